@@ -234,7 +234,7 @@ def train_cnn(case: Case, task: Any) -> Step:
         task.pictures,
         batch_size=None,
         sampler=itertools.count(),
-        num_workers=case.params["loaders"],
+        num_workers=case.tuning.get("loaders", 1),
     )
     batches = iter(loader)
     optimiser = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)

@@ -155,6 +155,7 @@ def run_race(
     *,
     starters: Sequence[Case] | None = None,
     source: LateSource | None = None,
+    refining: Sequence[Case] = (),
     errors: Mapping[Case, float] | None = None,
     budget_s: float = 60.0,
     end_s: float | None = None,
@@ -163,13 +164,13 @@ def run_race(
 ) -> tuple[Report, list[ev.AnyEvent], FakePool]:
     """A real race of the cases in `steps_s` (seconds per step) on a fake pool, with its events.
 
-    `starters` are the cases that race from the beginning, by default all; `of_row` changes fields
-    of the scenario.
+    `starters` are the cases that race from the beginning, by default all; `refining` may join;
+    `of_row` changes fields of the scenario.
     """
     clock = ManualClock()
     row = scenario(textbook="", **of_row)
     cases = list(steps_s if starters is None else starters)
-    plan = RowPlan(row, IdleWorkload(), cases, source=source)
+    plan = RowPlan(row, IdleWorkload(), cases, source=source, refining=list(refining))
     gpus = sorted({c.device for c in steps_s} - {"cpu"})
     report = Report.of(events({}, gpus=gpus)[:2])
     emitted: list[ev.AnyEvent] = []

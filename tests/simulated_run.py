@@ -35,6 +35,7 @@ from workbench.records import events as ev
 from workbench.records.machine import GpuReading, HostReading, Machine, Software
 from workbench.records.reason import Reason, Warning
 from workbench.report.report import Report
+from workloads._shared.torch_task import ON_CUDA_ONLY
 
 # FLOP/s on all cores or on the GPU, by backend and precision.
 Rates = Mapping[tuple[str, str], float]
@@ -117,7 +118,8 @@ class SimulatedMachine:
             rate /= 5
         launch_s = CUDA_LAUNCH_S if on_gpu else LAUNCH_S[case.backend]
         slower = 0.8 if case.mode == "nhwc" else 1.0
-        return slower * (LAUNCHES.get(case.workload, 1) * launch_s + work.flops / rate)
+        launches = LAUNCHES.get(case.workload, 1) / (8 if case.mode == "graph" else 1)
+        return slower * (launches * launch_s + work.flops / rate)
 
     def failure(self, case: Case) -> Reason | None:
         return next((why for end, why in self.failures.items() if case.id.endswith(end)), None)
@@ -190,6 +192,9 @@ class SimulatedPool:
         case: Case = request["case"]
         if (why := self.simulated.failure(case)) is not None:
             raise WorkerFailed(why)
+        if case.mode in ON_CUDA_ONLY and not case.device.startswith("cuda"):
+            text = f"mode {case.mode} needs a CUDA device, and {case.device} computes on the CPU"
+            raise WorkerFailed(Reason("unsupported", text, "choose another --mode here"))
         self.cases[case.id] = case
         step_s, on_gpu = self.step_s(case), case.device.startswith("cuda")
         setup = {"build_s": 0.012, "transfer_s": 0.034 if on_gpu else None}
@@ -228,7 +233,7 @@ class SimulatedPool:
             "lead_in_s": samples[:2],
             "loss": 2.3 * learns + self.random.uniform(0.0, 0.06) if trains else None,
             "clocks": None,
-            "figures": {"waiting_fraction": 0.12} if "loaders" in case.params else {},
+            "figures": {"waiting_fraction": 0.12} if case.workload == "train_cnn" else {},
             "gap": False,
             **dict.fromkeys(("began_s", "settled_s"), time.monotonic() - sum(samples)),
             "ended_s": time.monotonic(),

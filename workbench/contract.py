@@ -23,6 +23,7 @@ REDUCED = ("bf16", "fp16", "int8")  # precisions that a CPU may have to emulate
 # The first CUDA compute capability with each precision (Ampere; Ada and Hopper) and with a compiler
 # for it (Triton).
 LEAST_CAPABILITY = {"tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9), "compile": (7, 0)}
+COMPILED = ("compile", "reduce-overhead", "max-autotune")  # words of modes by torch.compile
 MOST_BATCH, MOST_THREADS = 1_000_000, 4096  # of a case
 DEFAULT_CACHE_BYTES = 64 << 20  # used where the size of the last-level cache is unknown
 
@@ -174,8 +175,18 @@ class Case:
         return PRECISION_BYTES[self.precision]
 
     @property
+    def mode_words(self) -> list[str]:
+        return (self.mode or "").split("+")
+
+    @property
+    def compile_mode(self) -> str | None:
+        """The mode for torch.compile; None where nothing is compiled."""
+        named = [word for word in self.mode_words if word in COMPILED]
+        return {"compile": "default"}.get(named[-1], named[-1]) if named else None
+
+    @property
     def is_compiled(self) -> bool:
-        return "compile" in (self.mode or "").split("+")
+        return self.compile_mode is not None
 
     def but_precision(self) -> Case:
         """A key that is equal for cases which differ in their precision only."""
@@ -484,7 +495,8 @@ class Workload(ABC):
     def tuning_values(
         self, parameter: str, host: Host, device_kind: str
     ) -> Sequence[ParameterValue]:
-        """The values of a tuning parameter that race unless the user names some."""
+        """The values of a tuning parameter that race unless the user names some; none where it does
+        not matter."""
         return [next(p.default for p in self.parameters if p.name == parameter)]
 
     def values(self, given: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:

@@ -7,11 +7,13 @@ Prediction Serving", OSDI 2020 (Hummingbird).  ONNX Runtime follows one path aft
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 
+from ._shared.cuda_graph import graphed
 from ._shared.forest import FEATURES, Forest, check, ensemble, grow, nodes_on_paths
 from ._shared.session import open_session
 from ._shared.torch_task import TorchTask, time_to_host, to_device
@@ -44,6 +46,7 @@ class ForestInference(Workload):
         Variant("cpu", "onnxruntime", "fp32"),
         Variant("cpu", "torch", "fp32"),
         Variant("gpu", "torch", "fp32"),
+        Variant("gpu", "torch", "fp32", mode="graph"),
     )
 
     def work(self, case: Case) -> Work:
@@ -136,11 +139,16 @@ class TorchForest(TorchTask):
         self.batches, self.rows = tensors[5:]
         self.feeds = cycle(self.batches)
         self.predictions: Any = None
+        self.predict: Callable[[Any], Any] = self._walk
+        if "graph" in self.modes:
+            with setup.phase("compile"):
+                inside = self.batches[0].clone()
+                self.predict = graphed(lambda: self._walk(inside), [inside])
 
     def step(self) -> None:
-        self.predictions = self._predict(next(self.feeds))
+        self.predictions = self.predict(next(self.feeds))
 
-    def _predict(self, batch: Any) -> Any:
+    def _walk(self, batch: Any) -> Any:
         import torch
 
         with torch.inference_mode():
@@ -151,11 +159,11 @@ class TorchForest(TorchTask):
             return self.value[nodes].sum(dim=1)
 
     def check(self) -> Accuracy:
-        answers = self._predict(self.batches[0]).cpu().numpy()
+        answers = self.predict(self.batches[0]).cpu().numpy()
         return check(self.forest, self.host_batches[0], answers)
 
     def transfer_out_s(self) -> float | None:
-        return time_to_host(self.case, self._predict(self.batches[0]))
+        return time_to_host(self.case, self._walk(self.batches[0]))
 
 
 WORKLOAD = ForestInference()

@@ -34,7 +34,7 @@ class InferCnn(Workload):
     quick: ClassVar = {"image": 32}
     latency = True
     convolves = True
-    variants = inference.VARIANTS
+    variants = inference.CONVOLVING
 
     def work(self, case: Case) -> Work:
         batch, image = case.batch or 1, int(case.params["image"])
@@ -66,6 +66,9 @@ class InferCnn(Workload):
         inputs = list(pictures(images[digits.TRAINING :], input_count(image)))
         calibration = pictures(images[: digits.TRAINING], CALIBRATION_INPUTS)
         return inference.prepare(case, setup, trained_convnet(), inputs, calibration)
+
+    def small_probe(self, case: Case) -> Case | None:
+        return inference.small_probe(case, "image", 16)
 
 
 def input_count(image: int) -> int:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from workbench.contract import Case, Parameter, Setup, Task, Variant, Work, Workload
+from workbench.contract import Case, Parameter, Setup, Task, Work, Workload
 
 from ._shared import encoder, inference
 from ._shared.encoder import HEADS, HIDDEN, WIDTH
@@ -36,7 +35,7 @@ class InferEncoder(Workload):
     default_batch = 1
     quick: ClassVar = {"tokens": 32}
     latency = True
-    variants = (*inference.VARIANTS, Variant("cpu", "torch", "bf16"))
+    variants = (*inference.VARIANTS, inference.BF16)
 
     def work(self, case: Case) -> Work:
         batch, tokens = case.batch or 1, int(case.params["tokens"])
@@ -77,9 +76,7 @@ class InferEncoder(Workload):
         return inference.prepare(case, setup, layers, inputs, calibration, checked)
 
     def small_probe(self, case: Case) -> Case | None:
-        if case.precision != "bf16" or int(case.params["tokens"]) <= SMALL_TOKENS:
-            return None
-        return replace(case, batch=1, params={**case.params, "tokens": SMALL_TOKENS})
+        return inference.small_probe(case, "tokens", SMALL_TOKENS)
 
 
 WORKLOAD = InferEncoder()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 
+from ._shared.cuda_graph import graphed
 from ._shared.torch_task import TorchTask
 
 
@@ -14,6 +17,7 @@ class LaunchLatency(Workload):
 
     `wait=no` queues the operations back to back and measures how fast they can be started.
     `wait=yes` waits for each: the shortest step of a program that looks at its results.
+    Mode "graph" launches the operation as a CUDA graph.
     """
 
     name = "launch"
@@ -22,7 +26,11 @@ class LaunchLatency(Workload):
     parameters = (
         Parameter("wait", "no", "wait for the device after each operation", choices=("no", "yes")),
     )
-    variants = (Variant("cpu", "torch", "fp32"), Variant("gpu", "torch", "fp32"))
+    variants = (
+        Variant("cpu", "torch", "fp32"),
+        Variant("gpu", "torch", "fp32"),
+        Variant("gpu", "torch", "fp32", mode="graph"),
+    )
 
     def work(self, case: Case) -> Work:
         return Work(None, None, items=1, item="launches", memory_bytes=4.0)
@@ -37,15 +45,14 @@ class LaunchTask(TorchTask):
 
         super().__init__(case)
         self.element = torch.zeros(1, device=self.device)
-        self.wait: Callable[[], None] | None = None
+        self.add: Callable[[], Any] = partial(self.element.add_, 1.0)
+        if "graph" in self.modes:
+            self.add = graphed(self.add)
         self.waits = self.finishes = case.params["wait"] == "yes"
-        if self.waits:
-            self.wait = (
-                torch.cuda.current_stream(self.device).synchronize if self.on_gpu else self.finish
-            )
+        self.wait = self.waiter() if self.waits else None
 
     def step(self) -> None:
-        self.element.add_(1.0)
+        self.add()
         if self.wait is not None:
             self.wait()
 

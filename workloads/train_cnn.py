@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Work, Workload
+from workbench.contract import (
+    Accuracy,
+    Case,
+    Host,
+    Parameter,
+    ParameterValue,
+    Setup,
+    Task,
+    Work,
+    Workload,
+)
 
 from ._shared import digits
 from ._shared.network import (
@@ -14,7 +25,7 @@ from ._shared.network import (
     untrained_convnet,
 )
 from ._shared.torch_task import module
-from ._shared.training import IGNORED, VARIANTS, TrainingTask, compare, exact_gradient, loader
+from ._shared.training import CONVOLVING, IGNORED, TrainingTask, compare, exact_gradient, loader
 from ._shared.waiting import mark, waiting_fraction
 
 if TYPE_CHECKING:
@@ -24,6 +35,7 @@ if TYPE_CHECKING:
 LEARNING_RATE = 0.01
 MOMENTUM = 0.9
 CHECKED = 8  # pictures
+MOST_LOADERS = 64
 # Limits of the gradient's relative error: several times the error of the initial network.
 LIMITS = {"fp32": 1e-4, "tf32": 0.1, "bf16": 0.3, "fp16": 0.1}
 
@@ -39,12 +51,20 @@ class TrainCnn(Workload):
     teaches = "Big batches of convolutions suit a GPU if the CPU prepares them fast enough."
     parameters = (
         Parameter("image", 32, "side of the square pictures", minimum=16, maximum=256, unit="px"),
-        Parameter("loaders", 1, "processes that prepare batches", minimum=1, maximum=64),
+        Parameter("loaders", 1, "processes that prepare batches", 1, MOST_LOADERS, tuning=True),
     )
     default_batch = 64
     quick: ClassVar = {"batch": 16}
     convolves = True
-    variants = VARIANTS
+    variants = CONVOLVING
+
+    def tuning_values(
+        self, parameter: str, host: Host, device_kind: str
+    ) -> Sequence[ParameterValue]:
+        if device_kind == "cpu":
+            return []  # one is ahead of a CPU, and more would take its cores
+        some = max(1, min(host.cores // 4, MOST_LOADERS // 2))
+        return list(dict.fromkeys((some, 1, min(2 * some, host.cores))))
 
     def work(self, case: Case) -> Work:
         batch, image = case.batch or 1, int(case.params["image"])
@@ -106,7 +126,7 @@ class ConvNetTraining(TrainingTask):
         self.make_ready(setup, network, torch.optim.SGD, lr=LEARNING_RATE, momentum=MOMENTUM)
         self.compile(setup, tuple(map(torch.from_numpy, self.pictures[0])))
         with setup.phase("build"):
-            workers, numbers = int(case.params["loaders"]), itertools.count()
+            workers, numbers = int(case.tuning.get("loaders", 1)), itertools.count()
             self.loader: Any = loader(
                 self.pictures, numbers, workers, pin=self.on_gpu, persistent_workers=True
             )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 
+from ._shared.cuda_graph import WARM_UPS, graphed
 from ._shared.network import mlp, mlp_multiplications, samples
 from ._shared.torch_task import TorchTask, module
 from ._shared.training import compare_losses, exact_losses, train_step
@@ -21,7 +24,8 @@ class TrainMlp(Workload):
     """A 100-50-10 perceptron, full-batch SGD; one step is the whole run.
 
     Each run builds the same initial model, moves it and the data to the device, trains, and reads
-    the final loss back.  It reuses nothing from the run before.
+    the final loss back.  It reuses nothing from the run before.  Mode "graph" captures a step as a
+    CUDA graph, in each run anew, and replays it.
     """
 
     name = "train_mlp"
@@ -32,7 +36,11 @@ class TrainMlp(Workload):
         Parameter("steps", 100, "optimiser steps in a run", minimum=1, maximum=100_000),
     )
     quick: ClassVar = {"steps": 20}
-    variants = (Variant("cpu", "torch", "fp32"), Variant("gpu", "torch", "fp32"))
+    variants = (
+        Variant("cpu", "torch", "fp32"),
+        Variant("gpu", "torch", "fp32"),
+        Variant("gpu", "torch", "fp32", mode="graph"),
+    )
 
     def work(self, case: Case) -> Work:
         samples, steps = int(case.params["samples"]), int(case.params["steps"])
@@ -66,20 +74,33 @@ class MlpRun(TorchTask):
             data, labels = samples(count, SIZES[0], SIZES[-1], setup.seed)
             self.data, self.labels = torch.from_numpy(data), torch.from_numpy(labels)
             # With its first optimiser torch imports its compiler: start-up, not training.
-            self._train(steps=0)
+            list(self._train(steps=0))
         self.final: float | None = None
 
     def step(self) -> None:
-        self.final = float(self._train(self.steps)[-1].item())
+        (latest,) = deque(self._train(self.steps), maxlen=1)
+        self.final = float(latest.item())
 
-    def _train(self, steps: int) -> list[Any]:
-        """The loss of each step, still on the device."""
+    def _train(self, steps: int) -> Iterator[Any]:
+        """The loss of each step, still on the device, and valid until the next."""
         import torch
 
         network = module(self.layers).to(self.device)
         data, labels = self.data.to(self.device), self.labels.to(self.device)
         optimiser = torch.optim.SGD(network.parameters(), lr=LEARNING_RATE)
-        return [train_step(network, optimiser, data, labels) for _ in range(steps)]
+        step: Callable[[], Any] = partial(train_step, network, optimiser, data, labels)
+        if "graph" in self.modes and steps > WARM_UPS:
+            first: list[Any] = []  # the warm-ups train as well
+
+            def noted() -> Any:
+                first.append(train_step(network, optimiser, data, labels))
+                return first[-1]
+
+            step = graphed(noted)
+            yield from first[:WARM_UPS]
+            steps -= WARM_UPS
+        for _ in range(steps):
+            yield step()
 
     def check(self) -> Accuracy:
         import torch

@@ -11,7 +11,7 @@ from ._shared import digits
 from ._shared.network import CLASSES, he
 from ._shared.torch_task import to_device
 from ._shared.training import (
-    VARIANTS,
+    CONVOLVING,
     ShuffledBatches,
     TrainingTask,
     compare,
@@ -48,7 +48,7 @@ class TrainResnet(Workload):
     default_batch = 64
     quick: ClassVar = {"batch": 16, "blocks": 1}
     convolves = True
-    variants = VARIANTS
+    variants = CONVOLVING
 
     def work(self, case: Case) -> Work:
         batch, layers = case.batch or 1, list(convolutions(int(case.params["blocks"])))

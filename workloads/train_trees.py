@@ -68,7 +68,7 @@ class TrainTrees(Workload):
 
 
 class Fit(Task):
-    waits = True
+    waits = finishes = True
 
     def __init__(self, case: Case, setup: Setup) -> None:
         self.case, self.seed = case, setup.seed

@@ -280,9 +280,8 @@ def test_fields_that_are_wrong_only_together_are_not_blamed_one_by_one() -> None
     draft.entry = "train_cnn"
     draft.texts |= {
         "batch": ",".join(map(str, range(1, 60))),
-        "train_cnn.image": "16..100,17,18,19",
+        "train_cnn.image": "16..100,17,18,19,20,21",
     }
-    draft.texts["train_cnn.loaders"] = "1,2,3"
     checked = draft.check()
     assert "rows; 512 at most" in checked.error
     assert list(checked.wrong) == []

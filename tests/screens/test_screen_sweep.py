@@ -137,7 +137,7 @@ def test_rows_that_are_no_sweep_are_walked_as_planned() -> None:
 async def test_details_tell_figures_operators_and_the_trace() -> None:
     async with replayed(scenes.profiled()).run_test(size=(120, 40)) as pilot:
         await settle(pilot)
-        assert "cuda:0 torch fp16: waiting 12%" in text(pilot)
+        assert "loaders=4: waiting 12%" in text(pilot)
         await press(pilot, "enter")
         for part in (
             "waiting 12%",
@@ -151,7 +151,7 @@ async def test_a_search_for_the_largest_batch_says_what_it_tried() -> None:
     app, _ = held(scenes.largest_batch())
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
-        assert "tried       cuda:0 torch bf16: batch 64: fits" in text(pilot)
+        assert "loaders=4: batch 64: fits" in text(pilot)
         search = next(iter(app.session.report.largest_batches))
         assert search.ended_by == "memory"
         assert f"largest batch {search.batch:,}" in text(pilot)

@@ -102,6 +102,8 @@ def _row(
             if variant.device_kind != kind:
                 continue
             for setting in settings:
+                if name == LAUNCH and variant.mode:
+                    continue  # the cost of a launch is that of an eager one
                 if name == MEMORY and kind == "gpu" and setting["mib"] != settings[0]["mib"]:
                     continue  # a CPU's cache size means nothing to a GPU
                 if name == TRANSFER and (

@@ -227,6 +227,7 @@ class CrossoverSearch:
             row,
             scenario=scenario,
             cases=cases,
+            refining=[],
             point=at,
             of=row.scenario.id,
             protected=frozenset(case.id for case in cases if case.label in known),

@@ -74,6 +74,8 @@ def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
     has_own = case.is_compiled or case.tuning.get("workers")
     compiles_for_gpu = case.is_compiled and case.device_kind == "gpu"
     apart = compiles_for_gpu or (has_own and catalog.load(case.workload).isolates)
+    # torch keeps its first plan for a convolution, whether searched for or not (Conv_v8.cpp).
+    apart = apart or "cudnn-benchmark" in case.mode_words
     alone = ""
     if apart or (scenario is not None and scenario.weighs_memory):
         alone = case.id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..advisor import elimination
+from ..advisor import elimination, refinements
 from ..advisor.elimination import Eliminated, Standings
 from ..contract import Case
 from ..machine.host.disturbance import DisturbanceMonitor
@@ -137,11 +137,15 @@ class Race:
         return self._enter(late, self._preparation.longest_s)
 
     def _enter_joining(self) -> bool:
-        """Let those enter that the candidate source proposes now; False if it proposes none."""
-        plan = self._plan
-        if plan.source is None:
-            return False
-        cases = plan.source.join(self._row_candidates(), self._until_s - self._now())
+        """Let those enter that promise to better a leader now, or that the source proposes.
+
+        False if none does.
+        """
+        plan, candidates = self._plan, self._row_candidates()
+        left_s = self._until_s - self._now()
+        cases = refinements.due(plan, candidates) if left_s > self._preparation.longest_s else []
+        if plan.source is not None:
+            cases += plan.source.join(candidates, left_s)
         if not cases:
             return False
         plan.cases += cases

@@ -52,12 +52,15 @@ def fill_cases(
     for row in rows:
         try:
             row.cases = cases_on(row, request, machine, gpus, installed, with_cpu=with_cpu)
+            row.refining = _refining(row, request)
+            row.cases = [case for case in row.cases if case not in row.refining]
             if len(row.cases) > MOST_CASES:
                 raise UsageError(
                     f"{row.scenario.id} has {len(row.cases)} candidates, {MOST_CASES} at most: "
                     "narrow it with --device, --precision, --threads or --set"
                 )
-            for case in row.cases:  # all that a race asks: a user's file that fails, fails now
+            # All that a race asks: a user's file that fails, fails now.
+            for case in (*row.cases, *row.refining):
                 row.workload.work(case)
                 small_probe_of(case, row.workload, machine.cpu)
         except WorkloadError as error:
@@ -65,7 +68,7 @@ def fill_cases(
             if not request.every:
                 hint = f" ({reason.hint})" if reason.hint else ""
                 raise UsageError(f"{reason.message}{hint}") from None
-            row.cases, row.refused = [], reason
+            row.cases, row.refining, row.refused = [], [], reason
         if row.cases or request.every:
             continue
         lacking = {v.backend for v in row.workload.variants if is_lacking(v.backend, installed)}
@@ -74,6 +77,21 @@ def fill_cases(
         row.refused = _not_installed(row, lacking)
     if rows and not any(row.cases for row in rows):
         raise UsageError("no workload has a candidate left with these filters")
+
+
+def _refining(row: RowPlan, request: Request) -> list[Case]:
+    """The cases on GPUs that enter once they promise to better a leader.
+
+    These are compiled ones, where a pick is asked for, and further numbers of loaders.  What the
+    user names races at once.
+    """
+    on_gpu = [case for case in row.cases if case.device_kind == "gpu"]
+    return [
+        case
+        for case in on_gpu
+        if (case.is_compiled and row.decides and not request.modes)
+        or ([*case.tuning] == ["loaders"] and case.tuning != on_gpu[0].tuning and not row.tuning)
+    ]
 
 
 def _not_installed(row: RowPlan, lacking: Collection[str]) -> Reason:
@@ -146,7 +164,7 @@ def _is_wanted(variant: Variant, scenario: Scenario, request: Request) -> bool:
     """Whether a variant is admissible in its scenario and passes the filters of the request."""
     return (
         variant.precision in (*scenario.precisions, *scenario.reference_only)
-        and (scenario.modes is None or variant.mode in (None, *scenario.modes))
+        and (scenario.modes is None or variant.mode in scenario.modes_on(variant.device_kind))
         and (not request.precisions or variant.precision in request.precisions)
         and (not request.modes or (variant.mode or "plain") in request.modes)
         and (not request.backends or variant.backend in request.backends)
@@ -159,9 +177,11 @@ def _tunings(row: RowPlan, machine: Machine, device_kind: str) -> list[dict[str,
         cores=machine.cpu.effective_cores,
         gpus=sum(gpu.device is not None for gpu in machine.gpus),
     )
+    tuning_values = row.workload.tuning_values
     axes = {
-        p.name: row.tuning.get(p.name) or row.workload.tuning_values(p.name, host, device_kind)
+        p.name: values
         for p in row.workload.parameters
         if p.tuning
+        and (values := row.tuning.get(p.name) or tuning_values(p.name, host, device_kind))
     }
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]

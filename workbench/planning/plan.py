@@ -51,6 +51,8 @@ class RowPlan:
     scenario: Scenario
     workload: Workload
     cases: list[Case] = field(default_factory=list)
+    # Cases that join once they promise to better the leader of their device.
+    refining: list[Case] = field(default_factory=list)
     tuning: Mapping[str, Sequence[ParameterValue]] = field(default_factory=dict)  # if requested
     # The row's own values of the parameters for which several were requested.
     point: Mapping[str, ParameterValue] = field(default_factory=dict)

@@ -56,6 +56,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # precisions that race among themselves and are never picked; `apart` in the file
     reference_only: tuple[str, ...] = msgspec.field(name="apart", default=())
     modes: tuple[str, ...] | None = ()  # None: all
+    gpu_modes: tuple[str, ...] = ()  # further ones, on GPUs only
     max_error: Share | None = None
     threads: tuple[Threads, ...] = ("all",)
     weight: Annotated[float, msgspec.Meta(gt=0, le=MOST_WEIGHT)] = 1.0
@@ -74,6 +75,10 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def counts_start_up(self) -> bool:
         """Whether the row needs fresh workers, in which nothing is loaded yet."""
         return self.objective == "time_to_result"
+
+    def modes_on(self, device_kind: str) -> tuple[str | None, ...]:
+        """The admitted modes on a kind of device; None is the usual way."""
+        return (None, *(self.modes or ()), *(self.gpu_modes if device_kind == "gpu" else ()))
 
     def quickened(self) -> Scenario:
         """The same scenario at the smaller size of --quick."""

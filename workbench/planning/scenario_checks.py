@@ -91,11 +91,13 @@ def _at_odds(row: Scenario) -> Iterator[Fault]:
 
 def _not_offered(row: Scenario, workload: Workload) -> Iterator[Fault]:
     """Precisions and modes for which the workload has no variant."""
-    modes = list(dict.fromkeys(v.mode for v in workload.variants if v.mode))
-    for mode in row.modes or ():
-        if mode not in modes:
-            yield ("modes",), _unknown("mode", workload, mode, modes)
-    usual = [v for v in workload.variants if v.mode in (None, *(row.modes or ()))]
+    gpu = [v for v in workload.variants if v.device_kind == "gpu"]
+    for field, variants in (("modes", workload.variants), ("gpu_modes", gpu)):
+        modes = list(dict.fromkeys(v.mode for v in variants if v.mode))
+        for mode in getattr(row, field) or ():
+            if mode not in modes:
+                yield (field,), _unknown("mode", workload, mode, modes)
+    usual = [v for v in workload.variants if v.mode in row.modes_on(v.device_kind)]
     offered = list(dict.fromkeys(v.precision for v in usual))
     for name, listed in (("precisions", row.precisions), ("apart", row.reference_only)):
         for precision in listed:

@@ -8,13 +8,15 @@ weights to a GPU.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from workbench.contract import Accuracy, Case, Profile, Setup, Task, Variant
 
 from . import profiling
+from .cuda_graph import graphed
 from .network import Layer, forward, relative_error
 from .onnx_model import graph
 from .quantisation import quantise
@@ -36,10 +38,23 @@ VARIANTS = (
     Variant("cpu", "openvino", "int8", "static"),
     Variant("cpu", "torch", "fp32"),
     Variant("cpu", "torch", "fp32", mode="compile"),
+    # What promises most comes first, and what takes longest to prepare last.
     Variant("gpu", "torch", "fp32"),
-    Variant("gpu", "torch", "fp32", mode="compile"),
     Variant("gpu", "torch", "fp16"),
+    Variant("gpu", "torch", "fp32", mode="graph"),
+    Variant("gpu", "torch", "fp16", mode="graph"),
+    Variant("gpu", "torch", "bf16"),
+    Variant("gpu", "torch", "fp32", mode="compile"),
     Variant("gpu", "torch", "fp16", mode="compile"),
+    Variant("gpu", "torch", "fp16", mode="reduce-overhead"),
+    Variant("gpu", "torch", "fp16", mode="max-autotune"),
+)
+BF16 = Variant("cpu", "torch", "bf16")
+CONVOLVING = (  # for networks of convolutions
+    *VARIANTS,
+    Variant("cpu", "torch", "bf16", mode="nhwc"),  # without "nhwc", oneDNN reorders each input
+    Variant("gpu", "torch", "fp16", mode="nhwc"),
+    Variant("gpu", "torch", "fp16", mode="cudnn-benchmark"),
 )
 
 # A wrong answer is far beyond these limits; a scenario's own error limit may be tighter.
@@ -137,36 +152,63 @@ class TorchInference(TorchTask, InferenceTask):
         self.dtype = dtype_of(case)
         with setup.phase("build"):
             model = module(layers).to(self.dtype).eval().requires_grad_(False)
-            self.hosted = [torch.from_numpy(batch) for batch in inputs]
-            if self.on_gpu:
-                self.hosted = [tensor.pin_memory() for tensor in self.hosted]
+            self.hosted = [self.page_locked(torch.from_numpy(batch)) for batch in inputs]
             self.feeds = cycle(self.hosted)
-        (self.model,) = to_device(setup, case, model)
-        if case.mode == "compile":
-            self.activate()
-            with torch.inference_mode():
-                self.model = compiled(setup, self.model, self._moved(self.hosted[0]))
+        (self.model,) = to_device(setup, case, self.laid_out(model))
+        self.answer: Callable[[Any], Any] = self._eager
+        self.activate()  # compiled and captured code depends on the settings
+        if self.case.compile_mode:
+            with self._without_gradients():
+                example = self._moved(self.hosted[0])
+                self.model = compiled(setup, self.model, example, mode=self.case.compile_mode)
+        if "graph" in self.modes:
+            with setup.phase("compile"):
+                self.answer = self._graph()
 
     def step(self) -> None:
-        self._answer(next(self.feeds))
+        self.answer(next(self.feeds))
 
-    def _moved(self, batch: Any) -> Any:
-        return batch.to(self.device, non_blocking=True).to(self.dtype)
-
-    def _answer(self, batch: Any) -> Any:
+    def _without_gradients(self) -> Any:
         import torch
 
-        with torch.inference_mode():
-            return self.model(self._moved(batch)).float().cpu()  # waits for the GPU
+        # CUDA graphs of torch.compile fail in inference mode (pytorch#135892).
+        return torch.no_grad() if self.case.compile_mode else torch.inference_mode()
+
+    def _moved(self, batch: Any) -> Any:
+        return self.moved(batch).to(self.dtype)
+
+    def _output(self, batch: Any) -> Any:
+        with self._without_gradients():
+            return self.model(self._moved(batch)).float()
+
+    def _eager(self, batch: Any) -> Any:
+        return self._output(batch).cpu()  # waits for the GPU
+
+    def _graph(self) -> Callable[[Any], Any]:
+        """The whole step as a CUDA graph, both copies included, which waits for its answer."""
+        given = self.page_locked(self.hosted[0].clone())
+        found = self.page_locked(self._eager(given).clone())
+        replay = graphed(lambda: found.copy_(self._output(given), non_blocking=True), [given])
+        wait = self.waiter()
+
+        def answer(batch: Any) -> Any:
+            replay(batch)
+            wait()
+            return found
+
+        return answer
 
     def infer(self, batch: Batch) -> Any:
         import torch
 
-        return self._answer(torch.from_numpy(batch)).numpy()
+        return self.answer(torch.from_numpy(batch)).numpy().copy()  # a graph overwrites its answer
 
     def transfer_out_s(self) -> float | None:
-        import torch
+        return time_to_host(self.case, self._output(self.hosted[0]))
 
-        with torch.inference_mode():
-            output = self.model(self._moved(self.hosted[0]))
-        return time_to_host(self.case, output)
+
+def small_probe(case: Case, name: str, least: int) -> Case | None:
+    """The answer of `Workload.small_probe`: one input, with parameter `name` at its `least`."""
+    if case.precision != "bf16" or int(case.params[name]) <= least:
+        return None
+    return replace(case, batch=1, params={**case.params, name: least})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -27,6 +27,7 @@ from .network import (
 TORCH_ALIGNMENT_BYTES = 64  # c10/core/alignment.h, gAlignment
 MOST_COMPILED = 64  # compiled cases of one worker
 HIGHEST_CLOCK_HZ = 3e9  # of any GPU: at a lower clock as many cycles take longer
+ON_CUDA_ONLY = ("graph", "reduce-overhead", "max-autotune", "cudnn-benchmark")  # modes
 # Messages of torch._inductor without g++, Triton or gcc (torch/_inductor/exc.py, cpp_builder.py).
 NO_COMPILER_MARKS = (
     "No working C++ compiler",
@@ -96,8 +97,39 @@ class TorchTask(Task):
 
     def __init__(self, case: Case) -> None:
         self.case = case
+        self.modes = case.mode_words
         self.device = device_of(case)
         self.on_gpu = self.device.type != "cpu"
+        missing = [mode for mode in self.modes if mode in ON_CUDA_ONLY and not self.on_gpu]
+        if missing:
+            raise WorkloadError(
+                f"mode {missing[0]} needs a CUDA device, and {case.device} computes on the CPU",
+                hint="choose another --mode here",
+            )
+
+    def laid_out(self, network: Any) -> Any:
+        """The network in the layout of the case: channels last in mode "nhwc"."""
+        import torch
+
+        return network.to(memory_format=torch.channels_last) if "nhwc" in self.modes else network
+
+    def moved(self, tensor: Any, *, non_blocking: bool = True, copy: bool = False) -> Any:
+        """The tensor on the device, in the layout of the case."""
+        import torch
+
+        is_laid_out = "nhwc" in self.modes and tensor.dim() == 4
+        layout = torch.channels_last if is_laid_out else torch.preserve_format
+        return tensor.to(self.device, non_blocking=non_blocking, copy=copy, memory_format=layout)
+
+    def page_locked(self, tensor: Any) -> Any:
+        """The tensor in page-locked memory, where it will be copied to a GPU."""
+        return tensor.pin_memory() if self.on_gpu else tensor
+
+    def waiter(self) -> Callable[[], None]:
+        """A function that waits for the current stream alone, the shortest way to wait."""
+        import torch
+
+        return torch.cuda.current_stream(self.device).synchronize if self.on_gpu else self.finish
 
     def activate(self) -> None:
         import torch
@@ -108,6 +140,7 @@ class TorchTask(Task):
             set_tf32(self.case.precision == "tf32")
         if self.case.is_compiled:
             end_compile_processes()
+            torch.backends.cudnn.benchmark = "cudnn-benchmark" in self.modes
 
     def finish(self) -> None:
         synchronize(self.device)

@@ -30,9 +30,20 @@ VARIANTS = (
     Variant("gpu", "torch", "fp32"),
     Variant("gpu", "torch", "tf32"),
     Variant("gpu", "torch", "bf16"),
+    Variant("gpu", "torch", "fp16"),
+    Variant("gpu", "torch", "fp32", mode="fused"),
+    Variant("gpu", "torch", "tf32", mode="fused"),
     Variant("gpu", "torch", "bf16", mode="fused"),
     Variant("gpu", "torch", "bf16", mode="compile"),
-    Variant("gpu", "torch", "fp16"),
+    Variant("gpu", "torch", "bf16", mode="reduce-overhead"),
+    Variant("gpu", "torch", "bf16", mode="max-autotune"),
+)
+CONVOLVING = (  # for networks of convolutions
+    *VARIANTS,
+    Variant("cpu", "torch", "bf16", mode="nhwc"),
+    Variant("gpu", "torch", "bf16", mode="nhwc"),
+    Variant("gpu", "torch", "fp16", mode="nhwc"),
+    Variant("gpu", "torch", "bf16", mode="cudnn-benchmark"),
 )
 
 
@@ -57,8 +68,8 @@ class TrainingTask(TorchTask):
     """One step is one optimiser step on one batch: forward, backward, update.
 
     BF16 and FP16 mean mixed precision (Micikevicius et al. 2018): weights and updates in FP32,
-    products under autocast; FP16 also scales the loss.  Mode "compile" compiles the network, mode
-    "fused" updates all weights in one kernel.
+    products under autocast; FP16 also scales the loss.  The modes of torch.compile compile the
+    network, "fused" updates all weights in one kernel, "nhwc" keeps a pixel's channels together.
     """
 
     network: Any
@@ -68,7 +79,6 @@ class TrainingTask(TorchTask):
         import torch
 
         super().__init__(case)
-        self.modes = (case.mode or "").split("+")
         self.mixed = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(arithmetic(case))
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.mixed is torch.float16)
         # Before each step the scaler asks the device whether a gradient overflowed.
@@ -80,7 +90,7 @@ class TrainingTask(TorchTask):
 
     def make_ready(self, setup: Setup, network: Any, optimiser: Any, **settings: Any) -> None:
         """Move the network to the device and make its optimiser, an instance of `optimiser`."""
-        (self.network,) = to_device(setup, self.case, network)
+        (self.network,) = to_device(setup, self.case, self.laid_out(network))
         self.forward = self.network
         with setup.phase("build"):
             if "fused" in self.modes:
@@ -94,14 +104,15 @@ class TrainingTask(TorchTask):
                 ) from error
 
     def compile(self, setup: Setup, batch: Any) -> None:
-        """Compile forward and backward for batches like this one, in mode "compile"."""
-        if "compile" not in self.modes:
+        """Compile forward and backward for batches like this one, if the case is compiled."""
+        if self.case.compile_mode is None:
             return
         self.activate()  # the code depends on the settings for threads and TF32
         args, keywords = self.arguments(batch)
         with untouched(self.network):
             with self._autocast():
-                self.forward = compiled(setup, self.network, *args, keywords=keywords)
+                mode = self.case.compile_mode
+                self.forward = compiled(setup, self.network, *args, mode=mode, keywords=keywords)
             with setup.phase("compile"):
                 self._backward(batch)
                 self.finish()
@@ -117,14 +128,14 @@ class TrainingTask(TorchTask):
 
     def arguments(self, batch: Any) -> tuple[Any, Any]:
         """The positional arguments and the keywords of the network, on the device."""
-        return (batch[0].to(self.device, non_blocking=True),), {}
+        return (self.moved(batch[0]),), {}
 
     def loss_on(self, batch: Any) -> Any:
         """The loss on a batch, by `forward`."""
         import torch
 
         (inputs,), _ = self.arguments(batch)
-        targets = batch[1].to(self.device, non_blocking=True)
+        targets = self.moved(batch[1])
         return torch.nn.functional.cross_entropy(self.forward(inputs), targets)
 
     def _autocast(self) -> Any:

@@ -12,9 +12,10 @@ from contextlib import AbstractContextManager, nullcontext
 from statistics import median
 from typing import Any
 
-from workbench.contract import Accuracy, Case, Setup, WorkloadError
+from workbench.contract import COMPILED, Accuracy, Case, Setup, WorkloadError
 from workbench.worker.code import Code
 
+from .._shared.cuda_graph import graphed
 from .._shared.torch_task import TorchTask, arithmetic, compiled, synchronize
 from . import examine
 from .reference import arrays, guard, reference
@@ -23,7 +24,6 @@ from .target import user_errors
 from .tree import Example, mapped
 
 RESIDENT_CALLS = 5
-GRAPH_WARM_UPS = 3  # on a side stream, as torch's documentation of CUDA graphs asks
 REDUCED = {"bf16": "bfloat16", "fp16": "float16"}
 # Modules without state, by code, device and layout.
 _shared: dict[tuple[Code, str, bool], Any] = {}
@@ -37,7 +37,6 @@ class ModuleTask(TorchTask):
     def __init__(self, case: Case, setup: Setup, code: Code) -> None:
         super().__init__(case)
         self.code = code
-        self.modes = (case.mode or "").split("+")
         self.known = examine.known(code)
         self.restores = bool(self.known["mutated"])
         self.within = guard_of(self.known, self.modes)
@@ -51,21 +50,17 @@ class ModuleTask(TorchTask):
             synchronize(self.device)
         self.activate()
         with user_errors(one.name):
-            if "compile" in self.modes or "reduce-overhead" in self.modes:
+            if self.case.compile_mode:
                 self._compile(setup)
             if "graph" in self.modes:
                 with setup.phase("compile"):
-                    self.model = graphed(self.model, self._moved(), self._autocast, self.within)
+                    self.model = self._graph()
 
     def _module(self, one: Any) -> Any:
         """The module on its device; cases share weights unless calls change them."""
         key = (self.code, str(self.device), "nhwc" in self.modes)
         if key not in _shared or self.known["stateful"]:
-            made = one.on(self.device)
-            if "nhwc" in self.modes:
-                import torch
-
-                made = made.to(memory_format=torch.channels_last)
+            made = self.laid_out(one.on(self.device))
             if self.known["stateful"]:
                 return made
             _shared[key] = made
@@ -82,15 +77,8 @@ class ModuleTask(TorchTask):
 
     def _moved(self) -> Example:
         """The inputs on the device, in the layout of the case."""
-        import torch
-
-        def one(tensor: Any) -> Any:
-            if "nhwc" in self.modes and tensor.dim() == 4:
-                layout = torch.channels_last
-                return tensor.to(self.device, non_blocking=True, memory_format=layout)
-            return tensor.to(self.device, non_blocking=True)
-
-        return self.hosted.mapped(one) if self.on_gpu or "nhwc" in self.modes else self.hosted
+        is_moved = self.on_gpu or "nhwc" in self.modes
+        return self.hosted.mapped(self.moved) if is_moved else self.hosted
 
     def _autocast(self) -> AbstractContextManager[Any]:
         import torch
@@ -106,13 +94,19 @@ class ModuleTask(TorchTask):
         return context
 
     def _compile(self, setup: Setup) -> None:
-        mode = "reduce-overhead" if "reduce-overhead" in self.modes else None
-        example = self._moved()
+        example, mode = self._moved(), self.case.compile_mode
         with guard(self.within), self._autocast():
             self.model = compiled(
                 setup, self.model, *example.args, mode=mode, keywords=example.kwargs
             )
         self.restore()
+
+    def _graph(self) -> Any:
+        """The module as a CUDA graph, with inputs copied into the graph's own."""
+        model, held = self.model, self._moved().mapped(lambda tensor: tensor.clone())
+        with guard(self.within), self._autocast():
+            replay = graphed(lambda: model(*held.args, **held.kwargs), held.tensors().values())
+        return lambda *args, **kwargs: replay(*Example(args, kwargs).tensors().values())
 
     def _call(self, example: Example) -> Any:
         with guard(self.within), self._autocast():
@@ -154,7 +148,7 @@ class ModuleTask(TorchTask):
 def guard_of(known: dict[str, Any], modes: list[str]) -> str:
     """max-autotune and CUDA graphs of torch.compile fail in inference mode (pytorch#135892)."""
     within = str(known["guard"])
-    is_compiled = within == "inference_mode" and {"compile", "reduce-overhead"} & {*modes}
+    is_compiled = within == "inference_mode" and {*COMPILED} & {*modes}
     return "no_grad" if is_compiled else within
 
 
@@ -163,34 +157,3 @@ def user_check(check: Any, output: Any) -> None:
     verdict = check(output)
     if verdict is not None and not verdict:
         raise WorkloadError("its own check(output) rejects it", code="wrong_result")
-
-
-def graphed(module: Any, example: Example, autocast: Any, within: str) -> Any:
-    """A function that replays one call of `module` as a CUDA graph, with inputs copied into the
-    graph's own.
-
-    Source: torch's documentation, "CUDA Graphs".
-    """
-    import torch
-
-    held = example.mapped(lambda tensor: tensor.clone())
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with guard(within), autocast():
-        with torch.cuda.stream(side):
-            for _ in range(GRAPH_WARM_UPS):
-                module(*held.args, **held.kwargs)
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            output = module(*held.args, **held.kwargs)
-    inside = list(held.tensors().values())
-
-    def replay(*args: Any, **kwargs: Any) -> Any:
-        given = Example(args, kwargs).tensors().values()
-        for target, source in zip(inside, given, strict=True):
-            target.copy_(source)
-        graph.replay()
-        return output
-
-    return replay

@@ -39,17 +39,13 @@ class Training(TrainingTask):
     """
 
     def __init__(self, case: Case, setup: Setup, code: Code, one: Subject) -> None:
-        import torch
-
         super().__init__(case)
         self.code, self.one = code, one
         self.pin = bool(case.tuning.get("pin")) and self.on_gpu
         self.marks: list[list[Any]] = []  # one list for each step since `activate`
         synchronize(self.device)
         with setup.phase("transfer" if self.on_gpu else "build"), user_errors(one.name):
-            self.network = self.forward = training_mode(one.on(self.device))
-            if "nhwc" in self.modes:
-                self.network.to(memory_format=torch.channels_last)
+            self.network = self.forward = self.laid_out(training_mode(one.on(self.device)))
             synchronize(self.device)
         with setup.phase("build"):
             self.recipe = Recipe(one)
@@ -57,7 +53,7 @@ class Training(TrainingTask):
             self.optimiser = self.recipe.optimiser(self.network, fused="fused" in self.modes)
             workers = int(case.tuning.get("workers", 0))
             self.batches = self.recipe.batches(case.batch, workers, self.pin, code.seed)
-        if "compile" in self.modes:
+        if self.case.compile_mode:
             sample = self.recipe.sample(case.batch, code.seed)
             with user_errors(one.name):
                 self.compile(setup, sample)
@@ -100,16 +96,8 @@ class Training(TrainingTask):
 
     def _moved(self, batch: Any) -> Any:
         """The batch on the device; a copy of the example, since a call may change its inputs."""
-        import torch
-
-        fresh = self.recipe.data is None
-
-        def moved(_: str, tensor: Any) -> Any:
-            is_laid_out = "nhwc" in self.modes and tensor.dim() == 4
-            layout = torch.channels_last if is_laid_out else torch.preserve_format
-            return tensor.to(self.device, non_blocking=self.pin, copy=fresh, memory_format=layout)
-
-        return mapped(batch, moved)
+        pinned, fresh = self.pin, self.recipe.data is None
+        return mapped(batch, lambda _, x: self.moved(x, non_blocking=pinned, copy=fresh))
 
     def check(self) -> Accuracy:
         """Compare loss and gradients of one batch at the initial weights, without chance."""

@@ -118,6 +118,14 @@ def test_a_worker_may_start_until_the_run_ends_but_gets_no_request_after_the_row
     assert row.pool.asked == []  # an answer within no time would cost the worker its life
 
 
+def test_a_search_for_convolution_plans_has_a_worker_to_itself() -> None:
+    """In one process torch uses the first plan that it finds, whichever candidate found it."""
+    plain = Case("infer_cnn", "cuda:0", "torch", "fp16", params={"image": 32})
+    search = replace(plain, mode="cudnn-benchmark")
+    assert worker_key(plain).alone == ""
+    assert worker_key(search).alone == search.id
+
+
 def test_a_small_probe_does_not_run_in_the_worker_whose_memory_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

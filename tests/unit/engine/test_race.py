@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import msgspec
+import pytest
 from builders import case, events, scenario
-from fakes import CPU_A, CPU_B, CPU_C, IdleWorkload, LateSource, events_of, rounds_of, run_race
+from fakes import (
+    CPU_A,
+    CPU_B,
+    CPU_C,
+    FakePool,
+    IdleWorkload,
+    LateSource,
+    events_of,
+    rounds_of,
+    run_race,
+)
 
+from workbench import catalog
 from workbench.advisor.verdict import decide
 from workbench.contract import Case, Work
 from workbench.engine.race import MOST_ROUNDS
@@ -30,6 +44,47 @@ def test_a_newcomer_is_reported_prepared_and_raced_from_then_on() -> None:
     prepared = {r["case"].id: r["files"] for _, r in pool.asked if r["op"] == "prepare"}
     assert prepared[CPU_C.id] == {"model": "c.onnx"}
     assert {event.status for event in events_of(emitted, ev.CaseFinished)} == {"ok"}
+
+
+class WaitingPool(FakePool):
+    """Steps that wait for data half of the time."""
+
+    def block(self, request: dict[str, Any]) -> dict[str, Any]:
+        return {**super().block(request), "figures": {"waiting_fraction": 0.5}}
+
+
+def test_more_loaders_join_once_the_leader_waits_for_its_data() -> None:
+    few = replace(case("cuda:0"), tuning={"loaders": 4})
+    more, mute = replace(few, tuning={"loaders": 8}), replace(few, tuning={"loaders": 1})
+    report, emitted, _ = run_race(
+        {few: 1.0, more: 0.7}, starters=[few], refining=[mute, more], pool_type=WaitingPool
+    )
+    (joined,) = events_of(emitted, ev.CasesJoined)
+    assert (joined.cases, joined.after) == ([more], 2)
+    assert len(rounds_of(report, more)) >= 3
+    assert mute.id not in report.candidates
+    reasons = decide(report, scenario(textbook="")).reasons
+    assert any("waits for data 50% of the time" in reason for reason in reasons), reasons
+
+
+def test_what_there_is_no_time_to_compile_is_left_out_aloud_and_weakens_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(catalog, "load", lambda _: IdleWorkload())
+    eager = case("cuda:0")
+    compiled = replace(eager, mode="reduce-overhead")
+    for budget_s, status, code in ((25.0, "skipped", "no_time"), (90.0, "ok", None)):
+        report, _, _ = run_race(
+            {CPU_A: 9e-3, eager: 1e-3, compiled: 1.01e-3},
+            starters=[CPU_A, eager],
+            refining=[compiled],
+            budget_s=budget_s,
+        )
+        found = report.candidates[compiled.id]
+        assert found.state == status
+        assert (found.reason.code if found.reason and not found.blocks else None) == code
+        warnings = decide(report, scenario(textbook="")).warnings
+        assert "unmeasured" not in {warning.code for warning in warnings}
 
 
 def test_the_source_is_asked_after_every_round_about_all_candidates() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import catalog
-from workbench.contract import Variant
+from workbench.contract import Case, Variant
 from workbench.planning import scenarios
 from workbench.planning.cases import fill_cases
 from workbench.planning.plan import parse_settings, planned, resolve
@@ -158,6 +159,57 @@ def test_modes_are_filtered_and_the_usual_way_is_called_plain() -> None:
     assert {case.mode for case in row.cases} == {"nhwc"}
     with pytest.raises(UsageError, match="unknown mode 'nwhc'; did you mean nhwc"):
         plan(Request(workloads=("conv_layers",), modes=("nwhc",)))
+
+
+def modes_of(cases: Sequence[Case], kind: str) -> set[str | None]:
+    return {case.mode for case in cases if case.device_kind == kind}
+
+
+def test_what_only_gpus_gain_from_races_there_alone() -> None:
+    (row,) = plan(Request(scenarios=("realtime",)), "cuda:0")
+    assert modes_of(row.cases, "gpu") == {None, "nhwc", "graph"}
+    assert modes_of(row.refining, "gpu") == {"reduce-overhead"}
+    assert modes_of([*row.cases, *row.refining], "cpu") == {None, "nhwc"}
+    (alone,) = plan(Request(scenarios=("realtime",)))
+    assert [case for case in row.cases if case.device == "cpu"] == alone.cases
+    assert alone.refining == []
+
+
+@pytest.mark.parametrize("request_", [Request(), Request(all_scenarios=True)])
+def test_a_row_starts_with_few_candidates_and_holds_none_back_on_a_cpu(request_: Request) -> None:
+    for row in plan(request_, "cuda:0"):
+        assert sum(case.device == "cuda:0" for case in row.cases) <= 7, row.scenario.id
+        assert sum(case.device == "cpu" for case in row.cases) <= 6, row.scenario.id
+        assert modes_of(row.refining, "cpu") == set()
+        assert not any(case.is_compiled for case in row.cases)
+
+
+def test_loaders_start_with_a_quarter_of_the_cores_unless_they_are_named() -> None:
+    def counts(cases: Sequence[Case], device: str) -> set[Any]:
+        return {case.tuning["loaders"] for case in cases if case.device == device}
+
+    for request in (Request(scenarios=("training",)), Request(workloads=("train_cnn",))):
+        (row,) = plan(request, "cuda:0")  # of 8 cores
+        assert counts(row.cases, "cuda:0") == {2}
+        eager = [case for case in row.refining if not case.is_compiled]
+        assert counts(eager, "cuda:0") == {1, 4}
+        assert all(case.tuning == {} for case in row.cases if case.device == "cpu")
+    (named,) = plan(Request(workloads=("train_cnn",), settings=("loaders=1,3",)), "cuda:0")
+    assert counts(named.cases, "cuda:0") == counts(named.cases, "cpu") == {1, 3}
+    assert named.refining == []
+
+
+def test_compiled_candidates_wait_for_a_leader_only_where_a_pick_is_asked_for() -> None:
+    (row,) = plan(Request(scenarios=("mixed_precision",)), "cuda:0")
+    compiled = {"reduce-overhead", "compile", "max-autotune"}
+    assert modes_of(row.refining, "gpu") == compiled
+    for request in (
+        Request(workloads=("train_gpt",)),
+        Request(scenarios=("mixed_precision",), modes=tuple(compiled)),
+    ):
+        (row,) = plan(request, "cuda:0")
+        assert modes_of(row.cases, "gpu") >= compiled
+        assert row.refining == []
 
 
 def test_settings_replace_parameters() -> None:

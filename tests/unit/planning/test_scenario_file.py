@@ -118,8 +118,12 @@ def test_a_wrong_field_is_refused_with_its_line(tmp_path: Path, change: str, mes
     ("text", "message"),
     [
         (
-            MINIMAL.replace("infer_mlp", "forest") + 'modes = ["nhwc"]\n',
-            ", line 9: mode 'nhwc': forest has no modes; leave it out",
+            MINIMAL.replace("infer_mlp", "matmul") + 'modes = ["nhwc"]\n',
+            ", line 9: mode 'nhwc': matmul has no modes; leave it out",
+        ),
+        (
+            MINIMAL + 'gpu_modes = ["grahp"]\n',
+            ", line 9: unknown mode of infer_mlp: 'grahp'; did you mean graph?",
         ),
         (
             MINIMAL + "threads = [4, 8]\nlimits = { threads = 2 }",

@@ -15,6 +15,8 @@ import pytest
 
 from workbench import catalog
 from workbench.contract import Case, Setup, Task, Variant, WorkloadError
+from workbench.engine.preparation import CANNOT_HERE
+from workloads._shared.torch_task import ON_CUDA_ONLY
 
 SMALL = {
     "matmul": {"n": 48},
@@ -71,6 +73,10 @@ ON_GPU = [
     for variant in workload.variants
     if variant.device_kind == "gpu"
 ]
+SIMULATED, ON_CUDA = (
+    [pair for pair in ON_GPU if (pair[1].mode in ON_CUDA_ONLY) is needs_cuda]
+    for needs_cuda in (False, True)
+)
 
 
 @pytest.fixture(autouse=True)
@@ -164,7 +170,7 @@ def awaited(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return called
 
 
-@pytest.mark.parametrize(("name", "variant"), ON_GPU, ids=ident)
+@pytest.mark.parametrize(("name", "variant"), SIMULATED, ids=ident)
 def test_the_simulated_gpu_runs_every_gpu_variant(
     name: str, variant: Variant, awaited: list[str]
 ) -> None:
@@ -182,6 +188,16 @@ def test_the_simulated_gpu_runs_every_gpu_variant(
         task.finish()
     finally:
         task.close()
+
+
+@pytest.mark.parametrize(("name", "variant"), ON_CUDA, ids=ident)
+def test_what_only_cuda_has_is_skipped_elsewhere_with_the_reason(
+    name: str, variant: Variant
+) -> None:
+    with pytest.raises(WorkloadError, match=f"mode {variant.mode} needs a CUDA device") as caught:
+        prepared(case_of(name, variant, "fake:0"))
+    assert caught.value.code in CANNOT_HERE
+    assert caught.value.hint
 
 
 def test_a_loss_scale_is_waited_for(awaited: list[str]) -> None:

@@ -33,6 +33,12 @@ def prepared(case: Case, setup: Setup | None = None) -> Task:
     return task
 
 
+def training_case(precision: str, batch: int, *, image: int, loaders: int = 1) -> Case:
+    """Training of the conv net from a stream."""
+    sizes, tuning = {"image": image}, {"loaders": loaders}
+    return Case("train_cnn", "cpu", "torch", precision, None, 1, batch, sizes, None, tuning)
+
+
 def inference(method: str | None, image: int = 32, *, device: str = "cpu") -> Case:
     precision = "int8" if method else "fp32"
     params = {"image": image}
@@ -105,7 +111,7 @@ def test_set_up_names_its_parts() -> None:
 
 
 def test_loaders_that_were_frozen_go_on() -> None:
-    case = Case("train_cnn", "cpu", "torch", "fp32", None, 1, 4, {"image": 16, "loaders": 2})
+    case = training_case("fp32", 4, image=16, loaders=2)
     task = prepared(case)
     try:
         task.step()
@@ -133,7 +139,7 @@ def test_the_stream_is_the_same_for_every_number_of_loaders() -> None:
 
 
 def test_the_check_leaves_the_training_at_its_start() -> None:
-    case = Case("train_cnn", "cpu", "torch", "fp32", None, 1, 4, {"image": 16, "loaders": 1})
+    case = training_case("fp32", 4, image=16)
     task = prepared(case)
     try:
         task.check()
@@ -147,7 +153,7 @@ def test_fp16_training_lowers_its_loss_scale_where_gradients_overflow() -> None:
     """The CPU computes FP16 slowly, but the same way as a GPU: through autocast and GradScaler."""
     import torch
 
-    case = Case("train_cnn", "cpu", "torch", "fp16", None, 1, 4, {"image": 16, "loaders": 1})
+    case = training_case("fp16", 4, image=16)
     task = prepared(case)
     try:
         assert task.scaler.is_enabled()
@@ -217,7 +223,7 @@ def test_costs_of_the_conv_net_agree_with_torchs_own_counter() -> None:
         task.step()
     assert counter.get_total_flops() == INFER_CNN.work(case).flops
 
-    case = Case("train_cnn", "cpu", "torch", "fp32", None, 1, 2, {"image": 20, "loaders": 1})
+    case = training_case("fp32", 2, image=20)
     training = prepared(case)
     try:
         with FlopCounterMode(display=False) as counter:
@@ -254,8 +260,8 @@ def test_trees_have_paths_of_different_length() -> None:
 
 
 def test_memory_grows_with_the_job() -> None:
-    small = Case("x", "cpu", "torch", "fp32", batch=1, params={"image": 32, "loaders": 1})
-    large = Case("x", "cpu", "torch", "fp32", batch=64, params={"image": 256, "loaders": 1})
+    small = Case("x", "cpu", "torch", "fp32", batch=1, params={"image": 32})
+    large = Case("x", "cpu", "torch", "fp32", batch=64, params={"image": 256})
     for workload in (TRAIN_CNN, INFER_CNN, CONV_LAYERS):
         assert workload.work(large).memory_bytes > 10 * workload.work(small).memory_bytes
     wide = Case("x", "cpu", "torch", "fp32", batch=1, params={"width": 16_384})

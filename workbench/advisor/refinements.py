@@ -1,0 +1,57 @@
+"""Which ways to better the leader of a GPU join a race, given what limits that leader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..contract import Case
+from ..planning.plan import RowPlan
+from ..report.candidate import Candidate
+from ..stats.samples import median
+from .comparison import ranked
+from .limits import is_admissible
+
+SETTLED_ROUNDS = 2  # that a leader has raced before it is bettered
+WAITING = 0.1  # share of the time from which data is the limit
+LAUNCHES_S = 5e-3  # a thousand launches: in a longer step, queueing them hardly counts
+KERNELS_S = 1e-3  # in a shorter step, faster kernels hardly count
+
+
+def due(plan: RowPlan, candidates: Sequence[Candidate]) -> list[Case]:
+    """The cases of `plan.refining` that promise to better the leader of their device, the most
+    promising first; they are taken out of it."""
+    if not plan.refining:
+        return []
+    leaders: dict[str, Candidate] = {}
+    for candidate in ranked(c for c in candidates if c.blocks and is_admissible(c, plan.scenario)):
+        leaders.setdefault(candidate.case.device, candidate)
+    settled = [each for each in leaders.values() if len(each.blocks) >= SETTLED_ROUNDS]
+    found = [case for leader in settled for case in _better(leader, plan.refining)]
+    plan.refining = [case for case in plan.refining if case not in found]
+    return found
+
+
+def _better(leader: Candidate, cases: Sequence[Case]) -> Iterator[Case]:
+    """More loaders for a leader that waits for data; otherwise fewer, and compiled code."""
+    case, step_s = leader.case, median(leader.ordered_s)
+    near = [each for each in cases if each.device == case.device]
+    waits = leader.blocks[-1].metrics.get("waiting_fraction", 0.0) >= WAITING
+    for each in near:
+        is_like = (each.precision, each.mode) == (case.precision, case.mode)
+        if is_like and each.tuning != case.tuning:
+            has_more = int(each.tuning["loaders"]) > int(case.tuning["loaders"])
+            if has_more == waits:
+                yield each
+    if waits:
+        return
+    for mode in _compile_modes(step_s):
+        compiled = [c for c in near if c.tuning == case.tuning and mode in c.mode_words]
+        yield from [c for c in compiled if c.precision == case.precision] or compiled
+
+
+def _compile_modes(step_s: float) -> Iterator[str]:
+    if step_s < LAUNCHES_S:
+        yield "reduce-overhead"
+    yield "compile"
+    if step_s >= KERNELS_S:
+        yield "max-autotune"
