@@ -163,6 +163,7 @@ class Gpu(msgspec.Struct, frozen=True):
     visible: bool = True  # False if hidden by CUDA_VISIBLE_DEVICES
     simulated: bool = False  # True only for the test device `fake:N`
     unavailable: dict[str, str] = {}
+    l2_cache_bytes: int | None = None  # from CUDA; None where only NVML sees the GPU
 
 
 class Nvml(msgspec.Struct, frozen=True):

@@ -34,6 +34,8 @@ def expected(name: str) -> Any:
     """The document, with the keys that are younger."""
     document = msgspec.json.decode((FIXTURES / f"documents/{name}.json").read_bytes())
     document["run"] = {**document["run"], "resumes": None, "carried": {}}
+    for gpu in document["machine"]["gpus"]:
+        gpu.setdefault("l2_cache_bytes", None)
     for verdict in document["verdicts"]:
         verdict.setdefault("confidence", CONFIDENCE[name][verdict["scenario"]])
     return {"code": None, "summary": [], **document}
