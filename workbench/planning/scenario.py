@@ -64,6 +64,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: Limits = Limits()
     size: Size | None = None
     quick: Quick = Quick()
+    # Takes the start-up times of the workers that all rows share, instead of starting its own.
+    shares_workers: bool = False
 
     @property
     def weighs_memory(self) -> bool:
@@ -74,6 +76,11 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def counts_start_up(self) -> bool:
         """Whether the row needs fresh workers, in which nothing is loaded yet."""
         return self.objective == "time_to_result"
+
+    def sharing_workers(self) -> Scenario:
+        """The same scenario where starting its own workers would take most of a quick run."""
+        text = f"{self.question} (--quick: start-up times are those of the workers of all rows.)"
+        return msgspec.structs.replace(self, shares_workers=True, question=text)
 
     def quickened(self) -> Scenario:
         """The same scenario at the smaller size of --quick."""
