@@ -16,11 +16,11 @@ from typing import Any
 from unittest.mock import patch
 
 import msgspec
-from builders import ceilings
+from builders import ceilings as known_ceilings
 
 from workbench import catalog
 from workbench.contract import Case, Work
-from workbench.engine import ceiling_store, devices, energy, race, telemetry
+from workbench.engine import ceiling_store, ceilings, devices, energy, race, telemetry
 from workbench.engine import engine as engine_module
 from workbench.engine.engine import Engine
 from workbench.engine.event_stream import EventStream
@@ -67,7 +67,15 @@ CUDA_LAUNCH_S = 5.1e-6
 # Seconds a step of the forest, whose FLOPs are not counted.
 FOREST_S = {"numpy": 2.21e-3, "onnxruntime": 3.9e-3, "torch": 5.13e-3}
 CUDA_FOREST_S = 2.17e-3
-ERRORS = {"fp64": 1e-15, "fp32": 2e-6, "tf32": 4e-4, "fp16": 1e-3, "bf16": 4e-3, "int8": 8e-3}
+ERRORS = {
+    "fp64": 1e-15,
+    "fp32": 2e-6,
+    "tf32": 4e-4,
+    "fp16": 1e-3,
+    "bf16": 4e-3,
+    "int8": 8e-3,
+    "fp8": 0.03,
+}
 IMPORT_S = {"numpy": 0.1, "onnxruntime": 0.3, "torch": 0.9}
 MOST_SAMPLES = 6  # in a block, unless the engine asks for more
 
@@ -333,6 +341,10 @@ class SimulatedMonitor:
         return self._disturbances.get(subject, ())
 
 
+def _no_rows(*_: object, **__: object) -> list[RowPlan]:
+    return []
+
+
 def run(
     request: Request,
     simulated: SimulatedMachine,
@@ -345,7 +357,7 @@ def run(
     control, report, found = SimulatedControl(cancel_at_s), Report(), []
     rows = resolve(request, scenarios.load())
     change(rows)
-    known = ceilings("cpu", peak=2e12, bandwidth=3e11)
+    known = known_ceilings("cpu", peak=2e12, bandwidth=3e11)
 
     def make_pool(_: object, *, control: SimulatedControl, listener: EventStream) -> SimulatedPool:
         return pool(simulated, control, listener.emit)
@@ -356,6 +368,8 @@ def run(
         (engine_module, "Pool", make_pool),
         (ceiling_store, "load", lambda mark: known),
         (ceiling_store, "save", lambda found: None),
+        # What `known` lacks is not measured aside.
+        (ceilings, "requested_rows", ceilings.requested_rows if request.ceilings else _no_rows),
         (EventStream, "open_journal", lambda self, run_id: None),
         (devices, "detect", lambda *_, **__: (simulated.machine, simulated.software)),
         (energy, "package_energy_j", lambda: (None, "only root may read it")),

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from workbench.contract import Case, Parameter
+from workbench.contract import Case, Parameter, Setup, Task, Variant, Work
 
 from ._shared.product import MatrixProduct, ProductShape
 from .matmul import VARIANTS
+from .matmul_cold import ColdTorch, with_copies
+
+BEYOND_CACHES = 1 << 29  # bytes of operands that evict one another
 
 
 class Gemm(MatrixProduct):
     """`batch` products of an m x k and a k x n matrix in one call; m=1 is a matrix-vector product.
 
     A product of m rows does 2 m operations for each weight it reads, so a thin one waits for
-    memory.  To find the best shape of a device, try many, as mamf-finder does (S. Bekman, "Machine
-    Learning Engineering").
+    memory.  On a GPU each step takes other copies of its operands, as in `matmul_cold`, since a
+    cache may hold a whole layer: the mode "hot" shows that.  To find the best shape of a device,
+    try many, as mamf-finder does (S. Bekman, "Machine Learning Engineering").
     """
 
     name = "gemm"
@@ -28,11 +32,26 @@ class Gemm(MatrixProduct):
     )
     default_batch = 1
     quick: ClassVar = {"n": 1024, "k": 1024}
-    variants = VARIANTS
+    variants = (*VARIANTS, *(Variant("gpu", "torch", p, mode="hot") for p in ("fp32", "bf16")))
 
     def shape(self, case: Case) -> ProductShape:
         sizes = (int(case.params[name]) for name in ("m", "n", "k"))
         return ProductShape(case.batch or 1, *sizes)
+
+    def work(self, case: Case) -> Work:
+        one = super().work(case)
+        return with_copies(one) if self._copies(case) else one
+
+    def prepare(self, case: Case, setup: Setup) -> Task:
+        if not self._copies(case):
+            return super().prepare(case, setup)
+        a, b, probe = self.draw(case, setup)
+        return ColdTorch(case, setup, probe, a, b)
+
+    def _copies(self, case: Case) -> bool:
+        """Whether the operands are copied so that no step finds its own in a cache."""
+        size = super().work(case).bytes_moved or 0.0
+        return case.device_kind == "gpu" and case.mode != "hot" and size < BEYOND_CACHES
 
 
 WORKLOAD = Gemm()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import cycle
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ from ._shared.product import NumpyProduct, Probe, TorchProduct
 from .matmul import Matmul
 
 OVERFLOW = 2  # size of all sets of operands, in last-level caches
+MOST_SETS = 4096  # of a tiny product, which waits for its launch and not for memory
 
 
 class MatmulCold(Matmul):
@@ -38,10 +40,7 @@ class MatmulCold(Matmul):
     )
 
     def work(self, case: Case) -> Work:
-        one = super().work(case)
-        assert one.bytes_moved is not None  # noqa: S101 - matmul counts them
-        copies = max(2 * one.bytes_moved, OVERFLOW * float(1 << 28))
-        return Work(one.flops, one.bytes_moved, one.items, one.item, one.memory_bytes + copies)
+        return with_copies(super().work(case))
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         a, b, probe = self.draw(case, setup)
@@ -50,9 +49,15 @@ class MatmulCold(Matmul):
         return ColdTorch(case, setup, probe, a, b)
 
 
+def with_copies(one: Work) -> Work:
+    """The cost of a product whose operands are copied until they overflow a cache of 256 MiB."""
+    copied = max(2 * (one.bytes_moved or 0.0), OVERFLOW * float(1 << 28))
+    return replace(one, memory_bytes=one.memory_bytes + copied)
+
+
 def copies(size: int, cache_bytes: int) -> int:
     """Number of sets of operands, of `size` bytes each, that overflow the cache; at least two."""
-    return max(2, math.ceil(OVERFLOW * cache_bytes / size))
+    return min(max(2, math.ceil(OVERFLOW * cache_bytes / size)), MOST_SETS)
 
 
 class ColdNumpy(NumpyProduct):
@@ -71,10 +76,9 @@ class ColdTorch(TorchProduct):
     def __init__(self, case: Case, setup: Setup, probe: Probe, a: Any, b: Any) -> None:
         self.turns = cycle([()])
         super().__init__(case, setup, probe, a, b)
-        count = copies(3 * self.a.nbytes, cache_of(self.device, setup))
-        self.sets = [
-            tuple(tensor.clone() for tensor in (self.a, self.b, self.product)) for _ in range(count)
-        ]
+        whole = (self.a, self.b, self.product)
+        count = copies(sum(tensor.nbytes for tensor in whole), cache_of(self.device, setup))
+        self.sets = [tuple(tensor.clone() for tensor in whole) for _ in range(count)]
         self.turns = cycle(self.sets)
 
     def step(self) -> None:

@@ -61,6 +61,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
     FAULT(device);
     switch (attribute) {
     case 18: *value = atoi(stub_setting("CUDA_STUB_INTEGRATED", "0")); return OK;
+    case 38: *value = 62914560; return OK;
     case 75: *value = 9; return OK;
     case 76: *value = 0; return OK;
     default: return 1;

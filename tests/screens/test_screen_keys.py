@@ -436,12 +436,12 @@ async def test_the_log_is_of_the_row_that_is_looked_at() -> None:
     async with app.run_test(size=(80, 40)) as pilot:
         await settle(pilot)
         await press(pilot, "2")
-        assert "worker      cuda:0/torch up" in text(pilot)
+        assert "race        Heavy convolution" in text(pilot)
         await press(pilot, "right_square_bracket")
         assert "answer      Irregular, branching tasks" in text(pilot)
-        assert "cuda:0/torch up" not in text(pilot)
+        assert "race        Heavy convolution" not in text(pilot)
         await press(pilot, "escape")
-        assert "worker      cuda:0/torch up" in text(pilot)
+        assert "race        Heavy convolution" in text(pilot)
 
 
 async def test_a_case_that_is_being_loaded_says_so() -> None:

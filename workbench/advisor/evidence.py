@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -182,12 +183,14 @@ class Evidence:
         """Candidates that might have been picked, had the budget left time for them."""
         deciding = self.for_the_pick
         missed = [c for c in deciding if not c.blocks and c.reason and c.reason.code == "budget"]
-        if missed and any(c.blocks for c in deciding):
+        if missed and (measured := [c for c in deciding if c.blocks]):
+            price_s = len(missed) * (self.row.share_s or 0.0) / len(measured)
             yield Warning(
                 code="unmeasured",
                 message=f"ran out of time before measuring {len(missed)} of {len(deciding)} "
                 "candidates",
-                remedy="raise --budget or choose fewer scenarios",
+                remedy=f"they take about {max(1, math.ceil(price_s))} s more: raise --budget "
+                "or choose fewer scenarios",
                 subject=self.row.plan.scenario,
             )
 

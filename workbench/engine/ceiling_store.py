@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from ..files import read, write
-from ..records.document import Ceilings
+from ..records.document import Ceilings, DeviceCeilings
 from ..records.machine import Machine, Software
 from ..report import journal
 from ..report.plausible import absurdity
@@ -43,6 +43,27 @@ def load(print_: str) -> Ceilings | None:
         kept = msgspec.json.decode(content, type=Ceilings)
         return None if absurdity(kept) else kept
     return None
+
+
+def merged(old: Ceilings | None, new: Ceilings) -> Ceilings:
+    """`new`, with what it lacks taken from `old`."""
+    if old is None:
+        return new
+    known = {device.device: device for device in old.devices}
+    devices = [_filled(device, known.pop(device.device, device)) for device in new.devices]
+    devices = sorted([*devices, *known.values()], key=lambda device: device.device != "cpu")
+    complete = old.complete or new.complete
+    return msgspec.structs.replace(new, complete=complete, devices=devices)
+
+
+def _filled(new: DeviceCeilings, old: DeviceCeilings) -> DeviceCeilings:
+    fields = msgspec.to_builtins(old)
+    for name, value in msgspec.to_builtins(new).items():
+        kept = fields[name]
+        fields[name] = {**kept, **value} if isinstance(value, dict) else value or kept
+    for known in fields["peak_ops_per_s"]:
+        fields["unavailable"].pop(known, None)
+    return msgspec.convert(fields, DeviceCeilings)
 
 
 def save(ceilings: Ceilings) -> None:

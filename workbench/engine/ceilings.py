@@ -1,12 +1,14 @@
 """Ceilings: the rates that this machine can reach, measured by ordinary workloads in a race.
 
 Four rows cover products by precision, memory bandwidth, transfers and launches.  A ceiling is the
-rate of the fastest tenth of a device's samples.
+rate of the fastest tenth of a device's samples: a burst.  `workbench ceilings` also keeps the
+products of a GPU going until its power limit sets their rate: a sustained one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -17,12 +19,13 @@ from ..planning.cases import gpu_devices
 from ..planning.plan import RowPlan
 from ..planning.request import Request
 from ..planning.scenario import Scenario
+from ..pool.answers import Block
 from ..pool.pool import WorkerFailed
 from ..records.document import Ceilings, DeviceCeilings
 from ..records.machine import Machine
 from ..report.candidate import Candidate
 from ..report.report import Report
-from ..stats.samples import quantile
+from ..stats.samples import median, quantile
 from . import ceiling_store
 from .context import RunContext
 from .preparation import BUDGET, START_DEADLINE_S, worker_key
@@ -33,7 +36,8 @@ PRODUCT_SIZES = {"cpu": 2048, "gpu": 8192}
 BRIEF_SIZES = {"cpu": 1024, "gpu": 4096}
 FP64_GPU_SIZE = 4096  # many GPUs compute FP64 at a 32nd or 64th of their FP32 rate
 OUT_OF_CACHE = 4  # times the last-level cache, per array
-IN_CACHE = 1 / 8  # share of the last-level cache per array: three arrays fit with room to spare
+# Share of the last-level cache per array, of which three fit; on a GPU a launch outlasts less.
+IN_CACHE = {"cpu": 1 / 8, "gpu": 1 / 4}
 LARGE_MIB = 128.0
 TRANSFERS = (  # direction and mode; None: pageable memory
     ("to_device", None),
@@ -44,6 +48,7 @@ TRANSFERS = (  # direction and mode; None: pageable memory
 )
 FAST = 0.10  # quantile of the step times that counts as reached
 FROM_BUDGET_S = 60.0  # shorter runs cannot spare the time and use kept ceilings only
+SUSTAINED_S = 5.0  # of load without a pause
 SHARE = 0.12  # share of the budget that is left once the workers have started
 
 
@@ -58,42 +63,43 @@ def plan(
     `brief` plans only smaller products and bandwidth, enough to report results as fractions.
     """
     cores = threads or machine.cpu.effective_cores
-    settings: dict[str, list[dict[str, ParameterValue]]] = {
-        PRODUCT: [{}],
-        MEMORY: _bandwidths(machine, ("triad",) if brief else ("copy", "triad")),
-        TRANSFER: [
-            {"direction": way, "mib": LARGE_MIB} for way in dict.fromkeys(w for w, _ in TRANSFERS)
-        ],
-        LAUNCH: [{"wait": "no"}, {"wait": "yes"}],
-    }
-    wanted = (PRODUCT, MEMORY) if brief else tuple(settings)
-    rows = [_row(name, settings[name], devices, cores, brief) for name in wanted]
+    wanted = (PRODUCT, MEMORY) if brief else (PRODUCT, MEMORY, TRANSFER, LAUNCH)
+    rows = [_row(name, machine, devices, cores, brief) for name in wanted]
     return [row for row in rows if row.cases]
 
 
-def _bandwidths(machine: Machine, kernels: Sequence[str]) -> list[dict[str, ParameterValue]]:
-    cache = last_level_cache(machine)
+def _settings(
+    name: str, machine: Machine, device: str, brief: bool
+) -> list[dict[str, ParameterValue]]:
+    if name == MEMORY:
+        return _bandwidths(machine, device, ("triad",) if brief else ("copy", "triad"))
+    if name == TRANSFER:
+        return [{"direction": way, "mib": LARGE_MIB} for way in dict(TRANSFERS)]
+    return [{"wait": "no"}, {"wait": "yes"}] if name == LAUNCH else [{}]
+
+
+def _bandwidths(
+    machine: Machine, device: str, kernels: Sequence[str]
+) -> list[dict[str, ParameterValue]]:
+    cache = last_level_cache(machine, device)
     large = LARGE_MIB if cache is None else max(LARGE_MIB, OUT_OF_CACHE * cache / 2**20)
     found: list[dict[str, ParameterValue]] = [
         {"kernel": kernel, "mib": float(round(large))} for kernel in kernels
     ]
     if cache is not None:
-        found.append({"kernel": "triad", "mib": IN_CACHE * cache / 2**20})
+        in_cache = IN_CACHE[kind_of(device).column] * cache / 2**20
+        found.append({"kernel": "triad", "mib": in_cache})
     return found
 
 
-def last_level_cache(machine: Machine) -> int | None:
-    """Bytes of the largest cache that one core sees; None where the kernel does not report it."""
+def last_level_cache(machine: Machine, device: str) -> int | None:
+    """Bytes of the largest cache that one core sees, or of a GPU's L2; None where unknown."""
+    if device != "cpu":
+        return next((gpu.l2_cache_bytes for gpu in machine.gpus if gpu.device == device), None)
     return max((cache.size_bytes for cache in machine.cpu.caches), default=None)
 
 
-def _row(
-    name: str,
-    settings: Sequence[dict[str, ParameterValue]],
-    devices: Sequence[str],
-    cores: int,
-    brief: bool,
-) -> RowPlan:
+def _row(name: str, machine: Machine, devices: Sequence[str], cores: int, brief: bool) -> RowPlan:
     workload = catalog.load(name)
     cases = []
     for variant in workload.variants:
@@ -101,11 +107,9 @@ def _row(
             kind = kind_of(device).column
             if variant.device_kind != kind:
                 continue
-            for setting in settings:
+            for setting in _settings(name, machine, device, brief):
                 if name == LAUNCH and variant.mode:
                     continue  # the cost of a launch is that of an eager one
-                if name == MEMORY and kind == "gpu" and setting["mib"] != settings[0]["mib"]:
-                    continue  # a CPU's cache size means nothing to a GPU
                 if name == TRANSFER and (
                     kind == "cpu" or (setting["direction"], variant.mode) not in TRANSFERS
                 ):
@@ -123,6 +127,7 @@ def _row(
                         params=workload.values(given),
                     )
                 )
+    cases.sort(key=lambda case: case.device_kind == "cpu")  # a GPU's take less time
     scenario = Scenario(
         id=name,
         title=workload.title,
@@ -150,12 +155,12 @@ def _product_size(kind: str, precision: str, cores: int, brief: bool) -> int:
 def of_report(report: Report, print_: str, *, complete: bool = True) -> Ceilings | None:
     """The ceilings measured by the rows of `plan`; None if nothing was measured."""
     assert report.machine is not None and report.started is not None  # noqa: S101 - a run has both
-    groups: dict[str, list[Candidate]] = {}
+    groups: dict[str, list[Candidate]] = {"cpu": []}
     for candidate in report.candidates.values():
         groups.setdefault(candidate.case.device, []).append(candidate)
     if not any(candidate.blocks for candidate in report.candidates.values()):
         return None
-    devices = [_device(name, group, report.machine) for name, group in groups.items()]
+    devices = [_device(name, group, report.machine) for name, group in groups.items() if group]
     return Ceilings(print_, report.started.started_at, complete, devices)
 
 
@@ -172,11 +177,9 @@ def _device(device: str, group: Sequence[Candidate], machine: Machine) -> Device
         peaks[candidate.case.precision] = max(peaks.get(candidate.case.precision, 0.0), rate)
     memory: dict[str, float] = {}
     cached: float | None = None
-    bandwidths = of(MEMORY)
-    largest = max((c.work.memory_bytes for c in bandwidths), default=0.0)
-    for candidate in bandwidths:
+    for candidate in of(MEMORY):
         rate = _per_s(candidate, candidate.work.bytes_moved)
-        if candidate.work.memory_bytes < largest / 2:
+        if float(candidate.case.params["mib"]) < LARGE_MIB:
             cached = rate
         else:
             memory[str(candidate.case.params["kernel"])] = rate
@@ -189,7 +192,7 @@ def _device(device: str, group: Sequence[Candidate], machine: Machine) -> Device
         peak_ops_per_s=peaks,
         memory_bytes_per_s=max(memory.values(), default=None),
         memory=memory,
-        cache_bytes=last_level_cache(machine) if gpu is None else None,
+        cache_bytes=last_level_cache(machine, device),
         cache_bytes_per_s=cached,
         transfer_bytes_per_s={
             f"{c.case.params['direction']}/{c.case.mode or 'pageable'}": _per_s(
@@ -211,11 +214,28 @@ def _reasons(group: Iterable[Candidate], peaks: dict[str, float]) -> dict[str, s
     """Why a ceiling is missing, by its precision or workload."""
     found = {}
     for candidate in group:
-        case = candidate.case
-        field = case.precision if case.workload == PRODUCT else case.id.partition("/")[0]
+        field = _field(candidate.case)
         if not candidate.blocks and candidate.reason is not None and field not in peaks:
             found[field] = candidate.reason.message
     return found
+
+
+def _field(case: Case) -> str:
+    """The name of the ceiling that a case measures: a precision, or a workload with its size."""
+    return case.precision if case.workload == PRODUCT else case.id.partition("/")[0]
+
+
+def _is_known(case: Case, kept: Ceilings) -> bool:
+    """Whether `kept` has the ceiling of `case`, or a reason for its absence that will last."""
+    device = next((d for d in kept.devices if d.device == case.device), None)
+    if device is None or device.unavailable.get(_field(case)) == BUDGET.message:
+        return False
+    if float(case.params.get("mib", LARGE_MIB)) < LARGE_MIB:
+        measured = device.cache_bytes_per_s
+    else:
+        name = str(case.params.get("kernel", case.precision))
+        measured = {**device.peak_ops_per_s, **device.memory}.get(name)
+    return measured is not None or _field(case) in device.unavailable
 
 
 def raised(ceilings: Ceilings, report: Report) -> Ceilings:
@@ -251,27 +271,76 @@ def requested_rows(request: Request, machine: Machine, *, brief: bool = False) -
 def kept_or_measured(
     request: Request, mark: str, machine: Machine, race: Callable[[list[RowPlan], float], Report]
 ) -> Ceilings | None:
-    """The ceilings kept for this machine; otherwise measured now, if the budget has room.
+    """The ceilings kept for this machine; those that are missing are measured now, if the budget
+    has room.
 
     `race` measures rows within a share of the budget, in a report of their own.
     """
     kept = ceiling_store.load(mark)
-    alone = request.workloads or request.model or request.own
-    if kept is not None or request.budget < FROM_BUDGET_S or alone:
+    if request.budget < FROM_BUDGET_S or request.workloads or request.model or request.own:
         return kept
-    aside = race(requested_rows(request, machine, brief=True), SHARE)
+    rows = requested_rows(request, machine, brief=True)
+    for row in rows:
+        row.cases = [case for case in row.cases if kept is None or not _is_known(case, kept)]
+    if not (rows := [row for row in rows if row.cases]):
+        return kept
+    aside = race(rows, SHARE)
+    # What was cut short or disturbed must not set the machine's best.
+    cut = {(c.case.device, _field(c.case)) for c in aside.candidates.values() if c.reason == BUDGET}
+    for name, candidate in list(aside.candidates.items()):
+        if (candidate.case.device, _field(candidate.case)) in cut:
+            del aside.candidates[name]
     found = of_report(aside, mark, complete=False)
-    # A run that was cut short or disturbed must not set the machine's best.
-    cut = any(c.reason == BUDGET for c in aside.candidates.values())
-    if found is not None and not aside.warnings and not cut:
+    if found is None:
+        return kept
+    found = ceiling_store.merged(kept, found)
+    if not aside.warnings:
         ceiling_store.save(found)
     return found
+
+
+def is_gpu_product(case: Case) -> bool:
+    return case.workload == PRODUCT and case.device_kind == "gpu"
+
+
+def _with_sustained(found: Ceilings, context: RunContext) -> Ceilings:
+    """`found` with the sustained rates of as many products as time is left for, fastest first.
+
+    Their workers still hold them, since the row of products is the last.
+    """
+    rates: dict[str, dict[str, float]] = {}
+    measured = [c for c in context.report.candidates.values() if c.blocks and c.state != "failed"]
+    for candidate in sorted(measured, key=lambda c: median(c.samples_s)):
+        case = candidate.case
+        if is_gpu_product(case) and (step_s := _sustained_step_s(case, context)):
+            of_device = rates.setdefault(case.device, {})
+            of_device[case.precision] = (candidate.work.flops or 0.0) / step_s
+    devices = [
+        msgspec.structs.replace(device, sustained_ops_per_s=rates.get(device.device, {}))
+        for device in found.devices
+    ]
+    return msgspec.structs.replace(found, devices=devices)
+
+
+def _sustained_step_s(case: Case, context: RunContext) -> float | None:
+    """Seconds of a step at the end of a long load; None if it fails or time is short."""
+    key, now, step_s = worker_key(case), context.control.now, None
+    until_s = now() + SUSTAINED_S
+    if until_s > context.end_s or not context.pool.is_alive(key):
+        return None
+    block = partial(context.pool.ask, key, 3 * SUSTAINED_S, Block, op="block", case=case.id)
+    try:
+        while now() < until_s:
+            step_s = median(block(seconds=1.0, min_samples=1, settle_s=0.0).result.samples_s)
+    except WorkerFailed:
+        return None
+    return step_s
 
 
 def start_workers(
     rows: list[RowPlan], table: list[RowPlan], context: RunContext, share: float
 ) -> bool:
-    """Start the workers of `rows` before their share of the time begins.
+    """Start the workers that `rows` share before their share of the time begins.
 
     The table needs most of them anyway.  False if one takes longer than the run, or, for a worker
     that the table does not need, longer than the share.
@@ -280,12 +349,14 @@ def start_workers(
     assert machine is not None  # noqa: S101 - it is planned for
     shared = {worker_key(case, row.scenario) for row in table for case in row.cases}
     needed = dict.fromkeys(
-        worker_key(case)
+        worker_key(case, row.scenario)
         for row in rows
         for case in row.cases
         if beforehand(case, row.workload, machine, software) is None
     )
     for key in needed:
+        if key.alone:
+            continue
         left_s = max(0.0, context.end_s - context.control.now())
         deadline_s = min(START_DEADLINE_S, left_s if key in shared else share * left_s)
         try:
@@ -296,10 +367,14 @@ def start_workers(
     return True
 
 
-def measured_or_raised(request: Request, mark: str, report: Report) -> Ceilings | None:
+def measured_or_raised(mark: str, context: RunContext) -> Ceilings | None:
     """After the races: the ceilings measured by `workbench ceilings`, or raised by this run."""
-    if request.ceilings:
+    report = context.report
+    if context.request.ceilings:
         found = of_report(report, mark)
+        if found is not None:
+            found = _with_sustained(found, context)
+            found = ceiling_store.merged(ceiling_store.load(mark), found)
     else:
         found = report.ceilings and raised(report.ceilings, report)
     if found is None or found == report.ceilings:

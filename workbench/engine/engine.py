@@ -15,6 +15,7 @@ from typing import Any
 from .. import __version__, catalog
 from ..advisor import whatif_devices
 from ..advisor.verdict import decide
+from ..contract import kind_of
 from ..machine import hardware_warnings, missing_backends
 from ..planning.plan import RowPlan, planned
 from ..planning.prices import unused_prices
@@ -143,7 +144,7 @@ class Engine:
             return
         self._race(races, context, source)
         self._search_crossovers(races, context)
-        self._know(ceilings.measured_or_raised(request, fingerprint, self.report))
+        self._know(ceilings.measured_or_raised(fingerprint, context))
         self._write_trace()
 
     # -------------------------------------------------------------- stages
@@ -230,6 +231,9 @@ class Engine:
                 profiling.run(self._trace)
             source.conclude(self.report.rows[row.scenario.id], self.report, profiling)
 
+        if any(not kind_of(case.device).on_host for row in self._rows for case in row.cases):
+            # A CUDA build takes longer to import than the share of a light row lasts.
+            ceilings.start_workers(self._rows, self._rows, context, 1.0)
         end_s = context.end_s - source.reserved_s
         if self._request.crossover and any(row.scenario.size for row in self._rows):
             end_s -= CROSSOVER_SHARE * (end_s - self._control.now())

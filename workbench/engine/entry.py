@@ -43,6 +43,12 @@ def entry_order(plan: RowPlan, cpu: Cpu | None) -> EntryOrder:
     return EntryOrder([case for case in deciding if case not in late], late, reference_only)
 
 
+def by_promise(cases: Iterable[Case]) -> list[Case]:
+    """The cases with those of GPUs in the order of what their precision promises."""
+    rank = {precision: -at for at, precision in enumerate(("fp32", "tf32", "fp16", "bf16"))}
+    return sorted(cases, key=lambda c: rank.get(c.precision, 0) if c.device_kind == "gpu" else 0)
+
+
 def in_turns(cases: Iterable[Case]) -> list[Case]:
     """One case of each kind of device in turn, compiled ones last.  If time runs out while they
     are prepared, each kind of device has some that are ready."""

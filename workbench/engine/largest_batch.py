@@ -1,7 +1,8 @@
 """Searches the largest batch that fits: doubles it until it fails, then bisects.
 
-Each attempt runs in a fresh worker, and running out of memory is a result.  On a GPU that can end
-other users' work, so the search refuses to start while their processes use the device.
+Running out of memory is a result.  On a CPU each attempt runs in a fresh worker; a GPU's survives.
+It can end other users' work there, so the search refuses to start while their processes use the
+device.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ..contract import MOST_BATCH, Case
+from ..contract import MOST_BATCH, Case, kind_of
 from ..planning.plan import RowPlan
 from ..planning.usage import UsageError
 from ..pool.answers import Attempt
@@ -69,6 +70,7 @@ class LargestBatchSearch:
                 found.attempts.append(attempt)
             found.ended_by = _ended_by(found.attempts)
         finally:
+            self._context.pool.end(worker_key(case))
             fitting = [attempt.batch for attempt in found.attempts if attempt.reason is None]
             found.batch = max(fitting, default=None)
             self._emit(ev.LargestBatchFound(at_s=self._control.now(), found=found))
@@ -109,7 +111,8 @@ class LargestBatchSearch:
         except WorkerFailed as failure:
             return BatchAttempt(case.batch, None, None, failure.reason)
         finally:
-            pool.end(key)
+            if kind_of(case.device).on_host:
+                pool.end(key)
         fitted = answer.result
         return BatchAttempt(case.batch, fitted.step_s, fitted.memory_peak_bytes, reason=None)
 

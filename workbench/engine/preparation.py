@@ -79,7 +79,7 @@ def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
     alone = ""
     if apart or (scenario is not None and scenario.weighs_memory):
         alone = case.id
-    elif scenario is not None and scenario.counts_start_up:
+    elif scenario is not None and scenario.counts_start_up and not scenario.shares_workers:
         alone = scenario.id
     return WorkerKey(*catalog.process_of(case), alone)
 

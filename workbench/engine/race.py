@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from ..advisor import elimination, refinements
 from ..advisor.elimination import Eliminated, Standings
-from ..contract import Case
+from ..advisor.limits import exceeds_error_limit
+from ..contract import Case, kind_of
 from ..machine.host.disturbance import DisturbanceMonitor
 from ..planning.plan import RowPlan
 from ..pool.control import Cancelled
@@ -16,12 +17,13 @@ from ..report.candidate import Candidate
 from ..stats.samples import MIN_PAIRS
 from .blocks import BlockRunner
 from .context import RunContext
-from .entry import EntryOrder, entry_order, in_turns
+from .entry import EntryOrder, by_promise, entry_order, in_turns
 from .preparation import BUDGET, Preparation, PreparedCase
 from .schedule import RoundBudget
 
 MOST_ROUNDS = 40
 REFERENCE_ROUNDS = 5  # for reference-only precisions
+PREPARING_SHARE = 0.2  # of a row's time that may go by before the first turn, where a GPU races
 REFERENCE_COST = 2.0  # FP64 takes about twice as long to prepare as the slowest of the others
 
 
@@ -42,6 +44,7 @@ class Race:
         self._active: list[PreparedCase] = []  # still racing
         self._late: list[Case] = []  # enter once the others are decided
         self._number = 0  # index of the next round
+        self._began_s = self._now()
 
     @property
     def holders(self) -> dict[str, int]:
@@ -127,14 +130,32 @@ class Race:
         return len(self._active) > before
 
     def _enter_first(self, order: EntryOrder) -> None:
-        self._enter(in_turns(order.first))
+        for case in in_turns(by_promise(order.first) if self._plan.decides else order.first):
+            if self._gives_up(case):
+                self._late.append(case)
+            else:
+                self._enter([case])
         self._active.sort(key=lambda prepared: order.first.index(prepared.case))
-        self._late = list(filter(self._preparation.is_worth_it, order.late))
+        self._late += filter(self._preparation.is_worth_it, order.late)
+
+    def _gives_up(self, case: Case) -> bool:
+        """Whether a further candidate of a GPU has to wait until the others are decided, since its
+        preparation would take the time of their turns."""
+        ready = (self._candidate(p) for p in self._active if p.case.device == case.device)
+        if kind_of(case.device).on_host or not self._plan.decides:
+            return False
+        if all(exceeds_error_limit(each, self._plan.scenario) for each in ready):
+            return False
+        spent_s, share_s = self._now() - self._began_s, self._until_s - self._began_s
+        return spent_s + self._preparation.longest_s > PREPARING_SHARE * share_s
 
     def _enter_late(self) -> bool:
         """Let those enter that waited for the decision of the others; False if none does."""
         late, self._late = self._late, []
-        return self._enter(late, self._preparation.longest_s)
+        need_s = self._preparation.longest_s
+        if any(not kind_of(case.device).on_host for case in late):
+            need_s /= PREPARING_SHARE  # they gave way to the turns of others
+        return self._enter(late, need_s)
 
     def _enter_joining(self) -> bool:
         """Let those enter that promise to better a leader now, or that the source proposes.

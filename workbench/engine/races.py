@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from ..contract import kind_of
 from ..planning.plan import RowPlan, planned
 from ..records import events as ev
 from ..report.report import Report
@@ -12,6 +13,7 @@ from . import ceilings
 from .context import RunContext
 from .race import Race
 
+LEAST_SHARE_S = 1.5  # of a light row with a GPU, whose first candidate takes most of a second
 PROFILE_SHARE = 0.25  # share of a row's time with --trace
 
 
@@ -64,7 +66,10 @@ class Races:
             context.control.check()
             now = context.control.now()
             weights = [r.scenario.weight for r in lightest_first[position:]]
-            share_s = max(0.0, end_s - now) * weights[0] / sum(weights)
+            left_s = max(0.0, end_s - now)
+            share_s = left_s * weights[0] / sum(weights)
+            if any(not kind_of(case.device).on_host for case in row.cases):
+                share_s = max(share_s, min(LEAST_SHARE_S, left_s / len(weights)))
             if context.request.trace is not None:
                 share_s *= 1 - PROFILE_SHARE
             context.emit(ev.RaceStarted(at_s=now, scenario=row.scenario.id, share_s=share_s))

@@ -67,7 +67,10 @@ class CeilingRows(TableRows):
     """The rows of `workbench ceilings`, one for each kind of limit."""
 
     def rows(self) -> list[RowPlan]:
-        return ceilings.requested_rows(self._request, self._machine)
+        rows = ceilings.requested_rows(self._request, self._machine)
+        products = sum(ceilings.is_gpu_product(case) for row in rows for case in row.cases)
+        self.reserved_s = min(ceilings.SUSTAINED_S * products, self._request.budget / 3)
+        return rows
 
 
 def row_source(

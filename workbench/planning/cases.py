@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from .. import catalog
-from ..contract import Case, Host, ParameterValue, Variant, WorkloadError
+from ..contract import Case, Host, ParameterValue, Variant, WorkloadError, kind_of
 from ..records.machine import Machine
 from ..records.reason import Reason
 from .admission import small_probe_of
@@ -63,6 +63,9 @@ def fill_cases(
             for case in (*row.cases, *row.refining):
                 row.workload.work(case)
                 small_probe_of(case, row.workload, machine.cpu)
+            on_gpu = any(not kind_of(case.device).on_host for case in row.cases)
+            if request.quick and on_gpu and row.scenario.counts_start_up:
+                row.scenario = row.scenario.sharing_workers()
         except WorkloadError as error:
             reason = Reason(error.code, str(error), error.hint)
             if not request.every:

@@ -65,6 +65,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: Limits = Limits()
     size: Size | None = None
     quick: Quick = Quick()
+    # Takes the start-up times of the workers that all rows share, instead of starting its own.
+    shares_workers: bool = False
 
     @property
     def weighs_memory(self) -> bool:
@@ -79,6 +81,11 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def modes_on(self, device_kind: str) -> tuple[str | None, ...]:
         """The admitted modes on a kind of device; None is the usual way."""
         return (None, *(self.modes or ()), *(self.gpu_modes if device_kind == "gpu" else ()))
+
+    def sharing_workers(self) -> Scenario:
+        """The same scenario where starting its own workers would take most of a quick run."""
+        text = f"{self.question} (--quick: start-up times are those of the workers of all rows.)"
+        return msgspec.structs.replace(self, shares_workers=True, question=text)
 
     def quickened(self) -> Scenario:
         """The same scenario at the smaller size of --quick."""

@@ -94,7 +94,7 @@ class Roofline(msgspec.Struct, frozen=True):
     """A result under the machine's measured ceilings (Williams et al. 2009)."""
 
     intensity_flops_per_byte: float
-    attainable_flops_per_s: float  # lower of the two roofs at this intensity
+    attainable_flops_per_s: float  # lower of the two roofs at this intensity, by the burst peak
     fraction: float  # share of the attainable rate that was reached, 0 to 1
     limited_by: str  # "compute", "memory" or "cache"
 
@@ -144,7 +144,7 @@ class Measurement(msgspec.Struct):
     min_s: float | None
     throughput: Throughput | None  # rate at the median
     flops_per_s: float | None
-    peak_fraction: float | None  # share of the peak of its precision, 0 to 1
+    peak_fraction: float | None  # share of the burst peak of its precision, 0 to 1
     setup: SetupTimes
     accuracy: AccuracyResult | None
     memory_peak_bytes: int | None
@@ -169,7 +169,8 @@ class Measurement(msgspec.Struct):
 
 
 class DeviceCeilings(msgspec.Struct, frozen=True):
-    """Rates of one device in its fastest 10 % of samples; `unavailable` explains missing ones."""
+    """Rates of one device in its fastest 10 % of samples, which are short bursts; `unavailable`
+    explains missing ones."""
 
     device: str
     name: str | None
@@ -177,12 +178,14 @@ class DeviceCeilings(msgspec.Struct, frozen=True):
     peak_ops_per_s: dict[str, float]  # precision to rate of matrix products
     memory_bytes_per_s: float | None  # faster of copy and triad, beyond the caches
     memory: dict[str, float]  # kernel, "copy" or "triad", to bytes per second
-    cache_bytes: int | None  # size of the last-level cache
+    cache_bytes: int | None  # size of the last-level cache, on a GPU of L2
     cache_bytes_per_s: float | None  # bandwidth of that cache, the limit of work that fits into it
     transfer_bytes_per_s: dict[str, float] = {}  # direction, "to_device/pinned", ...; GPUs only
     launch_s: float | None = None  # seconds per operation, queued back to back
     step_latency_s: float | None = None  # seconds of one operation and the wait for it
     unavailable: dict[str, str] = {}
+    # Precision to rate at the end of 5 s without a pause; GPUs only, by `workbench ceilings`.
+    sustained_ops_per_s: dict[str, float] = {}
 
 
 class Ceilings(msgspec.Struct, frozen=True):

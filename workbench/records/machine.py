@@ -166,6 +166,7 @@ class Gpu(msgspec.Struct, frozen=True):
     # Cores of its NUMA node, "0-15,32-47", to which its workers are bound; None: they are not.
     worker_cores: str | None = None
     unavailable: dict[str, str] = {}
+    l2_cache_bytes: int | None = None  # from CUDA; None where only NVML sees the GPU
 
     @property
     def is_virtual(self) -> bool:

@@ -167,6 +167,7 @@ class Worker:
     def attempt(self, case: dict[str, Any], seed: int) -> dict[str, Any]:
         """Two steps, to see whether the case fits: an optimiser allocates after the first."""
         wanted = decode_case(case)
+        self.release([])  # what an earlier attempt left
         self._begin_case()
         task = import_workload(wanted.workload).prepare(wanted, Setup(seed=seed))
         try:

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
+import machines
 import msgspec
 import pytest
+import simulated_run
 from builders import ceilings as sample
 from builders import events, machine, scenario
 
+from workbench import catalog
 from workbench.contract import Case, Work
 from workbench.engine import ceiling_store, ceilings
+from workbench.engine.preparation import BUDGET
 from workbench.export.view.ceilings import ceilings_text
+from workbench.planning.request import Request
 from workbench.records import events as ev
-from workbench.records.machine import Cache, Package, Software
+from workbench.records.document import Ceilings
+from workbench.records.machine import Cache, Machine, Package, Software
+from workbench.records.reason import Warning
 from workbench.report.report import Report
 
 LLC = Cache(3, "unified", 1 << 25, 1)
@@ -110,9 +118,133 @@ def test_the_plan_covers_devices_precisions_and_caches() -> None:
     both = {row.scenario.id: row.cases for row in ceilings.plan(HERE, ["cpu", "cuda:0"], threads=2)}
     assert {c.device for c in both["transfer"]} == {"cuda:0"}
     on_gpu = [c for c in both["bandwidth"] if c.device == "cuda:0"]
-    assert {c.params["mib"] for c in on_gpu} == {128.0}
+    assert {c.params["mib"] for c in on_gpu} == {128.0}, "its cache is not known"
+    kinds = [c.precision for c in both["matmul"] if c.device == "cuda:0"]
+    assert kinds == ["fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp64"]
+    assert both["matmul"][0].device == "cuda:0"
     ids = [c.id for cases in both.values() for c in cases]
     assert len(ids) == len(set(ids))
+
+
+def with_gpu(l2_cache_bytes: int | None = 50 << 20) -> Machine:
+    here = machine("cuda:0")
+    gpu = msgspec.structs.replace(here.gpus[0], l2_cache_bytes=l2_cache_bytes)
+    return msgspec.structs.replace(here, cpu=HERE.cpu, gpus=[gpu])
+
+
+def test_a_gpu_has_a_ceiling_for_its_l2_cache() -> None:
+    rows = {row.scenario.id: row.cases for row in ceilings.plan(with_gpu(), ["cpu", "cuda:0"])}
+    on_gpu = [c for c in rows["bandwidth"] if c.device == "cuda:0"]
+    assert {(c.params["kernel"], c.params["mib"]) for c in on_gpu} == {
+        ("copy", 200.0), ("triad", 200.0), ("triad", 12.5),
+    }  # fmt: skip
+    assert {c.params["mib"] for c in rows["bandwidth"] if c.device == "cpu"} == {128.0, 4.0}
+
+
+# --------------------------------------------------------- kept one by one
+
+
+def kept_or_measured(
+    monkeypatch: pytest.MonkeyPatch, kept, seconds, *, budget_s=60.0, cut=(), warn=()
+):
+    """The ceilings of a run with `kept` ones, those it measured (by field) and those it saved.
+
+    A step takes `seconds` in any case; time ran out for the fields in `cut`.
+    """
+    asked, saved = [], []
+    monkeypatch.setattr(ceiling_store, "load", lambda mark: kept)
+    monkeypatch.setattr(ceiling_store, "save", saved.append)
+
+    def race(rows, share):
+        cases = [case for row in rows for case in row.cases]
+        asked.extend(f"{case.device} {ceilings._field(case)}" for case in cases)
+        work = {c: (catalog.load(c.workload).work(c), seconds) for c in cases}
+        report = measured(work, gpus=sorted({c.device for c in cases} - {"cpu"}))
+        report.machine = with_gpu()
+        for case in cases:
+            if ceilings._field(case) in cut:
+                report.candidates[case.id].reason = BUDGET
+        report.warnings.extend(warn)
+        return report
+
+    request = Request(budget_s=budget_s)
+    found = ceilings.kept_or_measured(request, "abc", with_gpu(), race)
+    return found, asked, saved
+
+
+def fields(found: Ceilings) -> set[str]:
+    return {f"{d.device} {precision}" for d in found.devices for precision in d.peak_ops_per_s}
+
+
+def test_only_what_is_missing_is_measured_and_kept_with_the_rest(monkeypatch) -> None:
+    kept = sample("cpu", "cuda:0", peak=1e9)  # FP32 and BF16; no fast path for FP16
+    found, asked, saved = kept_or_measured(monkeypatch, kept, 0.01)
+    products = {field for field in asked if "bandwidth" not in field}
+    assert products == {
+        "cpu fp64", "cpu int8", "cuda:0 tf32", "cuda:0 fp8", "cuda:0 int8", "cuda:0 fp64",
+    }  # fmt: skip
+    assert saved == [found]
+    assert fields(found) == products | fields(kept)
+    assert found.devices[0].peak_ops_per_s["fp32"] == 1e9, "as it was kept"
+    assert found.devices[1].cache_bytes == 50 << 20 and found.devices[1].cache_bytes_per_s
+    again, asked, saved = kept_or_measured(monkeypatch, found, 0.01)
+    assert (again, asked, saved) == (found, [], [])
+
+
+def test_a_ceiling_that_was_cut_short_is_measured_again_and_the_others_are_kept(
+    monkeypatch,
+) -> None:
+    found, _, saved = kept_or_measured(monkeypatch, None, 0.01, cut=("fp8", "fp64"))
+    assert saved == [found]
+    assert {"cuda:0 bf16", "cuda:0 int8", "cpu fp32"} <= fields(found)
+    assert not {"cuda:0 fp8", "cuda:0 fp64", "cpu fp64"} & fields(found)
+    _, asked, _ = kept_or_measured(monkeypatch, found, 0.01)
+    assert set(asked) == {"cuda:0 fp8", "cuda:0 fp64", "cpu fp64"}
+
+
+def test_a_device_that_an_earlier_run_left_out_gets_its_ceilings(monkeypatch) -> None:
+    found, asked, _ = kept_or_measured(monkeypatch, sample("cpu"), 0.01)
+    assert "cuda:0 bf16" in asked and "cpu bf16" not in asked
+    assert [device.device for device in found.devices] == ["cpu", "cuda:0"]
+
+
+def test_disturbed_ceilings_serve_their_run_only_and_short_runs_measure_none(monkeypatch) -> None:
+    noise = Warning("busy_machine", "others compute", "wait", "matmul")
+    found, _, saved = kept_or_measured(monkeypatch, None, 0.01, warn=[noise])
+    assert found is not None and saved == []
+    kept = sample("cpu")
+    assert kept_or_measured(monkeypatch, kept, 0.01, budget_s=20.0) == (kept, [], [])
+
+
+# --------------------------------------------------------- burst and sustained
+
+
+class Throttled(simulated_run.SimulatedPool):
+    """A GPU that its power limit slows down to 80 % after half a second of load."""
+
+    def block(self, request: dict[str, Any]) -> dict[str, Any]:
+        found = super().block(request)
+        if request["seconds"] > 0.5 and request["case"].startswith("matmul"):
+            found["samples_s"] = [second / 0.8 for second in found["samples_s"]]
+        return found
+
+
+def test_workbench_ceilings_tells_burst_from_sustained() -> None:
+    here, software = machines.gpu_server()
+    simulated = simulated_run.SimulatedMachine(here, software)
+    events = simulated_run.run(Request(ceilings=True), simulated, pool=Throttled)
+    [known] = [event.ceilings for event in events if isinstance(event, ev.CeilingsKnown)]
+    cpu, gpu = known.devices
+    assert not cpu.sustained_ops_per_s
+    assert {"bf16", "fp16"} <= set(gpu.sustained_ops_per_s) <= set(gpu.peak_ops_per_s)
+    for precision, rate in gpu.sustained_ops_per_s.items():
+        assert rate == pytest.approx(0.8 * gpu.peak_ops_per_s[precision], rel=0.05)
+    text = ceilings_text(known)
+    assert "burst: fastest 10% of samples" in text
+    [line] = [line for line in text.splitlines() if line.startswith("BF16 sustained, 5 s")]
+    assert "TFLOP/s" in line
+    [end] = [event for event in events if isinstance(event, ev.RunFinished)]
+    assert end.duration_s < 60.0
 
 
 def test_arrays_out_of_cache_outgrow_a_large_cache() -> None:

@@ -30,9 +30,11 @@ class Memory:
         self.limit, self.seconds, self.clock = limit, seconds, 0.0
         self.reason = reason or Reason("no_memory", "out of memory")
         self.alive: set[object] = set()
+        self.started = 0
 
     def start(self, key: object, deadline_s: float) -> None:
-        assert key not in self.alive, "every attempt gets a fresh worker"
+        if key not in self.alive:
+            self.started += 1
         self.alive.add(key)
 
     def end(self, key: object) -> None:
@@ -61,6 +63,14 @@ def search(pool: Memory, *, until_s: float = 1e9, case: Case = CASE) -> LargestB
     (finished,) = [event for event in seen if isinstance(event, ev.CaseFinished)]
     assert (finished.status == "ok") == (found.batch is not None)
     return found
+
+
+def test_each_attempt_on_a_cpu_has_a_fresh_worker_and_a_gpu_keeps_its_own() -> None:
+    cpu, gpu = Memory(100), Memory(100)
+    found = search(cpu)
+    assert cpu.started == len(found.attempts) > 5
+    assert search(gpu, case=Case("job", "cuda:0", "torch", "fp32", batch=8)).batch == found.batch
+    assert gpu.started == 1
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 8, 9, 100, 1000, 12_345])

@@ -33,6 +33,7 @@ def test_cuda_lists_its_devices_in_its_own_order(stub: StubDriver) -> None:
     assert (first.pci_bus_id, first.name) == ("0000:1b:00.0", "NVIDIA H200")
     assert (first.memory_total_bytes, first.compute_capability) == (150121545728, "9.0")
     assert first.integrated is False
+    assert first.l2_cache_bytes == 60 << 20
 
 
 def test_a_driver_without_the_newer_uuid_call(stub: StubDriver) -> None:

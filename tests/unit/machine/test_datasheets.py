@@ -33,7 +33,7 @@ def test_every_card_is_described_with_its_source() -> None:
 def test_a_narrower_type_is_never_slower() -> None:
     for name, sheet in datasheets.load().items():
         peaks = sheet.peak_ops_per_s
-        known = [peaks[p] for p in ("fp64", "fp32", "tf32", "fp16", "int8") if p in peaks]
+        known = [peaks[p] for p in ("fp64", "fp32", "tf32", "fp16", "fp8", "int8") if p in peaks]
         assert known == sorted(known), name
 
 
@@ -53,6 +53,29 @@ def test_a_card_far_below_its_kind_is_told_by_the_doctor_and_a_good_one_is_not()
     found = examine(machine(), Software("3.11", "python", {}, {}), {}, slow).checks
     assert [c.status for c in found if c.name == "cuda:0 ceilings"] == ["warn", "warn"]
     assert ("cuda:0", "fp32") not in [(d, w[:4]) for d, w in datasheets.shortfalls(good)]
+
+
+def test_a_card_of_70_w_is_measured_by_what_its_power_limit_allows() -> None:
+    limited = of_card("Tesla T4", 1.0, 250e9)
+    [device] = limited.devices
+    for share, found in ((0.4, []), (0.25, ["fp16 products reach 25% of the datasheet"])):
+        peaks = {"fp16": share * 65e12}
+        slow = msgspec.structs.replace(device, peak_ops_per_s=peaks)
+        slow = msgspec.structs.replace(limited, devices=[slow])
+        assert [text for _, text in datasheets.shortfalls(slow)] == found
+    dim = msgspec.structs.replace(device, peak_ops_per_s={}, memory_bytes_per_s=128e9)
+    dim = msgspec.structs.replace(limited, devices=[dim])
+    assert [text for _, text in datasheets.shortfalls(dim)] == [
+        "memory bandwidth reach 40% of the datasheet"
+    ]
+
+
+def test_the_cards_of_common_servers_are_described() -> None:
+    assert {
+        "NVIDIA H200 NVL", "NVIDIA H100 PCIe", "NVIDIA H100 NVL", "NVIDIA GH200 480GB",
+        "NVIDIA B200", "NVIDIA A10", "Tesla V100-SXM2-16GB", "Tesla V100-SXM2-32GB",
+        "NVIDIA RTX A6000", "NVIDIA GeForce RTX 3090", "NVIDIA GeForce RTX 5090",
+    } <= set(datasheets.load())  # fmt: skip
 
 
 def test_a_card_that_nobody_describes_is_no_shortfall() -> None:

@@ -34,9 +34,8 @@ def row(number: int, *, identified: bool = True) -> Gpu:
 
 
 def device(ordinal: int, number: int) -> CudaDevice:
-    return CudaDevice(
-        ordinal, uuid(number), uuid(number), bus(number), "H200", 140, "9.0", integrated=False
-    )
+    identity = uuid(number), uuid(number), bus(number), "H200", 140, "9.0"
+    return CudaDevice(ordinal, *identity, integrated=False, l2_cache_bytes=50 << 20)
 
 
 def answer(*devices: CudaDevice, reason: Reason | None = None) -> CudaAnswer:
@@ -59,6 +58,7 @@ def test_every_order_and_subset_is_joined_by_identity(
         if number in order[:offered]:
             assert gpu.device == f"cuda:{order.index(number)}"
             assert gpu.visible and "device" not in gpu.unavailable
+            assert gpu.l2_cache_bytes == 50 << 20
         else:
             assert gpu.device is None and not gpu.visible
             assert "CUDA_VISIBLE_DEVICES=some" in gpu.unavailable["device"]

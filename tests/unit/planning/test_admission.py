@@ -107,7 +107,15 @@ def test_a_listed_gpu_cannot_exceed_its_datasheet_by_more_than_a_quarter() -> No
 def test_a_gpu_or_precision_that_is_not_listed_has_no_bound() -> None:
     bf16, fp8 = case("cuda:0-a", "bf16"), case("cuda:0-a", "fp8")
     assert admission.impossible_rate(bf16, 1e30, with_card("NVIDIA Unheard-of")) is None
-    assert admission.impossible_rate(fp8, 1e30, with_card("NVIDIA H200")) is None
+    assert admission.impossible_rate(fp8, 1e30, with_card("NVIDIA L40S")) is None
+
+
+@pytest.mark.parametrize(("precision", "peak"), [("tf32", 494.5e12), ("fp8", 1979e12)])
+def test_the_tensor_cores_of_a_hopper_card_bound_its_narrow_precisions(precision, peak) -> None:
+    on_card = case("cuda:0-a", precision)
+    assert admission.impossible_rate(on_card, 1.2 * peak, with_card("NVIDIA H200")) is None
+    found = admission.impossible_rate(on_card, 1.3 * peak, with_card("NVIDIA H200"))
+    assert found is not None and found.code == "impossible_rate"
 
 
 def test_a_slow_reduced_precision_is_reported_with_the_missing_extension() -> None:

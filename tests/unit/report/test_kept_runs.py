@@ -39,6 +39,7 @@ def expected(name: str) -> Any:
     for gpu in document["machine"]["gpus"]:
         gpu.setdefault("compute_mode", None)
         gpu.setdefault("worker_cores", None)
+        gpu.setdefault("l2_cache_bytes", None)
     for verdict in document["verdicts"]:
         verdict.setdefault("confidence", CONFIDENCE[name][verdict["scenario"]])
     return {"code": None, "summary": [], **document}

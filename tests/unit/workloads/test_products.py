@@ -178,3 +178,81 @@ def test_a_gpu_offers_a_precision_from_its_generation_on(
 def test_products_on_a_real_gpu(precision: str) -> None:
     for batch, m, n, k in ((1, 64, 512, 1024), (8 if precision == "bf16" else 1, 32, 64, 128)):
         assert prepared(gemm(precision, batch, m, n, k, "cuda:0")).check().passed
+
+
+# ---------------------------------------------------- drawn once, and cold on a GPU
+
+
+def drawn_shapes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[int, ...]]]:
+    """Every array of operands that is drawn from now on: its kind and shape."""
+    drawn, draw = [], product.draw
+
+    def counted(shape: tuple[int, ...], precision: str, seed: int) -> object:
+        drawn.append((precision, shape))
+        return draw(shape, precision, seed)
+
+    monkeypatch.setattr(product, "draw", counted)
+    monkeypatch.setattr(product, "_latest", {})
+    return drawn
+
+
+def test_the_precisions_of_a_row_share_operands_and_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = drawn_shapes(monkeypatch)
+    first, second = (prepared(gemm(kind, 1, 48, 32, 64)) for kind in ("fp32", "bf16"))
+    assert drawn == [("fp32", (48, 64)), ("fp32", (64, 32))]
+    assert first.probe is second.probe
+    assert first.check().passed and second.check().passed
+    prepared(gemm("fp32", 1, 48, 32, 64), seed=1)
+    prepared(gemm("fp64", 1, 48, 32, 64))
+    assert len(drawn) == 6, "other numbers are drawn anew"
+    assert len(product._latest) == 1
+
+
+def test_shared_operands_count_in_the_set_up_of_each_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn_shapes(monkeypatch)
+    setups = Setup(), Setup()
+    for setup in setups:
+        GEMM.draw(gemm("fp32", 1, 64, 64, 64), setup)
+    assert setups[0].seconds["build"] == setups[1].seconds["build"] > 0
+
+
+def test_large_operands_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = drawn_shapes(monkeypatch)
+    monkeypatch.setattr(product, "MOST_KEPT_BYTES", 2 * 4 * 64 * 64 - 1)
+    for _ in range(2):
+        GEMM.draw(gemm("fp32", 1, 64, 64, 64), Setup())
+    assert len(drawn) == 4
+    assert not product._latest
+
+
+def test_a_thin_product_of_a_gpu_never_finds_its_weights_in_cache() -> None:
+    thin = gemm("fp32", 1, 4, 64, 64, "fake:0")
+    cache = 1 << 18
+    task = GEMM.prepare(thin, Setup(cache_bytes=cache))
+    task.activate()
+    weights = set()
+    for _ in range(len(task.sets)):
+        task.step()
+        weights.add(task.b.data_ptr())
+    assert len(weights) * 64 * 64 * 4 >= 1.5 * cache
+    assert task.check().passed
+    hot = GEMM.prepare(replace(thin, mode="hot"), Setup(cache_bytes=cache))
+    hot.step()
+    before = hot.b.data_ptr()
+    hot.step()
+    assert hot.b.data_ptr() == before
+    assert GEMM.work(thin).memory_bytes > 2**29 > GEMM.work(replace(thin, mode="hot")).memory_bytes
+    assert GEMM.work(thin).bytes_moved == GEMM.work(replace(thin, mode="hot")).bytes_moved
+
+
+def test_copies_are_few_where_a_product_is_tiny_or_larger_than_any_cache() -> None:
+    tiny = GEMM.prepare(gemm("fp32", 1, 1, 1, 1, "fake:0"), Setup(cache_bytes=1 << 20))
+    assert len(tiny.sets) == 4096
+    large = gemm("fp32", 1, 16384, 16384, 16384, "fake:0")
+    assert GEMM.work(large).memory_bytes == GEMM.work(replace(large, mode="hot")).memory_bytes
+
+
+def test_both_modes_are_offered_on_a_gpu_only() -> None:
+    hot = [variant for variant in GEMM.variants if variant.mode == "hot"]
+    assert {variant.device_kind for variant in hot} == {"gpu"}
+    assert {"fp32", "bf16"} <= {variant.precision for variant in hot}

@@ -30,7 +30,8 @@ def ceilings_text(ceilings: Ceilings) -> str:
     devices, named = ceilings.devices, columns(ceilings)
     header = ("", *(device.device for device in named))
     parts = [
-        f"measured {ceilings.measured_at[:16].replace('T', ' ')} UTC, fastest 10% of samples",
+        f"measured {ceilings.measured_at[:16].replace('T', ' ')} UTC, "
+        "burst: fastest 10% of samples",
         plain_lines(plain_table(header, rows(ceilings), range(1, len(header)))),
     ]
     missing = [f"{d.device} {what}: {why}" for d in devices for what, why in d.unavailable.items()]
@@ -53,6 +54,8 @@ def rows(ceilings: Ceilings) -> list[tuple[str, ...]]:
     for precision in PRECISIONS:
         unit = "OP/s" if precision == "int8" else "FLOP/s"
         found.append(line(precision.upper(), _rate_of("peak_ops_per_s", precision, unit)))
+        rate = _rate_of("sustained_ops_per_s", precision, unit)
+        found.append(line(f"{precision.upper()} sustained, 5 s", rate))
     found += [line(f"memory, {kernel}", _rate_of("memory", kernel, "B/s")) for kernel in KERNELS]
     found.append(line("last-level cache", lambda d: _or_dash(d.cache_bytes_per_s, "B/s")))
     found += [

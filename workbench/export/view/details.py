@@ -86,9 +86,10 @@ def _speed(found: Measurement) -> list[Fact]:
         intensity = units.significant(roof.intensity_flops_per_byte)
         limit = f"{units.percent(roof.fraction)} of the limit by {roof.limited_by} at {intensity}"
         attainable = units.rate(roof.attainable_flops_per_s, "FLOP/s")
-        facts.append(fact("roofline", f"{limit} FLOP/byte ({attainable})"))
+        kind = ", burst" if roof.limited_by == "compute" else ""
+        facts.append(fact("roofline", f"{limit} FLOP/byte ({attainable}{kind})"))
     elif found.peak_fraction is not None:
-        facts.append(fact("of peak", units.percent(found.peak_fraction)))
+        facts.append(fact("of peak", f"{units.percent(found.peak_fraction)} (burst)"))
     if found.clocks is not None:
         clocks = found.clocks
         parts = [f"device {units.duration(clocks.device_s)}"]

@@ -29,6 +29,7 @@ _UUID_BYTES = 16
 _BUS_ID_BYTES = 32
 # CUdevice_attribute
 _ATTRIBUTE_INTEGRATED = 18
+_ATTRIBUTE_L2_BYTES = 38
 _ATTRIBUTE_CAPABILITY_MAJOR = 75
 _ATTRIBUTE_CAPABILITY_MINOR = 76
 
@@ -44,6 +45,7 @@ class CudaDevice(msgspec.Struct, frozen=True):
     memory_total_bytes: int | None = None
     compute_capability: str | None = None
     integrated: bool | None = None  # shares the system's memory
+    l2_cache_bytes: int | None = None
 
 
 class CudaAnswer(msgspec.Struct, frozen=True):
@@ -130,6 +132,7 @@ def _device(library: Any, ordinal: int) -> CudaDevice:
         memory_total_bytes=memory.value if sized else None,
         compute_capability=None if major is None or minor is None else f"{major}.{minor}",
         integrated=None if integrated is None else bool(integrated),
+        l2_cache_bytes=_attribute(library, _ATTRIBUTE_L2_BYTES, device) or None,
     )
 
 

@@ -84,6 +84,7 @@ def _merge(gpu: Gpu, device: CudaDevice) -> Gpu:
         "name": device.name,
         "memory_total_bytes": device.memory_total_bytes,
         "compute_capability": device.compute_capability,
+        "l2_cache_bytes": device.l2_cache_bytes,
     }
     changes: dict[str, Any] = {
         f: v for f, v in known.items() if v is not None and getattr(gpu, f) is None
@@ -146,6 +147,7 @@ def _cuda_only(device: CudaDevice, nvml: Nvml) -> Gpu:
         name=device.name,
         memory_total_bytes=device.memory_total_bytes,
         compute_capability=device.compute_capability,
+        l2_cache_bytes=device.l2_cache_bytes,
     )
     return with_reasons(gpu, text)
 

@@ -1,0 +1,52 @@
+"""The roofline: which roof limits a result, and where no roof is known."""
+
+from __future__ import annotations
+
+import msgspec
+from builders import ceilings as build_ceilings
+from builders import events, scenario
+
+from workbench.contract import Case, Work
+from workbench.records import events as ev
+from workbench.records.document import Ceilings
+from workbench.report.candidate import Candidate
+from workbench.report.report import Report
+from workbench.report.roofline import roofline
+
+THIN = Case("gemm", "cuda:0", "torch", "fp32", batch=1, params={"m": 1})
+IN_CACHE, BEYOND = 8 << 20, 1 << 30  # bytes that a case works on
+
+
+def candidate(memory_bytes: float) -> Candidate:
+    work = Work(2e6, 1e7, 1, "products", memory_bytes)
+    built = [
+        msgspec.structs.replace(event, work={THIN.id: work})
+        if isinstance(event, ev.RacePlanned)
+        else event
+        for event in events({THIN: [[1e-4] * 12]}, row=scenario(), gpus=["cuda:0"])
+    ]
+    return Report.of(built).candidates[THIN.id]
+
+
+def gpu(cache_bytes_per_s: float | None) -> Ceilings:
+    found = build_ceilings("cuda:0", peak=1e13, bandwidth=1e11)
+    fields = {"cache_bytes": 32 << 20, "cache_bytes_per_s": cache_bytes_per_s}
+    device = msgspec.structs.replace(found.devices[0], **fields)
+    return msgspec.structs.replace(found, devices=[device])
+
+
+def test_what_fits_into_the_l2_cache_of_a_gpu_is_limited_by_that_cache() -> None:
+    rate = 3e10  # 150 GB/s: more than memory delivers
+    roof = roofline(candidate(IN_CACHE), rate, gpu(4e11))
+    assert roof is not None and roof.limited_by == "cache"
+    assert 0.3 < roof.fraction < 0.4, "not the whole limit, as memory would have it"
+
+
+def test_what_does_not_fit_is_limited_by_memory() -> None:
+    roof = roofline(candidate(BEYOND), 1.5e10, gpu(4e11))
+    assert roof is not None and roof.limited_by == "memory"
+    assert 0.7 < roof.fraction < 0.8
+
+
+def test_a_cache_whose_bandwidth_was_not_measured_is_no_memory() -> None:
+    assert roofline(candidate(IN_CACHE), 3e10, gpu(None)) is None
