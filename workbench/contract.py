@@ -169,7 +169,7 @@ class Case:
 
     @property
     def is_compiled(self) -> bool:
-        return "compile" in (self.mode or "").split("+")
+        return not {"compile", "tensorrt"}.isdisjoint((self.mode or "").split("+"))
 
     def but_precision(self) -> Case:
         """A key that is equal for cases which differ in their precision only."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from ..contract import REDUCED, Case, Workload, kind_of
 from ..machine import datasheets
 from ..machine.host.isa import bound_ops_per_s, lacking, native
+from ..machine.packages import onnx_cuda
 from ..records.machine import Cpu, Machine, Software
 from ..records.reason import Reason
 from ..text import units
@@ -36,8 +37,10 @@ def beforehand(
             return Reason(
                 f"cpu_only_{case.backend}",
                 f"this {case.backend} is a CPU build and cannot use the GPU",
-                "install a CUDA build: see the warning at the top, or workbench detect",
+                "install a CUDA build: see the warning at the top, or workbench doctor",
             )
+        if software and (why := onnx_cuda.refusal(case, machine, software)):
+            return why
         gpu = next(g for g in machine.gpus if g.device == case.device)
         if gpu.memory_total_bytes is None:
             return None
