@@ -425,7 +425,7 @@ async def test_the_footer_names_the_keys_that_work() -> None:
         await press(pilot, "x", "s", "down", "enter")
         footer = text(pilot).splitlines()[-1]
         assert footer.startswith(" pgdn More  esc Back  c Copy")
-        await press(pilot, *["pagedown"] * 6)
+        await press(pilot, *["pagedown"] * 8)
         assert "pgdn" not in text(pilot).splitlines()[-1], "all was read"
         await press(pilot, "question_mark")
         assert text(pilot).splitlines()[-1] == " pgdn More  esc Close"
