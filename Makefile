@@ -1,9 +1,11 @@
-# make run     set everything up and open the workbench   (ARGS="--json --quick" for more)
+# make run     set everything up and open the workbench   (ARGS="--json --quick" for more,
+#              EXTRA=cpu or EXTRA=gpu to choose the ONNX Runtime; else the driver decides)
 # make test    set everything up, then lint, type-check and test; make test-workers has the long ones
 # make test-html   open an exported page in Chromium
 
 export PYTHON ?= python3
 export VENV ?= .venv
+export EXTRA
 ARGS ?=
 export RUFF_CACHE_DIR = $(VENV)/cache/ruff
 export MYPY_CACHE_DIR = $(VENV)/cache/mypy
@@ -56,7 +58,7 @@ regret: ready
 
 # Hours; ARGS="--only bert" takes one module, "--report" prints what is known.
 own:
-	@sh .ci/setup.sh cpu,own
+	@sh .ci/setup.sh own
 	$(python) -m benchmarks.own $(ARGS)
 
 tables: ready
@@ -87,10 +89,10 @@ snapshots: ready-to-test
 
 # Set-up speaks on stderr: the standard output of `make run ARGS=--json` is the document alone.
 ready:
-	@sh .ci/setup.sh cpu
+	@sh .ci/setup.sh
 
 ready-to-test:
-	@sh .ci/setup.sh cpu,dev
+	@sh .ci/setup.sh dev
 
 clean:
 	[ ! -e "$$VENV/pyvenv.cfg" ] || rm -rf "$$VENV"

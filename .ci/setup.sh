@@ -1,8 +1,8 @@
 #!/bin/sh
-# sh .ci/setup.sh cpu|cpu,dev: make the virtual environment $VENV ready for this checkout.
+# sh .ci/setup.sh [dev|own]: make the virtual environment $VENV ready for this checkout, with the
+# ONNX Runtime for the GPU where an NVIDIA driver answers; EXTRA=cpu or EXTRA=gpu decides otherwise.
 # Done at once and without a network if nothing has changed; safe to interrupt and to run twice at
 # the same time.  Speaks on stderr only; what is missing is one line, and pip's output is in a log.
-extras=$1
 : "${PYTHON:=python3}" "${VENV:=.venv}"
 log=$VENV/setup.log
 
@@ -11,6 +11,10 @@ fail() { say "$*"; exit 1; }
 pip() { "$VENV/bin/python" -m pip --disable-pip-version-check "$@" >>"$log" 2>&1 </dev/null; }
 install() {
   pip install --no-user --progress-bar off --only-binary :all: --constraint constraints.txt "$@"
+}
+
+driver_answers() {
+  [ -e /proc/driver/nvidia/version ] || nvidia-smi -L >/dev/null 2>&1 </dev/null
 }
 
 # Another Python that is installed, or else where to write its path.
@@ -59,11 +63,23 @@ reason() {
   elif grep -q -e 'NewConnectionError' -e 'NameResolutionError' -e 'Timeout' -e 'ProxyError' "$log"; then
     echo "no package index answers: setting up needs a network, later runs do not"
   elif package=$(sed -n 's/^ERROR: No matching distribution found for \([^ ]*\).*/\1/p' "$log") && [ "$package" ]; then
-    echo "pip finds no $package for $("$VENV/bin/python" -V) on $(uname -m): try another Python: make clean run PYTHON=python3.13"
+    advice="try another Python: make clean run PYTHON=python3.13"
+    [ "${package#onnxruntime-gpu}" = "$package" ] || advice="do without it: make run EXTRA=cpu"
+    echo "pip finds no $package for $("$VENV/bin/python" -V) on $(uname -m): $advice"
   else
     grep -i -m 1 '^error' "$log" || echo "pip failed"
   fi
 }
+
+if [ -z "$EXTRA" ]; then
+  if driver_answers; then EXTRA=gpu; else EXTRA=cpu; fi
+fi
+case $EXTRA in
+  cpu) unwanted=gpu stale=onnxruntime_gpu ;;
+  gpu) unwanted=cpu stale=onnxruntime ;;
+  *) fail "EXTRA is cpu or gpu, not $EXTRA" ;;
+esac
+extras=$EXTRA${1:+,$1}
 
 exec 9<constraints.txt  # the lock: flock(2) asks for no right to write
 if command -v flock >/dev/null && ! flock -n 9; then
@@ -86,7 +102,12 @@ from importlib.metadata import version
 assert [*map(int, version("pip").split(".")[:2])] >= [21, 3]' 2>/dev/null ||
   "$VENV/bin/python" -m ensurepip --upgrade --default-pip >>"$log" 2>&1 ||
   fail "$VENV has no pip and its Python lacks ensurepip: on Debian and Ubuntu, apt install python3-venv"
+# The two share one import package, so what is installed first has to go.
+for records in "$VENV"/lib/python3*/site-packages/"$stale"-[0-9]*.dist-info; do
+  [ ! -e "$records" ] || pip uninstall --yes onnxruntime onnxruntime-gpu || fail "$(reason) (log: $log)"
+done
+rm -f "$VENV/.ready-$unwanted"*
 # The build backend stays in $VENV, so that a moved checkout is repaired without a network.
 install hatchling editables && install --no-build-isolation --editable ".[$extras]" ||
   fail "$(reason) (log: $log)"
-echo "$state" >"$VENV/.ready-cpu" && echo "$state" >"$ready" || fail "cannot write to $VENV"
+echo "$state" >"$VENV/.ready-$EXTRA" && echo "$state" >"$ready" || fail "cannot write to $VENV"

@@ -186,7 +186,8 @@ class Case:
 
     @property
     def is_compiled(self) -> bool:
-        return self.compile_mode is not None
+        """Whether preparing it takes a compiler's time."""
+        return self.compile_mode is not None or "tensorrt" in self.mode_words
 
     def but_precision(self) -> Case:
         """A key that is equal for cases which differ in their precision only."""

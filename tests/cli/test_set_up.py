@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+DRIVER = Path("/proc/driver/nvidia/version")
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("Makefile", "pyproject.toml", "constraints.txt", ".ci")
 TOOLS = ("cat", "cksum", "cp", "flock", "grep", "head", "ls", "make", "mkdir", "rm", "sed", "sh")
@@ -49,7 +50,12 @@ class Checkout:
         return subprocess.Popen(
             ["make", "run", *arguments],
             cwd=self.folder,
-            env={"PATH": str(self.programs), "CALLS": str(self.calls), **environment},
+            env={
+                "PATH": str(self.programs),
+                "CALLS": str(self.calls),
+                "EXTRA": "cpu",  # whatever machine the tests run on
+                **environment,
+            },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -155,6 +161,65 @@ def test_what_an_interrupted_set_up_left_is_installed_again(checkout: Checkout) 
     assert checkout.run()[0] == 0
     assert [path.name for path in site.iterdir()] == ["whole.dist-info"]
     assert checkout.asked("-m ensurepip") == 1
+
+
+@pytest.mark.parametrize(
+    ("smi", "extra", "installed"),
+    [
+        ("exit 0", "", ".[gpu]"),
+        ("exit 9", "", ".[cpu]"),
+        ("exit 0", "cpu", ".[cpu]"),
+        ("exit 9", "gpu", ".[gpu]"),
+    ],
+)
+def test_a_driver_that_answers_chooses_the_gpus_onnx_runtime_unless_told_otherwise(
+    checkout: Checkout, smi: str, extra: str, installed: str
+) -> None:
+    if DRIVER.exists() and (smi, extra) == ("exit 9", ""):
+        pytest.skip("this machine has a driver of its own")
+    (checkout.programs / "nvidia-smi").write_text(f"#!/bin/sh\necho GPU 0; {smi}\n")
+    (checkout.programs / "nvidia-smi").chmod(0o755)
+    code, stdout, lines = checkout.run(EXTRA=extra)
+    assert (code, stdout, lines) == (0, ".venv/bin/workbench\n", [])
+    assert checkout.asked(f"--editable {installed}") == 1
+    assert checkout.run(EXTRA=extra)[0] == 0
+    assert checkout.asked("-m pip") == 0
+
+
+@pytest.mark.skipif(DRIVER.exists(), reason="this machine has a driver of its own")
+def test_without_a_driver_it_is_the_cpus(checkout: Checkout) -> None:
+    assert checkout.run(EXTRA="")[0] == 0
+    assert checkout.asked("--editable .[cpu]") == 1
+
+
+def test_the_other_onnx_runtime_goes_first(checkout: Checkout) -> None:
+    """Both install the same import package: the one that stays would lose its files."""
+    checkout.run(EXTRA="cpu")
+    site = checkout.folder / ".venv" / "lib" / "python3.11" / "site-packages"
+    (site / "onnxruntime-1.31.1.dist-info").mkdir(parents=True)
+    (site / "onnxruntime-1.31.1.dist-info" / "INSTALLER").touch()
+    checkout.asked("")
+    assert checkout.run(EXTRA="gpu")[0] == 0
+    calls = checkout.calls.read_text()
+    uninstalls = calls.index("uninstall --yes onnxruntime onnxruntime-gpu")
+    assert uninstalls < calls.index("--editable .[gpu]")
+    checkout.asked("")
+    checkout.run(EXTRA="cpu")
+    assert checkout.asked("--editable .[cpu]") == 1, "what was ready for the CPU is no more"
+
+
+def test_a_machine_without_a_wheel_for_its_gpu_is_led_to_the_cpu(checkout: Checkout) -> None:
+    says = "ERROR: No matching distribution found for onnxruntime-gpu==1.31.1"
+    code, _, lines = checkout.run(EXTRA="gpu", PIP_SAYS=says)
+    assert code != 0
+    assert "pip finds no onnxruntime-gpu==1.31.1" in lines[0]
+    assert "make run EXTRA=cpu" in lines[0]
+
+
+def test_another_extra_is_refused(checkout: Checkout) -> None:
+    code, _, lines = checkout.run(EXTRA="tpu")
+    assert code != 0
+    assert lines == ["setup: EXTRA is cpu or gpu, not tpu"]
 
 
 @pytest.mark.skipif(shutil.which("flock") is None, reason="needs flock(1)")

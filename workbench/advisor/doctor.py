@@ -13,6 +13,7 @@ from ..machine import hardware_warnings
 from ..machine.datasheets import shortfalls
 from ..machine.nvidia.driver_errors import ABSENT
 from ..machine.nvidia.nvml import Links
+from ..machine.packages import onnx_cuda
 from ..machine.packages.trials import Trial
 from ..machine.warnings import of_others
 from ..records.document import Ceilings
@@ -20,11 +21,11 @@ from ..records.machine import Gpu, Machine, Package, Software
 from ..records.reason import Warning
 from ..report.report import Report
 from ..text import units
+from ..worker.onnx_gpu import CPU, CUDA
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 LEAST_FREE = 0.10  # share of memory that should be free, on the host and on each GPU
 _ORT = "onnxruntime"
-_ORT_CUDA = "CUDAExecutionProvider"
 # Detection warnings after which something installed cannot be used as it is.
 _FATAL = frozenset(
     {
@@ -156,7 +157,7 @@ def _packages(
             yield _works(name, software, trials.get(name))
     if _has_gpu(machine) and not silent:
         yield from _torch_gpu(trials.get("torch"), warnings)
-        yield from _ort_gpu(software, trials.get(_ORT))
+        yield from _ort_gpu(machine, software, trials.get(_ORT))
 
 
 def _has_gpu(machine: Machine) -> bool:
@@ -167,7 +168,7 @@ def _works(name: str, software: Software, trial: Trial | None) -> Check:
     """Whether the package computes on the CPU."""
     if trial is None:
         return Check(name, FAIL, "not installed", f"{software.executable} -m pip install {name}")
-    cpu = "CPUExecutionProvider" if name == _ORT else "cpu"
+    cpu = CPU if name == _ORT else "cpu"
     why = trial.failure or trial.devices.get(cpu, f"{cpu} is missing")
     if why is not None:
         remedy = f"{software.executable} -m pip install --force-reinstall {name}"
@@ -189,18 +190,19 @@ def _torch_gpu(trial: Trial | None, warnings: Sequence[Warning]) -> Iterator[Che
         yield Check(name, OK, f"gives correct results on {', '.join(working)}")
 
 
-def _ort_gpu(software: Software, trial: Trial | None) -> Iterator[Check]:
+def _ort_gpu(machine: Machine, software: Software, trial: Trial | None) -> Iterator[Check]:
     name = "onnxruntime on the GPU"
     if trial is None or trial.failure is not None:
         return
-    if _ORT_CUDA not in trial.devices:
-        pip = f"{software.executable} -m pip"
-        remedy = f"{pip} uninstall -y onnxruntime; {pip} install onnxruntime-gpu"
+    remedy = onnx_cuda.remedy(machine, software)
+    differs = onnx_cuda.disagreement(machine, software)
+    if differs:
+        yield Check(name, WARN, differs, remedy)
+    if CUDA not in trial.devices:
         yield Check(name, WARN, "this build runs on the CPU only", remedy)
-    elif why := trial.devices[_ORT_CUDA]:
-        remedy = "install the CUDA and cuDNN it was built for: onnxruntime-gpu[cuda,cudnn]"
+    elif why := trial.devices[CUDA]:
         yield Check(name, FAIL, f"built in but not usable: {why}", remedy)
-    else:
+    elif not differs:
         yield Check(name, OK, "gives correct results")
 
 

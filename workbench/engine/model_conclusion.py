@@ -17,6 +17,7 @@ from ..report.candidate import Candidate
 from ..report.report import Report
 from ..report.row import Row
 from ..stats.samples import median
+from ..worker.onnx_gpu import CPU, CUDA
 from .model_builder import VariantBuilder
 from .model_child import Child
 from .model_search import CandidateSearch
@@ -47,9 +48,7 @@ class ModelRun:
 
     def provider(self, case: Case) -> str:
         """ONNX Runtime's name of the provider that ran `case`."""
-        if not kind_of(case.device).on_host and case.mode is None:
-            return self.providers.get("cuda", "CUDAExecutionProvider")
-        return self.providers.get(case.mode or "", "CPUExecutionProvider")
+        return self.providers.get(case.mode or "", CPU if kind_of(case.device).on_host else CUDA)
 
 
 def conclude(run: ModelRun, row: Row, report: Report, profiling: Profiling) -> Advice | None:

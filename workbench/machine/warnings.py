@@ -8,6 +8,7 @@ from ..records.machine import Gpu, Machine, Package, Software
 from ..records.reason import Warning
 from .nvidia.driver_errors import ABSENT, NVML_NO_PERMISSION, missing_capability, nvml_text
 from .packages.software import PRECISION_VARIABLES
+from .packages.stack_query import FURTHER
 
 # Code -> message, remedy, variables; `{}` stands for NAME=VALUE, in the remedy for NAME.
 _VARIABLES = {
@@ -47,13 +48,7 @@ _VARIABLES = {
 }
 _CUDA_BUILD = "CUDA "
 _ORT = "onnxruntime"
-_ORT_OTHERS = (
-    "onnxruntime-gpu",
-    "onnxruntime-directml",
-    "onnxruntime-openvino",
-    "onnxruntime-rocm",
-    "onnxruntime-migraphx",
-)
+_ORT_OTHERS = tuple(name for name in FURTHER if name.startswith("onnxruntime-"))
 _TURING = (7, 5)  # the oldest compute capability that CUDA 13 still serves
 _BLACKWELL = (10, 0)  # the first that torch's CUDA 12.6 builds have no code for
 _CUDA_13 = (13, 0)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from ..contract import LEAST_CAPABILITY, REDUCED, Case, Workload, kind_of
 from ..machine import datasheets
 from ..machine.host.isa import bound_ops_per_s, lacking, native
+from ..machine.packages import onnx_cuda
 from ..machine.warnings import lacks_capability, lacks_code_for
 from ..records.machine import Cpu, Gpu, Machine, Package, Software
 from ..records.reason import Reason
@@ -43,8 +44,10 @@ def beforehand(
             return Reason(
                 f"cpu_only_{case.backend}",
                 f"this {case.backend} is a CPU build and cannot use the GPU",
-                "install a CUDA build: see the warning at the top, or workbench detect",
+                "install a CUDA build: see the warning at the top, or workbench doctor",
             )
+        if software and (why := onnx_cuda.refusal(case, machine, software)):
+            return why
         gpu = next(g for g in machine.gpus if g.device == case.device)
         if refusal := _unusable(gpu, package) or _beyond(case, gpu):
             return refusal

@@ -30,6 +30,7 @@ from ..process.line_process import LineProcess
 from ..records.ab import Side
 from ..records.machine import Machine
 from ..report.journal import runs_folder
+from ..worker import onnx_gpu
 from .guardian import RUN_ID_VARIABLE
 from .resource_limits import limit_resources
 
@@ -225,6 +226,7 @@ def _environment(
     environment.update(dict.fromkeys(variables, str(threads)))
     environment[GPU_CORES] = json.dumps(settings.gpu_cores if near else {})
     environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled_folder()))
+    environment.setdefault(onnx_gpu.CACHE, str(compiled_folder() / "tensorrt"))
     if device == "cpu" and settings.hide_gpus:
         # Both torch.compile and Adam open CUDA where they see it (pytorch#150622).
         environment.update({k.hidden_by: "" for k in DEVICE_KINDS.values() if k.hidden_by})

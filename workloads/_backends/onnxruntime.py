@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from workbench.contract import Backend
+from contextlib import suppress
+
+from workbench.contract import Backend, Case
+from workbench.worker import onnx_gpu
 
 
 class OnnxRuntime(Backend):
     name = "onnxruntime"
-    install = "`pip install onnxruntime`, or onnxruntime-gpu for an NVIDIA GPU"
+    install = f"`pip install onnxruntime`, or '{onnx_gpu.PACKAGE}' for an NVIDIA GPU"
+
+    def start(self, device: str) -> None:
+        """Load CUDA's libraries and open the device; a case that needs them says what is wrong."""
+        import onnxruntime
+
+        wanted = onnx_gpu.providers(onnx_gpu.CUDA, Case("", device, self.name, "fp32"), shared=True)
+        with suppress(onnx_gpu.Unusable):
+            onnx_gpu.open_session(onnxruntime, onnx_gpu.DOUBLING, None, wanted)
 
 
 BACKEND = OnnxRuntime()

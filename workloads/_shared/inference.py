@@ -19,8 +19,8 @@ from . import profiling
 from .cuda_graph import graphed
 from .network import Layer, forward, relative_error
 from .onnx_model import graph
-from .quantisation import quantise
-from .session import open_session
+from .quantisation import halved, quantise
+from .session import CPU, BoundSession, open_session, provider_of
 from .torch_task import TorchTask, compiled, dtype_of, module, time_to_host, to_device
 
 if TYPE_CHECKING:
@@ -48,6 +48,11 @@ VARIANTS = (
     Variant("gpu", "torch", "fp16", mode="compile"),
     Variant("gpu", "torch", "fp16", mode="reduce-overhead"),
     Variant("gpu", "torch", "fp16", mode="max-autotune"),
+    Variant("gpu", "onnxruntime", "fp16"),
+    Variant("gpu", "onnxruntime", "tf32"),
+    Variant("gpu", "onnxruntime", "fp32"),
+    Variant("gpu", "onnxruntime", "fp16", mode="tensorrt"),
+    Variant("gpu", "onnxruntime", "int8", "static", mode="tensorrt"),
 )
 BF16 = Variant("cpu", "torch", "bf16")
 CONVOLVING = (  # for networks of convolutions
@@ -58,7 +63,7 @@ CONVOLVING = (  # for networks of convolutions
 )
 
 # A wrong answer is far beyond these limits; a scenario's own error limit may be tighter.
-LIMITS = {"fp32": 1e-4, "bf16": 2e-2, "fp16": 1e-2, "int8": 0.1}
+LIMITS = {"fp32": 1e-4, "tf32": 1e-2, "bf16": 2e-2, "fp16": 1e-2, "int8": 0.1}
 CHECKED = 128  # most samples of a check
 
 
@@ -114,19 +119,24 @@ class OnnxInference(InferenceTask):
         calibration: Iterable[Batch],
     ) -> None:
         self.case, self.layers, self.inputs, self.checked = case, layers, inputs, checked
+        self.waits = on_gpu = provider_of(case) != CPU
         with setup.phase("build"):
             self.model = graph(layers, inputs[0].shape)
-            if case.quantization:
-                self.model = quantise(self.model, case.quantization, calibration)
+            if method := case.quantization:
+                self.model = quantise(self.model, method, calibration, symmetric=on_gpu)
+            elif case.precision == "fp16" and on_gpu:
+                self.model = halved(self.model)
         with setup.phase("compile"):
             self.session = open_session(self.model, case)
+            if on_gpu:
+                self.session = BoundSession(self.session, case.device, inputs[0])
         self.feeds = cycle([{"input": batch} for batch in inputs])
 
     def step(self) -> None:
         self.session.run(None, next(self.feeds))
 
     def infer(self, batch: Batch) -> Any:
-        return self.session.run(None, {"input": batch})[0]
+        return self.session.run(None, {"input": batch})[0].copy()  # the next run may overwrite it
 
     def profile(self, steps: int) -> Profile:
         return profiling.by_onnxruntime(self.model, self.case, self.feeds, steps)

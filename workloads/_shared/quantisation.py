@@ -28,7 +28,9 @@ LONGEST_S = 120.0  # for reading all calibration inputs
 Ranges = dict[str, tuple[float, float, str]]  # smallest, largest, NumPy's word for their type
 
 
-def quantise(model: bytes, method: str, calibration: Iterable[Array]) -> bytes:
+def quantise(
+    model: bytes, method: str, calibration: Iterable[Array], *, symmetric: bool = False
+) -> bytes:
     """`model` in INT8, "dynamic" or "static" (QDQ), as the inference workloads measure it.
 
     Static takes its ranges (MinMax) from the `calibration` inputs.  Activations are unsigned
@@ -36,7 +38,7 @@ def quantise(model: bytes, method: str, calibration: Iterable[Array]) -> bytes:
     last layer stays in FP32: it is little work, and a logit above the calibrated range would
     be cut off (measured: up to 13 % error on single inputs, against 1 %).  Norms and softmax stay
     in FP32 too: in steps of 1/256 the attention to 1024 tokens is lost (measured: 36 % error
-    against 1 %).
+    against 1 %).  TensorRT takes `symmetric` ranges of signed integers only, and no biases.
     """
     import onnx
 
@@ -53,10 +55,11 @@ def quantise(model: bytes, method: str, calibration: Iterable[Array]) -> bytes:
             recipe = Recipe(
                 "int8",
                 "static",
-                activations="s8" if on_arm else "u8",
+                activations="s8" if on_arm or symmetric else "u8",
                 excluded=(proto.graph.node[-1].name,),
             )
-            quantised = static(proto, found, recipe, STATIC_OPS)
+            more: dict[str, Any] = {"ActivationSymmetric": symmetric, "QuantizeBias": not symmetric}
+            quantised = static(proto, found, recipe, STATIC_OPS, **more)
     _require_quantised(quantised, method)
     return quantised
 
@@ -187,6 +190,15 @@ def dynamic(file: Path, recipe: Recipe, types: Sequence[str] = (), **options: An
             extra_options=options,
         )
         return result.read_bytes()
+
+
+def halved(model: bytes) -> bytes:
+    """`model` in FP16 inside; the inputs and outputs keep their types."""
+    import onnx
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+
+    single = onnx.load_model_from_string(model)
+    return in_order(convert_float_to_float16(single, keep_io_types=True))
 
 
 def in_order(model: Any) -> bytes:

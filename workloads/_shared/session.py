@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import sys
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from workbench.contract import Case, WorkloadError, kind_of
+from workbench.worker import onnx_gpu
+from workbench.worker.onnx_gpu import CPU as CPU
+from workbench.worker.onnx_gpu import CUDA, TENSORRT
 from workbench.worker.session_options import ENTRIES, LEVELS
 
 from .openvino_session import OpenVinoSession
 
-CPU = "CPUExecutionProvider"
 # Execution providers by the words of a case's mode; without such a word the device decides.
 PROVIDERS = {
-    "tensorrt": "TensorrtExecutionProvider",
+    "tensorrt": TENSORRT,
     "openvino": "OpenVINOExecutionProvider",
     "dnnl": "DnnlExecutionProvider",
     "xnnpack": "XnnpackExecutionProvider",
@@ -24,16 +30,17 @@ PROVIDERS = {
     "rocm": "ROCMExecutionProvider",
     "migraphx": "MIGraphXExecutionProvider",
 }
-NUMBERED = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "ROCMExecutionProvider")
 SILENT = 4  # log severity: fatal messages only, since errors are raised
 
 
 def provider_of(case: Case) -> str:
-    """The execution provider that `case` stands for."""
+    """The execution provider that `case` stands for; a simulated GPU computes on the CPU."""
+    if kind_of(case.device).simulated:
+        return CPU
     named = [PROVIDERS[word] for word in (case.mode or "").split("+") if word in PROVIDERS]
     if named:
         return named[0]
-    return CPU if kind_of(case.device).on_host else "CUDAExecutionProvider"
+    return CPU if kind_of(case.device).on_host else CUDA
 
 
 def open_session(
@@ -50,27 +57,51 @@ def open_session(
     onnxruntime = _onnxruntime()
     provider = provider_of(case)
     options = _options(case.mode, case.threads or 1, profile)
-    providers: list[Any] = [provider]
-    if provider != CPU:
-        if not shared:
-            options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-        if provider in NUMBERED:
-            providers = [(provider, {"device_id": int(case.device.partition(":")[2])})]
-        if shared:
-            providers.append(CPU)
-    message = f"onnxruntime {onnxruntime.__version__} has no working {provider}"
-    hint = "install onnxruntime-gpu and uninstall onnxruntime, or use --device cpu"
-    if provider not in onnxruntime.get_available_providers():
-        raise WorkloadError(message, code="provider_fallback", hint=hint)
+    if provider == CPU:
+        return onnxruntime.InferenceSession(model, options, providers=[CPU])
+    if not shared:
+        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    cache = _engines(model) if provider == TENSORRT else ""
+    wanted = onnx_gpu.providers(provider, case, cache, shared=shared)
     try:
-        session = onnxruntime.InferenceSession(model, options, providers=providers)
-    except Exception as error:
-        if provider == CPU:
-            raise
-        raise WorkloadError(f"{message}: {error}", code="provider_fallback", hint=hint) from error
-    if session.get_providers()[0] != provider:
-        raise WorkloadError(message, code="provider_fallback", hint=hint)
-    return session
+        return onnx_gpu.open_session(onnxruntime, model, options, wanted)
+    except onnx_gpu.Unusable as why:
+        raise WorkloadError(str(why), code="provider_fallback", hint=why.hint) from why
+
+
+def _engines(model: bytes | str) -> str:
+    """The folder for TensorRT's engines of `model`, whose names say nothing about its weights."""
+    with onnx_gpu.overheard([]):
+        onnx_gpu.preload(_onnxruntime(), TENSORRT)
+    found = hashlib.sha256(model if isinstance(model, bytes) else Path(model).read_bytes())
+    for name in ("onnxruntime", "tensorrt"):  # an engine suits the version that built it
+        found.update(getattr(sys.modules.get(name), "__version__", "").encode())
+    folder = Path(os.environ.get(onnx_gpu.CACHE, tempfile.gettempdir()), found.hexdigest()[:32])
+    folder.mkdir(parents=True, exist_ok=True)
+    return str(folder)
+
+
+class BoundSession:
+    """A session with one input and one output, in buffers that stay on its device.
+
+    A run copies its batch there, and the answer back.  cuDNN searches its algorithms in the first.
+    """
+
+    def __init__(self, session: Any, device: str, batch: Any) -> None:
+        values = _onnxruntime().OrtValue
+        (port,), (output,) = session.get_inputs(), session.get_outputs()
+        place = device.partition(":")[0], int(device.partition(":")[2] or 0)
+        self.session, self.binding, self.name = session, session.io_binding(), port.name
+        self.input = values.ortvalue_from_numpy(batch, *place)
+        self.output = values.ortvalue_from_shape_and_type(output.shape, batch.dtype, *place)
+        self.binding.bind_ortvalue_input(port.name, self.input)
+        self.binding.bind_ortvalue_output(output.name, self.output)
+        self.run(None, {port.name: batch})
+
+    def run(self, _: None, feeds: Mapping[str, Any]) -> list[Any]:
+        self.input.update_inplace(feeds[self.name])
+        self.session.run_with_iobinding(self.binding)
+        return [self.output.numpy()]
 
 
 def cpu_session(
@@ -106,8 +137,7 @@ def _onnxruntime() -> Any:
 
 
 def _options(mode: str | None, threads: int, profile: Path | None = None) -> Any:
-    import onnxruntime
-
+    onnxruntime = _onnxruntime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads  # 0 would pin threads to cores outside a container's set
     options.inter_op_num_threads = 1

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from workbench.worker import onnx_gpu
 from workbench.worker.recipe import Recipe
 from workbench.worker.worker import serve
 
@@ -35,8 +36,10 @@ class Lab:
         case's mode; the race shows whether they work."""
         import onnxruntime
 
-        known = {**PROVIDERS, "cuda": "CUDAExecutionProvider"}
+        known = {**PROVIDERS, "cuda": onnx_gpu.CUDA}
         there = onnxruntime.get_available_providers()
+        if getattr(onnxruntime, "cuda_version", ""):  # a plug-in comes with its libraries, later
+            there.append(onnx_gpu.CUDA)
         return {word: name for word, name in known.items() if name in there}
 
     def inspect(

@@ -52,7 +52,7 @@ def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
     model = onnx.load(str(folder / PREPARED))
     with quiet():
         if recipe.precision == "fp16":
-            made = _halved(model)
+            made = quantisation.halved(model.SerializeToString())
         elif recipe.method == "dynamic":
             made = _dynamic(model, folder, recipe)
         else:
@@ -146,14 +146,6 @@ def _dynamic(model: Any, folder: Path, recipe: Recipe) -> bytes:
         # Some LSTMs (weights shared or per channel) stop the tool, though not the other operators.
         types.remove("LSTM")
         return quantisation.dynamic(file, recipe, types, EnableSubgraph=inside)
-
-
-def _halved(model: Any) -> bytes:
-    """FP16 inside; the inputs and outputs keep their types."""
-    from onnxruntime.transformers.float16 import convert_float_to_float16
-
-    halved = convert_float_to_float16(quantisation.copied(model), keep_io_types=True)
-    return quantisation.in_order(halved)
 
 
 def integer_share(made: bytes, folder: Path) -> float | None:

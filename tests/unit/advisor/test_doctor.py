@@ -146,6 +146,38 @@ def test_a_provider_that_is_compiled_in_but_falls_back_fails() -> None:
 
 
 @pytest.mark.parametrize(
+    ("ort", "torch", "driver", "remedy"),
+    [
+        ("CUDA 13.0", "CUDA 13.0", "13.0", "==1.31.1'"),  # its libraries are missing
+        ("CUDA 13.0", "CUDA 12.6", "13.0", ">=1.21,<1.27'"),
+        ("CUDA 12.8", "CUDA 13.0", "13.0", ">=1.28'"),
+        ("CUDA 13.0", "CUDA 13.0", "12.4", ">=1.21,<1.27'"),
+    ],
+)
+def test_the_onnxruntime_that_suits_driver_and_torch_is_named(
+    ort: str, torch: str, driver: str, remedy: str
+) -> None:
+    here = with_gpu()
+    here = msgspec.structs.replace(here, cuda=CudaDriver(True, 1, None, driver))
+    found = software(torch)
+    found.packages["onnxruntime-gpu"] = Package("1.31.1", ort)
+    why = "libcublasLt.so.13: cannot open shared object file"
+    broken = {**ON_GPU, "onnxruntime": Trial("1.31.1", {"CUDA": "13.0"}, {CPU: None, CUDA: why})}
+    check = bad(examine(here, found, broken))["onnxruntime on the GPU"]
+    assert check.status == "fail" and why in check.message
+    assert (check.remedy or "").endswith(f"'onnxruntime-gpu[cuda,cudnn]{remedy}")
+
+
+def test_two_cudas_that_work_side_by_side_are_worth_a_look() -> None:
+    found = software("CUDA 13.0")
+    found.packages["onnxruntime-gpu"] = Package("1.26.0", "CUDA 12.8")
+    check = bad(examine(with_gpu(), found, ON_GPU))["onnxruntime on the GPU"]
+    assert check.status == "warn"
+    assert "built for CUDA 12, torch for CUDA 13" in check.message
+    assert ">=1.28" in (check.remedy or "")
+
+
+@pytest.mark.parametrize(
     ("changes", "status", "message"),
     [
         ({"memory_used_bytes": 95}, "warn", "5 B of 100 B free"),

@@ -7,8 +7,9 @@ import onnx.checker
 import pytest
 
 from workbench.machine.packages import trials
-from workbench.machine.packages.stack_trial import _cudnn, doubling_model
+from workbench.machine.packages.stack_trial import _cudnn
 from workbench.machine.packages.trials import try_packages
+from workbench.worker.onnx_gpu import DOUBLING
 
 
 def test_what_is_installed_here_computes_on_the_cpu() -> None:
@@ -20,7 +21,7 @@ def test_what_is_installed_here_computes_on_the_cpu() -> None:
 
 
 def test_the_model_written_by_hand_is_onnx() -> None:
-    model = onnx.load_model_from_string(doubling_model())
+    model = onnx.load_model_from_string(DOUBLING)
     onnx.checker.check_model(model)
     assert [node.op_type for node in model.graph.node] == ["Add"]
 
@@ -40,6 +41,36 @@ def test_a_package_that_is_not_there_is_a_failure_in_words(tmp_path) -> None:
     bare.chmod(0o755)
     found = try_packages(["torch"], str(bare))
     assert found["torch"].failure == "No module named 'torch'"
+
+
+CUDA_BUILD = """
+import os
+__version__, cuda_version = "1.31.1", "13.0"
+def preload_dlls(): print("preloaded")
+def set_default_logger_severity(_): pass
+def get_available_providers(): return ["CUDAExecutionProvider", "CPUExecutionProvider"]
+class InferenceSession:
+    def __init__(self, model, options=None, providers=(), enable_fallback=1):
+        self.used = [p if isinstance(p, str) else p[0] for p in providers]
+        if self.used[0] != "CPUExecutionProvider":
+            print("*** EP Error ***")
+            os.write(2, b"Failed to load library /a/libx.so with error: liby.so: not there\\n")
+            self.used = ["CPUExecutionProvider"]
+    def get_providers(self): return self.used
+    def run(self, outputs, feeds): return [feeds["x"] * 2]
+"""
+
+
+def test_a_cuda_build_that_falls_back_is_quoted_in_its_own_words(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "onnxruntime.py").write_text(CUDA_BUILD)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    found = try_packages(["onnxruntime"])["onnxruntime"]
+    assert found.failure is None, "what it prints to stdout must not spoil the answer"
+    assert found.libraries == {"CUDA": "13.0"}
+    assert found.devices["CPUExecutionProvider"] is None
+    assert "liby.so: not there" in (found.devices["CUDAExecutionProvider"] or "")
 
 
 def test_a_crash_and_a_hang_are_failures_too(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:

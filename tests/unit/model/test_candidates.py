@@ -228,12 +228,21 @@ def test_a_provider_for_gpus_runs_there_and_nowhere_else() -> None:
     found, _ = first(space("mlp", providers=words, gpus=("cuda:0", "fake:0")))
     assert {(e.device, e.mode) for e in found if e.mode} == {
         ("cuda:0", "tensorrt"),
+        ("cuda:0", "tf32"),
         ("cpu", "openvino"),
     }
     found, _ = first(space("mlp", providers=words, gpus=("cuda:0",), on_cpu=False))
-    assert {e.mode for e in found if e.mode} == {"tensorrt"}
+    assert {e.mode for e in found if e.mode} == {"tensorrt", "tf32"}
     found, _ = first(space("mlp", providers=words))
     assert {e.mode for e in found if e.mode} == {"openvino"}
+
+
+def test_tensorrt_runs_in_fp16_since_its_fp32_would_be_tf32() -> None:
+    found, _ = first(space("mlp", providers=("tensorrt",), gpus=("cuda:0",)))
+    assert [e.recipe for e in found if e.mode == "tensorrt"] == [Recipe("fp16")]
+    found, _ = first(space("fp16", providers=("tensorrt",), gpus=("cuda:0",)))
+    on_gpu = {(e.recipe, e.mode) for e in found if e.device == "cuda:0"}
+    assert on_gpu == {(ORIGINAL, None), (ORIGINAL, "tensorrt")}
 
 
 # -------------------------------------------------------------- neighbours

@@ -10,7 +10,7 @@ from lab_builders import case, facts
 from workbench.advisor.model.snippet import snippet
 from workbench.engine.model_conclusion import weak_evidence
 
-CPU = "CPUExecutionProvider"
+CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 
 
 def port(name: str, kind: str, *run_shape: int) -> dict:
@@ -40,9 +40,17 @@ def test_options_as_measured(mode: str, line: str) -> None:
 
 
 def test_on_a_gpu_threads_stay_as_they_are() -> None:
-    text = snippet(facts(), case(threads=None, device="cuda:0"), "n.onnx", "CUDAExecutionProvider")
+    text = snippet(facts(), case(threads=None, device="cuda:0"), "n.onnx", CUDA)
     assert "intra_op" not in text
-    assert "providers=['CUDAExecutionProvider']" in text
+    assert text.index("ort.preload_dlls()") < text.index("ort.InferenceSession")
+
+
+@pytest.mark.parametrize(("mode", "tf32"), [(None, "0"), ("tf32", "1")])
+def test_on_a_gpu_fp32_is_fp32_as_measured(mode: str | None, tf32: str) -> None:
+    text = snippet(facts(), case(threads=None, device="cuda:1", mode=mode), "n.onnx", CUDA)
+    cuda = (CUDA, {"device_id": "1", "use_tf32": tf32})
+    assert f"providers={[cuda, (CPU, {})]!r}" in text
+    ast.parse(text)
 
 
 def test_whatever_a_model_calls_its_inputs_it_is_python() -> None:

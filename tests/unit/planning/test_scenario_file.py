@@ -80,7 +80,7 @@ def test_a_scenario_needs_few_fields(tmp_path: Path) -> None:
         ("precisions = 3", "precisions"),
         ("precisions = []", "precisions: must not be empty"),
         ('precisions = ["fp31"]', "unknown precision of infer_mlp: 'fp31'; did you mean fp32?"),
-        ('precisions = ["tf32"]', "Choices: fp32, int8, bf16, fp16"),
+        ('precisions = ["fp64"]', "Choices: fp32, int8, bf16, fp16"),
         ('apart = ["fp32"]', "fp32 is also in precisions"),
         ('modes = ["compiled"]', "unknown mode of infer_mlp: 'compiled'; did you mean compile?"),
         (f'workload = "{"x" * 5000}"', "unknown workload 'xxx"),

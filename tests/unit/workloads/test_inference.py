@@ -187,6 +187,115 @@ def test_a_check_of_a_large_batch_takes_a_few_samples_of_every_input() -> None:
     assert task.check().reference == "NumPy float64 forward pass of 128 inputs"
 
 
+# ------------------------------------------------------- ONNX Runtime on a GPU
+
+
+@pytest.fixture
+def as_gpu(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """ONNX Runtime's CPU in the place of a GPU; the lengths of its first runs."""
+    from workloads._shared import inference, session
+
+    first_runs: list[float] = []
+
+    class Bound(session.BoundSession):
+        def __init__(self, opened: Any, device: str, batch: Any) -> None:
+            assert device == "cuda:0"
+            super().__init__(opened, "cpu", batch)
+
+        def run(self, *asked: Any) -> Any:
+            first_runs.append(0.0)
+            return super().run(*asked)
+
+    def opened(model: bytes, case: Case) -> Any:
+        return session.cpu_session(model)
+
+    monkeypatch.setattr(inference, "open_session", opened)
+    monkeypatch.setattr(inference, "BoundSession", Bound)
+    return first_runs
+
+
+@pytest.mark.parametrize("name", ["infer_cnn", "infer_mlp", "infer_encoder"])
+@pytest.mark.parametrize(
+    ("precision", "quantization", "mode", "stored"),
+    [
+        ("fp32", None, None, {"FLOAT"}),
+        ("tf32", None, None, {"FLOAT"}),
+        ("fp16", None, None, {"FLOAT16"}),
+        ("fp16", None, "tensorrt", {"FLOAT16"}),
+        ("int8", "static", "tensorrt", {"INT8", "FLOAT"}),
+    ],
+)
+def test_candidates_of_onnx_runtime_on_a_gpu_are_right(
+    as_gpu: list[float],
+    name: str,
+    precision: str,
+    quantization: str | None,
+    mode: str | None,
+    stored: set[str],
+) -> None:
+    import onnx
+
+    sizes = {"infer_cnn": {"image": 16}, "infer_mlp": {"width": 64}, "infer_encoder": {"tokens": 4}}
+    variants = {(v.device_kind, v.backend, v.precision, v.quantization, v.mode) for v in
+                catalog.load(name).variants}  # fmt: skip
+    assert ("gpu", "onnxruntime", precision, quantization, mode) in variants
+    case = case_of(
+        name, "onnxruntime", precision, device="cuda:0", quantization=quantization, mode=mode,
+        batch=2, **sizes[name],
+    )  # fmt: skip
+    task = prepared(case, setup := Setup(seed=0))
+    assert as_gpu == [0.0], "cuDNN searches before the check and before any sample"
+    assert setup.seconds["compile"] > 0
+    assert task.waits, "a run reads its answer back"
+    assert task.check().passed
+    task.step()
+    kinds = {w.data_type for w in onnx.load_model_from_string(task.model).graph.initializer}
+    floats = {onnx.TensorProto.DataType.Name(kind) for kind in kinds} - {"INT64"}
+    assert floats == stored
+
+
+def test_a_bound_session_answers_each_batch_anew() -> None:
+    from workloads._shared.session import BoundSession
+
+    task = prepared(case_of("infer_mlp", "onnxruntime", batch=3, width=16))
+    bound = BoundSession(task.session, "cpu", task.inputs[0])
+    for batch in (*task.inputs, task.inputs[0]):
+        assert np.allclose(bound.run(None, {"input": batch})[0], task.infer(batch), atol=1e-6)
+    task.session = bound
+    first = task.infer(task.inputs[0])
+    assert not np.array_equal(first, task.infer(task.inputs[1]))
+
+
+def test_int8_for_tensorrt_has_symmetric_signed_ranges_only() -> None:
+    import onnx
+    from onnx import numpy_helper
+
+    inputs = [np.random.default_rng(0).standard_normal((1, 8), dtype=np.float32)]
+    model = onnx_model.graph(network.mlp((8, 16, 4), seed=0), (1, 8))
+
+    def zero_points(**options: bool) -> list[Any]:
+        made = onnx.load_model_from_string(
+            quantisation.quantise(model, "static", inputs, **options)
+        )
+        stored = {each.name: numpy_helper.to_array(each) for each in made.graph.initializer}
+        nodes = [node for node in made.graph.node if node.op_type == "QuantizeLinear"]
+        return [stored[node.input[2]] for node in nodes]
+
+    symmetric = zero_points(symmetric=True)
+    assert symmetric
+    assert all(point.dtype == np.int8 and not point.any() for point in symmetric)
+    usual = zero_points()
+    assert any(point.dtype == np.uint8 for point in usual) or any(p.any() for p in usual)
+
+
+@pytest.mark.parametrize("mode", [None, "tensorrt"])
+def test_on_a_simulated_gpu_they_run_too(mode: str | None) -> None:
+    quantization = "static" if mode else None
+    case = case_of("infer_mlp", "onnxruntime", "int8" if mode else "fp16", device="fake:0",
+                   quantization=quantization, mode=mode, width=16)  # fmt: skip
+    assert prepared(case).check().passed
+
+
 # ----------------------------------------------------------------- compiled
 
 

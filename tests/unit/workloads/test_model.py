@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import lab_models
@@ -22,6 +24,7 @@ from workbench.planning.usage import UsageError
 from workbench.pool import guardian
 from workloads._shared import session
 from workloads.lab import samples
+from workloads.lab.child import Lab
 
 # ----------------------------------------------------------------- catalogue
 
@@ -153,6 +156,93 @@ def test_the_words_of_the_mode_are_session_options() -> None:
 )
 def test_the_provider_of_a_case(mode: str | None, device: str, provider: str) -> None:
     assert session.provider_of(case(mode=mode, device=device)) == provider
+
+
+def test_a_simulated_gpu_runs_every_candidate_on_the_cpu() -> None:
+    assert session.provider_of(case(mode="tensorrt", device="fake:0")) == "CPUExecutionProvider"
+
+
+class Asked:
+    """A module `onnxruntime` whose sessions keep what they were asked for."""
+
+    __version__ = "1.31.1"
+    cuda_version = "13.0"
+    SessionOptions: Any = None
+
+    def __init__(self) -> None:
+        self.providers: list[Any] = []
+        self.options: Any = None
+
+    def preload_dlls(self) -> None:
+        print("to standard output")
+
+    def get_available_providers(self) -> list[str]:
+        return ["TensorrtExecutionProvider", "CUDAExecutionProvider"]
+
+    def InferenceSession(self, model, options, *, providers, **_):  # noqa: N802
+        self.providers, self.options = [name for name, _ in providers], options
+        self.engines = providers[0][1].get("trt_engine_cache_path")
+        return SimpleNamespace(get_providers=lambda: self.providers)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    found = Asked()
+    real = importlib.import_module("onnxruntime")
+    found.SessionOptions = real.SessionOptions
+    monkeypatch.setattr(session, "_onnxruntime", lambda: found)
+    return found
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_cpu_takes_the_rest_of_shared_models_only(asked: Asked, shared: bool) -> None:
+    wanted = ["TensorrtExecutionProvider", "CUDAExecutionProvider"]
+    session.open_session(b"", case(mode="tensorrt", device="cuda:0"), shared=shared)
+    assert asked.providers == (wanted + ["CPUExecutionProvider"] * shared)
+    key = "session.disable_cpu_ep_fallback"
+    if shared:
+        with pytest.raises(RuntimeError):
+            asked.options.get_session_config_entry(key)
+    else:
+        assert asked.options.get_session_config_entry(key) == "1"
+
+
+def test_engines_are_kept_by_weights_and_versions(
+    asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd
+) -> None:
+    """Their own names say nothing about the weights: another model's engine would answer."""
+    monkeypatch.setenv("ORT_TENSORRT_CACHE_PATH", str(tmp_path / "engines"))
+    monkeypatch.setitem(sys.modules, "onnxruntime", asked)
+    wanted, file = case(mode="tensorrt", device="cuda:0"), tmp_path / "m.onnx"
+    file.write_bytes(b"a")
+
+    def kept(model: bytes | str) -> str:
+        session.open_session(model, wanted)
+        assert Path(asked.engines).is_dir()
+        return asked.engines
+
+    first = kept(b"a")
+    assert Path(first).parent == tmp_path / "engines"
+    assert kept(b"a") == first == kept(str(file))
+    assert kept(b"b") != first
+    asked.__version__ = "1.32.0"
+    assert kept(b"a") != first
+    assert capfd.readouterr().out == ""
+
+
+def test_an_engine_has_the_time_of_a_compilation() -> None:
+    assert case(mode="tensorrt").is_compiled
+    assert case(mode="compile").is_compiled
+    assert not case(mode="tf32").is_compiled and not case().is_compiled
+
+
+def test_the_lab_offers_a_plug_in_before_its_libraries_are_loaded(monkeypatch) -> None:
+    here = Asked()
+    here.get_available_providers = lambda: ["CPUExecutionProvider"]
+    monkeypatch.setitem(sys.modules, "onnxruntime", here)
+    assert Lab().providers("", "") == {"cuda": "CUDAExecutionProvider"}
+    here.cuda_version = ""
+    assert Lab().providers("", "") == {}
 
 
 @pytest.mark.parametrize("mode", ["coreml", "migraphx"])

@@ -91,12 +91,14 @@ def _on_cpu(recipes: Sequence[Recipe], space: SearchSpace) -> list[Proposal]:
 
 def _on_gpu(gpu: str, space: SearchSpace) -> Iterator[Proposal]:
     yield Proposal(ORIGINAL, gpu)
-    if space.facts.precision == "fp32":
-        yield Proposal(Recipe("fp16"), gpu)
+    halved = Recipe("fp16") if space.facts.precision == "fp32" else ORIGINAL
+    yield Proposal(halved, gpu)
     if not kind_of(gpu).on_host:
+        if halved != ORIGINAL:
+            yield Proposal(ORIGINAL, gpu, mode="tf32")
         for word in space.providers:
-            if word in ON_GPU:
-                yield Proposal(ORIGINAL, gpu, mode=word)
+            if word in ON_GPU:  # TensorRT would compute FP32 in TF32
+                yield Proposal(halved if word == "tensorrt" else ORIGINAL, gpu, mode=word)
 
 
 def neighbours(leader: Proposal, space: SearchSpace) -> Iterator[Proposal]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ...contract import Case
 from ...records.model import ModelFacts
+from ...worker import onnx_gpu
 from ...worker.session_options import ENTRIES, LEVELS, openvino_settings
 
 CALLS = {"onnxruntime": "session.run(None, feeds)", "openvino": "[*session(feeds).values()]"}
@@ -41,6 +42,9 @@ def session_lines(case: Case, file: Path | str, provider: str) -> list[str]:
         for word, level in LEVELS.items()
         if word in words
     ]
-    providers = f"providers=[{provider!r}]"
-    lines.append(f"session = ort.InferenceSession({str(file)!r}, options, {providers})")
+    providers = repr([provider])
+    if provider in (onnx_gpu.CUDA, onnx_gpu.TENSORRT):
+        lines.append("ort.preload_dlls()  # CUDA's libraries that came with torch or onnxruntime")
+        providers = repr(onnx_gpu.providers(provider, case, shared=True))
+    lines.append(f"session = ort.InferenceSession({str(file)!r}, options, providers={providers})")
     return lines

@@ -32,6 +32,9 @@ FURTHER = (
     "pynvml",
     "nvidia-cudnn-cu12",
     "nvidia-cudnn-cu13",
+    "tensorrt",
+    "tensorrt-cu12",
+    "tensorrt-cu13",
     "triton",
 )
 

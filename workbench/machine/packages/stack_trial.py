@@ -2,16 +2,19 @@
 
 Standard library only outside the function of each package, and Python 3.8 syntax: the text runs
 under the workers' interpreter, in one process per package, because a broken driver can crash it.
-`python -c TEXT torch | onnxruntime` prints one JSON line.
+`python stack_trial.py torch | onnxruntime` prints one JSON line.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import runpy
 import sys
 from collections.abc import Callable
 from typing import Any
+
+ONNX_GPU = os.path.join(os.path.dirname(__file__), "..", "..", "worker", "onnx_gpu.py")  # noqa: PTH118, PTH120
 
 
 def try_torch() -> dict[str, Any]:
@@ -57,38 +60,19 @@ def try_onnxruntime() -> dict[str, Any]:
     import numpy
     import onnxruntime
 
-    onnxruntime.set_default_logger_severity(4)  # fatal only: errors are in the answer
-    found: dict[str, Any] = {"version": onnxruntime.__version__, "libraries": {}, "devices": {}}
-    for provider in onnxruntime.get_available_providers():
-        if provider in ("CPUExecutionProvider", "CUDAExecutionProvider"):
-            found["devices"][provider] = _attempt(_run, onnxruntime, numpy, provider)
-    return found
+    gpu = runpy.run_path(ONNX_GPU)
+    built = getattr(onnxruntime, "cuda_version", "") or None
+    cuda = built or gpu["CUDA"] in onnxruntime.get_available_providers()
+    tried = [gpu["CPU"], *([gpu["CUDA"]] if cuda else [])]
+    devices = {name: _attempt(_run, gpu, onnxruntime, numpy, name) for name in tried}
+    return {"version": onnxruntime.__version__, "libraries": {"CUDA": built}, "devices": devices}
 
 
-def _run(onnxruntime: Any, numpy: Any, provider: str) -> None:
-    session = onnxruntime.InferenceSession(doubling_model(), providers=[provider])
-    if session.get_providers()[0] != provider:
-        raise RuntimeError("it falls back to " + session.get_providers()[0] + " without an error")
+def _run(gpu: dict[str, Any], onnxruntime: Any, numpy: Any, provider: str) -> None:
+    session = gpu["open_session"](onnxruntime, gpu["DOUBLING"], None, [(provider, {})])
     (answer,) = session.run(None, {"x": numpy.array([21.0], dtype=numpy.float32)})
     if answer.tolist() != [42.0]:
         raise ArithmeticError("it computes wrong results")
-
-
-def doubling_model() -> bytes:
-    """y = x + x for one float, in ONNX's protobuf (onnx.proto3), written by hand."""
-
-    def field(number: int, content: bytes) -> bytes:
-        return bytes([number << 3 | 2, len(content)]) + content
-
-    def integer(number: int, value: int) -> bytes:
-        return bytes([number << 3, value])
-
-    shape = field(1, integer(1, 1))
-    kind = field(1, integer(1, 1) + field(2, shape))  # tensor of float, one element
-    node = field(1, b"x") + field(1, b"x") + field(2, b"y") + field(4, b"Add")
-    graph = field(1, node) + field(2, b"g")
-    graph += field(11, field(1, b"x") + field(2, kind)) + field(12, field(1, b"y") + field(2, kind))
-    return integer(1, 8) + field(7, graph) + field(8, integer(2, 13))  # IR 8, opset 13
 
 
 def _attempt(action: Callable[..., Any], *arguments: Any) -> str | None:

@@ -1,0 +1,59 @@
+"""Whether ONNX Runtime, torch and the driver agree on their CUDA, and which release would."""
+
+from __future__ import annotations
+
+from ...contract import Case
+from ...records.machine import Machine, Software
+from ...records.reason import Reason
+from ...worker.onnx_gpu import DRIVERS, PACKAGE, RELEASES, major
+
+GPU_PACKAGE = "onnxruntime-gpu"
+
+
+def disagreement(machine: Machine, software: Software) -> str | None:
+    """Why the ONNX Runtime for CUDA that is installed does not fit the driver, or else torch."""
+    built, torch = _cuda_of(GPU_PACKAGE, software), _cuda_of("torch", software)
+    driver = major(machine.cuda.api_version)
+    if built and driver and built > driver:
+        return f"it is built for CUDA {built}, this driver is for {machine.cuda.api_version}"
+    if built and torch and built != torch:
+        return f"it is built for CUDA {built}, torch for CUDA {torch}: both put cuDNN in one place"
+    return None
+
+
+def remedy(machine: Machine, software: Software) -> str:
+    """The command that installs the ONNX Runtime for this driver, and for torch where it can."""
+    known = major(machine.cuda.api_version), _cuda_of("torch", software), max(RELEASES)
+    wanted = min(number for number in known if number)
+    if wanted not in RELEASES:
+        return f"update the NVIDIA driver to {DRIVERS[max(DRIVERS)]} or later"
+    same = _cuda_of(GPU_PACKAGE, software) == wanted
+    release = f"=={software.packages[GPU_PACKAGE].version}" if same else RELEASES[wanted]
+    pip = f"{software.executable} -m pip"
+    return f"{pip} uninstall -y onnxruntime {GPU_PACKAGE}; {pip} install '{PACKAGE}{release}'"
+
+
+def refusal(case: Case, machine: Machine, software: Software) -> Reason | None:
+    """Why a case of ONNX Runtime on a GPU cannot work, known before anything starts."""
+    if case.backend != "onnxruntime":
+        return None
+    built, driver = _cuda_of(GPU_PACKAGE, software), major(machine.cuda.api_version)
+    if built and driver and built > driver:
+        text = f"onnxruntime: {disagreement(machine, software)}"
+        return Reason("driver_too_old", text, remedy(machine, software))
+    tensorrt = any(name.startswith("tensorrt") for name in software.packages)
+    if built and not tensorrt and "tensorrt" in (case.mode or "").split("+"):
+        hint = f"{software.executable} -m pip install 'tensorrt-cu{built}<11'"
+        return Reason("no_tensorrt", "TensorRT is not installed", hint)
+    gpu = next(gpu for gpu in machine.gpus if gpu.device == case.device)
+    if "tf32" in (case.precision, case.mode) and (major(gpu.compute_capability) or 8) < 8:
+        text = f"{case.device} has no tf32: its compute capability is {gpu.compute_capability}"
+        return Reason("unsupported_precision", text, "choose fp32 or fp16")
+    return None
+
+
+def _cuda_of(name: str, software: Software) -> int | None:
+    """The major version of the CUDA that a package was built for."""
+    package = software.packages.get(name)
+    detail = (package and package.detail) or ""
+    return major(detail) if detail.startswith("CUDA ") else None
