@@ -267,7 +267,7 @@ async def test_page_keys_scroll_the_text_below_the_table() -> None:
         await settle(pilot)
         await press(pilot, "enter")
         assert "Equal precision" not in text(pilot)
-        await press(pilot, *["pagedown"] * 3)
+        await press(pilot, *["pagedown"] * 4)
         assert "Equal precision" in text(pilot)
         await press(pilot, *["pageup"] * 3)
         assert "Equal precision" not in text(pilot)

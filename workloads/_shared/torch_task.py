@@ -138,9 +138,9 @@ class TorchTask(Task):
             torch.set_num_threads(self.case.threads)
         if self.on_gpu:
             set_tf32(self.case.precision == "tf32")
+            torch.backends.cudnn.benchmark = "cudnn-benchmark" in self.modes
         if self.case.is_compiled:
             end_compile_processes()
-            torch.backends.cudnn.benchmark = "cudnn-benchmark" in self.modes
 
     def finish(self) -> None:
         synchronize(self.device)

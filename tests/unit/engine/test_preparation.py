@@ -261,7 +261,7 @@ def test_a_compilation_is_refused_where_its_time_is_not_left(left_s: float, star
     reason = row.report.candidates[COMPILED.id].reason
     assert (reason is None) == started
     if reason is not None:
-        assert (reason.code, "compiling takes" in reason.message) == ("budget", True)
+        assert (reason.code, "compiling takes" in reason.message) == ("no_time", True)
 
 
 def test_what_compiles_for_a_gpu_has_a_worker_of_its_own() -> None:

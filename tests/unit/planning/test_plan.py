@@ -178,7 +178,7 @@ def test_what_only_gpus_gain_from_races_there_alone() -> None:
 @pytest.mark.parametrize("request_", [Request(), Request(all_scenarios=True)])
 def test_a_row_starts_with_few_candidates_and_holds_none_back_on_a_cpu(request_: Request) -> None:
     for row in plan(request_, "cuda:0"):
-        assert sum(case.device == "cuda:0" for case in row.cases) <= 7, row.scenario.id
+        assert sum(case.device == "cuda:0" for case in row.cases) <= 8, row.scenario.id
         assert sum(case.device == "cpu" for case in row.cases) <= 6, row.scenario.id
         assert modes_of(row.refining, "cpu") == set()
         assert not any(case.is_compiled for case in row.cases)
