@@ -13,6 +13,7 @@ from workbench.engine.exit_codes import OK
 from workbench.export.view.comparison import part_lines
 from workbench.export.view.fleet import parts
 from workbench.records.fleet_document import FleetDocument
+from workbench.text.sanitize import shown
 
 from .terminal import TerminalApp
 from .text.styles import joined
@@ -59,8 +60,12 @@ class FleetApp(TerminalApp):
     @work(thread=True, exclusive=True)
     def action_reread(self) -> None:
         """Read the folder in a thread, since a shared file system may stall."""
-        found = self._read()
-        self.call_from_thread(self._take, found)
+        try:
+            found = self._read()
+        except Exception as error:  # the folder is gone, or holds other node types now
+            self.call_from_thread(self.notify, shown(str(error)), severity="error", markup=False)
+        else:
+            self.call_from_thread(self._take, found)
 
     def _take(self, found: FleetDocument) -> None:
         self.found = found

@@ -13,6 +13,7 @@ from screens.fleet import FleetApp
 from workbench.advisor.fleet import fleet_document, priced
 from workbench.advisor.fleet_nodes import read_folder
 from workbench.cli.commands import head
+from workbench.planning.usage import UsageError
 from workbench.records.fleet_document import FleetDocument
 
 SIZES = [pytest.param((80, 24), id="80x24"), pytest.param((120, 40), id="120x40")]
@@ -89,3 +90,13 @@ async def test_it_ends_by_key(read, key: str) -> None:
     async with app.run_test() as pilot:
         await pilot.press(key)
     assert app.return_code == 0
+
+
+async def test_a_folder_that_is_gone_leaves_what_was_shown(read) -> None:
+    def gone() -> FleetDocument:
+        raise UsageError("the folder is gone")
+
+    app = FleetApp(gone, read())
+    async with app.run_test(size=(120, 40)) as pilot:
+        assert "6 of 8" in await pressed(app, pilot, "r")
+        assert [each.message for each in app._notifications] == ["the folder is gone"]

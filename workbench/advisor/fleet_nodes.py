@@ -28,6 +28,7 @@ from ..records.reason import Reason, Warning
 from ..records.verdict import Verdict
 from ..report import journal, run_files
 from ..report.from_document import candidate_of
+from ..report.plausible import absurdity
 from ..report.summary import summary_of
 from ..text.sanitize import printable_json, shown
 from ..text.units import clock
@@ -202,7 +203,7 @@ def _run(file: Path) -> NodeRun:
     journal.check_schema(file, document.schema_version)
     by_id = {_id(raw).id: raw for raw in document.measurements}
     facts = (document.model or document.code or {"facts": {}})["facts"]
-    return NodeRun(
+    run = NodeRun(
         status=shown(document.run.status, 80),
         started_at=shown(document.run.started_at, 80),
         duration_s=document.run.duration_s,
@@ -212,6 +213,9 @@ def _run(file: Path) -> NodeRun:
         subject=str(facts.get("sha256") or facts.get("code_sha256") or ""),
         answers=[_answer(verdict, by_id.get(verdict.pick or "")) for verdict in document.verdicts],
     )
+    if absurd := absurdity(run):
+        raise journal.JournalError(absurd)
+    return run
 
 
 def _described(machine: Machine) -> str:
@@ -234,14 +238,14 @@ def _answer(verdict: Verdict, raw: msgspec.Raw | None) -> NodeAnswer:
         reason = Reason("objective", "only times are compared between machines")
     elif picked.simulated:
         reason = Reason("simulated", "its GPU is simulated")
-    elif objective == "throughput" and picked.ci95_s is not None:
+    elif objective == "throughput" or (
+        objective == "latency" and picked.iterations_per_sample == 1
+    ):
         value, interval = picked.median_s, picked.ci95_s
     elif is_valid(picked):
         value, interval = counted(candidate_of(picked, objective=objective)) or (None, None)
-    if (
-        interval is None
-        or not SHORTEST_S <= interval[0] <= (value or 0) <= interval[1] <= LONGEST_S
-    ):
+    low, high = interval or (0.0, 0.0)
+    if not SHORTEST_S <= low <= (value or 0.0) <= high <= LONGEST_S:
         few = Reason("few_samples", "too few samples for an interval", "raise --budget")
         value, interval, reason = None, None, reason or few
     seconds = value if objective == "time_to_result" else picked.median_s

@@ -157,6 +157,21 @@ def test_documents_that_came_by_mail_are_further_machines(folder: Path) -> None:
     assert found.warnings == []
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"), [("advise-model", "few_samples"), ("advise-command", None)]
+)
+def test_documents_about_the_users_own_have_their_hash(
+    tmp_path: Path, name: str, reason: str | None
+) -> None:
+    source = JOURNAL.parents[1] / "documents" / f"{name}.json"
+    made_up.write(tmp_path / "a.json", source.read_text())
+    (node,) = read_folder(tmp_path, NOW).nodes
+    assert node.run is not None and len(node.run.subject) == 64
+    (answer,) = node.run.answers
+    assert reason == (answer.uncompared and answer.uncompared.code)
+    assert (answer.value_s is None) is (reason is not None)
+
+
 def test_a_folder_of_documents_needs_no_plan(tmp_path: Path) -> None:
     made_up.write(tmp_path / "a.json", made_up.document(1.0, "a"))
     found = read_folder(tmp_path, NOW)
@@ -220,22 +235,23 @@ def _damaged(folder: Path, kind: str) -> None:
                 file.truncate(MOST_BYTES + 1)
         case "cut":
             at.write_text(text[: len(text) // 2])
-        case "newer":
-            at.write_text(text.replace('"schema_version": 1', '"schema_version": 9'))
-        case "nan":
-            at.write_text(text.replace('"n": 6', '"n": NaN'))
-        case "deep":
-            at.write_text("[" * 100_000)
         case "bytes":
             at.write_bytes(b"\xff\xfe\x00")
-        case "foreign":
-            at.write_text('{"results": []}')
-        case "parts":
-            at.write_text(text.replace('"code": null', '"code": {"facts": 3}'))
+        case _:
+            old, new = REPLACED[kind]
+            assert old in text
+            at.write_text(text.replace(old, new) if old else new)
 
 
-KINDS = ["fifo", "folder", "link", "huge", "cut", "newer", "nan", "deep", "bytes", "foreign"]
-KINDS += ["parts"]
+REPLACED = {
+    "newer": ('"schema_version": 1', '"schema_version": 9'),
+    "nan": ('"n": 6', '"n": NaN'),
+    "deep": ("", "[" * 100_000),
+    "foreign": ("", '{"results": []}'),
+    "parts": ('"code": null', '"code": {"facts": 3}'),
+    "absurd": ('"items": 1.0', '"items": 1e-300'),
+}
+KINDS = ["fifo", "folder", "link", "huge", "cut", "bytes", *REPLACED]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ...records.fleet_document import FleetCell, FleetDocument, FleetNode, FleetRow
 from ...report.names import candidate_name
 from ...text import units
+from ...text.sanitize import shown
 from .comparison import Part
 
 LISTED = 40  # nodes; of more only those without an answer are listed, as many
@@ -37,8 +38,8 @@ def parts(found: FleetDocument, skip: int = 0) -> Iterator[Part]:
     ]  # fmt: skip
     for title, notes, names, rows in tables:
         left = min(skip, len(names) - 2)
-        shown = [[*row[:1], *row[1 + left :]] for row in (names, *rows)]
-        yield Part(title, notes, shown[0], shown[1:])
+        texts = [[*map(shown, (*row[:1], *row[1 + left :]))] for row in (names, *rows)]
+        yield Part(title, notes, texts[0], texts[1:])
 
 
 def summary(found: FleetDocument) -> str:
