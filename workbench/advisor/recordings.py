@@ -7,11 +7,13 @@ a warning.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -21,6 +23,8 @@ from ..contract import kind_of
 from ..planning.usage import UsageError
 from ..records.document import Document, Measurement
 from ..records.events import LONGEST_S
+from ..records.fleet import DOCUMENT, JOBS, JOURNAL, PLAN
+from ..records.fleet_document import COLLECTED
 from ..records.machine import Machine
 from ..records.reason import Warning
 from ..report import journal
@@ -62,19 +66,29 @@ def load(places: Sequence[Path] | None = None) -> tuple[list[Recording], list[Wa
     recordings: list[Recording] = []
     warnings = []
     for folder in folders() if places is None else places:
-        files = sorted(file for kind in ("*.json", "*.jsonl") for file in folder.glob(kind))
-        for file in files:
+        for file in files(folder):
             try:
-                recordings += of_document(_document(file), file.name)
+                recordings += of_document(_document(file), str(file.relative_to(folder)))
             except Exception as error:  # a foreign file must not stop this run
-                text = f"{file.name} is not a usable recording: {' '.join(_reason(error).split())}"
+                name, cause = file.relative_to(folder), " ".join(why(error).split())
+                text = f"{name} is not a usable recording: {cause}"
                 remedy = "remove it from the folder of recordings"
                 warnings.append(Warning("recording_unusable", shown(text), remedy, None))
     recordings.sort(key=lambda recording: (recording.recorded_at, recording.file), reverse=True)
     return recordings, warnings
 
 
-def _reason(error: Exception) -> str:
+def files(folder: Path) -> list[Path]:
+    """The documents and journals in a folder, and those of the jobs if it is that of a fleet."""
+    found = sorted(file for kind in ("*.json", "*.jsonl") for file in folder.glob(kind))
+    jobs = sorted((folder / JOBS).glob("*"))
+    results = [filter(os.path.exists, (job / DOCUMENT, job / JOURNAL)) for job in jobs]
+    found += [file for either in results for file in islice(either, 1)]
+    return [file for file in found if file.name not in (PLAN, COLLECTED)]
+
+
+def why(error: Exception) -> str:
+    """Why a file of others cannot be used."""
     if isinstance(error, OSError):
         return error.strerror or "it cannot be read"
     if isinstance(error, (journal.JournalError, msgspec.MsgspecError)):
@@ -123,7 +137,7 @@ def is_valid(measured: Measurement) -> bool:
         return False
     if not counts or min(counts) < 1 or sum(counts) != len(measured.samples_s):
         return False
-    if not all(SHORTEST_S <= sample <= LONGEST_S for sample in measured.samples_s):
+    if not SHORTEST_S <= min(measured.samples_s) <= max(measured.samples_s) <= LONGEST_S:
         return False
     once = msgspec.structs.astuple(measured.setup)
     if not all(part is None or 0 <= part <= LONGEST_S for part in once):

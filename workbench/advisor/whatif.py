@@ -15,7 +15,8 @@ from ..report.candidate import Candidate
 from ..report.names import candidate_name
 from ..stats import samples as stats
 from ..stats.objectives import SINGLE_STEPS, START_UP_SPREAD
-from ..stats.ratios import RUN_TO_RUN, Z95
+from ..stats.ratios import Z95
+from ..stats.unpaired import far_ends
 from ..text import units
 
 TIMED = {  # objective that counts seconds to the words after a ratio of it
@@ -57,7 +58,7 @@ def compared(
     """Each answer with its `ratio`: the time of the pick here over the time there.
 
     The two share no rounds.  The interval therefore combines the far ends of both intervals with
-    the spread between runs (RUN_TO_RUN) of both.  Without an interval there is no ratio.
+    the spread between runs of both.  Without an interval there is no ratio.
     """
     own = {} if machine is None else devices_by_name(machine)
     return [
@@ -73,9 +74,8 @@ def _compared(what_if: WhatIf, pick: Candidate | None) -> WhatIf:
     there = what_if.step_ci95_s
     if here is None or there is None or (pick is not None and pick.simulated):
         return msgspec.structs.replace(what_if, uncompared=_why_not(pick, here))
-    bounds = stats.Ratio(value / what_if.step_s, here[0] / there[1], here[1] / there[0], 0)
-    between = bounds.widened(math.sqrt(2) * RUN_TO_RUN).interval
-    return msgspec.structs.replace(what_if, ratio=bounds.value, ratio_ci95=between)
+    ratio = far_ends((value, here), (what_if.step_s, there), math.sqrt(2) * what_if.spread)
+    return msgspec.structs.replace(what_if, ratio=ratio.value, ratio_ci95=ratio.interval)
 
 
 def _why_not(pick: Candidate | None, here: Interval | None) -> Reason:

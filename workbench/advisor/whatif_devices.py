@@ -5,9 +5,13 @@ They come from recordings: of the same job, or estimated between its recorded si
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
 
 from ..contract import MOST_BATCH, Case, ParameterValue, Work, WorkloadError
 from ..planning.cases import cases_on
@@ -19,6 +23,7 @@ from ..records.verdict import WhatIf
 from ..report.candidate import Candidate
 from ..report.from_document import candidate_of
 from ..report.names import candidate_name
+from ..stats.unpaired import between_equals
 from .comparison import ranked
 from .estimate import Estimate, Point, estimate
 from .limits import is_admissible
@@ -38,33 +43,47 @@ class Recorded:
 
 
 def fill(rows: Sequence[RowPlan], request: Request) -> list[Warning]:
-    """Give each row the recorded results of the requested devices.
+    """Give each row the recorded results of the requested devices, or of all in a folder.
 
     Returns warnings on unusable files; raises UsageError for a device without a recording.
     """
     recordings, unusable = load()
-    names = {asked: named(asked, recordings, unusable) for asked in request.what_if}
-    for row in rows:
-        row.what_if = [
-            of_row(row, request, asked, [r for r in recordings if r.name == name])
-            for asked, name in names.items()
-        ]
+    wanted: list[tuple[str, list[Recording]]] = []
+    for asked in dict.fromkeys(request.what_if):
+        is_folder = os.path.isdir(asked)  # noqa: PTH112 - no error for a name that is too long
+        found, flaws = load([Path(asked)]) if is_folder else ([], [])
+        unusable += flaws
+        kinds = list(dict.fromkeys(recording.name for recording in found))
+        for name in kinds or [named(asked, recordings, unusable)]:
+            same = [r for r in found or recordings if r.name == name]
+            wanted.append((name if found else asked, same))
+    answers = [[list(_answers(row, request, *each)) for each in wanted] for row in rows]
+    equal = [[a.step_s for a in same if a.step_s is not None] for of in answers for same in of]
+    spread = between_equals(equal)
+    for row, of_row in zip(rows, answers, strict=True):
+        row.what_if = [msgspec.structs.replace(same[0], spread=spread) for same in of_row]
     return unusable
 
 
-def of_row(row: RowPlan, request: Request, asked: str, recordings: Sequence[Recording]) -> WhatIf:
-    """The result of the newest recording of this very job, else the newest estimate."""
+def _answers(
+    row: RowPlan, request: Request, asked: str, recordings: Sequence[Recording]
+) -> Iterator[WhatIf]:
+    """The results of the recordings of this very job, the newest first; else the newest
+    estimate."""
     if row.scenario.objective not in TIMED:
         text = f"recordings hold times only; the objective of this row is {row.scenario.objective}"
-        return _missing(asked, recordings, Reason("objective", text))
-    for recording in recordings:
-        if (answer := _recorded(row, request, asked, recording)) is not None:
-            return answer
+        yield _missing(asked, recordings, Reason("objective", text))
+        return
+    found = [_recorded(row, request, asked, recording) for recording in recordings]
+    if any(found):
+        yield from (answer for answer in found if answer is not None)
+        return
     reasons = []
     for recording in recordings:
         estimated = _estimated(row, request, asked, recording)
         if isinstance(estimated, WhatIf):
-            return estimated
+            yield estimated
+            return
         reasons += estimated
     alone = replace(
         request, scenarios=(row.scenario.id,), what_if=(), devices=(), all_scenarios=False
@@ -80,7 +99,7 @@ def of_row(row: RowPlan, request: Request, asked: str, recordings: Sequence[Reco
     if reasons:
         nearest = min(reasons, key=lambda reason: NEAREST.index(reason.code))
         code, text = nearest.code, f"{text}; {nearest.message}"
-    return _missing(asked, recordings, Reason(code, text, hint))
+    yield _missing(asked, recordings, Reason(code, text, hint))
 
 
 def _answer(

@@ -19,9 +19,12 @@ from ..planning.usage import UsageError, new_folder, target
 from .options import chosen_format, keeps_samples
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..files.write import Target
     from ..machine.nvidia.nvml import Links
     from ..planning.plan import RowPlan
+    from ..records.fleet_document import FleetDocument
     from ..records.machine import Machine
     from ..report.report import Report
     from ..report.run_files import OpenedRun
@@ -164,6 +167,16 @@ def show_watch(found: Machine, *, every_s: float) -> int:
     from screens.watch import run_watch  # noqa: TID251
 
     return run_watch(found, every_s=every_s)
+
+
+def show_fleet(read: Callable[[], FleetDocument], found: FleetDocument) -> FleetDocument:
+    """The screen of a fleet; returns what it last showed."""
+    from screens.fleet import FleetApp  # noqa: TID251
+
+    app = FleetApp(read, found)
+    if code := app.show():
+        sys.exit(code)
+    return app.found
 
 
 def in_terminal() -> bool:

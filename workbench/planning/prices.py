@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +15,21 @@ LEAST, MOST = 1e-6, 1e9  # price per hour; outside it is a typo, and products ma
 TABLE = "per_hour"
 
 
-def given_prices(texts: Sequence[str], file: str | None) -> dict[str, float]:
+def given_prices(
+    texts: Sequence[str], file: str | None, node_types: Collection[str] = ()
+) -> dict[str, float]:
     """Prices from `--price` texts such as `gpu=2.99` and the table [per_hour] of a `--prices` file.
 
-    Keys are `cpu`, `gpu` or a device (`cuda:1`, `fake:0`); a text overrides the file.  UsageError
-    says in one line what is wrong.
+    Keys are `cpu`, `gpu`, a device (`cuda:1`, `fake:0`) or one of `node_types`; a text overrides
+    the file.  UsageError says in one line what is wrong.
     """
-    from_file = {} if file is None else read_prices(file)
+    from_file = {} if file is None else read_prices(file, node_types)
     own: dict[str, float] = {}
     for text in texts:
         device, equals, value = (part.strip() for part in text.partition("="))
         if not equals:
             raise UsageError(f"--price takes DEVICE=PER_HOUR such as gpu=2.99, not {text!r}")
-        _check_key("--price", device)
+        _check_key("--price", device, node_types)
         if device in own:
             raise UsageError(f"--price: {device} is given twice")
         try:
@@ -55,7 +57,7 @@ def unused_prices(texts: Sequence[str], devices: Iterable[str]) -> list[Warning]
     return [Warning("price_unused", f"{named}: no candidate of this run uses it", remedy)]
 
 
-def read_prices(file: str) -> dict[str, float]:
+def read_prices(file: str, node_types: Collection[str] = ()) -> dict[str, float]:
     """The prices of a TOML file with a table [per_hour] such as `cpu = 0.10`."""
     where = f"--prices {file}"
     try:
@@ -67,18 +69,19 @@ def read_prices(file: str) -> dict[str, float]:
         problem = f"unexpected {next(iter(tables))!r}" if tables else "it has none"
         raise UsageError(f"{where} takes one table [{TABLE}], such as cpu = 0.10: {problem}")
     for device in prices:
-        _check_key(where, device)
+        _check_key(where, device, node_types)
     return {device: _checked(where, device, value) for device, value in prices.items()}
 
 
-def _check_key(where: str, device: str) -> None:
+def _check_key(where: str, device: str, node_types: Collection[str]) -> None:
     try:
         check_device(device)
         known = "@" not in device
     except UsageError:
-        known = False
+        known = device in node_types
     if not known:
-        raise unknown(f"device in {where}:", device, ["cpu", "gpu", "cuda:0", "fake:0"])
+        choices = [*node_types, "cpu", "gpu", "cuda:0", "fake:0"]
+        raise unknown(f"device in {where}:", device, choices)
 
 
 def _checked(where: str, device: str, value: Any) -> float:

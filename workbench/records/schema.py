@@ -10,12 +10,24 @@ from typing import Any
 import msgspec
 
 from .. import contract
-from . import ab, code, comparison, document, events, machine, model, reason, verdict
+from . import (
+    ab,
+    code,
+    comparison,
+    document,
+    events,
+    fleet_document,
+    machine,
+    model,
+    reason,
+    verdict,
+)
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+PLACES = (ab, code, comparison, contract, document, events, fleet_document, machine, model, reason)
 STRUCTURES = {
     name: found
-    for part in (ab, code, comparison, contract, document, events, machine, model, reason, verdict)
+    for part in (*PLACES, verdict)
     for name, found in vars(part).items()
     if isinstance(found, type)
 }
@@ -24,6 +36,7 @@ PARTS: dict[str, Any] = {
     "events": events.AnyEvent,
     "ab": ab.ABReport,
     "compare": comparison.RunComparison,
+    "fleet": fleet_document.FleetDocument,
     "runs": comparison.RunList,
 }
 # A field of a structure, with the comment above it or behind it.

@@ -151,6 +151,9 @@ class WhatIf(msgspec.Struct, frozen=True):
     warnings: list[Warning] = []  # warnings of the recorded measurements
     uncompared: Reason | None = None  # cause of a missing `ratio` although `step_s` is known
     of_this_kind: bool = False  # True if a device of this machine has the same name
+    # Standard deviation of the logarithm from run to run, measured where several recordings of the
+    # device answer.
+    spread: float = 0.015
 
     def uncompared_yet(self) -> WhatIf:
         """The same result before anything was measured on this machine."""

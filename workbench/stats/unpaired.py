@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from .ratios import Z95
 from .samples import Ratio, median, student_t_quantile
 
 # Standard deviation of the logarithm of a median from process to process, the least allowance for
@@ -20,6 +21,7 @@ BETWEEN_RUNS = 0.015
 CONFIDENCE = 0.99  # of the interval that decides: alarms that cry wolf are switched off
 CLEARLY_MORE = 4.0  # times the pooled variance: a case whose own is larger differs from the others
 SAME_WITHIN = 0.10  # the least allowance of two runs takes half of it
+Interval = tuple[float, float]
 RoundSpread = tuple[float, int]  # variance of the logarithm, and its degrees of freedom
 Rounds = tuple[Sequence[float], RoundSpread]  # values of a case, and the spread in its run
 
@@ -54,3 +56,22 @@ def unpaired_ratio(first: Rounds, second: Rounds, confidence: float = 0.95) -> R
     factor = math.exp(min(quantile * math.sqrt(variance), 300.0))
     value = median(first[0]) / median(second[0])
     return Ratio(value, value / factor, value * factor, min(len(first[0]), len(second[0])))
+
+
+def between_equals(groups: Iterable[Sequence[float]]) -> float:
+    """Standard deviation of the logarithm from one run to another on equal machines.
+
+    Each group holds one value of every equal machine; few of them widen it as Student's t does.
+    """
+    found = round_spread(group for group in groups if group)
+    if found is None:
+        return BETWEEN_RUNS
+    variance, freedom = found
+    return max(BETWEEN_RUNS, math.sqrt(variance) * student_t_quantile(0.975, freedom) / Z95)
+
+
+def far_ends(one: tuple[float, Interval], other: tuple[float, Interval], log_sd: float) -> Ratio:
+    """One value over another of another machine: from the far ends of both intervals, widened by
+    what differs between runs (`log_sd`)."""
+    (value, (low, high)), (base, (least, most)) = one, other
+    return Ratio(value / base, low / most, high / least, 0).widened(log_sd)

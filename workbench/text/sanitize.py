@@ -20,6 +20,8 @@ _SUSPECT = re.compile(
 
 def shown(text: str, most: int = 300) -> str:
     """`text` on one line of at most `most` characters, with an escape for each unprintable one."""
+    if len(text) <= most and text.isprintable():
+        return text
     clean = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: most + 1])
     return clean if len(clean) <= most else f"{clean[:most]}..."
 

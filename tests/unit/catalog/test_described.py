@@ -16,7 +16,7 @@ from workbench import catalog
 from workbench.catalog import described, user_file
 from workbench.catalog.user_file import DEADLINE_ENV
 from workbench.contract import Case, Host, WorkloadError
-from workbench.engine.engine import _broken_workloads
+from workbench.engine.engine import _left_out
 from workbench.planning.cases import fill_cases
 from workbench.planning.plan import resolve
 from workbench.planning.request import Request
@@ -65,7 +65,7 @@ def test_run_all_leaves_it_out_with_a_warning(monkeypatch: pytest.MonkeyPatch) -
     machine, _ = machines.cpu_server()
     fill_cases(rows, request, machine)
     assert [row.workload.name for row in rows if row.cases] == ["spins"]
-    warned = [warning.message for warning in _broken_workloads(rows)]
+    warned = [warning.message for warning in _left_out(rows, every=True)]
     assert [text.partition(".py")[0] for text in warned] == [
         "left out: exits",
         "left out: work_none",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ...records.comparison import ComparedCase, ComparedRun, ComparedVerdict, RunComparison, Versus
@@ -13,7 +13,7 @@ from ...text.markdown import inert, table
 from . import machine
 from .facts import PROSE, fact, facts_lines, heading
 from .spans import Text, join, plain_lines
-from .table import plain_table
+from .table import UNLIMITED, plain_table
 
 
 class Part(NamedTuple):
@@ -88,19 +88,28 @@ def _case(one: ComparedCase) -> tuple[str, ...]:
 
 def comparison_text(found: RunComparison, width: int | None = None) -> str:
     """For a terminal of `width` cells, or for a file."""
-    texts = []
-    for part in parts(found):
-        notes = facts_lines([fact("", note) for note in part.notes], width or PROSE)
-        table = plain_table(part.header, part.rows) if part.rows else []
-        texts.append(plain_lines([heading(part.title, width or PROSE), *notes, *table]))
-    return "\n\n".join(texts)
+    return plain_lines(part_lines(parts(found), width or PROSE))
+
+
+def part_lines(found: Iterable[Part], width: int, table_width: int = UNLIMITED) -> list[Text]:
+    """The parts one below the other; columns that `table_width` has no room for are left out."""
+    lines: list[Text] = []
+    for part in found:
+        notes = facts_lines([fact("", note) for note in part.notes], width)
+        table = plain_table(part.header, part.rows, width=table_width) if part.rows else []
+        lines += [*([Text()] if lines else []), heading(part.title, width), *notes, *table]
+    return lines
 
 
 def comparison_markdown(found: RunComparison) -> str:
     """The same for a pull request; nothing of a run is markup in it."""
+    return part_markdown(parts(found))
+
+
+def part_markdown(found: Iterable[Part]) -> str:
     texts = []
-    for part in parts(found):
+    for part in found:
         texts += [f"### {inert(part.title)}", *map(inert, part.notes)]
         rows = [[*map(inert, row)] for row in part.rows]
-        texts += [table(part.header, rows)] if rows else []
+        texts += [table([*map(inert, part.header)], rows)] if rows else []
     return "\n\n".join(texts)

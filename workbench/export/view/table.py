@@ -151,16 +151,19 @@ def table_lines(
 
 
 def plain_table(
-    header: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[int] = ()
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    right: Collection[int] = (),
+    width: int = UNLIMITED,
 ) -> list[Text]:
     """Cells of one text each in columns of their natural width; those numbered in `right` are
-    aligned to the right.  A header of empty titles takes no line."""
+    aligned to the right.  A header of empty titles takes no line.  The last columns leave first."""
     columns = [
-        Column(str(i), title, maximum=UNLIMITED, align="right" if i in right else "left")
+        Column(str(i), title, i, maximum=UNLIMITED, align="right" if i in right else "left")
         for i, title in enumerate(header)
     ]
     lines = [
         Line(str(number), {str(i): Text.of(cell) for i, cell in enumerate(cells)})
         for number, cells in enumerate(rows)
     ]
-    return table_lines(columns, lines)[not any(header) :]
+    return table_lines(columns, lines, width)[not any(header) :]

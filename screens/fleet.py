@@ -1,0 +1,86 @@
+"""`workbench fleet show`: the tables of a fleet, which fill while its jobs run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from workbench.engine.exit_codes import OK
+from workbench.export.view.comparison import part_lines
+from workbench.export.view.fleet import parts
+from workbench.records.fleet_document import FleetDocument
+from workbench.text.sanitize import shown
+
+from .terminal import TerminalApp
+from .text.styles import joined
+from .widgets.drawn import Drawn
+from .widgets.keybar import KeyBar
+from .widgets.pane import Pane
+
+EVERY_S = 5.0
+GOING = ("pending", "running")
+
+
+class FleetApp(TerminalApp):
+    """Shows the folder as `read` finds it, again and again while jobs run."""
+
+    TITLE = "workbench fleet"
+    CSS_PATH: ClassVar[list[str]] = ["app.tcss"]  # type: ignore[assignment]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("right", "shift(1)", "Columns", key_display="← →", priority=True),
+        Binding("left", "shift(-1)", show=False, priority=True),
+        Binding("r", "reread", "Read again"),
+        Binding("q", "interrupt", "Quit"),
+        Binding("ctrl+c,ctrl+q,escape", "interrupt", "Quit", show=False, priority=True),
+        Binding("ctrl+z", "suspend_process", "Suspend", show=False),
+    ]
+
+    def __init__(self, read: Callable[[], FleetDocument], found: FleetDocument) -> None:
+        super().__init__()
+        self._read, self.found, self._skip = read, found, 0
+
+    def compose(self) -> ComposeResult:
+        with Pane(id="body"):
+            yield Drawn(id="fleet")
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        self._take(self.found)
+        self.query_one(Pane).focus()
+        self.set_interval(EVERY_S, self.reread_while_going)
+
+    def reread_while_going(self) -> None:
+        if any(node.state in GOING for node in self.found.nodes):
+            self.action_reread()
+
+    @work(thread=True, exclusive=True)
+    def action_reread(self) -> None:
+        """Read the folder in a thread, since a shared file system may stall."""
+        try:
+            found = self._read()
+        except Exception as error:  # the folder is gone, or holds other node types now
+            self.call_from_thread(self.notify, shown(str(error)), severity="error", markup=False)
+        else:
+            self.call_from_thread(self._take, found)
+
+    def _take(self, found: FleetDocument) -> None:
+        self.found = found
+        if not self.is_unread:
+            self.action_shift(0)
+
+    def action_shift(self, by: int) -> None:
+        """Leave out one more column after the first of each table, or one less."""
+        self._skip = max(0, min(self._skip + by, max(len(p.header) for p in parts(self.found)) - 2))
+        self.query_one("#fleet", Drawn).show(
+            lambda width, _: joined(part_lines(parts(self.found, self._skip), width, width))
+        )
+
+    def action_interrupt(self) -> None:
+        if self._exit:
+            self.hurry(OK)
+        else:
+            self.exit(return_code=OK)

@@ -1,0 +1,102 @@
+"""The screen of a fleet: its tables, its keys, and what comes while jobs run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from benchmarks import fleet as made_up
+from screens.fleet import FleetApp
+from workbench.advisor.fleet import fleet_document, priced
+from workbench.advisor.fleet_nodes import read_folder
+from workbench.cli.commands import head
+from workbench.planning.usage import UsageError
+from workbench.records.fleet_document import FleetDocument
+
+SIZES = [pytest.param((80, 24), id="80x24"), pytest.param((120, 40), id="120x40")]
+NOW = 1_795_338_000.0 + 900
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Callable[[], FleetDocument]:
+    """A fleet of which one job runs and one has failed."""
+    made_up.make(tmp_path, 8, {"epyc-old": 1.0, "epyc-new": 0.5, "a100": 0.2, "h100": 0.19})
+    for name, file in (("a100-2", "doctor.json"), ("h100-2", "exit_code")):
+        at = tmp_path / "jobs" / name
+        (at / "document.json").unlink()
+        made_up.write(at / file, "1")
+    made_up.write(tmp_path / "jobs" / "h100-2" / "log.txt", "Segmentation fault")
+
+    def collected() -> FleetDocument:
+        found = fleet_document(head("fleet"), read_folder(tmp_path, NOW))
+        return priced(found, {"cpu": 0.1})
+
+    return collected
+
+
+def text(app: FleetApp) -> str:
+    return str(app.query_one("#fleet").render())
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_tables_of_a_fleet(
+    snap_compare: Callable[..., bool], read: Callable[[], FleetDocument], size: tuple[int, int]
+) -> None:
+    assert snap_compare(FleetApp(read, read()), terminal_size=size)
+
+
+async def pressed(app: FleetApp, pilot: Pilot[None], *keys: str) -> str:
+    await pilot.press(*keys)
+    await app.workers.wait_for_complete()
+    await pilot.pause()
+    return text(app)
+
+
+async def test_columns_that_have_no_room_come_by_the_arrow_keys(read) -> None:
+    app = FleetApp(read, read())
+    async with app.run_test(size=(60, 30)) as pilot:
+        await pilot.pause()
+        assert "either: h100, a100" in text(app) and "h100   " not in text(app).splitlines()[1]
+        assert text(app).splitlines()[1].split()[-1] != "h100"
+        shifted = await pressed(app, pilot, *["right"] * 5)
+        assert shifted.splitlines()[1].split() == ["Scenario", "a100", "h100"]
+        assert (await pressed(app, pilot, *["right"] * 20)).splitlines()[1].split()[-1] == "h100"
+        back = await pressed(app, pilot, *["left"] * 40)
+        assert back.splitlines()[1].split()[:4] == ["Scenario", "Node", "type", "Lead"]
+
+
+async def test_the_folder_is_read_again_by_key_and_while_jobs_run(read, tmp_path) -> None:
+    app = FleetApp(read, read())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        assert "6 of 8 nodes have answered; 1 running, 1 failed." in text(app)
+        made_up.write(tmp_path / "jobs/a100-2/document.json", made_up.document(0.2, "n6"))
+        assert "7 of 8" in await pressed(app, pilot, "r")
+        (tmp_path / "jobs/a100-2/document.json").unlink()
+        app.reread_while_going()  # every job has ended: nothing is read
+        assert "7 of 8" in await pressed(app, pilot)
+        assert "6 of 8" in await pressed(app, pilot, "r")
+        made_up.write(tmp_path / "jobs/a100-2/document.json", made_up.document(0.2, "n6"))
+        app.reread_while_going()
+        assert "7 of 8" in await pressed(app, pilot)
+
+
+@pytest.mark.parametrize("key", ["q", "escape", "ctrl+c"])
+async def test_it_ends_by_key(read, key: str) -> None:
+    app = FleetApp(read, read())
+    async with app.run_test() as pilot:
+        await pilot.press(key)
+    assert app.return_code == 0
+
+
+async def test_a_folder_that_is_gone_leaves_what_was_shown(read) -> None:
+    def gone() -> FleetDocument:
+        raise UsageError("the folder is gone")
+
+    app = FleetApp(gone, read())
+    async with app.run_test(size=(120, 40)) as pilot:
+        assert "6 of 8" in await pressed(app, pilot, "r")
+        assert [each.message for each in app._notifications] == ["the folder is gone"]

@@ -1,0 +1,164 @@
+"""Many machines, one advice: which node type for each scenario.
+
+Within a node the paired ratios of its own document stand.  Between nodes nothing was paired, and
+the rule is that of `--what-if`: the far ends of both intervals, widened by what differs between
+equal nodes (`stats.unpaired`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ..records.fleet import FleetPlan
+from ..records.fleet_document import FleetCell, FleetDocument, FleetNode, FleetRow, NodeAnswer
+from ..records.reason import Reason
+from ..report.candidate import price_of
+from ..stats import ratios
+from ..stats.objectives import HOUR_S
+from ..stats.samples import Ratio
+from ..stats.unpaired import between_equals, far_ends, round_spread
+from .fleet_nodes import Folder
+
+COUNTED = ("done", "partial", "running")  # states of nodes whose answers count
+Answers = list[tuple[FleetNode, NodeAnswer]]
+Side = tuple[str, tuple[float, tuple[float, float]], float]  # node type, value, spread of nodes
+
+
+def fleet_document(head: Mapping[str, Any], found: Folder) -> FleetDocument:
+    """What the folder says, without prices; `head` has the first members of every document."""
+    plan, nodes = found.plan, _typed(_comparable(found.nodes, found.plan))
+    engine, arguments = (plan.engine, plan.arguments) if plan else (None, [])
+    unpriced = FleetDocument(**head, engine=engine, arguments=arguments, rows=[], nodes=nodes,
+                             prices={}, warnings=found.warnings)  # fmt: skip
+    return priced(unpriced, {})
+
+
+def priced(fleet: FleetDocument, prices: Mapping[str, float]) -> FleetDocument:
+    """The same nodes merged at these prices per hour."""
+    return replace(fleet, rows=list(_rows(fleet.nodes, prices)), prices=dict(prices))
+
+
+def is_complete(fleet: FleetDocument) -> bool:
+    """Whether every node has answered, and every file was one of ours."""
+    return not fleet.warnings and all(node.state == "done" for node in fleet.nodes)
+
+
+def _typed(nodes: Sequence[FleetNode]) -> list[FleetNode]:
+    """A machine that no plan names is of the planned type with equal machines, else of its own."""
+    planned = {node.run.machine: node.node_type for node in nodes if node.run and node.node_type}
+    machines = [node.run.machine if node.run else "unknown" for node in nodes]
+    return [
+        replace(node, node_type=node.node_type or planned.get(machine, machine))
+        for node, machine in zip(nodes, machines, strict=True)
+    ]
+
+
+def _comparable(nodes: Sequence[FleetNode], plan: FleetPlan | None) -> list[FleetNode]:
+    """The nodes, those `incomparable` that did another job than the plan, or than most did."""
+    runs = [node.run for node in nodes if node.run is not None]
+    model = plan.inputs.get("model") if plan else None
+    version = plan.tool_version if plan else _most(run.version for run in runs)
+    subject = model.sha256 if model else _most(run.subject for run in runs)
+    jobs: dict[str, list[str]] = {}
+    for answer in (each for run in runs for each in run.answers if each.job):
+        jobs.setdefault(answer.scenario, []).append(answer.job)
+    usual = {scenario: _most(found) for scenario, found in jobs.items()}
+    found = []
+    for node in nodes:
+        text, run = "", node.run
+        if run is not None and run.version != version:
+            text = f"it is of workbench {run.version}, not {version}"
+        elif run is not None and run.subject != subject:
+            text = "it is about another model or other code"
+        elif run is not None:
+            other = (a for a in run.answers if a.job not in ("", usual[a.scenario]))
+            text = next((f"{a.scenario} is another job there: {a.job}" for a in other), "")
+        reason = Reason("incomparable", text, "measure it with the options of the others")
+        found.append(replace(node, state="incomparable", reason=reason) if text else node)
+    return found
+
+
+def _most(values: Iterable[Any]) -> Any:
+    return next((value for value, _ in Counter(values).most_common(1)), None)
+
+
+def _rows(nodes: Sequence[FleetNode], prices: Mapping[str, float]) -> Iterator[FleetRow]:
+    table: dict[str, dict[str, Answers]] = {}
+    for node in nodes:
+        for answer in node.run.answers if node.run and node.state in COUNTED else ():
+            of_row = table.setdefault(answer.scenario, {})
+            of_row.setdefault(node.node_type, []).append((node, answer))
+    spread = between_equals(_values(equal) for row in table.values() for equal in row.values())
+    several = len({node.node_type for node in nodes}) > 1
+    for scenario, of_row in table.items():
+        cells = {name: _cell(name, equal, prices) for name, equal in of_row.items()}
+        times, costs = list[Side](), list[Side]()
+        for name, cell in cells.items():
+            if cell.value_s is None or cell.value_ci95_s is None:
+                continue
+            own = round_spread([_values(of_row[name])])
+            wide = max(spread, math.sqrt(own[0]) if own else 0.0)
+            times.append((name, (cell.value_s, cell.value_ci95_s), wide))
+            if cell.per_million is not None:
+                low, high = (cell.per_million * x / cell.value_s for x in cell.value_ci95_s)
+                costs.append((name, (cell.per_million, (low, high)), wide))
+        ratio_of = _against_best(times)
+        alike, others = _alike(ratio_of), [r for r in ratio_of.values() if r is not None]
+        for name, ratio in ratio_of.items():
+            if ratio is not None:
+                cells[name] = replace(cells[name], ratio=ratio.value, ratio_ci95=ratio.interval)
+        choice = alike[0] if len(alike) == 1 else "either"
+        yield FleetRow(
+            scenario=scenario,
+            choice=choice if others or (times and not several) else "unknown",
+            alike=alike,
+            lead=others[0].value if others else None,
+            lead_ci95=others[0].interval if others else None,
+            cheapest=_alike(_against_best(costs)) if len(costs) == len(times) else [],
+            cells=sorted(cells.values(), key=lambda cell: cell.value_s or math.inf),
+        )
+
+
+def _values(equal: Answers) -> list[float]:
+    return [answer.value_s for _, answer in equal if answer.value_s is not None]
+
+
+def _cell(node_type: str, equal: Answers, prices: Mapping[str, float]) -> FleetCell:
+    """The node in the middle by time stands for its kind."""
+    values = _values(equal)
+    timed = sorted(equal, key=lambda each: each[1].value_s or math.inf)
+    (node, answer), last = timed[max(0, len(values) - 1) // 2], max(0, len(values) - 1)
+    price = prices.get(node_type)
+    if price is None and answer.pick is not None:
+        price = price_of(answer.pick.device, prices, answer.ranks)
+    cost = None if price is None or answer.per_million_s is None else price * answer.per_million_s
+    return FleetCell(
+        **msgspec.structs.asdict(answer),
+        node_type=node_type,
+        node=node.name,
+        nodes=len(equal),
+        agreeing=sum(each.pick == answer.pick for _, each in equal),
+        spread=max(values) / min(values) if last else None,
+        slowest=timed[last][0].name if last else None,
+        per_million=None if cost is None else cost / HOUR_S,
+    )
+
+
+def _against_best(sides: Sequence[Side]) -> dict[str, Ratio | None]:
+    """Each node type with its value over that of the best, which comes first and has no ratio."""
+    order = sorted(sides, key=lambda side: side[1][0])
+    found: dict[str, Ratio | None] = {name: None for name, *_ in order}
+    for name, value, spread in order[1:]:
+        found[name] = far_ends(value, order[0][1], math.hypot(spread, order[0][2]))
+    return found
+
+
+def _alike(against: Mapping[str, Ratio | None]) -> list[str]:
+    """The node types that may be the best."""
+    return [n for n, r in against.items() if r is None or r.low <= 1 or ratios.is_tie(r)]

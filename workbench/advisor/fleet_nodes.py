@@ -1,0 +1,260 @@
+"""The folder of a fleet: the state of each job, and the answers of each machine.
+
+The files are those of `records.fleet`, and documents or journals that came by other ways.  Of a
+document only its summary and its picks are decoded: a fleet may have a thousand.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from ..files.read import opened, whole
+from ..records import fleet
+from ..records.document import Measurement, Run, Tool
+from ..records.encoding import encode
+from ..records.events import LONGEST_S
+from ..records.fleet_document import FleetNode, NodeAnswer, NodeRun
+from ..records.machine import Machine
+from ..records.reason import Reason, Warning
+from ..records.verdict import Verdict
+from ..report import journal, run_files
+from ..report.from_document import candidate_of
+from ..report.plausible import absurdity
+from ..report.summary import summary_of
+from ..text.sanitize import printable_json, shown
+from ..text.units import clock
+from .costs import MILLION
+from .recordings import SHORTEST_S, files, is_valid, why
+from .whatif import TIMED, counted, devices_by_name
+
+TAIL_BYTES, TAIL_LINES = 4096, 5  # of a log
+# Words that begin the last state of a job: Slurm's, and that of a process reached by ssh.
+ENDED: tuple[str, ...] = ("BOOT_FAIL", "CANCEL", "COMPLETED", "DEADLINE", "ENDED", "FAILED")
+ENDED += ("NODE_FAIL", "OUT_OF_ME", "PREEMPTED", "TIMEOUT")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """What lies in a folder at one moment."""
+
+    path: Path
+    now_s: float  # seconds since 1970
+    plan: fleet.FleetPlan | None
+    nodes: list[FleetNode]
+    warnings: list[Warning]
+
+
+def read_folder(path: Path, now_s: float) -> Folder:
+    """The state of every job, and one more machine for every other document in the folder."""
+    plan, flaws, jobs = None, list[Warning](), dict[str, fleet.FleetJob]()
+    try:
+        plan = _plan(path / fleet.PLAN)
+        jobs = {job.name: job for job in plan.jobs}
+    except Exception as error:
+        if os.path.lexists(path / fleet.PLAN):
+            flaws.append(_unusable(fleet.PLAN, error, "its jobs are read without it"))
+    with suppress(OSError):
+        for at in sorted((path / fleet.JOBS).iterdir()):
+            jobs.setdefault(at.name, fleet.FleetJob(at.name, "", ""))
+    found = Folder(path, now_s, plan, [], flaws)
+    gc.disable()  # a thousand documents make many objects, and none of them is garbage
+    try:
+        found.nodes.extend(_job(found, job) for job in jobs.values())
+        for file in (file for file in files(path) if file.parent == path):
+            try:
+                found.nodes.append(_ran(FleetNode(shown(file.name), "", "", ""), file, None))
+            except Exception as error:
+                flaws.append(_unusable(file.name, error, "remove it from the folder"))
+    finally:
+        gc.enable()
+    return found
+
+
+def decoded(path: Path, kind: type[T]) -> T:
+    """The structure in a JSON file; `recordings.why` has words for what it raises."""
+    return msgspec.json.decode(printable_json(whole(path, run_files.MOST_BYTES)), type=kind)
+
+
+def _plan(path: Path) -> fleet.FleetPlan:
+    plan = decoded(path, fleet.FleetPlan)
+    if plan.fleet_version != fleet.FLEET_VERSION:
+        raise journal.JournalError(f"it has version {plan.fleet_version}, not this program's")
+    for job in plan.jobs:
+        if job.name in ("", ".", "..") or not {"/", "\0"}.isdisjoint(job.name):
+            raise journal.JournalError(f"{job.name!r} cannot be the name of a job")
+    return plan
+
+
+def _unusable(name: str, error: Exception, remedy: str) -> Warning:
+    return Warning("fleet_unusable", shown(f"{name} is not usable: {why(error)}"), remedy)
+
+
+# --------------------------------------------------------------------- jobs
+
+
+def _job(found: Folder, job: fleet.FleetJob) -> FleetNode:
+    at, flaw, submitted = found.path / fleet.JOBS / job.name, "", None
+    node = FleetNode(shown(job.name), shown(job.node_type, 80), shown(job.node, 80), "")
+    for name in (fleet.SUBMITTED, fleet.DOCUMENT, fleet.JOURNAL):
+        if node.run is None and os.path.lexists(at / name):
+            try:
+                if name == fleet.SUBMITTED:
+                    submitted = decoded(at / name, fleet.Submitted)
+                else:
+                    node = _ran(node, at / name, submitted)
+                    if name == fleet.DOCUMENT:
+                        return node
+            except Exception as error:
+                flaw = flaw or shown(f"{name} is not usable: {why(error)}")
+    state, text = _state(at, submitted, found)
+    if state == "pending" and (node.run is not None or os.path.lexists(at / fleet.DOCTOR)):
+        state, text = "running", ""
+    if state != "running" and node.run is not None and node.run.answers:
+        state = "partial"
+    reason = Reason(state, flaw or text) if flaw or text else None
+    return replace(node, state=state, reason=reason, log=_tail(at / fleet.LOG))
+
+
+def _state(at: Path, submitted: fleet.Submitted | None, found: Folder) -> tuple[str, str]:
+    """The state of a job without a document, as far as the engine and the clock know."""
+    word = shown(submitted.native_state or "", 80) if submitted else ""
+    engine = f"; its last state was {word}" if word else ""
+    if os.path.lexists(at / fleet.EXIT_CODE):
+        code = "unknown"
+        with suppress(OSError, ValueError):
+            code = str(int(whole(at / fleet.EXIT_CODE, 16)))
+        return "failed", f"it ended without a document, exit code {code}{engine}"
+    if word.startswith(ENDED):
+        return "failed", f"it ended without a document{engine}"
+    began = _moment(found.plan.created_at) if found.plan else None
+    if found.plan is not None and began is not None and found.now_s > began + found.plan.deadline_s:
+        never = "" if submitted else "; it was never submitted"
+        return "lost", f"no document by the deadline, {clock(found.plan.deadline_s)}{never}{engine}"
+    return "pending", f"submitted{engine}" if submitted else "not submitted yet"
+
+
+def _moment(text: str) -> float | None:
+    with suppress(ValueError, OverflowError):
+        return datetime.fromisoformat(text).timestamp()
+    return None
+
+
+def _tail(log: Path) -> list[str]:
+    with suppress(OSError), opened(log) as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+        lines = file.read(TAIL_BYTES).decode("utf-8", "replace").splitlines()
+        return [shown(line, 200) for line in lines[-TAIL_LINES:]]
+    return []
+
+
+# ---------------------------------------------------------------- documents
+
+
+class _Document(msgspec.Struct):
+    schema_version: int
+    tool: Tool
+    run: Run
+    machine: Machine
+    verdicts: list[Verdict]
+    measurements: list[msgspec.Raw]
+    model: dict[str, Any] | None = None
+    code: dict[str, Any] | None = None
+
+
+class _Id(msgspec.Struct):
+    id: str
+
+
+_id = msgspec.json.Decoder(_Id).decode
+_measurement = msgspec.json.Decoder(Measurement).decode
+
+
+def _ran(node: FleetNode, file: Path, submitted: fleet.Submitted | None) -> FleetNode:
+    """The node with a document or journal; `recordings.why` has words for what it raises."""
+    run = _run(file)
+    asked, began = _moment(submitted.at if submitted else ""), _moment(run.started_at)
+    ended = run.status == "done"
+    return replace(
+        node,
+        node=node.node or run.hostname,
+        state="done" if ended else "partial" if run.answers else "failed",
+        reason=None if ended else Reason("cut_short", f"the run there is {run.status}"),
+        queued_s=None if asked is None or began is None else max(0.0, began - asked),
+        run=run,
+    )
+
+
+def _run(file: Path) -> NodeRun:
+    if file.suffix == ".jsonl":
+        content = encode(run_files.read_journal(file).report.document())
+        document = msgspec.json.decode(content, type=_Document)
+    else:
+        document = decoded(file, _Document)
+    journal.check_schema(file, document.schema_version)
+    by_id = {_id(raw).id: raw for raw in document.measurements}
+    facts = (document.model or document.code or {"facts": {}})["facts"]
+    run = NodeRun(
+        status=shown(document.run.status, 80),
+        started_at=shown(document.run.started_at, 80),
+        duration_s=document.run.duration_s,
+        version=shown(document.tool.version, 80),
+        hostname=shown(document.machine.hostname, 80),
+        machine=_described(document.machine),
+        subject=str(facts.get("sha256") or facts.get("code_sha256") or ""),
+        answers=[_answer(verdict, by_id.get(verdict.pick or "")) for verdict in document.verdicts],
+    )
+    if absurd := absurdity(run):
+        raise journal.JournalError(absurd)
+    return run
+
+
+def _described(machine: Machine) -> str:
+    """`AMD EPYC, 8 cores, NVIDIA H200 x 2, 32 GiB`: equal for equal machines."""
+    counted_names = {name: len(devices) for name, devices in devices_by_name(machine).items()}
+    parts = [f"{name} x {n}" if n > 1 else name for name, n in counted_names.items()]
+    gib = machine.memory.total_bytes / 2**30  # of equal machines it differs by some MiB
+    return shown(", ".join([*parts, f"{round(gib, -1 if gib > 100 else 0):.0f} GiB"]), 160)
+
+
+def _answer(verdict: Verdict, raw: msgspec.Raw | None) -> NodeAnswer:
+    """The answer with the value of its pick, as `whatif.counted` has it."""
+    objective, picked = verdict.objective, None if raw is None else _measurement(raw)
+    summary = msgspec.structs.asdict(summary_of(verdict, picked.case if picked else None))
+    summary |= {"scenario": shown(verdict.scenario, 80), "objective": shown(objective, 80)}
+    if picked is None:
+        return NodeAnswer(**summary, uncompared=Reason("no_pick", "no pick there"))
+    work, value, interval, reason = picked.work, None, None, None
+    if objective not in TIMED:
+        reason = Reason("objective", "only times are compared between machines")
+    elif picked.simulated:
+        reason = Reason("simulated", "its GPU is simulated")
+    elif objective == "throughput" or (
+        objective == "latency" and picked.iterations_per_sample == 1
+    ):
+        value, interval = picked.median_s, picked.ci95_s
+    elif is_valid(picked):
+        value, interval = counted(candidate_of(picked, objective=objective)) or (None, None)
+    low, high = interval or (0.0, 0.0)
+    if not SHORTEST_S <= low <= (value or 0.0) <= high <= LONGEST_S:
+        few = Reason("few_samples", "too few samples for an interval", "raise --budget")
+        value, interval, reason = None, None, reason or few
+    seconds = value if objective == "time_to_result" else picked.median_s
+    return NodeAnswer(
+        **summary,
+        job=shown(f"{picked.case.id.removesuffix(picked.case.label)}{work.items:g} {work.item}"),
+        value_s=value,
+        value_ci95_s=interval,
+        per_million_s=seconds * MILLION / work.items if seconds and work.items > 0 else None,
+        ranks=work.ranks,
+        uncompared=reason,
+    )

@@ -1,0 +1,94 @@
+"""A fleet as tables, which text, Markdown and the screen share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ...records.fleet_document import FleetCell, FleetDocument, FleetNode, FleetRow
+from ...report.names import candidate_name
+from ...text import units
+from ...text.sanitize import shown
+from .comparison import Part
+
+LISTED = 40  # nodes; of more only those without an answer are listed, as many
+NOTES = (
+    "Time, pick, lead and confidence are those of the node in the middle by time, where the lead is"
+    " paired. Spread: the slowest of equal nodes over the fastest.",
+    "Between node types nothing was paired: intervals take the far ends of both sides, and what"
+    " equal nodes differ by. either: such an interval holds 1, or is within 5%.",
+)
+
+
+def parts(found: FleetDocument, skip: int = 0) -> Iterator[Part]:
+    """Scenarios by node type, the nodes, and the answers behind; without the `skip` columns after
+    the first."""
+    types = list(dict.fromkeys(node.node_type for node in found.nodes))
+    header = ["Scenario", "Node type", "Lead", "95%", *types]
+    tables = [
+        Part("Scenario by node type", (), header, [_row(row, types) for row in found.rows]),
+        _nodes(found),
+        Part(
+            "Answers",
+            NOTES,
+            ["Scenario", "Node type", "Pick", "Time", "Lead", "95%", "Confidence", "Nodes",
+             "Spread", "Per million", "Not compared"],
+            [_cell(row, cell) for row in found.rows for cell in row.cells],
+        ),
+    ]  # fmt: skip
+    for title, notes, names, rows in tables:
+        left = min(skip, len(names) - 2)
+        texts = [[*map(shown, (*row[:1], *row[1 + left :]))] for row in (names, *rows)]
+        yield Part(title, notes, texts[0], texts[1:])
+
+
+def summary(found: FleetDocument) -> str:
+    """`6 of 8 nodes have answered; 1 failed, 1 lost.`"""
+    states = Counter(node.state for node in found.nodes)
+    done = states.pop("done", 0)
+    others = ", ".join(f"{count:,} {state}" for state, count in states.items())
+    return f"{done:,} of {len(found.nodes):,} nodes have answered{others and f'; {others}'}."
+
+
+def _row(row: FleetRow, types: list[str]) -> list[str]:
+    cells = {cell.node_type: f"{cell.device} {_time(cell)}" for cell in row.cells}
+    lead, bounds = units.ratio_parts(row.lead, row.lead_ci95)
+    choice = f"either: {', '.join(row.alike)}" if row.choice == "either" else row.choice
+    return [row.scenario, choice, lead, bounds, *(cells.get(name, "-") for name in types)]
+
+
+def _time(cell: FleetCell) -> str:
+    return "-" if cell.value_s is None else units.duration(cell.value_s)
+
+
+def _cell(row: FleetRow, cell: FleetCell) -> list[str]:
+    pick = candidate_name(cell.pick.id) if cell.pick else "none"
+    cheapest = "" if cell.node_type not in row.cheapest else " cheapest"
+    cheapest = " either" if cheapest and len(row.cheapest) > 1 else cheapest
+    return [
+        row.scenario,
+        cell.node_type,
+        pick if cell.agreeing == cell.nodes else f"{pick} ({cell.agreeing} of {cell.nodes})",
+        _time(cell),
+        *units.ratio_parts(cell.lead, cell.lead_ci95),
+        cell.confidence,
+        str(cell.nodes),
+        f"{cell.spread:.2f}x {cell.slowest}" if cell.spread else "-",
+        "-" if cell.per_million is None else f"{units.significant(cell.per_million)}{cheapest}",
+        cell.uncompared.message if cell.uncompared else "",
+    ]
+
+
+def _nodes(found: FleetDocument) -> Part:
+    listed = [node for node in found.nodes if node.state != "done"]
+    listed = found.nodes if len(found.nodes) <= LISTED else listed[:LISTED]
+    notes = [summary(found), *(f"! {w.message}; {w.remedy}." for w in found.warnings)]
+    header = ["Job", "State", "Node type", "Node", "Queued", "Run", "What happened"]
+    return Part("Nodes", notes, header, list(map(_node, listed)))
+
+
+def _node(node: FleetNode) -> list[str]:
+    took = node.run.duration_s if node.run else None
+    times = ["-" if s is None else units.clock(s) for s in (node.queued_s, took)]
+    why = [node.reason.message] if node.reason else []
+    return [node.name, node.state, node.node_type, node.node, *times, " | ".join(why + node.log)]
