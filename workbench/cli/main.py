@@ -26,6 +26,7 @@ from . import commands
 from .ab import ab
 from .compare import compare
 from .export import export
+from .fleet import fleet
 from .history import resume, runs
 from .launch import start
 from .options import (
@@ -172,6 +173,7 @@ cli.add_command(runs)
 cli.add_command(resume)
 cli.add_command(ab)
 cli.add_command(compare)
+cli.add_command(fleet)
 
 
 # -------------------------------------------------------------- the machine

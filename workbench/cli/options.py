@@ -98,7 +98,7 @@ def _repeatable(name: str, field: str, metavar: str, text: str) -> Callable[[F],
     return click.option(name, field, multiple=True, metavar=metavar, help=f"{text}  Repeatable.")
 
 
-def _all_of(options: Iterable[Callable[[F], F]]) -> Callable[[F], F]:
+def all_of(options: Iterable[Callable[[F], F]]) -> Callable[[F], F]:
     """A decorator that gives a command these options, in this order."""
 
     def decorate(command: F) -> F:
@@ -112,7 +112,7 @@ def _all_of(options: Iterable[Callable[[F], F]]) -> Callable[[F], F]:
 def format_options(*, whole: bool = False) -> Callable[[F], F]:
     """An option for each export format, or for each that takes a `whole` run."""
     names = [n for n, exporter in FORMATS.items() if exporter.whole is not None or not whole]
-    return _all_of(map(_format_option, names))
+    return all_of(map(_format_option, names))
 
 
 def chosen_format(options: dict[str, Any]) -> str | None:
@@ -216,7 +216,7 @@ SHARED = [
 ]
 
 
-run_options = _all_of(SHARED)
+run_options = all_of(SHARED)
 
 OF_SCENARIOS = [
     click.option(
@@ -254,7 +254,7 @@ OF_SCENARIOS = [
 ]
 
 
-scenario_options = _all_of(OF_SCENARIOS)
+scenario_options = all_of(OF_SCENARIOS)
 
 OF_A_MODEL = [
     click.option("--model", metavar="M.onnx", help="Your own ONNX model; default budget 30 s."),
@@ -318,7 +318,7 @@ OF_OWN_CODE = [
 ]
 
 
-own_options = _all_of([*OF_A_MODEL, *OF_OWN_CODE])
+own_options = all_of([*OF_A_MODEL, *OF_OWN_CODE])
 
 # Options by the names of the fields that they fill, and what each belongs to.
 _BELONGS = {
