@@ -9,9 +9,12 @@ that have fallen behind.  See docs/fleet.md.
 
 import json
 import os
+from pathlib import Path
 
 import reframe as rfm
 import reframe.utility.sanity as sn
+
+# ruff: noqa: F821, RUF012 - a check is read by ReFrame, which defines the decorators
 
 
 @rfm.simple_test
@@ -30,8 +33,7 @@ class WorkbenchCheck(rfm.RunOnlyRegressionTest):
 
     @property
     def document(self):
-        with open(os.path.join(self.stagedir, self.stdout.evaluate())) as file:
-            return json.load(file)
+        return json.loads((Path(self.stagedir) / self.stdout.evaluate()).read_text())
 
     @sanity_function
     def has_answers(self):

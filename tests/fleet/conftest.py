@@ -112,7 +112,9 @@ def sshd(lab_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """
     here = tmp_path_factory.mktemp("ssh")
     for name in ("host", "key", "other"):
-        subprocess.run(["ssh-keygen", "-q", "-N", "", "-t", "ed25519", "-f", here / name], check=True)
+        subprocess.run(
+            ["ssh-keygen", "-q", "-N", "", "-t", "ed25519", "-f", here / name], check=True
+        )
     (here / "authorized").write_bytes((here / "key.pub").read_bytes())
     (here / "passwd").write_text(
         Path("/etc/passwd").read_text() + "sshd:x:65533:65534::/run/sshd:/usr/sbin/nologin\n"
@@ -135,7 +137,9 @@ def sshd(lab_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     binary = installed if installed.exists() else root / "usr" / "sbin" / "sshd"
     run = f"exec {binary} -D -e -f {here}/sshd_config"
     if os.geteuid() == 0:
-        mounts = f"mount --bind {here}/passwd /etc/passwd; mount -t tmpfs none /run; mkdir /run/sshd"
+        mounts = (
+            f"mount --bind {here}/passwd /etc/passwd; mount -t tmpfs none /run; mkdir /run/sshd"
+        )
         command = ["unshare", "--mount", "sh", "-c", f"{mounts}; chmod 755 /run/sshd; {run}"]
     else:
         command = ["sh", "-c", run]

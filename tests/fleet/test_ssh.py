@@ -32,7 +32,9 @@ def test_a_host_that_does_not_see_the_folder_gets_a_copy_and_is_read(hosts, tmp_
     launcher = [sys.executable, "-m", "workbench", "fleet", "run", "--into", str(hosts.folder)]
     options = ["--hosts", "lab", "--python", str(STUB), "--every=1", "--model", str(model)]
     hidden = f"mount -t tmpfs none {shlex.quote(str(hosts.folder))} && {shlex.join(launcher)}"
-    kept = f"{hidden} {shlex.join(options)}; code=$?; cat {hosts.folder}/jobs/*/exit_code; exit $code"
+    kept = (
+        f"{hidden} {shlex.join(options)}; code=$?; cat {hosts.folder}/jobs/*/exit_code; exit $code"
+    )
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", kept],
         env=hosts.environment,

@@ -31,15 +31,8 @@ if TYPE_CHECKING:
 LEFT_OUT = {"python", "trace", "output", "control", "save_best", "no_samples", "what_if"}
 LEFT_OUT |= {f"as_{name}" for name in FORMATS}
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+LATEST = "Cancel what has not ended by then, such as 30m; default 1h."
 FOLDER = click.Path(file_okay=False, resolve_path=True, path_type=Path)
-
-
-class Planned(Command):
-    """A command with the options of a fleet and those of the run on each node."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.params = [each for each in self.params if each.name not in LEFT_OUT]
 
 
 def _seconds(_: click.Context, option: click.Parameter, text: str) -> float:
@@ -66,36 +59,30 @@ of_a_fleet = all_of(
         click.option("--hosts", metavar="A,B", help="Machines to reach by ssh, without Slurm."),
         click.option("--hosts-file", metavar="FILE.toml", help='The same as hosts = ["A", "B"].'),
         click.option("--shared", is_flag=True, help="Let other jobs run on the nodes meanwhile."),
-        click.option(
-            "--deadline",
-            "deadline_s",
-            callback=_seconds,
-            default="1h",
-            metavar="30m",
-            help="Cancel what has not ended then; default 1h.",
-        ),
+        click.option("--deadline", "deadline_s", callback=_seconds, default="1h", help=LATEST),
         click.option("--python", "node_python", default=sys.executable, help="Path on the nodes."),
         *of_a_run,
     ]
 )
 
 
-@click.command(cls=Planned, epilog=examples("workbench fleet plan --quick --per-type 1"))
+@click.command(cls=Command, epilog=examples("workbench fleet plan --quick --per-type 1"))
 @of_a_fleet
 @click.option("--json", "json_", is_flag=True, help="The plan as JSON.")
 def plan(json_: bool, **options: Any) -> None:
     """Show the node types, and what would run where.  Nothing is submitted."""
     from ..fleet.plan import plan_lines
+    from ..text.sanitize import shown
     from .commands import echo_json, head
 
     planned = _plan(**options)
     if json_:
         echo_json({**head("fleet plan"), "plan": planned})
     else:
-        click.echo("\n".join(plan_lines(planned)))
+        click.echo("\n".join(shown(line, 2000) for line in plan_lines(planned)))
 
 
-@click.command(cls=Planned, epilog=examples("workbench fleet run --into DIR --model M.onnx"))
+@click.command(cls=Command, epilog=examples("workbench fleet run --into DIR --model M.onnx"))
 @click.option("--into", type=FOLDER, required=True, help="A folder that the nodes share.")
 @click.option("--detach", is_flag=True, help="Return once all jobs are submitted.")
 @click.option("--every", "every_s", type=click.FloatRange(1), default=15.0, help="Seconds.")
@@ -114,7 +101,7 @@ def run(
 
     planned, default = read_plan(into), click.core.ParameterSource.DEFAULT
     if planned is None:
-        planned = begin(into, _plan(**options), Path.cwd())
+        planned = begin(into, _plan(**options))
     elif any(context.get_parameter_source(name) is not default for name in options):
         raise UsageError(f"{into} holds a fleet: go on with --into alone, or name a new folder")
     launcher = Launcher(into, planned, say)
@@ -132,7 +119,7 @@ def run(
     sys.exit(OK if detach or launcher.all_answered else FAILED)
 
 
-@click.command(cls=Planned, epilog=examples("workbench fleet manifest --kubernetes --image IMAGE"))
+@click.command(cls=Command, epilog=examples("workbench fleet manifest --kubernetes --image IMAGE"))
 @click.option("--kubernetes", is_flag=True, required=True, help="For `kubectl apply -f -`.")
 @click.option("--image", required=True, help="A container image that has workbench.")
 @click.option("--pool", "pools", multiple=True, required=True, help="LABEL=VALUE of its nodes.")
@@ -161,23 +148,21 @@ def _request(names: tuple[str, ...], **options: Any) -> Request:
     return request
 
 
-def _plan(
-    partitions: tuple[str, ...],
-    hosts: str | None,
-    hosts_file: str | None,
-    node_python: str,
-    **options: Any,
-) -> FleetPlan:
+def _plan(hosts: str | None, hosts_file: str | None, **options: Any) -> FleetPlan:
     from ..fleet.nodes import slurm_nodes
     from ..fleet.plan import make_plan
     from ..fleet.ssh import ssh_nodes
 
+    partitions = options.pop("partitions")
     if sum(map(bool, (partitions, hosts, hosts_file))) > 1:
         raise UsageError("name one of --partition, --hosts and --hosts-file")
-    of_plan = {name: options.pop(name) for name in ("per_type", "shared", "deadline_s")}
-    request, by_ssh = _request(**options), hosts or hosts_file
+    settings = {name: options.pop(name) for name in ("per_type", "shared", "deadline_s")}
+    python, request = options.pop("node_python"), _request(**options)
+    by_ssh = hosts or hosts_file
     nodes = ssh_nodes(hosts, hosts_file) if by_ssh else slurm_nodes(partitions)
-    return make_plan(nodes, request, python=node_python, **of_plan)
+    return make_plan(nodes, request, python=python, **settings)
 
 
 COMMANDS = (plan, run, manifest)
+for each in COMMANDS:
+    each.params = [option for option in each.params if option.name not in LEFT_OUT]

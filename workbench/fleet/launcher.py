@@ -23,11 +23,13 @@ from ..planning.usage import UsageError
 from ..records import fleet as records
 from ..records.fleet import JOBS, FleetInput, FleetJob, FleetPlan, Submitted
 from ..text.sanitize import shown
+from ..worker.code import KINDS
 from .plan import now, script
 from .slurm import Slurm
 from .ssh import Ssh
 
 FILES = ("--model", "--inputs", "--scenarios", "--prices")  # options whose files travel along
+OWN_CODE = {f"--{kind}" for kind in KINDS}
 ALIVE = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING")
 ANSWERS = ("0", "3")  # exit codes of a run; 3: --strict
 MOST_BYTES = 16 << 20
@@ -43,10 +45,11 @@ def read_plan(folder: Path) -> FleetPlan | None:
         raise UsageError(f"{folder / records.PLAN} cannot be read: {shown(str(error))}") from None
 
 
-def begin(folder: Path, plan: FleetPlan, directory: Path) -> FleetPlan:
+def begin(folder: Path, plan: FleetPlan) -> FleetPlan:
     """Make the folder: copies of the files that the arguments name, the scripts, then the plan, for
-    good.  Of two launchers one succeeds.  The user's own code is found in `directory`."""
+    good.  Of two launchers one succeeds.  The user's own code is found where the user stands."""
     arguments, inputs = list(plan.arguments), {}
+    directory = folder if OWN_CODE.isdisjoint(arguments) else Path.cwd()
     try:
         (folder / "inputs").mkdir(parents=True, exist_ok=True)
         for value, option in enumerate(arguments[:-1], start=1):

@@ -37,7 +37,7 @@ class Node(msgspec.Struct, frozen=True):
 def slurm_nodes(partitions: Sequence[str]) -> list[Node]:
     """The usable nodes of Slurm, each in one partition and idle ones first."""
     if shutil.which("sinfo") is None:
-        raise UsageError("there is no sinfo here: go where Slurm's commands are")
+        raise UsageError("there is no sinfo here: go where Slurm's commands are, or name --hosts")
     done = subprocess.run(SINFO, capture_output=True, text=True, errors="replace")
     if done.returncode:
         why = shown(" ".join(done.stderr.split()))

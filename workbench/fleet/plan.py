@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from .. import __version__, assets
 from ..planning.request import Request
@@ -30,15 +31,9 @@ def time_limit(budget_s: float) -> float:
 
 
 def make_plan(
-    nodes: Sequence[Node],
-    request: Request,
-    *,
-    per_type: int,
-    shared: bool,
-    python: str,
-    deadline_s: float,
+    nodes: Sequence[Node], request: Request, *, per_type: int, shared: bool, **settings: Any
 ) -> FleetPlan:
-    """A job on each of the first nodes of each type."""
+    """A job on each of the first nodes of each type; the settings are fields of the plan."""
     engine, types = "slurm" if nodes[0].partition else "ssh", node_types(nodes)
     crowded = {node.partition for node in nodes if shared or node.forces_sharing}
     jobs = [
@@ -46,8 +41,9 @@ def make_plan(
         for e in types
         for number, node in enumerate(e.nodes[:per_type], start=1)
     ]
-    settings = engine, request.arguments(), python, deadline_s, types, jobs
-    return FleetPlan(FLEET_VERSION, now(), __version__, *settings, budget_s=request.budget)
+    settings |= {"arguments": request.arguments(), "node_types": types, "jobs": jobs}
+    head = FLEET_VERSION, now(), __version__, engine
+    return FleetPlan(*head, budget_s=request.budget, **settings)
 
 
 def script(plan: FleetPlan, job: FleetJob, folder: Path, directory: Path) -> str:

@@ -22,10 +22,11 @@ from .nodes import Node
 OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")  # a password prompt is an error
 ANSWER_S = 60.0
 FETCHED = (LOG, DOCTOR, JOURNAL, DOCUMENT, EXIT_CODE)  # in this order
-PROBE = (
-    "nproc --all; sed -n 's/^MemTotal: *//p' /proc/meminfo;"
-    " sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1;"
-    " nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null; true"
+PROBE = (  # cores, memory, processor, and a line for each GPU
+    "nproc --all",
+    "sed -n 's/^MemTotal: *//p' /proc/meminfo",
+    "sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1",
+    "nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null; true",
 )
 
 
@@ -39,11 +40,14 @@ def ssh_nodes(hosts: str | None, file: str | None) -> list[Node]:
             raise UsageError(f"--hosts-file {error}") from None
     if not (isinstance(names, list) and names and all(isinstance(n, str) and n for n in names)):
         raise UsageError('--hosts takes A,B and a --hosts-file has hosts = ["A", "B"]')
-    return [parse_probe(name, ask(name, PROBE).decode()) for name in dict.fromkeys(names)]
+    return [
+        parse_probe(name, ask(name, "; ".join(PROBE)).decode(errors="replace"))
+        for name in dict.fromkeys(names)
+    ]
 
 
 def parse_probe(host: str, text: str) -> Node:
-    """The lines of PROBE: cores, memory, processor, and a line for each GPU."""
+    """What PROBE prints."""
     lines = text.splitlines()
     try:
         cores, memory = int(lines[0]), int(lines[1].split()[0]) << 10
