@@ -18,7 +18,8 @@ from workbench.planning.usage import UsageError
 def refused(*arguments: str) -> str:
     with pytest.raises((UsageError, click.UsageError)) as error:
         cli.main(["fleet", *arguments], standalone_mode=False)
-    return str(error.value)
+    found = error.value
+    return found.format_message() if isinstance(found, click.ClickException) else str(found)
 
 
 def exit_code(*arguments: str) -> int:
