@@ -77,11 +77,11 @@ class Slurm:
         return str(submitted.native_id)
 
     def states(self, jobs: Mapping[str, FleetJob]) -> dict[str, str]:
-        """Slurm's word for each job by its id; GONE if Slurm has forgotten it."""
+        """Slurm's word for each job by its id; ENDED if Slurm has forgotten it."""
         done = subprocess.run(SQUEUE, capture_output=True, text=True, errors="replace")
         if done.returncode:
             return {}  # it does not answer now
-        found = dict.fromkeys(jobs, "GONE")
+        found = dict.fromkeys(jobs, "ENDED")
         for line in done.stdout.splitlines():
             job_id, _, rest = line.strip().partition("|")
             state, _, reason = rest.partition("|")

@@ -138,7 +138,7 @@ def test_states_are_words_with_reasons(psij, tmp_path, monkeypatch) -> None:
     assert engine.states(dict.fromkeys("123", job)) == {
         "1": "RUNNING",
         "2": "PENDING (ReqNodeNotAvail, UnavailableNodes:g|x)",
-        "3": "GONE",
+        "3": "ENDED",
     }
     says.returncode = 1
     assert engine.states({"1": job}) == {}
