@@ -1,6 +1,7 @@
 # make run     set everything up and open the workbench   (ARGS="--json --quick" for more,
 #              EXTRA=cpu or EXTRA=gpu to choose the ONNX Runtime; else the driver decides)
 # make test    set everything up, then lint, type-check and test; make test-workers has the long ones
+# make test-fleet  run fleets on a real Slurm and a real sshd, unpacked on the loopback
 # make test-html   open an exported page in Chromium
 
 export PYTHON ?= python3
@@ -13,7 +14,7 @@ python = "$$VENV/bin/python"
 # Tools are run by the interpreter, since a script's first line cannot name every path.
 script = $(python) "$$VENV/bin/$(1)"
 
-.PHONY: run test test-workers test-backends test-html lint ready ready-to-test clean
+.PHONY: run test test-workers test-backends test-html test-fleet lint ready ready-to-test clean
 .PHONY: benchmark workloads advisor regret own tables fuzz fresh faults soak campaign snapshots first-hour
 
 run: ready
@@ -36,6 +37,12 @@ test-backends:
 test-html: ready-to-test
 	@command -v chromium >/dev/null || { echo "make test-html: there is no chromium: apt install chromium" >&2; exit 1; }
 	$(python) -m pytest tests/html
+
+test-fleet: export FLEET_LAB ?= $(VENV)/cache/slurm
+test-fleet:
+	@sh .ci/setup.sh cpu,dev,fleet,fleet-dev
+	tests/fleet/slurm_lab.sh get "$$FLEET_LAB"
+	$(python) -m pytest tests/fleet
 
 lint: ready-to-test
 	$(python) -m ruff check .

@@ -11,6 +11,7 @@ import click
 
 from ..engine.exit_codes import FAILED, OK
 from ..planning.usage import UsageError
+from . import fleet_run
 from .options import Command, Group, examples, json_option
 
 if TYPE_CHECKING:
@@ -118,3 +119,7 @@ def show(
     else:
         found = show_fleet(now, found)
     sys.exit(OK if is_complete(found) else FAILED)
+
+
+for command in fleet_run.COMMANDS:
+    fleet.add_command(command)

@@ -9,7 +9,7 @@ import click
 from .completion import Completed
 
 COMMANDS = {
-    "Measure": "advise model run ab ceilings",
+    "Measure": "advise model run ab ceilings fleet",
     "Earlier runs": "open runs resume compare export",
     "This machine": "detect doctor watch",
     "Reference": "list schema",
@@ -38,8 +38,8 @@ class Sectioned(Completed):
             _write(formatter, title, _rows(self, ctx, names.split()))
 
 
-class SectionedGroup(Sectioned, click.Group):
-    """A group that shows its commands in sections, then the most common options."""
+class SectionedProgram(Sectioned, click.Group):
+    """A program that shows its commands in sections, then the most common options."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, names in COMMANDS.items():

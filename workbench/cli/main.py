@@ -30,7 +30,7 @@ from .fleet import fleet
 from .history import resume, runs
 from .launch import start
 from .options import (
-    Group,
+    Program,
     ReaderGone,
     anonymize_option,
     chosen_format,
@@ -59,7 +59,7 @@ DEFAULT = click.core.ParameterSource.DEFAULT
 
 
 @click.group(
-    cls=Group,
+    cls=Program,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=examples(

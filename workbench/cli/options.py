@@ -18,7 +18,7 @@ from ..planning.own_question import OwnQuestion
 from ..planning.request import whole_numbers
 from ..planning.usage import UsageError
 from ..worker.code import COMMAND, FUNCTION, KINDS, TORCH
-from .help import Sectioned, SectionedGroup
+from .help import Sectioned, SectionedProgram
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,10 +47,14 @@ class ReaderGone(Exception):  # noqa: N818 - not an error of ours
     """The reader of stdout has closed its pipe; click would exit with 1 at a BrokenPipeError."""
 
 
-class Group(Command, SectionedGroup):
+class Group(Command, click.Group):
     """The same for the options before the name of a command."""
 
     command_class = Command
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        super().format_options(ctx, formatter)
 
     def _with_arguments(self, args: list[str]) -> list[str]:
         is_command = not self.commands.keys().isdisjoint(args[:1])
@@ -63,6 +67,10 @@ class Group(Command, SectionedGroup):
     def invoke(self, context: click.Context) -> Any:
         with _a_reader():
             return super().invoke(context)
+
+
+class Program(SectionedProgram, Group):
+    """The program itself."""
 
 
 @contextmanager
@@ -98,7 +106,7 @@ def _repeatable(name: str, field: str, metavar: str, text: str) -> Callable[[F],
     return click.option(name, field, multiple=True, metavar=metavar, help=f"{text}  Repeatable.")
 
 
-def _all_of(options: Iterable[Callable[[F], F]]) -> Callable[[F], F]:
+def all_of(options: Iterable[Callable[[F], F]]) -> Callable[[F], F]:
     """A decorator that gives a command these options, in this order."""
 
     def decorate(command: F) -> F:
@@ -112,7 +120,7 @@ def _all_of(options: Iterable[Callable[[F], F]]) -> Callable[[F], F]:
 def format_options(*, whole: bool = False) -> Callable[[F], F]:
     """An option for each export format, or for each that takes a `whole` run."""
     names = [n for n, exporter in FORMATS.items() if exporter.whole is not None or not whole]
-    return _all_of(map(_format_option, names))
+    return all_of(map(_format_option, names))
 
 
 def chosen_format(options: dict[str, Any]) -> str | None:
@@ -217,7 +225,7 @@ SHARED = [
 ]
 
 
-run_options = _all_of(SHARED)
+run_options = all_of(SHARED)
 
 OF_SCENARIOS = [
     click.option(
@@ -255,7 +263,7 @@ OF_SCENARIOS = [
 ]
 
 
-scenario_options = _all_of(OF_SCENARIOS)
+scenario_options = all_of(OF_SCENARIOS)
 
 OF_A_MODEL = [
     click.option("--model", metavar="M.onnx", help="Your own ONNX model; default budget 30 s."),
@@ -319,8 +327,8 @@ OF_OWN_CODE = [
 ]
 
 
-model_options = _all_of(OF_A_MODEL[1:])  # of a command that takes the file as its argument
-own_options = _all_of([*OF_A_MODEL, *OF_OWN_CODE])
+model_options = all_of(OF_A_MODEL[1:])  # of a command that takes the file as its argument
+own_options = all_of([*OF_A_MODEL, *OF_OWN_CODE])
 
 # Options by the names of the fields that they fill, and what each belongs to.
 _BELONGS = {

@@ -1,10 +1,7 @@
-"""The plan of a fleet and the states of its jobs: the files that `fleet run` and a node write.
+"""The plan of a fleet and the states of its jobs: what launcher, nodes and readers share.
 
-    DIR/fleet.json                the plan, before anything is submitted
-    DIR/jobs/NAME/submitted.json  what the engine made of the job, and the last state it was in
-    DIR/jobs/NAME/...             what the node writes; the names stand below
-
-A launcher and the readers share nothing but this folder.  Each JSON file is renamed into place.
+The files of a folder: PLAN, written before anything is submitted; in JOBS, for each job, SUBMITTED
+with the state it was last seen in, and what the node writes.  JSON is renamed into place.
 """
 
 from __future__ import annotations
@@ -12,20 +9,20 @@ from __future__ import annotations
 import msgspec
 
 FLEET_VERSION = 1
-PLAN, JOBS = "fleet.json", "jobs"
-SUBMITTED, SCRIPT, LOG, EXIT_CODE = "submitted.json", "run.sh", "log.txt", "exit_code"
+PLAN, JOBS, SUBMITTED, SCRIPT = "fleet.json", "jobs", "submitted.json", "run.sh"
 DOCTOR, JOURNAL, DOCUMENT = "doctor.json", "run.jsonl", "document.json"
+LOG, EXIT_CODE = "log.txt", "exit_code"
 
 
 class NodeType(msgspec.Struct, frozen=True):
     """Nodes that the engine describes in the same words."""
 
-    name: str  # "cpu1-1c": made from the first node, unique in the fleet
-    cores: int  # 0: unknown, as of a host that was only named
-    memory_bytes: int  # 0: unknown
+    name: str  # "cpu-32c", unique in the fleet
+    cores: int
+    memory_bytes: int
     features: list[str] = []
     gres: list[str] = []  # "gpu:a100:4"
-    partition: str | None = None  # the one it is submitted to; None with ssh
+    partition: str | None = None  # None with ssh
     nodes: list[str] = []
 
 
@@ -55,15 +52,16 @@ class FleetPlan(msgspec.Struct, frozen=True):
     engine: str  # "slurm" or "ssh"
     arguments: list[str]  # the options of the run on every node
     python: str  # the interpreter's path on the nodes
-    deadline_s: float
+    deadline_s: float  # from `created_at`
     node_types: list[NodeType]
     jobs: list[FleetJob]
     inputs: dict[str, FleetInput] = {}  # by option: "model"
+    budget_s: float = 0.0  # of each run
 
 
 class Submitted(msgspec.Struct, frozen=True):
     """The contents of `submitted.json`."""
 
     job_id: str  # the engine's own; the process id with ssh
-    at: str  # ISO 8601, UTC: when it was submitted
+    at: str  # ISO 8601, UTC
     native_state: str | None = None  # the engine's word, as the launcher last saw it

@@ -1,0 +1,39 @@
+# What a node of a fleet runs.  It writes into the job's folder alone, nothing connects back, and
+# the exit code comes last.
+cd "$job" || exit 1
+mkdir started || exit 75 # two launchers submitted it, or the engine began it again
+exec >log.txt 2>&1 </dev/null
+
+finish() {
+  echo "$1" >.exit_code
+  mv .exit_code exit_code
+  exit "$1"
+}
+stop() {
+  echo "workbench: $1"
+  finish 2
+}
+
+# Traps of the environment that make a node look slower than it is.
+for name in OMP_NUM_THREADS MKL_NUM_THREADS OPENBLAS_NUM_THREADS; do
+  eval "value=\${$name:-}"
+  [ -z "$value" ] || stop "$name=$value comes from elsewhere and limits threads: unset it where the fleet is started, or in the node's profile"
+done
+usable=$(nproc)
+allotted=${SLURM_CPUS_ON_NODE:-$usable}
+per_task=${SLURM_CPUS_PER_TASK:-$allotted}
+[ "$usable" -ge "$allotted" ] || stop "the affinity mask allows $usable of the $allotted CPUs of this job: unset SLURM_CPU_BIND where the fleet or Slurm's daemon is started"
+[ "$per_task" -ge "$allotted" ] || stop "SLURM_CPUS_PER_TASK=$per_task in a job of $allotted CPUs comes from elsewhere: unset it in the node's prolog or profile"
+
+state=$(mktemp -d) || state=$job/.state
+trap 'rm -rf "$state"' EXIT
+export XDG_STATE_HOME="$state"
+"$python" -m workbench doctor --json >.doctor.json
+[ -s .doctor.json ] || stop "$python does not start workbench on $(uname -n): install it there, or name another with --python"
+mv .doctor.json doctor.json
+cd "$directory" || stop "$(uname -n) does not see $directory: start the fleet in a folder that the nodes share"
+"$python" -m workbench "$@" >"$job/run.jsonl"
+code=$?
+cd "$job" || exit
+"$python" -m workbench open run.jsonl --json >.document.json && mv .document.json document.json
+finish "$code"

@@ -1,0 +1,187 @@
+"""`workbench fleet` on a real Slurm: two partitions, three node types, and what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BOTH = ("--per-type", "2")
+JOBS = ["big-2c-1", "small-1c-1", "small-2c-1", "small-2c-2"]
+STUB = Path(__file__).resolve().parent / "stub_python"
+needs_two_cores = pytest.mark.skipif(os.cpu_count() == 1, reason="the lab's types need two cores")
+
+
+def stub(folder: Path, text: str) -> Path:
+    """An interpreter of another kind: a shell script that may go on as the usual stub."""
+    file = folder / "python"
+    file.write_text(f"#!/bin/sh\n{text}\n")
+    file.chmod(0o755)
+    return file
+
+
+def test_every_type_and_replica_runs_on_its_node(fleet) -> None:
+    code, err = fleet.run(*BOTH)
+    assert code == 0, err
+    assert sorted(path.name for path in (fleet.folder / "jobs").iterdir()) == JOBS
+    nodes = {n: json.loads((fleet.job(n) / "run.jsonl").read_text())["node"] for n in JOBS}
+    assert nodes == dict(zip(JOBS, ["big1", "old1", "cpu1", "cpu2"], strict=True))
+    for name in JOBS:
+        assert (fleet.job(name) / "exit_code").read_text() == "0\n"
+        assert json.loads((fleet.job(name) / "document.json").read_text()) == {"opened": True}
+        assert json.loads((fleet.job(name) / "submitted.json").read_text())["job_id"].isdecimal()
+    assert err.count("answered") == 4
+
+
+def test_real_runs_leave_documents(fleet) -> None:
+    code, err = fleet.run("--partition", "big", "--budget", "8", python=Path(sys.executable))
+    assert code == 0, err
+    place = fleet.job("big-2c-1")
+    document = json.loads((place / "document.json").read_text())
+    assert document["run"]["status"] == "done"
+    assert any(each["n"] for each in document["measurements"])
+    assert json.loads((place / "doctor.json").read_text())["checks"]
+    lines = (place / "run.jsonl").read_text().splitlines()
+    assert json.loads(lines[-1])["event"] == "RunFinished"
+
+
+def test_a_killed_job_is_named_and_the_others_answer(fleet, reads) -> None:
+    fleet.folder.mkdir()
+    (fleet.folder / "hold").touch()
+    started = fleet.start("spin", "--python", str(STUB), "--per-type", "1")
+    seen = reads(started, "big-2c-1 on big1: RUNNING")
+    if "small-2c-1 on cpu1: RUNNING" not in seen:
+        reads(started, "small-2c-1 on cpu1: RUNNING")
+    job_id = json.loads((fleet.job("big-2c-1") / "submitted.json").read_text())["job_id"]
+    fleet.slurm("scancel", job_id)
+    reads(started, "big-2c-1 on big1: CANCELLED")
+    (fleet.folder / "hold").unlink()
+    code, err = fleet.end(started)
+    assert code == 1
+    assert "big-2c-1 on big1: failed, CANCELLED" in err
+    assert err.count("answered") == 2
+
+
+def test_a_node_that_goes_down_costs_its_job_which_does_not_start_again(fleet, reads) -> None:
+    fleet.folder.mkdir()
+    (fleet.folder / "hold").touch()
+    started = fleet.start("spin", "--python", str(STUB), "--partition", "big")
+    reads(started, "RUNNING")
+    fleet.slurm("scontrol", "update", "NodeName=big1", "State=DOWN", "Reason=test")
+    code, err = fleet.end(started)
+    assert code == 1
+    assert "big-2c-1 on big1: failed, NODE_FAIL" in err
+    assert "PENDING" not in err
+
+
+def test_a_full_partition_is_waited_for_until_the_deadline(fleet) -> None:
+    fleet.slurm("sbatch", "-p", "big", "--exclusive", "--output=/dev/null", "--wrap=sleep 60")
+    code, err = fleet.run("--partition", "big", "--deadline", "4s")
+    assert code == 1
+    assert "big-2c-1 on big1: PENDING (" in err
+    assert "lost: the deadline has passed" in err
+    assert "big-2c-1" not in fleet.slurm("squeue", "--noheader", "--format=%j")
+
+
+def test_a_launcher_that_is_killed_goes_on(fleet, reads) -> None:
+    fleet.folder.mkdir()
+    (fleet.folder / "hold").touch()
+    started = fleet.start("spin", "--python", str(STUB), "--per-type", "1")
+    reads(started, "small-1c-1 on old1: submitted")
+    os.kill(started.pid, signal.SIGKILL)
+    started.wait()
+    (fleet.folder / "hold").unlink()
+    code, err = fleet.go_on()
+    assert code == 0, err
+    assert err.count("answered") == 3
+    assert "small-1c-1 on old1: submitted" not in err
+    assert len(fleet.slurm("squeue", "-h", "--states=all", "--format=%j").split()) >= 3
+
+
+def test_two_launchers_in_one_folder_run_each_job_once(fleet, reads) -> None:
+    code, err = fleet.run("--detach", "--partition", "big")
+    assert code == 0, err
+    (fleet.job("big-2c-1") / "submitted.json").unlink()  # as a second one sees it a moment before
+    code, err = fleet.go_on()
+    assert code == 0, err
+    assert len((fleet.job("big-2c-1") / "run.jsonl").read_text().splitlines()) == 1
+    code, err = fleet.run("--partition", "small")
+    assert code == 2
+    assert "holds a fleet: go on with --into alone" in err
+
+
+def test_what_a_job_would_inherit_is_scrubbed(fleet) -> None:
+    traps = {"SLURM_CPU_BIND": "mask_cpu:0x1", "SBATCH_PARTITION": "small", "PMIX_RANK": "3"}
+    code, err = fleet.run("--partition", "big", SLURM_CPUS_PER_TASK="1", **traps)
+    assert code == 0, err
+    inherited = (fleet.folder / "environment").read_text()
+    assert not [name for name in (*traps, "SLURM_CPUS_PER_TASK") if f"{name}=" in inherited]
+    assert "SLURM_CONF=" in inherited
+
+
+@needs_two_cores
+def test_an_affinity_narrower_than_the_allocation_is_an_error(fleet, slurm) -> None:
+    """Slurm's daemon hands its own binding on, as an inherited SLURM_CPU_BIND does in a step."""
+    daemon = int((Path(slurm["SLURM_CONF"]).parent / "big1.pid").read_text())
+    before = os.sched_getaffinity(daemon)
+    threads = [int(each.name) for each in Path(f"/proc/{daemon}/task").iterdir()]
+    for thread in threads:
+        os.sched_setaffinity(thread, {min(before)})
+    try:
+        code, err = fleet.run("--partition", "big")
+    finally:
+        for thread in threads:
+            os.sched_setaffinity(thread, before)
+    assert code == 1
+    assert "failed, exit code 2: workbench: the affinity mask allows 1 of the 2 CPUs" in err
+    assert not (fleet.job("big-2c-1") / "doctor.json").exists()
+
+
+def test_threads_from_elsewhere_are_an_error(fleet) -> None:
+    code, err = fleet.run("--partition", "big", OMP_NUM_THREADS="1")
+    assert code == 1
+    assert "OMP_NUM_THREADS=1 comes from elsewhere" in err
+
+
+def test_an_interpreter_that_does_not_start_is_named(fleet, tmp_path) -> None:
+    python = stub(tmp_path, "echo 'Illegal instruction' >&2; exit 132")
+    code, err = fleet.run("--partition", "big", python=python)
+    assert code == 1
+    assert f"{python} does not start workbench on" in err
+
+
+def test_a_folder_that_the_nodes_do_not_see_is_found_at_once(fleet, tmp_path) -> None:
+    """The launcher stands in a mount namespace of its own, so that its folder is nowhere else."""
+    fleet.folder.mkdir()
+    launcher = [sys.executable, "-m", "workbench", "fleet", "run", "--into", str(fleet.folder)]
+    run = shlex.join([*launcher, "spin", "--python", str(STUB), "--partition", "big", "--every=1"])
+    hidden = f"mount -t tmpfs none {shlex.quote(str(fleet.folder))} && {run}"
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", hidden],
+        env=fleet.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "big-2c-1 on big1: failed, FAILED" in done.stderr
+    assert "does the node see it? name a shared folder" in done.stderr
+
+
+def test_ctrl_c_leaves_the_jobs_and_says_so(fleet, reads) -> None:
+    fleet.folder.mkdir()
+    (fleet.folder / "hold").touch()
+    started = fleet.start("spin", "--python", str(STUB), "--partition", "big")
+    reads(started, "RUNNING")
+    os.kill(started.pid, signal.SIGINT)
+    code, err = fleet.end(started)
+    assert code == 130
+    assert f"the jobs go on; to wait again: workbench fleet run --into {fleet.folder}" in err
+    (fleet.folder / "hold").unlink()
+    assert fleet.go_on()[0] == 0

@@ -1,0 +1,70 @@
+"""`workbench fleet run --hosts` on a real sshd."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+STUB = Path(__file__).resolve().parent / "stub_python"
+
+
+def test_hosts_that_share_the_folder_answer(hosts, tmp_path) -> None:
+    file = tmp_path / "hosts.toml"
+    file.write_text('hosts = ["lab", "desk"]\n')
+    code, err = hosts.run("--hosts-file", str(file))
+    assert code == 0, err
+    plan = json.loads((hosts.folder / "fleet.json").read_text())
+    (kind,) = plan["node_types"]
+    assert (plan["engine"], kind["nodes"]) == ("ssh", ["lab", "desk"])
+    assert kind["cores"] >= 1 and kind["memory_bytes"] > 1 << 28 and kind["features"]
+    assert err.count("answered") == 2
+    assert all(job["partition"] is None for job in plan["jobs"])
+
+
+def test_a_host_that_does_not_see_the_folder_gets_a_copy_and_is_read(hosts, tmp_path) -> None:
+    """The launcher's folder is in a mount namespace of its own; sshd has another one there."""
+    hosts.folder.mkdir()
+    model = tmp_path / "model.onnx"
+    model.write_bytes(b"weights")
+    launcher = [sys.executable, "-m", "workbench", "fleet", "run", "--into", str(hosts.folder)]
+    options = ["--hosts", "lab", "--python", str(STUB), "--every=1", "--model", str(model)]
+    hidden = f"mount -t tmpfs none {shlex.quote(str(hosts.folder))} && {shlex.join(launcher)}"
+    kept = (
+        f"{hidden} {shlex.join(options)}; code=$?; cat {hosts.folder}/jobs/*/exit_code; exit $code"
+    )
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", kept],
+        env=hosts.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+    (there,) = (hosts.folder / "jobs").iterdir()  # as the host sees it
+    assert (there / "document.json").exists()
+    assert (hosts.folder / "inputs" / "model.onnx").read_bytes() == b"weights"
+    assert f"--model {hosts.folder}/inputs/model.onnx" in (there / "run.sh").read_text()
+
+
+def test_a_host_that_asks_for_a_password_is_an_error_of_one_line(hosts) -> None:
+    code, err = hosts.run("--hosts", "lab,locked")
+    assert code == 2
+    assert err.startswith("workbench: locked cannot be used over ssh: ")
+    assert "load a key that needs no password" in err
+    assert err.count("\n") == 1
+    assert not hosts.folder.exists()
+
+
+def test_a_job_on_a_host_is_cancelled_at_the_deadline(hosts) -> None:
+    hosts.folder.mkdir()
+    (hosts.folder / "hold").touch()
+    code, err = hosts.run("--hosts", "lab", "--deadline", "3s")
+    assert code == 1
+    assert "lost: the deadline has passed" in err
+    (submitted,) = hosts.folder.glob("jobs/*/submitted.json")
+    process = int(json.loads(submitted.read_text())["job_id"])
+    state = Path(f"/proc/{process}/stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z"

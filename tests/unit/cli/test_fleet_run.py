@@ -1,0 +1,119 @@
+"""The commands of a fleet that start something: bad input is one line, and what a launcher does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from workbench.cli.main import cli
+from workbench.fleet import launcher, nodes
+from workbench.fleet.nodes import Node
+from workbench.planning.usage import UsageError
+
+
+def refused(*arguments: str) -> str:
+    with pytest.raises((UsageError, click.UsageError)) as error:
+        cli.main(["fleet", *arguments], standalone_mode=False)
+    found = error.value
+    return found.format_message() if isinstance(found, click.ClickException) else str(found)
+
+
+def exit_code(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["fleet", "run", *arguments], standalone_mode=False)
+    return int(str(ended.value.code))
+
+
+class FakeLauncher:
+    """Keeps what it was made with; `watch` does what a test wants."""
+
+    all_answered = True
+    watches: Any = staticmethod(lambda every_s: None)
+    made: list[Any] = []  # noqa: RUF012 - emptied by the fixture
+
+    def __init__(self, folder: Path, plan: Any, say: Any) -> None:
+        self.folder, self.plan, self.log = folder, plan, []
+        self.made.append(self)
+
+    def submit(self) -> None:
+        self.log.append("submit")
+
+    def watch(self, every_s: float) -> None:
+        self.log.append(f"watch {every_s:g}")
+        self.watches(every_s)
+
+    def cancel(self) -> None:
+        self.log.append("cancel")
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Launchers that were started, on a cluster of one node."""
+    FakeLauncher.made.clear()
+    monkeypatch.setattr(launcher, "Launcher", FakeLauncher)
+    monkeypatch.setattr(nodes, "slurm_nodes", lambda _: [Node("a", 8, 16 << 30, partition="cpu")])
+    return FakeLauncher.made
+
+
+def interrupted(_: float) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("run", "spin"), "Missing option '--into'"),
+        (("run", "--into", "x", "--deadline", "30"), "--deadline takes a time such as 90s, 30m"),
+        (("plan", "--deadline", "0m"), "--deadline takes a time such as 90s, 30m or 2h, not '0m'"),
+        (("plan", "--hosts", "a", "--partition", "b"), "name one of --partition, --hosts and"),
+        (("plan", "--hosts", "a,,b"), "--hosts takes A,B"),
+        (("plan", "--per-type", "0"), "0 is not in the range"),
+        (("plan", "matmull"), "unknown scenario 'matmull'"),
+        (("plan", "--what-if", "x"), "No such option"),
+        (("manifest", "--image", "x", "--pool", "a=b"), "Missing option '--kubernetes'"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: tuple[str, ...], text: str) -> None:
+    assert text in refused(*arguments)
+
+
+def test_the_plan_as_json_is_what_a_run_would_write(made, capsys) -> None:
+    cli.main(["fleet", "plan", "matmul", "--quick", "--json"], standalone_mode=False)
+    found = json.loads(capsys.readouterr().out)
+    assert found["tool"]["command"] == "fleet plan"
+    assert found["plan"]["arguments"] == ["run", "matmul", "--quick"]
+    assert found["plan"]["jobs"][0]["node"] == "a"
+    assert found["plan"]["deadline_s"] == 3600
+
+
+def test_a_run_waits_and_a_detached_one_does_not(made, tmp_path) -> None:
+    assert exit_code("--into", str(tmp_path / "f"), "--quick", "--every", "2") == 0
+    assert exit_code("--into", str(tmp_path / "f"), "--detach") == 0
+    assert [each.log for each in made] == [["submit", "watch 2"], ["submit"]]
+    assert made[0].plan == made[1].plan
+
+
+def test_a_folder_with_a_fleet_takes_no_other_options(made, tmp_path) -> None:
+    exit_code("--into", str(tmp_path), "--quick")
+    assert "go on with --into alone" in refused("run", "--into", str(tmp_path), "--quick")
+
+
+def test_nodes_that_did_not_answer_are_a_failure(made, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(FakeLauncher, "all_answered", False)
+    assert exit_code("--into", str(tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "log", "text"), [(True, ["cancel"], "are cancelled"), (False, [], "the jobs go on")]
+)
+def test_ctrl_c_asks_in_a_terminal(made, tmp_path, monkeypatch, capsys, answer, log, text) -> None:
+    monkeypatch.setattr(FakeLauncher, "watches", staticmethod(interrupted))
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr(click, "confirm", lambda *_, **__: answer)
+    assert exit_code("--into", str(tmp_path)) == 130
+    assert made[0].log[2:] == log
+    assert text in capsys.readouterr().err

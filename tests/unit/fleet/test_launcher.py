@@ -1,0 +1,206 @@
+"""A launcher with a fake engine: what it submits, says and writes down."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from workbench.fleet import launcher as launchers
+from workbench.fleet.launcher import Launcher, begin, read_plan
+from workbench.fleet.nodes import Node
+from workbench.fleet.plan import make_plan, plan_lines
+from workbench.planning.request import Request
+from workbench.planning.usage import UsageError
+
+NODES = [Node("a", 8, 16 << 30, partition="cpu"), Node("b", 8, 16 << 30, partition="cpu")]
+NODES += [Node("g", 32, 64 << 30, ("ib",), ("gpu:a100:4",), "gpu", forces_sharing=True)]
+
+
+class Engine:
+    """Submits nothing; the states are what a test says."""
+
+    def __init__(self) -> None:
+        self.submitted: list[str] = []
+        self.words: dict[str, str] = {}
+        self.cancelled: list[str] = []
+        self.refuses = ""
+
+    def submit(self, job, script: Path) -> str:
+        assert script.read_text().startswith("#!/bin/sh\n")
+        if job.name == self.refuses:
+            raise UsageError("Slurm refuses it: exclusive is not allowed")
+        self.submitted.append(job.name)
+        return f"id-{job.name}"
+
+    def states(self, jobs) -> dict[str, str]:
+        return {
+            job_id: self.words[job.name] for job_id, job in jobs.items() if job.name in self.words
+        }
+
+    def cancel(self, jobs) -> None:
+        self.cancelled += jobs
+
+
+class Scene:
+    """A folder with a plan, and launchers that look into it."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.engine, self.said = folder, Engine(), list[str]()
+        monkeypatch.setattr(launchers, "Slurm", lambda *_: self.engine)
+        self.plan = begin(folder, plan())
+        self.launcher = self.another()
+
+    def another(self) -> Launcher:
+        made = Launcher(self.folder, self.plan, self.said.append)
+        made.submit()
+        return made
+
+    def answer(self, name: str, code: str = "0", document: bool = True) -> None:
+        place = self.folder / "jobs" / name
+        (place / "log.txt").write_text("first\nlast \x1b[31mline\n\n")
+        (place / "exit_code").write_text(f"{code}\n")
+        if document:
+            (place / "document.json").write_text("{}")
+
+
+def plan(**request: object):
+    settings = {"per_type": 2, "shared": False, "python": "/venv/bin/python", "deadline_s": 600.0}
+    return make_plan(NODES, Request(quick=True, **request), **settings)
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return Scene(tmp_path / "fleet", monkeypatch)
+
+
+def test_the_plan_in_words() -> None:
+    lines = list(plan_lines(plan()))
+    assert lines[:4] == [
+        "cpu-8c: 8 cores, 16 GiB",
+        "  2 of 2 nodes, exclusive: a, b",
+        "gpu-32c-a100-4: 32 cores, 64 GiB, ib, gpu:a100:4",
+        "  1 of 1 nodes, NOT exclusive, others disturb the run: g",
+    ]
+    assert lines[4].startswith("3 jobs, 1.0 node-minutes of measuring")
+    assert "/venv/bin/python -m workbench --quick" in lines[6]
+
+
+def test_the_plan_is_written_once(scene) -> None:
+    assert read_plan(scene.folder) == scene.plan
+    assert not list(scene.folder.glob(".*"))
+    with pytest.raises(UsageError, match="File exists"):
+        begin(scene.folder, plan())
+    (scene.folder / "fleet.json").write_text("[")
+    with pytest.raises(UsageError, match=r"fleet.json cannot be read: .*"):
+        read_plan(scene.folder)
+
+
+def test_files_that_options_name_travel_with_their_hash(tmp_path) -> None:
+    model = tmp_path / "my net.onnx"
+    model.write_bytes(b"abc")
+    asked = msgspec.structs.replace(plan(), arguments=["advise", "--model", str(model), "--quick"])
+    made = begin(tmp_path / "fleet", asked)
+    assert made.inputs["model"].file == "inputs/model.onnx"
+    assert made.inputs["model"].sha256.startswith("ba7816bf8f01cfea")
+    assert made.arguments[2] == str(tmp_path / "fleet" / "inputs" / "model.onnx")
+    missing = msgspec.structs.replace(asked, arguments=["advise", "--model", "none.onnx"])
+    with pytest.raises(UsageError, match=r"No such file or directory: none.onnx"):
+        begin(tmp_path / "other", missing)
+
+
+def test_the_script_quotes_what_users_name(tmp_path) -> None:
+    odd = tmp_path / "a folder; $(touch no)"
+    begin(odd, msgspec.structs.replace(plan(), arguments=["run", "spin", "--set", "n=1;ls"]))
+    script = odd / "jobs" / "cpu-8c-1" / "run.sh"
+    assert "set -- run --jsonl spin --set 'n=1;ls'\n" in script.read_text()
+    assert subprocess.run(["sh", "-n", script]).returncode == 0
+
+
+@pytest.mark.parametrize(("option", "stands_here"), [("--torch", True), ("--seed", False)])
+def test_own_code_is_found_where_the_user_stands(
+    tmp_path, monkeypatch, option, stands_here
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "fleet"
+    begin(folder, msgspec.structs.replace(plan(), arguments=["advise", option, "1"]))
+    place = tmp_path if stands_here else folder
+    assert f"\ndirectory={place}\n" in (folder / "jobs" / "cpu-8c-1" / "run.sh").read_text()
+
+
+def test_every_job_is_submitted_once_even_by_another_launcher(scene) -> None:
+    assert scene.engine.submitted == ["cpu-8c-1", "cpu-8c-2", "gpu-32c-a100-4-1"]
+    (scene.folder / "jobs" / "cpu-8c-2" / "submitted.json").unlink()
+    scene.another()
+    assert scene.engine.submitted[3:] == ["cpu-8c-2"]
+
+
+def test_changes_are_said_once_and_written_down(scene) -> None:
+    scene.said.clear()
+    scene.engine.words = {"cpu-8c-1": "PENDING (Resources)"}
+    assert scene.launcher.look() and scene.launcher.look()
+    assert scene.said == ["cpu-8c-1 on a: PENDING (Resources)"]
+    note = json.loads((scene.folder / "jobs" / "cpu-8c-1" / "submitted.json").read_text())
+    assert (note["job_id"], note["native_state"]) == ("id-cpu-8c-1", "PENDING (Resources)")
+
+
+def test_all_answered_only_with_documents_and_exit_codes(scene) -> None:
+    scene.answer("cpu-8c-1")
+    scene.answer("cpu-8c-2", "3")
+    assert scene.launcher.look()
+    assert not scene.launcher.all_answered
+    scene.answer("gpu-32c-a100-4-1")
+    assert not scene.launcher.look()
+    assert scene.launcher.all_answered
+
+
+@pytest.mark.parametrize(("code", "document"), [("1", True), ("0", False), ("127", False)])
+def test_a_run_that_failed_shows_the_end_of_its_log(scene, code: str, document: bool) -> None:
+    scene.answer("cpu-8c-1", code, document)
+    scene.launcher.look()
+    assert scene.said[-1] == f"cpu-8c-1 on a: failed, exit code {code}: last \\x1b[31mline"
+
+
+def test_the_word_of_the_engine_ends_a_job_the_second_time(scene) -> None:
+    scene.engine.words = {"cpu-8c-1": "NODE_FAIL (NodeDown)"}
+    scene.launcher.look()
+    assert not [line for line in scene.said if "failed" in line]
+    scene.launcher.look()
+    assert scene.said[-1].startswith("cpu-8c-1 on a: failed, NODE_FAIL (NodeDown): nothing in ")
+    assert scene.said[-1].endswith("does the node see it? name a shared folder")
+
+
+def test_a_file_that_comes_late_still_counts(scene) -> None:
+    scene.engine.words = {"cpu-8c-1": "COMPLETED"}
+    scene.launcher.look()
+    scene.answer("cpu-8c-1")
+    scene.launcher.look()
+    assert scene.said[-1] == "cpu-8c-1 on a: answered"
+
+
+def test_a_refused_job_costs_only_itself(tmp_path, monkeypatch) -> None:
+    scene = Scene(tmp_path / "fleet", monkeypatch)
+    scene.engine.refuses = "cpu-8c-1"
+    (scene.folder / "jobs" / "cpu-8c-1" / "submitted.json").unlink()
+    again = scene.another()
+    assert "cpu-8c-1 on a: not submitted: Slurm refuses it: exclusive is not allowed" in scene.said
+    for name in ("cpu-8c-2", "gpu-32c-a100-4-1"):
+        scene.answer(name)
+    assert not again.look()
+    assert not again.all_answered
+
+
+def test_at_the_deadline_the_rest_is_cancelled(scene) -> None:
+    scene.answer("cpu-8c-1")
+    late = msgspec.structs.replace(scene.plan, created_at="2026-01-01T00:00:00+00:00")
+    launcher = Launcher(scene.folder, late, scene.said.append)
+    launcher.submit()
+    launcher.watch(15.0)
+    assert scene.engine.cancelled == ["id-cpu-8c-2", "id-gpu-32c-a100-4-1"]
+    assert scene.said[-1] == (
+        "gpu-32c-a100-4-1 on g: lost: the deadline has passed, and it was cancelled"
+    )
+    assert not launcher.all_answered

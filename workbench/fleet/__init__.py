@@ -1,0 +1,1 @@
+"""A run on many machines, by engines that exist: Slurm, or ssh."""

@@ -1,0 +1,71 @@
+"""What runs where: the plan of a fleet, in words too, and the script of each job."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from .. import __version__, assets
+from ..planning.request import Request
+from ..records.fleet import FLEET_VERSION, JOBS, FleetJob, FleetPlan
+from ..text import units
+from .nodes import Node, node_types
+
+SPARE_S = 300.0  # of Slurm's time limit, for starting and for what follows the budget
+NEEDED = {
+    "slurm": "nodes see the folder of --into and the interpreter under the same paths",
+    "ssh": "hosts have the interpreter; one that does not see the folder of --into gets a copy",
+}
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def time_limit(budget_s: float) -> float:
+    """Seconds after which Slurm ends a job."""
+    return 2 * budget_s + SPARE_S
+
+
+def make_plan(
+    nodes: Sequence[Node], request: Request, *, per_type: int, shared: bool, **settings: Any
+) -> FleetPlan:
+    """A job on each of the first nodes of each type; the settings are fields of the plan."""
+    engine, types = "slurm" if nodes[0].partition else "ssh", node_types(nodes)
+    crowded = {node.partition for node in nodes if shared or node.forces_sharing}
+    jobs = [
+        FleetJob(f"{e.name}-{number}", e.name, node, e.partition, e.partition not in crowded)
+        for e in types
+        for number, node in enumerate(e.nodes[:per_type], start=1)
+    ]
+    settings |= {"arguments": request.arguments(), "node_types": types, "jobs": jobs}
+    head = FLEET_VERSION, now(), __version__, engine
+    return FleetPlan(*head, budget_s=request.budget, **settings)
+
+
+def script(plan: FleetPlan, job: FleetJob, folder: Path, directory: Path) -> str:
+    """The text of `run.sh`; the node's run stands in `directory`."""
+    variables = {"python": plan.python, "job": folder / JOBS / job.name, "directory": directory}
+    head = [f"{name}={shlex.quote(str(value))}" for name, value in variables.items()]
+    run = shlex.join(["set", "--", *plan.arguments[:1], "--jsonl", *plan.arguments[1:]])
+    return "\n".join(["#!/bin/sh", *head, run, assets.path("fleet/run.sh").read_text()])
+
+
+def plan_lines(plan: FleetPlan) -> Iterator[str]:
+    """The plan as people read it."""
+    for each in plan.node_types:
+        jobs = [job for job in plan.jobs if job.node_type == each.name]
+        size = f"{each.cores} cores, {units.size(each.memory_bytes)}"
+        yield f"{each.name}: {', '.join([size, *each.features, *each.gres])}"
+        access = "exclusive" if jobs[0].exclusive else "NOT exclusive, others disturb the run"
+        nodes = ", ".join(job.node for job in jobs)
+        yield f"  {len(jobs)} of {len(each.nodes)} nodes, {access}: {nodes}"
+    count = len(plan.jobs)
+    minutes, most = (count * s / 60 for s in (plan.budget_s, time_limit(plan.budget_s)))
+    yield f"{count} jobs, {minutes:.1f} node-minutes of measuring, {most:.0f} at most"
+    yield f"deadline {units.clock(plan.deadline_s)} after the start, waiting in queues included"
+    yield f"each node: {shlex.join([plan.python, '-m', 'workbench', *plan.arguments])}"
+    yield f"needed: {NEEDED[plan.engine]}"

@@ -1,0 +1,115 @@
+"""Runs the jobs of a fleet over plain ssh, one process for each question.
+
+A host that does not see the folder gets a copy of the job's files at the same path, and what it
+writes there is fetched.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from ..planning.usage import UsageError
+from ..records.fleet import DOCTOR, DOCUMENT, EXIT_CODE, JOBS, JOURNAL, LOG, FleetJob
+from ..text.sanitize import shown
+from ..text.toml_file import TomlError, read
+from .nodes import Node
+
+OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")  # a password prompt is an error
+ANSWER_S = 60.0
+FETCHED = (LOG, DOCTOR, JOURNAL, DOCUMENT, EXIT_CODE)  # in this order
+PROBE = (  # cores, memory, processor, and a line for each GPU
+    "nproc --all",
+    "sed -n 's/^MemTotal: *//p' /proc/meminfo",
+    "sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1",
+    "nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null; true",
+)
+
+
+def ssh_nodes(hosts: str | None, file: str | None) -> list[Node]:
+    """The hosts of the options as they describe themselves; UsageError names one that cannot."""
+    names: object = (hosts or "").split(",")
+    if file is not None:
+        try:
+            names = read(Path(file)).tables.get("hosts")
+        except TomlError as error:
+            raise UsageError(f"--hosts-file {error}") from None
+    if not (isinstance(names, list) and names and all(isinstance(n, str) and n for n in names)):
+        raise UsageError('--hosts takes A,B and a --hosts-file has hosts = ["A", "B"]')
+    return [
+        parse_probe(name, ask(name, "; ".join(PROBE)).decode(errors="replace"))
+        for name in dict.fromkeys(names)
+    ]
+
+
+def parse_probe(host: str, text: str) -> Node:
+    """What PROBE prints."""
+    lines = text.splitlines()
+    try:
+        cores, memory = int(lines[0]), int(lines[1].split()[0]) << 10
+    except (IndexError, ValueError):
+        problem = f"{shown(host)} says no number of cores: {shown(' '.join(lines))}"
+        raise UsageError(f"{problem}; a host needs Linux and a quiet login") from None
+    gpus = tuple(f"gpu:{name}:{count}" for name, count in Counter(lines[3:]).items())
+    return Node(host, cores, memory, tuple(lines[2:3]), gpus)
+
+
+def ask(host: str, command: str, stdin: bytes = b"") -> bytes:
+    """What `command` prints on the host; UsageError says why there is no answer."""
+    whole = ["ssh", *OPTIONS, "--", host, command]
+    try:
+        done = subprocess.run(whole, input=stdin, capture_output=True, timeout=ANSWER_S)
+    except FileNotFoundError:
+        raise UsageError("there is no ssh here: install openssh-client") from None
+    except subprocess.TimeoutExpired:
+        raise UsageError(f"{shown(host)} does not answer within {ANSWER_S:.0f} s") from None
+    if done.returncode:
+        why = shown(" ".join(done.stderr.decode(errors="replace").split()) or "no reason given")
+        remedy = "; load a key that needs no password" if "Permission denied" in why else ""
+        raise UsageError(f"{shown(host)} cannot be used over ssh: {why}{remedy}")
+    return done.stdout
+
+
+class Ssh:
+    """The engine of `--hosts`; the id of a job is that of its process on the host."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def submit(self, job: FleetJob, script: Path) -> str:
+        """Start the script in a session of its own, which outlives the connection."""
+        files = [path for path in (script, self._folder / "inputs") if path.exists()]
+        names = [str(path.relative_to(self._folder)) for path in files]
+        packed = subprocess.run(["tar", "-cC", self._folder, *names], capture_output=True).stdout
+        place, file = shlex.quote(str(self._folder)), shlex.quote(str(script))
+        bring = f"[ -e {file} ] || {{ mkdir -p {place} && tar -xC {place}; }} || exit"
+        start = f"setsid sh {file} >/dev/null 2>&1 </dev/null & echo $!"
+        return ask(job.node, f"{bring}; {start}", packed).decode(errors="replace").strip()
+
+    def states(self, jobs: Mapping[str, FleetJob]) -> dict[str, str]:
+        """RUNNING or ENDED for each job by its id; a host that does not answer now has no word."""
+        found = {}
+        for job_id, job in jobs.items():
+            with suppress(UsageError, ValueError):
+                question = f"kill -0 {int(job_id)} 2>/dev/null && echo RUNNING; true"
+                state = ask(job.node, question)
+                self._fetch(job)
+                found[job_id] = "RUNNING" if b"RUNNING" in state else "ENDED"
+        return found
+
+    def _fetch(self, job: FleetJob) -> None:
+        """Copy what the job has written, unless it writes into our folder."""
+        place = self._folder / JOBS / job.name
+        if not (place / "started").exists():
+            there, names = shlex.quote(str(place)), " ".join(FETCHED)
+            packed = ask(job.node, f"cd {there} && tar -c {names} 2>/dev/null; true")
+            subprocess.run(["tar", "-xC", str(place), *FETCHED], input=packed, capture_output=True)
+
+    def cancel(self, jobs: Mapping[str, FleetJob]) -> None:
+        for job_id, job in jobs.items():
+            with suppress(UsageError, ValueError):
+                ask(job.node, f"kill -TERM -- -{int(job_id)} 2>/dev/null; true")
