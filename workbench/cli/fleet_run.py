@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 # Options of a run that each node has of its own, or that write a file there.
 LEFT_OUT = {"python", "trace", "output", "control", "save_best", "no_samples", "what_if"}
+LEFT_OUT |= {"verbose"}
 LEFT_OUT |= {f"as_{name}" for name in FORMATS}
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 LATEST = "Cancel what has not ended by then, such as 30m; default 1h."
