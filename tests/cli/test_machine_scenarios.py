@@ -70,7 +70,7 @@ def test_detect_and_the_hardware_screen_tell_each_condition(
     assert expected.split()[0] in shown(found["machine"])
     for gpu in found["machine"]["gpus"]:
         absent = {field for field, value in gpu.items() if value is None}
-        known = {"device", "uuid", "name", "pci_bus_id", "worker_cores"}
+        known = {"device", "uuid", "name", "pci_bus_id", "worker_cores", "l2_cache_bytes"}
         assert absent <= {*gpu["unavailable"], *known} | (
             set(gpu) if "*" in gpu["unavailable"] else set()
         )

@@ -128,7 +128,7 @@ def test_an_earlier_run_opens_in_the_tui_and_q_leaves_with_0(terminal, earlier_r
 
 
 def test_plain_and_a_dumb_terminal_show_text(terminal, environment) -> None:
-    shown = terminal("run", "spin", *budget(3), "--plain")
+    shown = terminal("run", "spin", *budget(3), "--plain", "-v")
     assert shown.exit_code() == 0
     assert re.search(rb"worker +cpu/numpy", shown.screen)
     assert b"\x1b[?1049h" not in shown.screen  # the alternate screen of a TUI
