@@ -75,7 +75,7 @@ def start(environment: dict[str, str]) -> Iterator[object]:
     def begin(*arguments: str) -> subprocess.Popen[str]:
         started.append(
             subprocess.Popen(
-                [sys.executable, "-m", "workbench", *arguments, "--json"],
+                [sys.executable, "-m", "workbench", *arguments, "--json", "-v"],
                 env=environment,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -30,7 +30,7 @@ class Runs:
     def __call__(self, phases: str, how: str, **settings: str) -> tuple[int, list[dict[str, Any]]]:
         """The exit code, and the measurements on the GPU; those on the CPU are complete."""
         done = self.cli(
-            *("run", "fragile", *budget(2 + len(phases.split(","))), "--json"),
+            *("run", "fragile", *budget(5 + len(phases.split(","))), "--json"),
             *("--set", f"how={how}"),
             *("--set", f"phase={phases}"),
             WORKBENCH_WORKLOADS=FLAKY,

@@ -92,7 +92,7 @@ def test_dataloader_children_are_frozen_with_their_worker_and_end_with_it(live_e
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_run_with_a_valid_partial_document(environment, number) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "workbench", *LONG, "--json"],
+        [sys.executable, "-m", "workbench", *LONG, "--json", "-v"],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
