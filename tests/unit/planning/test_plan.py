@@ -169,7 +169,7 @@ def test_what_only_gpus_gain_from_races_there_alone() -> None:
     (row,) = plan(Request(scenarios=("realtime",)), "cuda:0")
     assert modes_of(row.cases, "gpu") == {None, "nhwc", "graph"}
     assert modes_of(row.refining, "gpu") == {"reduce-overhead"}
-    assert modes_of([*row.cases, *row.refining], "cpu") == {None, "nhwc"}
+    assert modes_of([*row.cases, *row.refining], "cpu") == {None}
     (alone,) = plan(Request(scenarios=("realtime",)))
     assert [case for case in row.cases if case.device == "cpu"] == alone.cases
     assert alone.refining == []
