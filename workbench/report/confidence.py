@@ -46,13 +46,29 @@ def was_far_behind(candidate: Candidate) -> bool:
     return candidate.reason is not None and candidate.reason.code in BY_FIRST_BLOCK
 
 
+def unmeasured(row: Row) -> list[Candidate]:
+    """The candidates that might have been picked, had the budget left time for them."""
+    return [
+        c
+        for c in row.candidates
+        if not (c.blocks or row.is_reference_only(c)) and c.reason and c.reason.code == "budget"
+    ]
+
+
+def _may_overturn(missed: Candidate, pick: Candidate, row: Row) -> bool:
+    """Where both kinds of device raced, one on the better kind could only add to its lead."""
+    raced = {candidate.case.device_kind for candidate in row.candidates if candidate.blocks}
+    return len(raced) == 1 or missed.case.device_kind != pick.case.device_kind
+
+
 def doubts(
     row: Row, pick: Candidate, lead: Ratio | None, warnings: Iterable[Warning], *, cut_short: bool
 ) -> Iterator[tuple[str | None, str]]:
     """What could change the pick unseen by an interval: the candidate and the cause, in order."""
     of_row = [warning for warning in warnings if warning.subject == row.plan.scenario]
     name = candidate_name(pick.case)
-    yield from ((None, w.message) for w in of_row if w.code == "unmeasured")
+    if any(_may_overturn(missed, pick, row) for missed in unmeasured(row)):
+        yield from ((None, w.message) for w in of_row if w.code == "unmeasured")
     if cut_short:
         yield None, "the run was cut short"
     if len(pick.blocks) == 1:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from verdict_gallery import GALLERY
 
 from workbench.advisor.verdict import decide
+from workbench.contract import Case
 from workbench.records.document import Document
 from workbench.records.events import VerdictReached, WarningRaised
 from workbench.records.reason import Reason, Warning
@@ -133,6 +134,14 @@ def test_candidates_that_did_not_race_lower_it_by_one_step() -> None:
     assert confidence(blocks, failed={case("cpu-c"): SPENT}) == LIKELY
     blocks[CPU_B] = steady(1.0)
     assert confidence(blocks, failed={case("cpu-c"): SPENT}) == OPEN
+
+
+@pytest.mark.parametrize(("missed", "expected"), [(GPU_B, SURE), (CPU_B, LIKELY)])
+def test_a_missed_candidate_on_the_better_device_cannot_overturn_the_choice(
+    missed: Case, expected: str
+) -> None:
+    blocks = {CPU: steady(2.0), GPU: steady(1.0), missed: []}
+    assert confidence(blocks, gpus=["cuda:0"], failed={missed: SPENT}) == expected
 
 
 def test_few_samples_do_not_lower_it() -> None:
