@@ -18,7 +18,7 @@ pytest.importorskip("jax", reason="make test-backends installs it")
     [("matmul", {"fp32", "bf16", "fp64"}), ("train_mlp", {"fp32"}), ("infer_cnn", {"fp32"})],
 )
 def test_it_races_and_computes_right_answers(cli, workload: str, precisions: set[str]) -> None:
-    done = cli("run", workload, "--backend", "jax", "--quick", "--budget", "10", "--json")
+    done = cli("run", workload, "--backend", "jax", "--quick", "--budget", "30", "--json")
     assert done.returncode == 0, done.stderr
     measured = json.loads(done.stdout)["measurements"]
     assert {m["case"]["precision"] for m in measured} == precisions
