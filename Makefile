@@ -31,7 +31,7 @@ test-workers: ready-to-test
 
 # The optional backends, installed for these tests.
 test-backends:
-	@sh .ci/setup.sh cpu,dev,openvino,trees
+	@sh .ci/setup.sh cpu,dev,jax,openvino,trees
 	$(python) -m pytest tests/backends
 
 test-html: ready-to-test

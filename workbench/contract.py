@@ -102,6 +102,7 @@ class Backend:
     own_environment: ClassVar[bool] = False
     # Its cases are planned where it is installed or named by --backend, and not missed elsewhere.
     optional: ClassVar[bool] = False
+    oldest: ClassVar[str] = "0"  # first version that the extra in pyproject.toml allows
     lists_gpus: ClassVar[bool] = False  # `gpus` may find some that the NVIDIA driver does not
 
     def version(self) -> str:

@@ -34,7 +34,7 @@ class InferCnn(Workload):
     quick: ClassVar = {"image": 32}
     latency = True
     convolves = True
-    variants = inference.CONVOLVING
+    variants = (*inference.CONVOLVING, *inference.JAX)
 
     def work(self, case: Case) -> Work:
         batch, image = case.batch or 1, int(case.params["image"])

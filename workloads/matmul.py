@@ -24,6 +24,7 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("gpu", "torch", "int8"),
     Variant("gpu", "torch", "fp64"),
 )
+JAX = [Variant(kind, "jax", p) for kind in ("cpu", "gpu") for p in ("fp32", "bf16", "fp64")]
 
 
 class Matmul(MatrixProduct):
@@ -37,7 +38,7 @@ class Matmul(MatrixProduct):
     teaches = "A GPU is built for dense arithmetic; the precision decides how fast it runs."
     parameters = (Parameter("n", 4096, "rows and columns of the matrices", 1, 65_536),)
     quick: ClassVar = {"n": 1024}
-    variants = VARIANTS
+    variants = (*VARIANTS, *JAX)
 
     def shape(self, case: Case) -> ProductShape:
         n = int(case.params["n"])

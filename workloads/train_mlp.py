@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Any, ClassVar
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 
 from ._shared.cuda_graph import WARM_UPS, graphed
+from ._shared.jax_task import JaxTask, forward, weights_of
 from ._shared.network import mlp, mlp_multiplications, samples
 from ._shared.torch_task import TorchTask, module
 from ._shared.training import compare_losses, exact_losses, train_step
@@ -38,8 +40,10 @@ class TrainMlp(Workload):
     quick: ClassVar = {"steps": 20}
     variants = (
         Variant("cpu", "torch", "fp32"),
+        Variant("cpu", "jax", "fp32"),
         Variant("gpu", "torch", "fp32"),
         Variant("gpu", "torch", "fp32", mode="graph"),
+        Variant("gpu", "jax", "fp32"),
     )
 
     def work(self, case: Case) -> Work:
@@ -55,38 +59,59 @@ class TrainMlp(Workload):
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:
-        return MlpRun(case, setup)
+        return JaxRun(case, setup) if case.backend == "jax" else TorchRun(case, setup)
 
 
-class MlpRun(TorchTask):
+class MlpRun(Task):
     """One step is one training run."""
 
     waits = finishes = True  # reads the final loss back
 
+    def make(self, case: Case, seed: int) -> None:
+        """The initial network and the data, on the host."""
+        self.steps = int(case.params["steps"])
+        self.layers = mlp(SIZES, seed)
+        self.data, self.labels = samples(int(case.params["samples"]), SIZES[0], SIZES[-1], seed)
+        self.final: float | None = None
+
+    @abstractmethod
+    def train(self, steps: int) -> Iterator[Any]:
+        """The loss of each step, still on the device, and valid until the next."""
+
+    def step(self) -> None:
+        (latest,) = deque(self.train(self.steps), maxlen=1)
+        self.final = float(latest.item())
+
+    def check(self) -> Accuracy:
+        import torch
+
+        steps = min(CHECKED_STEPS, self.steps)
+        losses = [float(loss.item()) for loss in self.train(steps)]
+        optimiser = partial(torch.optim.SGD, lr=LEARNING_RATE)
+        data, labels = map(torch.from_numpy, (self.data, self.labels))
+        expected = exact_losses(module(self.layers), optimiser, data, labels, steps)
+        return compare_losses(losses, expected, LIMIT)
+
+    def loss(self) -> float | None:
+        return self.final
+
+
+class TorchRun(MlpRun, TorchTask):
     def __init__(self, case: Case, setup: Setup) -> None:
         import torch
 
         super().__init__(case)
-        self.steps = int(case.params["steps"])
         with setup.phase("build"):
-            self.layers = mlp(SIZES, setup.seed)
-            count = int(case.params["samples"])
-            data, labels = samples(count, SIZES[0], SIZES[-1], setup.seed)
-            self.data, self.labels = torch.from_numpy(data), torch.from_numpy(labels)
+            self.make(case, setup.seed)
+            self.hosted = torch.from_numpy(self.data), torch.from_numpy(self.labels)
             # With its first optimiser torch imports its compiler: start-up, not training.
-            list(self._train(steps=0))
-        self.final: float | None = None
+            list(self.train(steps=0))
 
-    def step(self) -> None:
-        (latest,) = deque(self._train(self.steps), maxlen=1)
-        self.final = float(latest.item())
-
-    def _train(self, steps: int) -> Iterator[Any]:
-        """The loss of each step, still on the device, and valid until the next."""
+    def train(self, steps: int) -> Iterator[Any]:
         import torch
 
         network = module(self.layers).to(self.device)
-        data, labels = self.data.to(self.device), self.labels.to(self.device)
+        data, labels = (tensor.to(self.device) for tensor in self.hosted)
         optimiser = torch.optim.SGD(network.parameters(), lr=LEARNING_RATE)
         step: Callable[[], Any] = partial(train_step, network, optimiser, data, labels)
         if "graph" in self.modes and steps > WARM_UPS:
@@ -102,17 +127,33 @@ class MlpRun(TorchTask):
         for _ in range(steps):
             yield step()
 
-    def check(self) -> Accuracy:
-        import torch
 
-        steps = min(CHECKED_STEPS, self.steps)
-        losses = [float(loss.item()) for loss in self._train(steps)]
-        optimiser = partial(torch.optim.SGD, lr=LEARNING_RATE)
-        expected = exact_losses(module(self.layers), optimiser, self.data, self.labels, steps)
-        return compare_losses(losses, expected, LIMIT)
+class JaxRun(MlpRun, JaxTask):
+    def __init__(self, case: Case, setup: Setup) -> None:
+        import jax
 
-    def loss(self) -> float | None:
-        return self.final
+        super().__init__(case)
+        with setup.phase("build"):
+            self.make(case, setup.seed)
+            self.hosted = weights_of(self.layers), self.data, self.labels
+
+        def loss(weights: Any, data: Any, labels: Any) -> Any:
+            logs = jax.nn.log_softmax(forward(self.layers, weights, data))
+            return -(logs * jax.nn.one_hot(labels, SIZES[-1])).sum(axis=1).mean()
+
+        def update(weights: Any, *batch: Any) -> Any:
+            found, slopes = jax.value_and_grad(loss)(weights, *batch)
+            return found, jax.tree.map(lambda w, s: w - LEARNING_RATE * s, weights, slopes)
+
+        self.update = self.compiled(setup, update, *jax.device_put(self.hosted, self.device))
+
+    def train(self, steps: int) -> Iterator[Any]:
+        import jax
+
+        weights, *batch = jax.device_put(self.hosted, self.device)
+        for _ in range(steps):
+            found, weights = self.update(weights, *batch)
+            yield found
 
 
 WORKLOAD = TrainMlp()

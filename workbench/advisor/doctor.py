@@ -5,10 +5,12 @@ Pure functions of a detection and of trials.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from .. import catalog
 from ..machine import hardware_warnings
 from ..machine.datasheets import shortfalls
 from ..machine.nvidia.driver_errors import ABSENT
@@ -102,11 +104,11 @@ def examine(
 
 def is_installed(name: str, software: Software) -> bool:
     """Whether `import name` would find a package; several packages provide onnxruntime."""
-    packages = software.packages
+    names = catalog.backend(name).packages or (name,)
     return any(
         package.version is not None
-        for known, package in packages.items()
-        if known == name or (name == _ORT and known.startswith(f"{_ORT}-"))
+        for known, package in software.packages.items()
+        if known in names or (name == _ORT and known.startswith(f"{_ORT}-"))
     )
 
 
@@ -152,9 +154,9 @@ def _packages(
     silent = _from(warnings, "python_silent", name="python")
     yield from silent or [Check("python", OK, f"Python {software.python}")]
     yield from _from(warnings, "debug_build", "two_onnxruntimes", name="packages")
-    for name in ("torch", _ORT):
+    for name in {"torch": 0, _ORT: 0, **trials}:
         if not silent:
-            yield _works(name, software, trials.get(name))
+            yield from _works(name, software, trials.get(name))
     if _has_gpu(machine) and not silent:
         yield from _torch_gpu(trials.get("torch"), warnings)
         yield from _ort_gpu(machine, software, trials.get(_ORT))
@@ -164,16 +166,32 @@ def _has_gpu(machine: Machine) -> bool:
     return any(gpu.visible and not gpu.simulated for gpu in machine.gpus)
 
 
-def _works(name: str, software: Software, trial: Trial | None) -> Check:
-    """Whether the package computes on the CPU."""
+def _works(name: str, software: Software, trial: Trial | None) -> Iterator[Check]:
+    """Whether the package computes on the CPU, and an optional one on what else it finds."""
+    pip, library = f"{software.executable} -m pip install", catalog.backend(name)
     if trial is None:
-        return Check(name, FAIL, "not installed", f"{software.executable} -m pip install {name}")
+        yield Check(name, FAIL, "not installed", f"{pip} {name}")
+        return
     cpu = CPU if name == _ORT else "cpu"
     why = trial.failure or trial.devices.get(cpu, f"{cpu} is missing")
     if why is not None:
-        remedy = f"{software.executable} -m pip install --force-reinstall {name}"
-        return Check(name, FAIL, f"does not work: {why}", remedy)
-    return Check(name, OK, f"{trial.version} gives correct results on the CPU")
+        package = next((p for p in library.packages if p in software.packages), name)
+        remedy = f"{pip} --force-reinstall {package}"
+        yield Check(name, WARN if library.optional else FAIL, f"does not work: {why}", remedy)
+    else:
+        yield Check(name, OK, f"{trial.version} gives correct results on the CPU")
+    for device, why in trial.devices.items():
+        if why is not None and device != "cpu" and library.optional:
+            yield Check(name, WARN, f"does not work on {device}: {why}")
+    if _release(trial.version) < _release(library.oldest):
+        text = f"{trial.version} is older than {library.oldest}, which its cases need"
+        yield Check(name, WARN, text, f"install a newer one: {library.install}")
+    if both := trial.libraries.get("OpenMP"):
+        yield Check(name, WARN, f"it loads {both} into one process, which may crash or slow it")
+
+
+def _release(version: str | None) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version or "9999")[:2]))
 
 
 def _torch_gpu(trial: Trial | None, warnings: Sequence[Warning]) -> Iterator[Check]:
@@ -313,10 +331,10 @@ def stragglers(report: Report) -> Iterator[Check]:
 def stack(machine: Machine, software: Software, trials: Mapping[str, Trial]) -> list[Level]:
     """The stack from the interpreter down to the cards, with the version of each level."""
     levels = [Level(0, "python", software.python or "unknown", OK if software.python else FAIL)]
-    for name in ("torch", _ORT):
-        levels += _package_levels(
-            name, software.packages.get(name), trials.get(name), has_gpu=_has_gpu(machine)
-        )
+    for name in {"torch": 0, _ORT: 0, **trials}:
+        package, optional = software.packages.get(name), catalog.backend(name).optional
+        has_gpu = _has_gpu(machine) and not optional  # which may well be a build for the CPU
+        levels += _package_levels(name, package, trials.get(name), has_gpu=has_gpu)
     return [*levels, *_driver_levels(machine)]
 
 

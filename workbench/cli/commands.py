@@ -57,13 +57,14 @@ def show_examination(python: str | None, *, all_gpus: bool, as_json: bool) -> in
     from ..advisor import doctor
     from ..engine import ceiling_store
     from ..export.doctor import doctor_text
+    from ..machine.packages.stack_trial import TRIALS
     from ..machine.packages.trials import try_packages
     from ..report.anonymous import Pseudonyms
 
     check_python(python)
     found, software = machine.detect(python)
     silent = "python" in software.unavailable
-    installed = [n for n in ("torch", "onnxruntime") if doctor.is_installed(n, software)]
+    installed = [name for name in TRIALS if doctor.is_installed(name, software)]
     trials = try_packages([] if silent else installed, python)
     known = ceiling_store.load(ceiling_store.fingerprint(found, software))
     examined = doctor.examine(found, software, trials, known)

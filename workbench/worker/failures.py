@@ -15,6 +15,7 @@ MEMORY_MARKS = (
     "can't allocate",
     "Unable to allocate",
     "out of memory",
+    "RESOURCE_EXHAUSTED",  # XLA
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED",
 )

@@ -9,6 +9,7 @@ class LightGBM(Backend):
     name = "lightgbm"
     install = "`pip install lightgbm`"
     optional = True
+    oldest = "4.5"
 
 
 BACKEND = LightGBM()

@@ -9,6 +9,7 @@ class OpenVino(Backend):
     name = "openvino"
     install = "`pip install openvino`"
     optional = True
+    oldest = "2025.0"
 
 
 BACKEND = OpenVino()

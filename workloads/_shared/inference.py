@@ -10,12 +10,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from workbench.contract import Accuracy, Case, Profile, Setup, Task, Variant
 
-from . import profiling
+from . import jax_task, profiling
 from .cuda_graph import graphed
 from .network import Layer, forward, relative_error
 from .onnx_model import graph
@@ -61,6 +62,7 @@ CONVOLVING = (  # for networks of convolutions
     Variant("gpu", "torch", "fp16", mode="nhwc"),
     Variant("gpu", "torch", "fp16", mode="cudnn-benchmark"),
 )
+JAX = (Variant("cpu", "jax", "fp32"), Variant("gpu", "jax", "fp32"))
 
 # A wrong answer is far beyond these limits; a scenario's own error limit may be tighter.
 LIMITS = {"fp32": 1e-4, "tf32": 1e-2, "bf16": 2e-2, "fp16": 1e-2, "int8": 0.1}
@@ -81,6 +83,8 @@ def prepare(
     """
     if case.backend == "torch":
         return TorchInference(case, setup, layers, inputs, checked)
+    if case.backend == "jax":
+        return JaxInference(case, setup, layers, inputs, checked)
     return OnnxInference(case, setup, layers, inputs, checked, calibration)
 
 
@@ -215,6 +219,27 @@ class TorchInference(TorchTask, InferenceTask):
 
     def transfer_out_s(self) -> float | None:
         return time_to_host(self.case, self._output(self.hosted[0]))
+
+
+class JaxInference(jax_task.JaxTask, InferenceTask):
+    """By a jitted function that holds the weights, as a session of ONNX Runtime does."""
+
+    def __init__(self, case: Case, setup: Setup, layers: Any, inputs: Any, checked: int) -> None:
+        import jax
+
+        super().__init__(case)
+        self.layers, self.inputs, self.checked, self.feeds = layers, inputs, checked, cycle(inputs)
+        network = partial(jax_task.forward, layers, jax_task.weights_of(layers))
+        self.network = self.compiled(setup, network, jax.device_put(inputs[0], self.device))
+
+    def step(self) -> None:
+        self.infer(next(self.feeds))
+
+    def infer(self, batch: Batch) -> Any:
+        import jax
+        import numpy as np
+
+        return np.asarray(self.network(jax.device_put(batch, self.device)))
 
 
 def small_probe(case: Case, name: str, least: int) -> Case | None:

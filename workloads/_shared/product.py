@@ -24,6 +24,7 @@ from workbench.contract import (
     WorkloadError,
 )
 
+from .jax_task import JaxTask
 from .torch_task import TorchTask, arithmetic, dtype_of, time_to_host, to_device
 
 if TYPE_CHECKING:
@@ -102,6 +103,8 @@ class MatrixProduct(Workload):
         a, b, probe = self.draw(case, setup)
         if case.backend == "numpy":
             return NumpyProduct(case, probe, a, b)
+        if case.backend == "jax":
+            return JaxProduct(case, setup, probe, a, b)
         return TorchProduct(case, setup, probe, a, b)
 
     def draw(self, case: Case, setup: Setup) -> tuple[Matrix, Matrix, Probe]:
@@ -222,6 +225,29 @@ class NumpyProduct(Task):
     def check(self) -> Accuracy:
         self.step()
         return self.probe.check(self.case, self.product)
+
+
+class JaxProduct(JaxTask):
+    """By JAX, which allocates each product anew."""
+
+    def __init__(self, case: Case, setup: Setup, probe: Probe, a: Any, b: Any) -> None:
+        import jax
+
+        super().__init__(case)
+        self.probe, kind = probe, "bfloat16" if case.precision == "bf16" else a.dtype
+        with setup.phase("build"):
+            rounded = a.astype(kind), b.astype(kind)
+        with setup.phase("build" if case.device_kind == "cpu" else "transfer"):
+            self.operands = jax.block_until_ready(jax.device_put(rounded, self.device))
+        self.multiply = self.compiled(setup, lambda a, b: a @ b, *self.operands)
+
+    def step(self) -> None:
+        self.multiply(*self.operands).block_until_ready()
+
+    def check(self) -> Accuracy:
+        import numpy as np
+
+        return self.probe.check(self.case, np.asarray(self.multiply(*self.operands)))
 
 
 class TorchProduct(TorchTask):

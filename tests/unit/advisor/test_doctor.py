@@ -124,6 +124,43 @@ def test_a_package_that_is_not_there_fails_and_stands_in_the_stack() -> None:
     assert next(level for level in found.stack if level.name == "torch").status == "fail"
 
 
+def with_library(name: str, trial: Trial, package: str = "") -> Examination:
+    packages = {**software().packages, package or name: Package(trial.version, None)}
+    for known in ("torch", "onnxruntime"):
+        packages[known] = Package(packages[known].version, "CUDA 13.0")
+    return examine(with_gpu(), software(packages=packages), {**ON_GPU, name: trial})
+
+
+def test_an_optional_library_stands_in_the_stack_and_may_be_a_build_for_the_cpu() -> None:
+    found = with_library("openvino", Trial("2026.4.1", {}, {"cpu": None}))
+    assert bad(found) == {}
+    level = next(level for level in found.stack if level.name == "openvino")
+    assert (level.found, level.status, level.note) == ("2026.4.1", "ok", "runs on cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "trial", "message"),
+    [
+        ("sklearn", Trial(failure="No module named 'scipy'"), "does not work: No module"),
+        ("jax", Trial("0.10.2", {}, {"cpu": None, "gpu:0": "no PTX"}), "not work on gpu:0: no PTX"),
+        ("openvino", Trial("2024.6.0", {}, {"cpu": None}), "2024.6.0 is older than 2025.0"),
+        (
+            "xgboost",
+            Trial("3.2.0", {"OpenMP": "libgomp and libiomp"}, {"cpu": None}),
+            "libgomp and libiomp into one process",
+        ),
+    ],
+)
+def test_a_fault_of_an_optional_library_warns_and_fails_nothing(
+    name: str, trial: Trial, message: str
+) -> None:
+    found = with_library(name, trial, "scikit-learn" if name == "sklearn" else "")
+    assert message in bad(found)[name].message
+    assert not found.failed
+    if name == "sklearn":
+        assert (bad(found)[name].remedy or "").endswith("--force-reinstall scikit-learn")
+
+
 def test_a_cpu_build_on_a_machine_with_a_gpu_fails() -> None:
     found = examine(with_gpu(), software(), WORKING)
     assert found.failed

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+import tomllib
+from io import StringIO
+from pathlib import Path
+
 import onnx
 import onnx.checker
 import pytest
 
-from workbench.machine.packages import trials
-from workbench.machine.packages.stack_trial import _cudnn
+from workbench import catalog
+from workbench.catalog.files import backend_file, is_built_in
+from workbench.machine.packages import stack_trial, trials
+from workbench.machine.packages.stack_trial import TRIALS, _cudnn, _openmp
 from workbench.machine.packages.trials import try_packages
 from workbench.worker.onnx_gpu import DOUBLING
 
@@ -35,8 +42,6 @@ def test_cudnns_number_is_its_version(number: int, text: str) -> None:
 
 def test_a_package_that_is_not_there_is_a_failure_in_words(tmp_path) -> None:
     bare = tmp_path / "python"
-    import sys
-
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
     bare.chmod(0o755)
     found = try_packages(["torch"], str(bare))
@@ -83,3 +88,74 @@ def test_a_crash_and_a_hang_are_failures_too(tmp_path, monkeypatch: pytest.Monke
     hang.write_text("#!/bin/sh\nexec sleep 60\n")
     hang.chmod(0o755)
     assert "no answer" in (try_packages(["torch"], str(hang))["torch"].failure or "")
+
+
+FAKES = {
+    "openvino": """
+__version__ = "2026.4.1-123-x"
+class Core:
+    available_devices = ["CPU", "GPU.0"]
+    def read_model(self, model): return model
+    def compile_model(self, model, device):
+        if device != "CPU": raise RuntimeError("Exception from a.cpp:1:\\nno kernels\\n")
+        return lambda inputs: [2 * inputs[0]]
+""",
+    "lightgbm": """
+__version__ = "4.7.0"
+class LGBMClassifier:
+    def fit(self, data, labels): return self
+    def predict(self, data): return data[:, 0] < 0
+""",
+    "jax": """
+import numpy
+from types import SimpleNamespace as Some
+__version__ = "0.10.2"
+def devices(kind=None): return [Some(platform=kind or "gpu", id=0)]
+def device_put(array, device):
+    if device.platform == "gpu": raise RuntimeError("no PTX")
+    return array
+def jit(function): return function
+""",
+}
+
+
+def test_each_library_is_tried_on_each_device_that_it_finds(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in FAKES.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    found = try_packages(FAKES)
+    assert {name: trial.failure for name, trial in found.items()} == dict.fromkeys(FAKES)
+    assert found["openvino"].version == "2026.4.1"
+    assert found["openvino"].devices == {"cpu": None, "gpu.0": "no kernels"}
+    assert found["lightgbm"].devices == {"cpu": "it computes wrong results"}
+    assert found["jax"].devices == {"cpu": None, "gpu:0": "no PTX"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_two_kinds_of_openmp_in_one_process_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    maps = "7f r-xp 1 /a/libgomp-123.so.1\n7f r-xp 1 /b/libgomp.so.1\n"
+    monkeypatch.setattr(stack_trial, "open", lambda *_: StringIO(maps), raising=False)
+    assert _openmp() == {}
+    monkeypatch.setattr(
+        stack_trial, "open", lambda *_: StringIO(maps + "7f r 1 /b/libiomp5.so\n"), raising=False
+    )
+    assert _openmp() == {"OpenMP": "libgomp and libiomp"}
+
+
+def test_every_optional_backend_is_tried_and_its_oldest_version_is_that_of_its_extra() -> None:
+    root = Path(__file__).parents[3]
+    extras = tomllib.loads((root / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    required = {line for lines in extras.values() for line in lines}
+    pinned = (root / "constraints.txt").read_text()
+    for name in catalog.backends():
+        backend = catalog.backend(name)
+        if not backend.optional or not is_built_in(backend_file(name)):
+            continue
+        assert name in TRIALS
+        for package in backend.packages or (name,):
+            assert f"{package}>={backend.oldest}" in required
+        assert any(f"\n{package}==" in pinned for package in backend.packages or (name,))

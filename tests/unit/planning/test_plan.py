@@ -308,7 +308,7 @@ def test_what_cannot_be_met_is_refused_in_one_line_with_the_choices(
         (Request(threads=(4097,)), "--threads must be between 1 and 4096, not 4097"),
         (
             Request(backends=("numpy",), precisions=("fp16",)),
-            "floating_point has no candidate left with these filters. It offers: cpu/numpy/",
+            "floating_point has no candidate left with these filters. It offers: cpu/jax/",
         ),
     ],
 )

@@ -254,8 +254,8 @@ def test_a_forest_that_takes_a_wrong_turn_is_found() -> None:
 
 def test_a_training_with_other_losses_is_found() -> None:
     task = prepared(case_of("train_mlp", Variant("cpu", "torch", "fp32")))
-    train = task._train
-    task._train = lambda steps: [loss * 1.05 for loss in train(steps)]
+    train = task.train
+    task.train = lambda steps: [loss * 1.05 for loss in train(steps)]
     assert not task.check().passed
 
 

@@ -167,7 +167,7 @@ def test_a_captured_training_has_the_losses_of_an_eager_one(replays: list[int]) 
     losses = []
     for mode in (None, "graph"):
         task = prepared(case_of("train_mlp", mode))
-        losses.append([float(loss) for loss in task._train(6)])
+        losses.append([float(loss) for loss in task.train(6)])
     assert losses[0] == losses[1]
     assert len(set(losses[0])) == 6
     assert len(replays) == 6 - cuda_graph.WARM_UPS

@@ -23,6 +23,8 @@ FURTHER = (
     "xgboost",
     "xgboost-cpu",
     "lightgbm",
+    "jax",
+    "jaxlib",
     "onnxruntime-gpu",
     "onnxruntime-directml",
     "onnxruntime-openvino",

@@ -2,16 +2,19 @@
 
 Standard library only outside the function of each package, and Python 3.8 syntax: the text runs
 under the workers' interpreter, in one process per package, because a broken driver can crash it.
-`python stack_trial.py torch | onnxruntime` prints one JSON line.
+`python stack_trial.py torch` prints one JSON line, as do the other names in `TRIALS`.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import re
 import runpy
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 ONNX_GPU = os.path.join(os.path.dirname(__file__), "..", "..", "worker", "onnx_gpu.py")  # noqa: PTH118, PTH120
@@ -21,32 +24,23 @@ def try_torch() -> dict[str, Any]:
     """A product and a convolution on each device, compared with the known answer."""
     import torch
 
-    found: dict[str, Any] = {
-        "version": torch.__version__,
-        "libraries": {"CUDA": torch.version.cuda, "ROCm": torch.version.hip},
-        "devices": {"cpu": _attempt(_compute, torch, "cpu")},
-    }
+    devices, why, libraries = ["cpu"], None, {"CUDA": torch.version.cuda, "ROCm": torch.version.hip}
     if torch.version.cuda or torch.version.hip:
         cudnn = torch.backends.cudnn.version()
-        found["libraries"]["cuDNN"] = None if cudnn is None else _cudnn(cudnn)
-        # is_available() swallows the reason; init() raises it.
-        why = _attempt(torch.cuda.init)
-        if why is not None:
-            found["devices"]["cuda"] = why
-        else:
-            for ordinal in range(torch.cuda.device_count()):
-                name = f"cuda:{ordinal}"
-                found["devices"][name] = _attempt(_compute, torch, name)
-    return found
+        libraries["cuDNN"] = None if cudnn is None else _cudnn(cudnn)
+        why = _attempt(torch.cuda.init)  # is_available() swallows the reason
+        devices += [f"cuda:{n}" for n in range(0 if why else torch.cuda.device_count())]
 
+    def right(device: str) -> bool:
+        a = torch.arange(64.0, device=device).reshape(8, 8)
+        product = (a @ torch.eye(8, device=device)).cpu()
+        kernel = torch.ones(1, 1, 3, 3, device=device)
+        sums = torch.nn.functional.conv2d(torch.ones(1, 1, 8, 8, device=device), kernel).cpu()
+        return bool((product == a.cpu()).all() and (sums == 9).all())
 
-def _compute(torch: Any, device: str) -> None:
-    a = torch.arange(64.0, device=device).reshape(8, 8)
-    product = (a @ torch.eye(8, device=device)).cpu()
-    kernel = torch.ones(1, 1, 3, 3, device=device)
-    sums = torch.nn.functional.conv2d(torch.ones(1, 1, 8, 8, device=device), kernel).cpu()
-    if not bool((product == a.cpu()).all()) or not bool((sums == 9).all()):
-        raise ArithmeticError("it computes wrong results")
+    found = _tried(torch, {name: name for name in devices}, right)
+    found["devices"].update({"cuda": why} if why else {})
+    return {**found, "libraries": libraries}
 
 
 def _cudnn(number: int) -> str:
@@ -63,16 +57,66 @@ def try_onnxruntime() -> dict[str, Any]:
     gpu = runpy.run_path(ONNX_GPU)
     built = getattr(onnxruntime, "cuda_version", "") or None
     cuda = built or gpu["CUDA"] in onnxruntime.get_available_providers()
-    tried = [gpu["CPU"], *([gpu["CUDA"]] if cuda else [])]
-    devices = {name: _attempt(_run, gpu, onnxruntime, numpy, name) for name in tried}
-    return {"version": onnxruntime.__version__, "libraries": {"CUDA": built}, "devices": devices}
+    x = {"x": numpy.array([21.0], dtype=numpy.float32)}
+
+    def right(provider: str) -> bool:
+        session = gpu["open_session"](onnxruntime, gpu["DOUBLING"], None, [(provider, {})])
+        return bool(session.run(None, x)[0] == 42)
+
+    tried = {name: name for name in [gpu["CPU"], *([gpu["CUDA"]] if cuda else [])]}
+    return {**_tried(onnxruntime, tried, right), "libraries": {"CUDA": built}}
 
 
-def _run(gpu: dict[str, Any], onnxruntime: Any, numpy: Any, provider: str) -> None:
-    session = gpu["open_session"](onnxruntime, gpu["DOUBLING"], None, [(provider, {})])
-    (answer,) = session.run(None, {"x": numpy.array([21.0], dtype=numpy.float32)})
-    if answer.tolist() != [42.0]:
-        raise ArithmeticError("it computes wrong results")
+def try_openvino() -> dict[str, Any]:
+    import numpy
+    import openvino
+
+    core = openvino.Core()
+    model = core.read_model(runpy.run_path(ONNX_GPU)["DOUBLING"])
+    x = numpy.array([21.0], numpy.float32)
+    devices = {name.lower(): name for name in core.available_devices}
+    return _tried(openvino, devices, lambda name: core.compile_model(model, name)([x])[0] == 42)
+
+
+def try_jax() -> dict[str, Any]:
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # it would take most of a GPU's memory
+    import jax
+    import numpy
+
+    def right(device: Any) -> bool:
+        product = jax.jit(lambda a: a @ a)(jax.device_put(numpy.ones((8, 8)), device))
+        return bool((numpy.asarray(product) == 8).all())
+
+    others = {f"{d.platform}:{d.id}": d for d in jax.devices() if d.platform != "cpu"}
+    return _tried(jax, {"cpu": jax.devices("cpu")[0], **others}, right)
+
+
+def try_trees(module: str, learner: str) -> dict[str, Any]:
+    """Boosted trees learn the sign of a number."""
+    import numpy
+
+    make = getattr(importlib.import_module(module), learner)
+    data = numpy.linspace(-1, 1, 200).reshape(-1, 1)
+    labels = (data[:, 0] > 0).astype(int)
+    library = sys.modules[module.split(".")[0]]
+    right = lambda _: (make().fit(data, labels).predict(data) == labels).all()  # noqa: E731
+    return _tried(library, {"cpu": None}, right)
+
+
+def _tried(library: Any, devices: dict[str, Any], right: Callable[[Any], Any]) -> dict[str, Any]:
+    def compute(device: Any) -> None:
+        if not right(device):
+            raise ArithmeticError("it computes wrong results")
+
+    tried = {name: _attempt(compute, device) for name, device in devices.items()}
+    return {"version": library.__version__.split("-")[0], "devices": tried}
+
+
+def _openmp() -> dict[str, str]:
+    """The OpenMP runtimes that are loaded here, where they are of more than one kind."""
+    with open("/proc/self/maps" if sys.platform == "linux" else os.devnull) as maps:  # noqa: PTH123
+        found = set(re.findall(r"/(libgomp|libiomp|libomp)[^/\n]*\n", maps.read()))
+    return {"OpenMP": " and ".join(sorted(found))} if len(found) > 1 else {}
 
 
 def _attempt(action: Callable[..., Any], *arguments: Any) -> str | None:
@@ -80,7 +124,7 @@ def _attempt(action: Callable[..., Any], *arguments: Any) -> str | None:
     try:
         action(*arguments)
     except Exception as error:
-        text = str(error).strip().split("\n")[0]
+        text = re.sub(r"Exception from .*\n", "", str(error)).strip().split("\n")[0]
         return text or type(error).__name__
     return None
 
@@ -90,13 +134,23 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-    tries = {"torch": try_torch, "onnxruntime": try_onnxruntime}
     found: dict[str, Any] = {}
-    why = _attempt(lambda: found.update(tries[sys.argv[1]]()))
+    why = _attempt(lambda: found.update(TRIALS[sys.argv[1]]()))
+    found["libraries"] = {**found.get("libraries", {}), **_openmp()}
     answers.write(json.dumps({**found, "failure": why}) + "\n")
     answers.flush()
     os._exit(0)  # exit handlers of a broken driver can hang
 
+
+TRIALS: dict[str, Callable[[], dict[str, Any]]] = {
+    "torch": try_torch,
+    "onnxruntime": try_onnxruntime,
+    "openvino": try_openvino,
+    "jax": try_jax,
+    "sklearn": partial(try_trees, "sklearn.ensemble", "HistGradientBoostingClassifier"),
+    "xgboost": partial(try_trees, "xgboost", "XGBClassifier"),
+    "lightgbm": partial(try_trees, "lightgbm", "LGBMClassifier"),
+}
 
 if __name__ == "__main__":
     main()

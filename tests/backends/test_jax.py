@@ -1,0 +1,57 @@
+"""JAX itself in the race: `make test-backends` installs it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from workbench.contract import Case, Setup
+from workbench.machine.packages.trials import try_packages
+from workloads import matmul, train_mlp
+
+pytest.importorskip("jax", reason="make test-backends installs it")
+
+
+@pytest.mark.parametrize(
+    ("workload", "precisions"),
+    [("matmul", {"fp32", "bf16", "fp64"}), ("train_mlp", {"fp32"}), ("infer_cnn", {"fp32"})],
+)
+def test_it_races_and_computes_right_answers(cli, workload: str, precisions: set[str]) -> None:
+    done = cli("run", workload, "--backend", "jax", "--quick", "--budget", "30", "--json")
+    assert done.returncode == 0, done.stderr
+    measured = json.loads(done.stdout)["measurements"]
+    assert {m["case"]["precision"] for m in measured} == precisions
+    assert all(m["status"] == "ok" and m["n"] and m["accuracy"]["passed"] for m in measured)
+    assert all(m["setup"]["compile_s"] > 0 for m in measured)
+
+
+def test_cases_of_one_process_keep_their_own_precision() -> None:
+    tasks = [
+        matmul.WORKLOAD.prepare(
+            Case("matmul", "cpu", "jax", precision, threads=1, params={"n": 64}), Setup()
+        )
+        for precision in ("fp64", "fp32")
+    ]
+    for task in (*tasks, *tasks):
+        task.activate()
+        found = task.check()
+        assert found.passed
+        assert (found.value < 1e-12) == (task is tasks[0])
+
+
+def test_each_training_starts_from_the_same_weights() -> None:
+    params = {"samples": 200, "steps": 5}
+    case = Case("train_mlp", "cpu", "jax", "fp32", threads=1, params=params)
+    task = train_mlp.WORKLOAD.prepare(case, Setup())
+    losses = []
+    for _ in range(2):
+        task.step()
+        losses.append(task.loss())
+    assert losses[0] == losses[1]
+
+
+def test_the_doctor_sees_it_compute() -> None:
+    found = try_packages(["jax"])["jax"]
+    assert found.failure is None
+    assert found.devices["cpu"] is None
