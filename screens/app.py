@@ -312,8 +312,9 @@ class WorkbenchApp(TerminalApp):
             self.notify(f"{path} cannot be written: {error.strerror}", severity="error")
 
     def action_new(self) -> None:
-        machine = self.session.report.machine
-        self.push_screen(NewRunScreen(self._request, machine), self._start_other)
+        report = self.session.report
+        installed = report.software.packages if report.software else None
+        self.push_screen(NewRunScreen(self._request, report.machine, installed), self._start_other)
 
     def _start_other(self, request: Request | None) -> None:
         """Start the run that the form describes, and show its screen."""

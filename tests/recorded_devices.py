@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from builders import events, machine, scenario, steady
 
+from workbench import catalog
 from workbench.advisor import whatif_devices
 from workbench.contract import Case
 from workbench.export.json import dump
@@ -43,13 +44,14 @@ def run(
     rounds: int = 8,
 ) -> list[ev.AnyEvent]:
     """A run on a machine with one GPU of that name, in which each case takes steps of its time."""
-    (row,) = rows()
-    plain = scenario(workload="matmul", textbook=None, objective=objective, precisions=())
+    plain = scenario(
+        workload=next(iter(times)).workload, textbook=None, objective=objective, precisions=()
+    )
     blocks = {case: steady(time, rounds) for case, time in times.items()}
     found: list[ev.AnyEvent] = []
     for event in events(blocks, gpus=["cuda:0"], errors=errors, row=plain):
         if isinstance(event, ev.RacePlanned):
-            work = {case.id: row.workload.work(case) for case in times}
+            work = {case.id: catalog.load(case.workload).work(case) for case in times}
             event = msgspec.structs.replace(event, work=work)
         if isinstance(event, ev.RunStarted):
             at = f"2026-11-{day:02d}T00:00:00.000Z"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -128,11 +129,13 @@ class NewRunScreen(ModalScreen[Request | None]):
         Binding("escape", "leave", "Leave", key_display="esc"),
     ]
 
-    def __init__(self, before: Request, machine: Machine | None) -> None:
+    def __init__(
+        self, before: Request, machine: Machine | None, installed: Collection[str] | None
+    ) -> None:
         super().__init__()
         self._workloads, self._broken = catalog.load_all()
         known = all(name in self._workloads for name in before.workloads)
-        self._form = RunForm(before if known else Request(), machine)
+        self._form = RunForm(before if known else Request(), machine, installed)
         self._checked: Checked = self._form.check()
 
     def compose(self) -> ComposeResult:

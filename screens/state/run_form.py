@@ -80,11 +80,13 @@ class Checked:
 class RunForm:
     """The input so far, which starts with the values of the request `before`.
 
-    `machine` comes from an earlier run and makes it possible to reject missing devices.
+    `machine` comes from an earlier run and makes it possible to reject missing devices; the names
+    of the packages `installed` come from there as well.
     """
 
     before: Request
     machine: Machine | None = None
+    installed: Collection[str] | None = None
     entry: str = field(init=False)
     quick: bool = field(init=False)
     texts: dict[str, str] = field(init=False, default_factory=dict)
@@ -236,7 +238,8 @@ class RunForm:
         if self.machine is not None and not fake_devices(request):
             real = [gpu for gpu in self.machine.gpus if not gpu.simulated]
             known = [] if self.entry == OWN else rows  # the code's candidates follow in the run
-            fill_cases(known, request, msgspec.structs.replace(self.machine, gpus=real))
+            there = msgspec.structs.replace(self.machine, gpus=real)
+            fill_cases(known, request, there, self.installed)
         return rows
 
 

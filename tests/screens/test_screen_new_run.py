@@ -414,6 +414,16 @@ def test_a_wrong_text_about_ones_own_code_names_its_field(key, value, error: str
     assert list(checked.wrong) == [key]
 
 
+@pytest.mark.parametrize(
+    ("installed", "error"), [(None, ""), ({"xgboost"}, ""), ({"torch"}, "tabular needs lightgbm")]
+)
+def test_a_row_of_optional_libraries_starts_where_one_is_installed(installed, error: str) -> None:
+    draft = RunForm(Request(), machines.cpu_server()[0], installed)
+    draft.texts["scenarios"] = "tabular"
+    assert (draft.check().error or "").startswith(error)
+    assert bool(draft.check().error) is bool(error)
+
+
 def test_options_without_a_field_stay_with_the_same_code() -> None:
     own = OwnQuestion("torch", "m:build", train=True, max_error=0.1, save_best="best")
     draft = RunForm(Request(own=own))

@@ -12,7 +12,7 @@ from ..machine import no_gpu
 from ..planning.scenario import Scenario
 from ..records.reason import Reason, Warning
 from ..report.candidate import Candidate
-from ..report.confidence import doubts, unmeasured, was_far_behind
+from ..report.confidence import doubts, was_far_behind, was_missed
 from ..report.names import candidate_name
 from ..report.report import Report
 from ..report.row import Row
@@ -180,7 +180,8 @@ class Evidence:
         )
 
     def _unmeasured(self) -> Iterator[Warning]:
-        deciding, missed = self.for_the_pick, unmeasured(self.row)
+        deciding = self.for_the_pick
+        missed = [candidate for candidate in deciding if was_missed(candidate)]
         if missed and (measured := [c for c in deciding if c.blocks]):
             price_s = len(missed) * (self.row.share_s or 0.0) / len(measured)
             yield Warning(

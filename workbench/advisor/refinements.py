@@ -39,8 +39,8 @@ def _better(leader: Candidate, cases: Sequence[Case]) -> Iterator[Case]:
     for each in near:
         is_like = (each.precision, each.mode) == (case.precision, case.mode)
         if is_like and each.tuning != case.tuning:
-            has_more = int(each.tuning["loaders"]) > int(case.tuning["loaders"])
-            if has_more == waits:
+            its, leaders = (int(one.tuning.get("loaders", 0)) for one in (each, case))
+            if (its > leaders) == waits:
                 yield each
     if waits:
         return

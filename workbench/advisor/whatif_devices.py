@@ -179,7 +179,7 @@ def _comparable(row: RowPlan, request: Request, recording: Recording) -> Iterato
     """The recorded candidates that this row would have on that machine, at any size."""
     is_cpu = recording.devices == ("cpu",)
     gpus = () if is_cpu else recording.devices
-    there = cases_on(row, request, recording.machine, gpus, with_cpu=is_cpu)
+    there = cases_on(row, request, recording.machine, gpus, None, with_cpu=is_cpu)
     for measured in recording.measurements:
         case, scenario = measured.case, row.scenario
         if case.workload != row.workload.name:

@@ -47,7 +47,8 @@ class ABRun:
     control: Control
 
     def __post_init__(self) -> None:
-        self._machine, _ = detected(self.request, within_s=self._left_s)
+        self._machine, software = detected(self.request, within_s=self._left_s)
+        self._installed = software.packages
         settings = WorkerSettings.of(self.request, self._machine, new_run_id())
         by_name = {"": self.sides[0], **{side.name: side for side in self.sides}}
         settings = replace(settings, sides=by_name)  # A examines the user's own code
@@ -67,7 +68,8 @@ class ABRun:
         """Race `rows`, which have no candidates yet, until the budget is used, and report."""
         parts: Any = {"pool": self._pool, "control": self.control, "emit": self.emit}
         try:
-            found = row_source(self.request, rows, self._machine, **parts).rows()
+            source = row_source(self.request, rows, self._machine, self._installed, **parts)
+            found = source.rows()
             for row in (rows := found[: len(rows)]):  # own code at its own batch, not another
                 row.cases = sorted(row.cases, key=lambda case: case.is_compiled)[:1]
             results = [ABResult(row.cases[0].id, reason=row.refused) for row in rows]

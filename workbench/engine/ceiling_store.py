@@ -14,6 +14,7 @@ from ..records.document import Ceilings, DeviceCeilings
 from ..records.machine import Machine, Software
 from ..report import journal
 from ..report.plausible import absurdity
+from .preparation import BUDGET
 
 MOST_BYTES = 1 << 20  # hundreds of devices
 
@@ -58,6 +59,8 @@ def merged(old: Ceilings | None, new: Ceilings) -> Ceilings:
 
 def _filled(new: DeviceCeilings, old: DeviceCeilings) -> DeviceCeilings:
     fields = msgspec.to_builtins(old)
+    reasons = fields["unavailable"].items()
+    fields["unavailable"] = {name: why for name, why in reasons if why != BUDGET.message}
     for name, value in msgspec.to_builtins(new).items():
         kept = fields[name]
         fields[name] = {**kept, **value} if isinstance(value, dict) else value or kept

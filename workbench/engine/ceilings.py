@@ -103,6 +103,8 @@ def _row(name: str, machine: Machine, devices: Sequence[str], cores: int, brief:
     workload = catalog.load(name)
     cases = []
     for variant in workload.variants:
+        if catalog.backend(variant.backend).optional:
+            continue  # the limits of a machine do not depend on what is installed
         for device in devices:
             kind = kind_of(device).column
             if variant.device_kind != kind:
@@ -228,14 +230,15 @@ def _field(case: Case) -> str:
 def _is_known(case: Case, kept: Ceilings) -> bool:
     """Whether `kept` has the ceiling of `case`, or a reason for its absence that will last."""
     device = next((d for d in kept.devices if d.device == case.device), None)
-    if device is None or device.unavailable.get(_field(case)) == BUDGET.message:
+    if device is None:
         return False
     if float(case.params.get("mib", LARGE_MIB)) < LARGE_MIB:
         measured = device.cache_bytes_per_s
     else:
         name = str(case.params.get("kernel", case.precision))
         measured = {**device.peak_ops_per_s, **device.memory}.get(name)
-    return measured is not None or _field(case) in device.unavailable
+    why = device.unavailable.get(_field(case), BUDGET.message)
+    return measured is not None or why != BUDGET.message
 
 
 def raised(ceilings: Ceilings, report: Report) -> Ceilings:
@@ -277,7 +280,8 @@ def kept_or_measured(
     `race` measures rows within a share of the budget, in a report of their own.
     """
     kept = ceiling_store.load(mark)
-    if request.budget < FROM_BUDGET_S or request.workloads or request.model or request.own:
+    alone = request.workloads or request.model or request.own
+    if request.budget < FROM_BUDGET_S or alone or (kept and request.threads):
         return kept
     rows = requested_rows(request, machine, brief=True)
     for row in rows:
@@ -294,7 +298,7 @@ def kept_or_measured(
     if found is None:
         return kept
     found = ceiling_store.merged(kept, found)
-    if not aside.warnings:
+    if not aside.warnings and not request.threads:  # with fewer it is not the machine's best
         ceiling_store.save(found)
     return found
 
@@ -354,9 +358,11 @@ def start_workers(
         for case in row.cases
         if beforehand(case, row.workload, machine, software) is None
     )
+    taken: set[str] = set()  # GPUs on which a second worker would end the first
     for key in needed:
-        if key.alone:
+        if key.alone or key.device in taken:
             continue
+        taken |= {key.device} & machine.exclusive
         left_s = max(0.0, context.end_s - context.control.now())
         deadline_s = min(START_DEADLINE_S, left_s if key in shared else share * left_s)
         try:
@@ -369,15 +375,13 @@ def start_workers(
 
 def measured_or_raised(mark: str, context: RunContext) -> Ceilings | None:
     """After the races: the ceilings measured by `workbench ceilings`, or raised by this run."""
-    report = context.report
-    if context.request.ceilings:
-        found = of_report(report, mark)
-        if found is not None:
-            found = _with_sustained(found, context)
-            found = ceiling_store.merged(ceiling_store.load(mark), found)
-    else:
-        found = report.ceilings and raised(report.ceilings, report)
-    if found is None or found == report.ceilings:
-        return None
-    ceiling_store.save(found)
-    return found
+    report, kept = context.report, ceiling_store.load(mark)
+    found = report.ceilings and raised(report.ceilings, report)
+    lasting = kept and raised(kept, report)  # a disturbed run, or one of few threads, kept nothing
+    if context.request.ceilings and (found := of_report(report, mark)):
+        found = _with_sustained(found, context)
+        if not context.request.threads:
+            lasting = found = ceiling_store.merged(kept, found)
+    if lasting is not None and lasting != kept:
+        ceiling_store.save(lasting)
+    return None if found == report.ceilings else found

@@ -15,6 +15,7 @@ from ..planning.plan import RowPlan
 from ..planning.usage import UsageError
 from ..pool.answers import Attempt
 from ..pool.pool import WorkerFailed
+from ..pool.worker_process import WorkerKey
 from ..records import events as ev
 from ..records.document import BatchAttempt, LargestBatch
 from ..records.machine import Machine
@@ -92,7 +93,7 @@ class LargestBatchSearch:
             if self._control.now() + grown * took > until_s:
                 return
             began = self._control.now()
-            attempt = self._try(replace(case, batch=batch))
+            attempt = self._try(replace(case, batch=batch), worker_key(case))
             yield attempt
             took = self._control.now() - began
             if attempt.reason is not None and not _is_bound(attempt.reason):
@@ -100,8 +101,7 @@ class LargestBatchSearch:
             fits, fails = (fits, batch) if attempt.reason else (batch, fails)
             batch = _next(fits, fails)
 
-    def _try(self, case: Case) -> BatchAttempt:
-        key = worker_key(case)
+    def _try(self, case: Case, key: WorkerKey) -> BatchAttempt:
         left = max(0.0, self._context.end_s + SLACK_S / 2 - self._control.now())
         pool, seed = self._context.pool, self._context.request.seed
         assert case.batch is not None  # noqa: S101 - the plan has only cases with one

@@ -115,7 +115,7 @@ class OwnSearch:
         if not self._exports.export(left_s / 2):
             return None
         most, least = self._space.threads[0], self._space.threads[-1]
-        ways = dict.fromkeys([*((name, most) for name in self._exports.backends)])
+        ways = dict.fromkeys((name, most) for name in self._exports.backends)
         ways[self._exports.backends[0], least] = None
         found = [Proposal(precision="fp32", threads=n, backend=name) for name, n in ways]
         return self._new(found) or None

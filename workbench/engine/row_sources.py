@@ -48,7 +48,7 @@ class TableRows:
         request: Request,
         rows: list[RowPlan],
         machine: Machine,
-        installed: Collection[str] = (),
+        installed: Collection[str],
     ) -> None:
         self._request = request
         self._rows = rows
@@ -77,7 +77,7 @@ def row_source(
     request: Request,
     rows: list[RowPlan],
     machine: Machine,
-    installed: Collection[str] = (),
+    installed: Collection[str],
     *,
     pool: Pool,
     control: Control,
@@ -86,7 +86,7 @@ def row_source(
     """The source for this request; `rows` are planned but have no candidates yet.  Optional
     backends race if they are `installed`."""
     if request.ceilings:
-        return CeilingRows(request, rows, machine)
+        return CeilingRows(request, rows, machine, installed)
     if request.model is not None or request.own is not None:
         (row,) = rows
         wanted = request.backends or ("onnxruntime", *installed)

@@ -42,11 +42,14 @@ def gpu_devices(request: Request, machine: Machine) -> list[str]:
 
 
 def fill_cases(
-    rows: Sequence[RowPlan], request: Request, machine: Machine, installed: Collection[str] = ()
+    rows: Sequence[RowPlan],
+    request: Request,
+    machine: Machine,
+    installed: Collection[str] | None = (),
 ) -> None:
     """Fill in the candidates of each row; UsageError if the filters leave a row without any, or if
     a workload that the user named cannot describe them.  Of optional backends those count that are
-    `installed`."""
+    `installed`, or all where that is unknown (None)."""
     gpus = gpu_devices(request, machine)
     with_cpu = not request.devices or "cpu" in request.devices
     for row in rows:
@@ -123,7 +126,7 @@ def cases_on(
     request: Request,
     machine: Machine,
     gpus: Sequence[str],
-    installed: Collection[str] = (),
+    installed: Collection[str] | None,
     *,
     with_cpu: bool,
 ) -> list[Case]:
@@ -157,10 +160,11 @@ def cases_on(
     return found
 
 
-def is_lacking(name: str, installed: Collection[str]) -> bool:
+def is_lacking(name: str, installed: Collection[str] | None) -> bool:
     """Whether the backend called `name` is an optional one that is not `installed`."""
     backend = catalog.backend(name)
-    return backend.optional and not {*(backend.packages or (name,))} & {*installed}
+    packages = backend.packages or (name,)
+    return backend.optional and installed is not None and not {*packages} & {*installed}
 
 
 def _is_wanted(variant: Variant, scenario: Scenario, request: Request) -> bool:

@@ -132,7 +132,8 @@ class Pool:
             hello = self.ask(key, deadline_s, Hello, op="hello").result
         except WorkerFailed as failure:
             if on_gpu:
-                self._unusable.setdefault(self._use(key), failure.reason)
+                if not took_s or failure.reason.code != "no_memory":  # which our own cases may fill
+                    self._unusable.setdefault(self._use(key), failure.reason)
                 self.end(key)
             raise
         self.import_s[key] = time.monotonic() - began

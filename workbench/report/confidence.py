@@ -46,13 +46,10 @@ def was_far_behind(candidate: Candidate) -> bool:
     return candidate.reason is not None and candidate.reason.code in BY_FIRST_BLOCK
 
 
-def unmeasured(row: Row) -> list[Candidate]:
-    """The candidates that might have been picked, had the budget left time for them."""
-    return [
-        c
-        for c in row.candidates
-        if not (c.blocks or row.is_reference_only(c)) and c.reason and c.reason.code == "budget"
-    ]
+def was_missed(candidate: Candidate) -> bool:
+    """Whether it might have been picked, had the budget left time for it."""
+    reason = candidate.reason
+    return not candidate.blocks and reason is not None and reason.code == "budget"
 
 
 def _may_overturn(missed: Candidate, pick: Candidate, row: Row) -> bool:
@@ -67,7 +64,7 @@ def doubts(
     """What could change the pick unseen by an interval: the candidate and the cause, in order."""
     of_row = [warning for warning in warnings if warning.subject == row.plan.scenario]
     name = candidate_name(pick.case)
-    if any(_may_overturn(missed, pick, row) for missed in unmeasured(row)):
+    if any(was_missed(c) and _may_overturn(c, pick, row) for c in row.candidates):
         yield from ((None, w.message) for w in of_row if w.code == "unmeasured")
     if cut_short:
         yield None, "the run was cut short"

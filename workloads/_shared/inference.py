@@ -170,9 +170,11 @@ class TorchInference(TorchTask, InferenceTask):
             self.feeds = cycle(self.hosted)
         (self.model,) = to_device(setup, case, self.laid_out(model))
         self.answer: Callable[[Any], Any] = self._eager
+        # CUDA graphs of torch.compile fail in inference mode (pytorch#135892).
+        self.without_gradients = torch.no_grad if case.compile_mode else torch.inference_mode
         self.activate()  # compiled and captured code depends on the settings
         if self.case.compile_mode:
-            with self._without_gradients():
+            with self.without_gradients():
                 example = self._moved(self.hosted[0])
                 self.model = compiled(setup, self.model, example, mode=self.case.compile_mode)
         if "graph" in self.modes:
@@ -182,17 +184,11 @@ class TorchInference(TorchTask, InferenceTask):
     def step(self) -> None:
         self.answer(next(self.feeds))
 
-    def _without_gradients(self) -> Any:
-        import torch
-
-        # CUDA graphs of torch.compile fail in inference mode (pytorch#135892).
-        return torch.no_grad() if self.case.compile_mode else torch.inference_mode()
-
     def _moved(self, batch: Any) -> Any:
         return self.moved(batch).to(self.dtype)
 
     def _output(self, batch: Any) -> Any:
-        with self._without_gradients():
+        with self.without_gradients():
             return self.model(self._moved(batch)).float()
 
     def _eager(self, batch: Any) -> Any:

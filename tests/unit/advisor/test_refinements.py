@@ -90,6 +90,11 @@ def test_a_mode_that_the_leaders_precision_lacks_joins_in_another() -> None:
     assert {each.precision for each in due(leader, *COMPILED, *fp32)} == {"fp32"}
 
 
+def test_a_tuning_parameter_other_than_loaders_is_tried_on_compiled_code_too() -> None:
+    one, two = (replace(BF16, mode="compile", tuning={"hands": count}) for count in (1, 2))
+    assert due(raced({one: 0.01}), two) == [two]
+
+
 def test_one_round_settles_no_leader_and_a_cpu_has_nothing_to_join() -> None:
     assert due(raced({GPU: 0.01}, rounds=1), MORE, *COMPILED) == []
     assert due(raced({CPU_A: 0.01}), MORE, *COMPILED) == []

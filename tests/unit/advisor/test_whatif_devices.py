@@ -55,6 +55,16 @@ def test_the_fastest_admissible_candidate_of_the_same_size_is_the_answer(
     assert ask(precisions=("fp32",)).id == matmul(4096).id
 
 
+def test_a_library_that_is_not_installed_here_may_have_been_there(recordings_folder: Path) -> None:
+    sizes = {"rows": 50_000, "columns": 28, "trees": 50}
+    trees = Case("train_trees", "cuda:0", "xgboost", "fp32", params=sizes)
+    put(recordings_folder, document({trees: 0.1}))
+    request = Request(scenarios=("tabular",), what_if=("h200",))
+    (row,) = resolve(request, ROWS)
+    assert whatif_devices.fill([row], request) == []
+    assert (row.what_if[0].id, row.what_if[0].missing) == (trees.id, None)
+
+
 def test_the_newest_recording_with_a_result_is_the_answer(recordings_folder: Path) -> None:
     put(recordings_folder, document({matmul(4096): 1e-3}, day=2), "a.json")
     put(recordings_folder, document({matmul(4096): 2e-3}, day=3), "b.json")

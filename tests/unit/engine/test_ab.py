@@ -15,7 +15,7 @@ from fakes import IdleWorkload, ManualClock
 from workbench.contract import Case
 from workbench.engine import ab
 from workbench.engine.exit_codes import BEYOND, FAILED, OK
-from workbench.planning.plan import RowPlan
+from workbench.planning.plan import RowPlan, resolve
 from workbench.planning.request import Request
 from workbench.pool.control import Control
 from workbench.pool.pool import WorkerFailed
@@ -109,7 +109,8 @@ def race(monkeypatch: pytest.MonkeyPatch) -> Race:
             RowPlan(scenario(), IdleWorkload(), [case], source=source)  # type: ignore[arg-type]
             for case in cases or (CASE,)
         ]
-        monkeypatch.setattr(ab, "detected", lambda *_, **__: (machine(), None))
+        software = SimpleNamespace(packages={})
+        monkeypatch.setattr(ab, "detected", lambda *_, **__: (machine(), software))
         monkeypatch.setattr(ab, "Pool", world.pool)
         monkeypatch.setattr(ab, "row_source", lambda *_, **__: SimpleNamespace(rows=lambda: rows))
         control: Control = world.clock  # type: ignore[assignment]
@@ -162,6 +163,18 @@ def test_each_step_of_a_command_is_a_process_already(race: Race) -> None:
         ("A", "prepare"),
         ("B", "prepare"),
     ]
+
+
+def test_a_library_that_is_optional_races_where_it_is_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, software = Machine(), SimpleNamespace(packages={"xgboost": None})
+    monkeypatch.setattr(ab, "detected", lambda *_, **__: (machine(), software))
+    monkeypatch.setattr(ab, "Pool", world.pool)
+    request = Request(workloads=("train_trees",), budget_s=20.0)
+    run = ab.ABRun(request, (A, B), world.clock)  # type: ignore[arg-type]
+    (found,) = run.run(resolve(request, {}), 0.02, HEAD).results
+    assert "/cpu/xgboost/" in found.case
 
 
 def test_rows_share_the_budget(race: Race) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import machines
@@ -145,7 +146,7 @@ def test_a_gpu_has_a_ceiling_for_its_l2_cache() -> None:
 
 
 def kept_or_measured(
-    monkeypatch: pytest.MonkeyPatch, kept, seconds, *, budget_s=60.0, cut=(), warn=()
+    monkeypatch: pytest.MonkeyPatch, kept, seconds, *, budget_s=60.0, cut=(), warn=(), threads=()
 ):
     """The ceilings of a run with `kept` ones, those it measured (by field) and those it saved.
 
@@ -167,7 +168,7 @@ def kept_or_measured(
         report.warnings.extend(warn)
         return report
 
-    request = Request(budget_s=budget_s)
+    request = Request(budget_s=budget_s, threads=threads)
     found = ceilings.kept_or_measured(request, "abc", with_gpu(), race)
     return found, asked, saved
 
@@ -200,6 +201,37 @@ def test_a_ceiling_that_was_cut_short_is_measured_again_and_the_others_are_kept(
     assert not {"cuda:0 fp8", "cuda:0 fp64", "cpu fp64"} & fields(found)
     _, asked, _ = kept_or_measured(monkeypatch, found, 0.01)
     assert set(asked) == {"cuda:0 fp8", "cuda:0 fp64", "cpu fp64"}
+
+
+def test_a_bandwidth_that_was_cut_short_once_is_measured_once_more(monkeypatch) -> None:
+    """`workbench ceilings` keeps its reasons as well, and a bandwidth had one for ever."""
+    found, _, _ = kept_or_measured(monkeypatch, None, 0.01)
+    cpu, gpu = found.devices
+    field = ceilings._field(ceilings.plan(with_gpu(), ["cpu"], brief=True)[1].cases[-1])
+    late = {field: BUDGET.message}
+    cut = msgspec.structs.replace(cpu, cache_bytes_per_s=None, unavailable=late)
+    kept = msgspec.structs.replace(found, devices=[cut, gpu])
+    found, asked, _ = kept_or_measured(monkeypatch, kept, 0.01)
+    assert asked == [f"cpu {field}"]
+    assert found.devices[0].cache_bytes_per_s and not found.devices[0].unavailable
+    assert kept_or_measured(monkeypatch, found, 0.01)[1] == []
+
+
+def test_fewer_threads_than_the_machine_has_set_no_ceilings_for_later_runs(monkeypatch) -> None:
+    found, _, saved = kept_or_measured(monkeypatch, None, 0.01, threads=(1,))
+    assert found is not None and saved == []
+    kept = sample("cpu", peak=1e9)
+    assert kept_or_measured(monkeypatch, kept, 0.01, threads=(1,)) == (kept, [], [])
+    fast = measured({product("fp32"): (Work(2e9, None, 1, "products", 1.0), 1e-2)})
+    fast.ceilings = kept
+    for lasting in (None, kept):
+        monkeypatch.setattr(ceiling_store, "load", lambda mark, lasting=lasting: lasting)
+        monkeypatch.setattr(ceiling_store, "save", saved.append)
+        for asked in (Request(ceilings=True, threads=(1,)), Request(threads=(1,))):
+            context: Any = SimpleNamespace(request=asked, report=fast)
+            assert ceilings.measured_or_raised("abc", context) is not None
+            assert saved == ([] if lasting is None else [ceilings.raised(kept, fast)])
+            saved.clear()
 
 
 def test_a_device_that_an_earlier_run_left_out_gets_its_ceilings(monkeypatch) -> None:

@@ -159,6 +159,20 @@ def test_ceilings_wait_for_workers_that_the_table_needs_too(
     assert ceilings.start_workers([row.plan], rows, row.context, 0.12) is started
 
 
+def test_a_gpu_that_admits_one_process_gets_one_worker_before_the_races() -> None:
+    gpu = case("cuda:0-a")
+    row = Row(gpu, other := replace(gpu, backend="onnxruntime"))
+    here = machine("cuda:0")
+    exclusive = [msgspec.structs.replace(here.gpus[0], compute_mode="exclusive_process")]
+    software = Software("3.11", "python", {}, {})
+    for gpus, started in ((exclusive, [gpu]), (here.gpus, [gpu, other])):
+        found = msgspec.structs.replace(here, gpus=gpus)
+        row.report.apply(ev.HardwareDetected(at_s=0, machine=found, software=software))
+        row.pool.deadlines.clear()
+        assert ceilings.start_workers([row.plan], [row.plan], row.context, 1.0)
+        assert list(row.pool.deadlines) == [worker_key(each) for each in started]
+
+
 def test_ceilings_start_no_worker_for_a_refused_case() -> None:
     gpu = case("cuda:0-a")
     row = Row(gpu)

@@ -250,6 +250,18 @@ def test_a_backend_that_cannot_use_a_gpu_is_not_started_on_it_again(dropped: lis
     made.start(replace(GPU, device="cuda:1"), 60.0)
 
 
+def test_a_gpu_that_the_run_has_filled_is_asked_again(dropped: list[bool]) -> None:
+    full = REFUSAL.replace(b"no_device", b"no_memory")
+    made = pool(Control())
+    assert refused(made, replace(GPU, backend="onnxruntime"), full) == "no_memory"
+    assert refused(made, replace(GPU, backend="onnxruntime"), HELLO) == "no_memory"
+    Process.answers = [HELLO]
+    made.start(GPU, 60.0)
+    assert refused(made, replace(GPU, alone="compiled"), full) == "no_memory"
+    Process.answers = [HELLO]
+    made.start(replace(GPU, alone="next row"), 60.0)
+
+
 def test_a_gpu_that_does_not_answer_is_not_asked_again(dropped: list[bool]) -> None:
     made = pool(Control())
     assert refused(made, GPU) == "timeout"

@@ -101,9 +101,9 @@ def test_a_broken_file_is_an_error_for_its_workers_only(
 
 def test_an_unknown_backend_has_the_defaults() -> None:
     with pytest.raises(WorkloadError) as caught:
-        catalog.load_backend("jax")
+        catalog.load_backend("theano")
     assert caught.value.code == "unknown_backend"
-    assert not catalog.backend("jax").threads_fixed_at_import
+    assert not catalog.backend("theano").threads_fixed_at_import
 
 
 def test_torchs_peak_on_a_gpu_leaves_out_what_other_cases_hold(
