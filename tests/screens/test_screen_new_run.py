@@ -236,7 +236,7 @@ def test_every_entry_has_fields_and_can_be_started_as_it_stands(name: str) -> No
         ("budget", "soon", "--budget takes seconds, not 'soon'"),
         ("budget", "nan", "--budget must be between"),
         ("precision", "fp31", "did you mean fp32?"),
-        ("backend", "jax", "unknown backend 'jax'"),
+        ("backend", "theano", "unknown backend 'theano'"),
         ("device", "gpu0", "unknown device 'gpu0'"),
         ("train_cnn.image", "1", "image must be between 16 and 256, not 1"),
     ],
