@@ -60,10 +60,14 @@ def _typed(nodes: Sequence[FleetNode]) -> list[FleetNode]:
 
 
 def _comparable(nodes: Sequence[FleetNode], plan: FleetPlan | None) -> list[FleetNode]:
-    """The nodes, those `incomparable` that did another job than the plan, or than most did."""
+    """The nodes, those `incomparable` that did another job than the plan, or than most did.
+
+    Where all nodes have another version than the launcher, they have the same one.
+    """
     runs = [node.run for node in nodes if node.run is not None]
     model = plan.inputs.get("model") if plan else None
-    version = plan.tool_version if plan else _most(run.version for run in runs)
+    versions = [run.version for run in runs]
+    version = plan.tool_version if plan and plan.tool_version in versions else _most(versions)
     subject = model.sha256 if model else _most(run.subject for run in runs)
     jobs: dict[str, list[str]] = {}
     for answer in (each for run in runs for each in run.answers if each.job):
@@ -77,7 +81,7 @@ def _comparable(nodes: Sequence[FleetNode], plan: FleetPlan | None) -> list[Flee
         elif run is not None and run.subject != subject:
             text = "it is about another model or other code"
         elif run is not None:
-            other = (a for a in run.answers if a.job not in ("", usual[a.scenario]))
+            other = (a for a in run.answers if a.job and a.job != usual[a.scenario])
             text = next((f"{a.scenario} is another job there: {a.job}" for a in other), "")
         reason = Reason("incomparable", text, "measure it with the options of the others")
         found.append(replace(node, state="incomparable", reason=reason) if text else node)
@@ -132,7 +136,7 @@ def _values(equal: Answers) -> list[float]:
 def _cell(node_type: str, equal: Answers, prices: Mapping[str, float]) -> FleetCell:
     """The node in the middle by time stands for its kind."""
     values = _values(equal)
-    timed = sorted(equal, key=lambda each: each[1].value_s or math.inf)
+    timed = sorted(equal, key=lambda each: (each[1].value_s or math.inf, each[1].pick is None))
     (node, answer), last = timed[max(0, len(values) - 1) // 2], max(0, len(values) - 1)
     price = prices.get(node_type)
     if price is None and answer.pick is not None:
