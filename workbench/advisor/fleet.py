@@ -8,8 +8,8 @@ equal nodes (`stats.unpaired`).
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import mode
 from typing import Any
 
 import msgspec
@@ -65,14 +65,16 @@ def _comparable(nodes: Sequence[FleetNode], plan: FleetPlan | None) -> list[Flee
     Where all nodes have another version than the launcher, they have the same one.
     """
     runs = [node.run for node in nodes if node.run is not None]
+    if not runs:
+        return list(nodes)
     model = plan.inputs.get("model") if plan else None
     versions = [run.version for run in runs]
-    version = plan.tool_version if plan and plan.tool_version in versions else _most(versions)
-    subject = model.sha256 if model else _most(run.subject for run in runs)
+    version = plan.tool_version if plan and plan.tool_version in versions else mode(versions)
+    subject = model.sha256 if model else mode(run.subject for run in runs)
     jobs: dict[str, list[str]] = {}
     for answer in (each for run in runs for each in run.answers if each.job):
         jobs.setdefault(answer.scenario, []).append(answer.job)
-    usual = {scenario: _most(found) for scenario, found in jobs.items()}
+    usual = {scenario: mode(found) for scenario, found in jobs.items()}
     found = []
     for node in nodes:
         text, run = "", node.run
@@ -86,10 +88,6 @@ def _comparable(nodes: Sequence[FleetNode], plan: FleetPlan | None) -> list[Flee
         reason = Reason("incomparable", text, "measure it with the options of the others")
         found.append(replace(node, state="incomparable", reason=reason) if text else node)
     return found
-
-
-def _most(values: Iterable[Any]) -> Any:
-    return next((value for value, _ in Counter(values).most_common(1)), None)
 
 
 def _rows(nodes: Sequence[FleetNode], prices: Mapping[str, float]) -> Iterator[FleetRow]:

@@ -38,7 +38,6 @@ from .whatif import TIMED, counted, devices_by_name
 
 NO_VERDICT = "it holds no verdict, and a fleet compares those of `advise`"
 TAIL_BYTES, TAIL_LINES = 4096, 5  # of a log
-BEGUN = (fleet.LOG, fleet.DOCTOR, fleet.JOURNAL)  # what a job writes first
 UNSEEN = ("COMPLETED", "ENDED", "FAILED")  # words of a job that may have found no folder
 T = TypeVar("T")
 
@@ -120,7 +119,7 @@ def job_node(found: Folder, job: fleet.FleetJob) -> FleetNode:
                 if name != fleet.JOURNAL:  # which may have just begun
                     flaw = flaw or shown(f"{name} is not usable: {why(error)}")
     state, text = _state(at, submitted, found)
-    if state == "pending" and any(os.path.lexists(at / name) for name in BEGUN):
+    if state == "pending" and (node.run is not None or os.path.lexists(at / fleet.LOG)):
         state, text = "running", ""
     if state != "running" and node.state == "partial":
         state = "partial"

@@ -15,6 +15,7 @@ from ..export.formats import FORMATS
 from ..planning.request import Request, words
 from ..planning.usage import UsageError
 from .options import (
+    PRICES,
     Command,
     Group,
     all_of,
@@ -35,7 +36,6 @@ LEFT_OUT = {"python", "trace", "output", "control", "save_best", "no_samples", "
 LEFT_OUT |= {f"as_{name}" for name in FORMATS}
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 LATEST = "Cancel what has not ended by then, such as 30m; default 1h."
-FOLDER = click.Path(file_okay=False, resolve_path=True, path_type=Path)
 
 
 def _seconds(_: click.Context, option: click.Parameter, text: str) -> float:
@@ -137,24 +137,18 @@ def collect(folder: str) -> None:
     ),
 )
 @click.argument("place", metavar="DIR|FILE", type=click.Path(exists=True, path_type=Path))
-@click.option(
-    "--price",
-    "texts",
-    multiple=True,
-    metavar="TYPE|DEVICE=PER_HOUR",
-    help="Price per hour of a node type, or of its devices.  Repeatable.",
-)
-@click.option("--prices", "file", metavar="FILE.toml", help="Prices per hour from a file.")
+@all_of(PRICES)
 @click.option("--plain", is_flag=True, help="Text, even in a terminal.")
 @click.option("--markdown", is_flag=True, help="Tables for an issue.")
 @json_option
 def show(
-    place: Path, texts: tuple[str, ...], file: str | None, plain: bool, markdown: bool,
+    place: Path, prices: tuple[str, ...], price_file: str | None, plain: bool, markdown: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
     """Show which node type each scenario should have.
 
     Between machines nothing was measured in turns: `either` means that no difference is sure.
+    --price takes the name of a node type or of a device.
     """
     from ..advisor.fleet import is_complete, priced
     from ..export.view.comparison import part_lines, part_markdown
@@ -168,7 +162,8 @@ def show(
 
     def now() -> FleetDocument:
         found = read(place)
-        return priced(found, given_prices(texts, file, {node.node_type for node in found.nodes}))
+        types = {node.node_type for node in found.nodes}
+        return priced(found, given_prices(prices, price_file, types))
 
     found = now()
     if as_json:
@@ -200,7 +195,7 @@ def plan(json_: bool, **options: Any) -> None:
 
 
 @fleet.command(cls=Command, epilog=examples("workbench fleet run --into DIR --model M.onnx"))
-@click.option("--into", type=FOLDER, required=True, help="A folder that the nodes share.")
+@click.option("--into", type=Path, required=True, help="A folder that the nodes share.")
 @click.option("--detach", is_flag=True, help="Return once all jobs are submitted.")
 @click.option(
     "--every",
@@ -224,8 +219,8 @@ def run(
     from ..fleet.launcher import Launcher, begin, plan_in
     from ..text.output import say
 
-    planned, default = plan_in(into), click.core.ParameterSource.DEFAULT
-    if planned is None:
+    into, default = into.resolve(), click.core.ParameterSource.DEFAULT
+    if (planned := plan_in(into)) is None:
         planned = begin(into, _plan(**options))
     elif any(context.get_parameter_source(name) is not default for name in options):
         raise UsageError(f"{into} holds a fleet: go on with --into alone, or name a new folder")
@@ -237,7 +232,7 @@ def run(
         launcher.watch(every_s)
     except KeyboardInterrupt:
         outcome = f"the jobs go on; to wait again: workbench fleet run --into {into}"
-        if sys.stdin.isatty() and click.confirm("\ncancel the jobs?", err=True):
+        if sys.stdin.isatty() and click.confirm(f"\n{outcome}\ncancel them?", err=True):
             launcher.cancel()
             outcome = "the jobs are cancelled; what they wrote stays"
         say(f"workbench: {outcome}")
@@ -248,14 +243,12 @@ def run(
 
 
 @fleet.command(cls=Command, epilog=examples("workbench fleet manifest --kubernetes --image IMAGE"))
-@click.option("--kubernetes", is_flag=True, required=True, help="For `kubectl apply -f -`.")
+@click.option("--kubernetes", is_flag=True, required=True, expose_value=False, help="For kubectl.")
 @click.option("--image", required=True, help="A container image that has workbench.")
 @click.option("--pool", "pools", multiple=True, required=True, help="LABEL=VALUE of its nodes.")
 @PER_TYPE
 @all_of(of_a_run)
-def manifest(
-    image: str, pools: tuple[str, ...], per_type: int, kubernetes: bool, **options: Any
-) -> None:
+def manifest(image: str, pools: tuple[str, ...], per_type: int, **options: Any) -> None:
     """Write an Indexed Job for each node pool; its log holds the document of each node."""
     from ..fleet import manifest
 

@@ -13,7 +13,7 @@ import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -56,8 +56,8 @@ def begin(folder: Path, plan: FleetPlan) -> FleetPlan:
                 source = Path(arguments[value])
                 file = f"inputs/{option[2:]}{source.suffix}"
                 shutil.copyfile(source, folder / file)
-                digest = hashlib.sha256((folder / file).read_bytes()).hexdigest()
-                inputs[option[2:]] = FleetInput(file, digest)
+                digest = hashlib.sha256((folder / file).read_bytes())
+                inputs[option[2:]] = FleetInput(file, digest.hexdigest())
                 arguments[value] = str(folder / file)
         plan = msgspec.structs.replace(plan, arguments=arguments, inputs=inputs)
         for job in plan.jobs:
@@ -111,9 +111,9 @@ class Launcher:
 
     def watch(self, every_s: float) -> None:
         """Return when all jobs have ended; at the deadline cancel the rest."""
-        begun = datetime.fromisoformat(self._plan.created_at)
+        begun = datetime.fromisoformat(self._plan.created_at).timestamp()
         while self.look():
-            age_s = (datetime.now(UTC) - begun).total_seconds()
+            age_s = time.time() - begun
             if age_s >= self._plan.deadline_s:
                 self._engine.cancel(self.waiting)
                 for job in self.waiting.values():

@@ -22,15 +22,6 @@ NEVER_S = 10**6
 SQUEUE = ("squeue", "--noheader", "--me", "--states=all", "--format=%i|%T|%r")
 
 
-def clean_environment() -> None:
-    """Leave nothing of an outer job in what sbatch hands on, and keep Slurm from starting a job
-    again when its node goes down: psij-python has no word for --no-requeue."""
-    for name in list(os.environ):
-        if name.startswith(INHERITED) and name != "SLURM_CONF":
-            del os.environ[name]
-    os.environ["SBATCH_NO_REQUEUE"] = "1"
-
-
 class Slurm:
     """The engine of nodes that `sinfo` lists."""
 
@@ -41,7 +32,10 @@ class Slurm:
         except ImportError:
             remedy = "install it: pip install 'cpu-gpu-workbench[fleet]'"
             raise UsageError(f"jobs are submitted by psij-python, {remedy}") from None
-        clean_environment()
+        for name in [each for each in os.environ if each.startswith(INHERITED)]:
+            if name != "SLURM_CONF":
+                del os.environ[name]  # sbatch hands it on
+        os.environ["SBATCH_NO_REQUEUE"] = "1"  # psij-python has no word for --no-requeue
         self._types = {each.name: each for each in plan.node_types}
         self._limit = timedelta(seconds=time_limit(plan.budget_s))
         config = SlurmExecutorConfig(None, folder / "psij", NEVER_S, NEVER_S)
