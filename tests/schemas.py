@@ -65,4 +65,5 @@ def check_output(arguments: tuple[str, ...], stdout: str) -> None:
     if "--jsonl" in arguments:
         checked_events(stdout.splitlines())
     elif "--json" in arguments:
-        checked_document(stdout, arguments[0] if arguments[0] in PARTS else "document")
+        part = "-".join(arguments[: 2 if arguments[:2] == ("fleet", "plan") else 1])
+        checked_document(stdout, part if part in PARTS else "document")

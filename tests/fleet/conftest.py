@@ -61,7 +61,7 @@ class Fleet:
 
     def run(self, *arguments: str, python: Path = STUB, **extra: str) -> tuple[int, str]:
         """The exit code and stderr of a launcher that starts a fleet."""
-        started = self.start("spin", "--python", str(python), *arguments, **extra)
+        started = self.start("--quick", "--python", str(python), *arguments, **extra)
         return self.end(started)
 
     def end(self, started: subprocess.Popen[str]) -> tuple[int, str]:

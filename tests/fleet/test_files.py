@@ -31,7 +31,7 @@ def test_the_manifest_is_valid_kubernetes(cli) -> None:
 
 
 def test_the_container_prints_the_document_between_marks(cli, tmp_path) -> None:
-    done = cli("fleet", "manifest", "--kubernetes", "--image", "x", "--pool", "a=b", "spin")
+    done = cli("fleet", "manifest", "--kubernetes", "--image", "x", "--pool", "a=b", "branching")
     container = json.loads(done.stdout)["spec"]["template"]["spec"]["containers"][0]
     stub = tmp_path / "workbench"
     stub.write_text('#!/bin/sh\n[ "$1" = doctor ] || { echo "{\\"of\\": \\"$*\\"}"; exit 1; }\n')
@@ -45,7 +45,7 @@ def test_the_container_prints_the_document_between_marks(cli, tmp_path) -> None:
     )
     assert ran.returncode == 1
     _, _, rest = ran.stdout.partition("-----BEGIN WORKBENCH DOCUMENT-----\n")
-    assert json.loads(rest.partition("-----END")[0]) == {"of": "run spin --json"}
+    assert json.loads(rest.partition("-----END")[0]) == {"of": "advise branching --json"}
 
 
 @pytest.mark.parametrize("pool", ["a100", "a=b c", "=x", "a=-"])

@@ -9,6 +9,15 @@ import sys
 from pathlib import Path
 
 STUB = Path(__file__).resolve().parent / "stub_python"
+OWN = """\
+[[scenario]]
+id = "own"
+title = "Own"
+question = "Which?"
+workload = "spin"
+objective = "throughput"
+precisions = ["fp32"]
+"""
 
 
 def test_hosts_that_share_the_folder_answer(hosts, tmp_path) -> None:
@@ -20,17 +29,17 @@ def test_hosts_that_share_the_folder_answer(hosts, tmp_path) -> None:
     (kind,) = plan["node_types"]
     assert (plan["engine"], kind["nodes"]) == ("ssh", ["lab", "desk"])
     assert kind["cores"] >= 1 and kind["memory_bytes"] > 1 << 28 and kind["features"]
-    assert err.count("answered") == 2
+    assert err.count(": done") == 2
     assert all(job["partition"] is None for job in plan["jobs"])
 
 
 def test_a_host_that_does_not_see_the_folder_gets_a_copy_and_is_read(hosts, tmp_path) -> None:
     """The launcher's folder is in a mount namespace of its own; sshd has another one there."""
     hosts.folder.mkdir()
-    model = tmp_path / "model.onnx"
-    model.write_bytes(b"weights")
+    scenario = tmp_path / "own.toml"
+    scenario.write_text(OWN)
     launcher = [sys.executable, "-m", "workbench", "fleet", "run", "--into", str(hosts.folder)]
-    options = ["--hosts", "lab", "--python", str(STUB), "--every=1", "--model", str(model)]
+    options = ["--hosts", "lab", "--python", str(STUB), "--every=1", "--scenarios", str(scenario)]
     hidden = f"mount -t tmpfs none {shlex.quote(str(hosts.folder))} && {shlex.join(launcher)}"
     kept = (
         f"{hidden} {shlex.join(options)}; code=$?; cat {hosts.folder}/jobs/*/exit_code; exit $code"
@@ -45,8 +54,8 @@ def test_a_host_that_does_not_see_the_folder_gets_a_copy_and_is_read(hosts, tmp_
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
     (there,) = (hosts.folder / "jobs").iterdir()  # as the host sees it
     assert (there / "document.json").exists()
-    assert (hosts.folder / "inputs" / "model.onnx").read_bytes() == b"weights"
-    assert f"--model {hosts.folder}/inputs/model.onnx" in (there / "run.sh").read_text()
+    assert (hosts.folder / "inputs" / "scenarios.toml").read_text() == scenario.read_text()
+    assert f"--scenarios {hosts.folder}/inputs/scenarios.toml" in (there / "run.sh").read_text()
 
 
 def test_a_host_that_asks_for_a_password_is_an_error_of_one_line(hosts) -> None:
@@ -63,7 +72,7 @@ def test_a_job_on_a_host_is_cancelled_at_the_deadline(hosts) -> None:
     (hosts.folder / "hold").touch()
     code, err = hosts.run("--hosts", "lab", "--deadline", "3s")
     assert code == 1
-    assert "lost: the deadline has passed" in err
+    assert "lost: no document by the deadline" in err
     (submitted,) = hosts.folder.glob("jobs/*/submitted.json")
     process = int(json.loads(submitted.read_text())["job_id"])
     state = Path(f"/proc/{process}/stat")

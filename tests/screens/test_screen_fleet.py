@@ -24,10 +24,10 @@ NOW = 1_795_338_000.0 + 900
 def read(tmp_path: Path) -> Callable[[], FleetDocument]:
     """A fleet of which one job runs and one has failed."""
     made_up.make(tmp_path, 8, {"epyc-old": 1.0, "epyc-new": 0.5, "a100": 0.2, "h100": 0.19})
-    for name, file in (("a100-2", "doctor.json"), ("h100-2", "exit_code")):
+    for name, file in (("a100-2", "log.txt"), ("h100-2", "exit_code")):
         at = tmp_path / "jobs" / name
         (at / "document.json").unlink()
-        made_up.write(at / file, "1")
+        made_up.write(at / file, "1" if file == "exit_code" else "")
     made_up.write(tmp_path / "jobs" / "h100-2" / "log.txt", "Segmentation fault")
 
     def collected() -> FleetDocument:

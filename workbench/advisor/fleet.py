@@ -8,8 +8,8 @@ equal nodes (`stats.unpaired`).
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import mode
 from typing import Any
 
 import msgspec
@@ -60,15 +60,21 @@ def _typed(nodes: Sequence[FleetNode]) -> list[FleetNode]:
 
 
 def _comparable(nodes: Sequence[FleetNode], plan: FleetPlan | None) -> list[FleetNode]:
-    """The nodes, those `incomparable` that did another job than the plan, or than most did."""
+    """The nodes, those `incomparable` that did another job than the plan, or than most did.
+
+    Where all nodes have another version than the launcher, they have the same one.
+    """
     runs = [node.run for node in nodes if node.run is not None]
+    if not runs:
+        return list(nodes)
     model = plan.inputs.get("model") if plan else None
-    version = plan.tool_version if plan else _most(run.version for run in runs)
-    subject = model.sha256 if model else _most(run.subject for run in runs)
+    versions = [run.version for run in runs]
+    version = plan.tool_version if plan and plan.tool_version in versions else mode(versions)
+    subject = model.sha256 if model else mode(run.subject for run in runs)
     jobs: dict[str, list[str]] = {}
     for answer in (each for run in runs for each in run.answers if each.job):
         jobs.setdefault(answer.scenario, []).append(answer.job)
-    usual = {scenario: _most(found) for scenario, found in jobs.items()}
+    usual = {scenario: mode(found) for scenario, found in jobs.items()}
     found = []
     for node in nodes:
         text, run = "", node.run
@@ -77,15 +83,11 @@ def _comparable(nodes: Sequence[FleetNode], plan: FleetPlan | None) -> list[Flee
         elif run is not None and run.subject != subject:
             text = "it is about another model or other code"
         elif run is not None:
-            other = (a for a in run.answers if a.job not in ("", usual[a.scenario]))
+            other = (a for a in run.answers if a.job and a.job != usual[a.scenario])
             text = next((f"{a.scenario} is another job there: {a.job}" for a in other), "")
         reason = Reason("incomparable", text, "measure it with the options of the others")
         found.append(replace(node, state="incomparable", reason=reason) if text else node)
     return found
-
-
-def _most(values: Iterable[Any]) -> Any:
-    return next((value for value, _ in Counter(values).most_common(1)), None)
 
 
 def _rows(nodes: Sequence[FleetNode], prices: Mapping[str, float]) -> Iterator[FleetRow]:
@@ -132,7 +134,7 @@ def _values(equal: Answers) -> list[float]:
 def _cell(node_type: str, equal: Answers, prices: Mapping[str, float]) -> FleetCell:
     """The node in the middle by time stands for its kind."""
     values = _values(equal)
-    timed = sorted(equal, key=lambda each: each[1].value_s or math.inf)
+    timed = sorted(equal, key=lambda each: (each[1].value_s or math.inf, each[1].pick is None))
     (node, answer), last = timed[max(0, len(values) - 1) // 2], max(0, len(values) - 1)
     price = prices.get(node_type)
     if price is None and answer.pick is not None:

@@ -36,10 +36,9 @@ from .costs import MILLION
 from .recordings import SHORTEST_S, files, is_valid, why
 from .whatif import TIMED, counted, devices_by_name
 
+NO_VERDICT = "it holds no verdict, and a fleet compares those of `advise`"
 TAIL_BYTES, TAIL_LINES = 4096, 5  # of a log
-# Words that begin the last state of a job: Slurm's, and that of a process reached by ssh.
-ENDED: tuple[str, ...] = ("BOOT_FAIL", "CANCEL", "COMPLETED", "DEADLINE", "ENDED", "FAILED")
-ENDED += ("NODE_FAIL", "OUT_OF_ME", "PREEMPTED", "TIMEOUT")
+UNSEEN = ("COMPLETED", "ENDED", "FAILED")  # words of a job that may have found no folder
 T = TypeVar("T")
 
 
@@ -58,7 +57,7 @@ def read_folder(path: Path, now_s: float) -> Folder:
     """The state of every job, and one more machine for every other document in the folder."""
     plan, flaws, jobs = None, list[Warning](), dict[str, fleet.FleetJob]()
     try:
-        plan = _plan(path / fleet.PLAN)
+        plan = read_plan(path)
         jobs = {job.name: job for job in plan.jobs}
     except Exception as error:
         if os.path.lexists(path / fleet.PLAN):
@@ -69,7 +68,7 @@ def read_folder(path: Path, now_s: float) -> Folder:
     found = Folder(path, now_s, plan, [], flaws)
     gc.disable()  # a thousand documents make many objects, and none of them is garbage
     try:
-        found.nodes.extend(_job(found, job) for job in jobs.values())
+        found.nodes.extend(job_node(found, job) for job in jobs.values())
         for file in (file for file in files(path) if file.parent == path):
             try:
                 found.nodes.append(_ran(FleetNode(shown(file.name), "", "", ""), file, None))
@@ -85,8 +84,9 @@ def decoded(path: Path, kind: type[T]) -> T:
     return msgspec.json.decode(printable_json(whole(path, run_files.MOST_BYTES)), type=kind)
 
 
-def _plan(path: Path) -> fleet.FleetPlan:
-    plan = decoded(path, fleet.FleetPlan)
+def read_plan(folder: Path) -> fleet.FleetPlan:
+    """The plan in the folder; `recordings.why` has words for what it raises."""
+    plan = decoded(folder / fleet.PLAN, fleet.FleetPlan)
     if plan.fleet_version != fleet.FLEET_VERSION:
         raise journal.JournalError(f"it has version {plan.fleet_version}, not this program's")
     for job in plan.jobs:
@@ -102,7 +102,8 @@ def _unusable(name: str, error: Exception, remedy: str) -> Warning:
 # --------------------------------------------------------------------- jobs
 
 
-def _job(found: Folder, job: fleet.FleetJob) -> FleetNode:
+def job_node(found: Folder, job: fleet.FleetJob) -> FleetNode:
+    """What has become of a job: launcher and readers see the same."""
     at, flaw, submitted = found.path / fleet.JOBS / job.name, "", None
     node = FleetNode(shown(job.name), shown(job.node_type, 80), shown(job.node, 80), "")
     for name in (fleet.SUBMITTED, fleet.DOCUMENT, fleet.JOURNAL):
@@ -112,14 +113,15 @@ def _job(found: Folder, job: fleet.FleetJob) -> FleetNode:
                     submitted = decoded(at / name, fleet.Submitted)
                 else:
                     node = _ran(node, at / name, submitted)
-                    if name == fleet.DOCUMENT:
-                        return node
+                    if name == fleet.DOCUMENT or node.state == "done":
+                        return replace(node, reason=Reason("unusable", flaw)) if flaw else node
             except Exception as error:
-                flaw = flaw or shown(f"{name} is not usable: {why(error)}")
+                if name != fleet.JOURNAL:  # which may have just begun
+                    flaw = flaw or shown(f"{name} is not usable: {why(error)}")
     state, text = _state(at, submitted, found)
-    if state == "pending" and (node.run is not None or os.path.lexists(at / fleet.DOCTOR)):
+    if state == "pending" and (node.run is not None or os.path.lexists(at / fleet.LOG)):
         state, text = "running", ""
-    if state != "running" and node.run is not None and node.run.answers:
+    if state != "running" and node.state == "partial":
         state = "partial"
     reason = Reason(state, flaw or text) if flaw or text else None
     return replace(node, state=state, reason=reason, log=_tail(at / fleet.LOG))
@@ -134,10 +136,17 @@ def _state(at: Path, submitted: fleet.Submitted | None, found: Folder) -> tuple[
         with suppress(OSError, ValueError):
             code = str(int(whole(at / fleet.EXIT_CODE, 16)))
         return "failed", f"it ended without a document, exit code {code}{engine}"
-    if word.startswith(ENDED):
-        return "failed", f"it ended without a document{engine}"
+    if word.startswith(fleet.ENDED):
+        text = f"it ended without a document{engine}"
+        if word.startswith(UNSEEN) and not os.path.lexists(at / fleet.LOG):
+            text += f"; nothing in {shown(str(at))}: does the node see it? Name a shared folder"
+        return "failed", text
     began = _moment(found.plan.created_at) if found.plan else None
-    if found.plan is not None and began is not None and found.now_s > began + found.plan.deadline_s:
+    if (
+        found.plan is not None
+        and began is not None
+        and found.now_s >= began + found.plan.deadline_s
+    ):
         never = "" if submitted else "; it was never submitted"
         return "lost", f"no document by the deadline, {clock(found.plan.deadline_s)}{never}{engine}"
     return "pending", f"submitted{engine}" if submitted else "not submitted yet"
@@ -153,7 +162,7 @@ def _tail(log: Path) -> list[str]:
     with suppress(OSError), opened(log) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
         lines = file.read(TAIL_BYTES).decode("utf-8", "replace").splitlines()
-        return [shown(line, 200) for line in lines[-TAIL_LINES:]]
+        return [shown(line, 200) for line in lines if line.strip()][-TAIL_LINES:]
     return []
 
 
@@ -183,12 +192,15 @@ def _ran(node: FleetNode, file: Path, submitted: fleet.Submitted | None) -> Flee
     """The node with a document or journal; `recordings.why` has words for what it raises."""
     run = _run(file)
     asked, began = _moment(submitted.at if submitted else ""), _moment(run.started_at)
-    ended = run.status == "done"
+    state, reason = "partial", None if run.status == "done" else f"the run there is {run.status}"
+    if not any(answer.pick for answer in run.answers):
+        why_not = [each.uncompared.message for each in run.answers if each.uncompared]
+        state, reason = "failed", reason or next(iter(why_not), NO_VERDICT)
     return replace(
         node,
         node=node.node or run.hostname,
-        state="done" if ended else "partial" if run.answers else "failed",
-        reason=None if ended else Reason("cut_short", f"the run there is {run.status}"),
+        state=state if reason else "done",
+        reason=Reason("no_answer", reason) if reason else None,
         queued_s=None if asked is None or began is None else max(0.0, began - asked),
         run=run,
     )
@@ -232,7 +244,8 @@ def _answer(verdict: Verdict, raw: msgspec.Raw | None) -> NodeAnswer:
     summary = msgspec.structs.asdict(summary_of(verdict, picked.case if picked else None))
     summary |= {"scenario": shown(verdict.scenario, 80), "objective": shown(objective, 80)}
     if picked is None:
-        return NodeAnswer(**summary, uncompared=Reason("no_pick", "no pick there"))
+        text = shown(next(iter(verdict.reasons), "no pick there"), 200)
+        return NodeAnswer(**summary, uncompared=Reason("no_pick", text))
     work, value, interval, reason = picked.work, None, None, None
     if objective not in TIMED:
         reason = Reason("objective", "only times are compared between machines")

@@ -2,20 +2,81 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from time import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..engine.exit_codes import FAILED, OK
+from ..engine.exit_codes import CUT_SHORT, FAILED, OK
+from ..export.formats import FORMATS
+from ..planning.request import Request, words
 from ..planning.usage import UsageError
-from . import fleet_run
-from .options import Command, Group, examples, json_option
+from .options import (
+    PRICES,
+    Command,
+    Group,
+    all_of,
+    examples,
+    json_option,
+    own_options,
+    questions,
+    run_options,
+    scenario_options,
+)
 
 if TYPE_CHECKING:
+    from ..records.fleet import FleetPlan
     from ..records.fleet_document import FleetDocument
+
+# Options of a run that each node has of its own, or that write a file there.
+LEFT_OUT = {"python", "trace", "output", "control", "save_best", "no_samples", "what_if", "verbose"}
+LEFT_OUT |= {f"as_{name}" for name in FORMATS}
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+LATEST = "Cancel what has not ended by then, such as 30m; default 1h."
+
+
+def _seconds(_: click.Context, option: click.Parameter, text: str) -> float:
+    """`90s`, `30m` or `2h` in seconds."""
+    found = re.fullmatch(r"([1-9]\d{0,5})([smhd])", text)
+    if found is None:
+        raise UsageError(f"{option.opts[0]} takes a time such as 90s, 30m or 2h, not {text!r}")
+    return int(found[1]) * SECONDS[found[2]]
+
+
+PER_TYPE = click.option(
+    "--per-type", type=click.IntRange(1, 1000), default=2, help="Nodes of each type; default 2."
+)
+of_a_run = [
+    click.argument("scenarios", nargs=-1, metavar="[SCENARIO]..."),
+    scenario_options,
+    own_options,
+    run_options,
+]
+of_a_fleet = all_of(
+    [
+        PER_TYPE,
+        click.option(
+            "--partition",
+            "partitions",
+            multiple=True,
+            help="Use this one of Slurm only.  Repeatable.",
+        ),
+        click.option("--hosts", metavar="A,B", help="Machines to reach by ssh, without Slurm."),
+        click.option("--hosts-file", metavar="FILE.toml", help='The same as hosts = ["A", "B"].'),
+        click.option("--shared", is_flag=True, help="Let other jobs run on the nodes meanwhile."),
+        click.option("--deadline", "deadline_s", callback=_seconds, default="1h", help=LATEST),
+        click.option(
+            "--python",
+            "node_python",
+            default=sys.executable,
+            help="Path of the interpreter on the nodes.",
+        ),
+        *of_a_run,
+    ]
+)
 
 
 @click.group(cls=Group)
@@ -76,24 +137,18 @@ def collect(folder: str) -> None:
     ),
 )
 @click.argument("place", metavar="DIR|FILE", type=click.Path(exists=True, path_type=Path))
-@click.option(
-    "--price",
-    "texts",
-    multiple=True,
-    metavar="TYPE|DEVICE=PER_HOUR",
-    help="Price per hour of a node type, or of its devices.  Repeatable.",
-)
-@click.option("--prices", "file", metavar="FILE.toml", help="Prices per hour from a file.")
+@all_of(PRICES)
 @click.option("--plain", is_flag=True, help="Text, even in a terminal.")
 @click.option("--markdown", is_flag=True, help="Tables for an issue.")
 @json_option
 def show(
-    place: Path, texts: tuple[str, ...], file: str | None, plain: bool, markdown: bool,
+    place: Path, prices: tuple[str, ...], price_file: str | None, plain: bool, markdown: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
     """Show which node type each scenario should have.
 
     Between machines nothing was measured in turns: `either` means that no difference is sure.
+    --price takes the name of a node type or of a device.
     """
     from ..advisor.fleet import is_complete, priced
     from ..export.view.comparison import part_lines, part_markdown
@@ -107,7 +162,8 @@ def show(
 
     def now() -> FleetDocument:
         found = read(place)
-        return priced(found, given_prices(texts, file, {node.node_type for node in found.nodes}))
+        types = {node.node_type for node in found.nodes}
+        return priced(found, given_prices(prices, price_file, types))
 
     found = now()
     if as_json:
@@ -121,5 +177,111 @@ def show(
     sys.exit(OK if is_complete(found) else FAILED)
 
 
-for command in fleet_run.COMMANDS:
-    fleet.add_command(command)
+@fleet.command(cls=Command, epilog=examples("workbench fleet plan --quick --per-type 1"))
+@of_a_fleet
+@click.option("--json", "json_", is_flag=True, help="The plan as JSON.")
+def plan(json_: bool, **options: Any) -> None:
+    """Show the node types, and what would run where.  Nothing is submitted."""
+    from ..fleet.plan import plan_lines
+    from ..records.fleet import PlanDocument
+    from ..text.sanitize import shown
+    from .commands import echo_json, head
+
+    planned = _plan(**options)
+    if json_:
+        echo_json(PlanDocument(**head("fleet plan"), plan=planned))
+    else:
+        click.echo("\n".join(shown(line, 2000) for line in plan_lines(planned)))
+
+
+@fleet.command(cls=Command, epilog=examples("workbench fleet run --into DIR --model M.onnx"))
+@click.option("--into", type=Path, required=True, help="A folder that the nodes share.")
+@click.option("--detach", is_flag=True, help="Return once all jobs are submitted.")
+@click.option(
+    "--every",
+    "every_s",
+    type=click.FloatRange(1),
+    default=15.0,
+    help="Seconds between looks at the jobs; default 15.",
+)
+@of_a_fleet
+@click.pass_context
+def run(
+    context: click.Context, /, into: Path, detach: bool, every_s: float, **options: Any
+) -> None:
+    """Submit a run of `advise` to nodes of each type, and wait for them.
+
+    Exits 0 if all nodes answered, and 1 if some did not.  After the launcher was killed, --into
+    alone goes on.
+    """
+    from ..advisor.fleet import is_complete
+    from ..export.view.fleet import summary
+    from ..fleet.launcher import Launcher, begin, plan_in
+    from ..text.output import say
+
+    into, default = into.resolve(), click.core.ParameterSource.DEFAULT
+    if (planned := plan_in(into)) is None:
+        planned = begin(into, _plan(**options))
+    elif any(context.get_parameter_source(name) is not default for name in options):
+        raise UsageError(f"{into} holds a fleet: go on with --into alone, or name a new folder")
+    launcher = Launcher(into, planned, say)
+    try:
+        launcher.submit()
+        if detach:
+            sys.exit(OK)
+        launcher.watch(every_s)
+    except KeyboardInterrupt:
+        outcome = f"the jobs go on; to wait again: workbench fleet run --into {into}"
+        if sys.stdin.isatty() and click.confirm(f"\n{outcome}\ncancel them?", err=True):
+            launcher.cancel()
+            outcome = "the jobs are cancelled; what they wrote stays"
+        say(f"workbench: {outcome}")
+        sys.exit(CUT_SHORT)
+    found = read(into)
+    say(f"{summary(found)} The tables: workbench fleet show {into}")
+    sys.exit(OK if is_complete(found) else FAILED)
+
+
+@fleet.command(cls=Command, epilog=examples("workbench fleet manifest --kubernetes --image IMAGE"))
+@click.option("--kubernetes", is_flag=True, required=True, expose_value=False, help="For kubectl.")
+@click.option("--image", required=True, help="A container image that has workbench.")
+@click.option("--pool", "pools", multiple=True, required=True, help="LABEL=VALUE of its nodes.")
+@PER_TYPE
+@all_of(of_a_run)
+def manifest(image: str, pools: tuple[str, ...], per_type: int, **options: Any) -> None:
+    """Write an Indexed Job for each node pool; its log holds the document of each node."""
+    from ..fleet import manifest
+
+    click.echo(manifest.kubernetes(image, pools, per_type, _request(**options)))
+
+
+def _request(**options: Any) -> Request:
+    """The run of every node, checked as far as no machine is needed."""
+    from ..planning.plan import resolve
+    from ..planning.scenarios import load_with
+
+    for name in ("devices", "backends", "precisions", "modes"):
+        options[name] = words(options[name])
+    asked: dict[str, Any] = questions(options := {**options, "save_best": None})
+    request = Request(**asked, **options)
+    resolve(request, *load_with(request.scenario_file))
+    return request
+
+
+def _plan(hosts: str | None, hosts_file: str | None, **options: Any) -> FleetPlan:
+    from ..fleet.nodes import slurm_nodes
+    from ..fleet.plan import make_plan
+    from ..fleet.ssh import ssh_nodes
+
+    partitions = options.pop("partitions")
+    if sum(map(bool, (partitions, hosts, hosts_file))) > 1:
+        raise UsageError("name one of --partition, --hosts and --hosts-file")
+    settings = {name: options.pop(name) for name in ("per_type", "shared", "deadline_s")}
+    python, request = options.pop("node_python"), _request(**options)
+    by_ssh = hosts or hosts_file
+    nodes = ssh_nodes(hosts, hosts_file) if by_ssh else slurm_nodes(partitions)
+    return make_plan(nodes, request, python=python, **settings)
+
+
+for each in (plan, run, manifest):
+    each.params = [option for option in each.params if option.name not in LEFT_OUT]

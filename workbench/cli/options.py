@@ -227,6 +227,17 @@ SHARED = [
 
 run_options = all_of(SHARED)
 
+PRICES = [
+    _repeatable(
+        "--price",
+        "prices",
+        "DEVICE=PER_HOUR",
+        "Price per hour, e.g. gpu=2.99; adds the cheapest candidate.",
+    ),
+    click.option(
+        "--prices", "price_file", metavar="FILE.toml", help="Prices per hour from a file."
+    ),
+]
 OF_SCENARIOS = [
     click.option(
         "--scenarios",
@@ -245,15 +256,7 @@ OF_SCENARIOS = [
         is_flag=True,
         help="Also find the size at which the winner changes (uses half the budget).",
     ),
-    _repeatable(
-        "--price",
-        "prices",
-        "DEVICE=PER_HOUR",
-        "Price per hour, e.g. gpu=2.99; adds the cheapest candidate.",
-    ),
-    click.option(
-        "--prices", "price_file", metavar="FILE.toml", help="Prices per hour from a file."
-    ),
+    *PRICES,
     _repeatable(
         "--what-if",
         "what_if",

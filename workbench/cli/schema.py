@@ -6,7 +6,7 @@ import click
 
 from .options import Command, examples
 
-PARTS = ("document", "events", "ab", "compare", "fleet", "runs")
+PARTS = ("document", "events", "ab", "compare", "fleet", "fleet-plan", "runs")
 
 
 @click.command(

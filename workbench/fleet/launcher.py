@@ -1,7 +1,8 @@
 """Submits the jobs of a plan, and says what becomes of them.
 
 A launcher knows nothing that is not in the folder, so another one can go on after it was killed.
-It takes no lock either: a job that two of them submit runs once (`assets/fleet/run.sh`).
+It says what a reader would see there (`advisor.fleet_nodes`), and takes no lock: a job that two of
+them submit runs once (`assets/fleet/run.sh`).
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
 
-from ..files.read import whole
+from ..advisor.fleet_nodes import Folder, decoded, job_node, read_plan
+from ..advisor.recordings import why
 from ..files.write import replace
 from ..planning.usage import UsageError
 from ..records import fleet as records
@@ -30,19 +32,16 @@ from .ssh import Ssh
 
 FILES = ("--model", "--inputs", "--scenarios", "--prices")  # options whose files travel along
 OWN_CODE = {f"--{kind}" for kind in KINDS}
-ALIVE = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING")
-ANSWERS = ("0", "3")  # exit codes of a run; 3: --strict
-MOST_BYTES = 16 << 20
 
 
-def read_plan(folder: Path) -> FleetPlan | None:
+def plan_in(folder: Path) -> FleetPlan | None:
     """The plan in the folder; None where there is none."""
     try:
-        return msgspec.json.decode(whole(folder / records.PLAN, MOST_BYTES), type=FleetPlan)
+        return read_plan(folder)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.MsgspecError) as error:
-        raise UsageError(f"{folder / records.PLAN} cannot be read: {shown(str(error))}") from None
+    except Exception as error:
+        raise UsageError(f"{folder / records.PLAN} cannot be read: {shown(why(error))}") from None
 
 
 def begin(folder: Path, plan: FleetPlan) -> FleetPlan:
@@ -57,8 +56,8 @@ def begin(folder: Path, plan: FleetPlan) -> FleetPlan:
                 source = Path(arguments[value])
                 file = f"inputs/{option[2:]}{source.suffix}"
                 shutil.copyfile(source, folder / file)
-                digest = hashlib.sha256((folder / file).read_bytes()).hexdigest()
-                inputs[option[2:]] = FleetInput(file, digest)
+                digest = hashlib.sha256((folder / file).read_bytes())
+                inputs[option[2:]] = FleetInput(file, digest.hexdigest())
                 arguments[value] = str(folder / file)
         plan = msgspec.structs.replace(plan, arguments=arguments, inputs=inputs)
         for job in plan.jobs:
@@ -84,47 +83,48 @@ class Launcher:
         self._say = say
         self._engine = Ssh(folder) if plan.engine == "ssh" else Slurm(folder, plan)
         self._submitted: dict[str, Submitted] = {}  # by the name of the job
-        self._answered: dict[str, bool] = {}  # of the jobs that have ended
+        self._ended: set[str] = set()
         self._suspects: set[str] = set()  # ended by the engine's word alone
 
     @property
     def waiting(self) -> dict[str, FleetJob]:
         """The jobs that were submitted and have not ended, by id."""
-        left = [job for job in self._plan.jobs if job.name not in self._answered]
-        return {self._submitted[j.name].job_id: j for j in left if j.name in self._submitted}
-
-    @property
-    def all_answered(self) -> bool:
-        return all(self._answered.get(job.name) for job in self._plan.jobs)
+        left = [job for job in self._plan.jobs if job.name in self._submitted.keys() - self._ended]
+        return {self._submitted[job.name].job_id: job for job in left}
 
     def submit(self) -> None:
         """Submit each job that was not submitted yet; one that is refused costs only itself."""
         for job in self._plan.jobs:
             place = self._folder / JOBS / job.name
-            with suppress(FileNotFoundError):
-                text = whole(place / records.SUBMITTED, MOST_BYTES)
-                self._submitted[job.name] = msgspec.json.decode(text, type=Submitted)
-                continue
+            with suppress(Exception):  # a damaged file: a job that is submitted twice runs once
+                known = decoded(place / records.SUBMITTED, Submitted)
+                if known.job_id:
+                    self._submitted[job.name] = known
+                    continue
             try:
                 job_id = self._engine.submit(job, place / records.SCRIPT)
             except UsageError as error:
-                self._end(job, f"not submitted: {error}")
+                self._note(job, Submitted("", now()), f"REFUSED ({error})")
+                self._ended.add(job.name)
             else:
-                self._note(job, Submitted(job_id, now()), "submitted")
+                self._note(job, Submitted(job_id, now()))
 
     def watch(self, every_s: float) -> None:
         """Return when all jobs have ended; at the deadline cancel the rest."""
-        begun = datetime.fromisoformat(self._plan.created_at)
+        begun = datetime.fromisoformat(self._plan.created_at).timestamp()
         while self.look():
-            age_s = (datetime.now(UTC) - begun).total_seconds()
+            age_s = time.time() - begun
             if age_s >= self._plan.deadline_s:
-                self.cancel()
+                self._engine.cancel(self.waiting)
                 for job in self.waiting.values():
-                    self._end(job, "lost: the deadline has passed, and it was cancelled")
+                    self._end(job)
             time.sleep(min(every_s, max(0.0, self._plan.deadline_s - age_s)))
 
     def cancel(self) -> None:
+        """Cancel what has not ended, and leave word of it for readers."""
         self._engine.cancel(self.waiting)
+        for job in self.waiting.values():
+            self._note(job, self._submitted[job.name], "CANCELLED")
 
     def look(self) -> bool:
         """Report every change; returns whether jobs are still to be waited for."""
@@ -133,38 +133,24 @@ class Launcher:
         for job_id, job in waiting.items():
             before, state = self._submitted[job.name], states.get(job_id, "")
             if state not in ("", before.native_state):
-                self._note(job, msgspec.structs.replace(before, native_state=state), state)
-            self._judge(job, state)
+                self._note(job, before, state)
+            # A file on a shared disk may appear late: the engine's word counts the second time.
+            ended = (self._folder / JOBS / job.name / records.EXIT_CODE).exists()
+            if not ended and state.startswith(records.ENDED):
+                ended = job.name in self._suspects
+                self._suspects.add(job.name)
+            if ended:
+                self._end(job)
         return bool(self.waiting)
 
-    def _judge(self, job: FleetJob, state: str) -> None:
-        """End a job that has ended: by its exit code, or by the engine's word twice in a row,
-        since a file on a shared disk may appear late."""
-        place = self._folder / JOBS / job.name
-        if (place / records.EXIT_CODE).exists():
-            code = shown((place / records.EXIT_CODE).read_text(errors="replace").strip(), 20)
-            answers = code in ANSWERS and (place / records.DOCUMENT).exists()
-            text = "answered" if answers else f"failed, exit code {code}{_tail(place)}"
-            self._end(job, text, answers=answers)
-        elif state and state.split(" ")[0] not in ALIVE:
-            if job.name in self._suspects:
-                lost = f": nothing in {place}; does the node see it? name a shared folder"
-                self._end(job, f"failed, {state}{_tail(place) or lost}")
-            self._suspects.add(job.name)
+    def _end(self, job: FleetJob) -> None:
+        self._ended.add(job.name)
+        node = job_node(Folder(self._folder, time.time(), self._plan, [], []), job)
+        said = [node.state, *([node.reason.message] if node.reason else []), *node.log[-1:]]
+        self._say(f"{job.name} on {job.node}: {': '.join(said)}")
 
-    def _end(self, job: FleetJob, text: str, *, answers: bool = False) -> None:
-        self._answered[job.name] = answers
-        self._say(f"{job.name} on {job.node}: {text}")
-
-    def _note(self, job: FleetJob, state: Submitted, text: str) -> None:
-        self._submitted[job.name] = state
-        replace(self._folder / JOBS / job.name / records.SUBMITTED, msgspec.json.encode(state))
-        self._say(f"{job.name} on {job.node}: {text}")
-
-
-def _tail(place: Path) -> str:
-    """The last line of a job's log."""
-    with suppress(OSError):
-        lines = (place / records.LOG).read_text(errors="replace").split("\n")
-        return f": {shown(next(filter(str.strip, reversed(lines)), 'its log is empty'))}"
-    return ""
+    def _note(self, job: FleetJob, known: Submitted, state: str | None = None) -> None:
+        known = msgspec.structs.replace(known, native_state=state)
+        self._submitted[job.name] = known
+        replace(self._folder / JOBS / job.name / records.SUBMITTED, msgspec.json.encode(known))
+        self._say(f"{job.name} on {job.node}: {state or 'submitted'}")

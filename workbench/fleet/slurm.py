@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -23,22 +22,6 @@ NEVER_S = 10**6
 SQUEUE = ("squeue", "--noheader", "--me", "--states=all", "--format=%i|%T|%r")
 
 
-@contextmanager
-def clean_environment() -> Iterator[None]:
-    """Leave nothing of an outer job in what sbatch hands on, and keep Slurm from starting a job
-    again when its node goes down: psij-python has no word for --no-requeue."""
-    before = dict(os.environ)
-    for name in before:
-        if name.startswith(INHERITED) and name != "SLURM_CONF":
-            del os.environ[name]
-    os.environ["SBATCH_NO_REQUEUE"] = "1"
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-
-
 class Slurm:
     """The engine of nodes that `sinfo` lists."""
 
@@ -49,6 +32,10 @@ class Slurm:
         except ImportError:
             remedy = "install it: pip install 'cpu-gpu-workbench[fleet]'"
             raise UsageError(f"jobs are submitted by psij-python, {remedy}") from None
+        for name in [each for each in os.environ if each.startswith(INHERITED)]:
+            if name != "SLURM_CONF":
+                del os.environ[name]  # sbatch hands it on
+        os.environ["SBATCH_NO_REQUEUE"] = "1"  # psij-python has no word for --no-requeue
         self._types = {each.name: each for each in plan.node_types}
         self._limit = timedelta(seconds=time_limit(plan.budget_s))
         config = SlurmExecutorConfig(None, folder / "psij", NEVER_S, NEVER_S)
@@ -70,8 +57,7 @@ class Slurm:
         spec.resources = ResourceSpecV1(1, None, 1, cores, exclusive_node_use=job.exclusive)
         submitted = Job(spec)
         try:
-            with clean_environment():
-                self._executor.submit(submitted)
+            self._executor.submit(submitted)
         except SubmitException as error:
             raise UsageError(f"Slurm refuses it: {shown(str(error).strip())}") from None
         return str(submitted.native_id)

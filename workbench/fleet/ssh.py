@@ -82,8 +82,7 @@ class Ssh:
 
     def submit(self, job: FleetJob, script: Path) -> str:
         """Start the script in a session of its own, which outlives the connection."""
-        files = [path for path in (script, self._folder / "inputs") if path.exists()]
-        names = [str(path.relative_to(self._folder)) for path in files]
+        names = str(script.relative_to(self._folder)), "inputs"
         packed = subprocess.run(["tar", "-cC", self._folder, *names], capture_output=True).stdout
         place, file = shlex.quote(str(self._folder)), shlex.quote(str(script))
         bring = f"[ -e {file} ] || {{ mkdir -p {place} && tar -xC {place}; }} || exit"

@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import msgspec
 
+from .document import Tool
+
 FLEET_VERSION = 1
 PLAN, JOBS, SUBMITTED, SCRIPT = "fleet.json", "jobs", "submitted.json", "run.sh"
 DOCTOR, JOURNAL, DOCUMENT = "doctor.json", "run.jsonl", "document.json"
 LOG, EXIT_CODE = "log.txt", "exit_code"
+# Words that begin the last state of a job: Slurm's, ours of a process reached by ssh, and ours of a
+# job that the engine did not take.
+ENDED: tuple[str, ...] = ("BOOT_FAIL", "CANCEL", "COMPLETED", "DEADLINE", "ENDED", "FAILED")
+ENDED += ("NODE_FAIL", "OUT_OF_ME", "PREEMPTED", "REFUSED", "TIMEOUT")
 
 
 class NodeType(msgspec.Struct, frozen=True):
@@ -59,9 +65,17 @@ class FleetPlan(msgspec.Struct, frozen=True):
     budget_s: float = 0.0  # of each run
 
 
+class PlanDocument(msgspec.Struct, frozen=True):
+    """The document of `workbench fleet plan`."""
+
+    schema_version: int
+    tool: Tool
+    plan: FleetPlan
+
+
 class Submitted(msgspec.Struct, frozen=True):
     """The contents of `submitted.json`."""
 
-    job_id: str  # the engine's own; the process id with ssh
+    job_id: str  # the engine's own; the process id with ssh; empty if the engine refused it
     at: str  # ISO 8601, UTC
     native_state: str | None = None  # the engine's word, as the launcher last saw it

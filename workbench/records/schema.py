@@ -16,6 +16,7 @@ from . import (
     comparison,
     document,
     events,
+    fleet,
     fleet_document,
     machine,
     model,
@@ -24,10 +25,10 @@ from . import (
 )
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-PLACES = (ab, code, comparison, contract, document, events, fleet_document, machine, model, reason)
+PLACES = (ab, code, comparison, contract, document, events, fleet, fleet_document, machine, model)
 STRUCTURES = {
     name: found
-    for part in (*PLACES, verdict)
+    for part in (*PLACES, reason, verdict)
     for name, found in vars(part).items()
     if isinstance(found, type)
 }
@@ -37,6 +38,7 @@ PARTS: dict[str, Any] = {
     "ab": ab.ABReport,
     "compare": comparison.RunComparison,
     "fleet": fleet_document.FleetDocument,
+    "fleet-plan": fleet.PlanDocument,
     "runs": comparison.RunList,
 }
 # A field of a structure, with the comment above it or behind it.

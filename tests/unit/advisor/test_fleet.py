@@ -163,15 +163,19 @@ def test_another_version_model_or_job_is_incomparable_and_named(tmp_path: Path) 
     assert row(found).cells[0].nodes == 5
 
 
-def test_the_plans_own_version_and_model_count(tmp_path: Path) -> None:
+def test_the_plans_own_version_and_model_count_before_those_of_most(tmp_path: Path) -> None:
     made_up.make(tmp_path, 2, {"one": 1.0})
     plan = json.loads((tmp_path / "fleet.json").read_text())
     inputs = {"model": {"file": "m.onnx", "sha256": "ab"}}
     made_up.write(tmp_path / "fleet.json", {**plan, "inputs": inputs})
     changed(tmp_path, "one-1", model={"facts": {"sha256": "ab"}})
     assert [node.state for node in fleet(tmp_path).nodes] == ["done", "incomparable"]
+    changed(tmp_path, "one-2", model={"facts": {"sha256": "ab"}})
     made_up.write(tmp_path / "fleet.json", {**plan, "tool_version": "0.2.0"})
-    assert {node.state for node in fleet(tmp_path).nodes} == {"incomparable"}
+    assert {node.state for node in fleet(tmp_path).nodes} == {"done"}  # both have another one
+    tool = {"name": "workbench", "version": "0.2.0", "command": "workbench"}
+    changed(tmp_path, "one-2", tool=tool)
+    assert [node.state for node in fleet(tmp_path).nodes] == ["incomparable", "done"]
 
 
 def test_what_cannot_be_compared_says_why(tmp_path: Path) -> None:

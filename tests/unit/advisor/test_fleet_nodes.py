@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import scenes
 from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import fleet as made_up
-from workbench.advisor.fleet_nodes import Folder, read_folder
+from workbench.advisor.fleet import fleet_document, is_complete
+from workbench.advisor.fleet_nodes import NO_VERDICT, Folder, read_folder
+from workbench.cli.commands import head
+from workbench.records.events import encode
 from workbench.records.fleet_document import FleetNode
 from workbench.report.run_files import MOST_BYTES
 
@@ -80,7 +84,8 @@ def test_the_99th_percentile_is_that_of_what_if(folder: Path) -> None:
         ((), None, NOW, "pending", "not submitted yet"),
         (("submitted.json",), None, NOW, "pending", "submitted"),
         (("submitted.json",), "PENDING (Resources)", NOW, "pending", "PENDING (Resources)"),
-        (("submitted.json", "doctor.json"), "RUNNING", NOW, "running", None),
+        (("submitted.json", "log.txt"), "RUNNING", NOW, "running", None),
+        (("submitted.json",), "REFUSED (x)", NOW, "failed", "REFUSED (x)"),
         (("submitted.json",), "NODE_FAIL", NOW, "failed", "NODE_FAIL"),
         (("submitted.json",), "CANCELLED (x)", NOW, "failed", "CANCELLED (x)"),
         (("submitted.json", "exit_code"), "COMPLETING", NOW, "failed", "exit code 9"),
@@ -134,6 +139,45 @@ def test_a_journal_without_an_end_counts_for_what_is_in_it(
     node = job(folder)
     assert node.state == state and node.run is not None and node.run.answers
     assert job(folder, now_s=LATE).state == "partial"
+
+
+def measured_nothing(text: str) -> str:
+    """The document without its measurements, as a run whose time ran out has it."""
+    found = json.loads(text)
+    verdicts = [
+        {**each, "pick": None, "pick_ratio": None, "pick_ratio_ci95": None,
+         "reasons": ["Nothing was measured: time ran out."]}
+        for each in found["verdicts"]
+    ]  # fmt: skip
+    return json.dumps({**found, "verdicts": verdicts})
+
+
+def test_a_run_that_measured_nothing_has_not_answered(folder: Path) -> None:
+    for at in folder.glob("jobs/*/document.json"):
+        made_up.write(at, measured_nothing(at.read_text()))
+    found = read_folder(folder, NOW)
+    assert [node.state for node in found.nodes] == ["failed"] * 3
+    assert found.nodes[0].reason.message == "Nothing was measured: time ran out."
+    shown = fleet_document(head("fleet"), found)
+    assert not is_complete(shown)
+    assert shown.rows == []
+
+
+def test_a_plain_run_has_no_verdict_to_compare(tmp_path: Path) -> None:
+    source = JOURNAL.parents[1] / "documents" / "run-sweep.json"
+    made_up.write(tmp_path / "mail.json", source.read_text())
+    (node,) = read_folder(tmp_path, NOW).nodes
+    assert (node.state, node.reason.message) == ("failed", NO_VERDICT)
+
+
+def test_a_whole_journal_stands_for_a_document_that_is_cut_off(folder: Path) -> None:
+    at = folder / "jobs" / "old-1"
+    journal = at / "run.jsonl"
+    journal.write_bytes(b"".join(encode(event) + b"\n" for event in scenes.cpu_only()))
+    made_up.write(at / "document.json", "{")
+    node = job(folder)
+    assert node.state == "done" and node.run is not None and node.run.status == "done"
+    assert node.reason.message.startswith("document.json is not usable: ")
 
 
 def test_a_run_that_was_cut_short_is_partial(folder: Path) -> None:

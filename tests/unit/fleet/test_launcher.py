@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from workbench.advisor.fleet_nodes import read_folder
 from workbench.fleet import launcher as launchers
-from workbench.fleet.launcher import Launcher, begin, read_plan
+from workbench.fleet.launcher import Launcher, begin, plan_in
 from workbench.fleet.nodes import Node
 from workbench.fleet.plan import make_plan, plan_lines
 from workbench.planning.request import Request
 from workbench.planning.usage import UsageError
 
+DOCUMENT = Path(__file__).parents[2] / "fixtures" / "documents" / "advise-prices.json"
 NODES = [Node("a", 8, 16 << 30, partition="cpu"), Node("b", 8, 16 << 30, partition="cpu")]
 NODES += [Node("g", 32, 64 << 30, ("ib",), ("gpu:a100:4",), "gpu", forces_sharing=True)]
 
@@ -64,7 +67,11 @@ class Scene:
         (place / "log.txt").write_text("first\nlast \x1b[31mline\n\n")
         (place / "exit_code").write_text(f"{code}\n")
         if document:
-            (place / "document.json").write_text("{}")
+            (place / "document.json").write_bytes(DOCUMENT.read_bytes())
+
+    def states(self) -> list[str]:
+        """What a reader sees."""
+        return [node.state for node in read_folder(self.folder, time.time()).nodes]
 
 
 def plan(**request: object):
@@ -90,13 +97,13 @@ def test_the_plan_in_words() -> None:
 
 
 def test_the_plan_is_written_once(scene) -> None:
-    assert read_plan(scene.folder) == scene.plan
+    assert plan_in(scene.folder) == scene.plan
     assert not list(scene.folder.glob(".*"))
     with pytest.raises(UsageError, match="File exists"):
         begin(scene.folder, plan())
     (scene.folder / "fleet.json").write_text("[")
     with pytest.raises(UsageError, match=r"fleet.json cannot be read: .*"):
-        read_plan(scene.folder)
+        plan_in(scene.folder)
 
 
 def test_files_that_options_name_travel_with_their_hash(tmp_path) -> None:
@@ -147,21 +154,41 @@ def test_changes_are_said_once_and_written_down(scene) -> None:
     assert (note["job_id"], note["native_state"]) == ("id-cpu-8c-1", "PENDING (Resources)")
 
 
-def test_all_answered_only_with_documents_and_exit_codes(scene) -> None:
-    scene.answer("cpu-8c-1")
-    scene.answer("cpu-8c-2", "3")
+@pytest.mark.parametrize("code", ["0", "1", "3"])
+def test_a_document_with_an_answer_is_one_whatever_the_exit_code(scene, code: str) -> None:
+    scene.answer("cpu-8c-1", code)
     assert scene.launcher.look()
-    assert not scene.launcher.all_answered
-    scene.answer("gpu-32c-a100-4-1")
+    assert scene.said[-1] == "cpu-8c-1 on a: done"
+    for name in ("cpu-8c-2", "gpu-32c-a100-4-1"):
+        scene.answer(name)
     assert not scene.launcher.look()
-    assert scene.launcher.all_answered
+    assert scene.states() == ["done"] * 3
 
 
-@pytest.mark.parametrize(("code", "document"), [("1", True), ("0", False), ("127", False)])
-def test_a_run_that_failed_shows_the_end_of_its_log(scene, code: str, document: bool) -> None:
-    scene.answer("cpu-8c-1", code, document)
+@pytest.mark.parametrize("code", ["0", "127"])
+def test_a_run_that_failed_shows_the_end_of_its_log(scene, code: str) -> None:
+    scene.answer("cpu-8c-1", code, document=False)
     scene.launcher.look()
-    assert scene.said[-1] == f"cpu-8c-1 on a: failed, exit code {code}: last \\x1b[31mline"
+    assert scene.said[-1] == (
+        f"cpu-8c-1 on a: failed: it ended without a document, exit code {code}: last \\x1b[31mline"
+    )
+
+
+def test_a_damaged_note_is_written_again(scene) -> None:
+    note = scene.folder / "jobs" / "cpu-8c-1" / "submitted.json"
+    note.write_text("{")
+    scene.another()
+    assert json.loads(note.read_text())["job_id"] == "id-cpu-8c-1"
+
+
+def test_a_cancelled_job_is_no_running_one_to_readers(scene) -> None:
+    scene.engine.words = {"cpu-8c-1": "RUNNING"}
+    scene.launcher.look()
+    scene.answer("cpu-8c-2")
+    scene.launcher.look()
+    scene.launcher.cancel()
+    assert scene.engine.cancelled == ["id-cpu-8c-1", "id-gpu-32c-a100-4-1"]
+    assert scene.states() == ["failed", "done", "failed"]
 
 
 def test_the_word_of_the_engine_ends_a_job_the_second_time(scene) -> None:
@@ -169,8 +196,16 @@ def test_the_word_of_the_engine_ends_a_job_the_second_time(scene) -> None:
     scene.launcher.look()
     assert not [line for line in scene.said if "failed" in line]
     scene.launcher.look()
-    assert scene.said[-1].startswith("cpu-8c-1 on a: failed, NODE_FAIL (NodeDown): nothing in ")
-    assert scene.said[-1].endswith("does the node see it? name a shared folder")
+    assert scene.said[-1].startswith("cpu-8c-1 on a: failed: it ended without a document; its last")
+    assert scene.said[-1].endswith("was NODE_FAIL (NodeDown)")
+
+
+def test_a_folder_that_its_node_does_not_see_is_suspected(scene) -> None:
+    scene.engine.words = {"cpu-8c-1": "FAILED (NonZeroExitCode)"}
+    scene.launcher.look()
+    scene.launcher.look()
+    assert "nothing in " in scene.said[-1]
+    assert scene.said[-1].endswith("does the node see it? Name a shared folder")
 
 
 def test_a_file_that_comes_late_still_counts(scene) -> None:
@@ -178,7 +213,7 @@ def test_a_file_that_comes_late_still_counts(scene) -> None:
     scene.launcher.look()
     scene.answer("cpu-8c-1")
     scene.launcher.look()
-    assert scene.said[-1] == "cpu-8c-1 on a: answered"
+    assert scene.said[-1] == "cpu-8c-1 on a: done"
 
 
 def test_a_refused_job_costs_only_itself(tmp_path, monkeypatch) -> None:
@@ -186,11 +221,14 @@ def test_a_refused_job_costs_only_itself(tmp_path, monkeypatch) -> None:
     scene.engine.refuses = "cpu-8c-1"
     (scene.folder / "jobs" / "cpu-8c-1" / "submitted.json").unlink()
     again = scene.another()
-    assert "cpu-8c-1 on a: not submitted: Slurm refuses it: exclusive is not allowed" in scene.said
+    refusal = "REFUSED (Slurm refuses it: exclusive is not allowed)"
+    assert f"cpu-8c-1 on a: {refusal}" in scene.said
     for name in ("cpu-8c-2", "gpu-32c-a100-4-1"):
         scene.answer(name)
     assert not again.look()
-    assert not again.all_answered
+    assert scene.states() == ["failed", "done", "done"]
+    scene.engine.refuses = ""
+    assert scene.another().look()
 
 
 def test_at_the_deadline_the_rest_is_cancelled(scene) -> None:
@@ -201,6 +239,5 @@ def test_at_the_deadline_the_rest_is_cancelled(scene) -> None:
     launcher.watch(15.0)
     assert scene.engine.cancelled == ["id-cpu-8c-2", "id-gpu-32c-a100-4-1"]
     assert scene.said[-1] == (
-        "gpu-32c-a100-4-1 on g: lost: the deadline has passed, and it was cancelled"
+        "gpu-32c-a100-4-1 on g: lost: no document by the deadline, 10 min 00 s"
     )
-    assert not launcher.all_answered

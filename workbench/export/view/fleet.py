@@ -51,7 +51,7 @@ def summary(found: FleetDocument) -> str:
 
 
 def _row(row: FleetRow, types: list[str]) -> list[str]:
-    cells = {cell.node_type: f"{cell.device} {_time(cell)}" for cell in row.cells}
+    cells = {cell.node_type: f"{cell.device} {_time(cell)}" for cell in row.cells if cell.pick}
     lead, bounds = units.ratio_parts(row.lead, row.lead_ci95)
     choice = f"either: {', '.join(row.alike)}" if row.choice == "either" else row.choice
     return [row.scenario, choice, lead, bounds, *(cells.get(name, "-") for name in types)]

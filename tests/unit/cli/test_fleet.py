@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+import schemas
 
 from workbench.cli.main import cli
 from workbench.fleet import launcher, nodes
 from workbench.fleet.nodes import Node
 from workbench.planning.usage import UsageError
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 
 def refused(*arguments: str) -> str:
@@ -31,7 +33,6 @@ def exit_code(*arguments: str) -> int:
 class FakeLauncher:
     """Keeps what it was made with; `watch` does what a test wants."""
 
-    all_answered = True
     watches: Any = staticmethod(lambda every_s: None)
     made: list[Any] = []  # noqa: RUF012 - emptied by the fixture
 
@@ -66,13 +67,14 @@ def interrupted(_: float) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("run", "spin"), "Missing option '--into'"),
+        (("run", "branching"), "Missing option '--into'"),
         (("run", "--into", "x", "--deadline", "30"), "--deadline takes a time such as 90s, 30m"),
         (("plan", "--deadline", "0m"), "--deadline takes a time such as 90s, 30m or 2h, not '0m'"),
         (("plan", "--hosts", "a", "--partition", "b"), "name one of --partition, --hosts and"),
         (("plan", "--hosts", "a,,b"), "--hosts takes A,B"),
         (("plan", "--per-type", "0"), "0 is not in the range"),
         (("plan", "matmull"), "unknown scenario 'matmull'"),
+        (("plan", "matmul"), "unknown scenario 'matmul'"),
         (("plan", "--what-if", "x"), "No such option"),
         (("manifest", "--image", "x", "--pool", "a=b"), "Missing option '--kubernetes'"),
     ],
@@ -82,16 +84,16 @@ def test_bad_input_is_one_line(arguments: tuple[str, ...], text: str) -> None:
 
 
 def test_the_plan_as_json_is_what_a_run_would_write(made, capsys) -> None:
-    cli.main(["fleet", "plan", "matmul", "--quick", "--json"], standalone_mode=False)
-    found = json.loads(capsys.readouterr().out)
+    cli.main(["fleet", "plan", "branching", "--quick", "--json"], standalone_mode=False)
+    found = schemas.checked_document(capsys.readouterr().out, "fleet-plan")
     assert found["tool"]["command"] == "fleet plan"
-    assert found["plan"]["arguments"] == ["run", "matmul", "--quick"]
+    assert found["plan"]["arguments"] == ["advise", "branching", "--quick"]
     assert found["plan"]["jobs"][0]["node"] == "a"
     assert found["plan"]["deadline_s"] == 3600
 
 
 def test_a_run_waits_and_a_detached_one_does_not(made, tmp_path) -> None:
-    assert exit_code("--into", str(tmp_path / "f"), "--quick", "--every", "2") == 0
+    assert exit_code("--into", str(tmp_path / "f"), "--quick", "--every", "2") == 1
     assert exit_code("--into", str(tmp_path / "f"), "--detach") == 0
     assert [each.log for each in made] == [["submit", "watch 2"], ["submit"]]
     assert made[0].plan == made[1].plan
@@ -102,9 +104,14 @@ def test_a_folder_with_a_fleet_takes_no_other_options(made, tmp_path) -> None:
     assert "go on with --into alone" in refused("run", "--into", str(tmp_path), "--quick")
 
 
-def test_nodes_that_did_not_answer_are_a_failure(made, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(FakeLauncher, "all_answered", False)
-    assert exit_code("--into", str(tmp_path)) == 1
+def test_a_run_ends_with_what_a_reader_sees(made, tmp_path, capsys) -> None:
+    assert exit_code("--into", str(tmp_path), "--quick") == 1
+    assert "0 of 1 nodes have answered; 1 pending." in capsys.readouterr().err
+    document = tmp_path / "jobs" / "cpu-8c-1" / "document.json"
+    document.write_bytes((FIXTURES / "documents" / "advise-prices.json").read_bytes())
+    assert exit_code("--into", str(tmp_path)) == 0
+    said = "1 of 1 nodes have answered. The tables: workbench fleet show"
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
