@@ -122,7 +122,7 @@ def test_a_script_runs_once(advise: Advise, tmp_path: Path) -> None:
 def test_a_training_races(advise: Advise) -> None:
     filters = ("--threads", "1", "--batch", "8", "--precision", "fp32")
     modes = ("--mode", "plain", "--mode", "fused")
-    found = document(advise("--torch", "trained:build", "--train", *filters, *modes, *budget(5)))
+    found = document(advise("--torch", "trained:build", "--train", *filters, *modes, *budget(8)))
     assert found["code"]["facts"]["data"] == "dataset"
     assert {m["case"]["mode"] for m in found["measurements"]} == {None, "fused"}
     assert found["verdicts"][0]["pick"] is not None
