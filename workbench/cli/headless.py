@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 
@@ -12,6 +12,7 @@ from ..engine.engine import Engine
 from ..engine.exit_codes import CUT_SHORT, FAILED
 from ..export.formats import DOCUMENT, FORMATS, document
 from ..export.log import line
+from ..export.view.words import reason_text
 from ..files.write import Target, send
 from ..planning.plan import RowPlan
 from ..planning.request import Request
@@ -43,6 +44,8 @@ def run_headless(
     engine = Engine(request, rows, control, report, events or log_writer(report, verbose=verbose))
     with control.signals(), closing(engine):
         code = engine.run()
+        for row in unmeasured(report) if code == FAILED else ():
+            say(f"workbench: {row}")
         with control.writing():
             if events is not None and events.error is not None:
                 return unwritten(output, events.error, report, code)
@@ -58,6 +61,15 @@ def run_headless(
             except OSError as error:
                 return unwritten(None, error, report, code)
             return code
+
+
+def unmeasured(report: Report) -> Iterator[str]:
+    """Each row that has no measurement, with the first reason."""
+    for row in report.rows.values():
+        if row.plan.of is None and not any(candidate.blocks for candidate in row.candidates):
+            why = next((c.reason for c in row.candidates if c.reason is not None), None)
+            said = f": {reason_text(why)}" if why is not None else ""
+            yield f"nothing was measured for {row.plan.scenario}{said}"
 
 
 def save(output: Target, report: Report, code: int, *, samples: bool = True) -> int:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from builders import eventful
+from builders import case, eventful, report
 
-from workbench.cli.headless import EventWriter, log_writer, save
+from workbench.cli.headless import EventWriter, log_writer, save, unmeasured
 from workbench.engine.exit_codes import CUT_SHORT, FAILED, OK
 from workbench.export.formats import FORMATS
 from workbench.files.write import Target
@@ -21,6 +21,7 @@ from workbench.report import journal
 from workbench.report.report import Report
 
 RUN = eventful()
+CASE = case("cpu")
 REPORT = Report.of(RUN)
 
 
@@ -73,3 +74,12 @@ def test_stderr_gets_failures_and_with_verbose_the_whole_log(capsys) -> None:
             log(event)
     words = [line.split()[2] for line in capsys.readouterr().err.splitlines()]
     assert words == ["run", "failed", "failed"]
+
+
+def test_a_row_without_a_measurement_is_named_with_its_reason() -> None:
+    assert list(unmeasured(REPORT)) == []
+    spent = Reason("budget", "time ran out before its turn", "raise --budget")
+    found = report({CASE: []}, failed={CASE: spent})
+    assert list(unmeasured(found)) == [
+        "nothing was measured for row: time ran out before its turn - raise --budget"
+    ]
