@@ -40,7 +40,8 @@ def test_the_largest_batch_is_bounded_by_memory_or_by_what_there_is(cli) -> None
     (found,) = json.loads(done.stdout)["largest_batches"]
     codes = {a["reason"] and a["reason"]["code"] for a in found["attempts"]}
     assert found["ended_by"] == ("memory" if free < 32 else "bad_input")
-    assert 1 <= found["batch"] <= free + 1
+    later = psutil.virtual_memory().available >> 30  # neighbours come and go
+    assert 1 <= found["batch"] <= max(free, later) + 2
     assert codes >= {None, "no_memory" if free < 32 else "bad_input"}
     assert "batch 2: fits" in done.stderr
     assert "largest     batch" in cli("open", "last", "--plain").stdout
