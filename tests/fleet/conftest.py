@@ -20,7 +20,7 @@ SSH_PORT = 26890
 @pytest.fixture(scope="session")
 def lab_folder() -> Path:
     """Where the packages were unpacked by `make test-fleet`."""
-    return Path(os.environ["FLEET_LAB"])
+    return Path(os.environ["FLEET_LAB"]).absolute()  # sshd runs itself again
 
 
 @pytest.fixture(scope="session")
