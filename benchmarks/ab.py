@@ -1,4 +1,4 @@
-"""How often `workbench ab` raises a false alarm, and how often it finds a real slowdown.
+"""Counts the false alarms of `workbench ab`, and the real slowdowns that it finds.
 
 `python -m benchmarks.ab` runs `ab` on two equal sides and on sides of which B really does more work
 (benchmarks/ab_work.py), N times each.  Keeps what it has in .ab.jsonl, so it can be cut short and

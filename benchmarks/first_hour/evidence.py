@@ -1,4 +1,4 @@
-"""What the parts left behind.  A missing or damaged file costs its own findings only."""
+"""Reads the files of the parts.  A missing or damaged file costs its own findings only."""
 
 from __future__ import annotations
 

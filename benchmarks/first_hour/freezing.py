@@ -1,4 +1,4 @@
-"""What SIGSTOP does to a process that uses a GPU: `python -m benchmarks.first_hour.freezing`."""
+"""Stops a process that uses a GPU: `python -m benchmarks.first_hour.freezing`."""
 
 from __future__ import annotations
 

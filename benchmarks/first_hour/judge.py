@@ -23,7 +23,7 @@ LONGEST = 200  # characters of a reason or a word
 
 @dataclass(frozen=True)
 class Judged:
-    """What became of a finding; `figure` may be there although the finding was not tried."""
+    """The outcome of a finding; `figure` may be there although the finding was not tried."""
 
     id: str
     what: str

@@ -32,7 +32,7 @@ RATES: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
     "fp64": ((50, 63), (50, 63)),
 }
 PINNED = hopper(40, 57, "GB/s")  # PCIe 5.0 x16; virtual machines reach less than bare metal's 50
-OF_MEMORY = (0.83, 0.94)  # of the datasheet's bandwidth: 4.0 to 4.5 of an H200's 4.8 TB/s
+OF_MEMORY = (0.83, 0.94)  # shares of the datasheet's bandwidth: 4.0 to 4.5 of an H200's 4.8 TB/s
 
 finding = Findings()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 PART_S = 560.0  # a part begins no step after it: machines are often rented ten minutes at a time
 TESTS = ["products", "machine", "transfer", "scaling"]
-REHEARSAL = ["--budget", "6"]  # of a run on a simulated card
+REHEARSAL = ["--budget", "6"]  # for a run on a simulated card
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def run_part(
     folder.mkdir(parents=True, exist_ok=True)
     old = kept(path)
     if card is None and old.get("card"):
-        return old  # what was found on a card stays when a later call finds none
+        return old  # findings on a card stay when a later call finds none
     same = old.get("card") == card and not again
     record = {"part": number, "card": card, "no_gpu": no_gpu, "python": sys.version.split()[0]}
     record["at"] = datetime.now(UTC).isoformat(timespec="seconds")

@@ -22,7 +22,7 @@ MODES = (
 )
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp64")
 SIZES = (4096, 8192)
-MIB = (8, 128, 1024)  # of an array in memory; the first fits into L2
+MIB = (8, 128, 1024)  # sizes of an array; the first fits into L2
 LINK_MIB = 128
 WIDTH = 4096  # of a layer whose weights fit into L2
 LONG = 1 << 25  # elements that keep the device busy for longer than their launch takes
