@@ -129,7 +129,7 @@ class WorkbenchApp(TerminalApp):
         self._start_source = start_source
         self._request = request or Request()  # the run on the screen, or the one that `s` starts
         self._replay = replay
-        self._preview = preview  # of the rows of `request`
+        self._preview = preview  # rows of `request` before the engine has planned them
         self._recorded = report  # a document's report; its source has no events
         self._monotonic = monotonic
         self._source: EventSource | None = None

@@ -24,9 +24,9 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp64")
 SIZES = (4096, 8192)
 MIB = (8, 128, 1024)  # sizes of an array; the first fits into L2
 LINK_MIB = 128
-WIDTH = 4096  # of a layer whose weights fit into L2
+WIDTH = 4096  # units of a layer whose weights fit into L2
 LONG = 1 << 25  # elements that keep the device busy for longer than their launch takes
-STEPS = 2000  # of which quantiles are taken
+STEPS = 2000  # enough for the quantiles
 BURST_S, SUSTAINED_S, REST_S = 0.2, 4.0, 1.0
 
 Step = Callable[[], Any]

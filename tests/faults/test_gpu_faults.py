@@ -48,7 +48,7 @@ class Runs:
 
     @property
     def starts(self) -> int:
-        """How many workers were started on the GPU."""
+        """The number of workers that were started on the GPU."""
         path = self.folder / "starts"
         return len(path.read_text().splitlines()) if path.exists() else 0
 

@@ -14,16 +14,9 @@ import pytest
 
 BOTH = ("--per-type", "2")
 JOBS = ["big-2c-1", "small-1c-1", "small-2c-1", "small-2c-2"]
-STUB = Path(__file__).resolve().parent / "stub_python"
-OWN = """\
-[[scenario]]
-id = "own"
-title = "Own"
-question = "Which?"
-workload = "spin"
-objective = "throughput"
-precisions = ["fp32"]
-"""
+HERE = Path(__file__).resolve().parent
+STUB = HERE / "stub_python"
+OWN = (HERE / "own.toml").read_text()
 needs_two_cores = pytest.mark.skipif(os.cpu_count() == 1, reason="the lab's types need two cores")
 
 

@@ -8,16 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-STUB = Path(__file__).resolve().parent / "stub_python"
-OWN = """\
-[[scenario]]
-id = "own"
-title = "Own"
-question = "Which?"
-workload = "spin"
-objective = "throughput"
-precisions = ["fp32"]
-"""
+HERE = Path(__file__).resolve().parent
+STUB = HERE / "stub_python"
+OWN = (HERE / "own.toml").read_text()
 
 
 def test_hosts_that_share_the_folder_answer(hosts, tmp_path) -> None:

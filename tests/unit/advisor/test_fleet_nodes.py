@@ -193,7 +193,7 @@ def test_a_run_that_was_cut_short_is_partial(folder: Path) -> None:
 def test_documents_that_came_by_mail_are_further_machines(folder: Path) -> None:
     made_up.write(folder / "mail.json", made_up.document(1.0, "elsewhere"))
     (folder / "mail.jsonl").write_bytes(JOURNAL.read_bytes())
-    made_up.write(folder / "fleet-document.json", "{}")  # what was collected is no machine
+    made_up.write(folder / "fleet-document.json", "{}")  # the collected document is no machine
     found = read_folder(folder, NOW)
     assert [node.name for node in found.nodes[3:]] == ["mail.json", "mail.jsonl"]
     assert [node.state for node in found.nodes[3:]] == ["done", "partial"]
@@ -321,7 +321,7 @@ def test_odd_files_of_a_job_do_not_stop_the_others(folder: Path, name: str, kind
 
 
 def texts(found: Folder) -> list[str]:
-    """What a terminal may see."""
+    """Everything in a folder that a terminal may show."""
     reasons = [node.reason.message for node in found.nodes if node.reason]
     names = [n for node in found.nodes for n in (node.name, node.node_type, node.node, *node.log)]
     return reasons + names + [warning.message for warning in found.warnings]

@@ -235,7 +235,7 @@ def test_a_part_goes_on_where_it_stopped(tmp_path: Path, capsys: pytest.CaptureF
     assert (tmp_path / "second.json").read_text() == "{}\n"
     run_part(1, [first, second], tmp_path, H200, again=True)
     assert trail.read_text() == "xxxx"
-    run_part(1, [first], tmp_path, "Tesla T4")  # what another card said is no result of this one
+    run_part(1, [first], tmp_path, "Tesla T4")  # a result of another card does not count
     assert trail.read_text() == "xxxxx"
     assert run_part(1, [first], tmp_path, None, no_gpu="gone")["card"] == "Tesla T4"
     (tmp_path / "part-1.json").write_text("{")

@@ -16,7 +16,7 @@ from workbench.pool.worker_process import WorkerKey
 from workbench.records import events as ev
 
 IMPORT_S = {"numpy": 0.1, "onnxruntime": 0.3, "torch": 5.0}  # a CUDA build of torch, on a cold disk
-CONTEXT_S = 1.0  # of a GPU, with its libraries
+CONTEXT_S = 1.0  # to open a GPU and load its libraries
 BUILD_S, COPY_S, WARM_UP_S = 0.02, 0.034, 0.1  # of a case whose data is there already
 GOAL = 0.6
 
