@@ -26,6 +26,13 @@ def test_they_race_and_train_as_torch_does(cli) -> None:
     assert all(m["status"] == "skipped" or m["accuracy"]["value"] > 1e-4 for m in reduced)
 
 
+def test_tensorflow_learns_the_digits(cli) -> None:
+    done = cli("run", "digits", "--backend", "tensorflow", "--budget", "15", "--json")
+    assert done.returncode == 0, done.stderr
+    (found,) = json.loads(done.stdout)["measurements"]
+    assert found["status"] == "ok" and found["n"] and found["accuracy"]["value"] >= 0.95
+
+
 def test_the_doctor_sees_it_compute() -> None:
     found = try_packages(["tensorflow"])["tensorflow"]
     assert found.failure is None
