@@ -14,7 +14,7 @@ python = "$$VENV/bin/python"
 # Tools are run by the interpreter, since a script's first line cannot name every path.
 script = $(python) "$$VENV/bin/$(1)"
 
-.PHONY: run test test-workers test-backends test-html test-fleet lint ready ready-to-test clean
+.PHONY: run test test-workers test-backends test-tensorflow test-html test-fleet lint ready ready-to-test clean
 .PHONY: benchmark workloads advisor regret own tables fuzz fresh faults soak campaign snapshots first-hour
 
 run: ready
@@ -33,6 +33,11 @@ test-workers: ready-to-test
 test-backends:
 	@sh .ci/setup.sh cpu,dev,jax,openvino,trees
 	$(python) -m pytest tests/backends
+
+# TensorFlow and Keras, which take 1.4 GB more.
+test-tensorflow:
+	@sh .ci/setup.sh cpu,dev,tensorflow
+	$(python) -m pytest tests/backends/test_tensorflow.py
 
 test-html: ready-to-test
 	@command -v chromium >/dev/null || { echo "make test-html: there is no chromium: apt install chromium" >&2; exit 1; }

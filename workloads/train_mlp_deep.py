@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
+from itertools import repeat
 from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 
+from ._shared.keras_task import TensorFlowTask, network
 from ._shared.network import mlp, mlp_multiplications, samples
 from ._shared.torch_task import TorchTask, compiled, module, to_device
 from ._shared.training import IGNORED, compare_losses, exact_losses, train_step
@@ -15,7 +18,7 @@ SIZES = (1000, 512, 256, 2)
 LEARNING_RATE = 0.001
 CHECKED_SAMPLES = 256
 CHECKED_STEPS = 3
-LIMIT = 1e-4
+LIMITS = {"fp32": 1e-4, "bf16": 2e-2, "fp16": 5e-3}
 
 
 class TrainMlpDeep(Workload):
@@ -38,6 +41,10 @@ class TrainMlpDeep(Workload):
         Variant("cpu", "torch", "fp32", mode="compile"),
         Variant("gpu", "torch", "fp32"),
         Variant("gpu", "torch", "fp32", mode="compile"),
+        *(Variant(d, "tensorflow", "fp32", mode=m) for d in ("cpu", "gpu") for m in (None, "xla")),
+        Variant("cpu", "tensorflow", "bf16"),
+        Variant("gpu", "tensorflow", "fp16"),
+        *(Variant(device, "keras", "fp32") for device in ("cpu", "gpu")),
     )
 
     def work(self, case: Case) -> Work:
@@ -54,11 +61,16 @@ class TrainMlpDeep(Workload):
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:
-        return DeepMlpTraining(case, setup)
+        by_tensorflow = case.backend == "tensorflow"
+        return TensorFlowEpochs(case, setup) if by_tensorflow else DeepMlpTraining(case, setup)
+
+    def small_probe(self, case: Case) -> Case | None:
+        small = replace(case, params={**case.params, "samples": CHECKED_SAMPLES})
+        return small if case.precision == "bf16" else None
 
 
 class DeepMlpTraining(TorchTask):
-    """One step is one epoch."""
+    """One step is one epoch; with Keras, its network in torch's own training loop."""
 
     def __init__(self, case: Case, setup: Setup) -> None:
         import torch
@@ -72,7 +84,8 @@ class DeepMlpTraining(TorchTask):
             on_host = torch.from_numpy(data), torch.from_numpy(labels)
         self.data, self.labels = to_device(setup, case, *on_host)
         with setup.phase("build"):
-            self.network = module(self.layers).to(self.device)
+            make = network if case.backend == "keras" else module
+            self.network = make(self.layers).to(self.device)
             initial = self.network.state_dict()
             self.initial = {name: value.clone() for name, value in initial.items()}
             self._start()
@@ -104,16 +117,45 @@ class DeepMlpTraining(TorchTask):
 
     def check(self) -> Accuracy:
         """Train with only the first samples counting, compare with float64, start again."""
-        import torch
-
         counted = self.labels.clone()
         counted[CHECKED_SAMPLES:] = IGNORED
         losses = [float(self._epoch(counted).item()) for _ in range(CHECKED_STEPS)]
         self._start()
-        data, labels = self.data[:CHECKED_SAMPLES], self.labels[:CHECKED_SAMPLES]
-        optimiser = partial(torch.optim.Adam, lr=LEARNING_RATE)
-        expected = exact_losses(module(self.layers), optimiser, data, labels, CHECKED_STEPS)
-        return compare_losses(losses, expected, LIMIT)
+        return compared(losses, self.case, self.layers, self.data, self.labels)
+
+
+class TensorFlowEpochs(TensorFlowTask):
+    """One step is one epoch."""
+
+    def __init__(self, case: Case, setup: Setup) -> None:
+        import tensorflow as tf
+
+        with setup.phase("build"):
+            self.layers = mlp(SIZES, setup.seed)
+            self.hosted = samples(int(case.params["samples"]), SIZES[0], SIZES[-1], setup.seed)
+            super().__init__(case, self.layers, LEARNING_RATE, int(case.params["epochs"]))
+        with setup.phase("build" if case.device_kind == "cpu" else "transfer"):
+            self.batch = [*map(tf.constant, self.hosted)]
+        self.begin(setup, repeat(self.batch))
+
+    def check(self) -> Accuracy:
+        """Train on the first samples, compare with float64, start again."""
+        import torch
+
+        first = [each[:CHECKED_SAMPLES] for each in self.batch]
+        losses = [float(self.update(*first)) for _ in range(CHECKED_STEPS)]
+        self.restart()
+        return compared(losses, self.case, self.layers, *map(torch.from_numpy, self.hosted))
+
+
+def compared(losses: list[float], case: Case, layers: Any, data: Any, labels: Any) -> Accuracy:
+    """The losses on the first samples, against those of float64."""
+    import torch
+
+    first = data[:CHECKED_SAMPLES], labels[:CHECKED_SAMPLES]
+    optimiser = partial(torch.optim.Adam, lr=LEARNING_RATE)
+    expected = exact_losses(module(layers), optimiser, *first, CHECKED_STEPS)
+    return compare_losses(losses, expected, LIMITS[case.precision])
 
 
 WORKLOAD = TrainMlpDeep()

@@ -84,7 +84,7 @@ def test_detect_and_list_have_json(cli) -> None:
     found = json.loads(cli("detect", "--json").stdout)
     assert found["machine"]["cpu"]["effective_cores"] >= 1
     backends = json.loads(cli("list", "--backends", "--json").stdout)["backends"]
-    names = "jax lightgbm numpy onnxruntime openvino sklearn torch xgboost"
+    names = "jax keras lightgbm numpy onnxruntime openvino sklearn tensorflow torch xgboost"
     assert [each["name"] for each in backends] == names.split()
     assert all("pip install" in each["install"] for each in backends)
     assert next(e["version"] for e in backends if e["name"] == "torch")

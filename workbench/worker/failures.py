@@ -48,6 +48,12 @@ GPU_CAUSES = (
     ("no CUDA-capable device", "gpu_lost", _LOST_HINT),
     ("unknown error", "gpu_lost", _LOST_HINT),
 )
+# The import of a library whose generated code does not fit the protobuf that is installed.
+_PROTOBUF = "`pip check` names packages that need another protobuf: upgrade those"
+PROTOBUF_CAUSES = tuple(
+    (words, "protobuf", _PROTOBUF)
+    for words in ("Protobuf Gencode", "Descriptors cannot", "google.protobuf", "MessageFactory")
+)
 
 
 def first_line(error: BaseException) -> str:
@@ -64,10 +70,11 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-def gpu_cause(error: BaseException) -> tuple[str, str] | None:
-    """Code and remedy of an error that comes from the GPU or its driver; None for any other."""
+def cause(error: BaseException) -> tuple[str, str] | None:
+    """Code and remedy of an error of the GPU, its driver or protobuf; None for any other."""
     text = str(error)
-    for words, code, hint in GPU_CAUSES if "CUDA" in text or "NVIDIA" in text else ():
+    causes = GPU_CAUSES if "CUDA" in text or "NVIDIA" in text else ()
+    for words, code, hint in (*PROTOBUF_CAUSES, *causes):
         if words in text:
             return code, hint
     return ("failed", FATAL_HINT) if is_fatal(error) else None

@@ -28,8 +28,8 @@ from .failures import (
     FULL_HINT,
     LONGEST,
     MEMORY_HINT,
+    cause,
     first_line,
-    gpu_cause,
     is_fatal,
     is_out_of_memory,
 )
@@ -277,7 +277,7 @@ def describe(error: BaseException) -> dict[str, Any]:
         return {"code": "missing_package", "message": text, "hint": hint, "fatal": False}
     if is_out_of_memory(error):
         return {"code": "no_memory", "message": message, "hint": MEMORY_HINT, "fatal": False}
-    code, hint = gpu_cause(error) or ("failed", None)
+    code, hint = cause(error) or ("failed", None)
     return {"code": code, "message": message, "hint": hint, "fatal": is_fatal(error)}
 
 

@@ -116,6 +116,20 @@ def device_put(array, device):
     return array
 def jit(function): return function
 """,
+    "tensorflow": "__version__ = '2.21.0'",
+    "keras": """
+import os, numpy
+from types import SimpleNamespace as Some
+__version__ = "3.15.1"
+if os.environ["KERAS_BACKEND"] == "tensorflow":
+    distribution = Some(list_devices=lambda kind: [f"{kind}:0"])
+class device:
+    def __init__(self, name):
+        if "gpu" in name: raise RuntimeError("no PTX")
+    def __enter__(self): pass
+    def __exit__(self, *error): pass
+ops = Some(ones=numpy.ones, sum=numpy.sum)
+""",
 }
 
 
@@ -131,6 +145,8 @@ def test_each_library_is_tried_on_each_device_that_it_finds(
     assert found["openvino"].devices == {"cpu": None, "gpu.0": "no kernels"}
     assert found["lightgbm"].devices == {"cpu": "it computes wrong results"}
     assert found["jax"].devices == {"cpu": None, "gpu:0": "no PTX"}
+    assert found["tensorflow"].devices == {"cpu": None, "gpu:0": "no PTX"}
+    assert (found["tensorflow"].version, found["keras"].devices) == ("2.21.0", {"cpu": None})
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -42,6 +42,25 @@ def test_an_error_of_the_gpu_is_told_with_cause_and_remedy(
     assert found["hint"] is None if remedy is None else remedy in found["hint"]
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError(
+            "Detected incompatible Protobuf Gencode/Runtime versions when loading"
+            " a.proto: gencode 7.35.0 runtime 6.31.1"
+        ),
+        TypeError("Descriptors cannot be created directly.\nIf this call came from a _pb2.py file"),
+        ImportError("cannot import name 'runtime_version' from 'google.protobuf' (an/init.py)"),
+        AttributeError("'MessageFactory' object has no attribute 'GetPrototype'"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_import_that_protobuf_stops_says_so(error: Exception) -> None:
+    found = describe(error)
+    assert (found["code"], found["fatal"]) == ("protobuf", False)
+    assert "pip check" in found["hint"] and "\n" not in found["message"]
+
+
 class Library:
     """A backend that counts how often it gave memory back."""
 

@@ -103,6 +103,8 @@ def case_of(name: str, variant: Variant, device: str = "cpu") -> Case:
 
 
 def prepared(case: Case) -> Task:
+    if case.backend in ("keras", "tensorflow"):
+        pytest.skip("a process has one Keras: make test-tensorflow races them")
     if catalog.backend(case.backend).optional:
         pytest.importorskip(case.backend, reason="make test-backends installs it")
     task = BUILT_IN[case.workload].prepare(case, Setup(seed=0))

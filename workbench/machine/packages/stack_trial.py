@@ -91,6 +91,20 @@ def try_jax() -> dict[str, Any]:
     return _tried(jax, {"cpu": jax.devices("cpu")[0], **others}, right)
 
 
+def try_keras(library: str) -> dict[str, Any]:
+    """A product on each device of TensorFlow; those of torch have a trial of their own."""
+    engine = library.replace("keras", "torch")
+    os.environ.update(KERAS_BACKEND=engine, TF_FORCE_GPU_ALLOW_GROWTH="true")
+    import keras
+
+    def right(device: str) -> bool:
+        with keras.device(device):
+            return float(keras.ops.sum(keras.ops.ones((8, 8)) @ keras.ops.ones((8, 8)))) == 512
+
+    gpus = keras.distribution.list_devices("gpu") if library == "tensorflow" else []
+    return _tried(importlib.import_module(library), {n: n for n in ("cpu", *gpus)}, right)
+
+
 def try_trees(module: str, learner: str) -> dict[str, Any]:
     """Boosted trees learn the sign of a number."""
     import numpy
@@ -147,6 +161,8 @@ TRIALS: dict[str, Callable[[], dict[str, Any]]] = {
     "onnxruntime": try_onnxruntime,
     "openvino": try_openvino,
     "jax": try_jax,
+    "tensorflow": partial(try_keras, "tensorflow"),
+    "keras": partial(try_keras, "keras"),
     "sklearn": partial(try_trees, "sklearn.ensemble", "HistGradientBoostingClassifier"),
     "xgboost": partial(try_trees, "xgboost", "XGBClassifier"),
     "lightgbm": partial(try_trees, "lightgbm", "LGBMClassifier"),

@@ -1,0 +1,39 @@
+"""TensorFlow and Keras themselves in the race: `make test-tensorflow` installs them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from workbench.machine.packages.trials import try_packages
+
+for name in ("tensorflow", "keras"):
+    pytest.importorskip(name, reason="make test-tensorflow installs it")
+
+
+def test_they_race_and_train_as_torch_does(cli) -> None:
+    libraries = ("--backend", "tensorflow", "--backend", "keras", "--backend", "torch")
+    plain = ("--mode", "plain,xla", "--threads", "1,2")
+    done = cli("run", "train_mlp_deep", *libraries, *plain, "--quick", "--budget", "60", "--json")
+    assert done.returncode == 0, done.stderr
+    found = {m["id"].partition("/")[2]: m for m in json.loads(done.stdout)["measurements"]}
+    ways = ("tensorflow/fp32", "tensorflow/fp32/xla", "tensorflow/bf16", "keras/fp32", "torch/fp32")
+    assert {*found} == {f"cpu/{way}/t{threads}" for way in ways for threads in (1, 2)}
+    exact = [m for m in found.values() if m["case"]["precision"] == "fp32"]
+    assert all(m["status"] == "ok" and m["n"] and m["accuracy"]["value"] < 1e-4 for m in exact)
+    reduced = [m for m in found.values() if m not in exact]  # skipped where it is emulated
+    assert all(m["status"] == "skipped" or m["accuracy"]["value"] > 1e-4 for m in reduced)
+
+
+def test_tensorflow_learns_the_digits(cli) -> None:
+    done = cli("run", "digits", "--backend", "tensorflow", "--budget", "15", "--json")
+    assert done.returncode == 0, done.stderr
+    (found,) = json.loads(done.stdout)["measurements"]
+    assert found["status"] == "ok" and found["n"] and found["accuracy"]["value"] >= 0.95
+
+
+def test_the_doctor_sees_it_compute() -> None:
+    found = try_packages(["tensorflow"])["tensorflow"]
+    assert found.failure is None
+    assert found.devices["cpu"] is None

@@ -1,0 +1,47 @@
+"""TensorFlow with its Keras, on CPUs and NVIDIA GPUs."""
+
+from __future__ import annotations
+
+import os
+from tempfile import gettempdir
+
+from workbench.contract import Backend, WorkloadError, kind_of
+
+
+class TensorFlow(Backend):
+    name = "tensorflow"
+    install = "`pip install tensorflow-cpu`, or tensorflow[and-cuda] for an NVIDIA GPU"
+    packages = ("tensorflow", "tensorflow-cpu")
+    optional = True
+    oldest = "2.17"
+    # The sizes of its two pools, which it reads when it opens the CPU.
+    thread_variables = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+    threads_fixed_at_import = True
+
+    def version(self) -> str:
+        os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"  # it would take the whole card
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+        os.environ.update(KERAS_BACKEND="tensorflow", KERAS_HOME=gettempdir())
+        import keras  # noqa: F401
+
+        return super().version()
+
+    def start(self, device: str) -> None:
+        use(device)
+
+
+def use(device: str) -> None:
+    """Compute on one GPU, which becomes GPU:0, in true FP32; a CPU needs no choice."""
+    if kind_of(device).on_host:
+        return
+    import tensorflow as tf
+
+    gpus, number = tf.config.list_physical_devices("GPU"), int(device.partition(":")[2])
+    if number >= len(gpus):
+        hint = f"{TensorFlow.install}; or use --device cpu"
+        raise WorkloadError(f"TensorFlow finds no device {device}", code="no_device", hint=hint)
+    tf.config.set_visible_devices(gpus[number], "GPU")
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+
+
+BACKEND = TensorFlow()

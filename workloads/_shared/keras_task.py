@@ -1,0 +1,82 @@
+"""Perceptrons in Keras 3, and their training by TensorFlow, a step in one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from workbench.contract import Case, Setup, Task
+
+from .._backends.tensorflow import use
+from .torch_task import arithmetic
+
+POLICIES = {"bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
+EPSILON = 4e-10  # Keras adds it before bias correction: in first steps as torch's 1e-8 after it
+
+
+class TensorFlowTask(Task):
+    """Adam on a perceptron: one step is one update, which has ended when its loss is read back.
+
+    After `length` steps the training starts again.  BF16 and FP16 are Keras's mixed precision; in
+    mode "xla" XLA compiles the graph.
+    """
+
+    waits = finishes = True
+
+    def __init__(self, case: Case, layers: Sequence[Any], rate: float, length: int) -> None:
+        use(case.device)
+        import keras
+        import tensorflow as tf
+
+        self.case, self.length = case, length
+        self.model = model = network(layers, POLICIES.get(arithmetic(case), "float32"))
+        adam = keras.optimizers.Adam(rate, epsilon=EPSILON)
+        optimiser = keras.optimizers.LossScaleOptimizer(adam) if case.precision == "fp16" else adam
+        weights = model.trainable_variables
+        optimiser.build(weights)
+        variables = (*model.variables, *optimiser.variables)
+        self.initial = [(variable, tf.identity(variable.value)) for variable in variables]
+
+        def update(inputs: Any, targets: Any) -> Any:
+            with tf.GradientTape() as tape:
+                outputs = tf.cast(model(inputs, training=True), tf.float32)
+                losses = tf.nn.sparse_softmax_cross_entropy_with_logits(targets, outputs)
+                loss = tf.reduce_mean(losses)
+                scaled = optimiser.scale_loss(loss)
+            optimiser.apply(tape.gradient(scaled, weights), weights)
+            return loss
+
+        self.update = tf.function(update, jit_compile=case.mode == "xla")
+
+    def begin(self, setup: Setup, batches: Iterator[Any]) -> None:
+        """Trace the update for the first of endless `batches`, which XLA then compiles."""
+        self.batches = batches
+        with setup.phase("compile"):
+            self.update(*next(batches))
+        self.restart()
+
+    def restart(self) -> None:
+        """Restore the initial weights and optimiser."""
+        self.left = self.length
+        for variable, value in self.initial:
+            variable.assign(value)
+
+    def step(self) -> None:
+        if not self.left:
+            self.restart()
+        self.left -= 1
+        self.latest_loss = float(self.update(*next(self.batches)))
+
+    def loss(self) -> float:
+        return self.latest_loss
+
+
+def network(layers: Sequence[Any], policy: str = "float32") -> Any:
+    """A perceptron of Keras, whose weights are (inputs, outputs)."""
+    import keras
+
+    model = keras.Sequential([keras.Input(layers[0].weight.shape[1:])])
+    for layer in layers:
+        model.add(keras.layers.Dense(len(layer.bias), "relu" if layer.relu else None, dtype=policy))
+    model.set_weights([part for layer in layers for part in (layer.weight.T, layer.bias)])
+    return model
