@@ -79,7 +79,7 @@ def fleet() -> None:
 
 
 def read(place: Path, *, alone: bool = False) -> FleetDocument:
-    """A collected document or that of a folder, `alone` without the fleets in it; else UsageError."""
+    """A collected document or that of a folder, `alone` without fleets in it; else UsageError."""
     from ..advisor.fleet import fleet_document
     from ..advisor.fleet_nodes import decoded, read_folder
     from ..advisor.recordings import why
