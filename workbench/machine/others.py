@@ -70,28 +70,15 @@ def _answer(process: QueryProcess, deadline_s: float) -> list[dict[str, Any]]:
 
 
 def joined(found: list[Gpu], cards: list[Gpu]) -> list[Gpu]:
-    """The GPUs of libraries, with what AMD SMI knows of them, then the `cards` without a library.
-
-    They are matched by their place on the bus, and without it where there is one of each.
-    """
-    left, result = list(cards), []
+    """The GPUs of libraries, each with what AMD SMI says about the card in its place on the bus,
+    then the `cards` that no library can use."""
+    left = {card.pci_bus_id: card for card in cards}
+    result = []
     for gpu in found:
-        same = [c for c in left if gpu.pci_bus_id is not None and c.pci_bus_id == gpu.pci_bus_id]
-        if not same and gpu.runs_on == "ROCm" and gpu.pci_bus_id is None and len(found) == 1:
-            same = left if len(left) == 1 else []
-        for card in same[:1]:
-            left.remove(card)
+        card = left.pop(gpu.pci_bus_id, None) if gpu.pci_bus_id else None
+        if card is not None:
+            own = {n: getattr(gpu, n) for n in ("device", "name", "memory_total_bytes", "platform")}
             why = {name: text for name, text in card.unavailable.items() if name != "device"}
-            result.append(
-                msgspec.structs.replace(
-                    card,
-                    device=gpu.device,
-                    name=gpu.name or card.name,
-                    memory_total_bytes=gpu.memory_total_bytes or card.memory_total_bytes,
-                    platform=gpu.platform,
-                    unavailable=why,
-                )
-            )
-        if not same:
-            result.append(gpu)
-    return result + left
+            gpu = msgspec.structs.replace(card, **own, unavailable=why)
+        result.append(gpu)
+    return [*result, *left.values()]

@@ -87,7 +87,6 @@ def missing_backends(software: Software, backends: Set[str]) -> Iterator[Warning
 def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
     """GPUs that the installed torch cannot use, because of its build or the driver."""
     gpus = [gpu for gpu in machine.gpus if gpu.visible and gpu.runs_on == "CUDA"]
-    gpus = [gpu for gpu in gpus if not gpu.simulated]
     torch = software.packages.get("torch")
     if not gpus or torch is None or torch.version is None or torch.detail is None:
         return
@@ -198,7 +197,7 @@ def _driver(machine: Machine) -> Iterator[Warning]:
 def _unproven(machine: Machine) -> Iterator[Warning]:
     """Devices of a kind on which no release of this program has been seen to measure."""
     for gpu in machine.gpus:
-        if gpu.device is not None and gpu.runs_on != "CUDA":
+        if gpu.device is not None and gpu.platform is not None:
             text = f"{gpu.device} is {gpu.name or 'a device'} on {gpu.platform}, which is unproven:"
             text += " workbench was written for it without one, and no run on one is recorded"
             remedy = "compare a result with your own measurement before you rely on it"

@@ -172,7 +172,7 @@ class Gpu(msgspec.Struct, frozen=True):
     @property
     def runs_on(self) -> str:
         """The name in `Backend.platforms` of what libraries reach it by."""
-        return (self.platform or "CUDA").split()[0]
+        return "" if self.simulated else (self.platform or "CUDA").split()[0]
 
     @property
     def is_virtual(self) -> bool:

@@ -19,15 +19,10 @@ class OpenVino(Backend):
         import openvino
 
         core = openvino.Core()
-        names = [name for name in core.available_devices if name.startswith("GPU")]
-        return [
-            {
-                "device": f"xpu:{number}",
-                "name": core.get_property(name, "FULL_DEVICE_NAME"),
-                "platform": "OpenVINO",
-            }
-            for number, name in enumerate(names)
-        ]
+        listed = [name for name in core.available_devices if name.startswith("GPU")]
+        names = [core.get_property(name, "FULL_DEVICE_NAME") for name in listed]
+        about = {"platform": "OpenVINO"}
+        return [{"device": f"xpu:{n}", "name": name, **about} for n, name in enumerate(names)]
 
 
 BACKEND = OpenVino()

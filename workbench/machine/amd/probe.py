@@ -18,7 +18,7 @@ from ..nvidia.gpu_fields import normalise_bus_id, with_reasons
 from ..nvidia.nvml import GpuSample
 from ..nvidia.probe import answer
 
-NOT_GIVEN = "AMD SMI does not give it"
+NOT_GIVEN = "AMD SMI has no value for it"
 NO_BUILD = "torch here is not a build for ROCm"
 
 
