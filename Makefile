@@ -15,7 +15,7 @@ python = "$$VENV/bin/python"
 script = $(python) "$$VENV/bin/$(1)"
 
 .PHONY: run test test-workers test-backends test-tensorflow test-html test-fleet lint ready ready-to-test clean
-.PHONY: benchmark workloads advisor regret own tables fuzz fresh faults soak campaign snapshots first-hour
+.PHONY: benchmark workloads start-up advisor regret own tables fuzz fresh faults soak campaign snapshots first-hour
 
 run: ready
 	@$(call script,workbench) $(ARGS)
@@ -61,6 +61,9 @@ benchmark: ready
 
 workloads: ready
 	$(python) benchmarks/workloads.py
+
+start-up: ready
+	$(python) benchmarks/start_up.py
 
 advisor: ready
 	$(python) benchmarks/advisor.py

@@ -35,7 +35,7 @@ from ..report.report import Report
 from . import ceiling_store, ceilings
 from .context import SLACK_S, Listener, RunContext
 from .crossovers import CrossoverSearch
-from .devices import backend_to_ask, detected, with_gpus_of
+from .devices import detected
 from .event_stream import EventStream
 from .exit_codes import exit_code
 from .largest_batch import LargestBatchSearch, check_alone
@@ -157,9 +157,6 @@ class Engine:
             machine, software = detected(self._request, within_s=left_s)
         settings = WorkerSettings.of(self._request, machine, self.run_id)
         self._pool = Pool(settings, control=self._control, listener=self._events)
-        if backend := backend_to_ask(machine, software, self._request, self._rows):
-            left_s = max(0.0, self._request.budget - SLACK_S - self._control.now())
-            machine = with_gpus_of(backend, machine, self._pool, left_s)
         return machine, software
 
     def _plan(self, machine: Machine, software: Software, unusable: list[Warning]) -> RowSource:

@@ -17,6 +17,7 @@ from .nvidia.cuda_driver import VISIBLE_DEVICES
 from .nvidia.gpus import join, no_gpu, without_driver
 from .nvidia.placement import placed
 from .nvidia.probe_client import DEADLINE_S, GpuProbes
+from .others import other_gpus
 from .packages.software import StackQuery
 from .warnings import hardware_warnings, missing_backends
 
@@ -38,12 +39,14 @@ def detect(
     memory = read_memory(root)
     software = stack.collect(deadline_s)
     nvml, gpus, cuda = probes.collect(deadline_s)
+    gpus = join(gpus, nvml, cuda, os.environ.get(VISIBLE_DEVICES))
+    gpus += other_gpus(software, gpus, root, python, deadline_s)
     machine = Machine(
         hostname=platform.node(),
         os=os_info,
         cpu=cpu,
         memory=memory,
-        gpus=placed(join(gpus, nvml, cuda, os.environ.get(VISIBLE_DEVICES)), root),
+        gpus=placed(gpus, root),
         nvml=without_driver(nvml, root),
         cuda=cuda.driver,
     )

@@ -258,7 +258,7 @@ def check_device(device: str) -> None:
                 f"the speed of {name}:{number} must be between {SLOWEST:g} and {FASTEST:g}, "
                 f"not {speed}"
             )
-    raise unknown("device", device, ["cpu", "gpu", "cuda:0", "fake:0", "fake:0@8"])
+    raise unknown("device", device, ["cpu", "gpu", "cuda:0", "xpu:0", "fake:0", "fake:0@8"])
 
 
 def fake_devices(request: Request) -> dict[str, float]:

@@ -76,13 +76,6 @@ class Worker:
                 raise WorkloadError(first_line(error), code="no_memory", hint=FULL_HINT) from error
         return {"versions": versions}
 
-    def accelerators(self) -> dict[str, Any]:
-        """The GPUs that the backend itself can use.
-
-        Asked only where no GPU is known, since it opens the driver in a worker for the CPU.
-        """
-        return {"devices": self._library.gpus()}
-
     def consult(self, workload: str, question: str, **details: Any) -> dict[str, Any]:
         """Have a workload answer a question about what it prepares."""
         self._cases += 1

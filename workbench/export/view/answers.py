@@ -75,7 +75,7 @@ def _fastest(row: Row, run: RunView) -> list[Fact]:
 def ending_lines(run: RunView, width: int) -> list[Text]:
     """The end of a run in one line: the choices, and the keys for what comes next."""
     verdicts = run.report.verdicts
-    counts = Counter(choice_word(verdict.choice) for verdict in verdicts)
+    counts = Counter(choice_word(verdict.choice, verdict.best_gpu) for verdict in verdicts)
     found = [f"{word} in {count} of {len(verdicts)}" for word, count in counts.most_common()]
     if verdicts and not has_gpu([*run.report.rows.values()]):
         found = ["Without a GPU, CPU everywhere"]
@@ -126,7 +126,7 @@ def answer_warnings(verdict: Verdict) -> list[Warning]:
 
 def _answer(verdict: Verdict) -> Text:
     """The choice, its confidence and the first reason: the result of the measurement."""
-    found = Text.of(choice_text(verdict.choice), " (", confidence_text(verdict))
+    found = Text.of(choice_text(verdict), " (", confidence_text(verdict))
     if verdict.basis == "simulated":
         found = Text.of(found, ", ", ("simulated", "warning"))
     return Text.of(found, f").  {verdict.reasons[0]}" if verdict.reasons else ")")

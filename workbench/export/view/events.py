@@ -123,7 +123,7 @@ def _answer(event: ev.VerdictReached, run: RunView) -> str:
     report, verdict = run.report, event.verdict
     if advice := answer(report.rows[verdict.scenario], report):
         return advice[0]
-    choice = f"{choice_word(verdict.choice)} ({verdict.confidence})"
+    choice = f"{choice_word(verdict.choice, verdict.best_gpu)} ({verdict.confidence})"
     return " ".join([f"{verdict.title}: {choice}.", *verdict.reasons[:1]])
 
 
