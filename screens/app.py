@@ -4,42 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-import re
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 from textual.app import App
 from textual.binding import Binding, BindingType
-from textual.dom import DOMNode
 from textual.screen import Screen
 
 from workbench.engine.exit_codes import CUT_SHORT
-from workbench.export.formats import file_text
 from workbench.export.text import summary_text
-from workbench.files.write import replace
 from workbench.planning.request import Request
 from workbench.records.events import AnyEvent, RacePlanned
 from workbench.report.report import Report
 from workbench.report.row import Row
-from workbench.text.sanitize import shown
 
 from .pages.advisor import AdvisorScreen
 from .pages.base import ReportChanged, ViewScreen
 from .pages.hardware import HardwareScreen
-from .pages.help import HelpScreen
+from .pages.help import HelpScreen, help_keys
+from .pages.kept_runs import KeptRunsApp
 from .pages.model import ModelScreen
 from .pages.new_run import NewRunScreen
 from .pages.run import RunScreen
+from .pages.runs import RunsScreen
 from .state.event_source import CANCEL_S, EventSource, EventSourceError
 from .state.session import Failure, Session
-from .terminal import TerminalApp
 from .widgets.bars import Tab
-from .widgets.keybar import OPTIONAL, TABS, key_name
+from .widgets.keybar import OPTIONAL, TABS
 from .widgets.table import Table
 
 REPAINT_S = 0.25  # at most four repaints a second, for slow connections
@@ -47,7 +41,13 @@ TICK_S = 1.0  # the time left is redrawn even without an event
 BREATH = 100  # events between two turns of the event loop: keys stay responsive in a replay
 
 
-SCREENS: tuple[type[ViewScreen], ...] = (HardwareScreen, RunScreen, AdvisorScreen, ModelScreen)
+SCREENS: tuple[type[ViewScreen], ...] = (
+    HardwareScreen,
+    RunScreen,
+    AdvisorScreen,
+    ModelScreen,
+    RunsScreen,
+)
 
 
 def _tab_bindings() -> Iterator[Binding]:
@@ -65,15 +65,7 @@ def _tab_bindings() -> Iterator[Binding]:
         )
 
 
-def _help_keys() -> list[tuple[str, str]]:
-    """The help page's keys: the screens, then every binding that has a tooltip."""
-    tabs = {screen.KEY: screen.HELP for screen in SCREENS}
-    owners: tuple[type[DOMNode], ...] = (WorkbenchApp, Table, ViewScreen, *SCREENS)
-    bindings = [each for owner in owners for each in owner.BINDINGS if isinstance(each, Binding)]
-    return [*(tabs | {key_name(each): each.tooltip for each in bindings if each.tooltip}).items()]
-
-
-class WorkbenchApp(TerminalApp):
+class WorkbenchApp(KeptRunsApp):
     """Shows the run that `start_source` starts for a request; it measures nothing itself."""
 
     TITLE = "workbench"
@@ -98,6 +90,9 @@ class WorkbenchApp(TerminalApp):
             "e", "export", show=False, tooltip="write this run as an HTML page into a new file"
         ),
         *_tab_bindings(),
+        Binding(
+            "escape", "close_run", "Runs", key_display="esc", tooltip="back from an opened run"
+        ),
         Binding("s", "start", "Start", tooltip="start the same run again"),
         Binding("n", "new", "New", tooltip="set up another run: workload, sizes, devices, budget"),
         Binding("space", "pause", "Pause", tooltip="pause and resume; the clock stops too"),
@@ -140,7 +135,7 @@ class WorkbenchApp(TerminalApp):
         self._painted_at = 0.0
         self._able: tuple[object, ...] = ()
         self._resume_later = False  # the run was paused for a suspend
-        self.session = self._new_session()
+        self.session = self.raced = self._new_session()  # the one shown, and the one raced here
 
     @property
     def tabs(self) -> list[Tab]:
@@ -179,8 +174,15 @@ class WorkbenchApp(TerminalApp):
 
     def action_start(self) -> None:
         if not (self.session.going or self._leaving):
-            self.session = self._new_session()
+            self.session = self.raced = self._new_session()
             self._start()
+
+    def follow(self, source: EventSource, mode: str) -> None:
+        self._opened = mode != self.DEFAULT_MODE
+        self._close_details()
+        self.switch_mode(mode)
+        self._close_details()
+        self.run_worker(self._pump(source, self.session), group="source")
 
     def _start(self) -> None:
         self._over = asyncio.Event()
@@ -256,8 +258,12 @@ class WorkbenchApp(TerminalApp):
         match action:
             case "switch_mode":
                 return parameters[0] in [tab.mode for tab in self.tabs]
-            case "start" | "new":
+            case "start":
+                return not going and not self._replay and self.session is self.raced
+            case "new":
                 return not going and not self._replay
+            case "close_run":
+                return self.session is not self.raced
             case "resume":
                 return self.session.phase == "paused"
             case "pause":
@@ -297,20 +303,6 @@ class WorkbenchApp(TerminalApp):
             self.copy_to_clipboard(command)
             self.notify(command, title="Copied", markup=False)
 
-    def action_export(self) -> None:
-        """Write the page of what is known so far, never over another file."""
-        report = self.session.report
-        stem = re.sub(
-            r"[^\w-]", "_", f"workbench-{report.started.id[:80] if report.started else ''}"
-        )
-        names = (f"{stem}{'' if n == 1 else f'-{n}'}.html" for n in itertools.count(1))
-        path = next(file for name in names if not (file := Path(name)).exists())
-        try:
-            replace(path, file_text("html", report).encode())
-            self.notify(shown(str(path.absolute())), title="Exported", markup=False)
-        except OSError as error:
-            self.notify(f"{path} cannot be written: {error.strerror}", severity="error")
-
     def action_new(self) -> None:
         report = self.session.report
         installed = report.software.packages if report.software else None
@@ -331,12 +323,12 @@ class WorkbenchApp(TerminalApp):
             self.pop_screen()
 
     def action_help(self) -> None:
-        self.push_screen(HelpScreen(_help_keys()))
+        self.push_screen(HelpScreen(help_keys(SCREENS, (type(self), Table, ViewScreen))))
 
     def action_interrupt(self) -> None:
         """Leave; the second time at once: the engine ends by itself when its stdin closes."""
         if self._leaving:
-            self.hurry(CUT_SHORT if self.session.going else self.session.exit_code)
+            self.hurry(CUT_SHORT if self.raced.going else self.raced.exit_code)
         else:
             self.action_leave()
 
@@ -347,7 +339,7 @@ class WorkbenchApp(TerminalApp):
 
     async def _leave(self) -> None:
         """Stop a run in progress, wait for its results, and exit."""
-        session, code = self.session, self.session.exit_code
+        session, code = self.raced, self.raced.exit_code
         if session.going:
             self.action_stop()
             with contextlib.suppress(TimeoutError):
@@ -393,7 +385,7 @@ def run_tui(
     """
     app = WorkbenchApp(start_source, request, replay=replay, report=report, preview=preview)
     code = app.show()
-    report = app.session.report
+    report = app.raced.report
     if not replay and (summary := summary_text(report, shutil.get_terminal_size().columns)):
         sys.stdout.write(f"{summary}\n")
     return code if finish is None or report.started is None else finish(report, code)

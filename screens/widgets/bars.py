@@ -52,9 +52,11 @@ class TopBars(Vertical):
 def tab_line(tabs: Sequence[Tab], session: Session, width: int) -> Content:
     """`workbench  1 Hardware  [2 Run]  3 Advisor     machine`; a click does what the key does."""
     parts = [Content.styled("workbench", "bold $primary"), Content(" ")]
+    short = sum(len(tab.title) + 2 for tab in tabs) + len("workbench ") > width
     for tab in tabs:
         click = f"@click=app.switch_mode('{tab.mode}')"
-        label = Content.from_markup(f"[{click}]{tab.title}[/]")
+        title = tab.title.split()[0] if short and not tab.is_current else tab.title
+        label = Content.from_markup(f"[{click}]{title}[/]")
         if tab.is_current:
             parts.append(Content.assemble("[", label.stylize("bold $primary"), "]"))
         else:

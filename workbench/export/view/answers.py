@@ -38,7 +38,7 @@ def answer_lines(row: Row, run: RunView, width: int, *, roomy: bool) -> list[Tex
     lines = [heading(row_title(row), width), *facts_lines(facts, width, INDENT)]
     lines += command_lines(row.plan.reproduce)
     if roomy and row.started:
-        lines += [Text(), *table_lines(run_columns(row), raced_lines(row, run), width)]
+        lines += [Text(), *table_lines(run_columns(row, run), raced_lines(row, run), width)]
     return lines
 
 
@@ -201,7 +201,7 @@ def advice_facts(verdict: Verdict) -> list[Fact]:
     return facts + [fact(" ", sentence, "dim") for sentence in costs.notes(verdict)]
 
 
-def crossover_lines(row: Row, report: Report, width: int) -> list[Text]:
+def crossover_lines(row: Row, report: Report, width: int, *, fine: bool = False) -> list[Text]:
     """The curves over the size of a scenario; empty without a search for its crossover."""
     name = row.plan.scenario
     rows = [r for r in report.rows.values() if r.plan.of == name or r is row]
@@ -212,7 +212,9 @@ def crossover_lines(row: Row, report: Report, width: int) -> list[Text]:
     pick = row.verdict.pick if row.verdict is not None else None
     label = report.candidates[pick].case.label if pick in report.candidates else None
     marks = facts_lines([Fact("", legend(found[0]))], width, 0)
-    return [*curve_lines(found[0], at, label, width, PLOT_HEIGHT), *marks]
+    crossover = row.verdict.crossover if row.verdict is not None else None
+    drawn = curve_lines(found[0], at, label, width, PLOT_HEIGHT, fine=fine, found=crossover)
+    return [*drawn, *marks]
 
 
 def equal_precision_facts(verdict: Verdict, run: RunView) -> list[Fact]:

@@ -33,6 +33,7 @@ class Column:
     align: Literal["left", "right"] = "left"
     patient: bool = False
     names: bool = False
+    head: Callable[[int], Text] | None = None  # drawn for the width in the place of the title
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def table_lines(
 ) -> list[Text]:
     """The whole table as text: a head and a line for each row."""
     layout = fit(columns, lines, width)
-    titles = {column.key: Text.of((column.title, "dim")) for column, _ in layout}
+    titles: dict[str, Cell] = {c.key: c.head or Text.of((c.title, "dim")) for c, _ in layout}
     head = line_text(Line("", titles), layout, width)
     for column, column_width in layout:
         if column.names:
