@@ -1,0 +1,130 @@
+"""The parts of the application that start and end no run: copies, files, themes and the suspend."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+from textual.app import App
+from textual.binding import Binding
+from textual.dom import DOMNode
+
+from workbench.files.config import ConfigError, assign
+from workbench.text.sanitize import shown
+
+from ..state.session import Session
+from ..terminal import TerminalApp
+from ..theme import choose
+from ..widgets.bars import Tab
+from ..widgets.keybar import key_name
+from ..widgets.table import Table
+from .advisor import AdvisorScreen
+from .base import ViewScreen
+
+
+def _entries() -> type[Any]:
+    from .palette import Entries
+
+    return Entries
+
+
+class Shell(TerminalApp):
+    """Shows `session`, wherever it comes from."""
+
+    ENABLE_COMMAND_PALETTE = True
+    COMMANDS: ClassVar[set[Any]] = {_entries}
+    session: Session
+    _resume_later = False  # the run was paused for a suspend
+
+    def on_mount(self) -> None:
+        self.app_suspend_signal.subscribe(self, self._suspended, immediate=True)
+        self.app_resume_signal.subscribe(self, self._resumed, immediate=True)
+
+    @property
+    def pages(self) -> list[type[ViewScreen]]:
+        """The screens with a tab."""
+        return cast(list[type[ViewScreen]], [*self.MODES.values()])
+
+    @property
+    def tabs(self) -> list[Tab]:
+        """The tabs of the screens that this run has."""
+        return [
+            Tab(page.LABEL, f"{page.KEY} {page.LABEL}", self.current_mode == page.LABEL)
+            for page in self.pages
+            if page.is_offered(self.session)
+        ]
+
+    def action_help(self) -> None:
+        """Show the keys of the screens, then every binding that has a tooltip."""
+        from .help import HelpScreen
+
+        tabs = {page.KEY: page.HELP for page in self.pages}
+        owners: tuple[type[DOMNode], ...] = (type(self), Table, ViewScreen, *self.pages)
+        known = [each for owner in owners for each in owner.BINDINGS if isinstance(each, Binding)]
+        keys = tabs | {key_name(each): each.tooltip for each in known if each.tooltip}
+        self.push_screen(HelpScreen([*keys.items()]))
+
+    def send_control(self, control: str) -> None:
+        """Send "pause", "resume" or "cancel" to what runs behind the session."""
+        raise NotImplementedError
+
+    def action_copy(self) -> None:
+        """Copy to the terminal's clipboard (OSC 52); the notice shows the text if that fails."""
+        screen = self.screen
+        command = screen.command() if isinstance(screen, ViewScreen) else None
+        if command is not None:
+            self.copy_to_clipboard(command)
+            self.notify(command, title="Copied", markup=False)
+
+    def action_export(self) -> None:
+        """Write the page of what is known so far, never over another file."""
+        from workbench.export.formats import file_text
+        from workbench.files.write import replace
+
+        report = self.session.report
+        run = report.started.id[:80] if report.started else ""
+        stem = re.sub(r"[^\w-]", "_", f"workbench-{run}")
+        names = (f"{stem}{'' if n == 1 else f'-{n}'}.html" for n in itertools.count(1))
+        path = next(file for name in names if not (file := Path(name)).exists())
+        try:
+            replace(path, file_text("html", report).encode())
+            self.notify(shown(str(path.absolute())), title="Exported", markup=False)
+        except OSError as error:
+            self.notify(f"{path} cannot be written: {error.strerror}", severity="error")
+
+    def show_row(self, name: str) -> None:
+        """Put the cursor of the table of scenarios on a row."""
+        self.close_details()
+        self.switch_mode(AdvisorScreen.LABEL)
+        self.close_details()
+        if tables := self.screen.query(Table):
+            tables.first().choose(name)
+
+    def choose_theme(self, name: str) -> None:
+        """Show a theme and remember it."""
+        choose(self, name)
+        try:
+            assign("theme", name)
+        except ConfigError as error:
+            self.notify(shown(str(error)), severity="warning", markup=False)
+
+    def close_details(self) -> None:
+        while len(self.screen_stack) > 1:
+            self.pop_screen()
+
+    def _suspended(self, _app: App[Any]) -> None:
+        """Pause the engine before this process stops and no longer reads its events."""
+        if self.session.phase == "running":
+            self.send_control("pause")
+            self._resume_later = True
+
+    def _resumed(self, _app: App[Any]) -> None:
+        if self._resume_later:
+            self.send_control("resume")
+        self._resume_later = False
+        # The terminal comes back empty, and Textual draws only what changes.
+        for screen in self.screen_stack:
+            screen.refresh()
+            screen.query("*").refresh()
