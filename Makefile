@@ -15,7 +15,7 @@ python = "$$VENV/bin/python"
 script = $(python) "$$VENV/bin/$(1)"
 
 .PHONY: run test test-workers test-backends test-tensorflow test-html test-fleet lint ready ready-to-test clean
-.PHONY: benchmark workloads start-up advisor regret own tables fuzz fresh faults soak campaign snapshots first-hour
+.PHONY: benchmark workloads start-up advisor regret own tables fuzz fresh faults soak campaign snapshots walks first-hour
 
 run: ready
 	@$(call script,workbench) $(ARGS)
@@ -98,6 +98,10 @@ first-hour: ready-to-test
 
 campaign: ready-to-test
 	$(python) -m pytest -m campaign
+
+# A thousand random walks over the screens; WALKS=20 takes some of them.
+walks: ready-to-test
+	$(python) -m pytest -m campaign tests/screens
 
 snapshots: ready-to-test
 	$(python) -m pytest tests/screens -m "not campaign" --snapshot-update

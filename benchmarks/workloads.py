@@ -24,7 +24,7 @@ sys.path[0] = str(ROOT)  # not this folder, where `workloads` would be this file
 from benchmarks import straight, straight_libraries  # noqa: E402
 from workbench import catalog  # noqa: E402
 from workbench.contract import Case, Setup  # noqa: E402
-from workbench.machine import effective_cores  # noqa: E402
+from workbench.machine.host.cpu import effective_cores  # noqa: E402
 from workbench.stats.samples import paired_ratio  # noqa: E402
 from workbench.text import units  # noqa: E402
 

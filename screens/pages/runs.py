@@ -28,7 +28,7 @@ from ..widgets.pane import Pane
 from ..widgets.table import Table
 from .base import FILTER, ViewScreen
 from .compare import CompareScreen
-from .kept_runs import RUNS, KeptRunsApp
+from .shell import RUNS, Shell
 
 PAGE = 60  # runs that are read when the cursor reaches the last one
 QUESTION = "Delete this run?  del again deletes it, a move keeps it."
@@ -174,10 +174,10 @@ class RunsScreen(ViewScreen):
 
     def on_table_selected(self) -> None:
         if not self.session.going:  # reading a journal would disturb the measurement
-            self._read(cast(KeptRunsApp, self.app).show_run)
+            self._read(cast(Shell, self.app).show_run)
 
     def action_export(self) -> None:
-        self._read(lambda opened: cast(KeptRunsApp, self.app).export(opened.report))
+        self._read(lambda opened: cast(Shell, self.app).export(opened.report))
 
     @work(thread=True, exclusive=True, group="read")
     def _read(self, then: Callable[[OpenedRun], None]) -> None:

@@ -103,6 +103,12 @@ class Session(RunView):
         return self.report.started.budget_s if self.report.started else None
 
     @property
+    def share(self) -> float | None:
+        """The share of the budget that a run in progress has used."""
+        budget = self.budget_s
+        return min(1.0, self.elapsed_s / budget) if self.going and budget else None
+
+    @property
     def exit_code(self) -> int:
         """Exit code of the program if it ended now."""
         if self.replay:

@@ -11,13 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from .. import catalog
-from ..machine import hardware_warnings
 from ..machine.datasheets import shortfalls
 from ..machine.nvidia.driver_errors import ABSENT
 from ..machine.nvidia.nvml import Links
 from ..machine.packages import onnx_cuda
 from ..machine.packages.trials import Trial
-from ..machine.warnings import of_others, subject
+from ..machine.warnings import hardware_warnings, of_others, subject
 from ..records.document import Ceilings
 from ..records.machine import Gpu, Machine, Package, Software
 from ..records.reason import Warning

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import click
@@ -34,10 +35,11 @@ def echo_json(value: Any) -> None:
 
 def show_detected(python: str | None, *, as_json: bool) -> None:
     from .. import machine
+    from ..machine.warnings import hardware_warnings
 
     check_python(python)
     found, software = machine.detect(python)
-    warnings = machine.hardware_warnings(found, software)
+    warnings = hardware_warnings(found, software)
     if as_json:
         parts = {"machine": found, "software": software, "warnings": warnings}
         echo_json({**head("detect"), **parts})
@@ -184,7 +186,7 @@ def show_run(
     if anonymize:
         opened = OpenedRun(anonymised(opened.report), [])
     if export_as is None and in_terminal():
-        sys.exit(show_replay(opened))
+        sys.exit(show_replay(opened, is_own=not anonymize and not Path(name).exists()))
     whole = FORMATS[export_as or PLAIN].whole
     if not samples:
         put(document(opened.report, samples=False))

@@ -25,6 +25,7 @@ from ..text.sanitize import shown
 from . import commands
 from .ab import ab
 from .compare import compare
+from .config import config
 from .export import export
 from .fleet import fleet
 from .history import resume, runs
@@ -205,8 +206,7 @@ def detect(python: str | None, as_json: bool) -> None:
 
 @cli.command(
     epilog=examples(
-        "workbench doctor",
-        "workbench doctor --json > report.json    anonymised, for a bug report",
+        "workbench doctor", "workbench doctor --json > report.json    anonymised, for a bug report"
     )
 )
 @click.option("--python", metavar="PATH", help="Interpreter whose packages are tried.")
@@ -225,8 +225,7 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
 
 @cli.command(
     epilog=examples(
-        "workbench watch",
-        "workbench watch --json --every 5 --count 12 | jq .gpus[].power_w",
+        "workbench watch", "workbench watch --json --every 5 --count 12 | jq .gpus[].power_w"
     )
 )
 @click.option(
@@ -287,6 +286,7 @@ def list_(file: str | None, backends: bool, as_json: bool) -> None:
 
 
 cli.add_command(schema)
+cli.add_command(config)
 
 
 # ----------------------------------------------------------- the entry point

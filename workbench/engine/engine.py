@@ -16,7 +16,7 @@ from .. import __version__, catalog
 from ..advisor import whatif_devices
 from ..advisor.verdict import decide
 from ..contract import kind_of
-from ..machine import hardware_warnings, missing_backends
+from ..machine.warnings import hardware_warnings, missing_backends
 from ..planning.plan import RowPlan, planned
 from ..planning.prices import unused_prices
 from ..planning.request import Request

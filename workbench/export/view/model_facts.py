@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...advisor.model.overview import error_text
-from ...machine import no_gpu
 from ...records.code import SavedCode
 from ...records.model import Built, ModelFacts, Port, PreparationStep, Saved
 from ...records.reason import Reason
@@ -78,6 +77,8 @@ def left_out(report: Report, verdict: Verdict | None) -> dict[str, str]:
     names = OF_CODE if report.model is None else {}
     found = {names.get(name, name): why for name, why in subject.left_out.items()}
     if verdict is not None and verdict.pick is not None and verdict.best_gpu is None:
+        from ...machine.nvidia.gpus import no_gpu  # the screens start without it
+
         absent = no_gpu(machine) if machine is not None else None
         # Where there is one, the first reason says why it took no part.
         found["GPU"] = verdict.reasons[0].rstrip(".") if absent is None else _absent(absent)
