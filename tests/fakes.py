@@ -13,6 +13,7 @@ from builders import case, context, events, scenario
 
 from workbench.advisor.elimination import Standings
 from workbench.contract import Case, Task, Work, Workload
+from workbench.engine.context import Share
 from workbench.engine.race import Race
 from workbench.planning.plan import RowPlan, planned
 from workbench.planning.request import Request
@@ -182,7 +183,7 @@ def run_race(
     emit(planned(plan, Request(), 0.0))
     pool = pool_type(clock, steps_s, errors or {})
     shared = context(pool, clock, report, emit)
-    race = Race(plan, shared, until_s=budget_s, end_s=budget_s if end_s is None else end_s)
+    race = Race(plan, shared, Share(budget_s, budget_s if end_s is None else end_s))
     with suppress(Cancelled):
         race.run()
     return report, emitted, pool

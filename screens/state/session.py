@@ -100,7 +100,8 @@ class Session(RunView):
 
     @property
     def budget_s(self) -> float | None:
-        return self.report.started.budget_s if self.report.started else None
+        started, extended_s = self.report.started, self.report.extended_s
+        return started.budget_s + extended_s if started else None
 
     @property
     def share(self) -> float | None:

@@ -174,10 +174,11 @@ def show_backends(*, as_json: bool) -> None:
 
 
 def show_run(
-    name: str, export_as: str | None, *, samples: bool = True, anonymize: bool = False
+    name: str, export_as: str | None, *, samples: bool, anonymize: bool, where: bool
 ) -> None:
     """An earlier run in one of the export formats; without one on the screens, or as text."""
     from ..export.formats import FORMATS, PLAIN, document
+    from ..export.view.where import where_lines
     from ..report.anonymous import anonymised
     from ..report.run_files import OpenedRun, open_run
     from ..text.output import put
@@ -185,6 +186,9 @@ def show_run(
     opened = open_run(name)
     if anonymize:
         opened = OpenedRun(anonymised(opened.report), [])
+    if where and export_as in (None, PLAIN):
+        click.echo("\n".join(where_lines(opened.report)))
+        return
     if export_as is None and in_terminal():
         sys.exit(show_replay(opened, is_own=not anonymize and not Path(name).exists()))
     whole = FORMATS[export_as or PLAIN].whole

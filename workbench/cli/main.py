@@ -175,14 +175,15 @@ def run(workloads: tuple[str, ...], **options: Any) -> None:
 @format_options(whole=True)
 @no_samples_option
 @anonymize_option
-def open_(run: str, anonymize: bool, **options: bool) -> None:
+@click.option("--where", is_flag=True, help="Show where the seconds of the run went, as text.")
+def open_(run: str, anonymize: bool, where: bool, **options: bool) -> None:
     """Show an earlier run.
 
     RUN is a JSON document, a journal, the id of a run, or `last`.
     """
     export_as = chosen_format(options)
     samples = keeps_samples(options, export_as)
-    commands.show_run(run, export_as, samples=samples, anonymize=anonymize)
+    commands.show_run(run, export_as, samples=samples, anonymize=anonymize, where=where)
 
 
 cli.add_command(export)

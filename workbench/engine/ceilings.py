@@ -28,6 +28,7 @@ from ..report.report import Report
 from ..stats.samples import median, quantile
 from . import ceiling_store
 from .context import RunContext
+from .overhead import STARTING
 from .preparation import BUDGET, START_DEADLINE_S, worker_key
 
 PRODUCT, MEMORY, TRANSFER, LAUNCH = "matmul", "bandwidth", "transfer", "launch"
@@ -218,7 +219,8 @@ def _reasons(group: Iterable[Candidate], peaks: dict[str, float]) -> dict[str, s
     for candidate in group:
         field = _field(candidate.case)
         if not candidate.blocks and candidate.reason is not None and field not in peaks:
-            found[field] = candidate.reason.message
+            out_of_time = candidate.reason.code == BUDGET.code
+            found[field] = BUDGET.message if out_of_time else candidate.reason.message
     return found
 
 
@@ -290,7 +292,8 @@ def kept_or_measured(
         return kept
     aside = race(rows, SHARE)
     # What was cut short or disturbed must not set the machine's best.
-    cut = {(c.case.device, _field(c.case)) for c in aside.candidates.values() if c.reason == BUDGET}
+    late = [c for c in aside.candidates.values() if (c.reason and c.reason.code) == BUDGET.code]
+    cut = {(c.case.device, _field(c.case)) for c in late}
     for name, candidate in list(aside.candidates.items()):
         if (candidate.case.device, _field(candidate.case)) in cut:
             del aside.candidates[name]
@@ -366,7 +369,8 @@ def start_workers(
         left_s = max(0.0, context.end_s - context.control.now())
         deadline_s = min(START_DEADLINE_S, left_s if key in shared else share * left_s)
         try:
-            context.pool.start(key, deadline_s)
+            with context.overhead.spending(STARTING):
+                context.pool.start(key, deadline_s)
         except WorkerFailed as failure:
             if failure.reason.code == "timeout":
                 return False

@@ -26,7 +26,7 @@ from ..pool.control import FIRST, SECOND, Cancelled, Control
 from ..pool.pool import Pool
 from ..pool.worker_process import WorkerSettings
 from ..records import events as ev
-from ..records.document import SCHEMA_VERSION, Ceilings, Overhead, Tool
+from ..records.document import SCHEMA_VERSION, Ceilings, Tool
 from ..records.machine import Machine, Software
 from ..records.reason import Reason, Warning
 from ..report.cut_run import CutRun
@@ -39,7 +39,7 @@ from .devices import detected
 from .event_stream import EventStream
 from .exit_codes import exit_code
 from .largest_batch import LargestBatchSearch, check_alone
-from .overhead import OverheadMeter
+from .overhead import CLOSING, IDLE, PREPARING, OverheadMeter
 from .profiling import Profiling
 from .race import Race
 from .races import Races
@@ -75,7 +75,7 @@ class Engine:
         self._emit, self._warn = self._events.emit, self._events.warn
         self._pool: Pool | None = None
         self._context: RunContext | None = None  # once the devices in use are known
-        self._overhead = OverheadMeter(control.front_end)
+        self._overhead = OverheadMeter(control.front_end, control.now)
         self._trace = TraceFile()
         self._trace_target = (
             target("--trace", Path(request.trace), opened=True) if request.trace else None
@@ -132,10 +132,12 @@ class Engine:
         machine, software = self._detect()
         source = self._plan(machine, software, unusable)
         context = self._context = self._share(machine)
+        self._overhead.turn_to(IDLE)
         if request.largest_batch:
             cases = [case for row in self._rows for case in row.cases]
             check_alone(machine, cases, forced=request.force)
-            LargestBatchSearch(context).run(self._rows)
+            with self._overhead.spending(PREPARING):
+                LargestBatchSearch(context).run(self._rows)
             return
         races, fingerprint = Races(context), ceiling_store.fingerprint(machine, software)
         self._use_ceilings(races, fingerprint, machine)
@@ -144,6 +146,7 @@ class Engine:
             return
         self._race(races, context, source)
         self._search_crossovers(races, context)
+        self._overhead.turn_to(CLOSING)
         self._know(ceilings.measured_or_raised(fingerprint, context))
         self._write_trace()
 
@@ -271,7 +274,7 @@ class Engine:
         """End the workers, and close the journal with the run's exit code."""
         if self._pool is not None:
             self._pool.end_all(at_once=status != "done")
-        code = exit_code(status, self._request, self.report)
+        code, machine = exit_code(status, self._request, self.report), self.report.machine
         self._emit(
             ev.RunFinished(
                 at_s=self._control.now(),
@@ -279,7 +282,7 @@ class Engine:
                 finished_at=now_utc(),
                 duration_s=self._control.now(),
                 exit_code=code,
-                overhead=self._own_cost(),
+                overhead=self._overhead.result(machine.cpu.effective_cores) if machine else None,
             )
         )
         self._events.close()
@@ -303,10 +306,6 @@ class Engine:
         self._emit(
             ev.CaseFinished(at_s=at_s, case=case, scenario=scenario, status=status, reason=reason)
         )
-
-    def _own_cost(self) -> Overhead | None:
-        machine = self.report.machine
-        return self._overhead.result(machine.cpu.effective_cores) if machine else None
 
     def _know(self, known: Ceilings | None) -> None:
         if known is not None:

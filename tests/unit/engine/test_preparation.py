@@ -14,6 +14,7 @@ from fakes import CPU_A, CPU_B, FakePool, IdleWorkload, ManualClock
 
 from workbench.contract import Accuracy, Case, Setup, Task
 from workbench.engine import ceilings
+from workbench.engine.context import Share
 from workbench.engine.preparation import BUDGET, Preparation, worker_key
 from workbench.planning.plan import RowPlan, planned
 from workbench.planning.request import Request
@@ -77,7 +78,7 @@ class Row:
         self.report = Report.of(events({})[:2])
         self.report.apply(planned(self.plan, Request(), 0.0))
         self.context = context(self.pool, self.clock, self.report, budget_s=RUN_S)
-        self.preparation = Preparation(self.plan, self.context, until_s=end_s, end_s=end_s)
+        self.preparation = Preparation(self.plan, self.context, Share(end_s, end_s))
 
     def prepare(self, *cases: Case) -> list[bool]:
         return [self.preparation.prepare(each) is not None for each in cases]
@@ -116,6 +117,32 @@ def test_a_worker_may_start_until_the_run_ends_but_gets_no_request_after_the_row
     assert row.pool.deadlines[worker_key(CPU_A)] > 50.0
     assert row.report.candidates[CPU_A.id].reason == BUDGET
     assert row.pool.asked == []  # an answer within no time would cost the worker its life
+
+
+class SilentPool(StartingPool):
+    """A pool whose workers do not answer within any deadline."""
+
+    def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.clock.at_s += self.asked_s[-1]
+        raise WorkerFailed(Reason("timeout", f"no answer within {self.asked_s[-1]:.0f} s"))
+
+
+@pytest.mark.parametrize(
+    ("until_s", "state", "code"), [(5.0, "skipped", "budget"), (59.0, "failed", "timeout")]
+)
+def test_a_case_that_meets_the_end_of_its_share_is_skipped_and_one_that_hangs_fails(
+    until_s: float, state: str, code: str
+) -> None:
+    row = Row(CPU_A)
+    pool = SilentPool(row.clock, {CPU_A: 1.0}, {})
+    shared = context(pool, row.clock, row.report, budget_s=RUN_S)
+    preparation = Preparation(row.plan, shared, Share(until_s, 59.0))
+    assert preparation.prepare(CPU_A) is None
+    ended = row.report.candidates[CPU_A.id]
+    assert (ended.state, ended.reason and ended.reason.code) == (state, code)
+    if ended.reason is not None and state == "skipped":
+        assert ended.reason.message == "it was not ready within its 8 s of the budget"
+        assert ended.reason.hint == BUDGET.hint
 
 
 def test_a_search_for_convolution_plans_has_a_worker_to_itself() -> None:

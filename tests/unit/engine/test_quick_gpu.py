@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from unittest.mock import patch
 
@@ -97,3 +98,9 @@ def test_the_precision_that_promises_most_of_a_gpu_is_prepared_first() -> None:
     order = by_promise([*on_cpu, *gpu])
     assert [c.precision for c in order if c.device != "cpu"] == ["bf16", "fp16", "tf32", "fp32"]
     assert [c for c in order if c.device == "cpu"] == on_cpu
+
+
+def test_graphs_and_channels_last_are_prepared_before_the_plain_mode() -> None:
+    modes = ("", "nhwc", "graph")
+    order = by_promise([replace(case("cuda:0-a", "bf16"), mode=mode or None) for mode in modes])
+    assert [c.mode for c in order] == ["graph", "nhwc", None]
