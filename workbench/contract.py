@@ -314,6 +314,8 @@ class Accuracy:
     limit: float
     passed: bool
     outputs: tuple[OutputAccuracy, ...] = ()  # one entry for each output of a model
+    error_bound: float | None = None  # upper bound of `value` on unseen inputs; None: no promise
+    held_out: bool = False  # the inputs were kept apart until everything else was decided
 
     @classmethod
     def within(cls, error: float, limit: float, reference: str) -> Accuracy:

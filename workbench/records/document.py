@@ -60,6 +60,14 @@ class AccuracyResult(msgspec.Struct, frozen=True):
     limit: float  # worst value that passes
     passed: bool
     outputs: list[OutputAccuracy] = []  # one per output of a user's model
+    # Upper bound (95%) of `value` on unseen inputs from the same source; None: nothing is promised.
+    error_bound: float | None = None
+    held_out: bool = False  # it was checked on inputs kept apart from those that chose it
+
+    @property
+    def worst(self) -> float:
+        """The value to hold against a limit."""
+        return self.value if self.error_bound is None else self.error_bound
 
 
 class Clocks(msgspec.Struct, frozen=True):

@@ -33,6 +33,11 @@ def facts_lines(facts: ModelFacts) -> Iterator[str]:
     yield f"{facts.file}: {', '.join(parts)}"
     for port in facts.inputs:
         yield f"input {port_text(port)}"
+    if facts.check_samples:
+        ways = f"{facts.calibration_samples} calibrate, {facts.samples} choose"
+        if facts.folds:
+            ways = f"{facts.samples} calibrate and choose, cross-validated in {facts.folds} parts"
+        yield f"samples at random: {ways}, {facts.check_samples} are kept apart and check"
     if facts.uncompared:
         yield f"outputs without tensors, not compared: {', '.join(facts.uncompared)}"
     if facts.control_flow:
