@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -75,6 +75,9 @@ class FakePool:
         self.generation: dict[WorkerKey, int] = {}
         self.import_s: dict[WorkerKey, float] = {}
         self.asked: list[tuple[WorkerKey, dict[str, Any]]] = []
+
+    def starting(self, keys: Sequence[WorkerKey]) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def start(self, key: WorkerKey, deadline_s: float) -> None:
         self.import_s[key] = 0.1

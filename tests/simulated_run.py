@@ -153,6 +153,9 @@ class SimulatedPool:
 
     # ------------------------------------------------------- as the engine sees it
 
+    def starting(self, keys: Sequence[WorkerKey]) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def start(self, key: WorkerKey, deadline_s: float) -> None:
         if key in self._alive:
             return

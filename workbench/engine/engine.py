@@ -15,7 +15,6 @@ from typing import Any
 from .. import __version__, catalog
 from ..advisor import whatif_devices
 from ..advisor.verdict import decide
-from ..contract import kind_of
 from ..machine.warnings import hardware_warnings, missing_backends
 from ..planning.plan import RowPlan, planned
 from ..planning.prices import unused_prices
@@ -44,6 +43,7 @@ from .profiling import Profiling
 from .race import Race
 from .races import Races
 from .row_sources import RowSource, row_source
+from .starts import start_workers
 from .telemetry import MachineTelemetry
 from .trace import TraceFile, write_trace
 
@@ -231,9 +231,9 @@ class Engine:
                 profiling.run(self._trace)
             source.conclude(self.report.rows[row.scenario.id], self.report, profiling)
 
-        if any(not kind_of(case.device).on_host for row in self._rows for case in row.cases):
+        if any(case.device_kind == "gpu" for row in self._rows for case in row.cases):
             # A CUDA build takes longer to import than the share of a light row lasts.
-            ceilings.start_workers(self._rows, self._rows, context, 1.0)
+            start_workers(self._rows, self._rows, context, 1.0)
         end_s = context.end_s - source.reserved_s
         if self._request.crossover and any(row.scenario.size for row in self._rows):
             end_s -= CROSSOVER_SHARE * (end_s - self._control.now())

@@ -9,10 +9,10 @@ from ..contract import kind_of
 from ..planning.plan import RowPlan, planned
 from ..records import events as ev
 from ..report.report import Report
-from . import ceilings
 from .context import RunContext, Share
 from .overhead import IDLE
 from .race import Race
+from .starts import start_workers
 
 LEAST_SHARE_S = 1.5  # of a light row with a GPU, whose first candidate takes most of a second
 PROFILE_SHARE = 0.25  # share of a row's time with --trace
@@ -41,7 +41,7 @@ class Races:
         for row in rows:
             report.apply(planned(row, context.request, context.control.now()))
         own = replace(context, report=report, emit=report.apply)
-        if ceilings.start_workers(rows, table, own, share):
+        if start_workers(rows, table, own, share):
             now = context.control.now()
             self._in_shares(rows, own, now + share * (context.end_s - now))
         return report

@@ -24,6 +24,7 @@ class Hello(msgspec.Struct):
     """The backend is imported."""
 
     versions: Annotated[dict[str, str], msgspec.Meta(max_length=100)]
+    ready_s: Seconds | None = None  # when it was, by the monotonic clock
 
     def __post_init__(self) -> None:
         self.versions = {shown(name, 60): shown(one, 60) for name, one in self.versions.items()}

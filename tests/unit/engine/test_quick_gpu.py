@@ -63,6 +63,12 @@ def test_workers_start_before_the_first_row_and_none_twice() -> None:
     assert started(events[:first]) == names
 
 
+def test_the_workers_of_a_simulated_gpu_start_before_the_first_row_too() -> None:
+    events = events_of(True, "cpu", "fake:0@8")
+    first = next(i for i, event in enumerate(events) if isinstance(event, ev.RaceStarted))
+    assert {"cpu/torch", "fake:0/torch"} <= set(started(events[:first]))
+
+
 def test_a_row_that_counts_start_ups_says_where_they_come_from() -> None:
     [row] = [
         event

@@ -40,10 +40,15 @@ def expected(name: str) -> Any:
         overhead |= {**dict.fromkeys(phases), "rows": {}}
     for measured in document["measurements"]:
         measured["work"].setdefault("host_bytes", 0.0)
+        if (accuracy := measured["accuracy"]) is not None:
+            accuracy |= {"error_bound": None, "held_out": False}
+    if (model := document.get("model")) is not None:
+        model["facts"] |= {"check_samples": 0, "folds": 0, "needed_inputs": None}
     for gpu in document["machine"]["gpus"]:
         gpu.setdefault("compute_mode", None)
         gpu.setdefault("worker_cores", None)
         gpu.setdefault("l2_cache_bytes", None)
+        gpu.setdefault("platform", None)
     for verdict in document["verdicts"]:
         verdict.setdefault("confidence", CONFIDENCE[name][verdict["scenario"]])
     return {"code": None, "summary": [], **document}
