@@ -15,7 +15,7 @@ python = "$$VENV/bin/python"
 script = $(python) "$$VENV/bin/$(1)"
 
 .PHONY: run test test-workers test-backends test-tensorflow test-html test-fleet lint ready ready-to-test clean
-.PHONY: benchmark workloads advisor regret own tables fuzz fresh faults soak campaign snapshots pictures first-hour
+.PHONY: benchmark workloads start-up advisor regret own tables fuzz fresh faults soak campaign snapshots walks pictures first-hour
 
 run: ready
 	@$(call script,workbench) $(ARGS)
@@ -62,6 +62,9 @@ benchmark: ready
 workloads: ready
 	$(python) benchmarks/workloads.py
 
+start-up: ready
+	$(python) benchmarks/start_up.py
+
 advisor: ready
 	$(python) benchmarks/advisor.py
 	$(python) -m benchmarks.second_opinion
@@ -97,8 +100,12 @@ first-hour: ready-to-test
 campaign: ready-to-test
 	$(python) -m pytest -m campaign
 
+# A thousand random walks over the screens; WALKS=20 takes some of them.
+walks: ready-to-test
+	$(python) -m pytest -m campaign tests/screens
+
 snapshots: ready-to-test
-	$(python) -m pytest tests/screens --snapshot-update
+	$(python) -m pytest tests/screens -m "not campaign" --snapshot-update
 
 # The pictures of README and docs, from recorded runs; ARGS=advice makes one.
 pictures: ready

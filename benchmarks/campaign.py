@@ -21,7 +21,7 @@ from typing import Any
 
 from screen import median_under_the_screen
 
-from workbench.machine import effective_cores
+from workbench.machine.host.cpu import effective_cores
 from workbench.stats.ratios import RUN_TO_RUN
 from workbench.stats.samples import MIN_PAIRS, Ratio, blocked_interval, paired_ratio
 

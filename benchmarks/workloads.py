@@ -1,12 +1,14 @@
 """Compares each workload with a plain script that does the same work, in turns in one process.
 
-`make workloads`, or `python benchmarks/workloads.py [WORKLOAD...]` for some.  The ratio is the
+`make workloads`, or `python benchmarks/workloads.py [WORKLOAD[/LIBRARY]...]` for some; optional
+libraries count where they are installed.  The ratio is the
 script's time over the workload's: 1 means no overhead, below 0.98 is too much.  Results go into
 docs/workloads.md.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -19,21 +21,23 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[0] = str(ROOT)  # not this folder, where `workloads` would be this file
 
-from benchmarks.straight import SCRIPTS  # noqa: E402
+from benchmarks import straight, straight_libraries  # noqa: E402
 from workbench import catalog  # noqa: E402
 from workbench.contract import Case, Setup  # noqa: E402
-from workbench.machine import effective_cores  # noqa: E402
+from workbench.machine.host.cpu import effective_cores  # noqa: E402
 from workbench.stats.samples import paired_ratio  # noqa: E402
 from workbench.text import units  # noqa: E402
 
 PAGE = ROOT / "docs" / "workloads.md"
 BEGIN, END = "<!-- written by make workloads -->", "<!-- end of it -->"
 GOAL = 0.98
+SCRIPTS = {**straight.SCRIPTS, **straight_libraries.SCRIPTS}
 PROCESSES, TURNS, TURN_S = 3, 14, 0.1  # the placement of memory differs between processes
 
 
 def case_of(name: str, backend: str, precision: str) -> Case:
     """The workload at its --quick size on the CPU."""
+    name = name.partition("/")[0]
     workload = catalog.load(name)
     batch = workload.quick.get("batch", workload.default_batch)
     return Case(
@@ -60,7 +64,8 @@ def compare(name: str) -> dict[str, Any]:
     """Seconds per step of both sides, turn by turn; runs in a process of its own."""
     backend, precision, build = SCRIPTS[name]
     case = case_of(name, backend, precision)
-    task = catalog.load(name).prepare(case, Setup())
+    catalog.load_backend(backend).version()  # some settings must precede the import
+    task = catalog.load(case.workload).prepare(case, Setup())
     task.activate()
     script = build(case, task)
     calls = {"ours": task.step, "theirs": script}
@@ -83,8 +88,9 @@ def main() -> None:
     if sys.argv[1:2] == ["--one"]:
         print(json.dumps(compare(sys.argv[2])))
         return
-    kept = {line.split(" | ")[0]: line for line in table_lines()}
-    for name in sys.argv[1:] or SCRIPTS:
+    kept = {key(line): line for line in table_lines()}
+    installed = [name for name in SCRIPTS if importlib.util.find_spec(SCRIPTS[name][0])]
+    for name in sys.argv[1:] or installed:
         runs = [one(name) for _ in range(PROCESSES)]
         ours, theirs = ([t for run in runs for t in run[side]] for side in ("ours", "theirs"))
         ratio = paired_ratio(theirs, ours)
@@ -93,13 +99,19 @@ def main() -> None:
         reached = "yes" if ratio.value >= GOAL else "in doubt" if ratio.high >= GOAL else "no"
         candidate = runs[0]["case"].partition("/")[2]
         line = (
-            f"| `{name}` | `{candidate}` | {units.duration(median(ours))} | "
+            f"| `{name.partition('/')[0]}` | `{candidate}` | {units.duration(median(ours))} | "
             f"{ratio.value:.3f} ({ratio.low:.3f}-{ratio.high:.3f}) | "
             f"{min(alone):.3f}-{max(alone):.3f} | {reached} |"
         )
         print(line, file=sys.stderr, flush=True)
-        kept[line.split(" | ")[0]] = line
+        kept[key(line)] = line
         write(sorted(kept.values()))
+
+
+def key(line: str) -> tuple[str, str]:
+    """The workload and the library of a line of the table."""
+    workload, candidate, *_ = line.split(" | ")
+    return workload, candidate.split("/")[1]
 
 
 def one(name: str) -> dict[str, Any]:

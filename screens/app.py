@@ -4,50 +4,47 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-import re
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
-from textual.app import App
 from textual.binding import Binding, BindingType
-from textual.dom import DOMNode
 from textual.screen import Screen
 
 from workbench.engine.exit_codes import CUT_SHORT
-from workbench.export.formats import file_text
-from workbench.export.text import summary_text
-from workbench.files.write import replace
 from workbench.planning.request import Request
 from workbench.records.events import AnyEvent, RacePlanned
 from workbench.report.report import Report
 from workbench.report.row import Row
-from workbench.text.sanitize import shown
 
 from .pages.advisor import AdvisorScreen
 from .pages.base import ReportChanged, ViewScreen
 from .pages.hardware import HardwareScreen
-from .pages.help import HelpScreen
 from .pages.model import ModelScreen
-from .pages.new_run import NewRunScreen
 from .pages.run import RunScreen
+from .pages.runs import RunsScreen
+from .pages.shell import Shell
 from .state.event_source import CANCEL_S, EventSource, EventSourceError
 from .state.session import Failure, Session
-from .terminal import TerminalApp
-from .widgets.bars import Tab
-from .widgets.keybar import OPTIONAL, TABS, key_name
-from .widgets.table import Table
+from .widgets.keybar import OPTIONAL, TABS
 
 REPAINT_S = 0.25  # at most four repaints a second, for slow connections
 TICK_S = 1.0  # the time left is redrawn even without an event
+STOP_S = 3.0  # a second `x` within it stops the run
+LONG_S = 30.0  # the end of a run that took longer is announced
+PALETTE = "everything by name: screens, rows, workloads, recent runs, themes"
 BREATH = 100  # events between two turns of the event loop: keys stay responsive in a replay
 
 
-SCREENS: tuple[type[ViewScreen], ...] = (HardwareScreen, RunScreen, AdvisorScreen, ModelScreen)
+SCREENS: tuple[type[ViewScreen], ...] = (
+    HardwareScreen,
+    RunScreen,
+    AdvisorScreen,
+    ModelScreen,
+    RunsScreen,
+)
 
 
 def _tab_bindings() -> Iterator[Binding]:
@@ -65,22 +62,13 @@ def _tab_bindings() -> Iterator[Binding]:
         )
 
 
-def _help_keys() -> list[tuple[str, str]]:
-    """The help page's keys: the screens, then every binding that has a tooltip."""
-    tabs = {screen.KEY: screen.HELP for screen in SCREENS}
-    owners: tuple[type[DOMNode], ...] = (WorkbenchApp, Table, ViewScreen, *SCREENS)
-    bindings = [each for owner in owners for each in owner.BINDINGS if isinstance(each, Binding)]
-    return [*(tabs | {key_name(each): each.tooltip for each in bindings if each.tooltip}).items()]
-
-
-class WorkbenchApp(TerminalApp):
+class WorkbenchApp(Shell):
     """Shows the run that `start_source` starts for a request; it measures nothing itself."""
 
     TITLE = "workbench"
     CSS_PATH: ClassVar[list[str]] = [  # type: ignore[assignment]
         "app.tcss",
         *(screen.STYLE for screen in SCREENS),
-        NewRunScreen.STYLE,
     ]
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
         screen.LABEL: screen for screen in SCREENS
@@ -98,11 +86,15 @@ class WorkbenchApp(TerminalApp):
             "e", "export", show=False, tooltip="write this run as an HTML page into a new file"
         ),
         *_tab_bindings(),
+        Binding(
+            "escape", "close_run", "Runs", key_display="esc", tooltip="back from an opened run"
+        ),
         Binding("s", "start", "Start", tooltip="start the same run again"),
         Binding("n", "new", "New", tooltip="set up another run: workload, sizes, devices, budget"),
         Binding("space", "pause", "Pause", tooltip="pause and resume; the clock stops too"),
         Binding("space", "resume", "Resume"),
-        Binding("x", "stop", "Stop", tooltip="stop the run; results so far are kept"),
+        Binding("x", "stop", "Stop", tooltip="twice: stop the run; results so far are kept"),
+        Binding("ctrl+p", "command_palette", show=False, tooltip=PALETTE),
         Binding("question_mark", "help", "Help", key_display="?"),
         Binding("q", "leave", "Quit", tooltip="quit; a run in progress is stopped first"),
         Binding("ctrl+c,ctrl+q", "interrupt", "Quit", show=False, priority=True),
@@ -123,12 +115,19 @@ class WorkbenchApp(TerminalApp):
         replay: bool = False,
         report: Report | None = None,
         preview: Sequence[Row] = (),
+        first: EventSource | None = None,
+        again: Callable[[Report], EventSource] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`first` is the source of a replay; `again` runs the command of a report, and without it a
+        replay starts nothing."""
         super().__init__()
         self._start_source = start_source
         self._request = request or Request()  # the run on the screen, or the one that `s` starts
         self._replay = replay
+        self._first, self._again = first, again
+        self._same: Report | None = None  # the recorded run that `s` repeats
+        self._asked_at: float | None = None  # when `x` asked whether to stop
         self._preview = preview  # rows of `request` before the engine has planned them
         self._recorded = report  # a document's report; its source has no events
         self._monotonic = monotonic
@@ -139,17 +138,7 @@ class WorkbenchApp(TerminalApp):
         self._dirty = False
         self._painted_at = 0.0
         self._able: tuple[object, ...] = ()
-        self._resume_later = False  # the run was paused for a suspend
-        self.session = self._new_session()
-
-    @property
-    def tabs(self) -> list[Tab]:
-        """The screens that this run has."""
-        return [
-            Tab(screen.LABEL, f"{screen.KEY} {screen.LABEL}", self.current_mode == screen.LABEL)
-            for screen in SCREENS
-            if screen.is_offered(self.session)
-        ]
+        self.session = self.raced = self._new_session()  # the one shown, and the one raced here
 
     # ----------------------------------------------------------- the run
 
@@ -162,8 +151,6 @@ class WorkbenchApp(TerminalApp):
         asyncio.get_running_loop().set_task_factory(None)
 
     def on_mount(self) -> None:
-        self.app_suspend_signal.subscribe(self, self._suspended, immediate=True)
-        self.app_resume_signal.subscribe(self, self._resumed, immediate=True)
         self.set_interval(REPAINT_S, self._tick)
         self._start()
 
@@ -178,13 +165,35 @@ class WorkbenchApp(TerminalApp):
         )
 
     def action_start(self) -> None:
-        if not (self.session.going or self._leaving):
-            self.session = self._new_session()
-            self._start()
+        """Start the same run again; in a replay, a run of the recorded command."""
+        if self.session.going or self._leaving:
+            return
+        if self.session.replay and self._again is not None:
+            self._same = self.session.report
+        self._begin()
+
+    def _begin(self) -> None:
+        """Leave the replay, if this is one, and start a run."""
+        if self._again is not None:
+            self._replay, self._recorded = False, None
+        self.session = self.raced = self._new_session()
+        self._start()
+
+    def _new_source(self) -> EventSource:
+        if self._same is not None and self._again is not None:
+            return self._again(self._same)
+        return self._start_source(self._request)
+
+    def follow(self, source: EventSource, mode: str) -> None:
+        self._opened = mode != self.DEFAULT_MODE
+        self.close_details()
+        self.switch_mode(mode)
+        self.close_details()
+        self.run_worker(self._pump(source, self.session), group="source")
 
     def _start(self) -> None:
         self._over = asyncio.Event()
-        self._source = self._start_source(self._request)
+        self._source, self._first = self._first or self._new_source(), None
         self.run_worker(self._pump(self._source, self.session), group="source")
         self.repaint()
 
@@ -212,6 +221,10 @@ class WorkbenchApp(TerminalApp):
             session.ended = True
             self._over.set()
             await source.close()
+        if not session.replay:
+            self.show_title("workbench")
+            if session.elapsed_s > LONG_S:
+                self.announce(f"workbench: the run has ended ({session.phase})")
         self.repaint()
 
     def _open_screen(self, session: Session, event: AnyEvent | None = None) -> None:
@@ -239,6 +252,8 @@ class WorkbenchApp(TerminalApp):
         self._dirty = False
         self._painted_at = self._monotonic()
         self.refresh_keys()
+        if (share := self.session.share) is not None:
+            self.show_title(f"workbench {share * 100:.0f} %")
         screen = self.screen
         if isinstance(screen, ViewScreen):
             screen.post_message(ReportChanged())
@@ -257,7 +272,9 @@ class WorkbenchApp(TerminalApp):
             case "switch_mode":
                 return parameters[0] in [tab.mode for tab in self.tabs]
             case "start" | "new":
-                return not going and not self._replay
+                return not going and (not self._replay or self._again is not None)
+            case "close_run":
+                return self.session is not self.raced
             case "resume":
                 return self.session.phase == "paused"
             case "pause":
@@ -275,68 +292,53 @@ class WorkbenchApp(TerminalApp):
     # ---------------------------------------------------------- the keys
 
     def action_pause(self) -> None:
-        self._send("pause")
+        self.send_control("pause")
 
     def action_resume(self) -> None:
-        self._send("resume")
+        self.send_control("resume")
 
     def action_stop(self) -> None:
+        """Stop at the second press; the first one asks."""
+        now, asked_at = self._monotonic(), self._asked_at
+        if asked_at is None or now - asked_at > STOP_S:
+            self._asked_at = now
+            self.notify("x again stops the run; results so far are kept", timeout=STOP_S)
+            return
+        self._asked_at = None
+        self._stop()
+
+    def _stop(self) -> None:
         self.session.cancelling = True
-        self._send("cancel")
+        self.send_control("cancel")
         self.repaint()
 
-    def _send(self, control: str) -> None:
+    def send_control(self, control: str) -> None:
         if self._source is not None:
             self._source.send(control)
 
-    def action_copy(self) -> None:
-        """Copy to the terminal's clipboard (OSC 52); the notice shows the text if that fails."""
-        screen = self.screen
-        command = screen.command() if isinstance(screen, ViewScreen) else None
-        if command is not None:
-            self.copy_to_clipboard(command)
-            self.notify(command, title="Copied", markup=False)
+    def action_new(self, request: Request | None = None) -> None:
+        from .pages.new_run import NewRunScreen  # it reads the catalogue, and the first frame none
 
-    def action_export(self) -> None:
-        """Write the page of what is known so far, never over another file."""
-        report = self.session.report
-        stem = re.sub(
-            r"[^\w-]", "_", f"workbench-{report.started.id[:80] if report.started else ''}"
-        )
-        names = (f"{stem}{'' if n == 1 else f'-{n}'}.html" for n in itertools.count(1))
-        path = next(file for name in names if not (file := Path(name)).exists())
-        try:
-            replace(path, file_text("html", report).encode())
-            self.notify(shown(str(path.absolute())), title="Exported", markup=False)
-        except OSError as error:
-            self.notify(f"{path} cannot be written: {error.strerror}", severity="error")
-
-    def action_new(self) -> None:
         report = self.session.report
         installed = report.software.packages if report.software else None
-        self.push_screen(NewRunScreen(self._request, report.machine, installed), self._start_other)
+        self.push_screen(
+            NewRunScreen(request or self._request, report.machine, installed), self._start_other
+        )
 
     def _start_other(self, request: Request | None) -> None:
         """Start the run that the form describes, and show its screen."""
         if request is None:
             return
-        self._request, self._opened = request, request.question is None
-        self._close_details()
+        self._request, self._same, self._opened = request, None, request.question is None
+        self.close_details()
         self.switch_mode((RunScreen if request.workloads else AdvisorScreen).LABEL)
-        self._close_details()
-        self.action_start()
-
-    def _close_details(self) -> None:
-        while len(self.screen_stack) > 1:
-            self.pop_screen()
-
-    def action_help(self) -> None:
-        self.push_screen(HelpScreen(_help_keys()))
+        self.close_details()
+        self._begin()
 
     def action_interrupt(self) -> None:
         """Leave; the second time at once: the engine ends by itself when its stdin closes."""
         if self._leaving:
-            self.hurry(CUT_SHORT if self.session.going else self.session.exit_code)
+            self.hurry(CUT_SHORT if self.raced.going else self.raced.exit_code)
         else:
             self.action_leave()
 
@@ -347,9 +349,9 @@ class WorkbenchApp(TerminalApp):
 
     async def _leave(self) -> None:
         """Stop a run in progress, wait for its results, and exit."""
-        session, code = self.session, self.session.exit_code
+        session, code = self.raced, self.raced.exit_code
         if session.going:
-            self.action_stop()
+            self._stop()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._over.wait(), CANCEL_S)
             code = session.exit_code if session.report.finished else CUT_SHORT
@@ -357,43 +359,28 @@ class WorkbenchApp(TerminalApp):
             await self._source.close()
         self.exit(return_code=code)
 
-    # ------------------------------------------------------- the suspend
-
-    def _suspended(self, _app: App[Any]) -> None:
-        """Pause the engine before this process stops and no longer reads its events."""
-        if self.session.phase == "running":
-            self._send("pause")
-            self._resume_later = True
-
-    def _resumed(self, _app: App[Any]) -> None:
-        if self._resume_later:
-            self._send("resume")
-        self._resume_later = False
-        # The terminal comes back empty, and Textual draws only what changes.
-        for screen in self.screen_stack:
-            screen.refresh()
-            screen.query("*").refresh()
-
 
 def run_tui(
     start_source: Callable[[Request], EventSource],
     request: Request | None = None,
     *,
-    replay: bool = False,
-    report: Report | None = None,
-    preview: Sequence[Row] = (),
     finish: Callable[[Report, int], int] | None = None,
+    **options: Any,
 ) -> int:
     """Show runs until the user quits, and return the exit code.
 
-    `start_source` starts a run: first `request`, whose rows look like `preview` until the engine
-    has planned them, later those from the form.  When the TUI has
-    closed, the summary of the last run goes to stdout, except in a replay.  `finish` gets its
-    report and the exit code, and returns the code to use.
+    `start_source` starts a run: first `request`, later those from the form; `options` are those of
+    `WorkbenchApp`.  When the TUI has closed, the summary of the last run goes to stdout, except in
+    a replay.  `finish` gets its report and the exit code, and returns the code to use.
     """
-    app = WorkbenchApp(start_source, request, replay=replay, report=report, preview=preview)
+    app = WorkbenchApp(start_source, request, **options)
     code = app.show()
-    report = app.session.report
-    if not replay and (summary := summary_text(report, shutil.get_terminal_size().columns)):
+    raced = app.raced
+    if raced.replay:
+        return code
+    from workbench.export.text import summary_text
+
+    report = raced.report
+    if summary := summary_text(report, shutil.get_terminal_size().columns):
         sys.stdout.write(f"{summary}\n")
     return code if finish is None or report.started is None else finish(report, code)

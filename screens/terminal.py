@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import select
 import signal
 import sys
 from codecs import getincrementaldecoder
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
+from textual import events
 from textual._context import active_message_pump
 from textual._xterm_parser import XTermParser
 from textual.app import App
@@ -19,6 +22,7 @@ from textual.dom import DOMNode
 from textual.drivers.linux_driver import LinuxDriver
 
 from workbench.engine.exit_codes import FAILED
+from workbench.files.config import load
 from workbench.text.output import let_go, say_bug
 
 from .theme import apply_theme
@@ -26,6 +30,8 @@ from .theme import apply_theme
 ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 TICK_S = 0.1  # between two looks whether a lone ESC was the key
 LEAVE_S, HURRY_S = 2.0, 0.2  # for the terminal to take the last writes; after a second signal
+LEAST = (40, 10)  # columns and lines that the screens need
+KEEP_TITLE, RESTORE_TITLE = "\x1b[22;2t", "\x1b[23;2t"  # XTWINOPS
 BACKLOG = 8  # writes that wait for a terminal which does not read
 
 
@@ -33,15 +39,18 @@ class TerminalApp(App[None]):
     """What the applications have in common: their palette, their signals and their end."""
 
     ENABLE_COMMAND_PALETTE = False
+    _shown_title = ""
 
     def __init__(self) -> None:
         # NO_COLOR means none, not grey: Textual drops colours only from a native palette.
         ansi = True if "NO_COLOR" in os.environ else None
         super().__init__(driver_class=TerminalDriver, ansi_color=ansi)
-        apply_theme(self)
+        apply_theme(self, load()[0].get("theme", ""))
         self._handlers: dict[int, Any] = {}  # signal handlers to restore at the end
 
     def on_mount(self) -> None:
+        gc.freeze()  # what the imports left stays for good
+        self.call_after_refresh(gc.enable)
         loop = asyncio.get_running_loop()
         for number in ENDS:
             if (before := signal.getsignal(number)) != signal.SIG_IGN:  # as under nohup
@@ -54,9 +63,34 @@ class TerminalApp(App[None]):
             loop.remove_signal_handler(number)
             signal.signal(number, before)
 
+    def on_resize(self, event: events.Resize) -> None:
+        is_tiny = event.size.width < LEAST[0] or event.size.height < LEAST[1]
+        if is_tiny != self.has_class("-tiny"):
+            self.set_class(is_tiny, "-tiny")
+            for screen in chain(*self._screen_stacks.values()):  # those that are hidden, too
+                screen.update_node_styles(animate=False)
+
+    def write_to_terminal(self, control: str) -> None:
+        """Send what is no drawing, such as a title; nothing where no terminal is."""
+        if isinstance(self._driver, TerminalDriver):
+            self._driver.write(control)
+
+    def show_title(self, text: str) -> None:
+        """The title of the terminal's window, until the application ends."""
+        if text != self._shown_title:
+            self.write_to_terminal(f"{'' if self._shown_title else KEEP_TITLE}\x1b]2;{text}\x07")
+            self._shown_title = text
+
+    def announce(self, text: str) -> None:
+        """Ring the bell, and show a notice where the terminal can (OSC 9)."""
+        self.write_to_terminal(f"\x1b]9;{text}\x1b\\\x07")
+
     def action_interrupt(self) -> None:
         """Leave because of a signal or Ctrl-C, or because the terminal is gone."""
         raise NotImplementedError
+
+    def delay_update(self, delay: float = 0.0) -> None:
+        """Draw a switch of screens at once: Textual would hold the picture back for 50 ms."""
 
     @property
     def is_unread(self) -> bool:
@@ -116,6 +150,11 @@ class TerminalDriver(LinuxDriver):
         if self._writer_thread is not None:
             # Textual's queue of 30 writes would make the event loop wait for the terminal.
             self._writer_thread._queue.maxsize = 0
+
+    def stop_application_mode(self) -> None:
+        if isinstance(self._app, TerminalApp) and self._app._shown_title:
+            self.write(RESTORE_TITLE)
+        super().stop_application_mode()
 
     def _sigcont_application(self, *_: Any) -> None:
         if self._must_signal_resume:  # else nothing was suspended, and its threads would double

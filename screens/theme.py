@@ -39,10 +39,38 @@ DARK = Theme(
         **_shades("cpu", "#5fafff", "#5fd7d7", "#af87ff", "#d787d7"),
         **_shades("gpu", "#87d75f", "#d7d75f", "#5fd7af", "#d7af5f"),
         "rule": "#444444",
-        "cursor": "#303030",
+        "cursor": "#262626",
         "footer-key-foreground": "#87afd7",
         "footer-background": "#1c1c1c",
         "footer-description-foreground": "#a8a8a8",
+    },
+)
+
+# For a light terminal: every text colour has a contrast of 4.5 and more on white (WCAG AA).
+LIGHT = Theme(
+    name="workbench-light",
+    dark=False,
+    primary="#005f87",
+    secondary="#005f5f",
+    accent="#005f87",
+    warning="#8a4b00",
+    error="#af0000",
+    success="#005f00",
+    foreground="#262626",
+    background="#ffffff",
+    surface="#ffffff",
+    panel="#eeeeee",
+    boost="#e4e4e4",
+    variables={
+        "cpu": "#005faf",
+        "gpu": "#005f00",
+        **_shades("cpu", "#005faf", "#005f5f", "#5f00af", "#87005f"),
+        **_shades("gpu", "#005f00", "#5f5f00", "#005f4b", "#7a4a00"),
+        "rule": "#bcbcbc",
+        "cursor": "#dadada",
+        "footer-key-foreground": "#005f87",
+        "footer-background": "#eeeeee",
+        "footer-description-foreground": "#4e4e4e",
     },
 )
 
@@ -67,10 +95,36 @@ SIXTEEN = replace(
 )
 
 
-def apply_theme(app: App[Any]) -> None:
-    """Set the palette that the terminal can show, and turn animations off."""
+OWN = {theme.name: theme for theme in (DARK, LIGHT, SIXTEEN)}
+
+
+def themes() -> list[str]:
+    """The names of all themes, ours first."""
+    return [*OWN, *(name for name in BUILTIN_THEMES if not name.startswith("ansi"))]
+
+
+def _complete(name: str) -> Theme:
+    """A theme with the roles that Textual's own lack."""
+    if name in OWN:
+        return OWN[name]
+    theme = BUILTIN_THEMES[name]
+    like = DARK if theme.dark else LIGHT
+    roles = {k: v for k, v in like.variables.items() if not k.startswith("footer")}
+    return replace(theme, variables={**roles, **theme.variables})
+
+
+def choose(app: App[Any], name: str) -> None:
+    """Show another theme at once."""
+    app.register_theme(_complete(name))
+    app.theme = name
+
+
+def apply_theme(app: App[Any], wanted: str = DARK.name) -> None:
+    """Set the palette that was chosen and that the terminal can show, and turn animations off."""
     app.animation_level = "none"
-    app.register_theme(DARK)
-    app.register_theme(SIXTEEN)
     few = app.no_color or app.console.color_system in ("standard", None)
-    app.theme = SIXTEEN.name if few else DARK.name
+    name = SIXTEEN.name if few else wanted if wanted in themes() else DARK.name
+    app.register_theme(_complete(name))
+    # Before the style sheets are read: a watcher would have them read again.
+    app.set_reactive(App.theme, name)
+    app.stylesheet.set_variables(app.get_css_variables())

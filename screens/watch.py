@@ -30,6 +30,7 @@ from .widgets.drawn import Drawn
 
 KEPT = 600  # snapshots: ten minutes at one a second
 VALUE_WIDTH = 22
+WIDEST = 30  # cells of a course, which are all sent again when it moves by one
 
 
 class Sensor(NamedTuple):
@@ -163,7 +164,7 @@ class WatchApp(TerminalApp):
         if sensor.value is None:
             return Fact(sensor.name, Text.of((units.NOT_AVAILABLE, "dim")))
         course = [each for each in self._series[device, sensor.name] if each is not None]
-        room = max(0, width - 14 - VALUE_WIDTH)
+        room = max(0, min(WIDEST, width - 14 - VALUE_WIDTH))
         # One cell per snapshot, the newest at the right: the course moves and never stretches.
         shown = course[-room:] if room else []
         high = sensor.most or max(shown, default=1.0) or 1.0

@@ -239,7 +239,7 @@ def context(
         report=report,
         emit=emit,
         telemetry=MachineTelemetry(None, {}, now=clock.now, emit=emit),
-        overhead=OverheadMeter(None),
+        overhead=OverheadMeter(None, clock.now),
     )
 
 
@@ -299,6 +299,7 @@ def process_events() -> Events:
         ev.WorkerStarted(
             at_s=0.46, worker="cpu/torch", pid=1, import_s=1.0, versions={"torch": "2.9"}
         ),
+        ev.BudgetExtended(at_s=0.46, scenario="row", by_s=1.0),
         ev.StatusChanged(at_s=0.47, status="paused"),
         ev.StatusChanged(at_s=0.48, status="running"),
         ev.CasePreparing(at_s=0.49, case=FASTEST.id),

@@ -30,6 +30,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip("torch finds no CUDA device here")
 
 
+@pytest.fixture(autouse=True)
+def no_choices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The developer's own choices apply to no test."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """A child's environment: nothing it writes leaves `tmp_path`."""

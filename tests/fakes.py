@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,6 +13,7 @@ from builders import case, context, events, scenario
 
 from workbench.advisor.elimination import Standings
 from workbench.contract import Case, Task, Work, Workload
+from workbench.engine.context import Share
 from workbench.engine.race import Race
 from workbench.planning.plan import RowPlan, planned
 from workbench.planning.request import Request
@@ -74,6 +75,9 @@ class FakePool:
         self.generation: dict[WorkerKey, int] = {}
         self.import_s: dict[WorkerKey, float] = {}
         self.asked: list[tuple[WorkerKey, dict[str, Any]]] = []
+
+    def starting(self, keys: Sequence[WorkerKey]) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def start(self, key: WorkerKey, deadline_s: float) -> None:
         self.import_s[key] = 0.1
@@ -182,7 +186,7 @@ def run_race(
     emit(planned(plan, Request(), 0.0))
     pool = pool_type(clock, steps_s, errors or {})
     shared = context(pool, clock, report, emit)
-    race = Race(plan, shared, until_s=budget_s, end_s=budget_s if end_s is None else end_s)
+    race = Race(plan, shared, Share(budget_s, budget_s if end_s is None else end_s))
     with suppress(Cancelled):
         race.run()
     return report, emitted, pool

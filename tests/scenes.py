@@ -104,7 +104,7 @@ def h200() -> list[ev.AnyEvent]:
 
 def midway() -> list[ev.AnyEvent]:
     """The same machine during the third race, that of the fifth row."""
-    return until(h200(), "convolution", 2)
+    return until(h200(), "convolution", 1)
 
 
 @made_once

@@ -153,6 +153,9 @@ class SimulatedPool:
 
     # ------------------------------------------------------- as the engine sees it
 
+    def starting(self, keys: Sequence[WorkerKey]) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def start(self, key: WorkerKey, deadline_s: float) -> None:
         if key in self._alive:
             return
@@ -279,9 +282,6 @@ class SimulatedPool:
     def release(self, request: dict[str, Any]) -> dict[str, Any]:
         return {}
 
-    def accelerators(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"devices": []}
-
     # ------------------------------------------------------------- what is made up
 
     def work(self, case: Case) -> Work:
@@ -306,7 +306,7 @@ class SimulatedPool:
 class SimulatedSampler:
     """Stands for `GpuSampler`: a reading of each GPU twice a second."""
 
-    def __init__(self, indices: Sequence[int]) -> None:
+    def __init__(self, indices: Sequence[int], vendor: str) -> None:
         self._indices, self._read_s = indices, -1.0
 
     def drain(self) -> Iterator[GpuSample]:

@@ -20,6 +20,7 @@ from fakes import FakePool, IdleWorkload, ManualClock
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
 from workbench.engine import race
+from workbench.engine.context import Share
 from workbench.planning.plan import RowPlan, planned
 from workbench.planning.request import Request
 from workbench.records.verdict import Verdict
@@ -208,7 +209,7 @@ def run(
     with patch.object(race, "DisturbanceMonitor", Undisturbed):
         pool = NoisyPool(clock, steps_s, noise, rng)
         shared = context(pool, clock, report)
-        race.Race(plan, shared, until_s=budget_s, end_s=budget_s).run()
+        race.Race(plan, shared, Share(budget_s, budget_s)).run()
     return report, decide(report, row), clock
 
 

@@ -101,7 +101,7 @@ async def press(pilot: Pilot[Any], *keys: str) -> None:
     """Press keys as a person does: wait for a new screen before the next key."""
     for key in keys:
         await pilot.press(key)
-        if key in ("1", "2", "3", "4", "enter"):
+        if key in ("1", "2", "3", "4", "5", "6", "enter"):
             await settle(pilot)
     await settle(pilot)
 

@@ -54,13 +54,14 @@ class DeviceKind:
     nsight: bool = False  # can be traced by NVIDIA Nsight Systems and CUPTI
     settle_s: float = 0.0  # longest lead-in, seconds, for clocks to rise after an idle turn
     hidden_by: str = ""  # environment variable that hides these devices when set to ""
+    word: str = "GPU"  # for a verdict that chooses it
 
 
 DEVICE_KINDS = {
     kind.name: kind
     for kind in (
         DeviceKind("cpu", "cpu", numbered=False, on_host=True),
-        # AMD's GPUs too: torch gives them this name.
+        # AMD's GPUs too: a torch for ROCm gives them this name.
         DeviceKind(
             "cuda",
             "gpu",
@@ -70,6 +71,9 @@ DEVICE_KINDS = {
             settle_s=0.25,
             hidden_by="CUDA_VISIBLE_DEVICES",
         ),
+        DeviceKind("xpu", "gpu", numbered=True, on_host=False, settle_s=0.25),  # Intel's GPUs
+        DeviceKind("mps", "gpu", numbered=True, on_host=False, settle_s=0.25),  # Apple's GPU
+        DeviceKind("tpu", "gpu", numbered=True, on_host=False, word="TPU"),  # Google's, by JAX
         # For tests: poses as a GPU of a given speed.
         DeviceKind("fake", "gpu", numbered=True, on_host=True, simulated=True),
     )
@@ -103,14 +107,14 @@ class Backend:
     # Its cases are planned where it is installed or named by --backend, and not missed elsewhere.
     optional: ClassVar[bool] = False
     oldest: ClassVar[str] = "0"  # first version that the extra in pyproject.toml allows
-    lists_gpus: ClassVar[bool] = False  # `gpus` may find some that the NVIDIA driver does not
+    platforms: ClassVar[tuple[str, ...]] = ("CUDA",)  # of the GPUs that it uses: see `Gpu.platform`
 
     def version(self) -> str:
         """The version of the library, which this imports."""
         return str(importlib.import_module(self.name).__version__)
 
     def gpus(self) -> list[dict[str, Any]]:
-        """The GPUs that the library can use, each with the fields of `pool.answers.Accelerator`."""
+        """The GPUs that the library can use, each with fields of `records.machine.Gpu`."""
         return []
 
     def start(self, device: str) -> None:
@@ -310,6 +314,8 @@ class Accuracy:
     limit: float
     passed: bool
     outputs: tuple[OutputAccuracy, ...] = ()  # one entry for each output of a model
+    error_bound: float | None = None  # upper bound of `value` on unseen inputs; None: no promise
+    held_out: bool = False  # the inputs were kept apart until everything else was decided
 
     @classmethod
     def within(cls, error: float, limit: float, reference: str) -> Accuracy:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from workbench.contract import Accuracy, Case, Setup, Task, Variant, Work, Workload
 
 from ._shared import digits
+from ._shared.jax_task import JaxTask, cross_entropy, forward, weights_of
 from ._shared.keras_task import TensorFlowTask
 from ._shared.network import mlp, mlp_multiplications
 from ._shared.pictures import bilinear
 from ._shared.torch_task import TorchTask, module, to_device
 from ._shared.training import ShuffledBatches, require_batch, train_step
 
+LIBRARIES = ("torch", "tensorflow", "jax")
 SIDE = 28
 SIZES = (SIDE * SIDE, 128, 10)
 LEARNING_RATE = 0.001
@@ -33,7 +36,7 @@ class Digits(Workload):
     title = "Handwritten digits"
     teaches = "A real, tiny training: the answer must be right before its speed means anything."
     default_batch = 64
-    variants = tuple(Variant(d, b, "fp32") for d in ("cpu", "gpu") for b in ("torch", "tensorflow"))
+    variants = tuple(Variant(kind, each, "fp32") for kind in ("cpu", "gpu") for each in LIBRARIES)
 
     def work(self, case: Case) -> Work:
         batch = case.batch or 1
@@ -50,8 +53,8 @@ class Digits(Workload):
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         require_batch(case, digits.TRAINING, "training digits")
-        by_tensorflow = case.backend == "tensorflow"
-        return TensorFlowDigits(case, setup) if by_tensorflow else EndlessTraining(case, setup)
+        training = {"tensorflow": TensorFlowDigits, "jax": JaxDigits}.get(case.backend)
+        return training(case, setup) if training else EndlessTraining(case, setup)
 
 
 def memory_bytes(batch: int) -> float:
@@ -149,6 +152,73 @@ class TensorFlowDigits(TensorFlowTask):
         unseen, labels = (each[digits.TRAINING :] for each in pictures())
         answers = self.model(unseen).numpy().argmax(axis=1)
         self.restart()
+        return judged(float((answers == labels).mean()))
+
+
+class JaxDigits(JaxTask):
+    """One step is one call of a jitted optimiser step; the digits are on the device."""
+
+    def __init__(self, case: Case, setup: Setup) -> None:
+        import jax
+
+        super().__init__(case)
+        with setup.phase("build"):
+            self.layers = mlp(SIZES, setup.seed)
+            weights = weights_of(self.layers)
+            zeros = jax.tree.map(lambda weight: 0 * weight, weights)
+            hosted = (0.0, weights, zeros, zeros), pictures()
+        with setup.phase("transfer"):
+            self.initial, self.data = jax.device_put(hosted, self.device)
+        self.batch, self.seed = case.batch or 1, setup.seed
+        first = next(self.shuffled(self.batch))
+        self.update = self.compiled(setup, self.adam, self.initial, *self.data, first)
+        self.restart(self.batch)
+
+    def adam(self, state: Any, data: Any, labels: Any, rows: Any) -> Any:
+        """The loss on these rows, and the next state (steps, weights, both moments)."""
+        import jax
+
+        steps, weights, first, second = state
+        loss = partial(cross_entropy, self.layers)
+        found, slopes = jax.value_and_grad(loss)(weights, data[rows], labels[rows])
+        steps += 1
+        first = jax.tree.map(lambda m, s: 0.9 * m + 0.1 * s, first, slopes)
+        second = jax.tree.map(lambda v, s: 0.999 * v + 0.001 * s**2, second, slopes)
+        scale = (1 - 0.999**steps) ** 0.5
+        rate = LEARNING_RATE * scale / (1 - 0.9**steps)
+        moved = lambda w, m, v: w - rate * m / (v**0.5 + 1e-8 * scale)  # noqa: E731
+        return found, (steps, jax.tree.map(moved, weights, first, second), first, second)
+
+    def restart(self, batch: int) -> None:
+        """The initial state, and the rows of endless batches."""
+        self.state, self.rows = self.initial, self.shuffled(batch)
+        self.left = EPOCHS * (digits.TRAINING // batch)
+
+    def shuffled(self, batch: int) -> Any:
+        import numpy as np
+
+        rng = np.random.default_rng(self.seed)
+        while True:
+            order = rng.permutation(digits.TRAINING)
+            yield from order[: len(order) - len(order) % batch].reshape(-1, batch)
+
+    def step(self) -> None:
+        if not self.left:
+            self.restart(self.batch)
+        self.left -= 1
+        found, self.state = self.update(self.state, *self.data, next(self.rows))
+        self.latest_loss = float(found)
+
+    def loss(self) -> float:
+        return self.latest_loss
+
+    def check(self) -> Accuracy:
+        self.restart(CHECKED_BATCH)
+        while self.left:
+            self.step()
+        unseen, labels = (each[digits.TRAINING :] for each in self.data)
+        answers = forward(self.layers, self.state[1], unseen).argmax(axis=1)
+        self.restart(self.batch)
         return judged(float((answers == labels).mean()))
 
 

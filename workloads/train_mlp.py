@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 
 from ._shared.cuda_graph import WARM_UPS, graphed
-from ._shared.jax_task import JaxTask, forward, weights_of
+from ._shared.jax_task import JaxTask, cross_entropy, weights_of
 from ._shared.network import mlp, mlp_multiplications, samples
 from ._shared.torch_task import TorchTask, module
 from ._shared.training import compare_losses, exact_losses, train_step
@@ -137,9 +137,7 @@ class JaxRun(MlpRun, JaxTask):
             self.make(case, setup.seed)
             self.hosted = weights_of(self.layers), self.data, self.labels
 
-        def loss(weights: Any, data: Any, labels: Any) -> Any:
-            logs = jax.nn.log_softmax(forward(self.layers, weights, data))
-            return -(logs * jax.nn.one_hot(labels, SIZES[-1])).sum(axis=1).mean()
+        loss = partial(cross_entropy, self.layers)
 
         def update(weights: Any, *batch: Any) -> Any:
             found, slopes = jax.value_and_grad(loss)(weights, *batch)

@@ -28,11 +28,23 @@ per_task=${SLURM_CPUS_PER_TASK:-$allotted}
 state=$(mktemp -d) || state=$job/.state
 trap 'rm -rf "$state"' EXIT
 export XDG_STATE_HOME="$state"
+if [ -n "$wheels" ]; then
+  unset PYTHONPATH
+  "$python" -m venv "$state/venv" && "$state/venv/bin/python" -m pip install --quiet --no-index --disable-pip-version-check --find-links "$wheels" "$wheels"/*.whl ||
+    stop "$python installs no wheels on $(uname -n): it needs venv, and --wheels those of its version, platform and all dependencies"
+  python=$state/venv/bin/python
+fi
 "$python" -m workbench doctor --json >.doctor.json
 [ -s .doctor.json ] || stop "$python does not start workbench on $(uname -n): install it there, or name another with --python"
 mv .doctor.json doctor.json
 cd "$directory" || stop "$(uname -n) does not see $directory: start the fleet in a folder that the nodes share"
-"$python" -m workbench "$@" >"$job/run.jsonl"
+ranks= # the command that starts the run on every node of the job, the first of which leads
+if [ "$nodes" -gt 1 ]; then
+  MASTER_ADDR=$(uname -n)
+  export MASTER_ADDR
+  ranks="srun --nodes=$nodes --ntasks-per-node=1 --cpus-per-task=$allotted --cpu-bind=none --kill-on-bad-exit=1"
+fi
+$ranks "$python" -m workbench "$@" >"$job/run.jsonl"
 code=$?
 cd "$job" || exit
 "$python" -m workbench open run.jsonl --json >.document.json && mv .document.json document.json

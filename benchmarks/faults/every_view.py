@@ -113,7 +113,7 @@ def run_table(opened: OpenedRun, width: int) -> str:
             tables.candidate_line(candidate, row, session, marks.get(candidate.case.label))
             for candidate in row.candidates
         ]
-        lines += table_lines(tables.run_columns(row, marks=bool(marks)), found, width)
+        lines += table_lines(tables.run_columns(row, session, marks=bool(marks)), found, width)
         lines += table_lines(tables.detail_columns(row), found, width)
         if sweep is not None:
             lines += curves.curve_lines(sweep, row.plan.point, None, width, 12)

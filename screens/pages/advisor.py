@@ -94,6 +94,11 @@ class AdvisorScreen(ViewScreen):
         verdict = self.session.report.rows[message.key].verdict
         self.app.push_screen(DetailScreen(message.key, verdict.pick if verdict else None))
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "follow":
+            return self.session.going or bool(self.query_one(FilterBar).value)
+        return super().check_action(action, parameters)
+
     def action_follow(self) -> None:
         self.query_one(FilterBar).action_dismiss()
         self.query_one(Table).release()

@@ -9,9 +9,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
+from textual.geometry import Size
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from workbench.export.view.facts import fact, facts_lines
 from workbench.export.view.spans import Text
@@ -76,6 +77,9 @@ class ViewScreen(Screen[None]):
         Binding("pageup,ctrl+u", "scroll(-1)", show=False),
     ]
 
+    _drawn_for: Size | None = None
+    _resumed = False  # before: its first picture stands since it was mounted
+
     @property
     def session(self) -> Session:
         return cast(HasSession, self.app).session
@@ -90,6 +94,7 @@ class ViewScreen(Screen[None]):
         return session.has_model or not cls.NEEDS_MODEL
 
     def compose(self) -> ComposeResult:
+        yield Static("needs 40x10 or more", id="too-small")
         yield TopBars()
         yield Drawn(id="failure")
         with Vertical(id="body"):
@@ -103,22 +108,29 @@ class ViewScreen(Screen[None]):
         raise NotImplementedError
 
     def repaint(self) -> None:
-        session = self.session
+        session, self._drawn_for = self.session, self.size
         self.query_one(TopBars).show(session, cast(HasSession, self.app).tabs)
         failure = self.query_one("#failure", Drawn)
         failure.display = session.failure is not None
         failure.show(lambda width, _: failure_text(session, width))
         self.draw(session)
 
+    @property
+    def size(self) -> Size:
+        """The size of the terminal, which is known before the first layout."""
+        return self.app.size
+
     def on_mount(self) -> None:
         self.repaint()
 
     def on_screen_resume(self) -> None:
-        if self.is_mounted:
+        """Draw what has changed since this screen was last seen."""
+        if self.is_mounted and self._resumed:
             self.repaint()
+        self._resumed = True
 
-    def on_resize(self, _event: events.Resize) -> None:
-        if self.is_mounted:
+    def on_resize(self, event: events.Resize) -> None:
+        if self.is_mounted and self._drawn_for != event.size:
             self.repaint()
 
     def on_report_changed(self, _message: ReportChanged) -> None:

@@ -22,7 +22,7 @@ from workbench.report.row import Row
 
 from ..state.session import Session
 from ..text.log import log_lines, race_log
-from ..text.styles import content, joined
+from ..text.styles import content, has_braille, joined
 from ..widgets.drawn import Drawn
 from ..widgets.pane import Pane
 from ..widgets.table import Table
@@ -87,7 +87,7 @@ class DetailScreen(ViewScreen):
             if facts:
                 lines += [heading(title, width), *facts_lines(facts, width, INDENT), Text()]
         if row.verdict is not None:
-            curves = crossover_lines(row, session.report, width)
+            curves = crossover_lines(row, session.report, width, fine=has_braille())
             lines += [*curves, Text()] if curves else []
         return [*lines, heading("Race", width), *_race_lines(row, session, width)]
 

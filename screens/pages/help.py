@@ -8,6 +8,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.dom import DOMNode
 from textual.screen import ModalScreen
 
 from workbench.export.view.facts import fact, facts_lines, heading
@@ -15,8 +16,9 @@ from workbench.export.view.spans import Text
 
 from ..text.styles import joined
 from ..widgets.drawn import Drawn
-from ..widgets.keybar import KeyBar
+from ..widgets.keybar import KeyBar, key_name
 from ..widgets.pane import Pane
+from .base import ViewScreen
 
 WORDS = (
     ("candidate", "one way to do the job: device, backend, precision and threads"),
@@ -58,6 +60,18 @@ class HelpScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         text = self.query_one("#help-text", Drawn)
         text.show(lambda width, _: help_text(self._keys, width))
+
+
+def help_keys(
+    screens: Sequence[type[ViewScreen]], others: Sequence[type[DOMNode]]
+) -> list[tuple[str, str]]:
+    """The keys of the screens, then every binding that has a tooltip."""
+    tabs = {screen.KEY: screen.HELP for screen in screens}
+    bindings = [
+        b for owner in (*others, *screens) for b in owner.BINDINGS if isinstance(b, Binding)
+    ]
+    named = ((key_name(each), each.tooltip) for each in bindings if each.tooltip)
+    return [*tabs.items(), *dict.fromkeys(named)]
 
 
 def help_text(keys: Sequence[tuple[str, str]], width: int) -> Content:

@@ -8,12 +8,7 @@ from textual.content import Content
 
 from workbench.advisor.model.overview import RankedCandidate
 from workbench.advisor.subject import ranked_candidates, row_of, snippet
-from workbench.export.view.model import (
-    answer_lines,
-    code_lines,
-    head_lines,
-    rest_lines,
-)
+from workbench.export.view.model import answer_lines, code_lines, head_lines, rest_lines
 from workbench.export.view.ranked import candidate_lines, columns
 from workbench.export.view.spans import Text
 from workbench.report.candidate import Candidate

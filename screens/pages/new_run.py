@@ -116,7 +116,7 @@ class FieldLine(Horizontal):
 class NewRunScreen(ModalScreen[Request | None]):
     """Dismissed with the request to start, or with None."""
 
-    STYLE: ClassVar[str] = "new_run.tcss"
+    CSS_PATH = "../new_run.tcss"
     AUTO_FOCUS = "Table"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 - as Textual has it
     # With priority: a key that follows at once must find the focus already moved.

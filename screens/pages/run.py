@@ -14,7 +14,7 @@ from workbench.export.view.derived import row_title
 from workbench.export.view.details import metrics_text
 from workbench.export.view.facts import heading
 from workbench.export.view.spans import Text
-from workbench.export.view.tables import candidate_line, run_columns
+from workbench.export.view.tables import raced_lines, run_columns
 from workbench.export.view.words import case_text
 from workbench.records.document import Sweep
 from workbench.report.candidate import Candidate
@@ -23,7 +23,7 @@ from workbench.report.row import Row
 from ..state.session import Session
 from ..text.log import log_tail, race_log
 from ..text.loss import loss_lines
-from ..text.styles import content, joined
+from ..text.styles import content, has_braille, joined
 from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
 from ..widgets.table import Table
@@ -94,12 +94,8 @@ class RunScreen(ViewScreen):
             table.show((), (), Text.of((nothing_yet(session), "dim")))
             return
         marks = curve_marks(sweep) if sweep is not None else {}
-        lines = [
-            candidate_line(candidate, row, session, marks.get(candidate.case.label))
-            for candidate in session.ordered(row)
-            if bar.accepts(candidate.case.label)
-        ]
-        columns = run_columns(row, marks=bool(marks))
+        lines = raced_lines(row, session, marks, bar.accepts)
+        columns = run_columns(row, session, marks=bool(marks))
         table.show(columns, lines, Text.of(("nothing matches the filter", "dim")))
 
     def _draw_metrics(self) -> None:
@@ -122,7 +118,12 @@ class RunScreen(ViewScreen):
             return
         chosen, at = self._chosen, row.plan.point
         label = chosen.case.label if chosen is not None else None
-        curve.show(lambda width, height: joined(curve_lines(sweep, at, label, width, height)))
+        fine, found = has_braille(), row.verdict.crossover if row.verdict else None
+        curve.show(
+            lambda width, height: joined(
+                curve_lines(sweep, at, label, width, height, fine=fine, found=found)
+            )
+        )
 
     def _sweep(self, row: Row | None) -> Sweep | None:
         """The sweep of this row, without candidates that the filter hides."""

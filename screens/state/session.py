@@ -100,7 +100,14 @@ class Session(RunView):
 
     @property
     def budget_s(self) -> float | None:
-        return self.report.started.budget_s if self.report.started else None
+        started, extended_s = self.report.started, self.report.extended_s
+        return started.budget_s + extended_s if started else None
+
+    @property
+    def share(self) -> float | None:
+        """The share of the budget that a run in progress has used."""
+        budget = self.budget_s
+        return min(1.0, self.elapsed_s / budget) if self.going and budget else None
 
     @property
     def exit_code(self) -> int:

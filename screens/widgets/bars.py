@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
 
 from workbench.advisor.subject import brief
@@ -16,6 +16,8 @@ from workbench.text import units
 
 from ..state.session import Session
 from .drawn import Drawn
+
+MARGIN = 1  # columns at each side, as in app.tcss
 
 
 class Tab(NamedTuple):
@@ -38,23 +40,34 @@ PHASE_WORDS = {
 
 
 class TopBars(Vertical):
-    """Tabs and machine; below them the state of the run."""
+    """Tabs and machine; below them the state of the run, in parts that change at their own pace."""
 
     def compose(self) -> ComposeResult:
         yield Drawn(id="tabs")
-        yield Drawn(id="status")
+        with Horizontal(id="status"):
+            yield Drawn(id="activity")
+            yield Drawn(id="gauge")
+            yield Drawn(id="clock")
 
     def show(self, session: Session, tabs: Sequence[Tab]) -> None:
         self.query_one("#tabs", Drawn).show(lambda width, _: tab_line(tabs, session, width))
-        self.query_one("#status", Drawn).show(lambda width, _: status_line(session, width))
+        full = self.app.size.width - 2 * MARGIN
+        gauge, clock = _gauge(session, full), _clock(session, full)
+        for name, text in (("gauge", gauge), ("clock", clock)):
+            drawn = self.query_one(f"#{name}", Drawn)
+            drawn.styles.width = text.cell_length
+            drawn.show(lambda _width, _height, text=text: text)  # type: ignore[misc]
+        self.query_one("#activity", Drawn).show(lambda width, _: activity_line(session, width))
 
 
 def tab_line(tabs: Sequence[Tab], session: Session, width: int) -> Content:
     """`workbench  1 Hardware  [2 Run]  3 Advisor     machine`; a click does what the key does."""
     parts = [Content.styled("workbench", "bold $primary"), Content(" ")]
+    short = sum(len(tab.title) + 2 for tab in tabs) + len("workbench ") > width
     for tab in tabs:
         click = f"@click=app.switch_mode('{tab.mode}')"
-        label = Content.from_markup(f"[{click}]{tab.title}[/]")
+        title = tab.title.split()[0] if short and not tab.is_current else tab.title
+        label = Content.from_markup(f"[{click}]{title}[/]")
         if tab.is_current:
             parts.append(Content.assemble("[", label.stylize("bold $primary"), "]"))
         else:
@@ -67,14 +80,11 @@ def tab_line(tabs: Sequence[Tab], session: Session, width: int) -> Content:
     return Content.assemble(left, " " * (width - left.cell_length - len(machine)), (machine, "dim"))
 
 
-def status_line(session: Session, width: int) -> Content:
-    """State, current activity, share of the budget used and time left."""
-    state, activity = _state(session), _activity(session)
-    end = _progress(session, width)
-    room = width - state.cell_length - end.cell_length - 4
-    middle = activity.truncate(max(0, room), ellipsis=True)
-    gap = width - state.cell_length - middle.cell_length - end.cell_length - 2
-    return Content.assemble(state, "  ", middle, " " * max(0, gap), end)
+def activity_line(session: Session, width: int) -> Content:
+    """State and current activity."""
+    state = _state(session)
+    room = max(0, width - state.cell_length - 4)
+    return Content.assemble(state, "  ", _activity(session).truncate(room, ellipsis=True))
 
 
 def _state(session: Session) -> Content:
@@ -121,13 +131,19 @@ def _activity(session: Session) -> Content:
     return Content.assemble(title, (": ", "dim"), case)
 
 
-def _progress(session: Session, width: int) -> Content:
-    budget = session.budget_s
-    elapsed = session.elapsed_s
-    if not session.going or not budget:
-        return Content(units.duration(elapsed) if elapsed else "")
-    share = min(1.0, elapsed / budget)
+def _gauge(session: Session, width: int) -> Content:
+    """The share of the budget that is used."""
+    share = session.share
+    if share is None:
+        return Content("")
     drawn = glyphs.gauge(share, max(8, width // 6))
-    left = f"  {units.clock(max(0.0, budget - elapsed))} left"
+    return Content.assemble((drawn, "$primary"), f" {share * 100:3.0f} %")
+
+
+def _clock(session: Session, width: int) -> Content:
+    """The time left, or the time that the run took."""
+    budget, elapsed = session.budget_s, session.elapsed_s
+    if session.share is None or not budget:
+        return Content(units.duration(elapsed) if elapsed else "")
     whole = f" of {units.clock(budget)}" if width >= 100 else ""
-    return Content.assemble((drawn, "$primary"), f" {share * 100:3.0f} %", left, whole)
+    return Content(f"  {units.clock(max(0.0, budget - elapsed))} left{whole}")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from textual import events
 from textual.content import Content
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.widgets import Static
 
 
@@ -23,24 +22,35 @@ class Drawn(Static):
         self._make = make
         self._draw()
 
+    def render(self) -> Content:
+        """The text for the size that the layout has just given, in the first frame already."""
+        width, height = self.size
+        if self._make is not None and width:
+            self._drawn = self._make(width, height)
+        return self._drawn
+
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Height of the text for `width`; the text on the screen may be made for another one."""
         if self._make is None:
             return super().get_content_height(container, viewport, width)
         return _height(self._make(width, viewport.height))
 
-    def on_resize(self, _event: events.Resize) -> None:
+    def on_resize(self) -> None:
         self._draw()
 
     def _draw(self) -> None:
         width, height = self.size
         if self._make is None or width == 0:
             return
-        content = self._make(width, height)
-        if not content.is_same(self._drawn):
-            taller = _height(content) != _height(self._drawn)
-            self._drawn = content
-            self.update(content, layout=taller)
+        content, before = self._make(width, height), self._drawn
+        self._drawn = content
+        if _height(content) != _height(before):
+            self.refresh(layout=True)
+            return
+        pairs = zip(before.split(allow_blank=True), content.split(allow_blank=True), strict=True)
+        changed = [y for y, (old, new) in enumerate(pairs) if not new.is_same(old)]
+        if changed:  # over SSH a line is much less than the whole text
+            self.refresh(*(Region(0, y, width, 1) for y in changed))
 
 
 def _height(content: Content) -> int:

@@ -32,6 +32,8 @@ class KeyBar(Drawn):
         self.screen.bindings_updated_signal.unsubscribe(self)
 
     def _changed(self, screen: Screen[Any]) -> None:
+        if not screen.is_current:
+            return  # it is about to be left, and its keys are drawn when it comes back
         self.show(lambda width, _: key_line(_active(screen), width))
 
 

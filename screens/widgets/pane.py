@@ -12,7 +12,7 @@ from .keybar import OPTIONAL
 
 class Pane(VerticalScroll):
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("pagedown,ctrl+d", "page_down", "More", key_display="pgdn", group=OPTIONAL),
+        Binding("pagedown,ctrl+d", "page_down", "More", key_display="pgdn", group=OPTIONAL)
     ]
 
     _had_more = False

@@ -7,7 +7,7 @@ bandwidth, and the second hides the verdict.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from textual import events
@@ -21,7 +21,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from workbench.export.view.spans import Text
-from workbench.export.view.table import Column, Line, table_lines
+from workbench.export.view.table import GAP, Column, Line, fit, sorted_lines, table_lines
 
 from ..text.styles import content
 
@@ -36,14 +36,19 @@ class TableLine(Static):
         self.index = index  # None: the head
         self.drawn = Content("")
 
-    def draw(self, content: Content) -> None:
-        if not content.is_same(self.drawn) or not self.drawn:
-            self.drawn = content
-            self.update(content, layout=False)
+    def render(self) -> Content:
+        return self.drawn
 
-    def on_click(self) -> None:
+    def draw(self, content: Content) -> None:
+        if not content.is_same(self.drawn):
+            self.drawn = content
+            self.refresh()
+
+    def on_click(self, event: events.Click) -> None:
         if self.index is not None:
             self.post_message(Table.LineClicked(self.index))
+        else:
+            self.post_message(Table.HeadClicked(event.x - len(MARK)))
 
 
 @dataclass
@@ -69,6 +74,15 @@ class Table(Widget, can_focus=True):
         Binding("home,g", "move(-1000)", "First", show=False),
         Binding("end,G", "move(1000)", "Last", show=False),
         Binding("enter", "select", "Details", key_display="enter"),
+        Binding(
+            "greater_than_sign",
+            "sort(1)",
+            show=False,
+            key_display="< >",
+            tooltip="sort by the column before or after; = reverses; a click on a title does both",
+        ),
+        Binding("less_than_sign", "sort(-1)", show=False),
+        Binding("equals_sign", "reverse", show=False),
     ]
 
     cursor: reactive[str | None] = reactive(None, init=False)
@@ -88,11 +102,18 @@ class Table(Widget, can_focus=True):
             super().__init__()
             self.index = index
 
+    class HeadClicked(Message):
+        def __init__(self, x: int) -> None:
+            super().__init__()
+            self.x = x
+
     def __init__(self, *, id: str | None = None, opens: bool = True) -> None:  # noqa: A002 - Textual's name
         """`opens`: something answers to `Selected`."""
         super().__init__(id=id)
         self._opens = opens
         self._shown = _Shown()
+        self._given: Sequence[Line] = ()  # in the order of the page
+        self._sorted: tuple[str, bool] | None = None  # key of a column, and whether backwards
         self._led = True  # by `lead`, until the user moves the cursor
 
     def compose(self) -> ComposeResult:
@@ -101,6 +122,9 @@ class Table(Widget, can_focus=True):
 
     def show(self, columns: Sequence[Column], lines: Sequence[Line], empty: Text) -> None:
         """Draw these lines; `empty` stands there when there are none."""
+        self._given = lines
+        if self._sorted is not None:
+            lines = sorted_lines(lines, *self._sorted)
         self._shown = _Shown(columns, lines, empty)
         keys = [line.key for line in lines]
         if self.cursor not in keys:
@@ -112,15 +136,19 @@ class Table(Widget, can_focus=True):
         if self._led and key in [line.key for line in self._shown.lines]:
             self.cursor = key
 
+    def choose(self, key: str) -> None:
+        """Move the cursor to this line as the user would."""
+        if key in [line.key for line in self._shown.lines]:
+            self._led, self.cursor = False, key
+
     def release(self) -> None:
         """Let `lead` move the cursor again."""
         self._led = True
 
     def _draw(self) -> None:
-        width = self.size.width
-        if not self.is_mounted or width == 0:
+        shown, width = self._shown, self.size.width or self.app.size.width
+        if not self.is_attached:
             return
-        shown = self._shown
         head, body = self.query_one(".table-head", TableLine), self.query_one(VerticalScroll)
         widgets = self._as_many(body, max(1, len(shown.lines)))
         if not shown.lines:
@@ -129,8 +157,7 @@ class Table(Widget, can_focus=True):
             widgets[0].draw(empty.pad_left(len(MARK)))
             widgets[0].set_class(False, "-cursor")
             return
-        scrolls = len(shown.lines) > self.size.height - 1  # and the bar takes a column
-        found = table_lines(shown.columns, shown.lines, width - scrolls - len(MARK))
+        found = table_lines(self._titled(), shown.lines, self._room(width))
         titles, *texts = map(content, found)
         head.draw(titles.pad_left(len(MARK)))
         for widget, line, text in zip(widgets, shown.lines, texts, strict=True):
@@ -144,6 +171,48 @@ class Table(Widget, can_focus=True):
             else:
                 widget.draw(Content.assemble((MARK, "$primary"), text))
             widget.set_class(chosen, "-cursor")
+
+    def _room(self, width: int) -> int:
+        scrolls = len(self._shown.lines) > self.size.height - 1  # and the bar takes a column
+        return width - scrolls - len(MARK)
+
+    def _titled(self) -> Sequence[Column]:
+        """The columns; an arrow stands behind the title of the one that the lines are sorted by."""
+        name, backwards = self._sorted or ("", False)
+        arrow = "▼" if backwards else "▲"
+        return [
+            replace(column, title=f"{column.title}{arrow}") if column.key == name else column
+            for column in self._shown.columns
+        ]
+
+    def _fitted(self) -> list[tuple[Column, int]]:
+        """The columns that there is room for, with their widths."""
+        return fit(self._titled(), self._shown.lines, self._room(self.size.width))
+
+    def sort_by(self, order: tuple[str, bool] | None) -> None:
+        """Sort by a column, backwards or not; None: as the page has it."""
+        self._sorted, shown = order, self._shown
+        self.show(shown.columns, self._given, shown.empty)
+
+    def action_sort(self, step: int) -> None:
+        places = [None, *(column.key for column, _ in self._fitted() if column.title)]
+        at = places.index(self._sorted[0]) if self._sorted and self._sorted[0] in places else 0
+        name = places[(at + step) % len(places)]
+        self.sort_by(None if name is None else (name, False))
+
+    def action_reverse(self) -> None:
+        if self._sorted is not None:
+            self.sort_by((self._sorted[0], not self._sorted[1]))
+
+    def on_table_head_clicked(self, message: HeadClicked) -> None:
+        message.stop()
+        end = 0
+        for column, width in self._fitted() if self._shown.lines else ():
+            end += width + GAP
+            if message.x < end:
+                again = self._sorted is not None and self._sorted[0] == column.key
+                self.sort_by((column.key, again and not (self._sorted or ("", True))[1]))
+                return
 
     def _as_many(self, body: VerticalScroll, count: int) -> list[TableLine]:
         """The line widgets, grown or shrunk to `count`."""

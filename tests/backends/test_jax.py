@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from workbench.contract import Case, Setup
 from workbench.machine.packages.trials import try_packages
-from workloads import matmul, train_mlp
+from workloads import digits, matmul, train_mlp
+from workloads._shared.training import train_step
 
 pytest.importorskip("jax", reason="make test-backends installs it")
 
 
 @pytest.mark.parametrize(
     ("workload", "precisions"),
-    [("matmul", {"fp32", "bf16", "fp64"}), ("train_mlp", {"fp32"}), ("infer_cnn", {"fp32"})],
+    [
+        ("matmul", {"fp32", "bf16", "fp64"}),
+        ("train_mlp", {"fp32"}),
+        ("infer_cnn", {"fp32"}),
+        ("digits", {"fp32"}),
+    ],
 )
 def test_it_races_and_computes_right_answers(cli, workload: str, precisions: set[str]) -> None:
     done = cli("run", workload, "--backend", "jax", "--quick", "--budget", "30", "--json")
@@ -49,6 +57,24 @@ def test_each_training_starts_from_the_same_weights() -> None:
         task.step()
         losses.append(task.loss())
     assert losses[0] == losses[1]
+
+
+def test_digits_train_as_in_torch_and_start_again() -> None:
+    case = Case("digits", "cpu", "jax", "fp32", threads=1, batch=700)
+    task = digits.WORKLOAD.prepare(case, Setup())
+    losses = []
+    for _ in range(2 * digits.EPOCHS + 1):  # two steps an epoch
+        task.step()
+        losses.append(task.loss())
+    assert losses[0] == losses[-1] > losses[-2]
+    state = task.initial
+    rows = np.arange(64)
+    expected = digits.WORKLOAD.prepare(replace(case, backend="torch"), Setup())
+    for _ in range(3):
+        found, state = task.update(state, *task.data, rows)
+        data = expected.pictures[:64], expected.labels[:64]
+        right = train_step(expected.network, expected.optimiser, *data)
+        assert float(found) == pytest.approx(float(right), rel=1e-4)
 
 
 def test_the_doctor_sees_it_compute() -> None:

@@ -21,6 +21,9 @@ def test_json_is_one_valid_document_and_a_replay_of_the_journal_gives_it_again(c
     done = cli("run", "spin", *budget(3), "--json", "-v")
     assert done.returncode == 0
     assert json.loads(cli("open", "last", "--json").stdout) == json.loads(done.stdout)
+    title, *lines = cli("open", "last", "--where").stdout.splitlines()
+    assert title.split()[:4] == ["Seconds", "all", "starting", "preparing"]
+    assert lines[-1].startswith("the run ")
     document = msgspec.json.decode(done.stdout, type=Document, strict=True)
     assert document.schema_version == 1
     assert document.run.status == "done"

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -161,6 +162,42 @@ def sshd(lab_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def hosts(sshd: dict[str, str], tmp_path: Path) -> Fleet:
     """A fleet on hosts."""
     return Fleet(tmp_path / "fleet", sshd)
+
+
+PRINTS = """
+import json, sys
+from importlib.metadata import distributions
+import dependency
+if sys.argv[1] == "open":
+    print(open({document!r}).read())
+else:
+    names = {{each.name for each in distributions()}} - {{"pip", "setuptools"}}
+    print(json.dumps({{"checks": [], "installed": sorted(names)}}))
+"""
+
+
+@pytest.fixture
+def wheels(tmp_path: Path) -> Path:
+    """A bundle of two wheels: a small program in the place of workbench, and what it needs."""
+    folder = tmp_path / "bundle"
+    folder.mkdir()
+    document = HERE.parent / "fixtures" / "documents" / "advise-prices.json"
+    main = PRINTS.format(document=str(document))
+    needs = "Requires-Dist: dependency\n"
+    for name, file, text, more in (
+        ("cpu-gpu-workbench", "workbench/__main__.py", main, needs),
+        ("dependency", "dependency.py", "", ""),
+    ):
+        stem = f"{name.replace('-', '_')}-1"
+        with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as wheel:
+            about = f"{stem}.dist-info"
+            wheel.writestr(file, text)
+            metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n{more}"
+            wheel.writestr(f"{about}/METADATA", metadata)
+            tags = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            wheel.writestr(f"{about}/WHEEL", tags)
+            wheel.writestr(f"{about}/RECORD", "")
+    return folder
 
 
 @pytest.fixture

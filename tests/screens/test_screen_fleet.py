@@ -48,6 +48,17 @@ def test_the_tables_of_a_fleet(
     assert snap_compare(FleetApp(read, read()), terminal_size=size)
 
 
+async def test_why_a_node_has_not_answered_has_room_in_80_columns(read) -> None:
+    app = FleetApp(read, read())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        lines = text(app).splitlines()
+    said = "h100-2: failed: it ended without a document, exit code 1 | Segmentation fault"
+    assert said in " ".join(" ".join(lines).split())
+    assert max(map(len, lines)) <= 80
+    assert next(n for n, line in enumerate(lines) if "Segmentation" in line) < 23
+
+
 async def pressed(app: FleetApp, pilot: Pilot[None], *keys: str) -> str:
     await pilot.press(*keys)
     await app.workers.wait_for_complete()

@@ -53,7 +53,7 @@ async def test_a_finished_run_says_its_result_and_what_comes_next() -> None:
     app = replayed(scenes.h200())
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
-        assert "GPU in 3 of 6; CPU in 2 of 6; either in 1 of 6.  n: another run" in text(pilot)
+        assert "GPU in 4 of 6; CPU in 1 of 6; either in 1 of 6.  n: another run" in text(pilot)
         assert cursor(app) == next(iter(app.session.report.rows))
     app = replayed(scenes.cpu_only())
     async with app.run_test(size=(80, 24)) as pilot:

@@ -69,7 +69,7 @@ async def test_s_starts_a_run_only_when_none_is_going() -> None:
         assert app.session.report.current_row == "convolution"
         await press(pilot, "s")
         assert len(feeds) == 1
-        await press(pilot, "x", "s")
+        await press(pilot, "x", "x", "s")
         assert len(feeds) == 2
         assert app.session.phase == "running"
 
@@ -92,7 +92,7 @@ async def test_x_stops_the_run_and_keeps_what_was_measured() -> None:
     app, feed = held(scenes.midway())
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
-        await press(pilot, "x")
+        await press(pilot, "x", "x")
         assert feed.said == ["cancel"]
         assert "cancelled" in text(pilot)
         answered = app.session.report.rows["realtime"].verdict
@@ -424,8 +424,8 @@ async def test_the_footer_names_the_keys_that_work() -> None:
     app = WorkbenchApp(lambda _: feeds.pop(0), monotonic=lambda: 0.0)
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
-        assert text(pilot).splitlines()[-1].startswith(" 1 2 3 Screens  space Pause  x Stop")
-        await press(pilot, "x", "s", "down", "enter")
+        assert text(pilot).splitlines()[-1].startswith(" 1 2 3 5 Screens  space Pause  x Stop")
+        await press(pilot, "x", "x", "s", "down", "enter")
         footer = text(pilot).splitlines()[-1]
         assert footer.startswith(" pgdn More  esc Back  c Copy")
         await press(pilot, *["pagedown"] * 40)

@@ -8,9 +8,10 @@ from builders import block
 
 from screens.state.session import Failure, Session
 from workbench.export.text import summary_text
-from workbench.export.view.derived import RunView, short_cpu
+from workbench.export.view.derived import RunView
 from workbench.records import events as ev
 from workbench.report.from_document import report_of
+from workbench.report.names import short_cpu
 from workbench.report.report import Report
 
 

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from string import ascii_uppercase
 
-from ..records.comparison import ComparedCase, ComparedRun, ComparedVerdict, Interval, Versus
+from ..planning.usage import UsageError
+from ..records.comparison import (
+    ComparedCase,
+    ComparedRun,
+    ComparedVerdict,
+    Interval,
+    RunComparison,
+    Versus,
+)
+from ..records.document import SCHEMA_VERSION, Tool
 from ..records.reason import Reason, Warning
 from ..report.candidate import Candidate
 from ..report.report import Report
@@ -38,6 +48,20 @@ class Side:
     def rounds(self, case: str) -> list[float]:
         """The median step of every round, in seconds."""
         return [value for candidate in self.cases[case] for value in candidate.medians_s]
+
+
+def run_comparison(tool: Tool, reports: Sequence[Report], fail_on: float | None) -> RunComparison:
+    """The first run against each of the others; UsageError where there is nothing to compare."""
+    first, *others = (Side(ascii_uppercase[n], report) for n, report in enumerate(reports))
+    for other in others:
+        if first.run.run.id == other.run.run.id:
+            raise UsageError(f"A and {other.name} are the same run, {first.run.run.id}: name two")
+        if first.cases.keys().isdisjoint(other.cases):
+            hint = "compare runs of the same workloads and sizes"
+            raise UsageError(f"A and {other.name} have no measured case in common: {hint}")
+    against = [compared(first, other, fail_on) for other in others]
+    sides = [side.run for side in (first, *others)]
+    return RunComparison(SCHEMA_VERSION, tool, fail_on, sides, against)
 
 
 def compared(first: Side, other: Side, fail_on: float | None) -> Versus:

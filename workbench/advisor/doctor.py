@@ -11,13 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from .. import catalog
-from ..machine import hardware_warnings
 from ..machine.datasheets import shortfalls
 from ..machine.nvidia.driver_errors import ABSENT
 from ..machine.nvidia.nvml import Links
 from ..machine.packages import onnx_cuda
 from ..machine.packages.trials import Trial
-from ..machine.warnings import of_others
+from ..machine.warnings import hardware_warnings, of_others, subject
 from ..records.document import Ceilings
 from ..records.machine import Gpu, Machine, Package, Software
 from ..records.reason import Warning
@@ -159,7 +158,8 @@ def _packages(
             yield from _works(name, software, trials.get(name))
     if _has_gpu(machine) and not silent:
         yield from _torch_gpu(trials.get("torch"), warnings)
-        yield from _ort_gpu(machine, software, trials.get(_ORT))
+        if any(gpu.visible and gpu.runs_on == "CUDA" for gpu in machine.gpus):
+            yield from _ort_gpu(machine, software, trials.get(_ORT))
 
 
 def _has_gpu(machine: Machine) -> bool:
@@ -248,12 +248,11 @@ def _api(machine: Machine) -> str:
 
 def _gpu(gpu: Gpu, machine: Machine, warnings: Sequence[Warning]) -> Iterator[Check]:
     name = gpu.device or f"gpu {gpu.index}"
-    subject = gpu.uuid or gpu.pci_bus_id or f"gpu {gpu.index}"
     if of_others(gpu, machine):
         yield Check(name, OK, f"not yours: {gpu.unavailable['name']}")
         return
-    codes = ("gpu_hidden", "gpu_prohibited", "gpu_unreadable", "busy_gpu")
-    found = [*_from(warnings, *codes, name=name, subject=subject), *_health(gpu, name)]
+    codes = ("gpu_hidden", "gpu_prohibited", "gpu_unreadable", "busy_gpu", "unproven_device")
+    found = [*_from(warnings, *codes, name=name, subject=subject(gpu)), *_health(gpu, name)]
     fixed = gpu.is_virtual or machine.os.container is not None
     if gpu.persistence is False and not fixed:
         message = "persistence mode is off: the first use after a pause takes seconds"
@@ -374,6 +373,7 @@ def _driver_levels(machine: Machine) -> Iterator[Level]:
     cards = [gpu for gpu in machine.gpus if not gpu.simulated]
     for gpu in cards:
         status = OK if gpu.device else WARN
-        yield Level(0, "GPU", gpu.name or "unreadable", status, gpu.device or "not usable")
+        found = f"{gpu.name or 'unreadable'}{(gpu.platform and f', {gpu.platform}') or ''}"
+        yield Level(0, "GPU", found, status, gpu.device or "not usable")
     if not cards:
         yield Level(0, "GPU", "none", None)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
-from ..machine import no_gpu
 from ..planning.scenario import Scenario
 from ..records.reason import Reason, Warning
 from ..report.candidate import Candidate
@@ -119,6 +118,8 @@ class Evidence:
     @cached_property
     def absence(self) -> Reason | None:
         """Why no GPU could take part; None where one could, or before the hardware is known."""
+        from ..machine.nvidia.gpus import no_gpu  # the screens start without it
+
         return None if self.report.machine is None else no_gpu(self.report.machine)
 
     @property

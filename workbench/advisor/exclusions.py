@@ -79,8 +79,10 @@ def _error(candidate: Candidate, scenario: Scenario) -> str:
     assert accuracy is not None  # noqa: S101 - only a checked candidate can exceed the limit
     noun = "disagreement" if accuracy.metric == "disagreement" else "error"
     limit = units.share(error_limit(candidate, scenario) or 0.0)
-    return f"{noun} {units.share(accuracy.value)}, limit {limit}"
+    bound = accuracy.error_bound
+    unseen = "" if bound is None else f", up to {units.share(bound)} on unseen inputs"
+    return f"{noun} {units.share(accuracy.value)}{unseen}, limit {limit}"
 
 
 def _by_error(candidate: Candidate) -> tuple[float, str]:
-    return candidate.accuracy.value if candidate.accuracy else 0.0, candidate.case.id
+    return candidate.accuracy.worst if candidate.accuracy else 0.0, candidate.case.id

@@ -80,7 +80,7 @@ def _comparable(nodes: Sequence[FleetNode], plan: FleetPlan | None) -> list[Flee
         text, run = "", node.run
         if run is not None and run.version != version:
             text = f"it is of workbench {run.version}, not {version}"
-        elif run is not None and run.subject != subject:
+        elif run is not None and run.subject != subject and not run.scaling:
             text = "it is about another model or other code"
         elif run is not None:
             other = (a for a in run.answers if a.job and a.job != usual[a.scenario])

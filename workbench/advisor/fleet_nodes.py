@@ -22,7 +22,7 @@ from ..records import fleet
 from ..records.document import Measurement, Run, Tool
 from ..records.encoding import encode
 from ..records.events import LONGEST_S
-from ..records.fleet_document import FleetNode, NodeAnswer, NodeRun
+from ..records.fleet_document import FleetNode, NodeAnswer, NodeRun, ScaledCase
 from ..records.machine import Machine
 from ..records.reason import Reason, Warning
 from ..records.verdict import Verdict
@@ -33,7 +33,7 @@ from ..report.summary import summary_of
 from ..text.sanitize import printable_json, shown
 from ..text.units import clock
 from .costs import MILLION
-from .recordings import SHORTEST_S, files, is_valid, why
+from .recordings import SHORTEST_S, fleets, is_valid, loose_files, why
 from .whatif import TIMED, counted, devices_by_name
 
 NO_VERDICT = "it holds no verdict, and a fleet compares those of `advise`"
@@ -53,7 +53,22 @@ class Folder:
     warnings: list[Warning]
 
 
-def read_folder(path: Path, now_s: float) -> Folder:
+def read_folder(path: Path, now_s: float, *, alone: bool = False) -> Folder:
+    """What the folder and, unless `alone`, the fleets in it hold; the first plan is that of all."""
+    gc.disable()  # a thousand documents make many objects, and none of them is garbage
+    try:
+        first, *others = (_fleet(at, now_s) for at in fleets(path)[: 1 if alone else None])
+    finally:
+        gc.enable()
+    plan = first.plan
+    for other in others:
+        plan, name = plan or other.plan, shown(other.path.name, 80)
+        first.nodes.extend(replace(node, name=f"{name}/{node.name}") for node in other.nodes)
+        first.warnings.extend(replace(w, message=f"{name}: {w.message}") for w in other.warnings)
+    return Folder(path, now_s, plan, first.nodes, first.warnings)
+
+
+def _fleet(path: Path, now_s: float) -> Folder:
     """The state of every job, and one more machine for every other document in the folder."""
     plan, flaws, jobs = None, list[Warning](), dict[str, fleet.FleetJob]()
     try:
@@ -66,16 +81,12 @@ def read_folder(path: Path, now_s: float) -> Folder:
         for at in sorted((path / fleet.JOBS).iterdir()):
             jobs.setdefault(at.name, fleet.FleetJob(at.name, "", ""))
     found = Folder(path, now_s, plan, [], flaws)
-    gc.disable()  # a thousand documents make many objects, and none of them is garbage
-    try:
-        found.nodes.extend(job_node(found, job) for job in jobs.values())
-        for file in (file for file in files(path) if file.parent == path):
-            try:
-                found.nodes.append(_ran(FleetNode(shown(file.name), "", "", ""), file, None))
-            except Exception as error:
-                flaws.append(_unusable(file.name, error, "remove it from the folder"))
-    finally:
-        gc.enable()
+    found.nodes.extend(job_node(found, job) for job in jobs.values())
+    for file in loose_files(path):
+        try:
+            found.nodes.append(_ran(FleetNode(shown(file.name), "", "", ""), file, None))
+        except Exception as error:
+            flaws.append(_unusable(file.name, error, "remove it from the folder"))
     return found
 
 
@@ -193,7 +204,8 @@ def _ran(node: FleetNode, file: Path, submitted: fleet.Submitted | None) -> Flee
     run = _run(file)
     asked, began = _moment(submitted.at if submitted else ""), _moment(run.started_at)
     state, reason = "partial", None if run.status == "done" else f"the run there is {run.status}"
-    if not any(answer.pick for answer in run.answers):
+    scales = any(each.ranks > 1 for each in run.scaling)
+    if not scales and not any(answer.pick for answer in run.answers):
         why_not = [each.uncompared.message for each in run.answers if each.uncompared]
         state, reason = "failed", reason or next(iter(why_not), NO_VERDICT)
     return replace(
@@ -211,9 +223,10 @@ def _run(file: Path) -> NodeRun:
         content = encode(run_files.read_journal(file).report.document())
         document = msgspec.json.decode(content, type=_Document)
     else:
-        document = decoded(file, _Document)
+        document = msgspec.json.decode(run_files.document_text(file), type=_Document)
     journal.check_schema(file, document.schema_version)
     by_id = {_id(raw).id: raw for raw in document.measurements}
+    plain = [] if document.verdicts else list(map(_measurement, document.measurements))
     facts = (document.model or document.code or {"facts": {}})["facts"]
     run = NodeRun(
         status=shown(document.run.status, 80),
@@ -224,10 +237,17 @@ def _run(file: Path) -> NodeRun:
         machine=_described(document.machine),
         subject=str(facts.get("sha256") or facts.get("code_sha256") or ""),
         answers=[_answer(verdict, by_id.get(verdict.pick or "")) for verdict in document.verdicts],
+        scaling=[_scaled(m) for m in plain if m.case.workload == "scaling" and m.n],
     )
     if absurd := absurdity(run):
         raise journal.JournalError(absurd)
     return run
+
+
+def _scaled(measured: Measurement) -> ScaledCase:
+    names, time = ("scaling_efficiency_fraction", "sync_fraction"), measured.median_s or 0.0
+    figures = [measured.metrics.get(name) for name in names]
+    return ScaledCase(shown(measured.case.device, 80), measured.work.ranks, time, *figures)
 
 
 def _described(machine: Machine) -> str:

@@ -32,7 +32,7 @@ def is_over_error_limit(candidate: Candidate, scenario: Scenario) -> bool:
 
 def exceeds_error_limit(candidate: Candidate, scenario: Scenario) -> bool:
     limit = error_limit(candidate, scenario)
-    return limit is not None and candidate.accuracy is not None and candidate.accuracy.value > limit
+    return limit is not None and candidate.accuracy is not None and candidate.accuracy.worst > limit
 
 
 def error_limit(candidate: Candidate, scenario: Scenario) -> float | None:

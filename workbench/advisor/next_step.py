@@ -54,7 +54,7 @@ def _for_a_missing_device(found: Evidence) -> Iterator[str]:
     lost = [c for c in found.for_the_pick if c.case.device_kind not in found.kinds]
     if any(c.reason is not None and c.reason.code in OUT_OF_TIME for c in lost):
         yield _raise_budget(found)
-    if errors := [c.accuracy.value for c in found.over_limit if c in lost and c.accuracy]:
+    if errors := [c.accuracy.worst for c in found.over_limit if c in lost and c.accuracy]:
         yield (
             f"If an error of {units.share(min(errors))} is acceptable, raise the error limit. "
             "Otherwise choose a more accurate precision"
@@ -124,7 +124,7 @@ def _for_precision(found: Evidence) -> Iterator[str]:
     for other in found.over_limit:
         gain = Comparison.of(other, pick).estimate or 0.0
         if gain > 1 + ratios.TOLERANCE and other.accuracy is not None:
-            error = units.share(other.accuracy.value)
+            error = units.share(other.accuracy.worst)
             yield (
                 f"{candidate_name(other.case)} is {gain:.2f}x {better(found.scenario.objective)}. "
                 f"Raise the error limit only if an error of {error} is acceptable"

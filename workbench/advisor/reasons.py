@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ..contract import kind_of
 from ..report.confidence import was_far_behind
 from ..report.names import candidate_name
 from ..stats.ratios import TOLERANCE
@@ -148,6 +149,9 @@ def _decided(found: Evidence, ratio: Ratio) -> Iterator[str]:
     if found.best_gpu is not None and found.best_gpu.simulated:
         winner = winner.replace("GPU", "simulated GPU")
         loser = loser.replace("the GPU", "a simulated GPU")
+    if found.best_gpu is not None:
+        word = kind_of(found.best_gpu.case.device).word
+        winner, loser = winner.replace("GPU", word), loser.replace("GPU", word)
     yield f"{winner} {verb} {factor} {better(found.scenario.objective)} than {loser} (95% CI {ci})."
     if found.lead is not None and found.lead.other.case.device_kind == found.choice:
         yield from _lead(found.lead)

@@ -28,7 +28,7 @@ from ..records.fleet_document import COLLECTED
 from ..records.machine import Machine
 from ..records.reason import Warning
 from ..report import journal
-from ..report.run_files import decode_document, read_journal
+from ..report.run_files import decode_document, is_of_pod, read_journal
 from ..text.sanitize import shown
 from .whatif import devices_by_name
 
@@ -78,12 +78,26 @@ def load(places: Sequence[Path] | None = None) -> tuple[list[Recording], list[Wa
     return recordings, warnings
 
 
+def fleets(folder: Path) -> list[Path]:
+    """The folder, and those in it that hold a fleet of their own."""
+    return [folder, *sorted(plan.parent for plan in folder.glob(f"*/{PLAN}"))]
+
+
 def files(folder: Path) -> list[Path]:
-    """The documents and journals in a folder, and those of the jobs if it is that of a fleet."""
+    """The documents and journals in a folder and of the fleets there."""
+    found = []
+    for place in fleets(folder):
+        found += loose_files(place)
+        jobs = sorted((place / JOBS).glob("*"))
+        results = [filter(os.path.exists, (job / DOCUMENT, job / JOURNAL)) for job in jobs]
+        found += [file for either in results for file in islice(either, 1)]
+    return found
+
+
+def loose_files(folder: Path) -> list[Path]:
+    """The documents, journals and logs of pods in a folder itself."""
     found = sorted(file for kind in ("*.json", "*.jsonl") for file in folder.glob(kind))
-    jobs = sorted((folder / JOBS).glob("*"))
-    results = [filter(os.path.exists, (job / DOCUMENT, job / JOURNAL)) for job in jobs]
-    found += [file for either in results for file in islice(either, 1)]
+    found += filter(is_of_pod, sorted(folder.glob("*.log")))
     return [file for file in found if file.name not in (PLAN, COLLECTED)]
 
 

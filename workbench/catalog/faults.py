@@ -47,7 +47,6 @@ class BackendDescription(msgspec.Struct, frozen=True):
     install: str
     thread_variables: Annotated[tuple[str, ...], msgspec.Meta(max_length=64)]
     threads_fixed_at_import: bool
-    lists_gpus: bool
 
 
 def in_workload(found: WorkloadDescription) -> Iterator[str]:

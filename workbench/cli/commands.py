@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import click
@@ -34,10 +35,11 @@ def echo_json(value: Any) -> None:
 
 def show_detected(python: str | None, *, as_json: bool) -> None:
     from .. import machine
+    from ..machine.warnings import hardware_warnings
 
     check_python(python)
     found, software = machine.detect(python)
-    warnings = machine.hardware_warnings(found, software)
+    warnings = hardware_warnings(found, software)
     if as_json:
         parts = {"machine": found, "software": software, "warnings": warnings}
         echo_json({**head("detect"), **parts})
@@ -172,10 +174,11 @@ def show_backends(*, as_json: bool) -> None:
 
 
 def show_run(
-    name: str, export_as: str | None, *, samples: bool = True, anonymize: bool = False
+    name: str, export_as: str | None, *, samples: bool, anonymize: bool, where: bool
 ) -> None:
     """An earlier run in one of the export formats; without one on the screens, or as text."""
     from ..export.formats import FORMATS, PLAIN, document
+    from ..export.view.where import where_lines
     from ..report.anonymous import anonymised
     from ..report.run_files import OpenedRun, open_run
     from ..text.output import put
@@ -183,8 +186,11 @@ def show_run(
     opened = open_run(name)
     if anonymize:
         opened = OpenedRun(anonymised(opened.report), [])
+    if where and export_as in (None, PLAIN):
+        click.echo("\n".join(where_lines(opened.report)))
+        return
     if export_as is None and in_terminal():
-        sys.exit(show_replay(opened))
+        sys.exit(show_replay(opened, is_own=not anonymize and not Path(name).exists()))
     whole = FORMATS[export_as or PLAIN].whole
     if not samples:
         put(document(opened.report, samples=False))

@@ -34,28 +34,19 @@ def compare(runs: tuple[str, ...], fail_on: float | None, markdown: bool, as_jso
 
     A, B and C are whatever `open` takes.  The runs did not take turns, so intervals are wide.
     """
-    from ..advisor.compare import Side, compared
+    from ..advisor.compare import run_comparison
     from ..engine.exit_codes import BEYOND, OK
     from ..export.view.comparison import comparison_markdown, comparison_text
-    from ..records.comparison import RunComparison
     from ..report.run_files import open_run
     from ..text.output import put, terminal_width
     from .commands import echo_json, head
 
     if not 2 <= len(runs) <= len(ascii_uppercase):
         raise UsageError("name two runs or more: workbench compare before.json after.json")
-    first, *others = (Side(ascii_uppercase[n], open_run(run).report) for n, run in enumerate(runs))
-    for other in others:
-        if first.run.run.id == other.run.run.id:
-            raise UsageError(f"A and {other.name} are the same run, {first.run.run.id}: name two")
-        if first.cases.keys().isdisjoint(other.cases):
-            hint = "compare runs of the same workloads and sizes"
-            raise UsageError(f"A and {other.name} have no measured case in common: {hint}")
-    against = [compared(first, other, fail_on) for other in others]
-    sides = [side.run for side in (first, *others)]
-    found = RunComparison(**head("compare"), fail_on=fail_on, runs=sides, against=against)
+    reports = [open_run(run).report for run in runs]
+    found = run_comparison(head("compare")["tool"], reports, fail_on)
     if as_json:
         echo_json(found)
     else:
         put([comparison_markdown(found) if markdown else comparison_text(found, terminal_width())])
-    sys.exit(BEYOND if any(case.beyond for one in against for case in one.cases) else OK)
+    sys.exit(BEYOND if any(case.beyond for one in found.against for case in one.cases) else OK)

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 LEFT_OUT = {"python", "trace", "output", "control", "save_best", "no_samples", "what_if", "verbose"}
 LEFT_OUT |= {f"as_{name}" for name in FORMATS}
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+EVERY = "Seconds between looks at the jobs; default 15."
+FOLDER = click.Path(exists=True, file_okay=False)
 LATEST = "Cancel what has not ended by then, such as 30m; default 1h."
 
 
@@ -58,22 +60,14 @@ of_a_run = [
 of_a_fleet = all_of(
     [
         PER_TYPE,
-        click.option(
-            "--partition",
-            "partitions",
-            multiple=True,
-            help="Use this one of Slurm only.  Repeatable.",
-        ),
+        click.option("--partition", "partitions", multiple=True, help="One of Slurm.  Repeatable."),
         click.option("--hosts", metavar="A,B", help="Machines to reach by ssh, without Slurm."),
         click.option("--hosts-file", metavar="FILE.toml", help='The same as hosts = ["A", "B"].'),
         click.option("--shared", is_flag=True, help="Let other jobs run on the nodes meanwhile."),
         click.option("--deadline", "deadline_s", callback=_seconds, default="1h", help=LATEST),
-        click.option(
-            "--python",
-            "node_python",
-            default=sys.executable,
-            help="Path of the interpreter on the nodes.",
-        ),
+        click.option("--python", "node_python", default=sys.executable, help="Path on the nodes."),
+        click.option("--wheels", type=FOLDER, help="Wheels that each node installs for its run."),
+        click.option("--scaling", metavar="TYPE", help="Also train over two nodes of this type."),
         *of_a_run,
     ]
 )
@@ -84,8 +78,8 @@ def fleet() -> None:
     """Ask many machines the same question, and choose among them."""
 
 
-def read(place: Path) -> FleetDocument:
-    """What a folder says now, or a collected document; UsageError if it is neither."""
+def read(place: Path, *, alone: bool = False) -> FleetDocument:
+    """A collected document or that of a folder, `alone` without fleets in it; else UsageError."""
     from ..advisor.fleet import fleet_document
     from ..advisor.fleet_nodes import decoded, read_folder
     from ..advisor.recordings import why
@@ -98,14 +92,14 @@ def read(place: Path) -> FleetDocument:
         except Exception as error:
             text = f"{place} is not the document of a fleet: {why(error)}"
             raise UsageError(f"{text}; for other documents name their folder") from None
-    found = read_folder(place, time())
+    found = read_folder(place, time(), alone=alone)
     if not found.nodes and not found.warnings:
         raise UsageError(f"{place} holds no fleet.json and no document: name a fleet's folder")
     return fleet_document(head("fleet"), found)
 
 
 @fleet.command(cls=Command, epilog=examples("workbench fleet collect night"))
-@click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False))
+@click.argument("folder", metavar="DIR", type=FOLDER)
 def collect(folder: str) -> None:
     """Gather what has come into DIR so far, and write DIR/fleet-document.json.
 
@@ -197,13 +191,7 @@ def plan(json_: bool, **options: Any) -> None:
 @fleet.command(cls=Command, epilog=examples("workbench fleet run --into DIR --model M.onnx"))
 @click.option("--into", type=Path, required=True, help="A folder that the nodes share.")
 @click.option("--detach", is_flag=True, help="Return once all jobs are submitted.")
-@click.option(
-    "--every",
-    "every_s",
-    type=click.FloatRange(1),
-    default=15.0,
-    help="Seconds between looks at the jobs; default 15.",
-)
+@click.option("--every", "every_s", type=click.FloatRange(1), default=15.0, help=EVERY)
 @of_a_fleet
 @click.pass_context
 def run(
@@ -217,13 +205,16 @@ def run(
     from ..advisor.fleet import is_complete
     from ..export.view.fleet import summary
     from ..fleet.launcher import Launcher, begin, plan_in
+    from ..fleet.plan import plan_lines
     from ..text.output import say
 
     into, default = into.resolve(), click.core.ParameterSource.DEFAULT
     if (planned := plan_in(into)) is None:
         planned = begin(into, _plan(**options))
+        for line in plan_lines(planned):
+            say(line)
     elif any(context.get_parameter_source(name) is not default for name in options):
-        raise UsageError(f"{into} holds a fleet: go on with --into alone, or name a new folder")
+        raise UsageError(f"{into} holds a fleet: go on with --into alone, or name {into / 'NEW'}")
     launcher = Launcher(into, planned, say)
     try:
         launcher.submit()
@@ -237,7 +228,7 @@ def run(
             outcome = "the jobs are cancelled; what they wrote stays"
         say(f"workbench: {outcome}")
         sys.exit(CUT_SHORT)
-    found = read(into)
+    found = read(into, alone=True)
     say(f"{summary(found)} The tables: workbench fleet show {into}")
     sys.exit(OK if is_complete(found) else FAILED)
 
@@ -276,7 +267,12 @@ def _plan(hosts: str | None, hosts_file: str | None, **options: Any) -> FleetPla
     partitions = options.pop("partitions")
     if sum(map(bool, (partitions, hosts, hosts_file))) > 1:
         raise UsageError("name one of --partition, --hosts and --hosts-file")
-    settings = {name: options.pop(name) for name in ("per_type", "shared", "deadline_s")}
+    names = "per_type", "shared", "deadline_s", "wheels", "scaling"
+    settings = {name: options.pop(name) for name in names}
+    if (wheels := settings["wheels"]) and settings["scaling"]:
+        raise UsageError("--scaling needs an interpreter on a shared disk: leave out --wheels")
+    if wheels and not [*Path(wheels).glob("cpu_gpu_workbench-*.whl")]:
+        raise UsageError(f"{wheels} holds no wheel of workbench: fill it by `pip wheel`")
     python, request = options.pop("node_python"), _request(**options)
     by_ssh = hosts or hosts_file
     nodes = ssh_nodes(hosts, hosts_file) if by_ssh else slurm_nodes(partitions)

@@ -12,7 +12,7 @@ COMMANDS = {
     "Measure": "advise model run ab ceilings fleet",
     "Earlier runs": "open runs resume compare export",
     "This machine": "detect doctor watch",
-    "Reference": "list schema",
+    "Reference": "list schema config",
 }
 OPTIONS = {  # by the names of the parameters; the others come first
     "Candidates": "devices backends precisions modes threads batch settings python seed",

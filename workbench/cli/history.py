@@ -19,8 +19,6 @@ from ..engine.exit_codes import FAILED, OK
 from ..export.formats import PLAIN
 from ..planning.usage import UsageError
 from ..text.output import say, terminal_width
-from ..text.sanitize import shown
-from ..text.units import clock
 from .options import Command, chosen_format, examples, format_options, json_option
 
 if TYPE_CHECKING:
@@ -87,25 +85,17 @@ def runs(
 
 
 def _show(runs: Sequence[RunSummary], *, as_json: bool = False) -> None:
-    from ..export.view.table import plain_table
+    from ..export.view.runs import COLUMNS, run_line
+    from ..export.view.table import Column, table_lines
     from ..records.comparison import RunList
     from .commands import echo_json, head
 
     if as_json:
         echo_json(RunList(**head("runs"), runs=runs))
         return
-    header, width = ("Run", "Started", "Time", "Status", "Command", "Answers"), terminal_width()
-    for line in plain_table(header, map(_cells, runs), (2,)):
+    width = terminal_width()
+    for line in table_lines((Column("id", "Run"), *COLUMNS), [*map(run_line, runs)]):
         click.echo((line.truncate(width) if width else line).plain.rstrip())
-
-
-def _cells(run: RunSummary) -> Sequence[str]:
-    begun = datetime.fromisoformat(run.started_at).astimezone() if run.started_at else ""
-    lasted = "" if run.duration_s is None else clock(run.duration_s)
-    status = run.status + ", simulated" * run.simulated
-    command = shown(run.command.removeprefix("workbench").strip(), 40)
-    answers = [f"{row}: {answer}" if answer else row for row, answer in run.answers.items()]
-    return run.id, str(begun)[:16], lasted, status, command, run.reason or ", ".join(answers)
 
 
 def _prune(old: Sequence[tuple[Path, RunSummary]], *, yes: bool) -> int:

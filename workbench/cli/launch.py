@@ -5,7 +5,9 @@ Imports stay inside functions, so that commands which start nothing stay light.
 
 from __future__ import annotations
 
+import gc
 import os
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +18,13 @@ import click
 from ..export.formats import PLAIN
 from ..planning.request import NAME_PYTHON, Request, words
 from ..planning.usage import UsageError, new_folder, target
+from ..text.output import say
 from .options import chosen_format, keeps_samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from screens.state.event_source import EngineSource  # noqa: TID251
 
     from ..files.write import Target
     from ..machine.nvidia.nvml import Links
@@ -47,6 +52,8 @@ def start(
     for name in ("devices", "backends", "precisions", "modes"):
         options[name] = words(options[name])
     check_python(options["python"])
+    if not control:  # else the TUI that started this run has done so
+        with_choices(options)
     cut = click.get_current_context().find_root().obj  # set by `workbench resume`
     request = Request(scenarios=scenarios, workloads=workloads, resumes=cut, **options)
     rows = resolve(request, *rows_of.load_with(request.scenario_file))
@@ -72,6 +79,20 @@ def start(
         verbose=verbose,
     )
     sys.exit(code)
+
+
+def with_choices(options: dict[str, Any]) -> None:
+    """Fill in the remembered budget and prices where the command line says nothing."""
+    from ..files.config import load
+
+    choices, wrong = load()
+    for line in wrong:
+        say(f"workbench: {line}")
+    others = ("budget_s", "quick", "thorough", "every", "all_scenarios")
+    if not any(options.get(name) for name in others):
+        options["budget_s"] = choices.get("budget")
+    if "prices" in options and not (options["prices"] or options["price_file"]):
+        options["prices"] = tuple(choices.get("prices", ()))
 
 
 def with_saved_best(request: Request) -> Request:
@@ -130,37 +151,60 @@ def show_live(
     request: Request, rows: list[RowPlan], output: Target | None, *, samples: bool
 ) -> int:
     """The TUI on an engine of its own, which a stall of the terminal cannot disturb."""
+    gc.disable()  # until the first frame, see `screens.terminal`
     from screens.app import run_tui  # noqa: TID251 - this module alone opens the outer layer
-    from screens.state.event_source import EngineSource  # noqa: TID251
 
     from ..planning.plan import planned
-    from ..process.children import command
     from ..report.journal import is_kept
     from ..report.row import Row
-    from .headless import save
-
-    def engine(asked: Request) -> EngineSource:
-        options = asked.arguments("--jsonl", "--control")
-        # It ends by its control pipe, after it has written its journal.
-        return EngineSource(command("workbench.__main__", *options, bound=False))
 
     def finish(report: Report, code: int) -> int:
         run = report.started.id if report.started is not None else ""
         if is_kept(run):
             sys.stdout.write(f"kept: workbench open {run}\n")
-        return code if output is None else save(output, report, code, samples=samples)
+        if output is None:
+            return code
+        from .headless import save
+
+        return save(output, report, code, samples=samples)
 
     preview = [Row(planned(row, request, 0.0)) for row in rows]
-    return run_tui(engine, request, preview=preview, finish=finish)
+    return run_tui(_engine, request, preview=preview, finish=finish, again=_engine)
 
 
-def show_replay(opened: OpenedRun) -> int:
-    """The TUI on an earlier run: a journal's events fill its log, a document is shown as it is."""
+def _engine(asked: Request | Report) -> EngineSource:
+    """The engine of a request, or one that runs the recorded command of a report again."""
+    from screens.state.event_source import EngineSource  # noqa: TID251
+
+    from ..process.children import command
+
+    display = ("--jsonl", "--control")
+    if isinstance(asked, Request):
+        options = asked.arguments(*display)
+    else:
+        _, *options = shlex.split(asked.started.tool.command if asked.started else "workbench")
+        end = options.index("--") if "--" in options else len(options)  # arguments of a script
+        options[end:end] = display
+    # It ends by its control pipe, after it has written its journal.
+    return EngineSource(command("workbench.__main__", *options, bound=False))
+
+
+def show_replay(opened: OpenedRun, *, is_own: bool) -> int:
+    """The TUI on an earlier run: a journal's events fill its log, a document is shown as it is.
+
+    Only the command of an own run can be run again, since a document is another's word.
+    """
+    gc.disable()  # until the first frame, see `screens.terminal`
     from screens.app import run_tui  # noqa: TID251
     from screens.state.event_source import ReplaySource  # noqa: TID251
 
-    report = None if opened.events else opened.report
-    return run_tui(lambda _: ReplaySource(opened.events), replay=True, report=report)
+    return run_tui(
+        _engine,
+        replay=True,
+        report=None if opened.events else opened.report,
+        first=ReplaySource(opened.events),
+        again=_engine if is_own else None,
+    )
 
 
 def show_watch(found: Machine, *, every_s: float) -> int:

@@ -25,6 +25,7 @@ from ..text.sanitize import shown
 from . import commands
 from .ab import ab
 from .compare import compare
+from .config import config
 from .export import export
 from .fleet import fleet
 from .history import resume, runs
@@ -174,14 +175,15 @@ def run(workloads: tuple[str, ...], **options: Any) -> None:
 @format_options(whole=True)
 @no_samples_option
 @anonymize_option
-def open_(run: str, anonymize: bool, **options: bool) -> None:
+@click.option("--where", is_flag=True, help="Show where the seconds of the run went, as text.")
+def open_(run: str, anonymize: bool, where: bool, **options: bool) -> None:
     """Show an earlier run.
 
     RUN is a JSON document, a journal, the id of a run, or `last`.
     """
     export_as = chosen_format(options)
     samples = keeps_samples(options, export_as)
-    commands.show_run(run, export_as, samples=samples, anonymize=anonymize)
+    commands.show_run(run, export_as, samples=samples, anonymize=anonymize, where=where)
 
 
 cli.add_command(export)
@@ -205,8 +207,7 @@ def detect(python: str | None, as_json: bool) -> None:
 
 @cli.command(
     epilog=examples(
-        "workbench doctor",
-        "workbench doctor --json > report.json    anonymised, for a bug report",
+        "workbench doctor", "workbench doctor --json > report.json    anonymised, for a bug report"
     )
 )
 @click.option("--python", metavar="PATH", help="Interpreter whose packages are tried.")
@@ -225,8 +226,7 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
 
 @cli.command(
     epilog=examples(
-        "workbench watch",
-        "workbench watch --json --every 5 --count 12 | jq .gpus[].power_w",
+        "workbench watch", "workbench watch --json --every 5 --count 12 | jq .gpus[].power_w"
     )
 )
 @click.option(
@@ -287,6 +287,7 @@ def list_(file: str | None, backends: bool, as_json: bool) -> None:
 
 
 cli.add_command(schema)
+cli.add_command(config)
 
 
 # ----------------------------------------------------------- the entry point

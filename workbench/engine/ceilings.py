@@ -14,7 +14,7 @@ import msgspec
 
 from .. import catalog
 from ..contract import Case, ParameterValue, kind_of
-from ..planning.admission import beforehand, most_ops_per_s
+from ..planning.admission import most_ops_per_s
 from ..planning.cases import gpu_devices
 from ..planning.plan import RowPlan
 from ..planning.request import Request
@@ -28,7 +28,7 @@ from ..report.report import Report
 from ..stats.samples import median, quantile
 from . import ceiling_store
 from .context import RunContext
-from .preparation import BUDGET, START_DEADLINE_S, worker_key
+from .preparation import BUDGET, worker_key
 
 PRODUCT, MEMORY, TRANSFER, LAUNCH = "matmul", "bandwidth", "transfer", "launch"
 MANY_CORES = 16  # from here on a larger product is needed to fill them
@@ -218,7 +218,8 @@ def _reasons(group: Iterable[Candidate], peaks: dict[str, float]) -> dict[str, s
     for candidate in group:
         field = _field(candidate.case)
         if not candidate.blocks and candidate.reason is not None and field not in peaks:
-            found[field] = candidate.reason.message
+            out_of_time = candidate.reason.code == BUDGET.code
+            found[field] = BUDGET.message if out_of_time else candidate.reason.message
     return found
 
 
@@ -290,7 +291,8 @@ def kept_or_measured(
         return kept
     aside = race(rows, SHARE)
     # What was cut short or disturbed must not set the machine's best.
-    cut = {(c.case.device, _field(c.case)) for c in aside.candidates.values() if c.reason == BUDGET}
+    late = [c for c in aside.candidates.values() if (c.reason and c.reason.code) == BUDGET.code]
+    cut = {(c.case.device, _field(c.case)) for c in late}
     for name, candidate in list(aside.candidates.items()):
         if (candidate.case.device, _field(candidate.case)) in cut:
             del aside.candidates[name]
@@ -339,38 +341,6 @@ def _sustained_step_s(case: Case, context: RunContext) -> float | None:
     except WorkerFailed:
         return None
     return step_s
-
-
-def start_workers(
-    rows: list[RowPlan], table: list[RowPlan], context: RunContext, share: float
-) -> bool:
-    """Start the workers that `rows` share before their share of the time begins.
-
-    The table needs most of them anyway.  False if one takes longer than the run, or, for a worker
-    that the table does not need, longer than the share.
-    """
-    machine, software = context.report.machine, context.report.software
-    assert machine is not None  # noqa: S101 - it is planned for
-    shared = {worker_key(case, row.scenario) for row in table for case in row.cases}
-    needed = dict.fromkeys(
-        worker_key(case, row.scenario)
-        for row in rows
-        for case in row.cases
-        if beforehand(case, row.workload, machine, software) is None
-    )
-    taken: set[str] = set()  # GPUs on which a second worker would end the first
-    for key in needed:
-        if key.alone or key.device in taken:
-            continue
-        taken |= {key.device} & machine.exclusive
-        left_s = max(0.0, context.end_s - context.control.now())
-        deadline_s = min(START_DEADLINE_S, left_s if key in shared else share * left_s)
-        try:
-            context.pool.start(key, deadline_s)
-        except WorkerFailed as failure:
-            if failure.reason.code == "timeout":
-                return False
-    return True
 
 
 def measured_or_raised(mark: str, context: RunContext) -> Ceilings | None:

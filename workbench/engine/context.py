@@ -10,6 +10,7 @@ from ..planning.request import Request, fake_devices
 from ..pool.control import Control
 from ..pool.pool import Pool
 from ..records import events as ev
+from ..records.machine import Cpu
 from ..report.report import Report
 from .overhead import OverheadMeter
 from .telemetry import MachineTelemetry
@@ -17,6 +18,15 @@ from .telemetry import MachineTelemetry
 SLACK_S = 1.0  # reserved for a late last turn, ending workers and writing the document
 GRACE_S = 0.4  # part of the slack by which a turn may overrun before its worker is killed
 MOST_GROWTH_S = 20.0  # of a `--quick` run, for a GPU's worker that starts slowly
+
+
+@dataclass
+class Share:
+    """The end of one row's time and that of all rows, both in seconds on the run's clock."""
+
+    until_s: float
+    end_s: float
+
 
 Listener = Callable[[ev.AnyEvent], None]
 
@@ -39,13 +49,18 @@ class RunContext:
         return fake_devices(self.request)
 
     @property
+    def cpu(self) -> Cpu | None:
+        return self.report.machine.cpu if self.report.machine else None
+
+    @property
     def end_s(self) -> float:
         """The end of all measuring, in seconds on the run's clock.
 
-        Without --budget, --quick lasts longer by the start of a worker for a GPU.
+        Without --budget, --quick lasts longer by the start of a worker for a GPU, and the default
+        by the extensions of rows that were open.
         """
         grows = self.request.quick and self.request.budget_s is None
         import_s = self.pool.import_s if grows else {}
         starts = [s for key, s in import_s.items() if not kind_of(key.device).on_host]
         grown_s = min(max(starts, default=0.0), MOST_GROWTH_S)
-        return self.request.budget + grown_s - SLACK_S
+        return self.request.budget + grown_s + self.report.extended_s - SLACK_S

@@ -15,8 +15,7 @@ from typing import Any
 from .. import __version__, catalog
 from ..advisor import whatif_devices
 from ..advisor.verdict import decide
-from ..contract import kind_of
-from ..machine import hardware_warnings, missing_backends
+from ..machine.warnings import hardware_warnings, missing_backends
 from ..planning.plan import RowPlan, planned
 from ..planning.prices import unused_prices
 from ..planning.request import Request
@@ -26,7 +25,7 @@ from ..pool.control import FIRST, SECOND, Cancelled, Control
 from ..pool.pool import Pool
 from ..pool.worker_process import WorkerSettings
 from ..records import events as ev
-from ..records.document import SCHEMA_VERSION, Ceilings, Overhead, Tool
+from ..records.document import SCHEMA_VERSION, Ceilings, Tool
 from ..records.machine import Machine, Software
 from ..records.reason import Reason, Warning
 from ..report.cut_run import CutRun
@@ -35,15 +34,16 @@ from ..report.report import Report
 from . import ceiling_store, ceilings
 from .context import SLACK_S, Listener, RunContext
 from .crossovers import CrossoverSearch
-from .devices import backend_to_ask, detected, with_gpus_of
+from .devices import detected
 from .event_stream import EventStream
 from .exit_codes import exit_code
 from .largest_batch import LargestBatchSearch, check_alone
-from .overhead import OverheadMeter
+from .overhead import CLOSING, IDLE, PREPARING, OverheadMeter
 from .profiling import Profiling
 from .race import Race
 from .races import Races
 from .row_sources import RowSource, row_source
+from .starts import start_workers
 from .telemetry import MachineTelemetry
 from .trace import TraceFile, write_trace
 
@@ -75,7 +75,7 @@ class Engine:
         self._emit, self._warn = self._events.emit, self._events.warn
         self._pool: Pool | None = None
         self._context: RunContext | None = None  # once the devices in use are known
-        self._overhead = OverheadMeter(control.front_end)
+        self._overhead = OverheadMeter(control.front_end, control.now)
         self._trace = TraceFile()
         self._trace_target = (
             target("--trace", Path(request.trace), opened=True) if request.trace else None
@@ -132,10 +132,12 @@ class Engine:
         machine, software = self._detect()
         source = self._plan(machine, software, unusable)
         context = self._context = self._share(machine)
+        self._overhead.turn_to(IDLE)
         if request.largest_batch:
             cases = [case for row in self._rows for case in row.cases]
             check_alone(machine, cases, forced=request.force)
-            LargestBatchSearch(context).run(self._rows)
+            with self._overhead.spending(PREPARING):
+                LargestBatchSearch(context).run(self._rows)
             return
         races, fingerprint = Races(context), ceiling_store.fingerprint(machine, software)
         self._use_ceilings(races, fingerprint, machine)
@@ -144,6 +146,7 @@ class Engine:
             return
         self._race(races, context, source)
         self._search_crossovers(races, context)
+        self._overhead.turn_to(CLOSING)
         self._know(ceilings.measured_or_raised(fingerprint, context))
         self._write_trace()
 
@@ -157,9 +160,6 @@ class Engine:
             machine, software = detected(self._request, within_s=left_s)
         settings = WorkerSettings.of(self._request, machine, self.run_id)
         self._pool = Pool(settings, control=self._control, listener=self._events)
-        if backend := backend_to_ask(machine, software, self._request, self._rows):
-            left_s = max(0.0, self._request.budget - SLACK_S - self._control.now())
-            machine = with_gpus_of(backend, machine, self._pool, left_s)
         return machine, software
 
     def _plan(self, machine: Machine, software: Software, unusable: list[Warning]) -> RowSource:
@@ -231,9 +231,9 @@ class Engine:
                 profiling.run(self._trace)
             source.conclude(self.report.rows[row.scenario.id], self.report, profiling)
 
-        if any(not kind_of(case.device).on_host for row in self._rows for case in row.cases):
+        if any(case.device_kind == "gpu" for row in self._rows for case in row.cases):
             # A CUDA build takes longer to import than the share of a light row lasts.
-            ceilings.start_workers(self._rows, self._rows, context, 1.0)
+            start_workers(self._rows, self._rows, context, 1.0)
         end_s = context.end_s - source.reserved_s
         if self._request.crossover and any(row.scenario.size for row in self._rows):
             end_s -= CROSSOVER_SHARE * (end_s - self._control.now())
@@ -274,7 +274,7 @@ class Engine:
         """End the workers, and close the journal with the run's exit code."""
         if self._pool is not None:
             self._pool.end_all(at_once=status != "done")
-        code = exit_code(status, self._request, self.report)
+        code, machine = exit_code(status, self._request, self.report), self.report.machine
         self._emit(
             ev.RunFinished(
                 at_s=self._control.now(),
@@ -282,7 +282,7 @@ class Engine:
                 finished_at=now_utc(),
                 duration_s=self._control.now(),
                 exit_code=code,
-                overhead=self._own_cost(),
+                overhead=self._overhead.result(machine.cpu.effective_cores) if machine else None,
             )
         )
         self._events.close()
@@ -306,10 +306,6 @@ class Engine:
         self._emit(
             ev.CaseFinished(at_s=at_s, case=case, scenario=scenario, status=status, reason=reason)
         )
-
-    def _own_cost(self) -> Overhead | None:
-        machine = self.report.machine
-        return self._overhead.result(machine.cpu.effective_cores) if machine else None
 
     def _know(self, known: Ceilings | None) -> None:
         if known is not None:

@@ -44,9 +44,14 @@ def entry_order(plan: RowPlan, cpu: Cpu | None) -> EntryOrder:
 
 
 def by_promise(cases: Iterable[Case]) -> list[Case]:
-    """The cases with those of GPUs in the order of what their precision promises."""
+    """The cases with those of GPUs in the order of what their mode and precision promise."""
     rank = {precision: -at for at, precision in enumerate(("fp32", "tf32", "fp16", "bf16"))}
-    return sorted(cases, key=lambda c: rank.get(c.precision, 0) if c.device_kind == "gpu" else 0)
+
+    def place(case: Case) -> tuple[bool, bool, int]:
+        words = case.mode_words
+        return "graph" not in words, "nhwc" not in words, rank.get(case.precision, 0)
+
+    return sorted(cases, key=lambda c: place(c) if c.device_kind == "gpu" else (True, True, 0))
 
 
 def in_turns(cases: Iterable[Case]) -> list[Case]:

@@ -82,8 +82,9 @@ class VariantBuilder:
 
     def files(self, case: Case) -> Mapping[str, str]:
         """The files and options that `workloads.lab.workload` needs to run `case`."""
-        child = self._child
-        return {"model": self.file(case), "folder": child.folder, "metric": child.metric}
+        child, file = self._child, self.file(case)
+        files = {"model": file, "folder": child.folder, "metric": child.metric}
+        return files if file == child.file else {**files, "limit": repr(child.limit)}
 
     def _label(self, recipe: Recipe) -> str:
         return self._precision if recipe == ORIGINAL else recipe.label

@@ -46,7 +46,7 @@ class Child:
         self._control = control
         self.file = str(Path(question.file).absolute())
         self.folder = str(pool.scratch)
-        self.metric = question.metric
+        self.metric, self.limit = question.metric, question.limit
 
     def _ask(self, share: float, kind: type[T], **request: Any) -> T:
         """Ask with a share of the budget as the deadline, or the rest of it if that is less."""
@@ -74,6 +74,8 @@ class Child:
                 batch=request.batch[0] if request.batch else None,
                 seed=request.seed,
                 given=given,
+                metric=question.metric,
+                limit=question.limit,
             )
         except WorkerFailed as failure:
             if failure.reason.code in (*NOT_USABLE, *NOT_HERE):

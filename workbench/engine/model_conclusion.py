@@ -24,7 +24,6 @@ from .model_search import CandidateSearch
 from .profiling import Profiling
 
 MOST_EXPLAINED = 8  # candidates
-FEW_SAMPLES = 32  # inputs of the user below which a measured error says little about others
 
 
 @dataclass(frozen=True)
@@ -123,9 +122,12 @@ def weak_evidence(facts: ModelFacts) -> str | None:
     """Why the measured error says little about the user's own data."""
     if facts.inputs_from == "random":
         return "accuracy was checked on random inputs only; pass real ones with --inputs data.npz"
-    count = facts.samples * (facts.batch or 1)
-    if facts.same_samples:
-        return f"the same {count} inputs calibrated and checked it; pass more than three samples"
-    if count < FEW_SAMPLES:
-        return f"accuracy was checked on {count} inputs only"
-    return None
+    if facts.check_samples:
+        return None
+    if facts.needed_inputs is None:
+        return "no number of inputs can promise an agreement of 100% on unseen ones"
+    used = "the same as calibrated it" if facts.same_samples else "too few"
+    return (
+        f"nothing is promised of its error on unseen inputs: {facts.samples} checked it, {used}; "
+        f"pass at least {facts.needed_inputs} samples"
+    )

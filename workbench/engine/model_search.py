@@ -159,7 +159,7 @@ class CandidateSearch:
         errors."""
         best_s = min(leader.samples_s)
         errors = [
-            (c.accuracy.value, c)
+            (c.accuracy.worst, c)
             for c in measured
             if (c.case.quantization or "").startswith("static")
             and c.accuracy is not None

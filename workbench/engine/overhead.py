@@ -1,45 +1,77 @@
-"""Processor time that the tool itself takes while candidates are measured."""
+"""Where the time of a run goes: wall seconds by phase, and processor time of the tool itself."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import psutil
 
-from ..records.document import Overhead
+from ..records.document import Overhead, Spent
+
+PHASES = ("starting", "preparing", "measured", "idle", "closing")
+STARTING, PREPARING, MEASURED, IDLE, CLOSING = PHASES
 
 
 class OverheadMeter:
-    """Adds up the processor time of the engine and of the front end that draws it, if any."""
+    """Adds up each second of the run's clock `now` in one phase, for the run and for the row under
+    way, and the processor time of the engine and of the front end that draws it, if any."""
 
-    def __init__(self, front_end: int | None) -> None:
+    def __init__(self, front_end: int | None, now: Callable[[], float]) -> None:
         self._front_end: psutil.Process | None = None
         if front_end is not None:
             with suppress(psutil.Error):
                 self._front_end = psutil.Process(front_end)
         self._front_end_before_s = self._front_end_s()
-        self._measured_s = self._measuring_s = 0.0
+        self._measuring_s = 0.0  # processor time
+        self._now, self._since_s = now, 0.0
+        self._row, self._phase = "", STARTING
+        self._spent_s: defaultdict[tuple[str, str], float] = defaultdict(float)  # by row and phase
+
+    def turn_to(self, phase: str, row: str | None = None) -> tuple[str, str]:
+        """Count what follows in `phase`, and in `row` if given; returns the two before."""
+        now_s, before = self._now(), (self._phase, self._row)
+        self._spent_s[self._row, self._phase] += now_s - self._since_s
+        self._since_s, self._phase = now_s, phase
+        self._row = self._row if row is None else row
+        return before
+
+    @contextmanager
+    def spending(self, phase: str, row: str | None = None) -> Iterator[None]:
+        """Count the enclosed time in `phase`, except for what a phase inside takes."""
+        before = self.turn_to(phase, row)
+        try:
+            yield
+        finally:
+            self.turn_to(*before)
 
     @contextmanager
     def measuring(self) -> Iterator[None]:
         """Count the enclosed block as measuring."""
-        began, cpu_began = time.monotonic(), self._cpu_s()
+        cpu_began = self._cpu_s()
         try:
-            yield
+            with self.spending(MEASURED):
+                yield
         finally:
-            self._measured_s += time.monotonic() - began
             self._measuring_s += self._cpu_s() - cpu_began
 
     def result(self, cores: int) -> Overhead:
         """The overhead so far; `cores` is the number that a candidate could have used."""
-        available_s = self._measured_s * cores
+        self.turn_to(self._phase)
+        rows = dict.fromkeys(row for row, _ in self._spent_s if row)
+        run_s = {each: sum(self._spent_s[row, each] for row in ("", *rows)) for each in PHASES}
+        available_s = run_s[MEASURED] * cores
         return Overhead(
             own_cpu_s=self._cpu_s() - self._front_end_before_s,
-            measured_s=self._measured_s,
             own_cpu_measuring_s=self._measuring_s,
             share=self._measuring_s / available_s if available_s else 0.0,
+            rows={
+                row: Spent(**{f"{each}_s": self._spent_s[row, each] for each in PHASES[:-1]})
+                for row in rows
+            },
+            **{f"{phase}_s": seconds for phase, seconds in run_s.items()},
         )
 
     def _cpu_s(self) -> float:

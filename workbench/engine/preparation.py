@@ -18,10 +18,10 @@ from ..pool.pool import WorkerFailed
 from ..pool.worker_process import WorkerKey
 from ..records import events as ev
 from ..records.document import WarmUp
-from ..records.machine import Cpu
 from ..records.reason import Reason
 from ..stats.ratios import ProvenSlower
-from .context import GRACE_S, RunContext
+from .context import GRACE_S, RunContext, Share
+from .overhead import PREPARING, STARTING
 
 WARM_UP_S = (0.02, 1.0)  # bounds of one case's warm-up
 WARM_UP_SHARE = 0.25  # share of the row's time left for the warm-ups of all its cases
@@ -30,6 +30,7 @@ START_DEADLINE_S = 120.0  # importing a CUDA build from a cold network disk take
 # rows, and in any case PREPARE_DEADLINE_S: one that hangs must not use up the time of the others.
 PREPARE_SHARES = 1.5
 PREPARE_DEADLINE_S = 5.0
+HANGS_S = 20.0  # a case that is not ready by then hangs; until then its share may be too short
 AFTER_COMPILING_S = 3.0  # left for rounds with a case that a candidate source let compile
 PROBE_DEADLINE_S = 10.0  # a build for a GPU takes seconds to start
 RELEASE_DEADLINE_S = 5.0
@@ -85,17 +86,12 @@ def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
 
 
 class Preparation:
-    """Loads the cases of one row into workers and reports how each case ended.
+    """Loads the cases of one row into workers and reports how each case ended."""
 
-    `until_s` is the end of the row's share of time, `end_s` that of all rows, both in seconds on
-    the run's clock.
-    """
-
-    def __init__(self, plan: RowPlan, context: RunContext, *, until_s: float, end_s: float) -> None:
+    def __init__(self, plan: RowPlan, context: RunContext, share: Share) -> None:
         self._plan = plan
         self._context = context
-        self._until_s = until_s
-        self._end_s = end_s
+        self._share = share
         self._probed: set[str] = set()  # ids of cases that were tried at a small size
         self.holders: dict[str, int] = {}  # case id to the generation of the worker that has it
         self.longest_s = 0.0  # the longest preparation so far, compiled cases left out
@@ -110,7 +106,8 @@ class Preparation:
         """
         key = worker_key(case, self._plan.scenario)
         try:
-            loaded = self._load(case, key, need_s)
+            with self._context.overhead.spending(PREPARING):
+                loaded = self._load(case, key, need_s)
         except WorkerFailed as failure:
             self.fail(case, failure)
             return None
@@ -131,10 +128,11 @@ class Preparation:
     def is_worth_it(self, case: Case) -> bool:
         """False if a reduced precision is far slower than FP32 at a small size; the reason is then
         in the report."""
-        if self._until_s <= self._now():
+        if self._share.until_s <= self._now():
             return True  # nothing speaks against it yet
         try:
-            slower = self._probe_small(case)
+            with self._context.overhead.spending(PREPARING):
+                slower = self._probe_small(case)
         except WorkerFailed as failure:
             self.fail(case, failure)
             return False
@@ -144,7 +142,7 @@ class Preparation:
 
     def _load(self, case: Case, key: WorkerKey, need_s: float) -> Prepared | Reason:
         """The worker's answer once it holds the case, or why the case is not loaded."""
-        left_s = self._until_s - self._now()
+        left_s = self._share.until_s - self._now()
         if left_s <= need_s:
             return BUDGET
         if refusal := self._occupied(case, key) or self._refusal(case, key, left_s):
@@ -152,8 +150,9 @@ class Preparation:
         self._context.emit(ev.CasePreparing(at_s=self._now(), case=case.id))
         if slower := self._probe_small(case):
             return slower
-        self._context.pool.start(key, self.deadline(START_DEADLINE_S))
-        if self._now() >= self._end_s:
+        with self._context.overhead.spending(STARTING):
+            self._context.pool.start(key, self.deadline(START_DEADLINE_S))
+        if self._now() >= self._share.end_s:
             return BUDGET
         return self._ask_worker(case, key, self._warm_up_s(left_s))
 
@@ -207,14 +206,15 @@ class Preparation:
         Never in a worker that the case has to itself: such a worker reports the memory of the
         first case that it sees.
         """
-        pair = admission.small_probe_of(case, self._plan.workload, self._cpu)
+        pair = admission.small_probe_of(case, self._plan.workload, self._context.cpu)
         if pair is None or case.id in self._probed:
             return None
         self._probed.add(case.id)
         small, like = pair
         key = replace(worker_key(case, self._plan.scenario), alone="")
-        self._context.pool.start(key, self.deadline(START_DEADLINE_S))
-        if self._now() >= self._end_s:
+        with self._context.overhead.spending(STARTING):
+            self._context.pool.start(key, self.deadline(START_DEADLINE_S))
+        if self._now() >= self._share.end_s:
             return None  # no time is left to prepare it either
         answer = self._context.pool.ask(
             key,
@@ -227,25 +227,31 @@ class Preparation:
         )
         factor = answer.result.case_s / answer.result.other_s
         where = f"in {small.id.partition('/')[0]}"
-        return admission.slower_precision(case, factor, where, self._cpu)
+        return admission.slower_precision(case, factor, where, self._context.cpu)
 
     def _ask_worker(self, case: Case, key: WorkerKey, warm_up_s: float) -> Prepared:
         """Have the worker build, check and warm up one case; its answer."""
         scenario, source = self._plan.scenario, self._plan.source
-        began_s = self._now()
-        answer = self._context.pool.ask(
-            key,
-            self.deadline(self._prepare_deadline_s(case)),
-            Prepared,
-            op="prepare",
-            case=case,
-            seed=self._context.request.seed,
-            latency=scenario.objective not in ("throughput", "cost"),
-            warm_up_s=warm_up_s,
-            cache_bytes=self._cache_bytes(),
-            from_start=scenario.counts_start_up,
-            files=source.files(case) if source is not None else {},
-        )
+        began_s, deadline_s = self._now(), self.deadline(self._prepare_deadline_s(case))
+        try:
+            answer = self._context.pool.ask(
+                key,
+                deadline_s,
+                Prepared,
+                op="prepare",
+                case=case,
+                seed=self._context.request.seed,
+                latency=scenario.objective not in ("throughput", "cost"),
+                warm_up_s=warm_up_s,
+                cache_bytes=self._cache_bytes(),
+                from_start=scenario.counts_start_up,
+                files=source.files(case) if source is not None else {},
+            )
+        except WorkerFailed as failure:
+            if failure.reason.code == "timeout" and deadline_s < HANGS_S:
+                text = f"it was not ready within its {deadline_s:.0f} s of the budget"
+                raise WorkerFailed(Reason(BUDGET.code, text, BUDGET.hint)) from None
+            raise
         if not case.is_compiled:
             self.longest_s = max(self.longest_s, self._now() - began_s)
         return answer.result
@@ -294,13 +300,10 @@ class Preparation:
     def _now(self) -> float:
         return self._context.control.now()
 
-    @property
-    def _cpu(self) -> Cpu | None:
-        machine = self._context.report.machine
-        return machine.cpu if machine else None
-
     def _cache_bytes(self) -> int:
-        sizes = [cache.size_bytes for cache in self._cpu.caches] if self._cpu else []
+        sizes = (
+            [cache.size_bytes for cache in self._context.cpu.caches] if self._context.cpu else []
+        )
         return max(sizes, default=DEFAULT_CACHE_BYTES)
 
     def _warm_up_s(self, left_s: float) -> float:
@@ -310,10 +313,10 @@ class Preparation:
     def _prepare_deadline_s(self, case: Case) -> float:
         now = self._now()
         if case.is_compiled and self._plan.source is not None:  # which has weighed the time
-            return max(PREPARE_DEADLINE_S, self._until_s - now - AFTER_COMPILING_S)
-        fair = min(PREPARE_SHARES * (self._until_s - now), (self._end_s - now) / 2)
+            return max(PREPARE_DEADLINE_S, self._share.until_s - now - AFTER_COMPILING_S)
+        fair = min(PREPARE_SHARES * (self._share.until_s - now), (self._share.end_s - now) / 2)
         if case.is_compiled:
-            fair = max(fair, min(self._compile_s(case), self._end_s - now))
+            fair = max(fair, min(self._compile_s(case), self._share.end_s - now))
         return max(PREPARE_DEADLINE_S, fair)
 
     def _compile_s(self, case: Case) -> float:
@@ -352,9 +355,9 @@ class Preparation:
     def fail(self, case: Case, failure: WorkerFailed) -> None:
         """End a case whose worker failed or refused it."""
         reason = failure.reason
-        if reason.code == "timeout" and self._now() >= self._end_s:
+        if reason.code == "timeout" and self._now() >= self._share.end_s:
             self.skip(case, BUDGET)
-        elif reason.code in CANNOT_HERE:
+        elif reason.code in (BUDGET.code, *CANNOT_HERE):
             self.skip(case, reason)
         else:
             self.finish(case, "failed", reason)

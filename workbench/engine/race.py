@@ -7,44 +7,41 @@ from collections.abc import Iterable, Sequence
 from ..advisor import elimination, refinements
 from ..advisor.elimination import Eliminated, Standings
 from ..advisor.limits import exceeds_error_limit
+from ..advisor.verdict import decide
 from ..contract import Case, kind_of
 from ..machine.host.disturbance import DisturbanceMonitor
 from ..planning.plan import RowPlan
 from ..pool.control import Cancelled
 from ..records import events as ev
-from ..records.machine import Cpu
 from ..report.candidate import Candidate
+from ..report.confidence import OPEN, rated
 from ..stats.samples import MIN_PAIRS
 from .blocks import BlockRunner
-from .context import RunContext
+from .context import RunContext, Share
 from .entry import EntryOrder, by_promise, entry_order, in_turns
+from .overhead import PREPARING
 from .preparation import BUDGET, Preparation, PreparedCase
 from .schedule import RoundBudget
 
 MOST_ROUNDS = 40
 REFERENCE_ROUNDS = 5  # for reference-only precisions
-PREPARING_SHARE = 0.2  # of a row's time that may go by before the first turn, where a GPU races
+PREPARING_SHARE = 0.1  # of a row's time that may go by before the first turn, where a GPU races
 REFERENCE_COST = 2.0  # FP64 takes about twice as long to prepare as the slowest of the others
 
 
 class Race:
-    """One row from its first preparation to its last round.
+    """One row from its first preparation to its last round."""
 
-    `until_s` is the end of the row's share of time, `end_s` that of all rows, both in seconds on
-    the run's clock.
-    """
-
-    def __init__(self, plan: RowPlan, context: RunContext, *, until_s: float, end_s: float) -> None:
-        self._plan = plan
-        self._context = context
-        self._until_s = until_s
-        self._preparation = Preparation(plan, context, until_s=until_s, end_s=end_s)
-        self._budget = RoundBudget(plan, context.control.now, until_s=until_s, end_s=end_s)
+    def __init__(self, plan: RowPlan, context: RunContext, share: Share) -> None:
+        self._plan, self._context, self._share = plan, context, share
+        self._preparation = Preparation(plan, context, share)
+        self._budget = RoundBudget(plan, context.control.now, share)
         self._blocks = BlockRunner(plan, context, self._preparation, self._budget)
         self._active: list[PreparedCase] = []  # still racing
         self._late: list[Case] = []  # enter once the others are decided
         self._number = 0  # index of the next round
         self._began_s = self._now()
+        self._extended_s = 0.0  # of the row's share, since it was open at its end
 
     @property
     def holders(self) -> dict[str, int]:
@@ -59,8 +56,10 @@ class Race:
 
     def run(self) -> None:
         """Race for the decision, then race the reference-only precisions; Cancelled may pass."""
-        order = entry_order(self._plan, self._cpu)
-        disturbance = DisturbanceMonitor(self._cpu.effective_cores if self._cpu else 1)
+        order = entry_order(self._plan, self._context.cpu)
+        disturbance = DisturbanceMonitor(
+            self._context.cpu.effective_cores if self._context.cpu else 1
+        )
         rounds, ended_by = 0, "cancelled"
         try:
             self._enter_first(order)
@@ -68,6 +67,7 @@ class Race:
             self._context.telemetry.begin()
             ended_by = self._run_rounds()
             rounds = self._number
+            self._extend(-min(self._extended_s, max(0.0, self._share.until_s - self._now())))
             for case in self._late:  # the budget did not last for the decision
                 self._preparation.skip(case, BUDGET)
             self._late = []
@@ -87,7 +87,10 @@ class Race:
         first = all_in = self._number  # the first round, and the first one with all candidates
         while self._active and self._number - all_in < most_rounds:
             if self._number and not self._budget.fits(self._active, after=self._number):
-                return "budget"
+                more_s = self._settling_s(self._number - first) if most_rounds == MOST_ROUNDS else 0
+                if not more_s:
+                    return "budget"
+                self._extend(more_s)
             self._run_round(self._number)
             self._number += 1
             rounds = self._number - first
@@ -102,7 +105,7 @@ class Race:
             return self._run_rounds(most_rounds)
         if self._active:
             return "rounds"
-        out_of_time = self._number == first and self._now() >= self._until_s
+        out_of_time = self._number == first and self._now() >= self._share.until_s
         return "budget" if out_of_time else "empty"
 
     def _run_round(self, number: int) -> None:
@@ -113,6 +116,30 @@ class Race:
                 return
             if not self._blocks.take(prepared, number, self._active):
                 self._active.remove(prepared)
+
+    def _settling_s(self, rounds: int) -> float:
+        """Seconds beyond the row's share that would settle an answer that is open after `rounds`
+        rounds; 0 if nothing would, or if the run may not last that much longer."""
+        plan, report = self._plan, self._context.report
+        if plan.scenario.textbook is None or plan.source is not None:
+            return 0.0
+        round_s = sum(self._budget.turn_s(prepared, self._active) for prepared in self._active)
+        more_s = (elimination.PATIENCE - rounds) * round_s - (self._share.until_s - self._now())
+        if not 0 < more_s <= self._context.request.extension_s - report.extended_s:
+            return 0.0
+        if elimination.is_decided(list(map(self._candidate, self._active)), plan.scenario):
+            return 0.0  # no round would narrow it
+        verdict = rated(decide(report, plan.scenario), report.rows[plan.scenario.id])
+        return more_s if verdict.confidence == OPEN else 0.0
+
+    def _extend(self, by_s: float) -> None:
+        """Lengthen the row and the run, or give back what the row does not need."""
+        if by_s:
+            self._share.until_s += by_s
+            self._share.end_s += by_s
+            self._extended_s += by_s
+            scenario = self._plan.scenario.id
+            self._context.emit(ev.BudgetExtended(at_s=self._now(), scenario=scenario, by_s=by_s))
 
     # ------------------------------------------------------------ who enters
 
@@ -146,7 +173,7 @@ class Race:
             return False
         if all(exceeds_error_limit(each, self._plan.scenario) for each in ready):
             return False
-        spent_s, share_s = self._now() - self._began_s, self._until_s - self._began_s
+        spent_s, share_s = self._now() - self._began_s, self._share.until_s - self._began_s
         return spent_s + self._preparation.longest_s > PREPARING_SHARE * share_s
 
     def _enter_late(self) -> bool:
@@ -163,10 +190,11 @@ class Race:
         False if none does.
         """
         plan, candidates = self._plan, self._row_candidates()
-        left_s = self._until_s - self._now()
+        left_s = self._share.until_s - self._now()
         cases = refinements.due(plan, candidates) if left_s > self._preparation.longest_s else []
         if plan.source is not None:
-            cases += plan.source.join(candidates, left_s)
+            with self._context.overhead.spending(PREPARING):
+                cases += plan.source.join(candidates, left_s)
         if not cases:
             return False
         plan.cases += cases
@@ -230,11 +258,6 @@ class Race:
     def _now(self) -> float:
         return self._context.control.now()
 
-    @property
-    def _cpu(self) -> Cpu | None:
-        machine = self._context.report.machine
-        return machine.cpu if machine else None
-
     def _candidate(self, prepared: PreparedCase) -> Candidate:
         return self._context.report.candidates[prepared.case.id]
 
@@ -247,7 +270,7 @@ class Race:
             candidates=[self._candidate(prepared) for prepared in racing],
             measured=self._measured(),
             rounds=rounds,
-            cpu=self._cpu,
+            cpu=self._context.cpu,
             turn_s={p.case.id: self._budget.turn_s(p, self._active) for p in self._active},
             left_s=self._budget.left_s(self._active, after=self._number),
         )

@@ -9,9 +9,10 @@ from ..contract import kind_of
 from ..planning.plan import RowPlan, planned
 from ..records import events as ev
 from ..report.report import Report
-from . import ceilings
-from .context import RunContext
+from .context import RunContext, Share
+from .overhead import IDLE
 from .race import Race
+from .starts import start_workers
 
 LEAST_SHARE_S = 1.5  # of a light row with a GPU, whose first candidate takes most of a second
 PROFILE_SHARE = 0.25  # share of a row's time with --trace
@@ -40,7 +41,7 @@ class Races:
         for row in rows:
             report.apply(planned(row, context.request, context.control.now()))
         own = replace(context, report=report, emit=report.apply)
-        if ceilings.start_workers(rows, table, own, share):
+        if start_workers(rows, table, own, share):
             now = context.control.now()
             self._in_shares(rows, own, now + share * (context.end_s - now))
         return report
@@ -51,7 +52,8 @@ class Races:
         now = context.control.now()
         context.emit(planned(row, context.request, now))
         context.emit(ev.RaceStarted(at_s=now, scenario=row.scenario.id, share_s=until_s - now))
-        self._race(row, context, until_s=until_s, end_s=context.end_s)
+        with context.overhead.spending(IDLE, row.scenario.id):
+            self._race(row, context, Share(until_s, context.end_s))
 
     def _in_shares(
         self,
@@ -66,24 +68,26 @@ class Races:
             context.control.check()
             now = context.control.now()
             weights = [r.scenario.weight for r in lightest_first[position:]]
-            left_s = max(0.0, end_s - now)
+            row_end_s = end_s + context.report.extended_s
+            left_s = max(0.0, row_end_s - now)
             share_s = left_s * weights[0] / sum(weights)
             if any(not kind_of(case.device).on_host for case in row.cases):
                 share_s = max(share_s, min(LEAST_SHARE_S, left_s / len(weights)))
             if context.request.trace is not None:
                 share_s *= 1 - PROFILE_SHARE
             context.emit(ev.RaceStarted(at_s=now, scenario=row.scenario.id, share_s=share_s))
-            race = self._race(row, context, until_s=now + share_s, end_s=end_s)
-            if conclude is not None:
-                conclude(row, race)
+            with context.overhead.spending(IDLE, row.scenario.id):
+                race = self._race(row, context, Share(now + share_s, row_end_s))
+                if conclude is not None:
+                    conclude(row, race)
 
-    def _race(self, row: RowPlan, context: RunContext, *, until_s: float, end_s: float) -> Race:
+    def _race(self, row: RowPlan, context: RunContext, share: Share) -> Race:
         """Race a row after the row before it has released its cases.
 
         The last row never does: its workers end with the run.
         """
         if self._latest is not None:
             self._latest.release()
-        self._latest = Race(row, context, until_s=until_s, end_s=end_s)
+        self._latest = Race(row, context, share)
         self._latest.run()
         return self._latest

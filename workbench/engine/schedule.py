@@ -8,6 +8,7 @@ from ..contract import kind_of
 from ..planning.plan import RowPlan
 from ..stats.samples import MIN_PAIRS
 from ..worker.block import LEAD_IN_CAP_S, LEAD_IN_SAMPLES
+from .context import Share
 from .preparation import PreparedCase
 
 BLOCK_S = 0.2  # a block, if the budget allows: a resumed worker is 3-6 % slow at its start
@@ -27,19 +28,16 @@ def longest_lead_in_s(device: str, sample_s: float) -> float:
 
 
 class RoundBudget:
-    """The time of one row, which ends at `until_s`, within that of all rows, which ends at `end_s`;
-    both in seconds on the run's clock `now`."""
+    """The time of one row, by the run's clock `now`."""
 
-    def __init__(
-        self, plan: RowPlan, now: Callable[[], float], *, until_s: float, end_s: float
-    ) -> None:
-        self._now, self._until_s, self._end_s = now, until_s, end_s
+    def __init__(self, plan: RowPlan, now: Callable[[], float], share: Share) -> None:
+        self._now, self._share = now, share
         self._measures_tails = plan.scenario.objective == "latency_p99"
         self._longest_s = BLOCK_S if plan.source is None else SHARED_BLOCK_S
 
     def block_s(self, field: Collection[PreparedCase]) -> float:
         """Length of a block at which the wanted number of rounds of `field` fits, within bounds."""
-        fitting_s = (self._until_s - self._now()) / (ROUNDS_WANTED * len(field))
+        fitting_s = (self._share.until_s - self._now()) / (ROUNDS_WANTED * len(field))
         return min(self._longest_s, max(SHORTEST_BLOCK_S, fitting_s))
 
     def least_samples(self, prepared: PreparedCase) -> int:
@@ -64,7 +62,7 @@ class RoundBudget:
         """
         round_s = sum(self.turn_s(prepared, field) for prepared in field)
         if len(field) == 1:
-            return 2 * round_s - (self._end_s - self._until_s)
+            return 2 * round_s - (self._share.end_s - self._share.until_s)
         return round_s
 
     def fits(self, field: Collection[PreparedCase], *, after: int, rounds: int = 1) -> bool:
@@ -79,8 +77,10 @@ class RoundBudget:
         """
         now = self._now()
         may_borrow = len(field) > 1 and after < MIN_PAIRS
-        return max(self._until_s - now, OVERDRAFT * (self._end_s - now) if may_borrow else 0.0)
+        return max(
+            self._share.until_s - now, OVERDRAFT * (self._share.end_s - now) if may_borrow else 0.0
+        )
 
     def outlasts_run(self, prepared: PreparedCase, field: Collection[PreparedCase]) -> bool:
         """Whether a turn of this case would end after the time of all rows."""
-        return self._now() + self.turn_s(prepared, field) > self._end_s
+        return self._now() + self.turn_s(prepared, field) > self._share.end_s

@@ -112,18 +112,15 @@ class MachineTelemetry:
         now: Callable[[], float],
         emit: Callable[[ev.AnyEvent], None],
     ) -> MachineTelemetry:
-        """Begin to watch the processor and those of `devices` that NVML knows."""
-        gpus = [g for g in machine.gpus if g.device in devices and g.index is not None]
+        """Begin to watch the processor and those of `devices` that NVML or AMD SMI knows."""
+        gpus = [gpu for gpu in machine.watched if gpu.device in devices]
         indices = {gpu.device: gpu.index for gpu in gpus if gpu.device and gpu.index is not None}
-        if not machine.nvml.available:
-            indices = {}
-        sampler = GpuSampler(sorted(indices.values())) if indices else None
+        sampler = GpuSampler(sorted(indices.values()), vendor=machine.vendor) if indices else None
         telemetry = cls(sampler, indices, now=now, emit=emit, host=HostReader())
         for gpu in gpus:
-            if gpu.device in indices:
-                watched = telemetry._watched[gpu.device]
-                watched.card = gpu
-                watched.known = {process.pid for process in gpu.processes or ()}
+            watched = telemetry._watched[gpu.device or ""]
+            watched.card = gpu
+            watched.known = {process.pid for process in gpu.processes or ()}
         return telemetry
 
     def close(self) -> None:

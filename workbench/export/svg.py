@@ -13,6 +13,7 @@ from xml.etree import ElementTree as ET
 from .. import assets
 from ..text import units
 from ..text.sanitize import clean, shown
+from .view.chart import ticks
 
 WIDTH, CURVES = 420.0, 200.0  # units of the drawing; the letters stay readable on a phone
 TOP, LEFT, AXIS = 38.0, 66.0, 34.0  # room for the title, for values on the left and below
@@ -93,16 +94,8 @@ def _scale(values: Sequence[float], start: float, end: float) -> tuple[Scale, li
     """The places of values on an axis, and its ticks: one, two and five times a power of ten."""
     low, high = min(values) / 1.05, max(values) * 1.05
     span = math.log(high / low)
-    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
-    if high < 10 * low:
-        steps = [factor * 10.0**power for power in powers for factor in (1, 2, 5)]
-        step = next(each for each in steps if (high - low) / each <= MOST_TICKS)
-        ticks = [step * n for n in range(math.ceil(low / step), math.ceil(high / step))]
-    else:
-        tens = [10.0**power for power in powers if low <= 10.0**power <= high]
-        ticks = tens[:: math.ceil(len(tens) / MOST_TICKS)]
-    ticks = [tick for tick in ticks if low <= tick <= high]
-    return lambda value: start + math.log(value / low) / span * (end - start), ticks
+    found = ticks(low, high, MOST_TICKS)
+    return lambda value: start + math.log(value / low) / span * (end - start), found
 
 
 def _x_axis(svg: Element, plot: Plot, place: Scale, ticks: list[float], y: float) -> None:

@@ -12,10 +12,10 @@ from ..records.machine import Machine, Software
 from ..report.report import Report
 from ..report.row import Row
 from .view.answers import notes, result_lines
+from .view.chart import LABEL
 from .view.curves import (
     AXIS_ROOM,
     HEIGHT,
-    LABEL,
     WIDTH,
     chart_lines,
     findings,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..machine.snapshots import Snapshot
 from ..records.machine import GpuReading, HostReading, Machine
+from ..report.names import gpu_line
 from ..text import units
-from .view.derived import gpu_line
 
 
 def header(machine: Machine) -> list[str]:

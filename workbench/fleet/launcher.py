@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 
@@ -45,32 +46,38 @@ def plan_in(folder: Path) -> FleetPlan | None:
 
 
 def begin(folder: Path, plan: FleetPlan) -> FleetPlan:
-    """Make the folder: copies of the files that the arguments name, the scripts, then the plan, for
+    """Make the folder: copies of the files that the options name, the scripts, then the plan, for
     good.  Of two launchers one succeeds.  The user's own code is found where the user stands."""
-    arguments, inputs = list(plan.arguments), {}
+    arguments, inputs = list(plan.arguments), dict[str, FleetInput]()
     directory = folder if OWN_CODE.isdisjoint(arguments) else Path.cwd()
+
+    def copied(name: str, source: Path) -> str:
+        file = f"inputs/{name}{source.suffix}"
+        shutil.copyfile(source, new / file)
+        inputs[name] = FleetInput(file, hashlib.sha256((new / file).read_bytes()).hexdigest())
+        return str(folder / file)
+
     try:
-        (folder / "inputs").mkdir(parents=True, exist_ok=True)
-        for value, option in enumerate(arguments[:-1], start=1):
-            if option in FILES:
-                source = Path(arguments[value])
-                file = f"inputs/{option[2:]}{source.suffix}"
-                shutil.copyfile(source, folder / file)
-                digest = hashlib.sha256((folder / file).read_bytes())
-                inputs[option[2:]] = FleetInput(file, digest.hexdigest())
-                arguments[value] = str(folder / file)
-        plan = msgspec.structs.replace(plan, arguments=arguments, inputs=inputs)
-        for job in plan.jobs:
-            place = folder / JOBS / job.name
-            place.mkdir(parents=True, exist_ok=True)
-            text = script(plan, job, folder, directory)
-            replace(place / records.SCRIPT, os.fsencode(text))
-        new = folder / f".plan-{os.getpid()}"
-        replace(new, msgspec.json.encode(plan))
-        os.link(new, folder / records.PLAN)
-        new.unlink()
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".new-", dir=folder) as made:
+            new = Path(made)
+            (new / "inputs" / "wheels").mkdir(parents=True)
+            for value, option in enumerate(arguments[:-1], start=1):
+                if option in FILES:
+                    arguments[value] = copied(option[2:], Path(arguments[value]))
+            for wheel in Path(plan.wheels or new).glob("*.whl"):
+                copied(f"wheels/{wheel.stem}", wheel)
+            plan = msgspec.structs.replace(plan, arguments=arguments, inputs=inputs)
+            for job in plan.jobs:
+                (new / JOBS / job.name).mkdir(parents=True)
+                text = script(plan, job, folder, directory)
+                replace(new / JOBS / job.name / records.SCRIPT, os.fsencode(text))
+            for name in ("inputs", JOBS):
+                (new / name).rename(folder / name)  # fails if another launcher was here
+            replace(folder / records.PLAN, msgspec.json.encode(plan))
     except OSError as error:
-        raise UsageError(f"--into {folder}: {error.strerror}: {error.filename}") from None
+        name = error.filename2 or error.filename
+        raise UsageError(f"--into {folder}: {error.strerror}: {name}") from None
     return plan
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__, assets
-from ..planning.request import Request
+from ..planning.request import QUICK_BUDGET_S, Request
+from ..planning.usage import unknown
 from ..records.fleet import FLEET_VERSION, JOBS, FleetJob, FleetPlan
 from ..text import units
 from .nodes import Node, node_types
@@ -33,7 +34,8 @@ def time_limit(budget_s: float) -> float:
 def make_plan(
     nodes: Sequence[Node], request: Request, *, per_type: int, shared: bool, **settings: Any
 ) -> FleetPlan:
-    """A job on each of the first nodes of each type; the settings are fields of the plan."""
+    """A job on each of the first nodes of each type; the settings are fields of the plan, and
+    `scaling`, the node type of a job over two nodes."""
     engine, types = "slurm" if nodes[0].partition else "ssh", node_types(nodes)
     crowded = {node.partition for node in nodes if shared or node.forces_sharing}
     jobs = [
@@ -41,31 +43,53 @@ def make_plan(
         for e in types
         for number, node in enumerate(e.nodes[:per_type], start=1)
     ]
+    if (scaling := settings.pop("scaling", None)) is not None:
+        fit = {each.name: each for each in types if each.partition and len(each.nodes) > 1}
+        if (found := fit.get(scaling)) is None:
+            raise unknown("node type of Slurm with two nodes", scaling, fit or ["none"])
+        both, alone = ",".join(found.nodes[:2]), found.partition not in crowded
+        jobs.append(FleetJob("scaling", found.name, both, found.partition, alone, nodes=2))
     settings |= {"arguments": request.arguments(), "node_types": types, "jobs": jobs}
     head = FLEET_VERSION, now(), __version__, engine
     return FleetPlan(*head, budget_s=request.budget, **settings)
 
 
+def _arguments(plan: FleetPlan, job: FleetJob) -> list[str]:
+    """The options of a job's run."""
+    if job.nodes == 1:
+        return plan.arguments
+    return ["run", "scaling", f"--budget={plan.budget_s:g}", *{"--quick"} & {*plan.arguments}]
+
+
 def script(plan: FleetPlan, job: FleetJob, folder: Path, directory: Path) -> str:
     """The text of `run.sh`; the node's run stands in `directory`."""
     variables = {"python": plan.python, "job": folder / JOBS / job.name, "directory": directory}
-    head = [f"{name}={shlex.quote(str(value))}" for name, value in variables.items()]
-    run = shlex.join(["set", "--", *plan.arguments[:1], "--jsonl", *plan.arguments[1:]])
+    variables |= {"nodes": job.nodes, "wheels": plan.wheels and folder / "inputs" / "wheels"}
+    head = [f"{name}={shlex.quote(str(value or ''))}" for name, value in variables.items()]
+    arguments = _arguments(plan, job)
+    run = shlex.join(["set", "--", *arguments[:1], "--jsonl", *arguments[1:]])
     return "\n".join(["#!/bin/sh", *head, run, assets.path("fleet/run.sh").read_text()])
 
 
 def plan_lines(plan: FleetPlan) -> Iterator[str]:
     """The plan as people read it."""
     for each in plan.node_types:
-        jobs = [job for job in plan.jobs if job.node_type == each.name]
+        jobs = [job for job in plan.jobs if job.node_type == each.name and job.nodes == 1]
         size = f"{each.cores} cores, {units.size(each.memory_bytes)}"
         yield f"{each.name}: {', '.join([size, *each.features, *each.gres])}"
         access = "exclusive" if jobs[0].exclusive else "NOT exclusive, others disturb the run"
         nodes = ", ".join(job.node for job in jobs)
         yield f"  {len(jobs)} of {len(each.nodes)} nodes, {access}: {nodes}"
-    count = len(plan.jobs)
+    for job in (job for job in plan.jobs if job.nodes > 1):
+        run = shlex.join(["workbench", *_arguments(plan, job)])
+        yield f"{job.name}: {job.nodes} nodes at once, a rank on each: {job.node}: {run}"
+    count = sum(job.nodes for job in plan.jobs)
     minutes, most = (count * s / 60 for s in (plan.budget_s, time_limit(plan.budget_s)))
-    yield f"{count} jobs, {minutes:.1f} node-minutes of measuring, {most:.0f} at most"
+    yield f"{len(plan.jobs)} jobs, {minutes:.1f} node-minutes of measuring, {most:.0f} at most"
     yield f"deadline {units.clock(plan.deadline_s)} after the start, waiting in queues included"
     yield f"each node: {shlex.join([plan.python, '-m', 'workbench', *plan.arguments])}"
     yield f"needed: {NEEDED[plan.engine]}"
+    if plan.wheels:
+        yield f"each node installs workbench for its run from a copy of {plan.wheels}"
+    if plan.budget_s < QUICK_BUDGET_S:
+        yield f"warning: below {QUICK_BUDGET_S:g} s a busy node may measure nothing: raise --budget"

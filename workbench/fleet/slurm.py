@@ -54,7 +54,7 @@ class Slurm:
         cores = None if job.exclusive else node.cores
         spec = JobSpec(executable="/bin/sh", arguments=[str(script)])
         spec.attributes = JobAttributes(self._limit, job.partition, custom_attributes=custom)
-        spec.resources = ResourceSpecV1(1, None, 1, cores, exclusive_node_use=job.exclusive)
+        spec.resources = ResourceSpecV1(job.nodes, None, 1, cores, exclusive_node_use=job.exclusive)
         submitted = Job(spec)
         try:
             self._executor.submit(submitted)

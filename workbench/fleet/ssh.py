@@ -20,7 +20,7 @@ from ..text.toml_file import TomlError, read
 from .nodes import Node
 
 OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")  # a password prompt is an error
-ANSWER_S = 60.0
+ANSWER_S, SLOWEST = 60.0, 1e6  # seconds, and bytes per second
 FETCHED = (LOG, DOCTOR, JOURNAL, DOCUMENT, EXIT_CODE)  # in this order
 PROBE = (  # cores, memory, processor, and a line for each GPU
     "nproc --all",
@@ -60,13 +60,14 @@ def parse_probe(host: str, text: str) -> Node:
 
 def ask(host: str, command: str, stdin: bytes = b"") -> bytes:
     """What `command` prints on the host; UsageError says why there is no answer."""
+    within_s = ANSWER_S + len(stdin) / SLOWEST
     whole = ["ssh", *OPTIONS, "--", host, command]
     try:
-        done = subprocess.run(whole, input=stdin, capture_output=True, timeout=ANSWER_S)
+        done = subprocess.run(whole, input=stdin, capture_output=True, timeout=within_s)
     except FileNotFoundError:
         raise UsageError("there is no ssh here: install openssh-client") from None
     except subprocess.TimeoutExpired:
-        raise UsageError(f"{shown(host)} does not answer within {ANSWER_S:.0f} s") from None
+        raise UsageError(f"{shown(host)} does not answer within {within_s:.0f} s") from None
     if done.returncode:
         why = shown(" ".join(done.stderr.decode(errors="replace").split()) or "no reason given")
         remedy = "; load a key that needs no password" if "Permission denied" in why else ""

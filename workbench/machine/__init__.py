@@ -8,29 +8,32 @@ from __future__ import annotations
 import os
 import platform
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..records.machine import Machine, Software
-from .host.cpu import effective_cores, read_cpu
-from .host.memory import read_memory
-from .host.system import read_os
-from .nvidia.cuda_driver import VISIBLE_DEVICES
-from .nvidia.gpus import join, no_gpu, without_driver
-from .nvidia.placement import placed
-from .nvidia.probe_client import DEADLINE_S, GpuProbes
-from .packages.software import StackQuery
-from .warnings import hardware_warnings, missing_backends
-
-__all__ = ["detect", "effective_cores", "hardware_warnings", "missing_backends", "no_gpu"]
+if TYPE_CHECKING:
+    from ..records.machine import Machine, Software
 
 
 def detect(
-    python: str | None = None, *, root: Path = Path("/"), deadline_s: float = DEADLINE_S
+    python: str | None = None, *, root: Path = Path("/"), deadline_s: float | None = None
 ) -> tuple[Machine, Software]:
     """Everything that can be found out; a missing part is a reason, not an exception.
 
     `python` is the workers' interpreter if it is another one.  `deadline_s` bounds the wait for
     each answer of a process.  `root` is the folder in which tests keep their /proc and /sys.
     """
+    from ..records.machine import Machine  # the screens import this folder, and detect nothing
+    from .host.cpu import read_cpu
+    from .host.memory import read_memory
+    from .host.system import read_os
+    from .nvidia.cuda_driver import VISIBLE_DEVICES
+    from .nvidia.gpus import join, without_driver
+    from .nvidia.placement import placed
+    from .nvidia.probe_client import DEADLINE_S, GpuProbes
+    from .others import other_gpus
+    from .packages.software import StackQuery
+
+    deadline_s = DEADLINE_S if deadline_s is None else deadline_s
     stack = StackQuery(python)
     os_info = read_os(root)
     probes = GpuProbes(in_container=os_info.container is not None)
@@ -38,12 +41,14 @@ def detect(
     memory = read_memory(root)
     software = stack.collect(deadline_s)
     nvml, gpus, cuda = probes.collect(deadline_s)
+    gpus = join(gpus, nvml, cuda, os.environ.get(VISIBLE_DEVICES))
+    gpus += other_gpus(software, gpus, root, python, deadline_s)
     machine = Machine(
         hostname=platform.node(),
         os=os_info,
         cpu=cpu,
         memory=memory,
-        gpus=placed(join(gpus, nvml, cuda, os.environ.get(VISIBLE_DEVICES)), root),
+        gpus=placed(gpus, root),
         nvml=without_driver(nvml, root),
         cuda=cuda.driver,
     )

@@ -35,11 +35,12 @@ def snapshots(
     sleep: Callable[[float], object] = time.sleep,
 ) -> Iterator[Snapshot]:
     """A snapshot every `every_s` seconds until the caller stops asking."""
-    indices = [gpu.index for gpu in machine.gpus if gpu.index is not None]
+    indices = [gpu.index for gpu in machine.watched if gpu.index is not None]
     host = HostReader()
     sampler = None
-    if indices and machine.nvml.available:
-        sampler = GpuSampler(indices, every_s=min(every_s, GPUS_EVERY_S))
+    if indices:
+        often = min(every_s, GPUS_EVERY_S)
+        sampler = GpuSampler(indices, every_s=often, vendor=machine.vendor)
     try:
         sleep(min(every_s, FIRST_S))
         readings: dict[int, GpuReading] = {}

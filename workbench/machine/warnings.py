@@ -60,6 +60,7 @@ def hardware_warnings(machine: Machine, software: Software) -> list[Warning]:
     return [
         *_torch_and_gpu(machine, software),
         *_driver(machine),
+        *_unproven(machine),
         *_gpus(machine),
         *_cores(machine),
         *_environment(machine, software),
@@ -85,12 +86,12 @@ def missing_backends(software: Software, backends: Set[str]) -> Iterator[Warning
 
 def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
     """GPUs that the installed torch cannot use, because of its build or the driver."""
-    gpus = [gpu for gpu in machine.gpus if gpu.visible and not gpu.simulated]
+    gpus = [gpu for gpu in machine.gpus if gpu.visible and gpu.runs_on == "CUDA"]
     torch = software.packages.get("torch")
     if not gpus or torch is None or torch.version is None or torch.detail is None:
         return
     names = ", ".join(sorted({gpu.name for gpu in gpus if gpu.name})) or "the GPU"
-    subject = _subject(gpus[0]) if len(gpus) == 1 else None
+    about = subject(gpus[0]) if len(gpus) == 1 else None
     build = _numbers(torch.detail.removeprefix(_CUDA_BUILD))
     driver = _numbers(machine.cuda.api_version)
     if not torch.detail.startswith(_CUDA_BUILD):
@@ -98,7 +99,7 @@ def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
             "torch_without_cuda",
             f"torch {torch.version} ({torch.detail}) cannot use {names}",
             _torch_remedy(machine, gpus, software.executable),
-            subject,
+            about,
         )
     elif build and driver and build[0] > driver[0]:
         # Within one major version an older driver serves a newer build.
@@ -110,7 +111,7 @@ def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
             f"torch {torch.version} needs a driver for {torch.detail} and cannot use {names}:"
             f" this driver is for CUDA {machine.cuda.api_version}",
             remedy,
-            subject,
+            about,
         )
     elif lacking := [gpu for gpu in gpus if lacks_code_for(torch, gpu)]:
         yield Warning(
@@ -118,7 +119,7 @@ def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
             f"torch {torch.version} ({torch.detail}) has no code for compute capability"
             f" {lacking[0].compute_capability}, that of {lacking[0].name or 'the GPU'}",
             _torch_remedy(machine, gpus, software.executable),
-            _subject(lacking[0]) if len(gpus) == 1 else None,
+            subject(lacking[0]) if len(gpus) == 1 else None,
         )
 
 
@@ -193,6 +194,16 @@ def _driver(machine: Machine) -> Iterator[Warning]:
         yield Warning(nvml.reason.code, f"the NVIDIA driver does not answer: {nvml_why}", remedy)
 
 
+def _unproven(machine: Machine) -> Iterator[Warning]:
+    """Devices of a kind on which no release of this program has been seen to measure."""
+    for gpu in machine.gpus:
+        if gpu.device is not None and gpu.platform is not None:
+            text = f"{gpu.device} is {gpu.name or 'a device'} on {gpu.platform}, which is unproven:"
+            text += " workbench was written for it without one, and no run on one is recorded"
+            remedy = "compare a result with your own measurement before you rely on it"
+            yield Warning("unproven_device", text, remedy, subject(gpu))
+
+
 def of_others(gpu: Gpu, machine: Machine) -> bool:
     """Whether the system lets others use this GPU, and this process one that NVML can read."""
     refused = gpu.unavailable.get("name", "").startswith(nvml_text(NVML_NO_PERMISSION))
@@ -209,7 +220,7 @@ def _gpus(machine: Machine) -> Iterator[Warning]:
                 "gpu_hidden",
                 f"{gpu.name or 'a GPU'} is not used: {why}",
                 "`unset CUDA_VISIBLE_DEVICES`, or name this GPU in it",
-                _subject(gpu),
+                subject(gpu),
             )
         elif gpu.name is None and gpu.uuid is None and gpu.pci_bus_id is None:
             reason = gpu.unavailable.get("name", "unknown")
@@ -217,14 +228,14 @@ def _gpus(machine: Machine) -> Iterator[Warning]:
                 "gpu_unreadable",
                 f"GPU {gpu.index} is unreadable: {reason}",
                 "check `nvidia-smi` and `dmesg | grep -iE 'nvrm|xid'`",
-                _subject(gpu),
+                subject(gpu),
             )
         elif gpu.compute_mode == "prohibited":
             yield Warning(
                 "gpu_prohibited",
                 f"{gpu.name or 'a GPU'} is in compute mode prohibited, which admits no program",
                 f"`sudo nvidia-smi -i {gpu.index} -c DEFAULT`",
-                _subject(gpu),
+                subject(gpu),
             )
         elif gpu.processes:
             yield _busy(gpu)
@@ -239,12 +250,14 @@ def _busy(gpu: Gpu) -> Warning:
         "busy_gpu",
         f"{programs} {gpu.name or 'the GPU'} ({gpu.device or 'no CUDA device'}{used})",
         "see which with `nvidia-smi`; wait or choose another GPU with --device",
-        _subject(gpu),
+        subject(gpu),
     )
 
 
-def _subject(gpu: Gpu) -> str:
-    return gpu.uuid or gpu.pci_bus_id or f"gpu {gpu.index}"
+def subject(gpu: Gpu) -> str:
+    """The name of a GPU in warnings."""
+    listed = f"gpu {gpu.index}" if gpu.index is not None else gpu.device
+    return gpu.uuid or gpu.pci_bus_id or listed or "gpu None"
 
 
 def _cores(machine: Machine) -> Iterator[Warning]:

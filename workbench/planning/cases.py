@@ -149,7 +149,8 @@ def cases_on(
         )
         placed: list[Case] = []
         if variant.device_kind == "gpu":
-            placed = [replace(template, device=gpu) for gpu in gpus]
+            usable = usable_by(variant.backend, machine)
+            placed = [replace(template, device=gpu) for gpu in gpus if gpu in usable]
         elif with_cpu:
             counts = thread_counts(row.scenario, request, machine)
             if variant.threads is not None:
@@ -158,6 +159,12 @@ def cases_on(
         for tuning in _tunings(row, machine, variant.device_kind):
             found += [replace(case, tuning=tuning) for case in placed]
     return found
+
+
+def usable_by(name: str, machine: Machine) -> list[str | None]:
+    """The GPUs that the backend called `name` can use."""
+    platforms = catalog.backend(name).platforms
+    return [gpu.device for gpu in machine.gpus if gpu.simulated or gpu.runs_on in platforms]
 
 
 def is_lacking(name: str, installed: Collection[str] | None) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ..machine.host.readings import package_energy_j
 from .request import Request
 from .scenario import Scenario
 from .usage import UsageError
@@ -29,6 +28,8 @@ def check_countable(scenario: Scenario, request: Request) -> None:
             f"{scenario.id} compares cost: add --price cpu=PER_HOUR, gpu=PER_HOUR or --prices FILE"
         )
     if scenario.objective == "energy":
+        from ..machine.host.readings import package_energy_j  # the screens start without psutil
+
         energy_j, why = package_energy_j()
         if energy_j is None:
             raise UsageError(f"{scenario.id} compares energy: {why}; choose another objective")

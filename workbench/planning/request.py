@@ -85,6 +85,12 @@ class Request:
         return DEFAULT_BUDGET_S if self.model is None else MODEL_BUDGET_S
 
     @property
+    def extension_s(self) -> float:
+        """Seconds by which a run may exceed `budget` for rows that are open at its end."""
+        chosen = self.budget_s is not None or self.quick or self.thorough
+        return 0.0 if chosen else DEFAULT_BUDGET_S
+
+    @property
     def _has_advice(self) -> bool:
         """Whether an option is set that only `advise` has."""
         given = (self.scenario_file, self.price_file, self.prices, self.what_if)
@@ -258,7 +264,7 @@ def check_device(device: str) -> None:
                 f"the speed of {name}:{number} must be between {SLOWEST:g} and {FASTEST:g}, "
                 f"not {speed}"
             )
-    raise unknown("device", device, ["cpu", "gpu", "cuda:0", "fake:0", "fake:0@8"])
+    raise unknown("device", device, ["cpu", "gpu", "cuda:0", "xpu:0", "fake:0", "fake:0@8"])
 
 
 def fake_devices(request: Request) -> dict[str, float]:

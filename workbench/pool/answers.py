@@ -24,28 +24,10 @@ class Hello(msgspec.Struct):
     """The backend is imported."""
 
     versions: Annotated[dict[str, str], msgspec.Meta(max_length=100)]
+    ready_s: Seconds | None = None  # when it was, by the monotonic clock
 
     def __post_init__(self) -> None:
         self.versions = {shown(name, 60): shown(one, 60) for name, one in self.versions.items()}
-
-
-class Accelerator(msgspec.Struct):
-    """A GPU that only a backend knows."""
-
-    device: str
-    name: str | None = None
-    uuid: str | None = None
-    memory_total_bytes: Bytes | None = None
-    compute_capability: str | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("device", "name", "uuid", "compute_capability"):
-            text = getattr(self, name)
-            setattr(self, name, text and shown(text))
-
-
-class Accelerators(msgspec.Struct):
-    devices: Annotated[list[Accelerator], msgspec.Meta(max_length=1024)]
 
 
 class Warmed(msgspec.Struct):

@@ -11,8 +11,8 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -96,6 +96,7 @@ class Pool:
         self._guardian.own_folder(self.scratch)
         keep_headers(self.scratch)
         self._workers: dict[WorkerKey, WorkerProcess] = {}
+        self._begun: dict[WorkerKey, tuple[float, WorkerProcess]] = {}  # by `starting`
         self._ending: list[WorkerProcess] = []  # killed or asked to end, not yet waited for
         self._unusable: dict[tuple[str, ...], Reason] = {}  # by `_use`: GPUs that a backend refused
         self.import_s: dict[WorkerKey, float] = {}  # from the start to an imported backend
@@ -112,31 +113,24 @@ class Pool:
             raise WorkerFailed(known)
         if deadline_s <= 0:
             raise WorkerFailed(Reason("timeout", "no time was left to start it", HINTS["timeout"]))
-        if key.device in self._settings.exclusive:
-            for other in [other for other in self._workers if other.device == key.device]:
-                self._remove(other, MADE_ROOM, self._workers[other].stop)
         on_gpu = kind_of(key.device).column == "gpu"
         took_s = [s for other, s in self.import_s.items() if self._use(other) == self._use(key)]
         if on_gpu and took_s:
             deadline_s = min(deadline_s, max(RESTART_S, RESTART_SHARES * max(took_s)))
-        began = time.monotonic()
-        try:
-            worker = WorkerProcess(key, self._settings, self.scratch)
-        except OSError as error:
-            text = f"its worker could not be started: {error.strerror}"
-            hint = "free memory, disk or processes (ulimit -a), or check --python"
-            raise WorkerFailed(Reason("not_started", text, hint)) from None
+        began, worker = self._begun.pop(key) if key in self._begun else self._launch(key)
         self._workers[key] = worker
-        self._guardian.add_group(worker.pid)
         try:
-            hello = self.ask(key, deadline_s, Hello, op="hello").result
+            hello = self._reply(key, deadline_s, Hello).result
         except WorkerFailed as failure:
             if on_gpu:
                 if not took_s or failure.reason.code != "no_memory":  # which our own cases may fill
                     self._unusable.setdefault(self._use(key), failure.reason)
                 self.end(key)
             raise
-        self.import_s[key] = time.monotonic() - began
+        ended = time.monotonic()
+        if hello.ready_s is not None and began <= hello.ready_s <= ended:
+            ended = hello.ready_s  # the answer may have waited for those of others
+        self.import_s[key] = ended - began
         self._listener.emit(
             ev.WorkerStarted(
                 at_s=self._control.now(),
@@ -146,6 +140,41 @@ class Pool:
                 versions=hello.versions,
             )
         )
+
+    @contextmanager
+    def starting(self, keys: Iterable[WorkerKey]) -> Iterator[None]:
+        """Let the processes of `keys` import at once while the block calls `start` for each.
+
+        The others are killed at its end, since nothing else may run while a candidate is measured.
+        """
+        try:
+            for key in keys:
+                if key not in self._workers and self._use(key) not in self._unusable:
+                    with suppress(WorkerFailed):  # `start` tries again, and reports it
+                        self._begun[key] = self._launch(key)
+            yield
+        finally:
+            for _, worker in self._begun.values():
+                worker.kill()
+                self._ending.append(worker)
+            self._begun.clear()
+
+    def _launch(self, key: WorkerKey) -> tuple[float, WorkerProcess]:
+        """When a new worker began, and the worker, asked to import its backend."""
+        if key.device in self._settings.exclusive:
+            for other in [other for other in self._workers if other.device == key.device]:
+                self._remove(other, MADE_ROOM, self._workers[other].stop)
+        began = time.monotonic()
+        try:
+            worker = WorkerProcess(key, self._settings, self.scratch)
+        except OSError as error:
+            text = f"its worker could not be started: {error.strerror}"
+            hint = "free memory, disk or processes (ulimit -a), or check --python"
+            raise WorkerFailed(Reason("not_started", text, hint)) from None
+        self._guardian.add_group(worker.pid)
+        with suppress(OSError):  # it has died: the wait for its answer says so
+            worker.request({"op": "hello"})
+        return began, worker
 
     def _use(self, key: WorkerKey) -> tuple[str, ...]:
         """Device and backend of a worker, and its side of `ab`, which has a Python of its own."""
@@ -177,6 +206,11 @@ class Pool:
             worker.request(request)
         except OSError:
             raise self._lost(key, "worker_died", "the worker process was gone") from None
+        return self._reply(key, deadline_s, kind)
+
+    def _reply(self, key: WorkerKey, deadline_s: float, kind: type[T]) -> Answer[T]:
+        """The answer of a worker that is awake; then it is frozen."""
+        worker = self._workers[key]
         line, interrupted = self._await(key, worker, deadline_s)
         try:
             reply = read(line, kind)
@@ -224,7 +258,9 @@ class Pool:
     def _pause(self, worker: WorkerProcess, wish: str) -> float:
         """Hold everything still until the user comes back; returns how many seconds it took."""
         began = time.monotonic()
-        worker.freeze()
+        awake = [worker, *(other for _, other in self._begun.values())]
+        for each in awake:
+            each.freeze()
         self._emit_status("paused")
         if wish == "suspend":
             os.kill(os.getpid(), signal.SIGSTOP)  # returns when the shell says fg
@@ -233,7 +269,8 @@ class Pool:
         away = time.monotonic() - began
         self._control.exclude(away)
         self._emit_status("running")
-        worker.thaw()
+        for each in awake:
+            each.thaw()
         return away
 
     def _emit_status(self, status: str) -> None:

@@ -81,6 +81,7 @@ class RunSummary(msgspec.Struct, frozen=True):
     simulated: bool = False  # whether a candidate ran on a simulated device
     answers: dict[str, str] = {}  # row to its pick or choice, "" without a verdict
     reason: str | None = None  # why it is unreadable
+    machine: str | None = None  # its processor, usable cores and GPUs
 
 
 class RunList(msgspec.Struct, frozen=True):

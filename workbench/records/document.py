@@ -60,6 +60,14 @@ class AccuracyResult(msgspec.Struct, frozen=True):
     limit: float  # worst value that passes
     passed: bool
     outputs: list[OutputAccuracy] = []  # one per output of a user's model
+    # Upper bound (95%) of `value` on unseen inputs from the same source; None: nothing is promised.
+    error_bound: float | None = None
+    held_out: bool = False  # it was checked on inputs kept apart from those that chose it
+
+    @property
+    def worst(self) -> float:
+        """The value to hold against a limit."""
+        return self.value if self.error_bound is None else self.error_bound
 
 
 class Clocks(msgspec.Struct, frozen=True):
@@ -275,13 +283,27 @@ class Tool(msgspec.Struct, frozen=True):
     command: str  # command line
 
 
+class Spent(msgspec.Struct, frozen=True):
+    """Wall seconds of a row, by what they went into; together they are all of its time."""
+
+    starting_s: float  # workers starting, with the imports of their libraries
+    preparing_s: float  # candidates built, checked and warmed up
+    measured_s: float  # blocks
+    idle_s: float  # anything else: rounds judged, cases released, a profile
+
+
 class Overhead(msgspec.Struct, frozen=True):
-    """Processor time of the tool itself: the engine and its screen."""
+    """Processor time of the engine and its screen, and wall seconds that add up to `duration_s`."""
 
     own_cpu_s: float  # CPU seconds in the whole run
     measured_s: float  # wall seconds in which blocks were measured
     own_cpu_measuring_s: float  # CPU seconds while a block was measured
     share: float  # share of the usable cores' time meanwhile, the most a candidate can have lost
+    starting_s: float | None = None  # as in a row, with detecting the machine and planning
+    preparing_s: float | None = None
+    idle_s: float | None = None
+    closing_s: float | None = None  # after the last row
+    rows: dict[str, Spent] = {}  # by the id of the row, or of a ceiling's
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -295,6 +317,7 @@ class Run(msgspec.Struct, frozen=True):
     budget_s: float | None
     overhead: Overhead | None = None
     resumes: str | None = None  # id of the cut run that this one goes on with
+    extended_s: float = 0.0  # beyond the budget, for rows that were open at the end of theirs
     carried: dict[str, str] = {}  # row taken over as it was measured to the id of its run
 
 

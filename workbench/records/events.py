@@ -113,6 +113,13 @@ class RaceStarted(Event, frozen=True, kw_only=True, tag=True):
     share_s: float  # seconds of the budget that this row may use
 
 
+class BudgetExtended(Event, frozen=True, kw_only=True, tag=True):
+    """A row that is open at the end of its time gets more, and the run lasts as much longer."""
+
+    scenario: str
+    by_s: float  # negative: the rest of it, which the row did not need
+
+
 class RaceEnded(Event, frozen=True, kw_only=True, tag=True):
     """The last round of a row is over."""
 
@@ -304,6 +311,7 @@ AnyEvent = (
     | RacePlanned
     | CasesJoined
     | RaceStarted
+    | BudgetExtended
     | RaceEnded
     | CrossoverFound
     | WorkerStarted

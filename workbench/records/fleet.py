@@ -40,6 +40,7 @@ class FleetJob(msgspec.Struct, frozen=True):
     node: str
     partition: str | None = None
     exclusive: bool = True
+    nodes: int = 1  # more than one: it runs `scaling` over all of `node`, names with commas between
 
 
 class FleetInput(msgspec.Struct, frozen=True):
@@ -63,6 +64,7 @@ class FleetPlan(msgspec.Struct, frozen=True):
     jobs: list[FleetJob]
     inputs: dict[str, FleetInput] = {}  # by option: "model"
     budget_s: float = 0.0  # of each run
+    wheels: str | None = None  # a folder of wheels, from which each node installs workbench
 
 
 class PlanDocument(msgspec.Struct, frozen=True):

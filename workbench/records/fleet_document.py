@@ -22,6 +22,16 @@ class NodeAnswer(Summary, frozen=True):
     uncompared: Reason | None = None  # why there is no `value_s`
 
 
+class ScaledCase(msgspec.Struct, frozen=True):
+    """One number of ranks of `run scaling`; all of them took turns in one run."""
+
+    device: str
+    ranks: int
+    median_s: float
+    efficiency: float | None  # speed-up over one rank, per GPU or thread; None for one rank
+    sync_fraction: float | None  # share of a step that the all-reduce takes
+
+
 class NodeRun(msgspec.Struct, frozen=True):
     """The document of one machine in short, or its journal so far."""
 
@@ -33,6 +43,7 @@ class NodeRun(msgspec.Struct, frozen=True):
     machine: str  # CPU, cores, memory and GPUs
     subject: str  # hash of the user's model or code, else empty
     answers: list[NodeAnswer]
+    scaling: list[ScaledCase] = []  # of a run of `scaling`, which holds no verdict
 
 
 class FleetNode(msgspec.Struct, frozen=True):

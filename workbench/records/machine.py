@@ -133,9 +133,9 @@ class GpuReading(msgspec.Struct, frozen=True):
 
 
 class Gpu(msgspec.Struct, frozen=True):
-    """One GPU as NVML and CUDA see it."""
+    """One GPU as its vendor's library and CUDA see it, or torch where it is not NVIDIA's."""
 
-    index: int | None  # NVML's index, not CUDA's ordinal
+    index: int | None  # the index in NVML or AMD SMI, not CUDA's ordinal
     device: str | None  # name in cases, "cuda:0"; None if hidden from CUDA
     uuid: str | None
     pci_bus_id: str | None
@@ -167,6 +167,12 @@ class Gpu(msgspec.Struct, frozen=True):
     worker_cores: str | None = None
     unavailable: dict[str, str] = {}
     l2_cache_bytes: int | None = None  # from CUDA; None where only NVML sees the GPU
+    platform: str | None = None  # "ROCm 7.0", "XPU", "MPS", "TPU"; None: CUDA
+
+    @property
+    def runs_on(self) -> str:
+        """The name in `Backend.platforms` of what libraries reach it by."""
+        return "" if self.simulated else (self.platform or "CUDA").split()[0]
 
     @property
     def is_virtual(self) -> bool:
@@ -211,6 +217,17 @@ class Machine(msgspec.Struct, frozen=True):
     gpus: list[Gpu]
     nvml: Nvml
     cuda: CudaDriver
+
+    @property
+    def watched(self) -> list[Gpu]:
+        """The GPUs whose readings the library of `vendor` gives."""
+        listed = [gpu for gpu in self.gpus if gpu.index is not None]
+        return [gpu for gpu in listed if (gpu.platform is None) == (self.vendor == "nvidia")]
+
+    @property
+    def vendor(self) -> str:
+        """The vendor whose library is asked for readings: AMD's only where NVML does not work."""
+        return "nvidia" if self.nvml.available else "amd"
 
     @property
     def exclusive(self) -> frozenset[str]:

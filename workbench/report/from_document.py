@@ -38,6 +38,7 @@ def report_of(document: Document) -> Report:
         software=document.software,
         ceilings=document.ceilings,
         warnings=list(document.warnings),
+        extended_s=run.extended_s,
         rows={row.plan.scenario: row for row in _rows(document)},
         trace=document.trace,
         largest_batches=list(document.largest_batches),

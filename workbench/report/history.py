@@ -23,11 +23,11 @@ from ..records.comparison import RunSummary
 from ..text.output import say
 from ..text.sanitize import shown
 from . import journal
-from .names import candidate_name
+from .names import candidate_name, machine_name
 from .report import Report
 
-OF_INTEREST = ("RunStarted", "RacePlanned", "VerdictReached", "RunFinished")
-INDEX = "history-1.sqlite"  # another number for another TABLE or `RunSummary`
+OF_INTEREST = ("RunStarted", "HardwareDetected", "RacePlanned", "VerdictReached", "RunFinished")
+INDEX = "history-2.sqlite"  # another number for another TABLE or `RunSummary`
 TABLE = """CREATE TABLE IF NOT EXISTS run (name BLOB PRIMARY KEY, stamp TEXT, started_s REAL,
     status TEXT, words TEXT, summary BLOB) WITHOUT ROWID"""
 LARGEST_BYTES, DIGEST_BYTES = 1 << 30, 64
@@ -35,7 +35,8 @@ LARGEST_BYTES, DIGEST_BYTES = 1 << 30, 64
 
 def refreshed() -> sqlite3.Connection:
     """The index of all runs as they are now, in memory; only new and changed journals are read."""
-    found, index = _stamps(), sqlite3.connect(":memory:")
+    # Screens refresh in a thread and ask from another one, never both at once.
+    found, index = _stamps(), sqlite3.connect(":memory:", check_same_thread=False)
     path = journal.runs_folder().with_name(INDEX)
     try:
         if kept := _image(path):
@@ -62,6 +63,12 @@ def matching(
         if summary.status == "incomplete" and is_being_written(path):
             summary = msgspec.structs.replace(summary, status="running")
         yield path, summary
+
+
+def count(index: sqlite3.Connection) -> int:
+    """The number of runs."""
+    (found,) = index.execute("SELECT count(*) FROM run").fetchone()
+    return int(found)
 
 
 def is_being_written(path: Path) -> bool:
@@ -125,7 +132,7 @@ def _update(index: sqlite3.Connection, found: Mapping[bytes, str]) -> bool:
 def _columns(name: bytes) -> tuple[float | None, str, str, bytes]:
     found = summary_of(journal.runs_folder() / os.fsdecode(name))
     started_s = datetime.fromisoformat(found.started_at).timestamp() if found.started_at else None
-    words = "\n".join([found.command, *found.answers])
+    words = "\n".join([found.command, *found.answers, found.machine or ""])
     return started_s, found.status, words.casefold(), msgspec.json.encode(found)
 
 
@@ -151,4 +158,5 @@ def summary_of(path: Path) -> RunSummary:
         command=shown(started.tool.command, 1000),
         simulated=any(kind_of(each.case.device).simulated for each in report.candidates.values()),
         answers={shown(row): shown(answer) for row, answer in answers.items()},
+        machine=shown(machine_name(report.machine)) if report.machine else None,
     )

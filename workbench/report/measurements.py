@@ -107,7 +107,7 @@ def metrics_of(candidate: Candidate, row: Sequence[Candidate] = ()) -> dict[str,
 def scaling_efficiency(candidate: Candidate, row: Sequence[Candidate]) -> float | None:
     """The speed-up of several ranks over one rank, per unit of hardware; None without a pair.
 
-    The unit is a GPU, or a thread: ranks on a CPU share the threads of the case, at least one each.
+    The unit is a GPU, or a thread: ranks on a CPU share those of their machine, at least one each.
     """
     ranks, threads = candidate.work.ranks, candidate.case.threads or 1
     alike = candidate.case.device, candidate.case.precision, candidate.case.threads
@@ -121,7 +121,8 @@ def scaling_efficiency(candidate: Candidate, row: Sequence[Candidate]) -> float 
     ratio = ratios.ratio_between(alone[0].rounds(), candidate.rounds())
     resources = float(ranks)
     if candidate.case.device_kind == "cpu":
-        resources *= max(1, threads // ranks) / threads
+        known = [b.metrics["threads_per_rank"] for b in candidate.blocks if b.metrics]
+        resources *= next(iter(known), max(1, threads // ranks)) / threads
     return None if ratio is None else ratio.value / resources
 
 

@@ -1,11 +1,58 @@
-"""Names of candidates."""
+"""Names of candidates and machines."""
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ..contract import Case
+from ..records.machine import Gpu, Machine
+from ..text import units
 
 
 def candidate_name(case: Case | str) -> str:
     """`cpu torch bf16 t2` for a case or a case id."""
     label = case.partition("/")[2] if isinstance(case, str) else case.label
     return label.replace("/", " ")
+
+
+def machine_name(machine: Machine, *, brief: bool = False) -> str:
+    """`AMD EPYC 9654, 16 of 192 cores (cgroup) | NVIDIA H200 140 GiB`."""
+    gpu = gpu_text(machine)
+    if brief:
+        return f"{machine.cpu.effective_cores} cores | {gpu}"
+    return f"{short_cpu(machine.cpu.model)}, {cores_text(machine)} | {gpu}"
+
+
+def short_cpu(model: str | None) -> str:
+    """The model without trademarks and filler: `AMD EPYC 9654`."""
+    if not model:
+        return "CPU"
+    text = model.replace("(R)", "").replace("(TM)", "").split("@")[0]
+    words = [w for w in text.split() if w not in ("CPU", "Processor") and "-Core" not in w]
+    return " ".join(words)
+
+
+def cores_text(machine: Machine) -> str:
+    """`16 of 192 cores (cgroup)`, or `8 cores` where nothing limits them."""
+    cpu = machine.cpu
+    if cpu.effective_cores >= cpu.logical_cores:
+        return f"{cpu.effective_cores} cores"
+    return f"{cpu.effective_cores} of {cpu.logical_cores} cores ({cpu.limited_by})"
+
+
+def gpu_text(machine: Machine) -> str:
+    """`NVIDIA H200 140 GiB`, `2x ...`, `no GPU`; a simulated one is called so."""
+    usable = [gpu for gpu in machine.gpus if gpu.device is not None]
+    if not usable:
+        return "GPU hidden" if machine.gpus else "no GPU"
+    counts = Counter(map(gpu_line, usable))
+    return ", ".join(f"{n}x {name}" if n > 1 else name for name, n in counts.items())
+
+
+def gpu_line(gpu: Gpu) -> str:
+    """`NVIDIA H200 140 GiB`."""
+    if gpu.simulated:
+        return f"{gpu.device} (simulated)"
+    memory = f" {units.size(gpu.memory_total_bytes)}" if gpu.memory_total_bytes else ""
+    hidden = "" if gpu.visible else " (hidden from CUDA)"
+    return f"{gpu.name or 'unknown GPU'}{memory}{hidden}"

@@ -63,6 +63,7 @@ class Report:
     current_row: str | None = None  # id of the row being raced
     last_row: str | None = None  # id of the row raced last, also after the end
     current_case: str | None = None  # id of the case being prepared or measured
+    extended_s: float = 0.0  # by which the run may exceed its budget
     last_at_s: float = 0.0  # seconds on the run's clock at the latest event
 
     @classmethod
@@ -101,6 +102,8 @@ class Report:
                 row.started, row.share_s = True, event.share_s
                 self.candidates |= {each.case.id: each for each in row.candidates}
                 self.current_row = self.last_row = event.scenario
+            case ev.BudgetExtended():
+                self.extended_s += event.by_s
             case ev.RaceEnded():
                 row = self.rows[event.scenario]
                 row.rounds, row.ended_by = event.rounds, event.ended_by
@@ -275,6 +278,7 @@ class Report:
                 status=self.status,
                 budget_s=started.budget_s,
                 overhead=finished.overhead if finished else None,
+                extended_s=self.extended_s,
                 resumes=started.resumes,
                 carried=started.carried,
             ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,9 @@ from .plausible import absurdity
 from .report import Report
 
 MOST_BYTES = 64 << 20  # size of a document
+# Marks around the document in the log of a Kubernetes pod (assets/fleet/job.json).
+MARK, BEGIN = b"-----BEGIN WORKBENCH", b"-----BEGIN WORKBENCH DOCUMENT-----"
+END = b"-----END WORKBENCH DOCUMENT-----"
 
 
 @dataclass(frozen=True)
@@ -96,10 +100,24 @@ class _Head(msgspec.Struct):
     schema_version: int
 
 
+def document_text(path: Path) -> bytes | str:
+    """The JSON in a file, or between the marks in the log of a pod."""
+    content = whole(path, MOST_BYTES)
+    _, begun, rest = content.partition(BEGIN)
+    return printable_json(rest.partition(END)[0] if begun else content)
+
+
+def is_of_pod(path: Path) -> bool:
+    """Whether a file is the log of a pod, complete or not."""
+    with suppress(OSError):
+        return MARK in whole(path, MOST_BYTES)
+    return False
+
+
 def decode_document(path: Path) -> Document:
     """A JSON document of this schema; JournalError if the file is none."""
     try:
-        text = printable_json(whole(path, MOST_BYTES))
+        text = document_text(path)
         journal.check_schema(path, msgspec.json.decode(text, type=_Head).schema_version)
         document = msgspec.json.decode(text, type=Document)
     except OSError as error:

@@ -75,7 +75,6 @@ class BackendDescription:
             "install": found.install,
             "thread_variables": list(found.thread_variables),
             "threads_fixed_at_import": found.threads_fixed_at_import,
-            "lists_gpus": found.lists_gpus,
         }
 
     def close(self) -> None:

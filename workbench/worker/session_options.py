@@ -6,7 +6,9 @@ Standard library only, since workers may run under a foreign interpreter.
 
 from __future__ import annotations
 
-from ..contract import Case
+from typing import Any
+
+from ..contract import Case, kind_of
 
 OPENVINO = "openvino"
 ONNX_BACKENDS = ("onnxruntime", OPENVINO)  # those that run ONNX models
@@ -26,12 +28,18 @@ LEVELS = {
 }
 
 
-def openvino_settings(case: Case) -> dict[str, str | int | bool]:
-    """Properties of OpenVINO's CPU plugin: one stream, so that one call has all threads.
+def openvino_settings(case: Case) -> dict[str, Any]:
+    """Properties of OpenVINO's plugins: one stream, so that one call has all threads.
 
-    Without a precision hint the plugin computes FP32 models in BF16 where the processor has
-    instructions for that.  Source: OpenVINO's documentation of its CPU device (2026.4).
+    Without a precision hint the CPU's plugin computes FP32 models in BF16 where the processor has
+    instructions for that, and the GPU's in FP16.  Mode "auto" leaves that to OpenVINO.  Source: its
+    documentation of CPU, GPU and AUTO devices (2026.4).
     """
+    if case.mode == "auto":
+        return {"DEVICE_PROPERTIES": {"CPU": {"INFERENCE_NUM_THREADS": case.threads or 1}}}
+    if not kind_of(case.device).on_host:
+        hint = "f16" if case.precision == "fp16" else "f32"
+        return {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": hint}
     precision = "bf16" if BFLOAT in (case.precision, case.mode) else "f32"
     return {
         "PERFORMANCE_HINT": "LATENCY",

@@ -6,11 +6,13 @@ library, the backend and NumPy only: it may run under a foreign interpreter.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
 import os
 import socket
 import sys
+import time
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
@@ -74,14 +76,7 @@ class Worker:
                 if not is_out_of_memory(error):
                     raise
                 raise WorkloadError(first_line(error), code="no_memory", hint=FULL_HINT) from error
-        return {"versions": versions}
-
-    def accelerators(self) -> dict[str, Any]:
-        """The GPUs that the backend itself can use.
-
-        Asked only where no GPU is known, since it opens the driver in a worker for the CPU.
-        """
-        return {"devices": self._library.gpus()}
+        return {"versions": versions, "ready_s": time.monotonic()}
 
     def consult(self, workload: str, question: str, **details: Any) -> dict[str, Any]:
         """Have a workload answer a question about what it prepares."""
@@ -322,7 +317,7 @@ def main(arguments: list[str]) -> None:
 
 
 def serve(worker: Any, descriptor: int) -> None:
-    """Answer with the methods of `worker` until the socket closes."""
+    """Answer with the methods of `worker` until the socket closes; then end this process."""
     # Before any import of onnxruntime: afterwards it has already written files and a thread runs.
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     own = os.getpid()
@@ -335,3 +330,9 @@ def serve(worker: Any, descriptor: int) -> None:
             if reply.get("error", {}).get("fatal"):
                 break
     worker.close()
+    # The interpreter would take apart every module first: half a second once torch is loaded.
+    atexit._run_exitfuncs()
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(0)

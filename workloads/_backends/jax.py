@@ -1,4 +1,4 @@
-"""JAX, on CPUs and GPUs; its threads are XLA's."""
+"""JAX, on CPUs, GPUs and, unproven, TPUs; its threads are XLA's."""
 
 from __future__ import annotations
 
@@ -11,11 +11,19 @@ from workbench.contract import Backend, WorkloadError, kind_of
 class Jax(Backend):
     name = "jax"
     install = "`pip install jax`, or jax[cuda13] for an NVIDIA GPU"
+    platforms = ("CUDA", "ROCm", "TPU")
     optional = True
     oldest = "0.7"
     # The sizes of XLA's pools, which it reads when it opens the CPU (xla/pjrt/utils.cc).
     thread_variables = ("PJRT_NPROC", "NPROC")
     threads_fixed_at_import = True
+
+    def gpus(self) -> list[dict[str, Any]]:
+        """The TPUs of this host."""
+        import jax
+
+        found = [each for each in jax.local_devices() if each.platform == "tpu"]
+        return [{"device": f"tpu:{d.id}", "name": d.device_kind, "platform": "TPU"} for d in found]
 
     def start(self, device: str) -> None:
         device_named(device)
@@ -28,10 +36,13 @@ def device_named(name: str) -> Any:
     if kind_of(name).on_host:
         jax.config.update("jax_platforms", "cpu")  # it would open GPUs and TPUs as well
         return jax.devices("cpu")[0]
-    number = name.partition(":")[2]
+    kind, _, number = name.partition(":")
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # it would take most of the memory
-    jax.config.update("jax_cuda_visible_devices", number)  # it would open every GPU
+    for option in ("jax_cuda_visible_devices", "jax_rocm_visible_devices"):
+        jax.config.update(option, number)  # it would open every GPU
     try:
+        if kind == "tpu":
+            return next(d for d in jax.local_devices(backend="tpu") if d.id == int(number))
         return next(d for d in jax.devices("gpu") if d.local_hardware_id == int(number))
     except (RuntimeError, StopIteration) as error:
         raise WorkloadError(

@@ -13,7 +13,6 @@ class Keras(Torch):
     install = "`pip install keras`"
     optional = True
     oldest = "3.5"
-    lists_gpus = False  # torch itself does
 
     def version(self) -> str:
         os.environ.update(KERAS_BACKEND="torch", KERAS_HOME=gettempdir())  # not the user's settings

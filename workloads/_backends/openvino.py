@@ -1,6 +1,8 @@
-"""OpenVINO on the CPU.  It reads the ONNX models that ONNX Runtime runs."""
+"""OpenVINO on the CPU and, unproven, on Intel's GPUs.  It reads the models of ONNX Runtime."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from workbench.contract import Backend
 
@@ -10,6 +12,17 @@ class OpenVino(Backend):
     install = "`pip install openvino`"
     optional = True
     oldest = "2025.0"
+    platforms = ("OpenVINO", "XPU")
+
+    def gpus(self) -> list[dict[str, Any]]:
+        """Intel's GPUs, which torch calls XPUs: OpenVINO lists `GPU`, or `GPU.0`, `GPU.1`."""
+        import openvino
+
+        core = openvino.Core()
+        listed = [name for name in core.available_devices if name.startswith("GPU")]
+        names = [core.get_property(name, "FULL_DEVICE_NAME") for name in listed]
+        about = {"platform": "OpenVINO"}
+        return [{"device": f"xpu:{n}", "name": name, **about} for n, name in enumerate(names)]
 
 
 BACKEND = OpenVino()

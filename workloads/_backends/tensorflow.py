@@ -13,6 +13,7 @@ class TensorFlow(Backend):
     install = "`pip install tensorflow-cpu`, or tensorflow[and-cuda] for an NVIDIA GPU"
     packages = ("tensorflow", "tensorflow-cpu")
     optional = True
+    platforms = ("CUDA", "ROCm")
     oldest = "2.17"
     # The sizes of its two pools, which it reads when it opens the CPU.
     thread_variables = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")

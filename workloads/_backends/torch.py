@@ -1,81 +1,60 @@
-"""PyTorch, on CPUs and on the GPUs that it names `cuda:N`."""
+"""PyTorch, on CPUs and on the GPUs that it names `cuda:N`, `xpu:N` and `mps:0`.
+
+A build for ROCm says `cuda:N` to AMD's GPUs.  Unproven: only CUDA has run on a real GPU so far.
+"""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
-from workbench.contract import Backend, WorkloadError
+from workbench.contract import Backend
 
 
 class Torch(Backend):
     name = "torch"
     install = "`pip install torch`, or --python for an interpreter that has it"
-    lists_gpus = True  # ROCm builds find AMD GPUs, and containers may lack NVML
+    platforms = ("CUDA", "ROCm", "XPU", "MPS")
 
     def __init__(self) -> None:
         self._held_bytes = 0  # allocated on the GPU at the last reset
 
     def gpus(self) -> list[dict[str, Any]]:
-        import torch
-
-        if not torch.cuda.is_available():
-            return []
-        found = []
-        for ordinal in range(torch.cuda.device_count()):
-            properties = torch.cuda.get_device_properties(ordinal)
-            uuid = getattr(properties, "uuid", None)
-            found.append(
-                {
-                    "device": f"cuda:{ordinal}",
-                    "name": properties.name,
-                    "uuid": None if uuid is None else f"GPU-{uuid}",
-                    "memory_total_bytes": properties.total_memory,
-                    "compute_capability": f"{properties.major}.{properties.minor}",
-                }
-            )
-        return found
+        counts = {kind: library_of(kind).device_count() for kind in ("cuda", "xpu", "mps")}
+        return [_described(kind, n) for kind, count in counts.items() for n in range(count)]
 
     def start(self, device: str) -> None:
-        """Open CUDA, and load cuBLAS and cuDNN."""
+        """Open CUDA, and load cuBLAS and cuDNN, or what another GPU has in their place."""
         import torch
 
-        torch.cuda.init()  # it says why CUDA cannot be used
-        torch.cuda.set_device(device)  # or code that uses the current device would open GPU 0
-        try:
-            few = torch.ones(8, 8, device=device)
-            few @ few
-        except RuntimeError as error:
-            if "no kernel image" not in str(error):
-                raise
-            found = ".".join(map(str, torch.cuda.get_device_capability(device)))
-            raise WorkloadError(
-                f"torch {torch.__version__} has no code for {device}: its compute capability is"
-                f" {found}, the build has {', '.join(torch.cuda.get_arch_list())}",
-                code="unsupported_device",
-                hint="install the build that `workbench doctor` names",
-            ) from error
+        library, which = library_of(device), [device]
+        if device.startswith("mps"):
+            which = []  # there is one
+        else:
+            library.init()  # it says why CUDA cannot be used
+            library.set_device(device)  # or code that uses the current device would open GPU 0
+        few = torch.ones(8, 8, device=device)
+        few @ few
         with suppress(RuntimeError):  # without cuDNN the rest still works
             picture, kernel = torch.ones(1, 3, 8, 8), torch.ones(4, 3, 3, 3)
             torch.nn.functional.conv2d(picture.to(device), kernel.to(device))
-        torch.cuda.synchronize(device)
+        library.synchronize(*which)
 
     def reset_memory_peak(self, device: str) -> None:
-        import torch
-
-        torch.cuda.reset_peak_memory_stats(device)
-        self._held_bytes = torch.cuda.memory_allocated(device)
+        if not device.startswith("mps"):
+            library_of(device).reset_peak_memory_stats(device)
+            self._held_bytes = library_of(device).memory_allocated(device)
 
     def memory_peak_bytes(self, device: str) -> int | None:
-        """The peak of torch's allocator."""
-        import torch
-
-        return int(torch.cuda.max_memory_allocated(device) - self._held_bytes)
+        """The peak of torch's allocator, which MPS does not report."""
+        if device.startswith("mps"):
+            return None
+        return int(library_of(device).max_memory_allocated(device) - self._held_bytes)
 
     def release(self, device: str) -> None:
         import torch
 
-        torch.cuda.empty_cache()
+        library_of(device).empty_cache()
         if hasattr(torch.accelerator, "empty_host_cache"):  # since torch 2.10
             torch.accelerator.empty_host_cache()  # page-locked memory cannot be swapped
 
@@ -83,8 +62,40 @@ class Torch(Backend):
         """NVTX, which NVIDIA Nsight Systems shows."""
         import torch
 
+        if not torch.version.cuda:
+            return nullcontext()
         nvtx: AbstractContextManager[Any] = torch.cuda.nvtx.range(name)
         return nvtx
+
+
+def library_of(device: str) -> Any:
+    """`torch.cuda`, `torch.xpu` or `torch.mps`, for a device or its kind."""
+    import torch
+
+    return getattr(torch, device.partition(":")[0])
+
+
+def _described(kind: str, ordinal: int) -> dict[str, Any]:
+    """The fields of a `Gpu`; only CUDA's compute capabilities mean what their limits suppose."""
+    import torch
+
+    found: dict[str, Any] = {"device": f"{kind}:{ordinal}"}
+    if kind == "mps":
+        memory = torch.mps.recommended_max_memory()
+        return {**found, "name": "Apple GPU", "memory_total_bytes": memory, "platform": "MPS"}
+    about = library_of(kind).get_device_properties(ordinal)
+    found |= {"name": about.name, "memory_total_bytes": about.total_memory}
+    if kind == "xpu":
+        return {**found, "platform": "XPU"}
+    if torch.version.hip:
+        found["platform"] = f"ROCm {torch.version.hip}"
+        if hasattr(about, "pci_bus_id"):  # since torch 2.8
+            place = about.pci_domain_id, about.pci_bus_id, about.pci_device_id
+            found["pci_bus_id"] = "{:04x}:{:02x}:{:02x}.0".format(*place)
+        return found
+    uuid = getattr(about, "uuid", None)
+    capability = f"{about.major}.{about.minor}"
+    return {**found, "uuid": uuid and f"GPU-{uuid}", "compute_capability": capability}
 
 
 BACKEND = Torch()

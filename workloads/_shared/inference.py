@@ -36,6 +36,7 @@ VARIANTS = (
     Variant("cpu", "onnxruntime", "int8", "static"),
     Variant("cpu", "openvino", "fp32"),
     Variant("cpu", "openvino", "bf16"),
+    Variant("cpu", "openvino", "bf16", mode="auto"),  # what users get who choose nothing
     Variant("cpu", "openvino", "int8", "static"),
     Variant("cpu", "torch", "fp32"),
     Variant("cpu", "torch", "fp32", mode="compile"),
@@ -54,6 +55,8 @@ VARIANTS = (
     Variant("gpu", "onnxruntime", "fp32"),
     Variant("gpu", "onnxruntime", "fp16", mode="tensorrt"),
     Variant("gpu", "onnxruntime", "int8", "static", mode="tensorrt"),
+    Variant("gpu", "openvino", "fp32"),
+    Variant("gpu", "openvino", "fp16"),
 )
 BF16 = Variant("cpu", "torch", "bf16")
 CONVOLVING = (  # for networks of convolutions
@@ -123,7 +126,8 @@ class OnnxInference(InferenceTask):
         calibration: Iterable[Batch],
     ) -> None:
         self.case, self.layers, self.inputs, self.checked = case, layers, inputs, checked
-        self.waits = on_gpu = provider_of(case) != CPU
+        self.waits = provider_of(case) != CPU
+        on_gpu = self.waits and case.backend != "openvino"  # which converts and copies by itself
         with setup.phase("build"):
             self.model = graph(layers, inputs[0].shape)
             if method := case.quantization:

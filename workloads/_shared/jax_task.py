@@ -46,6 +46,14 @@ def weights_of(layers: Sequence[Layer]) -> list[Any]:
     return [(getattr(layer, "weight", None), getattr(layer, "bias", None)) for layer in layers]
 
 
+def cross_entropy(layers: Sequence[Layer], weights: Sequence[Any], x: Any, labels: Any) -> Any:
+    """The mean loss of a classifier."""
+    import jax
+
+    logs = jax.nn.log_softmax(forward(layers, weights, x))
+    return -(logs * jax.nn.one_hot(labels, logs.shape[1])).sum(axis=1).mean()
+
+
 def forward(layers: Sequence[Layer], weights: Sequence[Any], x: Any) -> Any:
     """The output of a perceptron, or of a conv net for pictures whose channels come first."""
     import jax

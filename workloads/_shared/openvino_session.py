@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from workbench.contract import Case, WorkloadError
+from workbench.contract import Case, WorkloadError, kind_of
 from workbench.worker.session_options import openvino_settings
 
 if TYPE_CHECKING:
@@ -29,10 +29,14 @@ class OpenVinoSession:
     def __init__(self, model: bytes | str, case: Case) -> None:
         import openvino
 
-        core = openvino.Core()
+        core, device = openvino.Core(), "CPU"
+        if case.mode == "auto":
+            device = "AUTO"
+        elif not kind_of(case.device).on_host:
+            device = f"GPU.{case.device.partition(':')[2]}"
         try:
             graph = core.read_model(model)
-            self._compiled = core.compile_model(graph, "CPU", openvino_settings(case))
+            self._compiled = core.compile_model(graph, device, openvino_settings(case))
         except RuntimeError as error:
             reason = str(error).strip().splitlines()[-1]
             text = f"OpenVINO {openvino.__version__.partition('-')[0]} refuses the model: {reason}"

@@ -26,8 +26,9 @@ def by_torch(task: Any, steps: int) -> Profile:
     """
     from torch.profiler import ProfilerActivity, profile, record_function
 
-    on_gpu = task.device.type == "cuda"
-    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
+    own = getattr(ProfilerActivity, task.device.type.upper(), ProfilerActivity.CPU)  # MPS has none
+    on_gpu = own != ProfilerActivity.CPU
+    activities = [ProfilerActivity.CPU, *([own] if on_gpu else [])]
     with profile(activities=activities) as profiler, record_function(task.case.id):
         for _ in range(steps):
             task.step()

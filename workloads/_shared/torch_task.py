@@ -11,6 +11,7 @@ from typing import Any
 from workbench import contract
 from workbench.contract import Case, DeviceTimer, Profile, Setup, Task, WorkloadError, kind_of
 
+from .._backends.torch import library_of
 from . import profiling
 from .network import (
     EPSILON,
@@ -27,6 +28,7 @@ from .network import (
 TORCH_ALIGNMENT_BYTES = 64  # c10/core/alignment.h, gAlignment
 MOST_COMPILED = 64  # compiled cases of one worker
 HIGHEST_CLOCK_HZ = 3e9  # of any GPU: at a lower clock as many cycles take longer
+STREAMING = ("cuda", "xpu")  # GPUs with streams, events and copies from page-locked memory
 ON_CUDA_ONLY = ("graph", "reduce-overhead", "max-autotune", "cudnn-benchmark")  # modes
 # Messages of torch._inductor without g++, Triton or gcc (torch/_inductor/exc.py, cpp_builder.py).
 NO_COMPILER_MARKS = (
@@ -45,14 +47,16 @@ def device_of(case: Case) -> Any:
     if kind_of(case.device).on_host:
         return torch.device("cpu")
     device = torch.device(case.device)
-    if not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count():
+    library = getattr(torch, device.type, None)
+    if library is None or (device.index or 0) >= library.device_count():
         raise WorkloadError(
             f"torch {torch.__version__} finds no device {case.device}",
             code="no_device",
-            hint="a CPU build of torch finds no GPU: install a CUDA build, or use --device cpu",
+            hint="a CPU build of torch finds no GPU: install one for it, or use --device cpu",
         )
     least = contract.LEAST_CAPABILITY.get(case.precision, (0, 0))
-    if torch.cuda.get_device_capability(device) < least:
+    by_cuda = device.type == "cuda" and not torch.version.hip
+    if torch.cuda.get_device_capability(device) < least if by_cuda else case.precision == "tf32":
         text = f"{case.device} has no {case.precision}"
         raise WorkloadError(text, code="unsupported_precision", hint="choose fp32 or fp16")
     return device
@@ -100,10 +104,12 @@ class TorchTask(Task):
         self.modes = case.mode_words
         self.device = device_of(case)
         self.on_gpu = self.device.type != "cpu"
-        missing = [mode for mode in self.modes if mode in ON_CUDA_ONLY and not self.on_gpu]
+        on_cuda = self.device.type == "cuda"
+        missing = [mode for mode in self.modes if mode in ON_CUDA_ONLY and not on_cuda]
         if missing:
+            where = self.device.type.upper()
             raise WorkloadError(
-                f"mode {missing[0]} needs a CUDA device, and {case.device} computes on the CPU",
+                f"mode {missing[0]} needs a CUDA device, and {case.device} computes on the {where}",
                 hint="choose another --mode here",
             )
 
@@ -123,20 +129,21 @@ class TorchTask(Task):
 
     def page_locked(self, tensor: Any) -> Any:
         """The tensor in page-locked memory, where it will be copied to a GPU."""
-        return tensor.pin_memory() if self.on_gpu else tensor
+        return tensor.pin_memory() if self.device.type in STREAMING else tensor
 
     def waiter(self) -> Callable[[], None]:
         """A function that waits for the current stream alone, the shortest way to wait."""
-        import torch
-
-        return torch.cuda.current_stream(self.device).synchronize if self.on_gpu else self.finish
+        if self.device.type not in STREAMING:
+            return self.finish
+        wait: Callable[[], None] = current_stream(self.device).synchronize
+        return wait
 
     def activate(self) -> None:
         import torch
 
         if self.case.threads is not None:
             torch.set_num_threads(self.case.threads)
-        if self.on_gpu:
+        if self.device.type == "cuda":
             set_tf32(self.case.precision == "tf32")
             torch.backends.cudnn.benchmark = "cudnn-benchmark" in self.modes
         if self.case.is_compiled:
@@ -152,7 +159,11 @@ class TorchTask(Task):
         return profiling.by_torch(self, steps)
 
     def device_timer(self) -> DeviceTimer | None:
-        return CudaTimer(self.device) if self.on_gpu else None
+        return CudaTimer(self.device) if self.device.type in STREAMING else None
+
+
+def current_stream(device: Any) -> Any:
+    return library_of(device.type).current_stream(device)
 
 
 class CudaTimer(DeviceTimer):
@@ -162,10 +173,10 @@ class CudaTimer(DeviceTimer):
     """
 
     def __init__(self, device: Any) -> None:
-        import torch
-
-        self.stream = torch.cuda.current_stream(device)
-        self.marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        self.stream = current_stream(device)
+        event = library_of(device.type).Event
+        self.marks = [event(enable_timing=True) for _ in range(2)]
+        self.device = device
 
     def start(self) -> None:
         self.marks[0].record(self.stream)
@@ -179,6 +190,8 @@ class CudaTimer(DeviceTimer):
     def hold(self, seconds: float) -> bool:
         import torch
 
+        if self.device.type != "cuda" or torch.version.hip:
+            return False  # ROCm counts the cycles of another clock
         torch.cuda._sleep(int(seconds * HIGHEST_CLOCK_HZ))  # in the current stream
         return True
 
@@ -186,9 +199,7 @@ class CudaTimer(DeviceTimer):
 def synchronize(device: Any) -> None:
     """Wait for all work queued on `device`; a CPU has no queue."""
     if device.type != "cpu":
-        import torch
-
-        torch.cuda.synchronize(device)
+        library_of(device.type).synchronize(*[device] * (device.type != "mps"))
 
 
 def to_device(setup: Setup, case: Case, *things: Any) -> list[Any]:

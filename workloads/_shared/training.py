@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.contract import Accuracy, Case, Setup, Variant, WorkloadError
 
 from .network import relative_error
-from .torch_task import TorchTask, arithmetic, compiled, to_device
+from .torch_task import STREAMING, TorchTask, arithmetic, compiled, to_device
 
 if TYPE_CHECKING:
     import numpy as np
@@ -271,7 +271,7 @@ class ShuffledBatches:
             self.epoch += 1
             order = torch.randperm(self.count, generator=self.generator)
             order = order[: self.count - self.count % self.batch]
-            if self.device.type != "cpu":
+            if self.device.type in STREAMING:
                 order = order.pin_memory()  # a copy from pageable memory waits for the queue
             self.left = list(order.to(self.device, non_blocking=True).split(self.batch))
         return self.left.pop()

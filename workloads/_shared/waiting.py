@@ -6,15 +6,15 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from .._backends.torch import library_of
+
 
 def mark(device: Any) -> Any:
-    """The time now, or on CUDA an event after all queued work."""
+    """The time now, or on a GPU an event after all queued work."""
     if device.type == "cpu":
         return time.perf_counter()
-    import torch
-
-    event = torch.cuda.Event(enable_timing=True)
-    event.record(torch.cuda.current_stream(device))
+    event = library_of(device.type).Event(enable_timing=True)
+    event.record()
     return event
 
 

@@ -14,7 +14,7 @@ from workbench.worker.recipe import Recipe
 from workbench.worker.worker import serve
 
 from .._shared.session import PROVIDERS
-from . import inspection
+from . import bounds, inspection
 from .errors import clear_errors
 
 OTHERS = "the other variants are measured without it"
@@ -51,10 +51,14 @@ class Lab:
         batch: int | None,
         seed: int,
         given: str | None = None,
+        metric: str = "relative_error",
+        limit: float | None = None,
     ) -> dict[str, Any]:
         """Read the model, find inputs that it runs on and keep its answers; returns the fields of
-        ModelFacts.  A folder `given` holds both already."""
-        return inspection.inspect(model, folder, shapes, inputs, batch, seed, given)
+        ModelFacts.  A folder `given` holds both already.  With a `limit`, inputs are
+        kept apart to check it, where there are enough."""
+        fewest = None if limit is None else bounds.fewest(metric, limit)
+        return inspection.inspect(model, folder, shapes, inputs, batch, seed, given, fewest)
 
     def prepare(self, model: str, folder: str) -> dict[str, Any]:
         """Write `prepared.onnx`; returns the steps with their sizes, and what can be quantised."""

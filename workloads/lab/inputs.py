@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-AT_MOST = 64  # samples to check on, and as many to calibrate with
-ENOUGH_FOR_BOTH = 4  # samples from which half check and half calibrate
+AT_MOST = 256  # samples to calibrate with, and as many to choose on
+CHECK_SHARE = 0.4  # of the samples: kept apart, to check the chosen variant
+CALIBRATION_SHARE = 0.4  # of the others, unless each of them does both
+ENOUGH_APART = 400  # samples besides those that check, below which each calibrates and chooses
+ENOUGH_FOR_BOTH = 4  # samples from which half choose and half calibrate
 WRITE = "write it with numpy.savez(path, {}=array), an array for each input"
 
 
@@ -30,21 +33,33 @@ class Chosen:
     """The inputs to run a model on: samples by input name, in the model's order."""
 
     sizes: Sizes
-    check: list[dict[str, Array]]
+    choose: list[dict[str, Array]]
     calibration: list[dict[str, Array]]
     origins: dict[str, str]  # input to the origin of its values
     source: str
     same: bool = False  # too few to separate the two
+    check: list[dict[str, Array]] = field(default_factory=list)  # empty where they are too few
+    folded: bool = False  # the same samples calibrate and choose, by cross-validation
 
 
 def samples_in(
-    file: str, inputs: Sequence[Input], shapes: Mapping[str, Sequence[int]], batch: int | None
+    file: str,
+    inputs: Sequence[Input],
+    shapes: Mapping[str, Sequence[int]],
+    batch: int | None,
+    fewest: int | None = None,
+    seed: int = 0,
+    *,
+    foldable: bool = False,
 ) -> Chosen:
-    """The samples in `file`; WorkloadError `bad_input` where they do not fit the inputs.
+    """The samples in `file`, split at random; WorkloadError `bad_input` where they do not fit.
 
     The first axis of an array holds several batches where the rank is that of the input, and
-    samples where the rank is one more.  A single sample of an input serves for all.
+    samples where the rank is one more.  A single sample of an input serves for all.  From `fewest`
+    samples to check on, some are kept apart; few others are cross-validated if `foldable`.
     """
+    import numpy as np
+
     arrays = _arrays(Path(file), inputs)
     inputs = [_with_rank(port, arrays[port.name], shapes) for port in inputs]
     sizes = next(possible_sizes(inputs, {**_shapes_in(inputs, arrays, batch), **shapes}, batch))
@@ -62,8 +77,17 @@ def samples_in(
     origins = {port.name: f"from {one_line(name)}" for port in inputs}
     if count < ENOUGH_FOR_BOTH:
         return Chosen(sizes, samples, samples, origins, name, same=True)
-    check, calibration = _spread(samples[count // 2 :]), _spread(samples[: count // 2])
-    return Chosen(sizes, check, calibration, origins, name)
+    # At random, since files are often sorted by class.
+    samples = [samples[place] for place in np.random.default_rng(seed).permutation(count)]
+    apart = int(CHECK_SHARE * count)
+    if fewest is None or apart < fewest:
+        apart = 0
+    check, rest = samples[:apart], samples[apart:]
+    folded = foldable and bool(check) and len(rest) < ENOUGH_APART
+    cut = round(CALIBRATION_SHARE * len(rest)) if check else count // 2
+    calibration, choose = (rest, rest) if folded else (rest[:cut], rest[cut:])
+    calibration, choose = calibration[:AT_MOST], choose[:AT_MOST]
+    return Chosen(sizes, choose, calibration, origins, name, check=check, folded=folded)
 
 
 def _arrays(path: Path, inputs: Sequence[Input]) -> dict[str, Array]:
@@ -203,10 +227,3 @@ def _count(counts: Mapping[str, int]) -> int:
             "use the same number of each",
         )
     return several.pop() if several else 1
-
-
-def _spread(samples: list[dict[str, Array]]) -> list[dict[str, Array]]:
-    """AT_MOST samples at most, evenly spread since files are often sorted by class."""
-    if len(samples) <= AT_MOST:
-        return samples
-    return [samples[number * len(samples) // AT_MOST] for number in range(AT_MOST)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.contract import WorkloadError
 
-from . import graph, inputs, samples, shapes
+from . import graph, inputs, quantise, samples, shapes
 from .errors import bad_model, clear_errors, one_line
 from .load import Loaded, load
 from .original import Original, does_not_run
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 SAMPLES = 8  # random inputs to check on, and as many to calibrate with
 FEWEST = 2
 RANDOM_S = 2.0  # longest time of running all random inputs
-GIVEN_S = 20.0  # longest time of running all inputs of the user
+GIVEN_S, USUAL = 10.0, 64  # longest time of running a part of the user's inputs, up to so many
+QUICK_S = 0.5  # time in which more of them run, since each variant runs them too
+FOLDABLE = 32 * 2**20  # bytes of a model whose variants are made again in each fold
+MOST_CHECK, CHECK_BYTES = 1024, 256 * 2**20  # samples that check, and their arrays
 RANGE_HINT = "random inputs may be out of its range: pass real ones with --inputs data.npz"
 TRIALS_S = 6.0  # longest search for sizes that run
 
@@ -36,8 +40,11 @@ def inspect(
     batch: int | None,
     seed: int,
     answered: str | None = None,
+    fewest: int | None = None,
 ) -> dict[str, Any]:
     """The fields of ModelFacts; writes inputs, calibration and reference into `folder`.
+
+    From `fewest` inputs to check on, those of the user's are kept apart; None: never.
 
     A folder `answered` holds inputs with their reference outputs and inputs to calibrate with, in
     files of `samples`: they take the place of other inputs and of the model's own answers.
@@ -55,29 +62,48 @@ def inspect(
         elif file is None:
             maker = Maker(loaded.proto, ports)
             chosen = _random(loaded, original, ports, given, batch, seed, maker)
-            if _undefined(original.outputs, [_run(loaded, original, chosen.check[0])]):
+            if _undefined(original.outputs, [_run(loaded, original, chosen.choose[0])]):
                 # A model that takes a root or a logarithm of its inputs may need positive ones.
                 maker = Maker(loaded.proto, ports, positive=True)
                 chosen = _random(loaded, original, ports, given, batch, seed, maker)
         else:
-            chosen = _from_file(loaded, original, ports, given, file, batch)
+            drawn = inputs.samples_in(
+                file, ports, given, batch, fewest, seed, foldable=loaded.size_bytes <= FOLDABLE
+            )
+            chosen = _affordable_part(drawn, loaded, original, fewest)
         began = time.perf_counter()
-        reference = [_run(loaded, original, sample) for sample in chosen.check]
+        reference = [_run(loaded, original, each) for each in [*chosen.choose, *chosen.check]]
         step_s = (time.perf_counter() - began) / len(reference)
         if (output := _undefined(original.outputs, reference)) is not None:
             hint = "pass other inputs" if file else RANGE_HINT
             raise bad_model(f"the original model answers NaN or infinity in {output}", hint)
         for target, kept in (
-            (samples.INPUTS, chosen.check),
+            (samples.INPUTS, chosen.choose),
             (samples.CALIBRATION, chosen.calibration),
+            (samples.CHECK, chosen.check),
         ):
-            samples.write(Path(folder, target), [list(sample.values()) for sample in kept])
+            Path(folder, target).unlink(missing_ok=True)
+            if kept:
+                samples.write(Path(folder, target), [list(sample.values()) for sample in kept])
+        samples.write(Path(folder, samples.CHECK_REFERENCE), reference[len(chosen.choose) :])
+        reference = reference[: len(chosen.choose)]
+        Path(folder, samples.FOLDS).unlink(missing_ok=True)
+        if chosen.folded:
+            Path(folder, samples.FOLDS).touch()
         answers = dict(zip(original.outputs, reference[0], strict=True))
         if answered is not None:
             reference = samples.read(Path(answered, samples.REFERENCE))
         samples.write(Path(folder, samples.REFERENCE), reference)
         facts = _facts(loaded, ports, chosen, answers)
-        return {**facts, "uncompared": original.uncompared, "step_s": step_s}
+        needed = None if fewest is None else math.ceil(fewest / inputs.CHECK_SHARE)
+        return {
+            **facts,
+            "uncompared": original.uncompared,
+            "step_s": step_s,
+            "check_samples": len(chosen.check),
+            "folds": quantise.FOLDS if chosen.folded else 0,
+            "needed_inputs": needed,
+        }
 
 
 def _random(
@@ -109,42 +135,43 @@ def _random(
         if ports:
             took = time.perf_counter() - started
             count = _affordable(original, sample, took, RANDOM_S / 2, FEWEST, SAMPLES)
-        check = [sample, *(maker.sample(sizes.shapes, generators[0]) for _ in range(count - 1))]
+        choose = [sample, *(maker.sample(sizes.shapes, generators[0]) for _ in range(count - 1))]
         calibration = [maker.sample(sizes.shapes, generators[1]) for _ in range(count)]
-        return inputs.Chosen(sizes, check, calibration, maker.origins, "random", same=not ports)
+        return inputs.Chosen(sizes, choose, calibration, maker.origins, "random", same=not ports)
     raise first or bad_model(f"{loaded.path.name} runs with no sizes of its inputs")
 
 
-def _from_file(
-    loaded: Loaded,
-    original: Original,
-    ports: Sequence[shapes.Input],
-    given: Mapping[str, Sequence[int]],
-    file: str,
-    batch: int | None,
+def _affordable_part(
+    chosen: inputs.Chosen, loaded: Loaded, original: Original, fewest: int | None
 ) -> inputs.Chosen:
-    chosen = inputs.samples_in(file, ports, given, batch)
+    """As many of the samples as the model runs in time; none check if they are too few for it."""
+    first = chosen.choose[0]
     started = time.perf_counter()
-    _run(loaded, original, chosen.check[0])
+    answers = _run(loaded, original, first)
     took = time.perf_counter() - started
-    count = _affordable(original, chosen.check[0], took, GIVEN_S / 2, SAMPLES, inputs.AT_MOST)
-    chosen.check, chosen.calibration = chosen.check[:count], chosen.calibration[:count]
+    size = sum(array.nbytes for array in [*first.values(), *answers])
+    least, most = fewest or 0, min(MOST_CHECK, CHECK_BYTES // max(1, size))
+    quick = _affordable(original, first, took, QUICK_S, 1, most)
+    count = max(quick, _affordable(original, first, took, GIVEN_S, SAMPLES, USUAL))
+    chosen.choose, chosen.calibration = chosen.choose[:count], chosen.calibration[:count]
+    can_check = least <= quick or (least <= most and least * took <= GIVEN_S)
+    chosen.check = chosen.check[: max(least, quick)] if can_check else []
     return chosen
 
 
 def _from_folder(ports: Sequence[shapes.Input], folder: Path) -> inputs.Chosen:
     """All samples of a folder; the first axis is the batch where all inputs share it."""
     names = [port.name for port in ports]
-    check, calibration = (
+    choose, calibration = (
         [dict(zip(names, each, strict=True)) for each in samples.read(folder / file)]
         for file in (samples.INPUTS, samples.CALIBRATION)
     )
-    run_shapes = {name: list(array.shape) for name, array in check[0].items()}
+    run_shapes = {name: list(array.shape) for name, array in choose[0].items()}
     first = {shape[0] for shape in run_shapes.values() if shape}
     sizes = shapes.Sizes(first.pop() if len(first) == 1 else None, run_shapes)
     same = len(calibration) == 1
     return inputs.Chosen(
-        sizes, check, calibration, dict.fromkeys(names, "given"), "given", same=same
+        sizes, choose, calibration, dict.fromkeys(names, "given"), "given", same=same
     )
 
 
@@ -218,7 +245,7 @@ def _facts(
             for port in shapes.ports([o for o in model.graph.output if o.name in answers])
         ],
         "batch": chosen.sizes.batch,
-        "samples": len(chosen.check),
+        "samples": len(chosen.choose),
         "calibration_samples": len(chosen.calibration),
         "same_samples": chosen.same,
         "inputs_from": one_line(chosen.source),

@@ -16,12 +16,13 @@ from workbench.worker.session_options import EXTENDED
 from .._shared import quantisation
 from .._shared.quantisation import Ranges
 from .._shared.session import cpu_session
-from . import graph, products, samples
+from . import agreement, graph, products, samples
 from .errors import quiet
 from .prepare import PREPARED
 
 PRODUCTS = ("Conv", "MatMul", "Gemm")
 ABSORBED = ("Clip", "Relu")  # become part of the product before them
+FOLDS = 3  # parts of few inputs, each judged by ranges from the others
 HISTOGRAM_SAMPLES = 32  # inputs that fill histograms: each keeps every tensor in memory
 # Operators between products that have an integer kernel: a chain of these stays in INT8.  Not
 # among them: softmax and norms, which 256 steps are too coarse for, and ConvTranspose, which has no
@@ -57,7 +58,24 @@ def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
             made = _dynamic(model, folder, recipe)
         else:
             made = static(model, ranges(folder, recipe.calibration), recipe)
-    return keep(folder, recipe, made)
+        found = keep(folder, recipe, made)
+        if recipe.method == "static":
+            cross_validate(folder, model, recipe)
+    return found
+
+
+def cross_validate(folder: Path, model: Any, recipe: Recipe) -> None:
+    """Where the inputs that calibrate also choose, keep the answers to them of variants whose
+    ranges come from the other inputs."""
+    if not (folder / samples.FOLDS).exists():
+        return
+    inputs = samples.read(folder / samples.INPUTS)
+    answers: list[Any] = [None] * len(inputs)
+    for fold in range(FOLDS):
+        found = ranges(folder, recipe.calibration, fold)
+        session = cpu_session(static(model, found, recipe))
+        answers[fold::FOLDS] = agreement.answers(session, inputs[fold::FOLDS])
+    samples.write(folder / f"{recipe.label}{samples.FOLDED}", answers)
 
 
 def keep(folder: Path, recipe: Recipe, made: bytes) -> dict[str, Any]:
@@ -115,15 +133,16 @@ def static(model: Any, found: Ranges, recipe: Recipe, only: Sequence[str] = ()) 
     )
 
 
-def ranges(folder: Path, method: str) -> Ranges:
+def ranges(folder: Path, method: str, left_out: int | None = None) -> Ranges:
     """The range of each tensor over the calibration inputs, kept in `folder`.
 
     Ranges hold for every scope, type and set of excluded nodes, since all of those quantise
-    tensors of the same prepared model.
+    tensors of the same prepared model.  One of the folds may be left out.
     """
-    file = folder / f"ranges-{method}.json"
+    file = folder / f"ranges-{method}-{left_out}.json"
     if not file.exists():
         inputs = samples.read(folder / samples.CALIBRATION)
+        inputs = [each for place, each in enumerate(inputs) if place % FOLDS != left_out]
         if method != "minmax":
             inputs = inputs[:HISTOGRAM_SAMPLES]
         with quiet():

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     Sample = Sequence[NDArray[Any]]
 
 INPUTS, CALIBRATION, REFERENCE = "inputs.npz", "calibration.npz", "reference.npz"
+# Kept apart until a variant is otherwise good enough; missing where there are too few inputs.
+CHECK, CHECK_REFERENCE = "check.npz", "check-reference.npz"
+# FOLDS is there if the same inputs calibrate and choose; FOLDED ends a variant's answers to them.
+FOLDS, FOLDED = "folds", ".folds.npz"
 
 
 def write(file: Path, samples: Sequence[Sample]) -> None:

@@ -7,6 +7,8 @@ files of each (`Setup.files`).
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,11 +17,12 @@ from workbench.contract import Accuracy, Case, Profile, Setup, Task, Variant, Wo
 
 from .._shared import profiling
 from .._shared.session import open_session
-from . import agreement, samples
+from . import agreement, bounds, samples
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    Samples = Sequence[Sequence[NDArray[Any]]]
 
 CHECKED_S, CHECKED_LEAST = 2.0, 2  # a very slow variant is checked on fewer inputs
 
@@ -45,33 +48,66 @@ class Model(Workload):
 class ModelTask(Task):
     def __init__(self, case: Case, setup: Setup) -> None:
         self.case, self.file = case, setup.files["model"]
+        # The model as given has no limit to keep.
+        self.limit = float(setup.files["limit"]) if "limit" in setup.files else None
         self.metric = setup.files.get("metric", "relative_error")
         with setup.phase("compile"):
             self.session = open_session(self.file, case, shared=True)
-        names = [port.name for port in self.session.get_inputs()]
         self.outputs = agreement.compared(self.session)
-        folder = Path(setup.files["folder"])
-        given = samples.read(folder / samples.INPUTS) or [[]]
-        self.inputs = [dict(zip(names, sample, strict=True)) for sample in given]
-        self.references = samples.read(folder / samples.REFERENCE)
+        self.folder = Path(setup.files["folder"])
+        self.inputs = self._named(samples.INPUTS)
+        self.references = samples.read(self.folder / samples.REFERENCE)
         self.feeds = cycle(self.inputs)
 
     def step(self) -> None:
         self.session.run(None, next(self.feeds))
 
     def check(self) -> Accuracy:
+        """The error on the inputs that choose; on those kept apart where its bound is low enough.
+
+        The larger bound is promised (see `bounds`).
+        """
+        folded = Path(self.file).with_suffix(samples.FOLDED)
+        kept = self.limit is not None and folded.exists()
+        answers = samples.read(folded) if kept else self._answers(self.inputs)
+        if self.limit is None or not (self.folder / samples.CHECK).exists():
+            return self._compared(answers, self.references, None)
+        found = self._compared(answers, self.references, bounds.CHOOSE)
+        first = found.error_bound or 0.0
+        if first > self.limit:
+            return found
+        answers = self._answers(self._named(samples.CHECK))
+        right = samples.read(self.folder / samples.CHECK_REFERENCE)
+        found = self._compared(answers, right, bounds.CHECK)
+        return replace(found, error_bound=max(first, found.error_bound or 0.0))
+
+    def _named(self, file: str) -> list[dict[str, NDArray[Any]]]:
+        names = [port.name for port in self.session.get_inputs()]
+        given = samples.read(self.folder / file) or [[]]
+        return [dict(zip(names, sample, strict=True)) for sample in given]
+
+    def _answers(self, inputs: Sequence[dict[str, NDArray[Any]]]) -> list[list[NDArray[Any]]]:
         answers: list[list[NDArray[Any]]] = []
         began = time.perf_counter()
-        for each in self.inputs:
+        for each in inputs:
             answers.append(agreement.answer(self.session, self.outputs, each))
             if len(answers) >= CHECKED_LEAST and time.perf_counter() - began > CHECKED_S:
                 break
+        return answers
+
+    def _compared(self, answers: Samples, references: Samples, chance: float | None) -> Accuracy:
+        """The error of `answers`, with an upper bound that is too low with this chance."""
         count = len(answers)
-        outputs = agreement.compare(self.outputs, answers, self.references[:count])
-        value = agreement.summary(outputs, self.metric)
-        reference = f"the model as given, unoptimised, on {count} input{'s'[: count > 1]}"
+        references = references[:count]
+        outputs = agreement.compare(self.outputs, answers, references)
+        value, bound = agreement.summary(outputs, self.metric), None
+        if chance is not None:
+            bound = bounds.upper(answers, references, self.metric, chance)
+        held_out = chance == bounds.CHECK
+        inputs = f"{count} input{'s'[: count > 1]}{' kept apart' if held_out else ''}"
+        reference = f"the model as given, unoptimised, on {inputs}"
         # Always passed: the advisor applies the user's own error limit.
-        return Accuracy(self.metric, value, reference, 1.0, True, tuple(outputs))
+        return Accuracy(self.metric, value, reference, 1.0, True, tuple(outputs), bound, held_out)
 
     def profile(self, steps: int) -> Profile:
         return profiling.by_onnxruntime(self.file, self.case, self.feeds, steps, shared=True)

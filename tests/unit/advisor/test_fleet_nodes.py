@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from benchmarks import fleet as made_up
 from workbench.advisor.fleet import fleet_document, is_complete
 from workbench.advisor.fleet_nodes import NO_VERDICT, Folder, read_folder
+from workbench.advisor.recordings import load
 from workbench.cli.commands import head
+from workbench.export.view.fleet import parts
 from workbench.records.events import encode
 from workbench.records.fleet_document import FleetNode
 from workbench.report.run_files import MOST_BYTES
@@ -214,6 +216,69 @@ def test_documents_about_the_users_own_have_their_hash(
     (answer,) = node.run.answers
     assert reason == (answer.uncompared and answer.uncompared.code)
     assert (answer.value_s is None) is (reason is not None)
+
+
+@pytest.mark.parametrize("name", ["pod.log", "pod.json"])
+def test_the_raw_log_of_a_pod_is_a_document(folder: Path, name: str) -> None:
+    text = json.dumps(made_up.document(1.0, "pod"), indent=1)
+    marks = [f"-----{word} WORKBENCH DOCUMENT-----" for word in ("BEGIN", "END")]
+    raw = f"pulling\n-----BEGIN WORKBENCH DOCTOR-----\n{{}}\n{marks[0]}\n{text}\n{marks[1]}\nbye\n"
+    made_up.write(folder / name, raw)
+    made_up.write(folder / "launcher.log", "submitted\n")  # no pod's
+    found = read_folder(folder, NOW)
+    assert (found.nodes[3].node, found.nodes[3].state, found.warnings) == ("pod", "done", [])
+    recordings, flaws = load([folder])
+    assert flaws == []
+    assert sum(each.file == name for each in recordings) == 1
+    made_up.write(folder / name, raw[:5000])
+    (warning,) = read_folder(folder, NOW).warnings
+    assert warning.message.startswith(f"{name} is not usable: Input data was truncated")
+
+
+def test_fleets_in_the_folder_of_another_are_named_and_judged_by_their_own_plans(
+    folder: Path,
+) -> None:
+    second = folder / "desk"
+    made_up.make(second, 3)
+    plan = json.loads((second / "fleet.json").read_text())
+    made_up.write(second / "fleet.json", {**plan, "deadline_s": 1.0})
+    (second / "jobs" / "old-1" / "document.json").unlink()
+    (folder / "jobs" / "old-1" / "document.json").unlink()
+    made_up.write(second / "mail.json", "{")
+    found = read_folder(folder, NOW)
+    states = {node.name: node.state for node in found.nodes}
+    assert states["old-1"] == "pending" and states["desk/old-1"] == "lost"
+    assert len(states) == 6
+    (warning,) = found.warnings
+    assert warning.message.startswith("desk: mail.json is not usable")
+    (row,) = [e for e in fleet_document(head("fleet"), found).rows if e.scenario == "convolution"]
+    assert {cell.node_type: cell.nodes for cell in row.cells} == {"new": 2, "next": 2}
+    assert len(read_folder(folder, NOW, alone=True).nodes) == 3
+    recordings, _ = load([folder])
+    assert {each.file.split("/")[0] for each in recordings} == {"desk", "jobs"}
+
+
+def test_a_run_of_scaling_answers_without_a_verdict(folder: Path) -> None:
+    source = JOURNAL.parents[1] / "documents" / "run-sweep.json"
+    found = json.loads(source.read_text())
+    del found["measurements"][2:]
+    for ranks, measured in enumerate(found["measurements"], start=1):
+        measured["case"]["workload"] = "scaling"
+        measured["work"]["ranks"] = ranks
+        measured["figures"] = {"sync_fraction": 0.25, "scaling_efficiency_fraction": 0.5}
+    found["tool"]["version"] = job(folder).run.version
+    made_up.write(folder / "jobs" / "old-1" / "document.json", found)
+    node = job(folder)
+    assert node.state == "done"
+    assert [each.ranks for each in node.run.scaling] == [1, 2]
+    shown = fleet_document(head("fleet"), read_folder(folder, NOW))
+    assert is_complete(shown)
+    (table,) = [part for part in parts(shown) if part.title == "Scaling over nodes"]
+    assert table.rows[1][:5] == ["old-1", "old", "n0", "2", "cpu"]
+    assert table.rows[1][6:] == ["50%", "25%"]
+    del found["measurements"][1]
+    made_up.write(folder / "jobs" / "old-1" / "document.json", found)
+    assert job(folder).state == "failed"
 
 
 def test_a_folder_of_documents_needs_no_plan(tmp_path: Path) -> None:

@@ -94,6 +94,6 @@ def test_a_fault_of_a_small_probe_is_found(changes: dict[str, object]) -> None:
     "changes", [{"install": "\x1b[31m"}, {"thread_variables": ("A=B",)}], ids=repr
 )
 def test_a_fault_of_a_backend_is_found(changes: dict[str, object]) -> None:
-    fields = {"install": "", "thread_variables": ("OMP_NUM_THREADS",), "lists_gpus": False}
+    fields = {"install": "", "thread_variables": ("OMP_NUM_THREADS",)}
     found = BackendDescription(**{**fields, "threads_fixed_at_import": True, **changes})  # type: ignore[arg-type]
     assert next(faults.in_backend(found))

@@ -114,6 +114,13 @@ def test_a_run_ends_with_what_a_reader_sees(made, tmp_path, capsys) -> None:
     assert said in capsys.readouterr().err
 
 
+def test_a_bundle_without_workbench_or_with_ranks_is_refused(made, tmp_path) -> None:
+    bundle = ("plan", "--wheels", str(tmp_path))
+    assert "holds no wheel of workbench: fill it by `pip wheel`" in refused(*bundle)
+    assert "leave out --wheels" in refused(*bundle, "--scaling", "cpu-8c")
+    assert "Choices: none" in refused("plan", "--scaling", "cpu-8c")
+
+
 @pytest.mark.parametrize(
     ("answer", "log", "text"), [(True, ["cancel"], "are cancelled"), (False, [], "the jobs go on")]
 )

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import machines
 import msgspec
 import pytest
+from simulated_run import SimulatedMachine, SimulatedPool, run
 
 from workbench.engine.exit_codes import FAILED, OK, UNTRUSTED, exit_code
 from workbench.planning.model_question import ModelQuestion
 from workbench.planning.own_question import OwnQuestion
 from workbench.planning.request import Request
+from workbench.pool.pool import Answer, WorkerFailed
+from workbench.pool.worker_process import WorkerKey
+from workbench.records import events as ev
 from workbench.records.code import CodeAdvice, CodeFacts, CodeReport, SavedCode
 from workbench.records.document import Trace
 from workbench.records.model import Saved
@@ -89,3 +95,22 @@ def test_strict_samples_asks_for_results_without_a_warning() -> None:
     assert any(report.measurement_warnings(candidate) for candidate in warned)
     assert exit_code("done", Request(strict_samples=True), report) == UNTRUSTED
     assert exit_code("failed", Request(strict_samples=True), report) == FAILED
+
+
+class BusyPool(SimulatedPool):
+    """A pool on a busy machine, where torch prepares nothing within its deadline."""
+
+    def ask(self, key: WorkerKey, deadline_s: float, kind: Any, **request: Any) -> Answer[Any]:
+        if key.backend == "torch" and request["op"] == "prepare":
+            self.control.at_s += deadline_s
+            raise WorkerFailed(Reason("timeout", f"no answer within {deadline_s:.0f} s"))
+        return super().ask(key, deadline_s, kind, **request)
+
+
+def test_what_runs_out_of_its_share_has_not_failed() -> None:
+    request = Request(workloads=("matmul",), precisions=("fp32",), quick=True, devices=("cpu",))
+    events = run(request, SimulatedMachine(*machines.gpu_server()), pool=BusyPool)
+    ends = [event for event in events if isinstance(event, ev.CaseFinished)]
+    assert sorted({event.status for event in ends}) == ["ok", "skipped"]
+    (last,) = (event for event in events if isinstance(event, ev.RunFinished))
+    assert last.exit_code == OK

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -13,8 +15,9 @@ from builders import case, context, events, machine, scenario
 from fakes import CPU_A, CPU_B, FakePool, IdleWorkload, ManualClock
 
 from workbench.contract import Accuracy, Case, Setup, Task
-from workbench.engine import ceilings
+from workbench.engine.context import Share
 from workbench.engine.preparation import BUDGET, Preparation, worker_key
+from workbench.engine.starts import start_workers
 from workbench.planning.plan import RowPlan, planned
 from workbench.planning.request import Request
 from workbench.pool.pool import Answer, WorkerFailed
@@ -40,6 +43,11 @@ class StartingPool(FakePool):
         self.deadlines: dict[WorkerKey, float] = {}
         self.ended: list[WorkerKey] = []
         self.asked_s: list[float] = []  # the deadline of each request
+        self.together: list[list[str]] = []  # the devices of workers that start at once
+
+    def starting(self, keys: Sequence[WorkerKey]) -> AbstractContextManager[None]:
+        self.together.append([key.device for key in keys])
+        return super().starting(keys)
 
     def start(self, key: WorkerKey, deadline_s: float) -> None:
         if key in self.deadlines:
@@ -77,7 +85,7 @@ class Row:
         self.report = Report.of(events({})[:2])
         self.report.apply(planned(self.plan, Request(), 0.0))
         self.context = context(self.pool, self.clock, self.report, budget_s=RUN_S)
-        self.preparation = Preparation(self.plan, self.context, until_s=end_s, end_s=end_s)
+        self.preparation = Preparation(self.plan, self.context, Share(end_s, end_s))
 
     def prepare(self, *cases: Case) -> list[bool]:
         return [self.preparation.prepare(each) is not None for each in cases]
@@ -118,6 +126,32 @@ def test_a_worker_may_start_until_the_run_ends_but_gets_no_request_after_the_row
     assert row.pool.asked == []  # an answer within no time would cost the worker its life
 
 
+class SilentPool(StartingPool):
+    """A pool whose workers do not answer within any deadline."""
+
+    def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.clock.at_s += self.asked_s[-1]
+        raise WorkerFailed(Reason("timeout", f"no answer within {self.asked_s[-1]:.0f} s"))
+
+
+@pytest.mark.parametrize(
+    ("until_s", "state", "code"), [(5.0, "skipped", "budget"), (59.0, "failed", "timeout")]
+)
+def test_a_case_that_meets_the_end_of_its_share_is_skipped_and_one_that_hangs_fails(
+    until_s: float, state: str, code: str
+) -> None:
+    row = Row(CPU_A)
+    pool = SilentPool(row.clock, {CPU_A: 1.0}, {})
+    shared = context(pool, row.clock, row.report, budget_s=RUN_S)
+    preparation = Preparation(row.plan, shared, Share(until_s, 59.0))
+    assert preparation.prepare(CPU_A) is None
+    ended = row.report.candidates[CPU_A.id]
+    assert (ended.state, ended.reason and ended.reason.code) == (state, code)
+    if ended.reason is not None and state == "skipped":
+        assert ended.reason.message == "it was not ready within its 8 s of the budget"
+        assert ended.reason.hint == BUDGET.hint
+
+
 def test_a_search_for_convolution_plans_has_a_worker_to_itself() -> None:
     """In one process torch uses the first plan that it finds, whichever candidate found it."""
     plain = Case("infer_cnn", "cuda:0", "torch", "fp16", params={"image": 32})
@@ -156,7 +190,7 @@ def test_ceilings_wait_for_workers_that_the_table_needs_too(
     row = Row(CPU_A)
     row.pool.starting_s = starting_s
     rows = [replace(row.plan, cases=table)]
-    assert ceilings.start_workers([row.plan], rows, row.context, 0.12) is started
+    assert start_workers([row.plan], rows, row.context, 0.12) is started
 
 
 def test_a_gpu_that_admits_one_process_gets_one_worker_before_the_races() -> None:
@@ -169,8 +203,33 @@ def test_a_gpu_that_admits_one_process_gets_one_worker_before_the_races() -> Non
         found = msgspec.structs.replace(here, gpus=gpus)
         row.report.apply(ev.HardwareDetected(at_s=0, machine=found, software=software))
         row.pool.deadlines.clear()
-        assert ceilings.start_workers([row.plan], [row.plan], row.context, 1.0)
+        assert start_workers([row.plan], [row.plan], row.context, 1.0)
         assert list(row.pool.deadlines) == [worker_key(each) for each in started]
+
+
+@pytest.mark.parametrize(
+    ("cores", "counted", "together"),
+    [
+        (1, False, [["cpu"], ["cuda:0"], ["cpu"]]),
+        (2, False, [["cpu", "cuda:0"], ["cpu"]]),
+        (2, True, [["cpu"], ["cuda:0"], ["cpu"]]),  # a row takes their start-up times for its own
+        (4, True, [["cpu", "cuda:0"], ["cpu"]]),
+    ],
+)
+def test_workers_of_one_library_start_at_once_where_there_are_cores_for_them(
+    cores: int, counted: bool, together: list[list[str]]
+) -> None:
+    row = Row(CPU_A, replace(CPU_A, backend="numpy"), case("cuda:0-a"))
+    if counted:
+        row.plan.scenario = row.plan.scenario.sharing_workers()
+    here = machine("cuda:0")
+    here = msgspec.structs.replace(
+        here, cpu=msgspec.structs.replace(here.cpu, effective_cores=cores)
+    )
+    software = Software("3.11", "python", {}, {})
+    row.report.apply(ev.HardwareDetected(at_s=0, machine=here, software=software))
+    assert start_workers([row.plan], [row.plan], row.context, 1.0)
+    assert row.pool.together == together
 
 
 def test_ceilings_start_no_worker_for_a_refused_case() -> None:
@@ -179,7 +238,7 @@ def test_ceilings_start_no_worker_for_a_refused_case() -> None:
     torch = {"torch": Package("2.9", "CPU build")}
     software = Software("3.11", "python", torch, {})
     row.report.apply(ev.HardwareDetected(at_s=0, machine=machine("cuda:0"), software=software))
-    assert ceilings.start_workers([row.plan], [], row.context, 0.12)
+    assert start_workers([row.plan], [], row.context, 0.12)
     assert row.pool.deadlines == {}
 
 

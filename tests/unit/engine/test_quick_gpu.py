@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from unittest.mock import patch
 
@@ -62,6 +63,12 @@ def test_workers_start_before_the_first_row_and_none_twice() -> None:
     assert started(events[:first]) == names
 
 
+def test_the_workers_of_a_simulated_gpu_start_before_the_first_row_too() -> None:
+    events = events_of(True, "cpu", "fake:0@8")
+    first = next(i for i, event in enumerate(events) if isinstance(event, ev.RaceStarted))
+    assert {"cpu/torch", "fake:0/torch"} <= set(started(events[:first]))
+
+
 def test_a_row_that_counts_start_ups_says_where_they_come_from() -> None:
     [row] = [
         event
@@ -97,3 +104,9 @@ def test_the_precision_that_promises_most_of_a_gpu_is_prepared_first() -> None:
     order = by_promise([*on_cpu, *gpu])
     assert [c.precision for c in order if c.device != "cpu"] == ["bf16", "fp16", "tf32", "fp32"]
     assert [c for c in order if c.device == "cpu"] == on_cpu
+
+
+def test_graphs_and_channels_last_are_prepared_before_the_plain_mode() -> None:
+    modes = ("", "nhwc", "graph")
+    order = by_promise([replace(case("cuda:0-a", "bf16"), mode=mode or None) for mode in modes])
+    assert [c.mode for c in order] == ["graph", "nhwc", None]

@@ -20,10 +20,12 @@ from fakes import (
 
 from workbench.advisor.verdict import decide
 from workbench.contract import DEVICE_KINDS, Case
+from workbench.engine.context import Share
 from workbench.engine.preparation import BUDGET, PreparedCase, worker_key
 from workbench.engine.race import REFERENCE_ROUNDS
 from workbench.engine.schedule import BLOCK_S, OVERDRAFT, SHORTEST_BLOCK_S, RoundBudget
 from workbench.planning.plan import RowPlan
+from workbench.planning.request import Request
 from workbench.pool.control import Cancelled
 from workbench.pool.pool import WorkerFailed
 from workbench.records import events as ev
@@ -112,6 +114,41 @@ def test_the_race_says_what_ended_it(ended_by: str, options: dict[str, Any]) -> 
     (ended,) = events_of(emitted, ev.RaceEnded)
     assert ended.ended_by == report.rows["row"].ended_by == ended_by
     assert ended.rounds == len(rounds_of(report, CPU_B))  # complete ones
+
+
+@pytest.mark.parametrize("settles_after", [8, 1000])
+def test_a_row_that_is_open_at_its_end_gets_more_time_and_gives_back_the_rest(
+    settles_after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Settling(Undecided):
+        def block(self, request: dict[str, Any]) -> dict[str, Any]:
+            turns = sum(asked.get("case") == CPU_B.id for _, asked in self.asked)
+            if turns <= settles_after:
+                return super().block(request)
+            self.steps_s[CPU_B.id] = 3.0
+            return FakePool.block(self, request)
+
+    monkeypatch.setattr(Request, "extension_s", 60.0)
+    steps = {CPU_A: 1.0, CPU_B: 1.0}
+    report, emitted, _ = run_race(steps, budget_s=5.0, pool_type=Settling)
+    more, *rest = [event.by_s for event in events_of(emitted, ev.BudgetExtended)]
+    assert 0 < more <= 60.0
+    assert report.extended_s == pytest.approx(more + sum(rest))
+    (ended,) = events_of(emitted, ev.RaceEnded)
+    assert ended.rounds > 4
+    if settles_after == 8:
+        assert ended.ended_by == "decided" and sum(rest) < 0
+    monkeypatch.undo()
+    _, emitted, _ = run_race(steps, budget_s=5.0, pool_type=Undecided)
+    assert not events_of(emitted, ev.BudgetExtended)  # with --budget
+
+
+@pytest.mark.parametrize(
+    ("options", "most_s"),
+    [({}, 60.0), ({"budget_s": 60.0}, 0.0), ({"quick": True}, 0.0), ({"thorough": True}, 0.0)],
+)
+def test_only_the_default_budget_is_extended(options: dict[str, Any], most_s: float) -> None:
+    assert Request(**options).extension_s == most_s
 
 
 class Doomed(Undecided):
@@ -236,7 +273,7 @@ def prepared(case: Case, step_s: float, iterations: int = 1) -> PreparedCase:
 
 def budget(*, until_s: float = 60.0, end_s: float = 60.0, **of_row: Any) -> RoundBudget:
     plan = RowPlan(scenario(textbook="", **of_row), IdleWorkload(), [CPU_A, CPU_B])
-    return RoundBudget(plan, lambda: 10.0, until_s=until_s, end_s=end_s)
+    return RoundBudget(plan, lambda: 10.0, Share(until_s, end_s))
 
 
 def test_a_turn_is_as_long_as_its_bounds_and_the_budget_let_it() -> None:

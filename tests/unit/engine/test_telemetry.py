@@ -238,7 +238,7 @@ def test_a_turn_is_placed_by_its_workers_clock(emitted: list[ev.AnyEvent]) -> No
 def test_power_and_energy_of_a_whole_gpu_are_not_those_of_its_instance(
     script: Script, emitted: list[ev.AnyEvent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "GpuSampler", lambda _indices: script)
+    monkeypatch.setattr(module, "GpuSampler", lambda _indices, vendor: script)
     found = machine("cuda:0")
     for uuid, expected in ((f"MIG-{'1' * 32}", None), ("GPU-0", 700.0)):
         [card] = [msgspec.structs.replace(g, index=0, uuid=uuid) for g in found.gpus]

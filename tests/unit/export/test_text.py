@@ -141,7 +141,7 @@ def test_the_log_has_a_line_for_each_event_that_matters(
 def test_rows_count_where_there_are_several() -> None:
     first, second = log_of(ev.RaceStarted)
     assert "row" not in first
-    assert second.endswith("2 candidates, 10 s; row 2 of 2, 51 s left")
+    assert second.endswith("2 candidates, 10 s; row 2 of 2, 52 s left")
 
 
 def test_a_race_for_one_size_says_which() -> None:

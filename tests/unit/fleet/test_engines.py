@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import msgspec
 import pytest
 
 from workbench.fleet import slurm, ssh
@@ -82,6 +83,13 @@ def test_a_job_is_pinned_exclusive_and_limited(psij, tmp_path) -> None:
     assert spec.resources.exclusive_node_use is True
     assert spec.attributes.given[0].total_seconds() == 360
     assert spec.attributes.given[1] == "big"
+
+
+def test_a_job_of_two_nodes_asks_for_both(psij, tmp_path) -> None:
+    both = msgspec.structs.replace(plan().jobs[0], node="g,h", nodes=2)
+    Slurm(tmp_path, plan()).submit(both, tmp_path / "run.sh")
+    assert psij.specs[-1].resources.given == (2, None, 1, None)
+    assert custom_of(psij)["slurm.nodelist"] == "g,h"
 
 
 def test_a_shared_job_asks_for_its_cores(psij, tmp_path) -> None:

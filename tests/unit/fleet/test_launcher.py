@@ -99,7 +99,7 @@ def test_the_plan_in_words() -> None:
 def test_the_plan_is_written_once(scene) -> None:
     assert plan_in(scene.folder) == scene.plan
     assert not list(scene.folder.glob(".*"))
-    with pytest.raises(UsageError, match="File exists"):
+    with pytest.raises(UsageError, match="Directory not empty"):
         begin(scene.folder, plan())
     (scene.folder / "fleet.json").write_text("[")
     with pytest.raises(UsageError, match=r"fleet.json cannot be read: .*"):
@@ -117,6 +117,61 @@ def test_files_that_options_name_travel_with_their_hash(tmp_path) -> None:
     missing = msgspec.structs.replace(asked, arguments=["advise", "--model", "none.onnx"])
     with pytest.raises(UsageError, match=r"No such file or directory: none.onnx"):
         begin(tmp_path / "other", missing)
+
+
+def test_a_launcher_that_comes_second_changes_nothing(tmp_path) -> None:
+    """Both have looked for a plan before either has written one."""
+    folder, model = tmp_path / "fleet", tmp_path / "net.onnx"
+    model.write_bytes(b"abc")
+    begin(folder, msgspec.structs.replace(plan(), arguments=["advise", "--model", str(model)]))
+    before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    model.write_bytes(b"other")
+    with pytest.raises(UsageError, match="Directory not empty"):
+        begin(folder, msgspec.structs.replace(plan(), arguments=["--model", str(model)]))
+    assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
+
+
+def test_the_wheels_of_a_bundle_are_copied_and_the_plan_says_so(tmp_path) -> None:
+    (tmp_path / "cpu_gpu_workbench-1-py3-none-any.whl").write_bytes(b"abc")
+    asked = plan()
+    asked = msgspec.structs.replace(asked, wheels=str(tmp_path))
+    assert f"from a copy of {tmp_path}" in list(plan_lines(asked))[-1]
+    made = begin(tmp_path / "fleet", asked)
+    (name,) = made.inputs
+    assert made.inputs[name].sha256.startswith("ba7816bf8f01cfea")
+    assert (tmp_path / "fleet" / made.inputs[name].file).read_bytes() == b"abc"
+    text = (tmp_path / "fleet" / "jobs" / "cpu-8c-1" / "run.sh").read_text()
+    assert f"\nwheels={tmp_path}/fleet/inputs/wheels\n" in text
+
+
+def test_scaling_is_a_job_of_two_nodes(tmp_path) -> None:
+    settings = {"per_type": 1, "shared": False, "python": "python", "deadline_s": 600.0}
+    made = make_plan(NODES, Request(quick=True), scaling="cpu-8c", **settings)
+    assert [(job.name, job.node, job.nodes) for job in made.jobs[-2:]] == [
+        ("gpu-32c-a100-4-1", "g", 1),
+        ("scaling", "a,b", 2),
+    ]
+    lines = list(plan_lines(made))
+    run = "workbench run scaling --budget=20 --quick"
+    assert f"scaling: 2 nodes at once, a rank on each: a,b: {run}" in lines
+    assert any(line.startswith("3 jobs, 1.3 node-minutes of measuring") for line in lines)
+    begin(tmp_path, made)
+    text = (tmp_path / "jobs" / "scaling" / "run.sh").read_text()
+    assert "\nnodes=2\n" in text
+    assert "set -- run --jsonl scaling --budget=20 --quick\n" in text
+    for name in ("gpu-32c-a100-4", "cpu"):
+        with pytest.raises(UsageError, match="Choices: cpu-8c"):
+            make_plan(NODES, Request(), scaling=name, **settings)
+
+
+def test_a_budget_that_is_too_small_is_said_in_the_plan() -> None:
+    settings = {"per_type": 1, "shared": False, "python": "python", "deadline_s": 600.0}
+    lines = {
+        budget: list(plan_lines(make_plan(NODES, Request(budget_s=budget), **settings)))[-1]
+        for budget in (19.0, 20.0)
+    }
+    assert lines[19.0] == "warning: below 20 s a busy node may measure nothing: raise --budget"
+    assert "warning" not in lines[20.0]
 
 
 def test_the_script_quotes_what_users_name(tmp_path) -> None:

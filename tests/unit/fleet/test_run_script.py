@@ -30,8 +30,9 @@ class Node:
         self.python.chmod(0o755)
         self.directory = self.job
 
-    def run(self, **variables: str) -> int:
-        head = f"python={self.python}\njob={self.job}\ndirectory={self.directory}\nset -- --jsonl\n"
+    def run(self, nodes: int = 1, **variables: str) -> int:
+        head = f"python={self.python}\njob={self.job}\ndirectory={self.directory}\n"
+        head += f"nodes={nodes}\nwheels=\nset -- --jsonl\n"
         (self.job / "run.sh").write_text(head + assets.path("fleet/run.sh").read_text())
         clean = {"PATH": os.environ["PATH"], **variables}
         return subprocess.run(["sh", self.job / "run.sh"], env=clean, timeout=30).returncode
@@ -65,6 +66,20 @@ def test_threads_from_elsewhere_stop_it(node, name: str) -> None:
     assert node.run(**{name: "1"}) == 2
     assert node.file("log.txt").startswith(f"workbench: {name}=1 comes from elsewhere")
     assert not (node.job / "doctor.json").exists()
+
+
+def test_a_run_over_several_nodes_starts_a_rank_on_each(node, tmp_path) -> None:
+    srun = tmp_path / "srun"
+    srun.write_text('#!/bin/sh\necho "$MASTER_ADDR $*" >"${0}_was"\nshift 5\nexec "$@"\n')
+    srun.chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    assert node.run(nodes=2, PATH=path, SLURM_CPUS_ON_NODE="1") == 0
+    assert node.file("run.jsonl") == "event\n"
+    seen = (tmp_path / "srun_was").read_text().split()
+    assert seen[0] == os.uname().nodename
+    assert seen[1:5] == [
+        "--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=1", "--cpu-bind=none",
+    ]  # fmt: skip
 
 
 def test_an_affinity_narrower_than_the_job_stops_it(node) -> None:

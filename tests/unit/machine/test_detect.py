@@ -13,14 +13,17 @@ import msgspec
 import pytest
 from stub_driver import StubDriver, build, compiler
 
-from workbench.machine import detect, effective_cores
+from workbench.machine import detect
+from workbench.machine.host.cpu import effective_cores
 from workbench.records.machine import Machine, Software
 
 ROOT = Path(__file__).parents[3]
 DETECT = """
 import json, sys
 import msgspec
-from workbench.machine import detect, hardware_warnings, no_gpu
+from workbench.machine import detect
+from workbench.machine.nvidia.gpus import no_gpu
+from workbench.machine.warnings import hardware_warnings
 machine, software = detect()
 codes = [w.code for w in hardware_warnings(machine, software)]
 heavy = [n for n in ("torch", "onnxruntime", "textual", "numpy", "pynvml") if n in sys.modules]

@@ -28,7 +28,7 @@ class Sampler:
 
     asked_s: float
 
-    def __init__(self, indices: list[int], *, every_s: float) -> None:
+    def __init__(self, indices: list[int], *, every_s: float, vendor: str) -> None:
         Sampler.asked_s = every_s
 
     def drain(self) -> Iterator[GpuSample]:

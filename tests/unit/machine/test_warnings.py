@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from workbench.machine import hardware_warnings, missing_backends
 from workbench.machine.nvidia.driver_errors import nvml_text
+from workbench.machine.warnings import hardware_warnings, missing_backends
 from workbench.records.machine import (
     CoreLimit,
     Cpu,

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lab_builders import NO_VNNI, accuracy, built, candidate, case, cpu, facts
 
+from workbench.advisor.limits import exceeds_error_limit
 from workbench.advisor.model.explain import (
     CONVERSIONS,
     KernelTimes,
@@ -16,6 +17,7 @@ from workbench.advisor.model.explain import (
     explain,
     stands_for,
 )
+from workbench.planning.model_question import ModelQuestion
 from workbench.report.candidate import ENERGY
 
 FP32 = candidate(case(), 1e-3, {"Conv": 8e-4, "Relu": 5e-5})
@@ -137,6 +139,18 @@ def test_over_the_limit_it_cannot_be_recommended() -> None:
     assert "5.0%, worst in output scores" in sentences(fast)
     fast.accuracy = accuracy(0.25, metric="disagreement")
     assert "disagreement of 25.0% exceeds the limit of 10.0%" in sentences(fast, limit=0.1)
+
+
+def test_a_bound_over_the_limit_is_what_unseen_inputs_may_reach() -> None:
+    found = candidate(case(STATIC), 5e-4, {"QLinearConv": 4e-4}, error=0.018)
+    found.accuracy = msgspec.structs.replace(found.accuracy, error_bound=0.0231)
+    found_text = sentences(found)
+    assert "error of 1.8%, up to 2.3% on unseen inputs, exceeds the limit of 2.0%" in found_text
+    scenario = msgspec.structs.replace(ModelQuestion("net.onnx").scenario(), max_error=0.02)
+    assert exceeds_error_limit(found, scenario)
+    found.accuracy = msgspec.structs.replace(found.accuracy, error_bound=0.02)
+    assert not exceeds_error_limit(found, scenario)
+    assert "unseen" not in sentences(found)
 
 
 def test_at_the_limit_nothing_is_wrong() -> None:

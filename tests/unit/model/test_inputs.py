@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from workbench.contract import WorkloadError
-from workloads.lab import inputs, samples, shapes, values
+from workloads.lab import inputs, inspection, samples, shapes, values
 from workloads.lab.child import Lab
 from workloads.lab.shapes import Input
 
@@ -254,8 +254,10 @@ def test_rows_are_divided_into_batches_and_halves(case: Case) -> None:
     assert (facts["samples"], facts["calibration_samples"]) == (5, 5)
     assert facts["inputs_from"] == "data.npz"
     assert facts["inputs"][0]["values"] == "from data.npz"
-    assert (np.concatenate([x for (x,) in case.kept(samples.CALIBRATION)]) == rows[:5]).all()
-    assert (np.concatenate([x for (x,) in case.kept(samples.INPUTS)]) == rows[5:]).all()
+    both = [case.kept(name) for name in (samples.CALIBRATION, samples.INPUTS)]
+    assert {float(x[0, 0]) for kept in both for (x,) in kept} == set(rows[:, 0])
+    assert facts["check_samples"] == 0
+    assert not (case.folder / samples.CHECK).exists()
     facts = case.inspect(made.mlp(), inputs=case.file(x=rows), batch=4)
     assert (facts["samples"], facts["batch"], facts["same_samples"]) == (2, 4, True)
 
@@ -284,13 +286,73 @@ def test_a_sequence_before_the_batch_is_not_divided(case: Case) -> None:
     assert "samples of batch 2, --batch is 4" in str(error)
 
 
-def test_at_most_so_many_samples_are_taken_evenly(case: Case) -> None:
-    rows = np.arange(1000, dtype=np.float32)[:, None] * np.ones((1, 6), np.float32)
-    facts = case.inspect(made.mlp(), inputs=case.file(x=rows))
+def rows(count: int) -> np.ndarray:
+    return np.arange(count, dtype=np.float32)[:, None] * np.ones((1, 6), np.float32)
+
+
+def drawn(case: Case, name: str) -> list[int]:
+    return [int(x[0, 0]) for (x,) in case.kept(name)]
+
+
+def test_at_most_so_many_samples_are_taken_at_random(case: Case) -> None:
+    facts = case.inspect(made.mlp(), inputs=case.file(x=rows(1000)))
     assert facts["samples"] == facts["calibration_samples"] == inputs.AT_MOST
-    kept = [int(x[0, 0]) for (x,) in case.kept(samples.INPUTS)]
-    assert kept[0] == 500
-    assert kept[-1] > 985
+    kept = drawn(case, samples.INPUTS)
+    assert min(kept) < 100 and max(kept) > 900  # files are often sorted by class
+
+
+PARTS = (samples.CALIBRATION, samples.INPUTS, samples.CHECK)
+
+
+def test_many_inputs_calibrate_or_choose_or_check(case: Case) -> None:
+    data = case.file(x=rows(1000))
+    facts = case.inspect(made.mlp(), inputs=data, limit=0.02)
+    parts = [drawn(case, name) for name in PARTS]
+    assert [len(part) for part in parts] == [240, 256, 400]
+    counts = [facts[f"{part}samples"] for part in ("calibration_", "", "check_")]
+    assert (counts, facts["folds"]) == ([240, 256, 400], 0)
+    assert len(set().union(*parts)) == 896
+    case.inspect(made.mlp(), inputs=data, limit=0.02)
+    assert [drawn(case, name) for name in PARTS] == parts
+    case.inspect(made.mlp(), inputs=data, limit=0.02, seed=1)
+    assert [drawn(case, name) for name in PARTS] != parts
+    assert len(case.kept(samples.CHECK_REFERENCE)) == 400
+
+
+def test_few_inputs_calibrate_and_choose_while_others_check(case: Case) -> None:
+    facts = case.inspect(made.mlp(), inputs=case.file(x=rows(100)), limit=0.02)
+    calibration, choose, check = (drawn(case, name) for name in PARTS)
+    assert calibration == choose
+    assert sorted(choose + check) == list(range(100))
+    assert (facts["check_samples"], facts["folds"], facts["needed_inputs"]) == (40, 3, 100)
+    assert not facts["same_samples"]
+
+
+@pytest.mark.parametrize(
+    ("count", "limit", "metric", "needed"),
+    [
+        (99, 0.02, "relative_error", 100),
+        (900, 0.01, "disagreement", 920),
+        (900, 0.0, "disagreement", None),
+    ],
+)
+def test_with_too_few_inputs_nothing_is_kept_apart(
+    case: Case, count: int, limit: float, metric: str, needed: int | None
+) -> None:
+    case.inspect(made.mlp(), inputs=case.file(x=rows(1000)), limit=0.02)
+    facts = case.inspect(made.mlp(), inputs=case.file(x=rows(count)), limit=limit, metric=metric)
+    assert (facts["check_samples"], facts["needed_inputs"]) == (0, needed)
+    assert not (case.folder / samples.CHECK).exists()
+    assert not (case.folder / samples.FOLDS).exists()
+
+
+def test_a_slow_model_is_checked_on_as_many_inputs_as_a_bound_needs(case, monkeypatch) -> None:
+    monkeypatch.setattr(inspection, "QUICK_S", 0.0)
+    facts = case.inspect(made.mlp(), inputs=case.file(x=rows(100)), limit=0.02)
+    assert facts["check_samples"] == 40
+    monkeypatch.setattr(inspection, "GIVEN_S", 0.0)
+    facts = case.inspect(made.mlp(), inputs=case.file(x=rows(100)), limit=0.02)
+    assert facts["check_samples"] == 0
 
 
 def test_casts_that_keep_numbers_are_made(case: Case) -> None:

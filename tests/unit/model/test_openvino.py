@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from workbench.advisor.model.candidates import Proposal, first, neighbours, static_recipe
 from workbench.advisor.model.overview import how
 from workbench.advisor.model.snippet import snippet
-from workbench.contract import Case, WorkloadError
+from workbench.catalog import load, load_backend
+from workbench.contract import Case, Setup, WorkloadError
 from workbench.worker.recipe import ORIGINAL
 from workbench.worker.session_options import BFLOAT, openvino_settings
 from workloads._shared.session import open_session
@@ -100,6 +101,48 @@ def test_a_session_runs_on_the_cpu_with_the_threads_and_precision_of_its_case(li
     assert session.run(None, {"x": [1, 2]}) == [[2, 4]] == session.run(["y"], {"x": [1, 2]})
     ports = [*session.get_inputs(), *session.get_outputs()]
     assert ports == [("x", "tensor(float)"), ("y", "tensor(float)")]
+
+
+@pytest.mark.parametrize(
+    ("case", "device", "settings"),
+    [
+        (
+            Case("infer_mlp", "xpu:1", "openvino", "fp16"),
+            "GPU.1",
+            {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f16"},
+        ),
+        (
+            Case("infer_mlp", "cpu", "openvino", "bf16", threads=2, mode="auto"),
+            "AUTO",
+            {"DEVICE_PROPERTIES": {"CPU": {"INFERENCE_NUM_THREADS": 2}}},
+        ),
+    ],
+)
+def test_other_devices_get_only_what_they_know(
+    library, case: Case, device: str, settings: dict[str, Any]
+) -> None:
+    open_session(b"model", case)
+    assert library["arguments"] == (b"model", device, settings)
+
+
+def test_intels_gpus_are_xpus_as_torch_calls_them(library, monkeypatch) -> None:
+    class Core:
+        available_devices = ("CPU", "GPU.0", "GPU.1", "NPU")
+
+        def get_property(self, name: str, what: str) -> str:
+            return f"{name} {what}"
+
+    monkeypatch.setattr(sys.modules["openvino"], "Core", Core)
+    found = load_backend("openvino").gpus()
+    assert [gpu["device"] for gpu in found] == ["xpu:0", "xpu:1"]
+    assert found[1]["name"] == "GPU.1 FULL_DEVICE_NAME"
+
+
+def test_a_network_in_fp16_on_an_intel_gpu_is_not_halved_beforehand(library) -> None:
+    case = Case("infer_mlp", "xpu:0", "openvino", "fp16", batch=2, params={"width": 64})
+    task = load("infer_mlp").prepare(case, Setup(seed=0))
+    assert task.waits, "its time on the host is not the time that queueing takes"
+    assert library["arguments"][1] == "GPU.0"
 
 
 def test_a_model_that_it_refuses_is_named_in_one_line(library) -> None:

@@ -80,12 +80,16 @@ def test_whatever_a_model_calls_its_inputs_it_is_python() -> None:
     ("changes", "words"),
     [
         ({"inputs_from": "random"}, "--inputs data.npz"),
-        ({"inputs_from": "d.npz", "samples": 2, "same_samples": True}, "same 2 inputs"),
-        ({"inputs_from": "d.npz", "samples": 31}, "31 inputs only"),
-        ({"inputs_from": "d.npz", "samples": 4, "batch": 4}, "16 inputs only"),
-        ({"inputs_from": "d.npz", "samples": 32}, None),
-        ({"inputs_from": "d.npz", "samples": 8, "batch": 4}, None),
-        ({"inputs_from": "d.npz", "samples": 64, "batch": None}, None),
+        (
+            {"inputs_from": "d.npz", "samples": 2, "same_samples": True, "needed_inputs": 50},
+            "2 checked it, the same as calibrated it; pass at least 50 samples",
+        ),
+        (
+            {"inputs_from": "d.npz", "samples": 24, "needed_inputs": 50},
+            "24 checked it, too few; pass at least 50 samples",
+        ),
+        ({"inputs_from": "d.npz", "samples": 64}, "no number of inputs"),
+        ({"inputs_from": "d.npz", "samples": 30, "check_samples": 20}, None),
     ],
 )
 def test_weak_evidence_is_called_weak(changes, words: str | None) -> None:

@@ -22,7 +22,7 @@ from lab_models import (
 from workbench.contract import WorkloadError
 from workbench.worker.recipe import Recipe
 from workloads._shared.session import cpu_session
-from workloads.lab import prepare, products, quantise, samples
+from workloads.lab import agreement, prepare, products, quantise, samples
 from workloads.lab.child import Lab
 
 IMAGES, ROWS, TOKENS, STEPS = (2, 3, 16, 16), (4, 16), (2, 6, 16), (5, 2, 8)
@@ -215,6 +215,30 @@ def test_ranges_are_taken_once_for_all_static_variants(tmp_path: Path) -> None:
         Recipe("int8", "static", activations="s8", reduce_range=True),
     ):
         assert error_of(build(tmp_path, recipe)["file"], tmp_path) < 0.15
+
+
+def test_few_inputs_are_answered_by_ranges_from_the_others(tmp_path: Path) -> None:
+    prepared(convolutional(), tmp_path, IMAGES)
+    answers = tmp_path / f"{STATIC.label}{samples.FOLDED}"
+    build(tmp_path, STATIC)
+    assert not answers.exists()
+    inputs = samples.read(tmp_path / samples.INPUTS)
+    inputs[0][0] *= 4  # beyond the range of all others
+    for name in (samples.INPUTS, samples.CALIBRATION):
+        samples.write(tmp_path / name, inputs)
+    (tmp_path / samples.FOLDS).touch()
+    for file in tmp_path.glob("ranges-*"):
+        file.unlink()
+    file = build(tmp_path, STATIC)["file"]
+    session = cpu_session(file)
+    together = agreement.answers(session, inputs)
+    right = agreement.answers(cpu_session(tmp_path / "model.onnx"), inputs)
+    errors = [
+        agreement.compare(["y"], each[:1], right[:1])[0].relative_error
+        for each in (together, samples.read(answers))
+    ]
+    assert errors[1] > 2 * errors[0]  # its own range did not count
+    assert len(samples.read(answers)) == len(inputs)
 
 
 def test_a_shared_prefix_of_names_is_not_the_same_weight() -> None:

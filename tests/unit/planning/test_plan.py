@@ -100,7 +100,7 @@ def test_cost_needs_prices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_energy_needs_a_counter(monkeypatch: pytest.MonkeyPatch) -> None:
     row = msgspec.structs.replace(SHIPPED["branching"], objective="energy")
-    counter = "workbench.planning.defaults.package_energy_j"
+    counter = "workbench.machine.host.readings.package_energy_j"
     monkeypatch.setattr(counter, lambda: (None, "there is no counter"))
     with pytest.raises(UsageError, match="branching compares energy: there is no counter"):
         resolve(Request(), {"branching": row})

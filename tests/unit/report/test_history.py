@@ -153,7 +153,7 @@ def test_a_large_journal_is_read_without_its_blocks(
     )
     keep(runs, "a")
     listed()
-    assert set(kinds) == {"RunStarted", "RacePlanned"}
+    assert set(kinds) == {"RunStarted", "HardwareDetected", "RacePlanned"}
 
 
 @pytest.mark.parametrize("hindrance", ["full", "locked"])

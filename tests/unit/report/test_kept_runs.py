@@ -34,12 +34,21 @@ def expected(name: str) -> Any:
     """The document, with the keys that are younger."""
     document = msgspec.json.decode((FIXTURES / f"documents/{name}.json").read_bytes())
     document["run"] = {**document["run"], "resumes": None, "carried": {}}
+    document["run"]["extended_s"] = 0.0
+    if (overhead := document["run"]["overhead"]) is not None:
+        phases = ("starting_s", "preparing_s", "idle_s", "closing_s")
+        overhead |= {**dict.fromkeys(phases), "rows": {}}
     for measured in document["measurements"]:
         measured["work"].setdefault("host_bytes", 0.0)
+        if (accuracy := measured["accuracy"]) is not None:
+            accuracy |= {"error_bound": None, "held_out": False}
+    if (model := document.get("model")) is not None:
+        model["facts"] |= {"check_samples": 0, "folds": 0, "needed_inputs": None}
     for gpu in document["machine"]["gpus"]:
         gpu.setdefault("compute_mode", None)
         gpu.setdefault("worker_cores", None)
         gpu.setdefault("l2_cache_bytes", None)
+        gpu.setdefault("platform", None)
     for verdict in document["verdicts"]:
         verdict.setdefault("confidence", CONFIDENCE[name][verdict["scenario"]])
     return {"code": None, "summary": [], **document}

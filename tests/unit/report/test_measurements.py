@@ -146,6 +146,10 @@ def test_no_fraction_is_above_one(step_s: float, flops: float, moved: float, hel
 
 
 def ranks(device: str, seconds: dict[int, float]) -> Report:
+    return Report.of(ranks_events(device, seconds))
+
+
+def ranks_events(device: str, seconds: dict[int, float]) -> list[ev.AnyEvent]:
     """A row of `world` sizes with these step times."""
     base = replace(A, device=device, threads=None if device != "cpu" else 8)
     cases = {replace(base, tuning={"world": w}): steady(s) for w, s in seconds.items()}
@@ -154,7 +158,7 @@ def ranks(device: str, seconds: dict[int, float]) -> Report:
         if isinstance(event, ev.RacePlanned):
             work = {c.id: replace(event.work[c.id], ranks=c.tuning["world"]) for c in cases}
             built[number] = msgspec.structs.replace(event, work=work)
-    return Report.of(built)
+    return built
 
 
 def test_ranks_on_gpus_scale_by_the_devices_they_add_and_on_a_cpu_share_its_cores() -> None:
@@ -163,6 +167,16 @@ def test_ranks_on_gpus_scale_by_the_devices_they_add_and_on_a_cpu_share_its_core
     assert gpu[1]["scaling_efficiency_fraction"] == pytest.approx(0.8, rel=0.03)
     cpu = [m.metrics for m in ranks("cpu", {1: 1.0, 2: 1.25}).measurements]
     assert cpu[1]["scaling_efficiency_fraction"] == pytest.approx(0.8, rel=0.03)
+
+
+def test_ranks_on_several_machines_have_the_threads_of_each() -> None:
+    built = []
+    for event in ranks_events("cpu", {1: 1.0, 2: 0.625}):
+        if isinstance(event, ev.BlockMeasured) and "world=2" in event.case:
+            event = msgspec.structs.replace(event, metrics={"threads_per_rank": 8.0})
+        built.append(event)
+    figures = Report.of(built).measurements[1].metrics
+    assert figures["scaling_efficiency_fraction"] == pytest.approx(0.8, rel=0.03)
 
 
 def test_without_a_single_rank_there_is_no_scaling_efficiency() -> None:

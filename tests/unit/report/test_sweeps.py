@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from workbench.contract import Case, Work
 from workbench.export.text import run_text
-from workbench.export.view.curves import LABEL, chart_lines, findings, legend, rate_lines
+from workbench.export.view.chart import LABEL
+from workbench.export.view.curves import chart_lines, findings, legend, rate_lines
 from workbench.records import events as ev
 from workbench.records.reason import Reason
 from workbench.report.from_document import report_of

@@ -24,4 +24,4 @@ def test_a_row_is_consistent(name: str) -> None:
 
 
 def test_a_kind_of_another_version_is_shown_as_a_gpu() -> None:
-    assert Case("matmul", "xpu:0", "torch", "fp32").device_kind == "gpu"
+    assert Case("matmul", "npu:0", "torch", "fp32").device_kind == "gpu"

@@ -84,6 +84,18 @@ def test_a_case_runs_on_the_gpu_that_it_names(jax) -> None:
     assert task.waits and task.finishes
 
 
+def test_a_tpu_has_a_kind_of_its_own(jax) -> None:
+    tpus = [Device(platform="tpu", id=n, device_kind="TPU v5e") for n in (0, 1)]
+    jax.local_devices = lambda backend=None: tpus if backend == "tpu" else [jax.cpu, *tpus]
+    found = catalog.load_backend("jax").gpus()
+    assert [gpu["device"] for gpu in found] == ["tpu:0", "tpu:1"]
+    task, _ = prepared("tpu:1")
+    assert {operand.device for operand in task.operands} == {tpus[1]}
+    jax.ran_on = jax.cpu
+    with pytest.raises(WorkloadError, match="in place of tpu:0"):
+        prepared("tpu:0")
+
+
 @pytest.mark.parametrize("device", ["cpu", "fake:0"])
 def test_on_the_cpu_it_opens_no_other_device(jax, device: str) -> None:
     task, _ = prepared(device)

@@ -111,6 +111,60 @@ def test_a_very_slow_variant_is_checked_on_two_inputs(files, monkeypatch) -> Non
     assert "on 2 inputs" in prepared(files).check().reference
 
 
+# ------------------------------------------------------------------- promises
+
+
+def off_by(folder: Path, error: float, name: str = samples.REFERENCE) -> None:
+    """Change the answers that count as right, so that the model has this error."""
+    right = samples.read(folder / name)
+    samples.write(folder / name, [[array / (1 + error)] for (array,) in right])
+
+
+@pytest.fixture
+def promising(tmp_path: Path) -> dict[str, str]:
+    """Forty samples that choose, and as many that check."""
+    file = lab_models.folder_of(lab_models.perceptron(), tmp_path, (2, 16), count=40)
+    for kept, apart in (
+        (samples.INPUTS, samples.CHECK),
+        (samples.REFERENCE, samples.CHECK_REFERENCE),
+    ):
+        samples.write(tmp_path / apart, samples.read(tmp_path / kept))
+    files = {"model": str(file), "folder": str(tmp_path), "metric": "relative_error"}
+    return {**files, "limit": "0.02"}
+
+
+def test_a_variant_within_the_limit_is_checked_on_inputs_kept_apart(promising, tmp_path) -> None:
+    off_by(tmp_path, 0.01)
+    off_by(tmp_path, 0.03, samples.CHECK_REFERENCE)
+    found = prepared(promising).check()
+    assert found.held_out
+    assert found.value == pytest.approx(0.03, rel=0.01)
+    assert found.error_bound is not None and found.error_bound > found.value
+    assert "on 40 inputs kept apart" in found.reference
+
+
+def test_a_variant_over_the_limit_never_sees_them(promising, tmp_path) -> None:
+    off_by(tmp_path, 0.0199)  # only its bound is over the limit
+    (tmp_path / samples.CHECK_REFERENCE).unlink()
+    found = prepared(promising).check()
+    assert not found.held_out
+    assert found.value < 0.02 < (found.error_bound or 0)
+
+
+def test_the_model_as_given_and_random_inputs_promise_nothing(files, promising) -> None:
+    given = {name: text for name, text in promising.items() if name != "limit"}
+    assert prepared(given).check().error_bound is None
+    Path(promising["folder"], samples.CHECK).unlink()
+    assert prepared(promising).check().error_bound is None
+
+
+def test_few_inputs_choose_by_the_answers_of_cross_validation(promising, tmp_path) -> None:
+    answers = [[array * 1.5] for (array,) in samples.read(tmp_path / samples.REFERENCE)]
+    samples.write(tmp_path / f"model{samples.FOLDED}", answers)
+    found = prepared(promising).check()
+    assert (found.held_out, found.value) == (False, pytest.approx(0.5))
+
+
 def test_answers_of_another_shape_are_wrong(files, tmp_path) -> None:
     references = [[np.zeros((2, 3), np.float32)] for _ in range(5)]
     samples.write(tmp_path / samples.REFERENCE, references)

@@ -144,13 +144,15 @@ def _headline(candidate: Candidate, given: Candidate) -> str:
 
 def _too_far_off(candidate: Candidate, context: ModelContext) -> Iterator[str]:
     accuracy = candidate.accuracy
-    if accuracy is None or accuracy.value <= context.limit:
+    if accuracy is None or accuracy.worst <= context.limit:
         return
     worst = max(accuracy.outputs, key=lambda o: o.relative_error, default=None)
     where = f", worst in output {worst.name}" if worst and len(accuracy.outputs) > 1 else ""
     what = "error" if accuracy.metric == "relative_error" else "disagreement"
+    bound = accuracy.error_bound
+    unseen = "" if bound is None else f", up to {units.share(bound)} on unseen inputs,"
     yield (
-        f"Its {what} of {units.share(accuracy.value)}{where} exceeds the limit of "
+        f"Its {what} of {units.share(accuracy.value)}{where}{unseen} exceeds the limit of "
         f"{units.share(context.limit)}: it cannot be recommended."
     )
 

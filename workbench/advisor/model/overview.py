@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...contract import Case
+from ...records.document import AccuracyResult
 from ...records.model import Explanation, ModelFacts
 from ...records.verdict import Verdict
 from ...report.candidate import Candidate
@@ -84,6 +85,12 @@ def error_text(value: float) -> str:
     return "<0.01%" if 0 < value < NEGLIGIBLE else f"{value:.2%}"
 
 
+def bound_text(accuracy: AccuracyResult) -> str:
+    """`, at most 2.31% on unseen inputs (95%)`; "" where nothing is promised."""
+    bound = accuracy.error_bound
+    return "" if bound is None else f", at most {error_text(bound)} on unseen inputs (95%)"
+
+
 def agreement(candidate: Candidate) -> float | None:
     """The smallest share, over the outputs, of rows whose largest entry stays the same."""
     outputs = candidate.accuracy.outputs if candidate.accuracy else []
@@ -104,7 +111,7 @@ def is_too_far_off(candidate: Candidate, facts: ModelFacts) -> bool:
     accuracy, reason = candidate.accuracy, candidate.reason
     if reason is not None and reason.code == "error_limit":
         return True
-    return accuracy is not None and facts.max_error is not None and accuracy.value > facts.max_error
+    return accuracy is not None and facts.max_error is not None and accuracy.worst > facts.max_error
 
 
 def is_as_given(case: Case, facts: ModelFacts) -> bool:
@@ -198,7 +205,8 @@ def recommendation(report: Report) -> list[str]:
     pick = report.candidates.get(verdict.pick or "")
     if pick is None:
         return [f"No recommendation. {brief(verdict.reasons[0])}" if verdict.reasons else "None."]
-    return [_ship(pick, row, model.facts), *_ties(verdict, report)]
+    refuted = _refuted(pick, row, model.facts)
+    return [_ship(pick, row, model.facts), *refuted, *_ties(verdict, report)]
 
 
 def _ship(pick: Candidate, row: Row, facts: ModelFacts) -> str:
@@ -245,7 +253,24 @@ def _error(pick: Candidate, facts: ModelFacts) -> str:
         return ""
     metric = "error" if pick.accuracy.metric == "relative_error" else "disagreement"
     allowed = "" if facts.max_error is None else f" of {error_text(facts.max_error)} allowed"
-    return f"; {metric} {error_text(pick.accuracy.value)}{allowed}"
+    return f"; {metric} {error_text(pick.accuracy.value)}{bound_text(pick.accuracy)}{allowed}"
+
+
+def _refuted(pick: Candidate, row: Row, facts: ModelFacts) -> Iterator[str]:
+    """The faster variants that only the inputs kept apart keep from being recommended."""
+    found: dict[str, str] = {}
+    for candidate in row.candidates:
+        accuracy = candidate.accuracy
+        if accuracy is None or not accuracy.held_out or not is_too_far_off(candidate, facts):
+            continue
+        gained = ratio_of(pick, candidate)
+        if gained is not None and gained[0] > 1:
+            found.setdefault(variant_of(candidate.case), error_text(accuracy.worst))
+    for variant, bound in found.items():
+        yield (
+            f"{variant} was better and kept the limit on the inputs that choose. "
+            f"On those kept apart its bound is {bound}."
+        )
 
 
 def _ties(verdict: Verdict, report: Report) -> Iterator[str]:

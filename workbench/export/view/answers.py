@@ -38,7 +38,7 @@ def answer_lines(row: Row, run: RunView, width: int, *, roomy: bool) -> list[Tex
     lines = [heading(row_title(row), width), *facts_lines(facts, width, INDENT)]
     lines += command_lines(row.plan.reproduce)
     if roomy and row.started:
-        lines += [Text(), *table_lines(run_columns(row), raced_lines(row, run), width)]
+        lines += [Text(), *table_lines(run_columns(row, run), raced_lines(row, run), width)]
     return lines
 
 
@@ -75,7 +75,7 @@ def _fastest(row: Row, run: RunView) -> list[Fact]:
 def ending_lines(run: RunView, width: int) -> list[Text]:
     """The end of a run in one line: the choices, and the keys for what comes next."""
     verdicts = run.report.verdicts
-    counts = Counter(choice_word(verdict.choice) for verdict in verdicts)
+    counts = Counter(choice_word(verdict.choice, verdict.best_gpu) for verdict in verdicts)
     found = [f"{word} in {count} of {len(verdicts)}" for word, count in counts.most_common()]
     if verdicts and not has_gpu([*run.report.rows.values()]):
         found = ["Without a GPU, CPU everywhere"]
@@ -126,7 +126,7 @@ def answer_warnings(verdict: Verdict) -> list[Warning]:
 
 def _answer(verdict: Verdict) -> Text:
     """The choice, its confidence and the first reason: the result of the measurement."""
-    found = Text.of(choice_text(verdict.choice), " (", confidence_text(verdict))
+    found = Text.of(choice_text(verdict), " (", confidence_text(verdict))
     if verdict.basis == "simulated":
         found = Text.of(found, ", ", ("simulated", "warning"))
     return Text.of(found, f").  {verdict.reasons[0]}" if verdict.reasons else ")")
@@ -201,7 +201,7 @@ def advice_facts(verdict: Verdict) -> list[Fact]:
     return facts + [fact(" ", sentence, "dim") for sentence in costs.notes(verdict)]
 
 
-def crossover_lines(row: Row, report: Report, width: int) -> list[Text]:
+def crossover_lines(row: Row, report: Report, width: int, *, fine: bool = False) -> list[Text]:
     """The curves over the size of a scenario; empty without a search for its crossover."""
     name = row.plan.scenario
     rows = [r for r in report.rows.values() if r.plan.of == name or r is row]
@@ -212,7 +212,9 @@ def crossover_lines(row: Row, report: Report, width: int) -> list[Text]:
     pick = row.verdict.pick if row.verdict is not None else None
     label = report.candidates[pick].case.label if pick in report.candidates else None
     marks = facts_lines([Fact("", legend(found[0]))], width, 0)
-    return [*curve_lines(found[0], at, label, width, PLOT_HEIGHT), *marks]
+    crossover = row.verdict.crossover if row.verdict is not None else None
+    drawn = curve_lines(found[0], at, label, width, PLOT_HEIGHT, fine=fine, found=crossover)
+    return [*drawn, *marks]
 
 
 def equal_precision_facts(verdict: Verdict, run: RunView) -> list[Fact]:

@@ -9,7 +9,8 @@ from ...contract import PRECISIONS
 from ...machine.datasheets import columns
 from ...records.document import Ceilings, DeviceCeilings
 from ...text import units
-from .curves import HEIGHT, MARKS, WIDTH, chart
+from .chart import Series, chart
+from .curves import HEIGHT, MARKS, WIDTH
 from .spans import Text, plain_lines
 from .table import plain_table
 
@@ -87,7 +88,7 @@ def roofline(devices: Sequence[DeviceCeilings]) -> list[Text]:
         if peak and bandwidth:
             ends = sorted((2.0**LOW, min(peak / bandwidth, 2.0**HIGH), 2.0**HIGH))
             roof = [(math.log10(x), math.log10(min(peak, x * bandwidth))) for x in ends]
-            lines.append(((mark, ""), roof))
+            lines.append(Series((mark, ""), roof))
             ridge = units.significant(peak / bandwidth)
             legend.append(
                 f"  {mark} {device.device}: memory-bound below {ridge} FLOP/byte, "

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ...records.comparison import ComparedCase, ComparedRun, ComparedVerdict, RunComparison, Versus
 from ...report.names import candidate_name
+from ...report.report import Report
 from ...stats.unpaired import SAME_WITHIN
 from ...text import units
 from ...text.markdown import inert, table
@@ -69,7 +70,7 @@ def _against(one: Versus, spreads: Sequence[str], *, known: bool) -> Iterator[Pa
     ]
     only = (("A", one.only_in_a), (b, one.only_here))
     notes += [f"Only in {n}: {len(ids)}, such as {ids[0]}." for n, ids in only if ids]
-    of_case = ("Word", f"{b}/A", "99% CI", "A", b, "Rounds", "Case", "Why")
+    of_case = ("Word", f"{b}/A", "99% CI", "Case", "A", b, "Rounds", "Why")
     yield Part("Cases", notes, of_case, list(map(_case, one.cases)))
 
 
@@ -83,7 +84,32 @@ def _verdict(one: ComparedVerdict) -> tuple[str, ...]:
 def _case(one: ComparedCase) -> tuple[str, ...]:
     ratio, times = units.ratio_parts(one.ratio, one.ci99), map(units.duration, one.median_s)
     why = one.reason.message if one.reason else "beyond --fail-on" if one.beyond else ""
-    return one.word, *ratio, *times, f"{one.rounds[0]} / {one.rounds[1]}", one.id, why
+    return one.word, *ratio, one.id, *times, f"{one.rounds[0]} / {one.rounds[1]}", why
+
+
+def screen_parts(reports: Sequence[Report], found: RunComparison) -> Iterator[Part]:
+    """A and B for a screen: their scenarios, what differs around them, the cases."""
+    setup, *others = parts(found)
+    yield from _scenarios(reports, found.against[0])
+    notes = [f"{name}: {a}  ->  {b}" for mark, name, a, b in setup.rows if mark]
+    yield Part("What differs from A to B", notes)
+    yield from others
+
+
+def _scenarios(reports: Sequence[Report], one: Versus) -> Iterator[Part]:
+    """The scenarios that both answered, with the time of A's pick in B over that in A."""
+    cases = {case.id: case for case in one.cases}
+    after = {verdict.scenario: verdict for verdict in reports[1].verdicts}
+    rows = []
+    for verdict in reports[0].verdicts:
+        if (other := after.get(verdict.scenario)) is not None:
+            case = cases.get(verdict.pick or "")
+            ratio = units.ratio_parts(case.ratio, case.ci99) if case else ("-", "")
+            picks = [candidate_name(v.pick) if v.pick else v.choice for v in (verdict, other)]
+            rows.append((case.word if case else "ONLY IN A", verdict.title, *ratio, *picks))
+    if rows:
+        header = ("Word", "Scenario", "B/A", "99% CI", "Pick in A", "Pick in B")
+        yield Part("Scenarios: the time of A's pick", [], header, rows)
 
 
 def comparison_text(found: RunComparison, width: int | None = None) -> str:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from ...contract import COLUMNS, ParameterValue, kind_of
 from ...records.document import Curve, CurvePoint, Sweep, Value
+from ...records.verdict import Crossover
 from ...text import units
+from .chart import LABEL, Band, Place, Series, chart
 from .facts import heading
 from .spans import Span, Text
 from .table import UNLIMITED, Column, Line, fit, table_lines
 
 MARKS = "*o+x#@%&$~abcdefghijklmnpqrstuvwyz"  # one for each curve; further ones begin again
 WIDTH, HEIGHT = 64, 14  # cells of the plot in plain text
-LABEL = 19  # columns before the plot
 AXIS_ROOM = 5  # columns after it, for the last value on the axis
 LEAST_HEIGHT = 6  # lines of the smallest useful plot
 AXIS_LINES = 2
@@ -125,15 +126,15 @@ def findings(sweep: Sweep) -> Iterator[str]:
 # ----------------------------------------------------------------- chart
 
 
-Place = tuple[float, float]  # logarithms of a value and a rate
-
-
 def chart_lines(
     sweep: Sweep,
     width: int,
     height: int,
     at: Mapping[str, ParameterValue] | None = None,
     chosen: str | None = None,
+    *,
+    fine: bool = False,
+    band: Band | None = None,
 ) -> list[Text]:
     """The curves over one number; empty where there is no such curve.
 
@@ -141,15 +142,16 @@ def chart_lines(
     cursor, whose curve lies over the others.
     """
     curves = sorted(sweep.curves, key=lambda curve: curve.candidate == chosen)
-    places = {x for curve in curves for x, _ in _line(curve)}
+    lines = [(curve, _line(curve)) for curve in curves]
+    places = {x for _, line in lines for x, _ in line}
     one_unit = len({curve.unit for curve in curves}) == 1
     if len(sweep.axes) != 1 or len(places) < 2 or not one_unit:
         return []
-    marks, lines = _marks(sweep), []
-    for curve in curves:
+    marks, series = _marks(sweep), []
+    for curve, line in lines:
         mark, tone = marks[curve.candidate]
         strong = " strong" if curve.candidate == chosen else ""
-        lines.append(((mark, tone + strong), _line(curve)))
+        series += [Series((mark, tone + strong), line, curve_name(curve))] if line else []
     ((_, values),) = sweep.axes.items()
     numbers = [
         value
@@ -162,50 +164,8 @@ def chart_lines(
         (math.log10(value), (value_text(value), "strong command" if value in here else "dim"))
         for value in (numbers[0], numbers[-1], *numbers[1:-1])
     ]
-    return chart(lines, labels, curves[0].unit, width, height)
-
-
-def chart(
-    lines: Sequence[tuple[Span, Sequence[Place]]],
-    labels: Sequence[tuple[float, Span]],
-    unit: str,
-    width: int,
-    height: int,
-) -> list[Text]:
-    """Lines, each drawn with its mark, over an axis with as many labels as there is room for, the
-    first ones first; both axes are logarithmic.
-
-    `width` and `height` count the plot alone; labels take `LABEL` columns more, the axis two lines.
-    """
-    together = [place for _, line in lines for place in line]
-    (left, right), (bottom, top) = (_bounds(numbers) for numbers in zip(*together, strict=True))
-
-    def column(x: float) -> int:
-        return round((x - left) / (right - left) * (width - 1))
-
-    grid = [[(" ", "")] * width for _ in range(height)]
-    for mark, line in lines:
-        for x, y in _drawn(line, width):
-            grid[round((top - y) / (top - bottom) * (height - 1))][column(x)] = mark
-    found = []
-    for number, cells in enumerate(grid):
-        rate = 10 ** (top - number * (top - bottom) / max(1, height - 1))
-        label = units.rate(rate, unit) if number % 4 == 0 else ""
-        found.append(Text.of((f"{label:>{LABEL - 2}} |", "dim"), _row(cells)))
-    axis = [(" ", "dim")] * (width + 10)
-    for x, (text, tone) in labels:
-        start = max(0, column(x) - len(text) // 2)
-        if all(cell == " " for cell, _ in axis[max(0, start - 2) : start + len(text) + 2]):
-            axis[start : start + len(text)] = [(letter, tone) for letter in text]
-    rule = Text.of((" " * (LABEL - 1) + "+" + "-" * width, "rule"))
-    return [*found, rule, _row([*[(" ", "dim")] * LABEL, *axis])]
-
-
-def _row(cells: Sequence[Span]) -> Text:
-    """The cells up to the last that is not blank, each run of a tone in one span."""
-    end = max((place for place, (text, _) in enumerate(cells, 1) if text != " "), default=0)
-    runs = itertools.groupby(cells[:end], key=lambda cell: cell[1])
-    return Text.of(*(("".join(text for text, _ in run), tone) for tone, run in runs))
+    unit = curves[0].unit
+    return chart(series, labels, unit, width, height, fine=fine, band=band)
 
 
 def _marks(sweep: Sweep) -> dict[str, Span]:
@@ -241,30 +201,40 @@ def _line(curve: Curve) -> list[Place]:
     return found
 
 
-def _bounds(numbers: Sequence[float]) -> tuple[float, float]:
-    low, high = min(numbers), max(numbers)
-    return (low, high) if high - low > 1e-9 else (low - 0.1, high + 0.1)
-
-
-def _drawn(line: Sequence[Place], width: int) -> Iterator[Place]:
-    """The points, and the straight lines between them."""
-    yield from line
-    for (x, y), (to_x, to_y) in itertools.pairwise(line):
-        for step in range(1, width):
-            share = step / width
-            yield x + share * (to_x - x), y + share * (to_y - y)
+def crossing(sweep: Sweep, found: Crossover | None = None) -> Band | None:
+    """The sizes between which the lead goes to the other device."""
+    if found is not None and found.value is not None:
+        low, high = found.ci95 or (found.value, found.value)
+        return Band(math.log10(low), math.log10(high), math.log10(found.value))
+    for change in sweep.lead_changes:
+        names = change.from_candidate, change.to_candidate
+        from_, to = change.between
+        sides = {kind_of(name.partition("/")[0]).column for name in names}
+        if len(sides) > 1 and not isinstance(from_, str) and not isinstance(to, str) and from_ > 0:
+            return Band(math.log10(from_), math.log10(to))
+    return None
 
 
 def curve_lines(
-    sweep: Sweep, at: Mapping[str, ParameterValue], chosen: str | None, width: int, height: int
+    sweep: Sweep,
+    at: Mapping[str, ParameterValue],
+    chosen: str | None,
+    width: int,
+    height: int,
+    *,
+    fine: bool = False,
+    found: Crossover | None = None,
 ) -> list[Text]:
     """The plot first, then as many findings as fit; for `at` and `chosen` see `chart_lines`."""
-    title = heading(f"{sweep.workload} over {', '.join(sweep.axes)}", width)
+    band = crossing(sweep, found)
+    shaded = ", shaded where the lead goes to the other device" if fine and band else ""
+    title = heading(f"{sweep.workload} over {', '.join(sweep.axes)}{shaded}", width)
     sentences = [Text.of(sentence).truncate(width) for sentence in findings(sweep)]
     room, plot_width = height - AXIS_LINES, width - LABEL - 1
     plot_height = max(LEAST_HEIGHT, room * 3 // 4, room - 1 - len(sentences))
-    has_room = plot_width >= LABEL
-    drawn = chart_lines(sweep, plot_width, plot_height, at, chosen) if has_room else []
+    drawn: list[Text] = []
+    if plot_width >= LABEL:
+        drawn = chart_lines(sweep, plot_width, plot_height, at, chosen, fine=fine, band=band)
     if not drawn:
         return [title, *sentences, *best_lines(sweep, width)][:height]
     if len(drawn) > height:

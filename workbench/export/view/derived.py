@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ...contract import Case, ParameterValue
 from ...records.document import CurvePoint, LargestBatch, Measurement, Sweep
-from ...records.machine import Gpu, Machine
 from ...report import sweeps
 from ...report.candidate import Candidate
+from ...report.names import machine_name
 from ...report.report import Report
 from ...report.row import Row
 from ...stats import ratios
@@ -27,6 +26,14 @@ class Numbers:
 
     measurement: Measurement
     value_s: float | None
+
+
+class Behind(NamedTuple):
+    """The time of a candidate over that of the best, with its interval."""
+
+    value: float
+    low: float
+    high: float
 
 
 class RunView:
@@ -69,19 +76,25 @@ class RunView:
     def speed(self, candidate: Candidate, row: Row) -> float | None:
         """Time of the best over that of `candidate`, from rounds that measured both; None while
         there are too few of them and more may come."""
-        stamp = [row.verdict is None, *((len(c.blocks), c.state) for c in row.candidates)]
-        speeds = self._once(("speeds", row.plan.scenario), stamp, lambda: self._row_speeds(row))
-        return speeds.get(candidate.case.id)
+        found = self.behind(row).get(candidate.case.id)
+        return None if found is None else 1 / found.value
 
-    def _row_speeds(self, row: Row) -> dict[str, float]:
-        found, best = {}, self.best(row)
+    def behind(self, row: Row) -> dict[str, Behind]:
+        """By case: how much longer than the best each candidate takes, as far as it is known."""
+        stamp = [row.verdict is None, *((len(c.blocks), c.state) for c in row.candidates)]
+        return self._once(("behind", row.plan.scenario), stamp, lambda: self._row_behind(row))
+
+    def _row_behind(self, row: Row) -> dict[str, Behind]:
+        found, best = dict[str, Behind](), self.best(row)
         fastest = best.rounds() if best is not None else {}
         for candidate in row.candidates if fastest else ():
             rounds = candidate.rounds()
-            paired = ratios.ratio_between(fastest, rounds)  # the number that the verdict has
-            if paired is not None or (rounds and candidate.ended):
-                speed = paired.value if paired is not None else ratios.relative(fastest, rounds)
-                found[candidate.case.id] = speed
+            if candidate is best:
+                found[candidate.case.id] = Behind(1.0, 1.0, 1.0)
+            elif (paired := ratios.ratio_between(rounds, fastest)) is not None:
+                found[candidate.case.id] = Behind(paired.value, paired.low, paired.high)
+            elif rounds and candidate.ended:
+                found[candidate.case.id] = Behind(*[1 / ratios.relative(fastest, rounds)] * 3)
         return found
 
     def ordered(self, row: Row) -> list[Candidate]:
@@ -157,10 +170,7 @@ class RunView:
         machine = self.report.machine
         if machine is None:
             return ""
-        gpu = gpu_text(machine)
-        if brief:
-            return f"{machine.cpu.effective_cores} cores | {gpu}"
-        return f"{short_cpu(machine.cpu.model)}, {cores_text(machine)} | {gpu}"
+        return machine_name(machine, brief=brief)
 
 
 def row_title(row: Row) -> str:
@@ -185,38 +195,3 @@ def case_name(case: Case, *, short: bool = False) -> str:
     """`cpu onnxruntime int8-static t2`; short writes `ort`, as its users do."""
     name = case.label.replace("/", " ")
     return name.replace(" onnxruntime ", " ort ") if short else name
-
-
-def short_cpu(model: str | None) -> str:
-    """The model without trademarks and filler: `AMD EPYC 9654`."""
-    if not model:
-        return "CPU"
-    text = model.replace("(R)", "").replace("(TM)", "").split("@")[0]
-    words = [w for w in text.split() if w not in ("CPU", "Processor") and "-Core" not in w]
-    return " ".join(words)
-
-
-def cores_text(machine: Machine) -> str:
-    """`16 of 192 cores (cgroup)`, or `8 cores` where nothing limits them."""
-    cpu = machine.cpu
-    if cpu.effective_cores >= cpu.logical_cores:
-        return f"{cpu.effective_cores} cores"
-    return f"{cpu.effective_cores} of {cpu.logical_cores} cores ({cpu.limited_by})"
-
-
-def gpu_text(machine: Machine) -> str:
-    """`NVIDIA H200 140 GiB`, `2x ...`, `no GPU`; a simulated one is called so."""
-    usable = [gpu for gpu in machine.gpus if gpu.device is not None]
-    if not usable:
-        return "GPU hidden" if machine.gpus else "no GPU"
-    counts = Counter(map(gpu_line, usable))
-    return ", ".join(f"{n}x {name}" if n > 1 else name for name, n in counts.items())
-
-
-def gpu_line(gpu: Gpu) -> str:
-    """`NVIDIA H200 140 GiB`."""
-    if gpu.simulated:
-        return f"{gpu.device} (simulated)"
-    memory = f" {units.size(gpu.memory_total_bytes)}" if gpu.memory_total_bytes else ""
-    hidden = "" if gpu.visible else " (hidden from CUDA)"
-    return f"{gpu.name or 'unknown GPU'}{memory}{hidden}"

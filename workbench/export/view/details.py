@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...advisor.model.overview import brief, error_text
+from ...advisor.model.overview import bound_text, brief, error_text
 from ...contract import OutputAccuracy
 from ...records.document import (
     BatchAttempt,
@@ -37,7 +37,8 @@ def candidate_facts(candidate: Candidate, run: RunView) -> list[Fact]:
     facts.append(fact("set-up", setup_text(candidate.setup)))
     if candidate.accuracy is not None:
         metric = candidate.accuracy.metric.replace("_", " ")
-        checked = f"{metric} {accuracy_text(candidate)} against {candidate.accuracy.reference}"
+        found_error = f"{accuracy_text(candidate)}{bound_text(candidate.accuracy)}"
+        checked = f"{metric} {found_error} against {candidate.accuracy.reference}"
         facts.append(fact("checked", checked, "" if candidate.accuracy.passed else "error"))
         for each in candidate.accuracy.outputs if len(candidate.accuracy.outputs) > 1 else ():
             facts.append(fact("  output", f"{each.name}: {output_text(each)}"))

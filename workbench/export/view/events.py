@@ -70,6 +70,9 @@ def _of_run(event: ev.AnyEvent, run: RunView) -> LogLine | None:  # noqa: C901 -
             if event.share_s:  # a document does not keep it
                 text += f", {units.clock(event.share_s)}{_left(row, run.report)}"
             return LogLine(at, "race", text, "", event.scenario)
+        case ev.BudgetExtended() if event.by_s > 0:
+            text = f"{run.title(event.scenario)} is open: up to {units.clock(event.by_s)} more"
+            return LogLine(at, "extended", text, "", event.scenario)
         case ev.RaceEnded():
             text = ended_text(event.rounds, event.ended_by)
             return LogLine(at, "ended", text, "", event.scenario, only="screen")
@@ -114,7 +117,7 @@ def _left(row: Row, report: Report) -> str:
     if row.plan.of is not None or report.started is None or len(rows) < 2:
         return ""
     number = sum(each.started for each in rows)
-    left = units.clock(report.started.budget_s - report.last_at_s)
+    left = units.clock(report.started.budget_s + report.extended_s - report.last_at_s)
     return f"; row {number} of {len(rows)}, {left} left"
 
 
@@ -123,7 +126,7 @@ def _answer(event: ev.VerdictReached, run: RunView) -> str:
     report, verdict = run.report, event.verdict
     if advice := answer(report.rows[verdict.scenario], report):
         return advice[0]
-    choice = f"{choice_word(verdict.choice)} ({verdict.confidence})"
+    choice = f"{choice_word(verdict.choice, verdict.best_gpu)} ({verdict.confidence})"
     return " ".join([f"{verdict.title}: {choice}.", *verdict.reasons[:1]])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ...records.fleet_document import FleetCell, FleetDocument, FleetNode, FleetRow
 from ...report.names import candidate_name
@@ -18,6 +18,7 @@ NOTES = (
     "Between node types nothing was paired: intervals take the far ends of both sides, and what"
     " equal nodes differ by. either: such an interval holds 1, or is within 5%.",
 )
+SCALING = "Ranks share a batch. Efficiency: their speed-up over one, in turns, per GPU or thread."
 
 
 def parts(found: FleetDocument, skip: int = 0) -> Iterator[Part]:
@@ -28,6 +29,7 @@ def parts(found: FleetDocument, skip: int = 0) -> Iterator[Part]:
     tables = [
         Part("Scenario by node type", (), header, [_row(row, types) for row in found.rows]),
         _nodes(found),
+        *_scaling(found),
         Part(
             "Answers",
             NOTES,
@@ -83,12 +85,36 @@ def _nodes(found: FleetDocument) -> Part:
     listed = [node for node in found.nodes if node.state != "done"]
     listed = found.nodes if len(found.nodes) <= LISTED else listed[:LISTED]
     notes = [summary(found), *(f"! {w.message}; {w.remedy}." for w in found.warnings)]
-    header = ["Job", "State", "Node type", "Node", "Queued", "Run", "What happened"]
+    notes += [f"{', '.join(names)}: {text}" for text, names in _events(listed).items()]
+    header = ["Job", "State", "Node type", "Node", "Queued", "Run"]
     return Part("Nodes", notes, header, list(map(_node, listed)))
 
 
 def _node(node: FleetNode) -> list[str]:
     took = node.run.duration_s if node.run else None
     times = ["-" if s is None else units.clock(s) for s in (node.queued_s, took)]
-    why = [node.reason.message] if node.reason else []
-    return [node.name, node.state, node.node_type, node.node, *times, " | ".join(why + node.log)]
+    return [node.name, node.state, node.node_type, node.node, *times]
+
+
+def _events(nodes: Sequence[FleetNode]) -> dict[str, list[str]]:
+    """What happened, with the names of the nodes to which it did."""
+    found: dict[str, list[str]] = {}
+    for node in nodes:
+        log = [] if node.state == "running" else node.log
+        if text := " | ".join([*([node.reason.message] if node.reason else []), *log]):
+            found.setdefault(f"{node.state}: {text}", []).append(node.name)
+    return found
+
+
+def _scaling(found: FleetDocument) -> Iterator[Part]:
+    rows = [
+        [node.name, node.node_type, node.node, str(each.ranks), each.device,
+         units.duration(each.median_s),
+         *("-" if x is None else units.percent(x) for x in (each.efficiency, each.sync_fraction))]
+        for node in found.nodes
+        if node.run and node.state != "incomparable"
+        for each in node.run.scaling
+    ]  # fmt: skip
+    if rows:
+        header = ["Job", "Node type", "Node", "Ranks", "Device", "Step", "Efficiency", "All-reduce"]
+        yield Part("Scaling over nodes", [SCALING], header, rows)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from ...contract import kind_of
 from ...records.document import Ceilings
 from ...records.machine import (
     Cache,
@@ -186,7 +187,8 @@ def gpu_title(found: Gpu) -> str:
     device = found.device or "hidden"
     number = "" if found.index is None else f" {found.index}"
     mark = "  SIMULATED" if found.simulated else ""
-    return f"GPU{number}  {found.name or units.NOT_AVAILABLE}  ({device}){mark}"
+    word = kind_of(device).word
+    return f"{word}{number}  {found.name or units.NOT_AVAILABLE}  ({device}){mark}"
 
 
 def gpu(found: Gpu) -> list[Fact]:
@@ -197,6 +199,8 @@ def gpu(found: Gpu) -> list[Fact]:
     if not found.visible:
         why = reasons.pop("device", "by CUDA_VISIBLE_DEVICES")
         facts.append(fact("! hidden", why.removeprefix("hidden "), "warning"))
+    if found.platform is not None:
+        facts.append(fact("platform", f"{found.platform}, unproven", "warning"))
     facts += [
         Fact("memory used", _gpu_memory(found)),
         Fact("driver", reading(found.driver_version)),

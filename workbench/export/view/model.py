@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ...advisor.model.overview import (
     RankedCandidate,
+    bound_text,
     compared,
     is_as_given,
     original,
@@ -152,7 +153,10 @@ def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
     if report.model and report.model.advice and (weak := report.model.advice.weak_evidence):
         yield fact("! weak", weak, "warning", label_tone="strong warning")
     if subject and subject.advice and (saved := subject.advice.saved):
-        yield fact("saved", saved_text(saved), "good" if saved.reason is None else "error")
+        pick = report.candidates.get((verdict.pick if verdict else "") or "")
+        promise = bound_text(pick.accuracy) if pick and pick.accuracy else ""
+        text = f"{saved_text(saved)}{promise and f'; its error is{promise[1:]}'}"
+        yield fact("saved", text, "good" if saved.reason is None else "error")
     if report.code is not None:
         yield from listed("why", verdict.reasons[1:] if verdict else ())
         yield from listed("next", [verdict.next_best] if verdict and verdict.next_best else ())

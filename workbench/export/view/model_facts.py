@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...advisor.model.overview import error_text
-from ...machine import no_gpu
 from ...records.code import SavedCode
 from ...records.model import Built, ModelFacts, Port, PreparationStep, Saved
 from ...records.reason import Reason
@@ -34,6 +33,11 @@ def facts_lines(facts: ModelFacts) -> Iterator[str]:
     yield f"{facts.file}: {', '.join(parts)}"
     for port in facts.inputs:
         yield f"input {port_text(port)}"
+    if facts.check_samples:
+        ways = f"{facts.calibration_samples} calibrate, {facts.samples} choose"
+        if facts.folds:
+            ways = f"{facts.samples} calibrate and choose, cross-validated in {facts.folds} parts"
+        yield f"samples at random: {ways}, {facts.check_samples} are kept apart and check"
     if facts.uncompared:
         yield f"outputs without tensors, not compared: {', '.join(facts.uncompared)}"
     if facts.control_flow:
@@ -78,6 +82,8 @@ def left_out(report: Report, verdict: Verdict | None) -> dict[str, str]:
     names = OF_CODE if report.model is None else {}
     found = {names.get(name, name): why for name, why in subject.left_out.items()}
     if verdict is not None and verdict.pick is not None and verdict.best_gpu is None:
+        from ...machine.nvidia.gpus import no_gpu  # the screens start without it
+
         absent = no_gpu(machine) if machine is not None else None
         # Where there is one, the first reason says why it took no part.
         found["GPU"] = verdict.reasons[0].rstrip(".") if absent is None else _absent(absent)

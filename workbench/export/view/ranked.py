@@ -82,7 +82,9 @@ def _error(ranked: RankedCandidate) -> Text:
     accuracy = ranked.candidate.accuracy
     if accuracy is None:
         return Text()
-    text = error_text(accuracy.value)
+    text, bound = error_text(accuracy.value), accuracy.error_bound
+    if bound is not None:
+        text = f"{text} to {error_text(bound)}"
     if ranked.over:
         return Text.of((f"! {text}", "error"))
     return Text.of((text, "dim" if ranked.given else "good"))

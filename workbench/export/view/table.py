@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -33,6 +34,7 @@ class Column:
     align: Literal["left", "right"] = "left"
     patient: bool = False
     names: bool = False
+    head: Callable[[int], Text] | None = None  # drawn for the width in the place of the title
 
 
 @dataclass(frozen=True)
@@ -142,12 +144,39 @@ def table_lines(
 ) -> list[Text]:
     """The whole table as text: a head and a line for each row."""
     layout = fit(columns, lines, width)
-    titles = {column.key: Text.of((column.title, "dim")) for column, _ in layout}
+    titles: dict[str, Cell] = {c.key: c.head or Text.of((c.title, "dim")) for c, _ in layout}
     head = line_text(Line("", titles), layout, width)
     for column, column_width in layout:
         if column.names:
             lines = cut_names(column, lines, column_width)
     return [head, *(line_text(line, layout, width) for line in lines)]
+
+
+_AMOUNT = re.compile(
+    r"(?:[CG]PU |± ?)?(-?\d[\d,]*\.?\d*(?:e[+-]?\d+)?)\s*(min\b|h\b|[nuµmkKMGTP](?=[a-zA-Z]))?"
+)
+_TIMES = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "min": 60.0, "h": 3600.0}
+_TIMES |= {"M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+
+
+def sorted_lines(lines: Sequence[Line], key: str, backwards: bool) -> list[Line]:
+    """The lines by the text of one column: amounts by size, their units counted, before words;
+    lines without a text there come last in both directions."""
+    keyed = [(_amount(line.cells.get(key)), line) for line in lines]
+    known = [(found, line) for found, line in keyed if found is not None]
+    ordered = sorted(known, key=lambda pair: pair[0], reverse=backwards)
+    return [line for _, line in ordered] + [line for found, line in keyed if found is None]
+
+
+def _amount(cell: Cell | None) -> tuple[bool, float, str] | None:
+    """What a cell is sorted by: whether it is a word, its amount, its text."""
+    if cell is None or callable(cell):
+        return None
+    text = texts_of(cell)[0].plain.strip()
+    found = _AMOUNT.match(text)
+    if found is None:
+        return (True, 0.0, text.casefold()) if text else None
+    return False, float(found[1].replace(",", "")) * _TIMES.get(found[2] or "", 1.0), text
 
 
 def plain_table(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from ...records.document import SetupTimes
@@ -10,11 +10,11 @@ from ...records.verdict import Verdict
 from ...report.candidate import Candidate
 from ...report.row import Row
 from ...text import units
+from . import forest
 from .derived import RunView, row_title
 from .spans import Text
 from .table import UNLIMITED, Cell, Column, Line
 from .words import (
-    bar,
     case_texts,
     choice_word,
     confidence_text,
@@ -146,13 +146,13 @@ def counted_columns(row: Row) -> list[Column]:
     return [Column("value", title, rank=1, align="right")] if title else []
 
 
-def run_columns(row: Row, *, marks: bool = False) -> list[Column]:
+def run_columns(row: Row, run: RunView, *, marks: bool = False) -> list[Column]:
     """The columns of a live race; `marks` adds one for the symbols of the curves."""
     counted = counted_columns(row)
     return [
         *([Column("mark", "")] if marks else []),
         _CANDIDATE,
-        Column("speed", "Time vs best", rank=3, minimum=13, maximum=32),
+        Column("speed", "Time", rank=3, minimum=16, maximum=72, head=forest.axis(run.behind(row))),
         Column("rate", "Rate", rank=4, align="right"),
         *counted,
         Column("median", "Median", rank=5 if counted else 2, align="right"),
@@ -179,24 +179,39 @@ def result_columns(row: Row) -> list[Column]:
     ]
 
 
-def raced_lines(row: Row, run: RunView) -> list[Line]:
-    """A line for each candidate; those for reference only stand below a heading."""
+def raced_lines(
+    row: Row,
+    run: RunView,
+    marks: Mapping[str, Text] = {},
+    accepts: Callable[[str], bool] = lambda _: True,
+) -> list[Line]:
+    """A line for each candidate; those for reference only stand below a heading.
+
+    `marks` has the symbols of the curves by label; `accepts` says which labels are shown.
+    """
     lines: list[Line] = []
     for candidate in run.ordered(row):
+        if not accepts(candidate.case.label):
+            continue
         if row.is_reference_only(candidate) and not any(line.key == APART for line in lines):
             title = [Text.of(("for comparison, never picked", "dim"))]
             lines.append(Line(APART, {"candidate": Text()}, ("candidate", title)))
-        lines.append(candidate_line(candidate, row, run))
+        mark = marks.get(candidate.case.label)
+        lines.append(candidate_line(candidate, row, run, mark))
     return lines
 
 
 def candidate_line(candidate: Candidate, row: Row, run: RunView, mark: Text | None = None) -> Line:
     """One candidate, with the cells of every table that shows it."""
     states = state_texts(candidate, row, run, racing=run.going)
+    status = states[-1]
+    if row.verdict is not None and row.verdict.pick == candidate.case.id:
+        status = marked(Text.of(("pick", "strong good")), candidate, run)
+        states = [status] if candidate.state == "ok" else states
     cells: dict[str, Cell] = {
         "candidate": case_texts(candidate.case.id, run),
         "state": states,
-        "status": _status(candidate, row, run, states[-1]),
+        "status": status,
         "accuracy": Text.of(accuracy_text(candidate)),
         "reason": Text.of((run.elimination_text(candidate), "dim")),
         **{name: Text.of(text) for name, text in _setup(candidate.setup, align=True)},
@@ -211,17 +226,10 @@ def candidate_line(candidate: Candidate, row: Row, run: RunView, mark: Text | No
             "median": median_texts(candidate, run),
             "n": Text.of(f"{numbers.measurement.n}"),
         }
-        speed = run.speed(candidate, row)
-        if speed is not None:
-            cells["speed"] = bar(f"{units.ratio(1 / speed):>7}", speed, device_tone(candidate.case))
+        if candidate.case.id in (behind := run.behind(row)):
+            tone = device_tone(candidate.case) + " dim" * candidate.eliminated
+            cells["speed"] = forest.cell(candidate.case.id, behind, tone)
     return Line(candidate.case.id, cells)
-
-
-def _status(candidate: Candidate, row: Row, run: RunView, state: Text) -> Text:
-    """The state in one word, "pick" for the pick."""
-    if row.verdict is not None and row.verdict.pick == candidate.case.id:
-        return marked(Text.of(("pick", "strong good")), candidate, run)
-    return state
 
 
 def rate_text(candidate: Candidate, run: RunView) -> str:

@@ -24,13 +24,16 @@ def device_tone(case: Case) -> str:
     return "cpu" if case.device_kind == "cpu" else "gpu"
 
 
-def choice_word(choice: str) -> str:
-    return {"cpu": "CPU", "gpu": "GPU"}.get(choice, choice)
+def choice_word(choice: str, best_gpu: str | None = None) -> str:
+    """A choice between CPU and GPU, where `best_gpu` is a case that may be on a TPU."""
+    device = (best_gpu or "").partition("/")[2]
+    return {"cpu": "CPU", "gpu": kind_of(device).word}.get(choice, choice)
 
 
-def choice_text(choice: str) -> Text:
+def choice_text(verdict: Verdict) -> Text:
     tones = {"cpu": "strong cpu", "gpu": "strong gpu", "either": "strong"}
-    return Text.of((choice_word(choice), tones.get(choice, "dim")))
+    word = choice_word(verdict.choice, verdict.best_gpu)
+    return Text.of((word, tones.get(verdict.choice, "dim")))
 
 
 def reason_text(reason: Reason) -> str:
@@ -125,7 +128,7 @@ def confidence_text(verdict: Verdict) -> Text:
 
 def here_text(verdict: Verdict) -> Text:
     """The choice; a simulated GPU is named in the same cell, which no terminal drops."""
-    word = choice_text(verdict.choice)
+    word = choice_text(verdict)
     return Text.of(word, (" sim", "warning")) if verdict.basis == "simulated" else word
 
 

@@ -11,7 +11,7 @@ from ...records.machine import Gpu
 _BUS_ID = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?", re.I)
 # Fields that are never read from the driver, or by CUDA alone.
 _NOT_READ = {"index", "device", "pcie", "visible", "simulated", "worker_cores", "unavailable"}
-_NOT_READ |= {"l2_cache_bytes"}
+_NOT_READ |= {"l2_cache_bytes", "platform"}
 _FIELDS = tuple(name for name in Gpu.__struct_fields__ if name not in _NOT_READ)
 
 

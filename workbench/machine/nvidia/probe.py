@@ -24,9 +24,7 @@ _ALONE_S = 120
 
 
 def main(arguments: list[str]) -> None:
-    """Answer on what was standard output; anything the libraries print goes to stderr."""
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    """Answer the question that the arguments ask."""
     topic, *further = arguments
     lines: Iterator[nvml.NvmlHeader | Gpu | nvml.GpuSample | nvml.Links | cuda_driver.CudaAnswer]
     if topic == "nvml":
@@ -37,6 +35,13 @@ def main(arguments: list[str]) -> None:
         lines = nvml.samples([int(index) for index in further[1:]], every_s=float(further[0]))
     else:
         lines = iter((cuda_driver.survey(),))
+    answer(lines)
+
+
+def answer(lines: Iterator[object]) -> None:
+    """Answer on what was standard output; anything the libraries print goes to stderr."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     signal.alarm(_ALONE_S)
     for line in lines:
         answers.write(msgspec.json.encode(line) + b"\n")

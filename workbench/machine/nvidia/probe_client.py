@@ -47,8 +47,10 @@ def missing(library: str, *, in_container: bool) -> Reason | None:
     return None
 
 
-def start_probe(*arguments: str, environ: Mapping[str, str] | None) -> QueryProcess:
-    return QueryProcess(command("workbench.machine.nvidia.probe", *arguments), environ=environ)
+def start_probe(
+    *arguments: str, environ: Mapping[str, str] | None, vendor: str = "nvidia"
+) -> QueryProcess:
+    return QueryProcess(command(f"workbench.machine.{vendor}.probe", *arguments), environ=environ)
 
 
 def _answer(
@@ -57,8 +59,8 @@ def _answer(
     return process.parse(process.line(deadline_s), decode)
 
 
-def nvml_reason_of(ended: Ended) -> Reason:
-    return _reason("NVML", ended)
+def nvml_reason_of(ended: Ended, vendor: str = "nvidia") -> Reason:
+    return _reason("NVML" if vendor == "nvidia" else "amdsmi", ended)
 
 
 def _reason(api: str, ended: Ended) -> Reason:

@@ -20,15 +20,18 @@ _decode = msgspec.json.Decoder(GpuSample).decode
 
 
 class GpuSampler:
-    """Reads the GPUs numbered `indices` (NVML's numbers); a crash costs a gap, not the run."""
+    """Reads the GPUs with these numbers in their vendor's library; a crash costs a gap, not the
+    run."""
 
     def __init__(
         self,
         indices: Sequence[int],
         *,
         every_s: float | None = None,
+        vendor: str = "nvidia",
         environ: Mapping[str, str] | None = None,
     ) -> None:
+        self._vendor = vendor
         self._arguments = ["sample", f"{every_s or EVERY_S:g}", *map(str, indices)]
         self._environ = environ
         self._restarts = 0
@@ -36,7 +39,7 @@ class GpuSampler:
         self._start()
 
     def _start(self) -> None:
-        self._process = start_probe(*self._arguments, environ=self._environ)
+        self._process = start_probe(*self._arguments, environ=self._environ, vendor=self._vendor)
         self._heard_at_s = time.monotonic()
 
     def drain(self) -> Iterator[GpuSample]:
@@ -51,7 +54,7 @@ class GpuSampler:
             self._heard_at_s = time.monotonic()
             answer = self._process.parse(line, _decode)
             if isinstance(answer, Ended):
-                sample = GpuSample(time.monotonic(), [], nvml_reason_of(answer))
+                sample = GpuSample(time.monotonic(), [], nvml_reason_of(answer, self._vendor))
                 self._over = not self._restart()
             else:
                 sample = answer

@@ -25,6 +25,7 @@ FURTHER = (
     "lightgbm",
     "jax",
     "jaxlib",
+    "libtpu",
     "tensorflow",
     "tensorflow-cpu",
     "keras",

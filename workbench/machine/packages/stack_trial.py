@@ -30,6 +30,9 @@ def try_torch() -> dict[str, Any]:
         libraries["cuDNN"] = None if cudnn is None else _cudnn(cudnn)
         why = _attempt(torch.cuda.init)  # is_available() swallows the reason
         devices += [f"cuda:{n}" for n in range(0 if why else torch.cuda.device_count())]
+    for kind in ("xpu", "mps"):
+        count = getattr(getattr(torch, kind, None), "device_count", int)()
+        devices += [f"{kind}:{n}" for n in range(count)]
 
     def right(device: str) -> bool:
         a = torch.arange(64.0, device=device).reshape(8, 8)

@@ -1,0 +1,167 @@
+"""Plain scripts in the optional libraries, for comparison with the workloads: see `straight`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.straight import Step, train
+from workbench.contract import Case
+
+
+def by_openvino(case: Case, task: Any) -> Step:
+    import openvino
+
+    settings = {
+        "PERFORMANCE_HINT": "LATENCY",
+        "NUM_STREAMS": 1,
+        "INFERENCE_NUM_THREADS": case.threads,
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
+    core = openvino.Core()
+    compiled = core.compile_model(core.read_model(task.model), "CPU", settings)
+    request = compiled.create_infer_request()
+    feeds = itertools.cycle([{"input": batch} for batch in task.inputs])
+    return lambda: request.infer(next(feeds), share_inputs=True)
+
+
+def jax_matmul(case: Case, task: Any) -> Step:
+    import jax
+
+    n = case.params["n"]
+    a, b = (jax.random.normal(jax.random.key(seed), (n, n)) for seed in (0, 1))
+    product = jax.jit(lambda a, b: a @ b)
+    return lambda: product(a, b).block_until_ready()
+
+
+def jax_train_mlp(case: Case, task: Any) -> Step:
+    import jax
+
+    def loss(weights: Any, x: Any, labels: Any) -> Any:
+        for number, (weight, bias) in enumerate(weights):
+            x = x @ weight + bias
+            x = jax.nn.relu(x) if number < len(weights) - 1 else x
+        picked = jax.nn.log_softmax(x)[jax.numpy.arange(len(labels)), labels]
+        return -picked.mean()
+
+    @jax.jit
+    def update(weights: Any, x: Any, labels: Any) -> Any:
+        found, slopes = jax.value_and_grad(loss)(weights, x, labels)
+        return found, jax.tree.map(lambda w, s: w - 0.01 * s, weights, slopes)
+
+    first = [(layer.weight.T.copy(), layer.bias) for layer in task.layers]
+
+    def step() -> float:
+        weights, x, labels = jax.device_put((first, task.data, task.labels))
+        for _ in range(int(case.params["steps"])):
+            found, weights = update(weights, x, labels)
+        return float(found)
+
+    return step
+
+
+def jax_infer_cnn(case: Case, task: Any) -> Step:
+    import jax
+    import numpy as np
+
+    from workloads._shared.jax_task import forward, weights_of
+
+    weights = weights_of(task.layers)
+    network = jax.jit(lambda x: forward(task.layers, weights, x))
+    feeds = itertools.cycle(task.inputs)
+    return lambda: np.asarray(network(next(feeds)))
+
+
+def jax_digits(case: Case, task: Any) -> Step:
+    import jax
+    import numpy as np
+
+    update = jax.jit(task.adam)
+    rng, state = np.random.default_rng(0), [task.initial]
+    rows = len(task.data[0]) * 4 // 5
+
+    def step() -> float:
+        chosen = rng.choice(rows, case.batch, replace=False)
+        found, state[0] = update(state[0], *task.data, chosen)
+        return float(found)
+
+    return step
+
+
+def sklearn_trees(case: Case, task: Any) -> Step:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    trees = case.params["trees"]
+    return lambda: HistGradientBoostingClassifier(max_iter=trees, early_stopping=False).fit(
+        task.data, task.labels
+    )
+
+
+def xgboost_trees(case: Case, task: Any) -> Step:
+    from xgboost import XGBClassifier
+
+    settings = {"max_leaves": 31, "max_depth": 0, "grow_policy": "lossguide", "learning_rate": 0.1}
+    settings |= {"n_estimators": case.params["trees"], "n_jobs": case.threads}
+    return lambda: XGBClassifier(tree_method="hist", **settings).fit(task.data, task.labels)
+
+
+def lightgbm_trees(case: Case, task: Any) -> Step:
+    from lightgbm import LGBMClassifier
+
+    settings = {"n_estimators": case.params["trees"], "n_jobs": case.threads, "verbosity": -1}
+    return lambda: LGBMClassifier(**settings).fit(task.data, task.labels)
+
+
+def keras_model(layers: Any) -> Any:
+    import keras
+
+    model = keras.Sequential([keras.Input(layers[0].weight.shape[1:])])
+    for layer in layers:
+        model.add(keras.layers.Dense(len(layer.bias), "relu" if layer.relu else None))
+    return model
+
+
+def tensorflow_mlp_deep(case: Case, task: Any) -> Step:
+    import keras
+    import tensorflow as tf
+
+    model = keras_model(task.layers)
+    adam = keras.optimizers.Adam(0.001)
+    cost = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    data, labels = map(tf.constant, task.hosted)
+
+    @tf.function
+    def update() -> Any:
+        with tf.GradientTape() as tape:
+            found = cost(labels, model(data, training=True))
+        slopes = tape.gradient(found, model.trainable_variables)
+        adam.apply_gradients(zip(slopes, model.trainable_variables, strict=True))
+        return found
+
+    return lambda: float(update())
+
+
+def keras_mlp_deep(case: Case, task: Any) -> Step:
+    import torch
+
+    torch.set_num_threads(case.threads or 1)
+    network = keras_model(task.layers)
+    optimiser = torch.optim.Adam(network.parameters(), lr=0.001)
+    return train(network, optimiser, lambda: (task.data, task.labels))
+
+
+SCRIPTS: dict[str, tuple[str, str, Callable[[Case, Any], Step]]] = {
+    "digits/jax": ("jax", "fp32", jax_digits),
+    "infer_cnn/jax": ("jax", "fp32", jax_infer_cnn),
+    "infer_cnn/openvino": ("openvino", "fp32", by_openvino),
+    "infer_encoder/openvino": ("openvino", "fp32", by_openvino),
+    "infer_mlp/openvino": ("openvino", "fp32", by_openvino),
+    "matmul/jax": ("jax", "fp32", jax_matmul),
+    "train_mlp/jax": ("jax", "fp32", jax_train_mlp),
+    "train_mlp_deep/keras": ("keras", "fp32", keras_mlp_deep),
+    "train_mlp_deep/tensorflow": ("tensorflow", "fp32", tensorflow_mlp_deep),
+    "train_trees/lightgbm": ("lightgbm", "fp32", lightgbm_trees),
+    "train_trees/sklearn": ("sklearn", "fp32", sklearn_trees),
+    "train_trees/xgboost": ("xgboost", "fp32", xgboost_trees),
+}

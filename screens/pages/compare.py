@@ -1,0 +1,69 @@
+"""The Compare screen: two kept runs side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from workbench import __version__
+from workbench.advisor.compare import run_comparison
+from workbench.export.view.comparison import Part, part_lines, screen_parts
+from workbench.export.view.spans import Text
+from workbench.planning.usage import UsageError
+from workbench.records.document import Tool
+from workbench.report.journal import JournalError
+from workbench.report.run_files import read_journal
+from workbench.text.sanitize import shown
+
+from ..state.session import Session
+from ..text.styles import joined
+from ..widgets.drawn import Drawn
+from ..widgets.pane import Pane
+from .base import ViewScreen
+
+
+class CompareScreen(ViewScreen):
+    AUTO_FOCUS = "Pane"
+    COPIES = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "app.pop_screen", "Back", key_display="esc"),
+    ]
+
+    def __init__(self, first: Path, second: Path) -> None:
+        super().__init__()
+        self._paths = first, second
+        self._parts: list[Part] = []
+        self._said = "reading both runs..."
+
+    def body(self) -> ComposeResult:
+        with Pane(id="compare-pane"):
+            yield Drawn(id="compared")
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self._compare()
+
+    @work(thread=True)
+    def _compare(self) -> None:
+        try:
+            reports = [read_journal(path).report for path in self._paths]
+            command = f"workbench compare {' '.join(path.stem for path in self._paths)}"
+            found = run_comparison(Tool("workbench", __version__, command), reports, None)
+        except (JournalError, UsageError) as error:
+            self._said = shown(str(error))
+        else:
+            self._parts = [*screen_parts(reports, found)]
+        self.app.call_from_thread(self.repaint)
+
+    def draw(self, session: Session) -> None:
+        self.query_one("#compared", Drawn).show(
+            lambda width, _: joined(
+                part_lines(self._parts, width, width)
+                if self._parts
+                else Text.of((self._said, "dim")).wrap(width)
+            )
+        )

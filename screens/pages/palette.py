@@ -1,0 +1,79 @@
+"""The command palette's entries: screens, rows, workloads, recent runs, themes and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple, cast
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
+
+from workbench import catalog
+from workbench.planning.request import Request
+from workbench.report.history import matching, refreshed
+from workbench.text.sanitize import shown
+
+from ..theme import themes
+
+RUNS = 20  # the newest
+
+
+class Entry(NamedTuple):
+    """One line of the palette."""
+
+    text: str
+    help: str
+    act: Callable[[], Any]
+
+
+class Entries(Provider):
+    """Everything that the application can do now."""
+
+    async def startup(self) -> None:
+        self._found = list(self._entries())
+
+    async def discover(self) -> Hits:
+        for entry in self._found:
+            yield DiscoveryHit(Content(entry.text), entry.act, entry.text, help=entry.help)
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for entry in self._found:
+            if (score := matcher.match(entry.text)) > 0:
+                text = matcher.highlight(entry.text)
+                yield Hit(score, text, entry.act, entry.text, help=entry.help)
+
+    def _entries(self) -> Iterator[Entry]:
+        app = cast(Any, self.app)
+        for tab in app.tabs:
+            yield Entry(
+                f"Screen: {tab.mode}", f"key {tab.title[0]}", partial(app.switch_mode, tab.mode)
+            )
+        for action, text, help_text in (
+            ("export", "Export", "write this run as an HTML page into a new file"),
+            ("start", "Start again", "the same run"),
+            ("new", "New run", "workload, sizes, devices, budget"),
+            ("help", "Help", "keys and words"),
+        ):
+            if app.check_action(action, ()):
+                yield Entry(text, help_text, getattr(app, f"action_{action}"))
+        for name, row in app.session.report.rows.items():
+            if row.plan.of is None:
+                title = shown(row.plan.title)
+                yield Entry(f"Row: {title}", "show its answer", partial(app.show_row, name))
+        if app.check_action("new", ()):
+            yield from self._of_new_runs(app)
+        for name in themes():
+            yield Entry(f"Theme: {name}", "and remember it", partial(app.choose_theme, name))
+
+    def _of_new_runs(self, app: Any) -> Iterator[Entry]:
+        """What starts or opens another run, which no run in progress allows."""
+        for name in catalog.files():
+            request = Request(workloads=(name,))
+            yield Entry(f"Workload: {name}", "set up a run", partial(app.action_new, request))
+        for _, run in islice(matching(refreshed(), {}), RUNS):
+            command = shown(run.command.removeprefix("workbench").strip() or "advise", 40)
+            text = f"Run: {(run.started_at or '')[:16]} {command}"
+            yield Entry(text, run.status, partial(app.open_kept, run.id))

@@ -1,0 +1,210 @@
+"""The Runs screen: the kept runs, one to open, two to compare."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import ClassVar, cast
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from workbench.export.view.runs import COLUMNS, MARKED, run_line, run_lines
+from workbench.export.view.spans import Text
+from workbench.records.comparison import RunSummary
+from workbench.report import history
+from workbench.report.journal import JournalError
+from workbench.report.run_files import OpenedRun, read_journal
+from workbench.text.sanitize import shown
+
+from ..state.session import Session
+from ..text.styles import content, joined
+from ..widgets.drawn import Drawn
+from ..widgets.filter import FilterBar
+from ..widgets.pane import Pane
+from ..widgets.table import Table
+from .base import FILTER, ViewScreen
+from .compare import CompareScreen
+from .shell import RUNS, Shell
+
+PAGE = 60  # runs that are read when the cursor reaches the last one
+QUESTION = "Delete this run?  del again deletes it, a move keeps it."
+EMPTY = "No run is kept yet: n starts one, and it appears here."
+
+
+class RunTable(Table):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "select", "Open", key_display="enter"),
+    ]
+
+
+class RunsScreen(ViewScreen):
+    KEY, LABEL, STYLE = "5", RUNS, "runs.tcss"
+    HELP = "the kept runs: open, compare, export, delete"
+    COPIES = False
+    AUTO_FOCUS = "Table"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        FILTER,
+        Binding("v", "mark", "Mark", tooltip="on the Runs screen: mark a run as A, another as B"),
+        Binding("c", "compare", "Compare", tooltip="on the Runs screen: compare A with B"),
+        Binding("e", "export", "Export", tooltip="on the Runs screen: write an HTML page of it"),
+        Binding("delete", "delete", "Delete", key_display="del", tooltip="delete the run"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._index: sqlite3.Connection | None = None
+        self._problem = ""
+        self._found: dict[str, tuple[Path, RunSummary]] = {}
+        self._wanted = PAGE
+        self._marks: dict[str, Path] = {}  # by id, A first
+        self._asked = False  # whether to delete the run under the cursor
+
+    def body(self) -> ComposeResult:
+        yield Drawn(id="runs-title")
+        yield RunTable(id="runs")
+        yield FilterBar()
+        with Pane(id="run-pane", can_focus=False):
+            yield Drawn(id="run-detail")
+
+    def on_screen_resume(self) -> None:
+        super().on_screen_resume()
+        self._refresh_index()
+
+    @work(thread=True, exclusive=True)
+    def _refresh_index(self) -> None:
+        """Read new journals in a thread: the first time there may be thousands."""
+        try:
+            index = history.refreshed()
+        except JournalError as error:
+            self._problem = shown(str(error))
+        else:
+            self._index = index
+        self.app.call_from_thread(self._search)
+
+    def _search(self) -> None:
+        """Take as many matching runs from the index as the table shows."""
+        if self._index is None or not self.is_mounted:
+            return
+        words = self.query_one(FilterBar).value.casefold().split()
+        conditions = {f"{n} + instr(words, ?) > {n}": word for n, word in enumerate(words)}
+        matching = history.matching(self._index, conditions)
+        self._found = {run.id: (path, run) for path, run in islice(matching, self._wanted)}
+        self.repaint()
+
+    @property
+    def _chosen(self) -> tuple[Path, RunSummary] | None:
+        return self._found.get(self.query_one(Table).cursor or "")
+
+    def draw(self, session: Session) -> None:
+        sides = dict(zip(self._marks, "AB", strict=False))
+        lines = [run_line(run, sides) for _, run in self._found.values()]
+        empty = "reading the runs..." if self._index is None else EMPTY
+        if self._index is not None and self.query_one(FilterBar).value:
+            empty = "nothing matches the filter"
+        self.query_one(Table).show(
+            (MARKED, *COLUMNS), lines, Text.of((self._problem or empty, "dim"))
+        )
+        count = history.count(self._index) if self._index is not None else 0
+        said = f"{count:,} runs" + (f", {len(lines):,} shown" if len(lines) < count else "")
+        if session.going:
+            said += "   a run is in progress: others open when it has ended, or x stops it"
+        line = Text.of((QUESTION, "strong warning") if self._asked else (said, "dim"))
+        title = self.query_one("#runs-title", Drawn)
+        title.show(lambda width, _: content(line.truncate(width)))
+        self._draw_chosen()
+
+    def _draw_chosen(self) -> None:
+        chosen = self._chosen
+        self.query_one("#run-detail", Drawn).show(
+            lambda width, _: joined(run_lines(chosen[1], width) if chosen else [])
+        )
+
+    def on_input_changed(self) -> None:
+        self._wanted = PAGE
+        self._search()
+
+    def on_table_moved(self) -> None:
+        if self._asked:
+            self._asked = False
+            self.repaint()
+        self._draw_chosen()
+        self.refresh_bindings()
+        last = next(reversed(self._found), None)
+        if len(self._found) == self._wanted and self.query_one(Table).cursor == last:
+            self._wanted += PAGE
+            self._search()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        chosen = self._chosen if self.is_mounted else None
+        readable = chosen is not None and chosen[1].status != "unreadable"
+        match action:
+            case "filter":
+                return not self.query_one(FilterBar).has_focus_within
+            case "mark":
+                return readable
+            case "export":
+                return readable and not self.session.going
+            case "compare":
+                return len(self._marks) == 2 and not self.session.going
+            case "delete":
+                return chosen is not None and chosen[1].status != "running"
+        return super().check_action(action, parameters)
+
+    # ---------------------------------------------------------- the keys
+
+    def action_mark(self) -> None:
+        """Mark the run as A or B, or take its mark away; a third run takes the place of B."""
+        if (chosen := self._chosen) is None:
+            return
+        path, run = chosen
+        if self._marks.pop(run.id, None) is None:
+            if len(self._marks) == 2:
+                self._marks.popitem()
+            self._marks[run.id] = path
+        self.refresh_bindings()
+        self.repaint()
+
+    def action_compare(self) -> None:
+        first, second = self._marks.values()
+        self.app.push_screen(CompareScreen(first, second))
+
+    def on_table_selected(self) -> None:
+        if not self.session.going:  # reading a journal would disturb the measurement
+            self._read(cast(Shell, self.app).show_run)
+
+    def action_export(self) -> None:
+        self._read(lambda opened: cast(Shell, self.app).export(opened.report))
+
+    @work(thread=True, exclusive=True, group="read")
+    def _read(self, then: Callable[[OpenedRun], None]) -> None:
+        if (chosen := self._chosen) is None:
+            return
+        try:
+            opened = read_journal(chosen[0])
+        except JournalError as error:
+            self.app.call_from_thread(self._complain, str(error))
+        else:
+            self.app.call_from_thread(then, opened)
+
+    def _complain(self, text: str) -> None:
+        self.notify(shown(text), severity="error", markup=False)
+
+    def action_delete(self) -> None:
+        """Ask at the first press; the second one on the same run deletes it."""
+        if (chosen := self._chosen) is None:
+            return
+        self._asked = not self._asked
+        self.repaint()
+        if self._asked:
+            return
+        path, run = chosen
+        try:
+            history.delete(path)
+        except OSError as error:
+            self._complain(f"{run.id} is not deleted: {error.strerror}")
+        self._marks.pop(run.id, None)
+        self._refresh_index()

@@ -1,0 +1,154 @@
+"""The part of the application that starts no run: kept runs, copies, files, themes, suspending."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+from textual.app import App
+
+from workbench.files.config import ConfigError, assign
+from workbench.report.report import Report
+from workbench.report.run_files import OpenedRun
+from workbench.text.sanitize import shown
+
+from ..state.event_source import EventSource, ReplaySource
+from ..state.session import Session
+from ..terminal import TerminalApp
+from ..theme import choose
+from ..widgets.bars import Tab
+from ..widgets.table import Table
+from .advisor import AdvisorScreen
+from .base import ViewScreen
+
+RUNS = "Runs"  # the mode of the list of kept runs
+
+
+def _entries() -> type[Any]:
+    from .palette import Entries
+
+    return Entries
+
+
+class Shell(TerminalApp):
+    """`raced` is the run that was started here, `session` the one on the screen."""
+
+    ENABLE_COMMAND_PALETTE = True
+    COMMANDS: ClassVar[set[Any]] = {_entries}
+    session: Session
+    raced: Session
+    _resume_later = False  # the run was paused for a suspend
+
+    def on_mount(self) -> None:
+        self.app_suspend_signal.subscribe(self, self._suspended, immediate=True)
+        self.app_resume_signal.subscribe(self, self._resumed, immediate=True)
+
+    @property
+    def pages(self) -> list[type[ViewScreen]]:
+        """The screens with a tab."""
+        return cast(list[type[ViewScreen]], [*self.MODES.values()])
+
+    @property
+    def tabs(self) -> list[Tab]:
+        """The tabs of the screens that this run has."""
+        return [
+            Tab(page.LABEL, f"{page.KEY} {page.LABEL}", self.current_mode == page.LABEL)
+            for page in self.pages
+            if page.is_offered(self.session)
+        ]
+
+    def action_help(self) -> None:
+        from .help import HelpScreen, help_keys
+
+        self.push_screen(HelpScreen(help_keys(self.pages, (type(self), Table, ViewScreen))))
+
+    def send_control(self, control: str) -> None:
+        """Send "pause", "resume" or "cancel" to what runs behind the session."""
+        raise NotImplementedError
+
+    def action_copy(self) -> None:
+        """Copy to the terminal's clipboard (OSC 52); the notice shows the text if that fails."""
+        screen = self.screen
+        command = screen.command() if isinstance(screen, ViewScreen) else None
+        if command is not None:
+            self.copy_to_clipboard(command)
+            self.notify(command, title="Copied", markup=False)
+
+    def action_export(self) -> None:
+        self.export(self.session.report)
+
+    def export(self, report: Report) -> None:
+        """Write the page of what is known of a run, never over another file."""
+        from workbench.export.formats import file_text
+        from workbench.files.write import replace
+
+        run = report.started.id[:80] if report.started else ""
+        stem = re.sub(r"[^\w-]", "_", f"workbench-{run}")
+        names = (f"{stem}{'' if n == 1 else f'-{n}'}.html" for n in itertools.count(1))
+        path = next(file for name in names if not (file := Path(name)).exists())
+        try:
+            replace(path, file_text("html", report).encode())
+            self.notify(shown(str(path.absolute())), title="Exported", markup=False)
+        except OSError as error:
+            self.notify(f"{path} cannot be written: {error.strerror}", severity="error")
+
+    def follow(self, source: EventSource, mode: str) -> None:
+        """Show the session, which `source` fills, beginning with the screen of this mode."""
+        raise NotImplementedError
+
+    def open_kept(self, name: str) -> None:
+        """Show the kept run of this id, or say why it cannot be read."""
+        from workbench.report.journal import JournalError
+        from workbench.report.run_files import open_run
+
+        try:
+            self.show_run(open_run(name))
+        except JournalError as error:
+            self.notify(shown(str(error)), severity="error", markup=False)
+
+    def show_run(self, opened: OpenedRun) -> None:
+        """Show a kept run in the place of the one that was raced here, until escape."""
+        self.session = Session(replay=True)
+        self.follow(ReplaySource(opened.events), self.DEFAULT_MODE)
+
+    def action_close_run(self) -> None:
+        """Show the run that was raced here again, on the list of runs."""
+        self.session = self.raced
+        self.follow(ReplaySource([]), RUNS)
+
+    def show_row(self, name: str) -> None:
+        """Put the cursor of the table of scenarios on a row."""
+        self.close_details()
+        self.switch_mode(AdvisorScreen.LABEL)
+        self.close_details()
+        if tables := self.screen.query(Table):
+            tables.first().choose(name)
+
+    def choose_theme(self, name: str) -> None:
+        """Show a theme and remember it."""
+        choose(self, name)
+        try:
+            assign("theme", name)
+        except ConfigError as error:
+            self.notify(shown(str(error)), severity="warning", markup=False)
+
+    def close_details(self) -> None:
+        while len(self.screen_stack) > 1:
+            self.pop_screen()
+
+    def _suspended(self, _app: App[Any]) -> None:
+        """Pause the engine before this process stops and no longer reads its events."""
+        if self.session.phase == "running":
+            self.send_control("pause")
+            self._resume_later = True
+
+    def _resumed(self, _app: App[Any]) -> None:
+        if self._resume_later:
+            self.send_control("resume")
+        self._resume_later = False
+        # The terminal comes back empty, and Textual draws only what changes.
+        for screen in self.screen_stack:
+            screen.refresh()
+            screen.query("*").refresh()

@@ -1,0 +1,321 @@
+"""Palette, sorting, themes, notices, small terminals, and keys pressed at random."""
+
+from __future__ import annotations
+
+import os
+import random
+import tomllib
+from pathlib import Path
+
+import pytest
+import scenes
+from stage import HeldFeed, held, press, replayed, settle, text
+from textual.color import Color
+
+from screens.app import WorkbenchApp
+from screens.state.event_source import ReplaySource
+from screens.terminal import TerminalApp
+from screens.theme import DARK, LIGHT, SIXTEEN, themes
+from screens.widgets.table import Table
+from workbench.export.view.spans import Text
+from workbench.export.view.table import Line, sorted_lines
+from workbench.files import config
+from workbench.records.events import encode
+
+SIZE = (120, 40)
+
+
+def first_rows(app: WorkbenchApp) -> list[str]:
+    return [line.key for line in app.screen.query_one(Table)._shown.lines]
+
+
+async def test_a_switch_is_drawn_at_once() -> None:
+    app = replayed(scenes.h200())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await pilot.press("1")
+        assert app._batch_count == 0, "nothing holds the picture back"
+
+
+async def test_columns_sort_by_key_and_by_click_and_the_cursor_stays_with_its_row() -> None:
+    app = replayed(scenes.h200())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        given = first_rows(app)
+        await press(pilot, "greater_than_sign")
+        titles = [app.session.report.rows[name].plan.title for name in first_rows(app)]
+        assert titles == sorted(titles) and "Scenario▲" in text(pilot)
+        assert app.screen.query_one(Table).cursor == given[0]
+        await press(pilot, "equals_sign")
+        assert first_rows(app) == sorted(given, key=titles_of(app), reverse=True)
+        assert "Scenario▼" in text(pilot)
+        await press(pilot, "less_than_sign")
+        assert first_rows(app) == given
+        await press(pilot, "less_than_sign")
+        assert "Pick▲" in text(pilot)
+        column = text(pilot).splitlines()[3].index("Lead")
+        await pilot.click("Table .table-head", offset=(column, 0))
+        await settle(pilot)
+        assert "Lead▲" in text(pilot)
+        ratios = [app.session.report.rows[name].verdict.device_ratio for name in first_rows(app)]
+        leads = [max(ratio, 1 / ratio) for ratio in ratios]
+        assert leads == sorted(leads)
+        await pilot.click("Table .table-head", offset=(column, 0))
+        await settle(pilot)
+        assert first_rows(app)[0] == "floating_point"
+
+
+def titles_of(app: WorkbenchApp):  # type: ignore[no-untyped-def]
+    return lambda name: app.session.report.rows[name].plan.title
+
+
+def test_amounts_sort_by_size_with_their_units_and_the_empty_last() -> None:
+    cells = ["1.31 TFLOP/s", "900 us", "276 GFLOP/s", "", "12 ms", "CPU 2.9x", "cpu t2", "-1,024"]
+    lines = [Line(cell, {"a": Text.of(cell)}) for cell in cells]
+    order = ["-1,024", "900 us", "12 ms", "CPU 2.9x", "276 GFLOP/s", "1.31 TFLOP/s", "cpu t2", ""]
+    assert [line.key for line in sorted_lines(lines, "a", False)] == order
+    backwards = [line.key for line in sorted_lines(lines, "a", True)]
+    assert backwards == [*reversed(order[:-1]), ""]
+
+
+async def test_the_palette_finds_rows_screens_and_themes_and_a_theme_is_remembered() -> None:
+    app = replayed(scenes.h200())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        for words, wanted in (("branching", "[3 Advisor]"), ("screen: hard", "[1 Hardware]")):
+            await pilot.press("ctrl+p")
+            await pilot.pause()
+            for letter in words:
+                await pilot.press({" ": "space", ":": "colon"}.get(letter, letter))
+            while not app.screen.query("CommandList")[0].option_count:
+                await pilot.pause(0.01)
+            await press(pilot, "enter")
+            assert wanted in text(pilot)
+        await press(pilot, "3")
+        assert app.screen.query_one(Table).cursor == "branching"
+        app.choose_theme("nord")
+        await settle(pilot)
+        assert app.theme == "nord" and config.load() == ({"theme": "nord"}, [])
+    assert replayed(scenes.h200()).theme == "nord"
+
+
+async def test_the_palette_offers_workloads_and_recent_runs_only_between_runs() -> None:
+    from screens.pages.palette import Entries
+
+    def kinds(app: WorkbenchApp) -> set[str]:
+        return {entry.text.split(":")[0] for entry in Entries(app.screen)._entries()}
+
+    app, _ = held(scenes.midway())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert "Workload" not in kinds(app)
+        await press(pilot, "x", "x")
+        assert {"Workload", "Row", "Screen", "Theme", "Export", "New run"} <= kinds(app)
+
+
+async def test_every_theme_has_our_roles() -> None:
+    app = replayed(scenes.h200())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        for name in themes():
+            app.choose_theme(name)
+            await pilot.pause()
+            assert {"cpu", "gpu", "rule", "cursor", "cpu-3"} <= {*app.get_css_variables()}, name
+            assert "Scenario" in text(pilot)
+
+
+def _contrast(one: Color, other: Color) -> float:
+    def luminance(color: Color) -> float:
+        parts = [
+            c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in color.normalized
+        ]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("theme", [DARK, LIGHT])
+def test_every_text_of_our_themes_can_be_read(theme) -> None:  # type: ignore[no-untyped-def]
+    """WCAG 2.2, 1.4.3: a contrast of at least 4.5."""
+    texts = {name: getattr(theme, name) for name in ("primary", "warning", "error", "success")}
+    texts |= {k: v for k, v in theme.variables.items() if k.startswith(("cpu", "gpu"))}
+    texts["foreground"] = theme.foreground
+    grounds = [theme.background, theme.variables["cursor"], theme.panel]
+    for name, colour in texts.items():
+        for ground in grounds:
+            assert _contrast(Color.parse(colour), Color.parse(ground)) >= 4.5, (name, ground)
+    footer = theme.variables
+    ground = Color.parse(footer["footer-background"])
+    for part in ("footer-key-foreground", "footer-description-foreground"):
+        assert _contrast(Color.parse(footer[part]), ground) >= 4.5, part
+
+
+def test_sixteen_colours_beat_the_chosen_theme(monkeypatch: pytest.MonkeyPatch) -> None:
+    config.assign("theme", "nord")
+    monkeypatch.setenv("COLORTERM", "")
+    monkeypatch.setenv("TERM", "xterm")
+    assert replayed(scenes.h200()).theme == SIXTEEN.name
+
+
+async def test_x_asks_once_and_forgets_the_question() -> None:
+    now = [0.0]
+    feed = HeldFeed(scenes.midway())
+    app = WorkbenchApp(lambda _: feed, monotonic=lambda: now[0])
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "x")
+        (notice,) = app._notifications
+        assert feed.said == [] and "x again stops the run" in notice.message
+        now[0] = 3.5
+        await press(pilot, "x")
+        assert feed.said == []
+        now[0] = 6.0
+        await press(pilot, "x")
+        assert feed.said == ["cancel"]
+
+
+@pytest.mark.parametrize("long", [True, False])
+async def test_the_title_follows_the_run_and_the_end_of_a_long_one_is_announced(
+    long: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+    monkeypatch.setattr(TerminalApp, "write_to_terminal", lambda _, text: written.append(text))
+    monkeypatch.setattr("screens.app.LONG_S", 0.0 if long else 1e9)
+    app, _ = held(scenes.midway())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert written[0].startswith("\x1b[22;2t\x1b]2;workbench ") and " %\x07" in written[-1]
+        await press(pilot, "x", "x")
+    assert written.count("\x1b]2;workbench\x07") == 1
+    assert any("\x1b]9;" in each for each in written) is long
+
+
+async def test_s_and_n_work_in_a_replay_of_an_own_run() -> None:
+    asked: list[object] = []
+
+    def start(request: object) -> HeldFeed:
+        asked.append(request)
+        return HeldFeed(scenes.midway())
+
+    first = ReplaySource(scenes.h200())
+    app = WorkbenchApp(start, replay=True, first=first, again=start, monotonic=lambda: 0.0)
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert "recorded, done" in text(pilot) and "n New" in text(pilot) and not asked
+        report = app.session.report
+        await press(pilot, "s")
+        assert asked == [report] and "racing" in text(pilot)
+        assert not app.session.replay
+        await press(pilot, "x", "x", "s")
+        assert asked == [report, report]
+
+
+async def test_an_earlier_run_opens_from_the_palette_and_the_last_result_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    folder = tmp_path / "workbench" / "runs"
+    folder.mkdir(parents=True)
+    earlier = scenes.cpu_only()
+    (folder / f"{earlier[0].id}.jsonl").write_bytes(b"".join(encode(e) + b"\n" for e in earlier))
+    app = replayed(scenes.h200())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        mine = app.session
+        app.open_kept("gone")
+        await pilot.pause()
+        assert app.session is mine and app._notifications
+        app.open_kept(earlier[0].id)
+        await settle(pilot)
+        assert app.session.replay and "recorded, done" in text(pilot)
+        assert app.raced is mine
+        await press(pilot, "escape")
+        assert app.session is mine
+
+
+async def test_a_terminal_that_is_too_small_says_so_in_one_line_and_grows_back() -> None:
+    async with replayed(scenes.h200()).run_test(size=(20, 5)) as pilot:
+        await settle(pilot)
+        assert text(pilot).strip() == "needs 40x10 or more"
+        await pilot.resize_terminal(30, 8)
+        await settle(pilot)
+        assert text(pilot).strip() == "needs 40x10 or more"
+        await pilot.resize_terminal(80, 24)
+        await settle(pilot)
+        assert "Scenario" in text(pilot)
+
+
+KEYS = [
+    *("1", "2", "3", "4", "j", "k", "up", "down", "enter", "escape", "tab", "shift+tab", "slash"),
+    *("a", "c", "s", "n", "x", "space", "question_mark", "ctrl+p", "greater_than_sign", "home"),
+    *("less_than_sign", "equals_sign", "pagedown", "pageup", "left", "right", "ctrl+d", "end"),
+]
+SIZES = [(20, 5), (39, 9), (40, 10), (60, 20), (80, 24), (120, 40), (200, 60)]
+
+
+async def wander(seed: int) -> None:
+    """Thirty keys and resizes, after which escape and `3` lead back to the table."""
+    chance = random.Random(seed)
+    scene = chance.choice([scenes.h200, scenes.midway, scenes.cpu_only, scenes.training_midway])
+    app = held(scene())[0] if chance.random() < 0.5 else replayed(scene())
+    async with app.run_test(size=chance.choice(SIZES)) as pilot:
+        await pilot.pause()
+        for _ in range(30):
+            if chance.random() < 0.15:
+                await pilot.resize_terminal(*chance.choice(SIZES))
+            else:
+                await pilot.press(chance.choice(KEYS))
+        await pilot.resize_terminal(80, 24)
+        for _ in range(4):
+            await pilot.press("escape")
+        await press(pilot, "3")
+        assert "[3 Advisor]" in text(pilot), seed
+    assert app._exception is None, seed
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_random_keys_and_sizes_never_lose_the_way_back(seed: int) -> None:
+    await wander(seed)
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(0)
+async def test_a_thousand_random_walks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for seed in range(int(os.environ.get("WALKS", "1000"))):
+        await wander(seed)
+
+
+def test_an_unknown_key_and_a_wrong_type_are_a_line_each_and_lose_nothing() -> None:
+    config.path().parent.mkdir(parents=True)
+    config.path().write_text('# mine\ncolour = 3\nbudget = "long"\ntheme = "nord"\n')
+    values, wrong = config.load()
+    assert values == {"theme": "nord"} and len(wrong) == 2
+    assert "unknown key 'colour'" in wrong[0] and "budget takes seconds" in wrong[1]
+    config.assign("budget", "30")
+    assert config.load()[0] == {"theme": "nord", "budget": 30.0}
+    assert "# mine\ncolour = 3\n" in config.path().read_text()
+    config.assign("theme", None)
+    assert tomllib.loads(config.path().read_text()) == {"colour": 3, "budget": 30.0}
+
+
+@pytest.mark.parametrize("content", [b"colour =", b"\xff\xfe", b"a = " + b"[" * 5000])
+def test_a_file_that_cannot_be_read_is_one_line_and_stays(content: bytes) -> None:
+    config.path().parent.mkdir(parents=True)
+    config.path().write_bytes(content)
+    values, wrong = config.load()
+    assert values == {} and len(wrong) == 1 and "\n" not in wrong[0]
+    with pytest.raises(config.ConfigError):
+        config.assign("theme", "nord")
+    assert config.path().read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("budget", "nan"), ("budget", "-1"), ("budget", "x"), ("theme", ""), ("prices", "a,,b")],
+)
+def test_a_wrong_value_is_refused(key: str, value: str) -> None:
+    with pytest.raises(config.ConfigError, match=key):
+        config.assign(key, value)
+    assert not config.path().exists()

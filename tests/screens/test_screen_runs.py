@@ -1,0 +1,259 @@
+"""The list of kept runs, and two of them compared."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+import scenes
+from stage import held, press, replayed, settle, text
+from textual.pilot import Pilot
+
+from screens.pages.compare import CompareScreen
+from screens.pages.runs import PAGE, RunsScreen
+from screens.widgets.table import Table, TableLine
+from workbench.records import events as ev
+from workbench.records.comparison import RunSummary
+from workbench.report import history, journal
+
+SIZES = [
+    pytest.param((80, 24), id="80x24"),
+    pytest.param((120, 40), id="120x40"),
+    pytest.param((60, 20), id="60x20", marks=pytest.mark.sizes),
+    pytest.param((200, 60), id="200x60", marks=pytest.mark.sizes),
+]
+SIZE = (120, 40)
+EVIL = "workbench run matmul --set 'n=\x1b[31m64\u202e'"
+
+
+def keep(run_id: str, events: Sequence[ev.AnyEvent], command: str | None = None) -> Path:
+    first, *rest = events
+    assert isinstance(first, ev.RunStarted)
+    tool = first.tool if command is None else msgspec.structs.replace(first.tool, command=command)
+    first = msgspec.structs.replace(first, id=run_id, tool=tool)
+    path = journal.runs_folder() / f"{run_id}.jsonl"
+    path.write_bytes(b"".join(ev.encode(event) + b"\n" for event in (first, *rest)))
+    return path
+
+
+def slower(events: Sequence[ev.AnyEvent], factor: float) -> list[ev.AnyEvent]:
+    """The same run, whose torch candidates in bf16 take `factor` times as long."""
+    return [
+        msgspec.structs.replace(event, samples_s=[value * factor for value in event.samples_s])
+        if isinstance(event, ev.BlockMeasured) and "torch/bf16" in event.case
+        else event
+        for event in events
+    ]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    journal.runs_folder().mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    return journal.runs_folder()
+
+
+@pytest.fixture
+def kept(folder: Path) -> Path:
+    keep("20261120-090000-aaaa", scenes.sweep())
+    keep("20261121-100000-bbbb", scenes.h200())
+    keep("20261121-110000-cccc", scenes.cancelled(), EVIL)
+    keep("20261121-120000-dddd", slower(scenes.h200(), 1.4))
+    (folder / "20250101-000000-\x1b[31m.jsonl").write_text("no journal")
+    return folder
+
+
+def cursor(pilot: Pilot[None]) -> str | None:
+    return pilot.app.screen.query_one(Table).cursor
+
+
+async def loaded(pilot: Pilot[None]) -> None:
+    """Wait for the threads that read journals."""
+    await settle(pilot)
+    while any(worker.is_running and worker.group != "source" for worker in pilot.app.workers):
+        await pilot.pause(0.01)
+    await settle(pilot)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("keys", [(), ("v", "down", "down", "v", "c")], ids=["list", "compared"])
+def test_the_runs(
+    snap_compare: Callable[..., bool], kept: Path, size: tuple[int, int], keys: tuple[str, ...]
+) -> None:
+    async def before(pilot: Pilot[None]) -> None:
+        await settle(pilot)
+        await press(pilot, "5")
+        await loaded(pilot)
+        await press(pilot, *keys)
+        await loaded(pilot)
+
+    app = replayed(scenes.cpu_only())
+    assert snap_compare(app, terminal_size=size, run_before=before)
+
+
+async def test_without_a_run_it_says_how_to_get_one() -> None:
+    async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "5")
+        await loaded(pilot)
+        assert "No run is kept yet: n starts one" in text(pilot)
+
+
+async def test_strings_of_a_journal_do_not_steer_the_terminal(kept: Path) -> None:
+    async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "5")
+        await loaded(pilot)
+        await press(pilot, "down")
+        shown = text(pilot)
+        assert "\x1b" not in shown and "\u202e" not in shown
+        assert "run matmul --set 'n=\\x1b[31m64" in shown
+        await press(pilot, "end")
+        assert "is not the journal of a run" in text(pilot)
+
+
+async def test_the_filter_takes_words_of_command_and_machine(kept: Path) -> None:
+    async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "5")
+        await loaded(pilot)
+        await press(pilot, "slash", *"EPYC matmul", "enter")
+        assert "5 runs, 2 shown" in text(pilot)
+        await press(pilot, "slash", *" nothing", "enter")
+        assert "nothing matches the filter" in text(pilot)
+        await press(pilot, "slash", "escape")
+        assert "5 runs" in text(pilot) and "shown" not in text(pilot)
+
+
+async def test_enter_opens_a_run_and_escape_leads_back_to_the_list(kept: Path) -> None:
+    app = replayed(scenes.cpu_only())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "5")
+        await loaded(pilot)
+        own = app.session
+        await press(pilot, "enter")
+        await loaded(pilot)
+        shown = text(pilot)
+        assert "recorded, done" in shown and "[3 Advisor]" in shown and "H200" in shown
+        await press(pilot, "enter", "escape", "escape")
+        assert "[5 Runs]" in text(pilot) and app.session is own
+        await press(pilot, "end", "enter")
+        await loaded(pilot)
+        assert app.session is own, "an unreadable file is not opened"
+        assert any("not the journal" in str(n.message) for n in app._notifications)
+        await press(pilot, "q")
+    assert app.return_code == own.exit_code
+
+
+async def test_an_opened_sweep_comes_with_its_curves(kept: Path) -> None:
+    async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "5")
+        await loaded(pilot)
+        await press(pilot, "down", "down", "down", "enter")
+        await loaded(pilot)
+        assert "[2 Run]" in text(pilot) and "matmul over n" in text(pilot)
+
+
+async def test_a_run_in_progress_is_not_disturbed(kept: Path) -> None:
+    app, _ = held(scenes.midway())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        own = app.session
+        await press(pilot, "5")
+        await loaded(pilot)
+        await press(pilot, "v", "down", "v", "c", "e", "enter")
+        await loaded(pilot)
+        assert app.session is own and isinstance(app.screen, RunsScreen)
+        assert "others open when it has ended" in text(pilot)
+
+
+async def test_two_marks_are_compared_and_a_third_takes_the_place_of_b(kept: Path) -> None:
+    async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "5")
+        await loaded(pilot)
+        assert " Compare" not in text(pilot).splitlines()[-1]
+        await press(pilot, "v", "down", "v", "down", "v")
+        marked = [line.split()[:2] for line in text(pilot).splitlines() if " 2026-11-2" in line]
+        sides = {day: side for side, day in marked if side in ("A", "B", "▌A", "▌B")}
+        assert len([line for line in text(pilot).splitlines() if "B  2026" in line]) == 1, sides
+        await press(pilot, "c")
+        await loaded(pilot)
+        shown = text(pilot)
+        assert "Scenarios: the time of A's pick" in shown and "FASTER" in shown
+        assert "20261121-120000-dddd  ->  20261121-100000-bbbb" in shown
+        await press(pilot, "escape")
+        assert "[5 Runs]" in text(pilot)
+        await press(pilot, "v")
+        assert " Compare" not in text(pilot).splitlines()[-1], "the mark was taken away"
+
+
+async def test_runs_without_a_common_case_say_so(kept: Path) -> None:
+    keep("20261122-100000-eeee", scenes.training_midway())
+    async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "5")
+        await loaded(pilot)
+        await press(pilot, "v", *["down"] * 4, "v", "c")
+        await loaded(pilot)
+        assert isinstance(pilot.app.screen, CompareScreen)
+        assert "no measured case in common" in text(pilot)
+
+
+async def test_e_writes_the_page_of_the_chosen_run(kept: Path, tmp_path: Path) -> None:
+    async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "5")
+        await loaded(pilot)
+        await press(pilot, "down", "down", "e")
+        await loaded(pilot)
+        assert (tmp_path / "workbench-20261121-100000-bbbb.html").exists()
+
+
+async def test_del_asks_and_deletes_only_after_a_yes(kept: Path) -> None:
+    async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "5")
+        await loaded(pilot)
+        await press(pilot, "delete")
+        assert "Delete this run?" in text(pilot)
+        await press(pilot, "down", "up", "delete")
+        assert (kept / "20261121-120000-dddd.jsonl").exists()
+        await press(pilot, "delete")
+        await loaded(pilot)
+        assert not (kept / "20261121-120000-dddd.jsonl").exists()
+        assert "4 runs" in text(pilot)
+
+
+async def test_a_history_of_ten_thousand_runs_is_read_by_pages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    index = sqlite3.connect(":memory:", check_same_thread=False)
+    index.execute(history.TABLE)
+    summaries = [RunSummary(f"run-{n:05}", "done", command="workbench") for n in range(10_000)]
+    index.executemany(
+        "INSERT INTO run VALUES (?, '', 0, 'done', ?, ?)",
+        [(f"{s.id}.jsonl".encode(), s.id, msgspec.json.encode(s)) for s in summaries],
+    )
+    monkeypatch.setattr(history, "refreshed", lambda: index)
+    async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "5")
+        await loaded(pilot)
+        assert "10,000 runs, 60 shown" in text(pilot)
+        assert len(pilot.app.screen.query(TableLine)) == PAGE + 1
+        await press(pilot, "end")
+        assert cursor(pilot) == f"run-{10_000 - PAGE:05}"
+        await press(pilot, "down")
+        assert "10,000 runs, 120 shown" in text(pilot)
+        await press(pilot, "slash", *"run-00007", "enter")
+        assert cursor(pilot) == "run-00007"

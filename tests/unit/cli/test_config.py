@@ -1,0 +1,62 @@
+"""`workbench config`, what it fills in, and the engine that runs a recorded command again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import scenes
+from click.testing import CliRunner
+
+from workbench.cli.launch import _engine, with_choices
+from workbench.cli.main import cli
+from workbench.files import config
+from workbench.planning.usage import UsageError
+from workbench.report.report import Report
+
+NOTHING: dict[str, Any] = {
+    "budget_s": None, "quick": False, "thorough": False, "prices": (), "price_file": None
+}  # fmt: skip
+
+
+def test_set_show_and_unset() -> None:
+    runner = CliRunner()
+    assert runner.invoke(cli, ["config", "set", "prices", "cpu=0.1,gpu=2.99"]).exit_code == 0
+    shown = runner.invoke(cli, ["config"]).output
+    assert shown.startswith(str(config.path())) and "cpu=0.1,gpu=2.99" in shown
+    assert all(f"\n{key} " in shown for key in config.KEYS)
+    assert runner.invoke(cli, ["config", "unset", "prices"]).exit_code == 0
+    assert config.load() == ({}, [])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["set"], ["set", "theme"], ["unset"], ["unset", "theme", "nord"], ["set", "colour", "red"]],
+)
+def test_what_is_wrong_is_a_usage_error(arguments: list[str]) -> None:
+    with pytest.raises(UsageError):
+        cli.main(["config", *arguments], standalone_mode=False)
+    assert not config.path().exists()
+
+
+def test_choices_fill_in_what_the_command_line_leaves_open() -> None:
+    config.assign("budget", "30")
+    config.assign("prices", "gpu=2.99")
+    options = dict(NOTHING)
+    with_choices(options)
+    assert (options["budget_s"], options["prices"]) == (30.0, ("gpu=2.99",))
+    for given in ({"quick": True}, {"every": True}, {"all_scenarios": True}):
+        options = NOTHING | given
+        with_choices(options)
+        assert options["budget_s"] is None, given
+    options = NOTHING | {"budget_s": 5.0, "price_file": "own.toml"}
+    with_choices(options)
+    assert (options["budget_s"], options["prices"]) == (5.0, ())
+
+
+def test_a_recorded_command_runs_again_in_an_engine() -> None:
+    report = Report()
+    report.apply(scenes.h200()[0])
+    assert report.started is not None
+    recorded = report.started.tool.command.split()[1:]
+    assert _engine(report)._argv[-len(recorded) - 2 :] == [*recorded, "--jsonl", "--control"]

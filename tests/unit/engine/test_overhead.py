@@ -1,0 +1,50 @@
+"""Where the time of a run goes: its phases add up, for the run and for each row."""
+
+from __future__ import annotations
+
+import machines
+import pytest
+from simulated_run import SimulatedMachine, run
+
+from workbench.export.view.where import where_lines
+from workbench.planning.request import Request
+from workbench.records import events as ev
+from workbench.report.report import Report
+
+PHASES = ("starting", "preparing", "measured", "idle")
+
+
+@pytest.fixture(scope="module")
+def events() -> list[ev.AnyEvent]:
+    return run(
+        Request(scenarios=("branching", "realtime")), SimulatedMachine(*machines.gpu_server())
+    )
+
+
+def test_the_phases_of_the_run_and_of_each_row_add_up(events: list[ev.AnyEvent]) -> None:
+    (ended,) = (event for event in events if isinstance(event, ev.RunFinished))
+    spent = ended.overhead
+    assert spent is not None and spent.closing_s is not None
+    seconds = [getattr(spent, f"{phase}_s") for phase in PHASES]
+    assert sum(seconds) + spent.closing_s == pytest.approx(ended.duration_s, abs=1e-3)
+    imports_s = sum(event.import_s for event in events if isinstance(event, ev.WorkerStarted))
+    assert spent.starting_s == pytest.approx(imports_s + 0.6, abs=1e-3)  # and the program's own
+    began = {event.scenario: event.at_s for event in events if isinstance(event, ev.RaceStarted)}
+    for event in events:
+        if isinstance(event, ev.VerdictReached):
+            row = event.verdict.scenario
+            parts = [getattr(spent.rows[row], f"{phase}_s") for phase in PHASES]
+            assert sum(parts) == pytest.approx(event.at_s - began[row], abs=1e-3)
+            assert spent.rows[row].measured_s > 0 and spent.rows[row].preparing_s > 0
+    assert sum(row.measured_s for row in spent.rows.values()) == pytest.approx(spent.measured_s)
+
+
+def test_the_table_has_a_line_for_each_row_and_one_for_the_run(events: list[ev.AnyEvent]) -> None:
+    title, *lines = where_lines(report := Report.of(events))
+    assert title.split() == ["Seconds", "all", *PHASES, "closing"]
+    assert {"branching", "realtime"} <= {line.split()[0] for line in lines}
+    assert lines[-1].startswith("the run")
+    report.finished = None
+    assert where_lines(report) == [
+        "this run does not say where its seconds went: it is older, or did not end"
+    ]

@@ -1,0 +1,90 @@
+"""The bounds of a variant's error on unseen inputs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from workloads.lab import bounds
+
+
+def classes(*same: bool) -> tuple[list, list]:
+    """Answers and references that agree where `same` says so."""
+    right = np.array([[1.0, 0.0]])
+    return [[right if each else right[:, ::-1]] for each in same], [[right]] * len(same)
+
+
+@pytest.mark.parametrize(
+    ("differing", "count", "chance", "bound"),
+    [
+        (0, 10, 0.05, 1 - 0.05**0.1),
+        (1, 10, 0.05, 0.39416),  # Clopper and Pearson's tables
+        (2, 20, 0.025, 0.31698),
+        (10, 10, 0.05, 1.0),
+        (900, 1000, 0.05, 0.91518),
+    ],
+)
+def test_agreement_has_an_exact_bound(differing, count, chance, bound) -> None:
+    found = bounds.upper(*classes(*[k >= differing for k in range(count)]), "disagreement", chance)
+    assert found == pytest.approx(bound, abs=1e-4)
+
+
+def test_rows_of_one_sample_count_as_one_input() -> None:
+    right = np.eye(4)
+    answers = [[right], [right[[1, 0, 2, 3]]]]  # half of the rows of the second differ
+    one = bounds.upper(answers, [[right]] * 2, "disagreement", 0.05)
+    assert one == bounds.upper(*classes(True, False), "disagreement", 0.05)
+
+
+@pytest.mark.parametrize("limit", [0.5, 0.1, 0.01])
+def test_the_fewest_inputs_are_those_that_can_meet_the_limit(limit: float) -> None:
+    count = bounds.fewest("disagreement", limit)
+    assert count is not None
+    met = bounds.upper(*classes(*[True] * count), "disagreement", bounds.CHECK)
+    assert met <= limit
+    fewer = bounds.upper(*classes(*[True] * (count - 1)), "disagreement", bounds.CHECK)
+    assert fewer > limit or count == bounds.FEWEST
+
+
+def test_no_number_of_inputs_promises_that_nothing_ever_changes() -> None:
+    assert bounds.fewest("disagreement", 0.0) is None
+    assert bounds.fewest("disagreement", 1.0) == bounds.fewest("relative_error", 0.0) == 40
+
+
+def relative(random: np.random.Generator, count: int, spread: float) -> float:
+    """The bound from `count` inputs whose errors are log-normal around a true one of 0.1."""
+    squared = random.lognormal(-(spread**2) / 2, spread, count)
+    right = random.standard_normal((count, 1, 8))
+    right /= np.linalg.norm(right, axis=2, keepdims=True)
+    off = random.standard_normal((count, 1, 8))
+    off *= np.sqrt(squared)[:, None, None] / np.linalg.norm(off, axis=2, keepdims=True) / 10
+    return bounds.upper(list(right + off), list(right), "relative_error", 0.05)
+
+
+@pytest.mark.parametrize(("count", "spread"), [(20, 0.5), (40, 0.8), (100, 1.2)])
+def test_the_bound_of_a_relative_error_holds_where_errors_are_skewed(count, spread) -> None:
+    random = np.random.default_rng(0)
+    found = [relative(random, count, spread) for _ in range(200)]
+    assert np.mean(np.array(found) >= 0.1) >= 0.95
+    assert np.median(found) < 0.16
+
+
+def test_the_worst_output_counts_and_none_is_off() -> None:
+    random = np.random.default_rng(0)
+    right = random.standard_normal((30, 2, 4))
+    exact = bounds.upper(list(right), list(right), "relative_error", 0.05)
+    assert exact == 0.0
+    off = right.copy()
+    off[:, 1] *= 1.1
+    worst = bounds.upper(list(off), list(right), "relative_error", 0.05)
+    alone = bounds.upper(list(off[:, 1:]), list(right[:, 1:]), "relative_error", 0.05)
+    assert worst == alone > 0.1
+    nothing = np.zeros_like(right)
+    assert bounds.upper(list(off), list(nothing), "relative_error", 0.05) == 1.0
+
+
+def test_an_infinite_reference_is_left_out() -> None:
+    right = np.array([[1.0, -math.inf]])
+    assert bounds.upper([[right]] * 20, [[right]] * 20, "relative_error", 0.05) == 0.0

@@ -1,0 +1,58 @@
+"""Starts the workers of many rows before the first of them is raced; see decision 024."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ..planning.admission import beforehand
+from ..planning.plan import RowPlan
+from ..pool.pool import WorkerFailed
+from ..pool.worker_process import WorkerKey
+from ..records.machine import Machine
+from .context import RunContext
+from .overhead import STARTING
+from .preparation import START_DEADLINE_S, worker_key
+
+
+def start_workers(
+    rows: list[RowPlan], table: list[RowPlan], context: RunContext, share: float
+) -> bool:
+    """Start the workers that `rows` share before their share of the time begins.
+
+    The table needs most of them anyway.  False if one takes longer than the run, or, for a worker
+    that the table does not need, longer than the share.
+    """
+    machine, software = context.report.machine, context.report.software
+    assert machine is not None  # noqa: S101 - it is planned for
+    shared = {worker_key(case, row.scenario) for row in table for case in row.cases}
+    needed = dict.fromkeys(
+        worker_key(case, row.scenario)
+        for row in rows
+        for case in row.cases
+        if beforehand(case, row.workload, machine, software) is None
+    )
+    # A row that takes these start-up times for its own needs some that no other import slowed.
+    cores_each = 2 if any(row.scenario.shares_workers for row in table) else 1
+    for keys in _together(needed, machine, max(1, machine.cpu.effective_cores // cores_each)):
+        with context.overhead.spending(STARTING), context.pool.starting(keys):
+            for key in keys:
+                left_s = max(0.0, context.end_s - context.control.now())
+                deadline_s = min(START_DEADLINE_S, left_s if key in shared else share * left_s)
+                try:
+                    context.pool.start(key, deadline_s)
+                except WorkerFailed as failure:
+                    if failure.reason.code == "timeout":
+                        return False
+    return True
+
+
+def _together(keys: Iterable[WorkerKey], machine: Machine, most: int) -> Iterator[list[WorkerKey]]:
+    """The workers that start at once: up to `most` of one library, whose times are compared."""
+    taken: set[str] = set()  # GPUs on which a second worker would end the first
+    of_library: dict[str, list[WorkerKey]] = {}
+    for key in keys:
+        if not key.alone and key.device not in taken:
+            taken |= {key.device} & machine.exclusive
+            of_library.setdefault(key.backend, []).append(key)
+    for group in of_library.values():
+        yield from (group[at : at + most] for at in range(0, len(group), most))

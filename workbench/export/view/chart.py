@@ -1,0 +1,165 @@
+"""A chart of characters over logarithmic axes: lines in braille, or in letters for a file."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ...text import units
+from .spans import Span, Text
+
+LABEL = 19  # columns before the plot
+MOST_NAME = 26  # cells of a name at the end of a line
+DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille cell, row by row
+BRAILLE = 0x2800
+
+Place = tuple[float, float]  # logarithms of a value and a rate
+
+
+@dataclass(frozen=True)
+class Series:
+    """A line; `mark` stands at each of its points, `name` at its end."""
+
+    mark: Span
+    places: Sequence[Place]
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Band:
+    """An interval of the horizontal axis, and its middle where that is known."""
+
+    low: float
+    high: float
+    middle: float | None = None
+
+
+def ticks(low: float, high: float, most: int) -> list[float]:
+    """At most `most` ticks of a logarithmic axis: one, two and five times powers of ten."""
+    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
+    steps = [factor * 10.0**power for power in powers for factor in (1, 2, 5)]
+    if high < 10 * low:
+        step = next(each for each in steps if (high - low) / each <= most)
+        found = [step * n for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    else:
+        found = [step for step in steps if low <= step <= high]
+        if len(found) > most:
+            tens = [10.0**power for power in powers if low <= 10.0**power <= high]
+            found = tens[:: math.ceil(len(tens) / most)]
+    return found
+
+
+def chart(
+    series: Sequence[Series],
+    labels: Sequence[tuple[float, Span]],
+    unit: str,
+    width: int,
+    height: int,
+    *,
+    fine: bool = False,
+    band: Band | None = None,
+) -> list[Text]:
+    """The series, the last over the others, above an axis with as many labels as there is room
+    for, the first ones first.  `fine` draws lines in braille and names them at their ends.
+
+    `width` and `height` count the plot alone; labels take `LABEL` columns more, the axis two lines.
+    """
+    together = [place for each in series for place in each.places]
+    (left, right), (bottom, top) = (_bounds(numbers) for numbers in zip(*together, strict=True))
+    name_room = max(len(each.name) for each in series) + 3 if fine else 0
+    if name_room > min(MOST_NAME, width // 3):
+        name_room = 0
+    width -= name_room
+
+    def across(x: float, cells: int) -> int:
+        return round((x - left) / (right - left) * (cells - 1))
+
+    def down(y: float, cells: int) -> int:
+        return round((top - y) / (top - bottom) * (cells - 1))
+
+    grid = [[(" ", "")] * (width + name_room) for _ in range(height)]
+    if fine and band is not None:
+        _shade(grid, band, lambda x: across(x, width))
+    for each in series if fine else ():
+        places = [(across(x, 2 * width), down(y, 4 * height)) for x, y in each.places]
+        _draw_braille(grid, places, each.mark[1])
+    for each in series:
+        for x, y in each.places if fine else _between(each.places, width):
+            grid[down(y, height)][across(x, width)] = each.mark
+    for row_number, each in _ends(series, lambda y: down(y, height)) if name_room else ():
+        for column, letter in enumerate(f" {each.mark[0]} {each.name}"[:name_room], width):
+            grid[row_number][column] = (letter, each.mark[1])
+    levels = ticks(10**bottom, 10**top, max(2, height - 2))
+    texts = {down(math.log10(level), height): units.rate(level, unit) for level in levels}
+    sides = [f"{texts.get(number, ''):>{LABEL - 2}} |" for number in range(height)]
+    return [
+        *(Text.of((side, "dim"), _row(cells)) for side, cells in zip(sides, grid, strict=True)),
+        Text.of((" " * (LABEL - 1) + "+" + "-" * width, "rule")),
+        _row([*[(" ", "dim")] * LABEL, *_axis(labels, width, lambda x: across(x, width))]),
+    ]
+
+
+def _shade(grid: list[list[Span]], band: Band, across: Callable[[float], int]) -> None:
+    shaded = range(max(0, across(band.low)), across(band.high) + 1)
+    middle = None if band.middle is None else across(band.middle)
+    for row in grid:
+        for column in shaded:
+            if column < len(row):
+                row[column] = ("┆" if column == middle else "░", "rule")
+
+
+def _bounds(numbers: Sequence[float]) -> tuple[float, float]:
+    low, high = min(numbers), max(numbers)
+    return (low, high) if high - low > 1e-9 else (low - 0.1, high + 0.1)
+
+
+def _between(line: Sequence[Place], width: int) -> Iterator[Place]:
+    """The points, and the straight lines between them."""
+    yield from line
+    for (x, y), (to_x, to_y) in itertools.pairwise(line):
+        for step in range(1, width):
+            share = step / width
+            yield x + share * (to_x - x), y + share * (to_y - y)
+
+
+def _draw_braille(grid: list[list[Span]], line: Sequence[tuple[int, int]], tone: str) -> None:
+    """Set the dots between the points; dots of other lines in the same cell stay."""
+    for (x, y), (to_x, to_y) in itertools.pairwise(line):
+        steps = max(abs(to_x - x), abs(to_y - y), 1)
+        for step in range(steps + 1):
+            column = round(x + (to_x - x) * step / steps)
+            row = round(y + (to_y - y) * step / steps)
+            cell = ord(grid[row // 4][column // 2][0])
+            dots = cell - BRAILLE if cell >= BRAILLE else 0
+            drawn = chr(BRAILLE | dots | DOTS[row % 4][column % 2])
+            grid[row // 4][column // 2] = (drawn, tone)
+
+
+def _ends(series: Sequence[Series], down: Callable[[float], int]) -> Iterator[tuple[int, Series]]:
+    """The line of each name: where its series ends, or the next one that is free."""
+    named = sorted(series, key=lambda each: -each.places[-1][1])
+    lowest, following = max(down(named[-1].places[-1][1]), len(named) - 1), -1
+    for number, each in enumerate(named):
+        wanted = min(down(each.places[-1][1]), lowest - (len(named) - 1 - number))
+        following = max(following + 1, wanted)
+        yield following, each
+
+
+def _axis(
+    labels: Sequence[tuple[float, Span]], width: int, across: Callable[[float], int]
+) -> list[Span]:
+    axis = [(" ", "dim")] * (width + 10)
+    for x, (text, tone) in labels:
+        start = max(0, across(x) - len(text) // 2)
+        if all(cell == " " for cell, _ in axis[max(0, start - 2) : start + len(text) + 2]):
+            axis[start : start + len(text)] = [(letter, tone) for letter in text]
+    return axis
+
+
+def _row(cells: Sequence[Span]) -> Text:
+    """The cells up to the last that is not blank, each run of a tone in one span."""
+    end = max((place for place, (text, _) in enumerate(cells, 1) if text != " "), default=0)
+    runs = itertools.groupby(cells[:end], key=lambda cell: cell[1])
+    return Text.of(*(("".join(text for text, _ in run), tone) for tone, run in runs))

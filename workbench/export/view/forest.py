@@ -1,0 +1,61 @@
+"""A forest plot: each candidate's time over that of the best with its interval, on one log axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from ...text import units
+from .chart import ticks
+from .derived import Behind
+from .spans import Text
+
+VALUE = 8  # cells of the ratio in figures
+LEAST_TOP = 1.25  # end of the axis where all are level
+
+
+def _place(value: float, all_: Mapping[str, Behind], width: int) -> int:
+    """The column of a ratio between the lowest and the highest of the row."""
+    low = min([1.0, *(behind.low for behind in all_.values())])
+    high = max([LEAST_TOP, *(behind.high for behind in all_.values())])
+    share = math.log(value / low) / math.log(high / low)
+    return max(0, min(width - 1, round(share * (width - 1))))
+
+
+def axis(all_: Mapping[str, Behind]) -> Callable[[int], Text]:
+    """The head of the column: as many ticks as there is room for."""
+
+    def draw(width: int) -> Text:
+        width -= VALUE
+        drawn = [" "] * width
+        high = max([LEAST_TOP, *(behind.high for behind in all_.values())])
+        for tick in (1.0, *ticks(1.0, high, max(2, width // 7))):
+            text = f"{tick:g}x"
+            start = min(_place(tick, all_, width), width - len(text))
+            if all(cell == " " for cell in drawn[max(0, start - 1) : start + len(text) + 1]):
+                drawn[start : start + len(text)] = text
+        return Text.of((f"{'Time':>{VALUE - 1}} " + "".join(drawn), "dim"))
+
+    return draw
+
+
+def cell(key: str, all_: Mapping[str, Behind], tone: str) -> Callable[[int], Text]:
+    """`1.59x ┃  ├─●─┤`: the ratio, the best as a line at 1, and the interval around the ratio."""
+
+    def draw(width: int) -> Text:
+        found = all_[key]
+        width -= VALUE
+        low, at, high = (
+            _place(value, all_, width) for value in (found.low, found.value, found.high)
+        )
+        drawn = [(" ", "")] * width
+        drawn[_place(1.0, all_, width)] = ("│", "rule")
+        drawn[low : high + 1] = [("─", tone)] * (high + 1 - low)
+        if low < at:
+            drawn[low] = ("├", tone)
+        if high > at:
+            drawn[high] = ("┤", tone)
+        drawn[at] = ("●", tone)
+        return Text.of(f"{units.ratio(found.value):>{VALUE - 1}} ", *drawn)
+
+    return draw

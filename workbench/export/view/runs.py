@@ -1,0 +1,70 @@
+"""The kept runs as a table, and one of them in detail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from ...records.comparison import RunSummary
+from ...text import units
+from ...text.sanitize import shown
+from .facts import fact, facts_lines, heading, listed
+from .spans import Text
+from .table import Cell, Column, Line
+
+COLUMNS = (
+    Column("started", "Started"),
+    Column("command", "Command", minimum=20, maximum=60),
+    Column("time", "Took", rank=1, align="right"),
+    Column("status", "Status", rank=3),
+    Column("answers", "Answers", rank=2, minimum=20, maximum=60, patient=True),
+    Column("machine", "Machine", rank=4, minimum=24, patient=True),
+)
+MARKED = Column("side", "")  # holds A and B
+TONES = {"done": "", "running": "strong", "failed": "error", "unreadable": "error"}
+
+
+def run_line(run: RunSummary, sides: Mapping[str, str] = {}) -> Line:
+    """One run; `sides` has the letters of those that are to be compared."""
+    status = run.status + ", simulated" * run.simulated
+    answers = _answers(run)
+    given = sum(answer not in ("", "unknown") for answer in run.answers.values())
+    short = f"{given} of {len(answers)} answered" if any(run.answers.values()) else ""
+    texts = [run.reason or ", ".join(answers), *([short] if short else [])]
+    cells: dict[str, Cell] = {
+        "side": Text.of((sides.get(run.id, " "), "strong command")),
+        "id": Text.of(run.id),
+        "started": Text.of(_moment(run)),
+        "command": Text.of(_command(run) if run.command else run.id),
+        "time": Text.of(_lasted(run)),
+        "status": Text.of((status, TONES.get(run.status, "warning"))),
+        "answers": [Text.of((text, "dim")) for text in texts],
+        "machine": Text.of((run.machine or "", "dim")),
+    }
+    return Line(run.id, cells)
+
+
+def run_lines(run: RunSummary, width: int) -> list[Text]:
+    """Everything that is known of a run without reading its measurements."""
+    facts = [fact("command", run.command)] if run.command else []
+    facts += [fact("started", f"{_moment(run)}, {run.status}")] if run.started_at else []
+    facts += [fact("machine", run.machine)] if run.machine else []
+    facts += [fact("problem", run.reason, "error")] if run.reason else []
+    return [heading(run.id, width), *facts_lines([*facts, *listed("rows", _answers(run))], width)]
+
+
+def _answers(run: RunSummary) -> list[str]:
+    return [f"{row}: {answer}" if answer else row for row, answer in run.answers.items()]
+
+
+def _moment(run: RunSummary) -> str:
+    begun = datetime.fromisoformat(run.started_at).astimezone() if run.started_at else ""
+    return str(begun)[:16]
+
+
+def _command(run: RunSummary) -> str:
+    return shown(run.command.removeprefix("workbench").strip() or "advise", 60)
+
+
+def _lasted(run: RunSummary) -> str:
+    return "" if run.duration_s is None else units.clock(run.duration_s)

@@ -1,0 +1,20 @@
+"""The child process that lists the GPUs of one backend, as one line of JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from ..catalog.importing import import_backend
+
+
+def main(arguments: list[str]) -> None:
+    """Answer on what was standard output; anything the library prints goes to stderr."""
+    (name,) = arguments
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    backend = import_backend(name)
+    backend.version()  # some settings must precede the import
+    answers.write(json.dumps(backend.gpus()) + "\n")
+    answers.flush()
+    os._exit(0)  # exit handlers of a broken driver can hang

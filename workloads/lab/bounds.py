@@ -1,0 +1,89 @@
+"""Upper bounds of a variant's error on unseen inputs from the same source.
+
+The inputs are split at random.  Those that choose and those that check are apart, so a variant over
+the limit is recommended only if both bounds are too low for it: with a chance of 0.05 x 0.025 each,
+and of 0.025 for the mixed variant, which is fitted to the inputs that choose.  Together they stay
+below 0.05 for up to twenty variants.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from workbench.stats.samples import student_t_quantile
+
+from . import agreement
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+CHOOSE, CHECK = 0.05, 0.025  # chance of a bound that is too low
+FEWEST = 40  # inputs from which on the bound of a relative error holds where errors are skewed
+
+
+def fewest(metric: str, limit: float) -> int | None:
+    """The number of checked inputs from which on a bound can meet `limit`; None: no number can."""
+    if metric == "relative_error":
+        return FEWEST
+    if limit <= 0:
+        return None
+    return max(FEWEST, 1 if limit >= 1 else math.ceil(math.log(CHECK) / math.log1p(-limit)))
+
+
+def upper(
+    answers: Sequence[Sequence[Array]],
+    references: Sequence[Sequence[Array]],
+    metric: str,
+    chance: float,
+) -> float:
+    """The upper bound of the worst output's error; it is too low with `chance` at most."""
+    import numpy as np
+
+    worst = 0.0
+    for outputs in zip(zip(*answers, strict=True), zip(*references, strict=True), strict=True):
+        pairs = list(zip(*outputs, strict=True))
+        if metric == "relative_error":
+            off, whole = np.array([agreement.squares(*pair) for pair in pairs]).T
+            worst = max(worst, _ratio(off, whole, chance))
+        elif agreement.has_classes(pairs[0][1]):
+            # A sample with several rows counts by the share of those that differ.
+            changed = math.ceil(sum(agreement.differing(*pair) for pair in pairs) - 1e-9)
+            worst = max(worst, _binomial(changed, len(pairs), chance))
+    return worst
+
+
+def _ratio(off: Array, whole: Array, chance: float) -> float:
+    """The bound of the root of E[off] / E[whole]: Student's t for a ratio of means (W. Cochran,
+    Sampling Techniques, 1977, section 6.4), and a part for the tail.
+
+    Inputs that are too rare to be among these with certainty, such as those beyond a calibrated
+    range, count as the worst one seen.
+    """
+    if not off.any() or not whole.any():
+        return float(off.any())
+    count, mean = len(off), whole.mean()
+    found = off.mean() / mean
+    spread = (off - found * whole).std(ddof=1) / math.sqrt(count) / mean
+    rare = (1 - chance ** (1 / count)) * off.max() / mean
+    return math.sqrt(found + student_t_quantile(1 - chance, count - 1) * spread + rare)
+
+
+def _binomial(differing: int, count: int, chance: float) -> float:
+    """The upper bound of a share (C. Clopper and E. Pearson, Biometrika 26, 1934)."""
+    if differing >= count:
+        return 1.0
+    log = [math.lgamma(k + 1) for k in range(count + 1)]
+    low, high = differing / count, 1.0
+    for _ in range(40):  # halves the interval each time
+        share = (low + high) / 2
+        hit, miss = math.log(share), math.log1p(-share)
+        below = sum(
+            math.exp(log[count] - log[k] - log[count - k] + k * hit + (count - k) * miss)
+            for k in range(differing + 1)
+        )
+        low, high = (share, high) if below > chance else (low, share)
+    return high
