@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import re
 import shutil
 import subprocess
@@ -77,6 +78,8 @@ def png_of(svg: str, into: Path) -> None:
 
 def main() -> None:
     """Make all pictures, or those named."""
+    os.environ.update(TERM="xterm-256color", COLORTERM="truecolor")
+    os.environ.pop("NO_COLOR", None)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="pictures to make; all of them by default")
     names = parser.parse_args().names
