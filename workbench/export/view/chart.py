@@ -93,7 +93,7 @@ def chart(
         name = f" {each.name}" if at_its_end else f" {each.mark[0]} {each.name}"
         for column, letter in enumerate(name[:name_room], width):
             grid[row_number][column] = (letter, each.mark[1])
-    levels = ticks(10**bottom, 10**top, max(2, height // 3))
+    levels = ticks(10**bottom, 10**top, max(2, height // 2))
     texts = {down(math.log10(level)) // 4: units.rate(level, unit) for level in levels}
     sides = [f"{texts.get(number, ''):>{LABEL - 2}} |" for number in range(height)]
     return [
