@@ -13,11 +13,13 @@ from builders import machine as build_machine
 
 from workbench.advisor.doctor import examine
 from workbench.export.view.machine import accelerator_sections
-from workbench.machine import detect, hardware_warnings, no_gpu
+from workbench.machine import detect
 from workbench.machine.amd import probe as amd_smi
+from workbench.machine.nvidia.gpus import no_gpu
 from workbench.machine.nvidia.nvml import GpuSample
 from workbench.machine.nvidia.probe_client import start_probe
 from workbench.machine.packages.stack_query import torch_build
+from workbench.machine.warnings import hardware_warnings
 from workbench.records.machine import Gpu, Machine, Nvml, Package, Software
 
 TORCH = """
