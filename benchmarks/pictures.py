@@ -22,7 +22,7 @@ from workbench.report.run_files import open_run
 
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "assets" / "pictures"
-RECORDINGS = ROOT / "assets" / "recordings"
+RUNS = PICTURES / "runs"
 FONT = "DejaVu Sans Mono"  # has braille and block characters, which the web font lacks
 SHARPNESS = 1  # pixels of the picture for each of the SVG
 
@@ -32,31 +32,31 @@ class Picture:
     """A recorded run, and the keys that lead from its first screen to the one to show."""
 
     name: str
-    recording: str
+    run: str
     keys: tuple[str, ...] = ()
     size: tuple[int, int] = (120, 40)  # columns, lines
 
 
 PICTURES_OF_DOCS = (
-    Picture("advice", "amd-epyc-2-rows.json"),
-    Picture("details", "amd-epyc-2-rows.json", ("enter",)),
-    Picture("race", "amd-epyc-2-rows.json", ("2",)),
-    Picture("curves", "amd-epyc-2-matmul.json"),
-    Picture("hardware", "amd-epyc-2-rows.json", ("1",)),
-    Picture("small", "amd-epyc-2-rows.json", size=(80, 24)),
+    Picture("advice", "default"),
+    Picture("details", "default", ("down", "enter")),
+    Picture("race", "default", ("2", *"[[[[[[")),
+    Picture("curves", "sweep"),
+    Picture("hardware", "default", ("1",)),
+    Picture("small", "default", size=(80, 24)),
 )
 
 
 async def svg_of(picture: Picture) -> str:
     """Open the recording, press the keys, and return Textual's picture of the screen."""
-    opened = open_run(str(RECORDINGS / picture.recording))
+    opened = open_run(str(RUNS / f"{picture.run}.json"))
     app = WorkbenchApp(lambda _: ReplaySource(()), replay=True, report=opened.report)
     async with app.run_test(size=picture.size) as pilot:
         await pilot.pause()
         for key in picture.keys:
             await pilot.press(key)
             await pilot.pause()
-        return app.export_screenshot(title=f"workbench {picture.recording}")
+        return app.export_screenshot(title="workbench")
 
 
 def png_of(svg: str, into: Path) -> None:
