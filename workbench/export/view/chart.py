@@ -20,7 +20,7 @@ Place = tuple[float, float]  # logarithms of a value and a rate
 
 @dataclass(frozen=True)
 class Series:
-    """A line; `mark` stands at each of its points, `name` at its end."""
+    """A line; `mark`, unless it is empty, stands at each of its points, `name` at its end."""
 
     mark: Span
     places: Sequence[Place]
@@ -68,7 +68,8 @@ def chart(
     """
     together = [place for each in series for place in each.places]
     (left, right), (bottom, top) = (_bounds(numbers) for numbers in zip(*together, strict=True))
-    name_room = max(len(each.name) for each in series) + 3 if fine else 0
+    longest = max(len(each.name) for each in series)
+    name_room = longest + 3 if fine and longest else 0
     if name_room > min(MOST_NAME, width // 3):
         name_room = 0
     width -= name_room
@@ -87,9 +88,11 @@ def chart(
         _draw_braille(grid, places, each.mark[1])
     for each in series:
         for x, y in each.places if fine else _between(each.places, width):
-            grid[down(y, height)][across(x, width)] = each.mark
+            if each.mark[0]:
+                grid[down(y, height)][across(x, width)] = each.mark
     for row_number, each in _ends(series, lambda y: down(y, height)) if name_room else ():
-        for column, letter in enumerate(f" {each.mark[0]} {each.name}"[:name_room], width):
+        label = " ".join(("", *filter(None, (each.mark[0], each.name))))
+        for column, letter in enumerate(label[:name_room], width):
             grid[row_number][column] = (letter, each.mark[1])
     levels = ticks(10**bottom, 10**top, max(2, height - 2))
     texts = {down(math.log10(level), height): units.rate(level, unit) for level in levels}
@@ -139,7 +142,7 @@ def _draw_braille(grid: list[list[Span]], line: Sequence[tuple[int, int]], tone:
 
 def _ends(series: Sequence[Series], down: Callable[[float], int]) -> Iterator[tuple[int, Series]]:
     """The line of each name: where its series ends, or the next one that is free."""
-    named = sorted(series, key=lambda each: -each.places[-1][1])
+    named = sorted((each for each in series if each.name), key=lambda each: -each.places[-1][1])
     lowest, following = max(down(named[-1].places[-1][1]), len(named) - 1), -1
     for number, each in enumerate(named):
         wanted = min(down(each.places[-1][1]), lowest - (len(named) - 1 - number))
