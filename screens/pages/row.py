@@ -43,8 +43,7 @@ class RowScreen(ViewScreen):
         """The title of the row with its place among the others; its question on a second line."""
         if row is None:
             return Content("")
-        report = self.session.report
-        walk = self.session.walk()
+        report, walk = self.session.report, self.session.walk()
         place = f"{walk.index(row.plan.scenario) + 1} of {len(walk)}"
         live = row.plan.scenario == report.current_row
         where = "live" if live else "esc: back to the live row" if report.current_row else ""
@@ -60,16 +59,16 @@ class RowScreen(ViewScreen):
         return super().check_action(action, parameters)
 
     def action_step(self, step: int) -> None:
-        names = self.session.walk()
-        row = self.row
+        row, names = self.row, self.session.walk()
         if row is not None:
             index = names.index(row.plan.scenario) + step
             wanted = names[min(max(0, index), len(names) - 1)]
-            self._looked_at = None if wanted == self.session.report.current_row else wanted
-            self.refresh_bindings()
-            self.repaint()
+            self._look_at(None if wanted == self.session.report.current_row else wanted)
 
     def action_follow(self) -> None:
-        self._looked_at = None
+        self._look_at(None)
+
+    def _look_at(self, row: str | None) -> None:
+        self._looked_at = row
         self.refresh_bindings()
         self.repaint()

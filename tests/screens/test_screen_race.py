@@ -78,6 +78,7 @@ def test_the_lead_is_drawn_in_braille_or_in_letters() -> None:
         plot = "".join(lines[1:-3])
         assert any(0x2800 < ord(letter) < 0x2900 for letter in plot) == fine
         assert lines[-2].split() == ["round", "3", "round", "5"], "counted from one, as in the log"
+        assert len(course_lines(row, run, 12, fine=fine)) == 1, "no room for a plot"
         assert ("*" in plot and "." in plot) != fine
 
 

@@ -68,8 +68,7 @@ def chart(
     """
     together = [place for each in series for place in each.places]
     (left, right), (bottom, top) = (_bounds(numbers) for numbers in zip(*together, strict=True))
-    longest = max(len(each.name) for each in series)
-    name_room = longest + 3 if fine and longest else 0
+    name_room = max(len(each.name) for each in series) + 3 if fine else 0
     if name_room > min(MOST_NAME, width // 3):
         name_room = 0
     width -= name_room
@@ -91,8 +90,7 @@ def chart(
             if each.mark[0]:
                 grid[down(y, height)][across(x, width)] = each.mark
     for row_number, each in _ends(series, lambda y: down(y, height)) if name_room else ():
-        label = " ".join(("", *filter(None, (each.mark[0], each.name))))
-        for column, letter in enumerate(label[:name_room], width):
+        for column, letter in enumerate(f" {each.mark[0]} {each.name}"[:name_room], width):
             grid[row_number][column] = (letter, each.mark[1])
     levels = ticks(10**bottom, 10**top, max(2, height - 2))
     texts = {down(math.log10(level), height): units.rate(level, unit) for level in levels}

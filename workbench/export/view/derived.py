@@ -20,7 +20,6 @@ from ...text import units
 from .curves import value_text
 
 T = TypeVar("T")
-MOST_POINTS = 60  # rounds at which the lead is computed
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ class RunView:
             return None
         left, course = copy.copy(other.rounds()), list[tuple[int, Ratio]]()
         common = sorted(left.keys() & best.rounds().keys())
-        step = len(common) // MOST_POINTS + 1
+        step = len(common) // 60 + 1  # a plot shows no more points
         while (ratio := ratios.ratio_between(left, best.rounds())) is not None:
             course.insert(0, (common[-1], ratio))
             for number in common[-step:]:

@@ -15,13 +15,12 @@ from .facts import heading
 from .spans import Text
 from .words import device_tone
 
-HEIGHT = 6  # lines of the plot
-MOST_BARS = 40
+HEIGHT, MOST_BARS = 6, 40  # lines of the plot, cells of the histogram
 
 
 def course_lines(row: Row, run: RunView, width: int, *, fine: bool) -> list[Text]:
     """The plot of the lead, if there is one, and the histogram in one line."""
-    lead = run.lead(row)
+    lead = run.lead(row) if width > 3 * LABEL else None  # less while the layout changes
     plot = lead_lines(lead, run, width, fine=fine) if lead and len(lead.course) > 1 else []
     return [*plot, samples_line(row, run).truncate(width)]
 
@@ -41,10 +40,9 @@ def lead_lines(lead: Lead, run: RunView, width: int, *, fine: bool) -> list[Text
         Series(("" if fine else "*", tone), middle, "lead"),
     ]
     labels = [(float(number), (f"round {number + 1}", "dim")) for number in (last, first)]
-    value = " ".join(units.ratio_parts(ratio.value, ratio.interval))
-    title = f"Lead by round over {run.case_name(lead.other.case.id)}, now {value}"
-    drawn = chart(lines, labels, "x", width - LABEL - 5, HEIGHT, fine=fine)
-    return [heading(title, width), *drawn]
+    now = units.ratio(ratio.value, ratio.interval)
+    title = f"Lead by round over {run.case_name(lead.other.case.id)}, now {now}"
+    return [heading(title, width), *chart(lines, labels, "x", width - LABEL - 5, HEIGHT, fine=fine)]
 
 
 def samples_line(row: Row, run: RunView) -> Text:
@@ -58,10 +56,6 @@ def samples_line(row: Row, run: RunView) -> Text:
     places = [*(bisect_left(samples, edge) for edge in edges), len(samples)]
     counts = [after - before for before, after in itertools.pairwise(places)]
     drawn = zip(glyphs.sparkline(counts, bars, 0, max(counts)), counts, strict=True)
-    bars_text = "".join(bar if count else " " for bar, count in drawn)
-    return Text.of(
-        (f"{len(samples):,} samples of {run.case_name(best.case.id)}  ", "dim"),
-        f"{units.duration(low)} ",
-        (bars_text, device_tone(best.case)),
-        f" {units.duration(high)}",
-    )
+    line = ("".join(bar if count else " " for bar, count in drawn), device_tone(best.case))
+    name = f"{len(samples):,} samples of {run.case_name(best.case.id)}  "
+    return Text.of((name, "dim"), f"{units.duration(low)} ", line, f" {units.duration(high)}")
