@@ -23,6 +23,7 @@ from .pages.advisor import AdvisorScreen
 from .pages.base import ReportChanged, ViewScreen
 from .pages.hardware import HardwareScreen
 from .pages.model import ModelScreen
+from .pages.roofline import RooflineScreen
 from .pages.run import RunScreen
 from .pages.runs import RunsScreen
 from .pages.shell import Shell
@@ -44,6 +45,7 @@ SCREENS: tuple[type[ViewScreen], ...] = (
     AdvisorScreen,
     ModelScreen,
     RunsScreen,
+    RooflineScreen,
 )
 
 

@@ -6,13 +6,12 @@ from typing import ClassVar
 
 import msgspec
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.content import Content
+from textual.binding import BindingType
 
 from workbench.export.view.curves import curve_lines, curve_marks
-from workbench.export.view.derived import row_title
 from workbench.export.view.details import metrics_text
 from workbench.export.view.facts import heading
+from workbench.export.view.lead import course_lines
 from workbench.export.view.spans import Text
 from workbench.export.view.tables import raced_lines, run_columns
 from workbench.export.view.words import case_text
@@ -27,35 +26,20 @@ from ..text.styles import content, has_braille, joined
 from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
 from ..widgets.table import Table
-from .base import FILTER, ViewScreen, nothing_yet
+from .base import FILTER, nothing_yet
 from .detail import DetailScreen
+from .row import RowScreen
 
 LINES_BESIDE_LOSS = 15
+WIDTH_FOR_COURSE, LINES_FOR_COURSE = 100, 27  # of a terminal, the latter without candidates
 LOG_BESIDE_CURVE = 30  # lines of a terminal that has room for both
 
 
-class RunScreen(ViewScreen):
-    """Follows the live row until the user looks at another one; escape follows again."""
-
+class RunScreen(RowScreen):
     KEY, LABEL, STYLE = "2", "Run", "run.tcss"
     HELP = "the race of one row, live: a line per candidate, curves and the log"
     AUTO_FOCUS = "Table"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "left_square_bracket,left",
-            "step(-1)",
-            "Row",
-            key_display="[ ]",
-            tooltip="on the Run screen: previous and next row or size; esc returns to the live one",
-        ),
-        Binding("right_square_bracket,right", "step(1)", "Next row", show=False),
-        Binding("escape", "follow", "Follow", key_display="esc"),
-        FILTER,
-    ]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._looked_at: str | None = None  # None: the live row
+    BINDINGS: ClassVar[list[BindingType]] = [FILTER]
 
     def body(self) -> ComposeResult:
         yield Drawn(id="row-title")
@@ -64,23 +48,18 @@ class RunScreen(ViewScreen):
         yield Drawn(id="metrics")
         yield Drawn(id="curve")
         yield Drawn(id="loss")
+        yield Drawn(id="course")
         yield Drawn(id="log")
-
-    @property
-    def row(self) -> Row | None:
-        """The row that the user looks at, or the one raced now or last, or the first."""
-        report, looked_at = self.session.report, self._looked_at
-        name = looked_at if looked_at in report.rows else report.last_row
-        return report.rows.get(name or next(iter(report.rows), ""))
 
     def draw(self, session: Session) -> None:
         row = self.row
-        self.query_one("#row-title", Drawn).show(lambda width, _: self._title(row, width))
+        self.query_one("#row-title", Drawn).show(lambda width, _: self.row_title(row, width))
         sweep = self._sweep(row)
         self._draw_table(row, session, sweep)
         self._draw_metrics()
         self._draw_curve(row, sweep)
         self._draw_loss(row if sweep is None else None, session)
+        self._draw_course(row if sweep is None else None, session)
         at_another = row is not None and self._looked_at == row.plan.scenario
         log = race_log(row, session) if row is not None and at_another else list(session.log)
         self.query_one("#log", Drawn).show(
@@ -154,40 +133,25 @@ class RunScreen(ViewScreen):
                 )
             )
 
-    def _title(self, row: Row | None, width: int) -> Content:
-        if row is None:
-            return Content("")
-        report = self.session.report
-        walk = self.session.walk()
-        place = f"{walk.index(row.plan.scenario) + 1} of {len(walk)}"
-        live = row.plan.scenario == report.current_row
-        where = "live" if live else "esc: back to the live row" if report.current_row else ""
-        title = Content.assemble((row_title(row), "bold"), (f"   {place}", "dim"))
-        gap = max(2, width - title.cell_length - len(where))
-        question = Content.styled(row.plan.question, "dim").truncate(width, ellipsis=True)
-        first = Content.assemble(title, " " * gap, (where, "$primary" if live else "dim"))
-        return Content.assemble(first.truncate(width, ellipsis=True), "\n", question)
+    def _draw_course(self, row: Row | None, session: Session) -> None:
+        """The lead by round and the samples of the best, where there is room below the table."""
+        course, width, height = self.query_one("#course", Drawn), self.size.width, self.size.height
+        taken = sum(2 if c.loss else 1 for c in row.candidates) if row is not None else 0
+        best = None if row is None else session.best(row)
+        roomy = width >= WIDTH_FOR_COURSE and height - taken >= LINES_FOR_COURSE
+        course.display = roomy and best is not None and bool(best.blocks)
+        if row is not None and course.display:
+            fine = has_braille()
+            course.show(lambda width, _: joined(course_lines(row, session, width, fine=fine)))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "follow":
-            return self._looked_at is not None or bool(self.query_one(FilterBar).value)
+        if action == "follow" and self.query_one(FilterBar).value:
+            return True
         return super().check_action(action, parameters)
 
-    def action_step(self, step: int) -> None:
-        names = self.session.walk()
-        row = self.row
-        if row is not None:
-            index = names.index(row.plan.scenario) + step
-            wanted = names[min(max(0, index), len(names) - 1)]
-            self._looked_at = None if wanted == self.session.report.current_row else wanted
-            self.refresh_bindings()
-            self.repaint()
-
     def action_follow(self) -> None:
-        self._looked_at = None
         self.query_one(FilterBar).action_dismiss()
-        self.refresh_bindings()
-        self.repaint()
+        super().action_follow()
 
     def on_table_selected(self, message: Table.Selected) -> None:
         row = self.row

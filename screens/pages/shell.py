@@ -22,6 +22,7 @@ from ..widgets.bars import Tab
 from ..widgets.table import Table
 from .advisor import AdvisorScreen
 from .base import ViewScreen
+from .row import RowScreen
 
 RUNS = "Runs"  # the mode of the list of kept runs
 
@@ -62,7 +63,8 @@ class Shell(TerminalApp):
     def action_help(self) -> None:
         from .help import HelpScreen, help_keys
 
-        self.push_screen(HelpScreen(help_keys(self.pages, (type(self), Table, ViewScreen))))
+        bases = type(self), Table, ViewScreen, RowScreen
+        self.push_screen(HelpScreen(help_keys(self.pages, bases)))
 
     def send_control(self, control: str) -> None:
         """Send "pause", "resume" or "cancel" to what runs behind the session."""

@@ -257,7 +257,7 @@ async def test_question_mark_helps_and_escape_closes_the_help() -> None:
         await settle(pilot)
         await press(pilot, "question_mark")
         assert isinstance(app.screen, HelpScreen)
-        assert "pause and resume" in text(pilot)
+        assert "start the same run again" in text(pilot)
         await press(pilot, "escape")
         assert "  Conf" in text(pilot)
 
@@ -424,7 +424,7 @@ async def test_the_footer_names_the_keys_that_work() -> None:
     app = WorkbenchApp(lambda _: feeds.pop(0), monotonic=lambda: 0.0)
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
-        assert text(pilot).splitlines()[-1].startswith(" 1 2 3 5 Screens  space Pause  x Stop")
+        assert text(pilot).splitlines()[-1].startswith(" 1 2 3 5 6 Screens  space Pause  x Stop")
         await press(pilot, "x", "x", "s", "down", "enter")
         footer = text(pilot).splitlines()[-1]
         assert footer.startswith(" pgdn More  esc Back  c Copy")

@@ -1,13 +1,14 @@
-"""The race of one row as a forest plot, and the canvas of the curves."""
+"""The race of one row: the forest plot, the lead by round, and the canvas of the curves."""
 
 from __future__ import annotations
 
 import scenes
-from stage import press, replayed, settle, text
+from stage import held, press, replayed, settle, text
 
 from workbench.export.view import forest
 from workbench.export.view.chart import Band, Series, chart, ticks
 from workbench.export.view.derived import Behind, RunView
+from workbench.export.view.lead import course_lines, lead_lines, samples_line
 from workbench.export.view.tables import APART, raced_lines
 from workbench.report.report import Report
 
@@ -21,7 +22,7 @@ async def test_the_race_shows_ratios_with_their_intervals_and_the_pick() -> None
         head = next(line for line in lines if line.startswith("  Candidate"[1:]))
         assert "1x" in head and "2x" in head
         slower = next(line for line in lines if "cpu torch bf16 t16 " in line)
-        assert "1.65x" in slower and "├●┤" in slower
+        assert "1.65x" in slower and "├●─┤" in slower  # 1.55 to 1.75, rounded to cells
         assert next(line for line in lines if "1.00x" in line).endswith("pick")
 
 
@@ -32,6 +33,79 @@ async def test_the_candidates_for_comparison_stand_apart() -> None:
         assert "for comparison, never picked" in text(pilot)
         await press(pilot, "slash", *"fp64", "enter")
         assert "fp32" not in "".join(text(pilot).splitlines()[5:9])
+
+
+async def test_the_lead_and_the_samples_are_shown_where_there_is_room() -> None:
+    for size, roomy in (((120, 40), True), ((120, 30), False), ((80, 40), False)):
+        async with replayed(scenes.h200()).run_test(size=size) as pilot:
+            await settle(pilot)
+            await press(pilot, "2")
+            shown = text(pilot)
+            assert ("Lead by round over cuda:0 torch fp16, now 1.01x" in shown) == roomy
+            assert ("30 samples of cuda:0 torch bf16  8.10 us ▃▄▃" in shown) == roomy
+            assert "Log ─" in shown and "done        after 30.2 s" in shown
+
+
+async def test_a_race_without_a_round_has_no_lead() -> None:
+    async with held(scenes.until(scenes.h200(), "training", 0))[0].run_test(size=(120, 40)) as p:
+        await settle(p)
+        await press(p, "2")
+        assert "Lead by round" not in text(p) and "samples of" not in text(p)
+
+
+def test_the_lead_ends_at_the_ratio_of_the_table() -> None:
+    report = Report.of(scenes.h200())
+    run = RunView(report)
+    for row in report.rows.values():
+        lead = run.lead(row)
+        assert lead is not None and row.verdict is not None
+        assert lead.best.case.id == row.verdict.pick != lead.other.case.id
+        assert not row.is_reference_only(lead.other)
+        if not lead.course:  # the runner-up had fewer than three rounds
+            continue
+        last, ratio = lead.course[-1]
+        assert last == max(lead.best.rounds().keys() & lead.other.rounds().keys())
+        assert (ratio.value, ratio.low, ratio.high) == run.behind(row)[lead.other.case.id]
+        assert len({number for number, _ in lead.course}) == len(lead.course)
+
+
+def test_the_lead_is_drawn_in_braille_or_in_letters() -> None:
+    report = Report.of(scenes.h200())
+    run, row = RunView(report), report.rows["floating_point"]
+    for fine in (True, False):
+        lines = [line.plain for line in course_lines(row, run, 118, fine=fine)]
+        assert len(lines) == 10 and max(map(len, lines)) <= 118
+        plot = "".join(lines[1:-3])
+        assert any(0x2800 < ord(letter) < 0x2900 for letter in plot) == fine
+        assert lines[-2].split() == ["round", "3", "round", "5"], "counted from one, as in the log"
+        assert len(course_lines(row, run, 12, fine=fine)) == 1, "no room for a plot"
+        assert ("*" in plot and "." in plot) != fine
+
+
+def test_a_long_race_is_thinned_and_keeps_its_last_round() -> None:
+    report = Report.of(scenes.h200())
+    row = report.rows["floating_point"]
+    long, start = RunView(report), RunView(report).lead(row)
+    assert start is not None
+    for candidate in (start.best, start.other):
+        rounds = candidate.rounds()
+        rounds.update({number: rounds[0] * (1 + number % 7 / 100) for number in range(1000)})
+    found = long.lead(row)
+    assert found is not None and found.course[-1][0] == 999 and len(found.course) <= 60
+    lines = lead_lines(found, long, 100, fine=True)
+    assert max(line.cell_length for line in lines) <= 100
+
+
+def test_the_histogram_counts_from_the_shortest_to_the_longest_sample() -> None:
+    report = Report.of(scenes.h200())
+    run = RunView(report)
+    for row in report.rows.values():
+        best = run.best(row)
+        assert best is not None
+        line = samples_line(row, run).plain
+        assert line.startswith(f"{len(best.samples_s):,} samples of ") and "█" in line
+    row.candidates.clear()
+    assert not samples_line(row, RunView(report)).plain
 
 
 def test_the_forest_has_one_axis_and_every_interval_on_it() -> None:

@@ -26,6 +26,13 @@ def peak_fraction(
     return min(rate / peak, 1.0) if rate and peak else None
 
 
+def bandwidth(candidate: Candidate, device: DeviceCeilings) -> tuple[str, float | None]:
+    """The memory that bounds the candidate, "cache" if its work fits there, and its bytes/s."""
+    if candidate.work.memory_bytes <= (device.cache_bytes or 0):
+        return "cache", device.cache_bytes_per_s
+    return "memory", device.memory_bytes_per_s
+
+
 def roofline(
     candidate: Candidate, rate: float | None, ceilings: Ceilings | None
 ) -> Roofline | None:
@@ -38,14 +45,12 @@ def roofline(
     peak = device.peak_ops_per_s.get(candidate.case.precision) if device else None
     if device is None or not rate or not flops or not moved or not peak:
         return None
-    cached = candidate.work.memory_bytes <= (device.cache_bytes or 0)
-    bandwidth = device.cache_bytes_per_s if cached else device.memory_bytes_per_s
-    if not bandwidth:
+    slanted, bytes_per_s = bandwidth(candidate, device)
+    if not bytes_per_s:
         return None
     intensity = flops / moved
-    below_ridge = intensity * bandwidth < peak
-    attainable = max(min(peak, intensity * bandwidth), rate)
-    slanted = "cache" if cached else "memory"
+    below_ridge = intensity * bytes_per_s < peak
+    attainable = max(min(peak, intensity * bytes_per_s), rate)
     return Roofline(
         intensity_flops_per_byte=intensity,
         attainable_flops_per_s=attainable,

@@ -9,9 +9,9 @@ from ...contract import PRECISIONS
 from ...machine.datasheets import columns
 from ...records.document import Ceilings, DeviceCeilings
 from ...text import units
-from .chart import Series, chart
+from .chart import Place, Series, chart
 from .curves import HEIGHT, MARKS, WIDTH
-from .spans import Text, plain_lines
+from .spans import Span, Text, plain_lines
 from .table import plain_table
 
 LOW, HIGH = -4, 12  # powers of two of the arithmetic intensity, FLOP/byte
@@ -80,15 +80,25 @@ def _or_dash(value: float | None, unit: str) -> str:
     return units.rate(value, unit) if value else "-"
 
 
+def roof(peak: float, bandwidth: float) -> list[Place]:
+    """The limit over arithmetic intensity: the slope of memory, then the peak."""
+    ends = sorted((2.0**LOW, min(peak / bandwidth, 2.0**HIGH), 2.0**HIGH))
+    return [(math.log10(x), math.log10(min(peak, x * bandwidth))) for x in ends]
+
+
+def roof_labels(tone: str = "") -> list[tuple[float, Span]]:
+    """Powers of two of the arithmetic intensity."""
+    powers = [(power, f"1/{2**-power}" if power < 0 else f"{2**power}") for power in AXIS]
+    return [(power * math.log10(2), (text, tone)) for power, text in powers]
+
+
 def roofline(devices: Sequence[DeviceCeilings]) -> list[Text]:
     """FP32 rooflines over arithmetic intensity; empty without any."""
     lines, legend = [], []
     for mark, device in zip(MARKS, devices, strict=False):
         peak, bandwidth = device.peak_ops_per_s.get("fp32"), device.memory_bytes_per_s
         if peak and bandwidth:
-            ends = sorted((2.0**LOW, min(peak / bandwidth, 2.0**HIGH), 2.0**HIGH))
-            roof = [(math.log10(x), math.log10(min(peak, x * bandwidth))) for x in ends]
-            lines.append(Series((mark, ""), roof))
+            lines.append(Series((mark, ""), roof(peak, bandwidth)))
             ridge = units.significant(peak / bandwidth)
             legend.append(
                 f"  {mark} {device.device}: memory-bound below {ridge} FLOP/byte, "
@@ -96,8 +106,6 @@ def roofline(devices: Sequence[DeviceCeilings]) -> list[Text]:
             )
     if not lines:
         return []
-    powers = [(power, f"1/{2**-power}" if power < 0 else f"{2**power}") for power in AXIS]
-    labels = [(power * math.log10(2), (text, "")) for power, text in powers]
     title = "Roofline, FP32: the highest rate of a job, by its FLOP per byte of memory traffic"
-    drawn = chart(lines, labels, "FLOP/s", WIDTH, HEIGHT)
+    drawn = chart(lines, roof_labels(), "FLOP/s", WIDTH, HEIGHT)
     return [Text.of(title), *drawn, *map(Text.of, legend)]

@@ -20,7 +20,7 @@ Place = tuple[float, float]  # logarithms of a value and a rate
 
 @dataclass(frozen=True)
 class Series:
-    """A line; `mark` stands at each of its points, `name` at its end."""
+    """A line; `mark`, unless it is empty, stands at each of its points, `name` at its end."""
 
     mark: Span
     places: Sequence[Place]
@@ -87,7 +87,8 @@ def chart(
         _draw_braille(grid, places, each.mark[1])
     for each in series:
         for x, y in each.places if fine else _between(each.places, width):
-            grid[down(y) // 4][across(x) // 2] = each.mark
+            if each.mark[0]:
+                grid[down(y) // 4][across(x) // 2] = each.mark
     for row_number, each in _ends(series, lambda y: down(y) // 4) if name_room else ():
         at_its_end = grid[row_number][width - 1] == each.mark
         name = f" {each.name}" if at_its_end else f" {each.mark[0]} {each.name}"
@@ -141,7 +142,7 @@ def _draw_braille(grid: list[list[Span]], line: Sequence[tuple[int, int]], tone:
 
 def _ends(series: Sequence[Series], down: Callable[[float], int]) -> Iterator[tuple[int, Series]]:
     """The line of each name: where its series ends, or the next one that is free."""
-    named = sorted(series, key=lambda each: -each.places[-1][1])
+    named = sorted((each for each in series if each.name), key=lambda each: -each.places[-1][1])
     lowest, following = max(down(named[-1].places[-1][1]), len(named) - 1), -1
     for number, each in enumerate(named):
         wanted = min(down(each.places[-1][1]), lowest - (len(named) - 1 - number))

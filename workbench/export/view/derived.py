@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
@@ -14,6 +15,7 @@ from ...report.names import machine_name
 from ...report.report import Report
 from ...report.row import Row
 from ...stats import ratios
+from ...stats.samples import Ratio
 from ...text import units
 from .curves import value_text
 
@@ -34,6 +36,14 @@ class Behind(NamedTuple):
     value: float
     low: float
     high: float
+
+
+class Lead(NamedTuple):
+    """The best of a row, the next one that may be picked, and their ratio after each round."""
+
+    best: Candidate
+    other: Candidate
+    course: list[tuple[int, Ratio]]
 
 
 class RunView:
@@ -96,6 +106,24 @@ class RunView:
             elif rounds and candidate.ended:
                 found[candidate.case.id] = Behind(*[1 / ratios.relative(fastest, rounds)] * 3)
         return found
+
+    def lead(self, row: Row) -> Lead | None:
+        """The course of the lead, thinned to a few rounds; None without a runner-up."""
+        best, behind = self.best(row), self.behind(row)
+        able = [c for c in row.candidates if c.case.id in behind and not row.is_reference_only(c)]
+        others = (c for c in able if c is not best)
+        other = min(others, key=lambda c: behind[c.case.id].value, default=None)
+        if best is None or other is None:
+            return None
+        left, course = copy.copy(other.rounds()), list[tuple[int, Ratio]]()
+        common = sorted(left.keys() & best.rounds().keys())
+        step = len(common) // 60 + 1  # a plot shows no more points
+        while (ratio := ratios.ratio_between(left, best.rounds())) is not None:
+            course.insert(0, (common[-1], ratio))
+            for number in common[-step:]:
+                del left[number]
+            del common[-step:]
+        return Lead(best, other, course)
 
     def ordered(self, row: Row) -> list[Candidate]:
         """The candidates with the pick first and the slowest last, as planned while they race;

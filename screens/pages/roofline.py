@@ -1,0 +1,34 @@
+"""The Roofline screen: the candidates of one row under the measured limits of their devices."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.content import Content
+
+from workbench.export.view.roofline import roofline_lines
+
+from ..state.session import Session
+from ..text.styles import has_braille, joined
+from ..widgets.drawn import Drawn
+from .base import nothing_yet
+from .row import RowScreen
+
+
+class RooflineScreen(RowScreen):
+    KEY, LABEL, STYLE = "6", "Roofline", "roofline.tcss"
+    HELP = "the candidates of one row under the measured limits of their devices"
+
+    def body(self) -> ComposeResult:
+        yield Drawn(id="row-title")
+        yield Drawn(id="roofs")
+
+    def draw(self, session: Session) -> None:
+        row, fine = self.row, has_braille()
+        self.query_one("#row-title", Drawn).show(lambda width, _: self.row_title(row, width))
+        self.query_one("#roofs", Drawn).show(
+            lambda width, height: (
+                joined(roofline_lines(row, session, width, height, fine=fine))
+                if row is not None
+                else Content(nothing_yet(session))
+            )
+        )

@@ -1,0 +1,74 @@
+"""The base of the screens about one row: it follows the live row until the user walks."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.content import Content
+
+from workbench.export.view.derived import row_title
+from workbench.report.row import Row
+
+from .base import ViewScreen
+
+
+class RowScreen(ViewScreen):
+    """Follows the live row until the user looks at another one; escape follows again."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "left_square_bracket,left",
+            "step(-1)",
+            "Row",
+            key_display="[ ]",
+            tooltip="previous and next row or size of a race; esc returns to the live one",
+        ),
+        Binding("right_square_bracket,right", "step(1)", "Next row", show=False),
+        Binding("escape", "follow", "Follow", key_display="esc"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._looked_at: str | None = None  # None: the live row
+
+    @property
+    def row(self) -> Row | None:
+        """The row that the user looks at, or the one raced now or last, or the first."""
+        report, looked_at = self.session.report, self._looked_at
+        name = looked_at if looked_at in report.rows else report.last_row
+        return report.rows.get(name or next(iter(report.rows), ""))
+
+    def row_title(self, row: Row | None, width: int) -> Content:
+        """The title of the row with its place among the others; its question on a second line."""
+        if row is None:
+            return Content("")
+        report, walk = self.session.report, self.session.walk()
+        place = f"{walk.index(row.plan.scenario) + 1} of {len(walk)}"
+        live = row.plan.scenario == report.current_row
+        where = "live" if live else "esc: back to the live row" if report.current_row else ""
+        title = Content.assemble((row_title(row), "bold"), (f"   {place}", "dim"))
+        gap = max(2, width - title.cell_length - len(where))
+        question = Content.styled(row.plan.question, "dim").truncate(width, ellipsis=True)
+        first = Content.assemble(title, " " * gap, (where, "$primary" if live else "dim"))
+        return Content.assemble(first.truncate(width, ellipsis=True), "\n", question)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "follow":
+            return self._looked_at is not None
+        return super().check_action(action, parameters)
+
+    def action_step(self, step: int) -> None:
+        row, names = self.row, self.session.walk()
+        if row is not None:
+            index = names.index(row.plan.scenario) + step
+            wanted = names[min(max(0, index), len(names) - 1)]
+            self._look_at(None if wanted == self.session.report.current_row else wanted)
+
+    def action_follow(self) -> None:
+        self._look_at(None)
+
+    def _look_at(self, row: str | None) -> None:
+        self._looked_at = row
+        self.refresh_bindings()
+        self.repaint()

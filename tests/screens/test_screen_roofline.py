@@ -1,0 +1,120 @@
+"""The candidates of a row under the measured limits."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+import scenes
+from stage import press, replayed, settle, text
+from textual.pilot import Pilot
+
+from workbench.export.view.derived import RunView
+from workbench.export.view.roofline import roofline_lines
+from workbench.records import events as ev
+from workbench.records.document import DeviceCeilings
+from workbench.report.report import Report
+
+SIZES = [pytest.param((80, 24), id="80x24"), pytest.param((120, 40), id="120x40")]
+SIZE = (120, 40)
+
+
+def without_ceilings() -> list[ev.AnyEvent]:
+    return [event for event in scenes.h200() if not isinstance(event, ev.CeilingsKnown)]
+
+
+def with_gpu() -> Report:
+    """The report, with ceilings of the GPU as well."""
+    report = Report.of(scenes.h200())
+    assert report.ceilings is not None
+    gpu = DeviceCeilings(
+        device="cuda:0",
+        name=None,
+        threads=None,
+        peak_ops_per_s={"bf16": 800e12, "fp16": 800e12, "tf32": 400e12, "fp32": 60e12},
+        memory_bytes_per_s=4e12,
+        memory={},
+        cache_bytes=None,
+        cache_bytes_per_s=None,
+    )
+    devices = [*report.ceilings.devices, gpu]
+    report.ceilings = msgspec.structs.replace(report.ceilings, devices=devices)
+    return report
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_roofline_of_a_row(snap_compare: Callable[..., bool], size: tuple[int, int]) -> None:
+    async def before(pilot: Pilot[None]) -> None:
+        await settle(pilot)
+        await press(pilot, "6")
+
+    assert snap_compare(replayed(scenes.h200()), terminal_size=size, run_before=before)
+
+
+async def test_6_shows_it_and_brackets_walk_the_rows() -> None:
+    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "6")
+        first = text(pilot)
+        assert "[6 Roofline]" in first and "cpu bf16 cache" in first
+        assert "60% of 4.00 TFLOP/s (limited by compute)" in first
+        await press(pilot, "left_square_bracket")
+        assert text(pilot).splitlines()[3] != first.splitlines()[3]
+        await press(pilot, "escape")
+        assert text(pilot) == first
+
+
+async def test_without_ceilings_it_says_how_to_get_them() -> None:
+    async with replayed(without_ceilings()).run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await press(pilot, "6")
+        assert "`workbench ceilings` measures them" in text(pilot)
+        assert "FLOP per byte" not in text(pilot)
+
+
+async def test_a_row_whose_operations_are_not_counted_says_so() -> None:
+    async with replayed(scenes.h200()).run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await press(pilot, "6", *["right"] * 3)
+        assert "No candidate of this row has both a known limit" in text(pilot)
+
+
+async def test_a_run_without_races_says_so() -> None:
+    async with replayed(scenes.h200()[:1]).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "6")
+        assert "[6 Roofline]" in text(pilot) and "`workbench ceilings`" not in text(pilot)
+
+
+async def test_a_terminal_without_utf_8_gets_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "__stderr__", SimpleNamespace(encoding="latin-1"))
+    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "6")
+        assert "B limit of cpu fp32 cache" in text(pilot) and "AAAA" in text(pilot)
+        assert not any(0x2800 <= ord(letter) < 0x2900 for letter in text(pilot))
+
+
+def test_every_candidate_has_a_line_and_a_mark_and_every_limit_its_name() -> None:
+    report = with_gpu()
+    run, row = RunView(report), report.rows["floating_point"]
+    able = [c for c in row.candidates if run.numbers(c).measurement.roofline is not None]
+    for fine, (width, height) in ((True, (100, 34)), (False, (100, 40)), (True, (60, 24))):
+        lines = [line.plain for line in roofline_lines(row, run, width, height, fine=fine)]
+        assert len(lines) == height and max(map(len, lines)) <= width
+        legend, plot = lines[: lines.index("")], "".join(line[19:] for line in lines[-20:])
+        names = [line for line in legend if " of " in line and "limited by" in line[:120]]
+        assert len(legend) >= len(able) > 5 and sum(line[0] in plot for line in legend) > 3
+        assert not names or "cuda:0 torch bf16" in names[0]
+        if width == 100:
+            assert "cuda:0 bf16" in "".join(lines) and "cpu bf16 cache" in "".join(lines)
+
+
+def test_a_low_terminal_gets_the_lines_without_the_chart() -> None:
+    report = with_gpu()
+    row, run = report.rows["floating_point"], RunView(report)
+    lines = roofline_lines(row, run, 100, 10, fine=True)
+    assert lines and not any("FLOP per byte" in line.plain for line in lines)

@@ -1,0 +1,61 @@
+"""The course of a race: the lead of the best round by round, and the samples of the best."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from bisect import bisect_left
+
+from ...report.row import Row
+from ...text import units
+from . import glyphs
+from .chart import LABEL, Series, chart
+from .derived import Lead, RunView
+from .facts import heading
+from .spans import Text
+from .words import device_tone
+
+HEIGHT, MOST_BARS = 6, 40  # lines of the plot, cells of the histogram
+
+
+def course_lines(row: Row, run: RunView, width: int, *, fine: bool) -> list[Text]:
+    """The plot of the lead, if there is one, and the histogram in one line."""
+    lead = run.lead(row) if width > 3 * LABEL else None  # less while the layout changes
+    plot = lead_lines(lead, run, width, fine=fine) if lead and len(lead.course) > 1 else []
+    return [*plot, samples_line(row, run).truncate(width)]
+
+
+def lead_lines(lead: Lead, run: RunView, width: int, *, fine: bool) -> list[Text]:
+    """The ratio of the runner-up to the best after each round, with its interval."""
+    middle, low, high = (
+        [(float(number), math.log10(getattr(ratio, part))) for number, ratio in lead.course]
+        for part in ("value", "low", "high")
+    )
+    (first, _), *_, (last, ratio) = lead.course
+    blank, tone = "" if fine else ".", device_tone(lead.best.case)
+    lines = [
+        Series((blank, "rule"), [(x, 0.0) for x in (first, last)], "level"),
+        Series((blank, "dim"), low),
+        Series((blank, "dim"), high),
+        Series(("" if fine else "*", tone), middle, "lead"),
+    ]
+    labels = [(float(number), (f"round {number + 1}", "dim")) for number in (last, first)]
+    now = units.ratio(ratio.value, ratio.interval)
+    title = f"Lead by round over {run.case_name(lead.other.case.id)}, now {now}"
+    return [heading(title, width), *chart(lines, labels, "x", width - LABEL - 5, HEIGHT, fine=fine)]
+
+
+def samples_line(row: Row, run: RunView) -> Text:
+    """A histogram of the samples of the best, in steps of equal ratio from its ends."""
+    best = run.best(row)
+    if best is None or not (samples := best.ordered_s):
+        return Text()
+    low, high = samples[0], samples[-1]
+    bars = min(MOST_BARS, round(2 * math.sqrt(len(samples)))) if low < high else 1
+    edges = [low * (high / low) ** (n / bars) for n in range(bars)]
+    places = [*(bisect_left(samples, edge) for edge in edges), len(samples)]
+    counts = [after - before for before, after in itertools.pairwise(places)]
+    drawn = zip(glyphs.sparkline(counts, bars, 0, max(counts)), counts, strict=True)
+    line = ("".join(bar if count else " " for bar, count in drawn), device_tone(best.case))
+    name = f"{len(samples):,} samples of {run.case_name(best.case.id)}  "
+    return Text.of((name, "dim"), f"{units.duration(low)} ", line, f" {units.duration(high)}")
