@@ -88,9 +88,7 @@ class WorkbenchApp(Shell):
             "e", "export", show=False, tooltip="write this run as an HTML page into a new file"
         ),
         *_tab_bindings(),
-        Binding(
-            "escape", "close_run", "Runs", key_display="esc", tooltip="back from an opened run"
-        ),
+        Binding("escape", "close_run", "Runs", tooltip="back from an opened run"),
         Binding("s", "start", "Start", tooltip="start the same run again"),
         Binding("n", "new", "New", tooltip="set up another run: workload, sizes, devices, budget"),
         Binding("space", "pause", "Pause", tooltip="pause and resume; the clock stops too"),
@@ -157,7 +155,7 @@ class WorkbenchApp(Shell):
         self._start()
 
     def _new_session(self) -> Session:
-        question = self._request.question
+        question = None if self._same else self._request.question
         return Session(
             replay=self._replay,
             subject=None if question is None else question.scenario().title,
@@ -171,7 +169,7 @@ class WorkbenchApp(Shell):
         if self.session.going or self._leaving:
             return
         if self.session.replay and self._again is not None:
-            self._same = self.session.report
+            self._same, self._preview = self.session.report, ()
         self._begin()
 
     def _begin(self) -> None:
@@ -188,9 +186,7 @@ class WorkbenchApp(Shell):
 
     def follow(self, source: EventSource, mode: str) -> None:
         self._opened = mode != self.DEFAULT_MODE
-        self.close_details()
-        self.switch_mode(mode)
-        self.close_details()
+        self.show_mode(mode)
         self.run_worker(self._pump(source, self.session), group="source")
 
     def _start(self) -> None:
@@ -288,7 +284,8 @@ class WorkbenchApp(Shell):
                 copies = isinstance(screen, ViewScreen) and screen.COPIES
                 return copies and bool(self.session.report.rows)
             case "export":
-                return any(each.blocks for each in self.session.report.candidates.values())
+                measured = any(each.blocks for each in self.session.report.candidates.values())
+                return measured and self.current_mode != RunsScreen.LABEL  # it writes its own
         return True
 
     # ---------------------------------------------------------- the keys
@@ -331,10 +328,9 @@ class WorkbenchApp(Shell):
         """Start the run that the form describes, and show its screen."""
         if request is None:
             return
-        self._request, self._same, self._opened = request, None, request.question is None
-        self.close_details()
-        self.switch_mode((RunScreen if request.workloads else AdvisorScreen).LABEL)
-        self.close_details()
+        self._request, self._same, self._preview = request, None, ()
+        self._opened = request.question is None
+        self.show_mode((RunScreen if request.workloads else AdvisorScreen).LABEL)
         self._begin()
 
     def action_interrupt(self) -> None:

@@ -98,8 +98,10 @@ SIXTEEN = replace(
 OWN = {theme.name: theme for theme in (DARK, LIGHT, SIXTEEN)}
 
 
-def themes() -> list[str]:
-    """The names of all themes, ours first."""
+def themes(app: App[Any]) -> list[str]:
+    """The names of the themes that the terminal can show, ours first."""
+    if app.no_color or app.console.color_system in ("standard", None):
+        return [SIXTEEN.name]
     return [*OWN, *(name for name in BUILTIN_THEMES if not name.startswith("ansi"))]
 
 
@@ -122,8 +124,8 @@ def choose(app: App[Any], name: str) -> None:
 def apply_theme(app: App[Any], wanted: str = DARK.name) -> None:
     """Set the palette that was chosen and that the terminal can show, and turn animations off."""
     app.animation_level = "none"
-    few = app.no_color or app.console.color_system in ("standard", None)
-    name = SIXTEEN.name if few else wanted if wanted in themes() else DARK.name
+    names = themes(app)
+    name = wanted if wanted in names else names[0]
     app.register_theme(_complete(name))
     # Before the style sheets are read: a watcher would have them read again.
     app.set_reactive(App.theme, name)

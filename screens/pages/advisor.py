@@ -72,7 +72,8 @@ class AdvisorScreen(ViewScreen):
         table.lead(session.report.current_row if session.going else next(iter(keys), None))
         ending = self.query_one("#ending", Drawn)
         ending.display = session.phase == "finished" and not session.has_model
-        ending.show(lambda width, _: joined(ending_lines(session, width)))
+        starts = bool(self.app.check_action("new", ()))
+        ending.show(lambda width, _: joined(ending_lines(session, width, starts=starts)))
         self._draw_answer()
 
     def _draw_answer(self) -> None:

@@ -29,9 +29,7 @@ from .base import ViewScreen
 class CompareScreen(ViewScreen):
     AUTO_FOCUS = "Pane"
     COPIES = False
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "app.pop_screen", "Back", key_display="esc"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "app.pop_screen", "Back")]
 
     def __init__(self, first: Path, second: Path) -> None:
         super().__init__()

@@ -31,9 +31,7 @@ from .base import ViewScreen
 
 class DetailScreen(ViewScreen):
     AUTO_FOCUS = "Table"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "app.pop_screen", "Back", key_display="esc"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "app.pop_screen", "Back")]
 
     def __init__(self, scenario: str, case_id: str | None = None) -> None:
         super().__init__()
@@ -73,14 +71,13 @@ class DetailScreen(ViewScreen):
             detail.show(lambda width, _: joined(self._lines(row, session, width)))
 
     def _lines(self, row: Row, session: Session, width: int) -> list[Text]:
-        run = session
         candidate = session.report.candidates.get(self.query_one(Table).cursor or "")
         parts: list[tuple[str, list[Fact]]] = [
-            ("Candidate", candidate_facts(candidate, run) if candidate else []),
+            ("Candidate", candidate_facts(candidate, session) if candidate else []),
             ("Answer", answer_facts(row, session)),
             ("Why", why_facts(candidate, session.report) if candidate else []),
             ("Profile", profile_facts(candidate, session.report.trace) if candidate else []),
-            ("Equal precision", equal_precision_facts(row.verdict, run) if row.verdict else []),
+            ("Equal precision", equal_precision_facts(row.verdict, session) if row.verdict else []),
         ]
         lines: list[Text] = []
         for title, facts in parts:

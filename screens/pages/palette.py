@@ -11,6 +11,7 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
 from workbench import catalog
+from workbench.export.view.runs import command, moment
 from workbench.planning.request import Request
 from workbench.report.history import matching, refreshed
 from workbench.text.sanitize import shown
@@ -65,7 +66,7 @@ class Entries(Provider):
                 yield Entry(f"Row: {title}", "show its answer", partial(app.show_row, name))
         if app.check_action("new", ()):
             yield from self._of_new_runs(app)
-        for name in themes():
+        for name in themes(app):
             yield Entry(f"Theme: {name}", "and remember it", partial(app.choose_theme, name))
 
     def _of_new_runs(self, app: Any) -> Iterator[Entry]:
@@ -74,6 +75,5 @@ class Entries(Provider):
             request = Request(workloads=(name,))
             yield Entry(f"Workload: {name}", "set up a run", partial(app.action_new, request))
         for _, run in islice(matching(refreshed(), {}), RUNS):
-            command = shown(run.command.removeprefix("workbench").strip() or "advise", 40)
-            text = f"Run: {(run.started_at or '')[:16]} {command}"
+            text = f"Run: {moment(run)} {command(run)}"
             yield Entry(text, run.status, partial(app.open_kept, run.id))

@@ -81,11 +81,10 @@ class RunScreen(RowScreen):
         """The workload's own metrics for the selected candidate."""
         drawn = self.query_one("#metrics", Drawn)
         candidate = self._chosen
-        run = self.session
-        found = run.numbers(candidate).measurement if candidate is not None else None
+        found = self.session.numbers(candidate).measurement if candidate is not None else None
         drawn.display = found is not None and bool(found.metrics)
         if found is not None and drawn.display:
-            line = Text.of(case_text(found.id, run), ": ", metrics_text(found))
+            line = Text.of(case_text(found.id, self.session), ": ", metrics_text(found))
             drawn.show(lambda width, _: content(line.truncate(width)))
 
     def _draw_curve(self, row: Row | None, sweep: Sweep | None) -> None:

@@ -36,9 +36,7 @@ EMPTY = "No run is kept yet: n starts one, and it appears here."
 
 
 class RunTable(Table):
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "select", "Open", key_display="enter"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "Open")]
 
 
 class RunsScreen(ViewScreen):
@@ -51,7 +49,9 @@ class RunsScreen(ViewScreen):
         Binding("v", "mark", "Mark", tooltip="on the Runs screen: mark a run as A, another as B"),
         Binding("c", "compare", "Compare", tooltip="on the Runs screen: compare A with B"),
         Binding("e", "export", "Export", tooltip="on the Runs screen: write an HTML page of it"),
-        Binding("delete", "delete", "Delete", key_display="del", tooltip="delete the run"),
+        Binding(
+            "delete", "delete", "Delete", key_display="del", tooltip="on Runs, twice: delete it"
+        ),
     ]
 
     def __init__(self) -> None:
@@ -62,6 +62,7 @@ class RunsScreen(ViewScreen):
         self._wanted = PAGE
         self._marks: dict[str, Path] = {}  # by id, A first
         self._asked = False  # whether to delete the run under the cursor
+        self._going = False  # whether a run was in progress when this was drawn
 
     def body(self) -> ComposeResult:
         yield Drawn(id="runs-title")
@@ -100,6 +101,9 @@ class RunsScreen(ViewScreen):
         return self._found.get(self.query_one(Table).cursor or "")
 
     def draw(self, session: Session) -> None:
+        if self._going and not session.going:
+            self._refresh_index()
+        self._going = session.going
         sides = dict(zip(self._marks, "AB", strict=False))
         lines = [run_line(run, sides) for _, run in self._found.values()]
         empty = "reading the runs..." if self._index is None else EMPTY
@@ -109,7 +113,9 @@ class RunsScreen(ViewScreen):
             (MARKED, *COLUMNS), lines, Text.of((self._problem or empty, "dim"))
         )
         count = history.count(self._index) if self._index is not None else 0
-        said = f"{count:,} runs" + (f", {len(lines):,} shown" if len(lines) < count else "")
+        said = f"{count:,} run{'s' * (count != 1)}" + (
+            f", {len(lines):,} shown" if len(lines) < count else ""
+        )
         if session.going:
             said += "   a run is in progress: others open when it has ended, or x stops it"
         line = Text.of((QUESTION, "strong warning") if self._asked else (said, "dim"))

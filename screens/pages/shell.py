@@ -112,6 +112,8 @@ class Shell(TerminalApp):
 
     def show_run(self, opened: OpenedRun) -> None:
         """Show a kept run in the place of the one that was raced here, until escape."""
+        if self.raced.going:  # it was started while the journal was read
+            return
         self.session = Session(replay=True)
         self.follow(ReplaySource(opened.events), self.DEFAULT_MODE)
 
@@ -122,9 +124,7 @@ class Shell(TerminalApp):
 
     def show_row(self, name: str) -> None:
         """Put the cursor of the table of scenarios on a row."""
-        self.close_details()
-        self.switch_mode(AdvisorScreen.LABEL)
-        self.close_details()
+        self.show_mode(AdvisorScreen.LABEL)
         if tables := self.screen.query(Table):
             tables.first().choose(name)
 
@@ -136,9 +136,12 @@ class Shell(TerminalApp):
         except ConfigError as error:
             self.notify(shown(str(error)), severity="warning", markup=False)
 
-    def close_details(self) -> None:
-        while len(self.screen_stack) > 1:
-            self.pop_screen()
+    def show_mode(self, mode: str) -> None:
+        """Show a screen without details, neither on it nor on the one that is left."""
+        for at in (self.current_mode, mode):
+            self.switch_mode(at)
+            while len(self.screen_stack) > 1:
+                self.pop_screen()
 
     def _suspended(self, _app: App[Any]) -> None:
         """Pause the engine before this process stops and no longer reads its events."""

@@ -11,7 +11,7 @@ from workbench.report.row import Row
 
 from ..state.session import Session
 
-EMPTY = "no events (a JSON document keeps none)"
+EMPTY = "no events yet, or a JSON document, which keeps none"
 LABEL_WIDTH = 22  # cells of "  41.2 s  eliminated  "
 
 

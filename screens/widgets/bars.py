@@ -74,8 +74,7 @@ def tab_line(tabs: Sequence[Tab], session: Session, width: int) -> Content:
             parts.append(Content.assemble(" ", label.stylize("dim"), " "))
     left = Content("").join(parts)
     room = width - left.cell_length - 2
-    run = session
-    lines = run.machine_line(), run.machine_line(brief=True)
+    lines = session.machine_line(), session.machine_line(brief=True)
     machine = next((text for text in lines if len(text) <= room), "")
     return Content.assemble(left, " " * (width - left.cell_length - len(machine)), (machine, "dim"))
 

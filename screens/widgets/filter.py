@@ -15,9 +15,7 @@ from .table import Table
 class FilterBar(Horizontal):
     """Accepts texts that contain all its words, in any order and case."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss", "Clear filter", key_display="esc")
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Clear filter")]
 
     def compose(self) -> ComposeResult:
         yield Label("/ ")

@@ -117,7 +117,7 @@ async def test_every_theme_has_our_roles() -> None:
     app = replayed(scenes.h200())
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
-        for name in themes():
+        for name in themes(app):
             app.choose_theme(name)
             await pilot.pause()
             assert {"cpu", "gpu", "rule", "cursor", "cpu-3"} <= {*app.get_css_variables()}, name
@@ -155,7 +155,9 @@ def test_sixteen_colours_beat_the_chosen_theme(monkeypatch: pytest.MonkeyPatch) 
     config.assign("theme", "nord")
     monkeypatch.setenv("COLORTERM", "")
     monkeypatch.setenv("TERM", "xterm")
-    assert replayed(scenes.h200()).theme == SIXTEEN.name
+    app = replayed(scenes.h200())
+    assert app.theme == SIXTEEN.name
+    assert themes(app) == [SIXTEEN.name], "the palette offers no other"
 
 
 async def test_x_asks_once_and_forgets_the_question() -> None:
@@ -313,9 +315,30 @@ def test_a_file_that_cannot_be_read_is_one_line_and_stays(content: bytes) -> Non
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("budget", "nan"), ("budget", "-1"), ("budget", "x"), ("theme", ""), ("prices", "a,,b")],
+    [
+        ("budget", "nan"),
+        ("budget", "-1"),
+        ("budget", "x"),
+        ("theme", ""),
+        ("prices", "a,,b"),
+        ("budget", "0.5"),
+        ("budget", "90000"),
+        ("prices", "banana"),
+        ("prices", "cpu=x"),
+    ],
 )
 def test_a_wrong_value_is_refused(key: str, value: str) -> None:
     with pytest.raises(config.ConfigError, match=key):
         config.assign(key, value)
     assert not config.path().exists()
+
+
+def test_a_linked_file_keeps_its_link_and_an_unreadable_one_is_named(tmp_path: Path) -> None:
+    config.path().parent.mkdir(parents=True)
+    config.path().symlink_to(tmp_path / "mine.toml")
+    (tmp_path / "mine.toml").write_text("budget = 30\n")
+    config.assign("theme", "nord")
+    assert config.path().is_symlink() and config.load()[0] == {"theme": "nord", "budget": 30}
+    (tmp_path / "mine.toml").write_bytes(b"\xff")
+    with pytest.raises(config.ConfigError, match=r"config\.toml cannot be read"):
+        config.assign("theme", "nord")

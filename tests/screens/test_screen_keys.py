@@ -370,7 +370,7 @@ async def test_a_replay_offers_no_start_and_says_that_it_is_recorded() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         assert "recorded, done" in text(pilot)
-        assert "s Start" not in text(pilot)
+        assert "s Start" not in text(pilot) and "another run" not in text(pilot)
         await press(pilot, "s", "q")
     assert app.return_code == 0
 

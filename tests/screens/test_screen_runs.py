@@ -19,6 +19,7 @@ from screens.widgets.table import Table, TableLine
 from workbench.records import events as ev
 from workbench.records.comparison import RunSummary
 from workbench.report import history, journal
+from workbench.report.run_files import read_journal
 
 SIZES = [
     pytest.param((80, 24), id="80x24"),
@@ -174,6 +175,30 @@ async def test_a_run_in_progress_is_not_disturbed(kept: Path) -> None:
         await loaded(pilot)
         assert app.session is own and isinstance(app.screen, RunsScreen)
         assert "others open when it has ended" in text(pilot)
+
+
+async def test_the_list_follows_the_end_of_a_run_and_e_writes_no_other(
+    kept: Path, tmp_path: Path
+) -> None:
+    app, _ = held(scenes.midway())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "5")
+        await loaded(pilot)
+        await press(pilot, "e")
+        assert not [*tmp_path.glob("*.html")], "the chosen run cannot be written now"
+        keep("20261123-100000-ffff", scenes.h200())
+        await press(pilot, "x", "x")
+        await loaded(pilot)
+        assert "6 runs" in text(pilot)
+
+
+async def test_a_run_that_was_read_too_late_takes_no_running_one_away(kept: Path) -> None:
+    app, _ = held(scenes.midway())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        app.show_run(read_journal(kept / "20261121-100000-bbbb.jsonl"))
+        assert app.session is app.raced
 
 
 async def test_two_marks_are_compared_and_a_third_takes_the_place_of_b(kept: Path) -> None:

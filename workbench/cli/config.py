@@ -28,7 +28,7 @@ def config(change: str | None, key: str | None, value: str | None) -> None:
         return
     values, wrong = load()
     click.echo(shown(str(path()), 4000))
-    for name, (meaning, _) in KEYS.items():
+    for name, meaning in KEYS.items():
         found = values.get(name, "-")
         text = ",".join(found) if isinstance(found, list) else str(found)
         click.echo(f"{name:8}{shown(text, 60):24}  {meaning}")

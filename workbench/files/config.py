@@ -3,40 +3,38 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import tomllib
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 
-from .write import replace
+from .write import replace, resolved
+
+LONGEST_S = 86_400
+PRICE = re.compile(r" *(cpu|gpu|[a-z]+:[0-9]+) *= *[0-9]*\.?[0-9]+ *")
 
 
 class ConfigError(Exception):
     """The file or a value cannot be used; one line says why."""
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and value.isprintable() and value != ""
-
-
-def _is_seconds(value: Any) -> bool:
-    return type(value) in (int, float) and 0 < value < math.inf
-
-
-def _are_texts(value: Any) -> bool:
-    return type(value) is list and all(map(_is_text, value))
-
-
-KEYS: dict[str, tuple[str, Callable[[Any], bool]]] = {  # what it means; the test of a value
-    "theme": ("a theme of the screens (ctrl+p lists them)", _is_text),
-    "budget": ("seconds of a run without --budget, --quick, --thorough or --all", _is_seconds),
-    "prices": ("prices per hour, such as cpu=0.10,gpu=2.99", _are_texts),
+KEYS = {
+    "theme": "a theme of the screens (ctrl+p lists them)",
+    "budget": f"seconds of a run without --budget, --quick ..., from 1 to {LONGEST_S}",
+    "prices": "prices per hour, such as cpu=0.10,gpu=2.99",
 }
+
+
+def _fits(key: str, value: Any) -> bool:
+    if key == "theme":
+        return isinstance(value, str) and value.isprintable() and value != ""
+    if key == "budget":
+        return type(value) in (int, float) and 1 <= value <= LONGEST_S
+    are_texts = type(value) is list and all(type(price) is str for price in value)
+    return key in KEYS and are_texts and all(map(PRICE.fullmatch, value))
 
 
 def path() -> Path:
@@ -47,15 +45,12 @@ def path() -> Path:
 def load() -> tuple[dict[str, Any], list[str]]:
     """The values that can be used, and a line for each that cannot."""
     try:
-        found = tomllib.loads(_text())
-    except (ConfigError, tomllib.TOMLDecodeError, RecursionError) as error:
-        return {}, [f"{path()}: {error}; its values are not used"]
-    wrong = [
-        f"{path()}: {_complaint(key)}; it is not used"
-        for key, value in found.items()
-        if key not in KEYS or not KEYS[key][1](value)
-    ]
-    return {key: v for key, v in found.items() if key in KEYS and KEYS[key][1](v)}, wrong
+        found = _parsed(_text())
+    except ConfigError as error:
+        return {}, [f"{error}; its values are not used"]
+    used = {key: value for key, value in found.items() if _fits(key, value)}
+    wrong = [f"{path()}: {_complaint(key)}; it is not used" for key in found if key not in used]
+    return used, wrong
 
 
 def assign(key: str, text: str | None) -> None:
@@ -66,13 +61,10 @@ def assign(key: str, text: str | None) -> None:
     if text is not None:
         lines.insert(0, f"{key} = {json.dumps(_value(key, text), ensure_ascii=False)}")
     content = "".join(f"{line}\n" for line in lines)
-    try:
-        tomllib.loads(content)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path()}: {error}; correct it first") from None
+    _parsed(content)
     try:
         path().parent.mkdir(parents=True, exist_ok=True)
-        replace(path(), content.encode())
+        replace(resolved(path()), content.encode())
     except OSError as error:
         raise ConfigError(f"{path()} cannot be written: {error.strerror}") from None
 
@@ -82,14 +74,14 @@ def _value(key: str, text: str) -> object:
     if key == "budget":
         with suppress(ValueError):
             value = float(text)
-    if not KEYS[key][1](value):
+    if not _fits(key, value):
         raise ConfigError(_complaint(key))
     return value
 
 
 def _complaint(key: str) -> str:
     if key in KEYS:
-        return f"{key} takes {KEYS[key][0]}"
+        return f"{key} takes {KEYS[key]}"
     return f"unknown key {key[:40]!r}; keys: {', '.join(KEYS)}"
 
 
@@ -99,4 +91,11 @@ def _text() -> str:
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"it cannot be read: {error}") from None
+        raise ConfigError(f"{path()} cannot be read: {error}") from None
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path()} is not TOML: {error}") from None

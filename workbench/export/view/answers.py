@@ -72,15 +72,17 @@ def _fastest(row: Row, run: RunView) -> list[Fact]:
     return [fact("fastest", f"{run.case_name(against.id)}; {lead}")]
 
 
-def ending_lines(run: RunView, width: int) -> list[Text]:
-    """The end of a run in one line: the choices, and the keys for what comes next."""
+def ending_lines(run: RunView, width: int, *, starts: bool) -> list[Text]:
+    """The end of a run in one line: the choices, and the keys for what comes next, without those
+    that start a run unless it `starts` one."""
     verdicts = run.report.verdicts
     counts = Counter(choice_word(verdict.choice, verdict.best_gpu) for verdict in verdicts)
     found = [f"{word} in {count} of {len(verdicts)}" for word, count in counts.most_common()]
     if verdicts and not has_gpu([*run.report.rows.values()]):
         found = ["Without a GPU, CPU everywhere"]
     said = Text.of(("; ".join(found) + ".  " if found else "", "strong"))
-    keys = Text.of(("n: another run or your own code   e: export", "dim"))
+    new = "n: another run or your own code   " if starts else ""
+    keys = Text.of((f"{new}e: export", "dim"))
     return [Text.of(said, keys).truncate(width)]
 
 

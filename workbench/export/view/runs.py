@@ -34,8 +34,8 @@ def run_line(run: RunSummary, sides: Mapping[str, str] = {}) -> Line:
     cells: dict[str, Cell] = {
         "side": Text.of((sides.get(run.id, " "), "strong command")),
         "id": Text.of(run.id),
-        "started": Text.of(_moment(run)),
-        "command": Text.of(_command(run) if run.command else run.id),
+        "started": Text.of(moment(run)),
+        "command": Text.of(command(run) if run.command else run.id),
         "time": Text.of(_lasted(run)),
         "status": Text.of((status, TONES.get(run.status, "warning"))),
         "answers": [Text.of((text, "dim")) for text in texts],
@@ -47,7 +47,7 @@ def run_line(run: RunSummary, sides: Mapping[str, str] = {}) -> Line:
 def run_lines(run: RunSummary, width: int) -> list[Text]:
     """Everything that is known of a run without reading its measurements."""
     facts = [fact("command", run.command)] if run.command else []
-    facts += [fact("started", f"{_moment(run)}, {run.status}")] if run.started_at else []
+    facts += [fact("started", f"{moment(run)}, {run.status}")] if run.started_at else []
     facts += [fact("machine", run.machine)] if run.machine else []
     facts += [fact("problem", run.reason, "error")] if run.reason else []
     return [heading(run.id, width), *facts_lines([*facts, *listed("rows", _answers(run))], width)]
@@ -57,12 +57,12 @@ def _answers(run: RunSummary) -> list[str]:
     return [f"{row}: {answer}" if answer else row for row, answer in run.answers.items()]
 
 
-def _moment(run: RunSummary) -> str:
+def moment(run: RunSummary) -> str:
     begun = datetime.fromisoformat(run.started_at).astimezone() if run.started_at else ""
     return str(begun)[:16]
 
 
-def _command(run: RunSummary) -> str:
+def command(run: RunSummary) -> str:
     return shown(run.command.removeprefix("workbench").strip() or "advise", 60)
 
 
