@@ -33,12 +33,10 @@ def other_gpus(
     }
     found: dict[str | None, Gpu] = {}
     for name, process in asked.items():
-        for gpu in _answer(process, deadline_s):
-            about = {"*": f"only {name} describes this device"}
-            fields = {"index": None, "uuid": None, "pci_bus_id": None, "unavailable": about, **gpu}
-            found.setdefault(gpu["device"], msgspec.convert(fields, Gpu))
+        for gpu in _answer(name, process, deadline_s):
+            found.setdefault(gpu.device, gpu)
     taken = {gpu.device for gpu in known}
-    cards = msgspec.convert(_answer(amd, deadline_s) if amd else [], list[Gpu])
+    cards = _answer("AMD SMI", amd, deadline_s) if amd else []
     return joined([gpu for gpu in found.values() if gpu.device not in taken], cards)
 
 
@@ -58,11 +56,14 @@ def _has_intel_gpu(root: Path) -> bool:
     return any((read_text(vendor) or "").strip() == _INTEL for vendor in vendors)
 
 
-def _answer(process: QueryProcess, deadline_s: float) -> list[dict[str, Any]]:
+def _answer(name: str, process: QueryProcess, deadline_s: float) -> list[Gpu]:
     """What the child lists; a library that fails lists nothing, and its cases say why."""
+    about = {"*": f"only {name} describes this device"}
+    least = {"index": None, "uuid": None, "pci_bus_id": None, "unavailable": about}
 
-    def decode(line: bytes) -> list[dict[str, Any]]:
-        return msgspec.json.decode(printable_json(line), type=list[dict[str, Any]])
+    def decode(line: bytes) -> list[Gpu]:
+        found = msgspec.json.decode(printable_json(line), type=list[dict[str, Any]])
+        return msgspec.convert([{**least, **gpu} for gpu in found], list[Gpu])
 
     answer = process.parse(process.line(deadline_s), decode)
     process.close()

@@ -13,11 +13,13 @@ from builders import machine as build_machine
 
 from workbench.advisor.doctor import examine
 from workbench.export.view.machine import accelerator_sections
-from workbench.machine import detect, hardware_warnings, no_gpu
+from workbench.machine import detect
 from workbench.machine.amd import probe as amd_smi
+from workbench.machine.nvidia.gpus import no_gpu
 from workbench.machine.nvidia.nvml import GpuSample
 from workbench.machine.nvidia.probe_client import start_probe
 from workbench.machine.packages.stack_query import torch_build
+from workbench.machine.warnings import hardware_warnings
 from workbench.records.machine import Gpu, Machine, Nvml, Package, Software
 
 TORCH = """
@@ -155,6 +157,18 @@ def test_a_library_that_fails_costs_its_own_devices_only(stand_in: Path) -> None
     assert detect()[0].gpus == []
     (sample,) = amd_smi.samples([0], every_s=0.0)
     assert sample.reason is not None and "driver not loaded" in sample.reason.message
+
+
+def test_an_answer_of_another_form_costs_its_own_devices_only(stand_in: Path) -> None:
+    rocm(stand_in)
+    smi(stand_in)
+    text = (stand_in / "amdsmi.py").read_text()
+    (stand_in / "amdsmi.py").write_text(text.replace('"MI300X"', '["MI300X"]'))
+    machine, _ = detect()
+    assert [(gpu.device, gpu.index) for gpu in machine.gpus] == [("cuda:0", None), ("cuda:1", None)]
+    text = (stand_in / "torch/__init__.py").read_text()
+    (stand_in / "torch/__init__.py").write_text(text.replace('"AMD Instinct MI300X"', "7"))
+    assert detect()[0].gpus == []
 
 
 def test_tpus_are_jaxs(stand_in: Path) -> None:
