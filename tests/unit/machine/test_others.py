@@ -18,8 +18,10 @@ from workbench.machine.amd import probe as amd_smi
 from workbench.machine.nvidia.gpus import no_gpu
 from workbench.machine.nvidia.nvml import GpuSample
 from workbench.machine.nvidia.probe_client import start_probe
+from workbench.machine.others import other_gpus
 from workbench.machine.packages.stack_query import torch_build
 from workbench.machine.warnings import hardware_warnings
+from workbench.process.line_process import Ended, QueryProcess
 from workbench.records.machine import Gpu, Machine, Nvml, Package, Software
 
 TORCH = """
@@ -169,6 +171,24 @@ def test_an_answer_of_another_form_costs_its_own_devices_only(stand_in: Path) ->
     text = (stand_in / "torch/__init__.py").read_text()
     (stand_in / "torch/__init__.py").write_text(text.replace('"AMD Instinct MI300X"', "7"))
     assert detect()[0].gpus == []
+
+
+def test_those_that_hang_are_waited_for_together(
+    stand_in: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rocm(stand_in)
+    for module in ("torch/__init__.py", "amdsmi.py"):
+        (stand_in / module).write_text("import time\ntime.sleep(60)\n")
+    waits, line = [], QueryProcess.line
+
+    def noted(process: QueryProcess, deadline_s: float) -> bytes | Ended:
+        waits.append(deadline_s)
+        return line(process, deadline_s)
+
+    software = Software("3.11", "python", {"torch": Package("2.13", "ROCm 7.0")}, {})
+    monkeypatch.setattr(QueryProcess, "line", noted)
+    assert other_gpus(software, [], stand_in, None, 0.2) == []
+    assert sum(waits) <= 0.2 and len(waits) == 2
 
 
 def test_tpus_are_jaxs(stand_in: Path) -> None:
