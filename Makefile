@@ -15,7 +15,7 @@ python = "$$VENV/bin/python"
 script = $(python) "$$VENV/bin/$(1)"
 
 .PHONY: run test test-workers test-backends test-tensorflow test-html test-fleet lint ready ready-to-test clean
-.PHONY: benchmark workloads start-up advisor regret own tables fuzz fresh faults soak campaign snapshots walks first-hour
+.PHONY: benchmark workloads start-up advisor regret own tables fuzz fresh faults soak campaign snapshots walks pictures first-hour
 
 run: ready
 	@$(call script,workbench) $(ARGS)
@@ -67,6 +67,7 @@ start-up: ready
 
 advisor: ready
 	$(python) benchmarks/advisor.py
+	$(python) -m benchmarks.second_opinion
 
 regret: ready
 	$(python) benchmarks/regret.py
@@ -105,6 +106,10 @@ walks: ready-to-test
 
 snapshots: ready-to-test
 	$(python) -m pytest tests/screens -m "not campaign" --snapshot-update
+
+# The pictures of README and docs, from recorded runs; ARGS=advice makes one.
+pictures: ready
+	$(python) -m benchmarks.pictures $(ARGS)
 
 # Set-up speaks on stderr: the standard output of `make run ARGS=--json` is the document alone.
 ready:

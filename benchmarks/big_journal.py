@@ -1,4 +1,6 @@
-"""Opens a journal of 200 MB: `python benchmarks/big_journal.py [MEGABYTES]`.
+"""Opens a journal of 200 MB: `python benchmarks/big_journal.py [MEGABYTES] [report]`.
+
+With `report` it opens JSON documents instead, made of such journals.
 
 The blocks of a recorded run are repeated: as many blocks of six samples, which is what most runs
 write (about 300 bytes a turn, so 200 MB are days of measuring), as blocks of a thousand, the most
@@ -72,17 +74,28 @@ def opened(path: Path, export_as: str) -> tuple[float, float]:
     return seconds, int(done.stderr.split()[-1]) / 1000
 
 
+def as_report(path: Path) -> Path:
+    """The JSON document of a journal, in a file next to it."""
+    report = path.with_suffix(".json")
+    words = [sys.executable, "-m", "workbench", "open", str(path), "--json"]
+    with report.open("wb") as file:
+        subprocess.run(words, stdout=file, check=True)
+    return report
+
+
 def main() -> None:
     size = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     with tempfile.TemporaryDirectory() as folder:
         for samples in SAMPLES:
             path = Path(folder) / "big.jsonl"
             make(path, size * 1_000_000, samples)
+            if sys.argv[2:] == ["report"]:
+                path = as_report(path)
             for export_as in FORMATS:
                 seconds, peak = opened(path, export_as)
                 print(
-                    f"{path.stat().st_size / 1e6:.0f} MB, {samples} samples a block, {export_as}:"
-                    f" {seconds:.1f} s, {peak:.0f} MB"
+                    f"{path.stat().st_size / 1e6:.1f} MB, {samples} samples a block, {export_as}:"
+                    f" {seconds:.2f} s, {peak:.0f} MB"
                 )
 
 

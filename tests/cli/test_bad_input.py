@@ -21,7 +21,7 @@ USAGE = [
     (("run", "spin", "--device", "fake:0@-1"), "fake:0 must be between 0.001 and 10000"),
     (("run", "spin", "--precision", "fp31"), "fp32"),
     (("run", "spin", "--precision", "int8"), "cpu/numpy/fp32"),
-    (("run", "spin", "--backend", "tensorflow"), "torch"),
+    (("run", "spin", "--backend", "cupy"), "torch"),
     (("run", "spin", "--set", "mss=3"), "did you mean ms?"),
     (("run", "spin", "--set", "ms"), "name=value"),
     (("run", "spin", "--set", "ms=fast"), "a number"),

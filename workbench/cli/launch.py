@@ -88,8 +88,8 @@ def with_choices(options: dict[str, Any]) -> None:
     choices, wrong = load()
     for line in wrong:
         say(f"workbench: {line}")
-    others = ("budget_s", "quick", "thorough", "every", "all_scenarios")
-    if not any(options.get(name) for name in others):
+    others = ("quick", "thorough", "every", "all_scenarios")
+    if options.get("budget_s") is None and not any(options.get(name) for name in others):
         options["budget_s"] = choices.get("budget")
     if "prices" in options and not (options["prices"] or options["price_file"]):
         options["prices"] = tuple(choices.get("prices", ()))

@@ -13,6 +13,7 @@ from ..pool.pool import WorkerFailed
 from ..records import events as ev
 from ..records.model import Built, ModelFacts
 from ..worker.recipe import ORIGINAL, Recipe
+from ..worker.session_options import BFLOAT
 from .model_child import Child
 
 NO_TIME = "the budget left no time to build it; raise --budget"
@@ -84,7 +85,8 @@ class VariantBuilder:
         """The files and options that `workloads.lab.workload` needs to run `case`."""
         child, file = self._child, self.file(case)
         files = {"model": file, "folder": child.folder, "metric": child.metric}
-        return files if file == child.file else {**files, "limit": repr(child.limit)}
+        exact = file == child.file and not {BFLOAT, "tf32"} & set(case.mode_words)
+        return files if exact else {**files, "limit": repr(child.limit)}
 
     def _label(self, recipe: Recipe) -> str:
         return self._precision if recipe == ORIGINAL else recipe.label

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from ..records.document import Measurement
 from ..records.encoding import encode
 from ..report.report import Report
+from ..stats.samples import MANY
 
 # An array of numbers, one a line; no string holds a line break, so none can match.
 NUMBERS = re.compile(r"\[(\n\s+)[\d.,eE+-][\s\d.,eE+-]*\]")
@@ -67,6 +68,16 @@ def _measurement(measured: Measurement, samples: bool) -> Iterator[str]:
     yield after
 
 
-def rounded(seconds: Iterable[float]) -> list[float]:
-    """Six significant digits of each sample: a statistic of them differs by less than 1e-5."""
-    return [float(f"{value:.6g}") for value in seconds]
+def rounded(seconds: Sequence[float]) -> list[float]:
+    """Six significant digits of each positive sample: statistics differ by less than 1e-5."""
+    if len(seconds) < MANY:
+        return [float(f"{value:.6g}") for value in seconds]
+    import numpy  # four times as fast, and only long runs have so many
+
+    values = numpy.asarray(seconds)
+    places = 5 - numpy.floor(numpy.log10(values)).astype(int)
+    tens = numpy.array([float(f"1e{exponent}") for exponent in range(-10, 23)])[places + 10]
+    digits = numpy.rint(values * tens)
+    # A quotient of exact numbers is the double nearest to the decimal, as a product is not.
+    shown: list[float] = (digits / tens).tolist()
+    return shown

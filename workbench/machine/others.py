@@ -65,8 +65,7 @@ def _answer(name: str, process: QueryProcess, until_s: float) -> list[Gpu]:
 
 
 def joined(found: list[Gpu], cards: list[Gpu]) -> list[Gpu]:
-    """The GPUs of libraries, each with what AMD SMI says about the card in its place on the bus,
-    then the `cards` that no library can use."""
+    """The GPUs of libraries, each with AMD SMI's card in its place on the bus, then other cards."""
     left = {card.pci_bus_id: card for card in cards}
     result = []
     for gpu in found:

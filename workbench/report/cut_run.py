@@ -63,7 +63,8 @@ class CutRun:
                 row = event.verdict.scenario
             elif isinstance(event, ev.WarningRaised):
                 row = event.warning.subject
-            if row in self.carried and not isinstance(event, ev.RacePlanned):
+            # The time of the new run is its own, so no extension of the old one counts.
+            if row in self.carried and not isinstance(event, ev.RacePlanned | ev.BudgetExtended):
                 yield msgspec.structs.replace(event, at_s=at_s)
 
 

@@ -21,9 +21,8 @@ class OpenVino(Backend):
         core = openvino.Core()
         listed = [name for name in core.available_devices if name.startswith("GPU")]
         names = [core.get_property(name, "FULL_DEVICE_NAME") for name in listed]
-        return [
-            {"device": f"xpu:{n}", "name": x, "platform": "OpenVINO"} for n, x in enumerate(names)
-        ]
+        about = {"platform": "OpenVINO"}
+        return [{"device": f"xpu:{n}", "name": name, **about} for n, name in enumerate(names)]
 
 
 BACKEND = OpenVino()

@@ -48,7 +48,7 @@ class Model(Workload):
 class ModelTask(Task):
     def __init__(self, case: Case, setup: Setup) -> None:
         self.case, self.file = case, setup.files["model"]
-        # The model as given has no limit to keep.
+        # The model as given, computed as given, has no limit to keep.
         self.limit = float(setup.files["limit"]) if "limit" in setup.files else None
         self.metric = setup.files.get("metric", "relative_error")
         with setup.phase("compile"):
@@ -73,13 +73,14 @@ class ModelTask(Task):
         if self.limit is None or not (self.folder / samples.CHECK).exists():
             return self._compared(answers, self.references, None)
         found = self._compared(answers, self.references, bounds.CHOOSE)
-        first = found.error_bound or 0.0
+        first = found.value if found.error_bound is None else found.error_bound
         if first > self.limit:
             return found
         answers = self._answers(self._named(samples.CHECK))
         right = samples.read(self.folder / samples.CHECK_REFERENCE)
         found = self._compared(answers, right, bounds.CHECK)
-        return replace(found, error_bound=max(first, found.error_bound or 0.0))
+        bound = found.error_bound
+        return replace(found, error_bound=None if bound is None else max(first, bound))
 
     def _named(self, file: str) -> list[dict[str, NDArray[Any]]]:
         names = [port.name for port in self.session.get_inputs()]
@@ -96,12 +97,15 @@ class ModelTask(Task):
         return answers
 
     def _compared(self, answers: Samples, references: Samples, chance: float | None) -> Accuracy:
-        """The error of `answers`, with an upper bound that is too low with this chance."""
+        """The error of `answers`, with an upper bound that is too low with this chance.
+
+        A slow variant may have too few answers for the bound of a relative error.
+        """
         count = len(answers)
         references = references[:count]
         outputs = agreement.compare(self.outputs, answers, references)
         value, bound = agreement.summary(outputs, self.metric), None
-        if chance is not None:
+        if chance is not None and (count >= bounds.FEWEST or self.metric != "relative_error"):
             bound = bounds.upper(answers, references, self.metric, chance)
         held_out = chance == bounds.CHECK
         inputs = f"{count} input{'s'[: count > 1]}{' kept apart' if held_out else ''}"

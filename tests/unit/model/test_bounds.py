@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from workloads.lab import bounds
+from workloads.lab import agreement, bounds
 
 
 def classes(*same: bool) -> tuple[list, list]:
@@ -29,6 +29,14 @@ def classes(*same: bool) -> tuple[list, list]:
 def test_agreement_has_an_exact_bound(differing, count, chance, bound) -> None:
     found = bounds.upper(*classes(*[k >= differing for k in range(count)]), "disagreement", chance)
     assert found == pytest.approx(bound, abs=1e-4)
+
+
+def test_samples_without_rows_change_nothing() -> None:
+    nothing, some = np.zeros((0, 2)), np.array([[1.0, 0.0]])
+    both = [[nothing], [some]]
+    assert bounds.upper(both, both, "disagreement", 0.05) == pytest.approx(1 - 0.05**0.5)
+    (found,) = agreement.compare(["boxes"], both, both)
+    assert (found.top1_agreement, found.relative_error) == (1.0, 0.0)
 
 
 def test_rows_of_one_sample_count_as_one_input() -> None:

@@ -57,6 +57,15 @@ def test_their_events_make_the_same_rows_again() -> None:
     assert not any(each.blocks for each in report.rows["training"].candidates)
 
 
+def test_an_extension_of_the_cut_run_does_not_lengthen_the_new_one() -> None:
+    old = kept("advise-interrupted")
+    place = next(n for n, event in enumerate(old.events) if isinstance(event, ev.RaceEnded))
+    old.events.insert(place, ev.BudgetExtended(at_s=1.0, scenario="branching", by_s=40.0))
+    again = list(CutRun.of(old, version_of(old)).events(7.0))
+    assert any(isinstance(event, ev.RaceEnded) for event in again)
+    assert not any(isinstance(event, ev.BudgetExtended) for event in again)
+
+
 def test_a_run_that_was_killed_in_its_second_race_keeps_the_first() -> None:
     old = kept("advise-interrupted")
     killed = cut_before(old, ev.RaceEnded, 2)

@@ -23,7 +23,7 @@ from workbench.planning.request import Request
 from workbench.planning.usage import UsageError
 from workbench.pool import guardian
 from workloads._shared import session
-from workloads.lab import samples
+from workloads.lab import samples, workload
 from workloads.lab.child import Lab
 
 # ----------------------------------------------------------------- catalogue
@@ -105,8 +105,6 @@ def test_inputs_are_taken_in_turn(files) -> None:
 
 
 def test_a_very_slow_variant_is_checked_on_two_inputs(files, monkeypatch) -> None:
-    from workloads.lab import workload
-
     monkeypatch.setattr(workload, "CHECKED_S", -1.0)
     assert "on 2 inputs" in prepared(files).check().reference
 
@@ -156,6 +154,14 @@ def test_the_model_as_given_and_random_inputs_promise_nothing(files, promising) 
     assert prepared(given).check().error_bound is None
     Path(promising["folder"], samples.CHECK).unlink()
     assert prepared(promising).check().error_bound is None
+
+
+def test_a_variant_too_slow_for_enough_inputs_promises_nothing(promising, monkeypatch) -> None:
+    monkeypatch.setattr(workload, "CHECKED_S", -1.0)
+    found = prepared(promising).check()
+    assert (found.held_out, found.error_bound) == (True, None)
+    found = prepared({**promising, "metric": "disagreement", "limit": "1"}).check()
+    assert found.error_bound is not None  # that of a share holds for any number
 
 
 def test_few_inputs_choose_by_the_answers_of_cross_validation(promising, tmp_path) -> None:

@@ -314,7 +314,7 @@ def test_cudnn_searches_only_for_the_candidate_of_that_mode(
 
     for mode in ("cudnn-benchmark", None, "cudnn-benchmark", "nhwc"):
         task = Bare(case_of("infer_cnn", mode))
-        task.on_gpu = True
+        task.device = torch.device("cuda")
         task.activate()
         assert torch.backends.cudnn.benchmark == (mode == "cudnn-benchmark")
 

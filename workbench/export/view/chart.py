@@ -73,31 +73,33 @@ def chart(
         name_room = 0
     width -= name_room
 
-    def across(x: float, cells: int) -> int:
-        return round((x - left) / (right - left) * (cells - 1))
+    def across(x: float) -> int:  # in dots, of which a cell has two
+        return round((x - left) / (right - left) * (2 * width - 1))
 
-    def down(y: float, cells: int) -> int:
-        return round((top - y) / (top - bottom) * (cells - 1))
+    def down(y: float) -> int:  # in dots, of which a cell has four
+        return round((top - y) / (top - bottom) * (4 * height - 1))
 
     grid = [[(" ", "")] * (width + name_room) for _ in range(height)]
     if fine and band is not None:
-        _shade(grid, band, lambda x: across(x, width))
+        _shade(grid, band, lambda x: across(x) // 2)
     for each in series if fine else ():
-        places = [(across(x, 2 * width), down(y, 4 * height)) for x, y in each.places]
+        places = [(across(x), down(y)) for x, y in each.places]
         _draw_braille(grid, places, each.mark[1])
     for each in series:
         for x, y in each.places if fine else _between(each.places, width):
-            grid[down(y, height)][across(x, width)] = each.mark
-    for row_number, each in _ends(series, lambda y: down(y, height)) if name_room else ():
-        for column, letter in enumerate(f" {each.mark[0]} {each.name}"[:name_room], width):
+            grid[down(y) // 4][across(x) // 2] = each.mark
+    for row_number, each in _ends(series, lambda y: down(y) // 4) if name_room else ():
+        at_its_end = grid[row_number][width - 1] == each.mark
+        name = f" {each.name}" if at_its_end else f" {each.mark[0]} {each.name}"
+        for column, letter in enumerate(name[:name_room], width):
             grid[row_number][column] = (letter, each.mark[1])
-    levels = ticks(10**bottom, 10**top, max(2, height - 2))
-    texts = {down(math.log10(level), height): units.rate(level, unit) for level in levels}
+    levels = ticks(10**bottom, 10**top, max(2, height // 2))
+    texts = {down(math.log10(level)) // 4: units.rate(level, unit) for level in levels}
     sides = [f"{texts.get(number, ''):>{LABEL - 2}} |" for number in range(height)]
     return [
         *(Text.of((side, "dim"), _row(cells)) for side, cells in zip(sides, grid, strict=True)),
         Text.of((" " * (LABEL - 1) + "+" + "-" * width, "rule")),
-        _row([*[(" ", "dim")] * LABEL, *_axis(labels, width, lambda x: across(x, width))]),
+        _row([*[(" ", "dim")] * LABEL, *_axis(labels, width, lambda x: across(x) // 2)]),
     ]
 
 
