@@ -5,6 +5,7 @@ They are asked for only where a library was built for them, since the child impo
 
 from __future__ import annotations
 
+import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,6 @@ from ..text.sanitize import printable_json
 from .host.sysfs import read_text
 from .nvidia.probe_client import start_probe
 
-_BUILDS = ("ROCm ", "XPU ", "macOS ")  # how the builds of torch for such GPUs are described
-_INTEL = "0x8086"  # PCI vendor
-
 
 def other_gpus(
     software: Software, known: list[Gpu], root: Path, python: str | None, deadline_s: float
@@ -31,47 +29,43 @@ def other_gpus(
         name: QueryProcess(command("workbench.worker.gpus", name, python=python), environ=None)
         for name in _to_ask(software, root)
     }
-    found: dict[str | None, Gpu] = {}
+    until_s = time.monotonic() + deadline_s  # for all of them, which started at once
+    found: dict[str | None, Gpu | None] = {gpu.device: None for gpu in known}
     for name, process in asked.items():
-        for gpu in _answer(process, deadline_s):
-            about = {"*": f"only {name} describes this device"}
-            fields = {"index": None, "uuid": None, "pci_bus_id": None, "unavailable": about, **gpu}
-            found.setdefault(gpu["device"], msgspec.convert(fields, Gpu))
-    taken = {gpu.device for gpu in known}
-    cards = msgspec.convert(_answer(amd, deadline_s) if amd else [], list[Gpu])
-    return joined([gpu for gpu in found.values() if gpu.device not in taken], cards)
+        for gpu in _answer(name, process, until_s):
+            found.setdefault(gpu.device, gpu)
+    cards = _answer("AMD SMI", amd, until_s) if amd else []
+    return joined([gpu for gpu in found.values() if gpu is not None], cards)
 
 
 def _to_ask(software: Software, root: Path) -> list[str]:
     installed = {name for name, package in software.packages.items() if package.version}
     torch = software.packages.get("torch")
+    vendors = map(read_text, (root / "sys/class/drm").glob("renderD*/device/vendor"))
     conditions = {
-        "torch": torch is not None and (torch.detail or "").startswith(_BUILDS),
-        "openvino": "openvino" in installed and _has_intel_gpu(root),
+        "torch": torch is not None and (torch.detail or "").startswith(("ROCm ", "XPU ", "macOS ")),
+        "openvino": "openvino" in installed and any("0x8086" in (v or "") for v in vendors),
         "jax": {"jax", "libtpu"} <= installed,
     }
     return [name for name, is_met in conditions.items() if is_met]
 
 
-def _has_intel_gpu(root: Path) -> bool:
-    vendors = (root / "sys/class/drm").glob("renderD*/device/vendor")
-    return any((read_text(vendor) or "").strip() == _INTEL for vendor in vendors)
-
-
-def _answer(process: QueryProcess, deadline_s: float) -> list[dict[str, Any]]:
+def _answer(name: str, process: QueryProcess, until_s: float) -> list[Gpu]:
     """What the child lists; a library that fails lists nothing, and its cases say why."""
+    about = {"*": f"only {name} describes this device"}
+    least = {"index": None, "uuid": None, "pci_bus_id": None, "unavailable": about}
 
-    def decode(line: bytes) -> list[dict[str, Any]]:
-        return msgspec.json.decode(printable_json(line), type=list[dict[str, Any]])
+    def decode(line: bytes) -> list[Gpu]:
+        found = msgspec.json.decode(printable_json(line), type=list[dict[str, Any]])
+        return msgspec.convert([{**least, **gpu} for gpu in found], list[Gpu])
 
-    answer = process.parse(process.line(deadline_s), decode)
+    answer = process.parse(process.line(max(0.0, until_s - time.monotonic())), decode)
     process.close()
     return [] if isinstance(answer, Ended) else answer
 
 
 def joined(found: list[Gpu], cards: list[Gpu]) -> list[Gpu]:
-    """The GPUs of libraries, each with what AMD SMI says about the card in its place on the bus,
-    then the `cards` that no library can use."""
+    """The GPUs of libraries, each with AMD SMI's card in its place on the bus, then other cards."""
     left = {card.pci_bus_id: card for card in cards}
     result = []
     for gpu in found:

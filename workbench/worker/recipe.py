@@ -11,7 +11,6 @@ from typing import Any
 
 METHODS = ("dynamic", "static")
 CALIBRATIONS = ("minmax", "percentile", "entropy")
-SCOPES = ("all", "products")
 
 
 @dataclass(frozen=True)

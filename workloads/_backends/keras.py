@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from tempfile import gettempdir
 
 from .torch import Torch
 
@@ -15,8 +14,16 @@ class Keras(Torch):
     oldest = "3.5"
 
     def version(self) -> str:
-        os.environ.update(KERAS_BACKEND="torch", KERAS_HOME=gettempdir())  # not the user's settings
+        # Neither the settings of the user nor, on a CPU, the first GPU.
+        os.environ.update(KERAS_BACKEND="torch", KERAS_HOME=os.devnull, KERAS_TORCH_DEVICE="cpu")
         return super().version()
+
+    def start(self, device: str) -> None:
+        super().start(device)
+        import keras
+
+        self._place = keras.device(device)
+        self._place.__enter__()  # for the life of this worker
 
 
 BACKEND = Keras()

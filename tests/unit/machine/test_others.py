@@ -18,8 +18,10 @@ from workbench.machine.amd import probe as amd_smi
 from workbench.machine.nvidia.gpus import no_gpu
 from workbench.machine.nvidia.nvml import GpuSample
 from workbench.machine.nvidia.probe_client import start_probe
+from workbench.machine.others import other_gpus
 from workbench.machine.packages.stack_query import torch_build
 from workbench.machine.warnings import hardware_warnings
+from workbench.process.line_process import Ended, QueryProcess
 from workbench.records.machine import Gpu, Machine, Nvml, Package, Software
 
 TORCH = """
@@ -157,6 +159,36 @@ def test_a_library_that_fails_costs_its_own_devices_only(stand_in: Path) -> None
     assert detect()[0].gpus == []
     (sample,) = amd_smi.samples([0], every_s=0.0)
     assert sample.reason is not None and "driver not loaded" in sample.reason.message
+
+
+def test_an_answer_of_another_form_costs_its_own_devices_only(stand_in: Path) -> None:
+    rocm(stand_in)
+    smi(stand_in)
+    text = (stand_in / "amdsmi.py").read_text()
+    (stand_in / "amdsmi.py").write_text(text.replace('"MI300X"', '["MI300X"]'))
+    machine, _ = detect()
+    assert [(gpu.device, gpu.index) for gpu in machine.gpus] == [("cuda:0", None), ("cuda:1", None)]
+    text = (stand_in / "torch/__init__.py").read_text()
+    (stand_in / "torch/__init__.py").write_text(text.replace('"AMD Instinct MI300X"', "7"))
+    assert detect()[0].gpus == []
+
+
+def test_those_that_hang_are_waited_for_together(
+    stand_in: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rocm(stand_in)
+    for module in ("torch/__init__.py", "amdsmi.py"):
+        (stand_in / module).write_text("import time\ntime.sleep(60)\n")
+    waits, line = [], QueryProcess.line
+
+    def noted(process: QueryProcess, deadline_s: float) -> bytes | Ended:
+        waits.append(deadline_s)
+        return line(process, deadline_s)
+
+    software = Software("3.11", "python", {"torch": Package("2.13", "ROCm 7.0")}, {})
+    monkeypatch.setattr(QueryProcess, "line", noted)
+    assert other_gpus(software, [], stand_in, None, 0.2) == []
+    assert sum(waits) <= 0.2 and len(waits) == 2
 
 
 def test_tpus_are_jaxs(stand_in: Path) -> None:

@@ -121,6 +121,7 @@ def jit(function): return function
 import os, numpy
 from types import SimpleNamespace as Some
 __version__ = "3.15.1"
+assert os.environ["KERAS_HOME"] == os.devnull, "it writes its settings there"
 if os.environ["KERAS_BACKEND"] == "tensorflow":
     distribution = Some(list_devices=lambda kind: [f"{kind}:0"])
 class device:

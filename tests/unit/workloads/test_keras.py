@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from tempfile import gettempdir
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -18,6 +18,7 @@ from workbench.contract import Case, Setup, Task, WorkloadError
 from workloads import digits
 from workloads._backends import keras as keras_backend
 from workloads._backends import tensorflow as tensorflow_backend
+from workloads._backends.torch import Torch
 from workloads.train_mlp_deep import WORKLOAD
 
 PARAMS = {"samples": 300, "epochs": 2}
@@ -272,9 +273,10 @@ def test_bf16_is_tried_at_a_small_size_first() -> None:
     [
         (tensorflow_backend.BACKEND, "TF_FORCE_GPU_ALLOW_GROWTH", "true"),
         (tensorflow_backend.BACKEND, "KERAS_BACKEND", "tensorflow"),
-        (tensorflow_backend.BACKEND, "KERAS_HOME", gettempdir()),
+        (tensorflow_backend.BACKEND, "KERAS_HOME", os.devnull),
         (keras_backend.BACKEND, "KERAS_BACKEND", "torch"),
-        (keras_backend.BACKEND, "KERAS_HOME", gettempdir()),
+        (keras_backend.BACKEND, "KERAS_HOME", os.devnull),
+        (keras_backend.BACKEND, "KERAS_TORCH_DEVICE", "cpu"),
     ],
 )
 def test_what_is_read_at_the_import_is_set_before(
@@ -289,9 +291,38 @@ def test_what_is_read_at_the_import_is_set_before(
         "TF_CPP_MIN_LOG_LEVEL",
         "KERAS_BACKEND",
         "KERAS_HOME",
+        "KERAS_TORCH_DEVICE",
     ):
         monkeypatch.setenv(name, "of the user")
     assert backend.version() == seen
     assert "keras" in sys.modules
     for name in ("keras", "tensorflow"):
         sys.modules.pop(name, None)
+
+
+def test_without_tensorflow_it_is_tensorflow_that_is_missing(monkeypatch) -> None:
+    monkeypatch.setattr(os, "environ", {**os.environ})
+    for name in ("keras", "tensorflow"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ModuleNotFoundError) as missing:
+        tensorflow_backend.BACKEND.version()
+    assert missing.value.name == "tensorflow"
+
+
+def test_keras_computes_where_torch_does(monkeypatch) -> None:
+    places = []
+
+    class Place(nullcontext[None]):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __enter__(self) -> None:
+            places.append(self.name)
+
+        def __exit__(self, *_: object) -> None:
+            places.clear()
+
+    monkeypatch.setitem(sys.modules, "keras", SimpleNamespace(device=Place))
+    monkeypatch.setattr(Torch, "start", lambda self, device: None)
+    keras_backend.Keras().start("xpu:1")
+    assert places == ["xpu:1"]

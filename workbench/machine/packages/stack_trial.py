@@ -97,7 +97,7 @@ def try_jax() -> dict[str, Any]:
 def try_keras(library: str) -> dict[str, Any]:
     """A product on each device of TensorFlow; those of torch have a trial of their own."""
     engine = library.replace("keras", "torch")
-    os.environ.update(KERAS_BACKEND=engine, TF_FORCE_GPU_ALLOW_GROWTH="true")
+    os.environ.update(KERAS_BACKEND=engine, KERAS_HOME=os.devnull, TF_FORCE_GPU_ALLOW_GROWTH="true")
     import keras
 
     def right(device: str) -> bool:
