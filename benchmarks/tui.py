@@ -1,4 +1,4 @@
-"""The speed of the TUI on a pseudo-terminal, beside a bare Textual app and a bare click program.
+"""The speed of the TUI on a pseudo-terminal, against a bare Textual app and a bare click program.
 
     python -m benchmarks.tui                  every part, about three minutes
     python -m benchmarks.tui start switch     these parts
@@ -156,7 +156,7 @@ def best(values: Sequence[float]) -> float:
 
 
 def in_turns(rounds: int, *sides: Callable[[], float]) -> list[float]:
-    """What each side takes, all in turns after one round that warms the caches."""
+    """Measure both sides, all in turns after one round that warms the caches."""
     found: list[list[float]] = [[] for _ in sides]
     for number in range(rounds + 1):
         for side, values in zip(sides, found, strict=True):

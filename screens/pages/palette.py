@@ -70,7 +70,7 @@ class Entries(Provider):
             yield Entry(f"Theme: {name}", "and remember it", partial(app.choose_theme, name))
 
     def _of_new_runs(self, app: Any) -> Iterator[Entry]:
-        """What starts or opens another run, which no run in progress allows."""
+        """The entries that start or open another run, which no run in progress allows."""
         for name in catalog.files():
             request = Request(workloads=(name,))
             yield Entry(f"Workload: {name}", "set up a run", partial(app.action_new, request))
