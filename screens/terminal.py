@@ -49,7 +49,7 @@ class TerminalApp(App[None]):
         self._handlers: dict[int, Any] = {}  # signal handlers to restore at the end
 
     def on_mount(self) -> None:
-        gc.freeze()  # what the imports left stays for good
+        gc.freeze()  # imported modules stay, so no collection needs to visit them
         self.call_after_refresh(gc.enable)
         loop = asyncio.get_running_loop()
         for number in ENDS:

@@ -31,7 +31,8 @@ from .detail import DetailScreen
 from .row import RowScreen
 
 LINES_BESIDE_LOSS = 15
-WIDTH_FOR_COURSE, LINES_FOR_COURSE = 100, 27  # of a terminal, the latter without candidates
+WIDTH_FOR_COURSE = 100  # columns of a terminal that draws the lead by round
+LINES_FOR_COURSE = 27  # its lines, not counting those of the candidates
 LOG_BESIDE_CURVE = 30  # lines of a terminal that has room for both
 
 

@@ -71,7 +71,7 @@ def test_detect_and_the_hardware_screen_tell_each_condition(
     for gpu in found["machine"]["gpus"]:
         absent = {field for field, value in gpu.items() if value is None}
         known = {"device", "uuid", "name", "pci_bus_id", "worker_cores", "l2_cache_bytes"}
-        known |= {"platform"}  # of other makers
+        known |= {"platform"}  # only GPUs of other makers have one
         assert absent <= {*gpu["unavailable"], *known} | (
             set(gpu) if "*" in gpu["unavailable"] else set()
         )

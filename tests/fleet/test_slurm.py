@@ -67,7 +67,7 @@ def by_node(folder: Path, answer: str) -> Path:
 
 
 def shown(fleet, folder: Path | None = None) -> dict[str, Any]:
-    """What `fleet show --json` says."""
+    """The document that `fleet show --json` prints."""
     command = [sys.executable, "-m", "workbench", "fleet", "show", str(folder or fleet.folder)]
     done = subprocess.run(
         [*command, "--json"], env=fleet.environment, capture_output=True, text=True, timeout=60

@@ -83,15 +83,20 @@ async def loaded(pilot: Pilot[None]) -> None:
     await settle(pilot)
 
 
+async def open_runs(pilot: Pilot[None]) -> None:
+    """Go to the Runs screen, and wait until the index is read."""
+    await settle(pilot)
+    await press(pilot, "5")
+    await loaded(pilot)
+
+
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("keys", [(), ("v", "down", "down", "v", "c")], ids=["list", "compared"])
 def test_the_runs(
     snap_compare: Callable[..., bool], kept: Path, size: tuple[int, int], keys: tuple[str, ...]
 ) -> None:
     async def before(pilot: Pilot[None]) -> None:
-        await settle(pilot)
-        await press(pilot, "5")
-        await loaded(pilot)
+        await open_runs(pilot)
         await press(pilot, *keys)
         await loaded(pilot)
 
@@ -101,17 +106,13 @@ def test_the_runs(
 
 async def test_without_a_run_it_says_how_to_get_one() -> None:
     async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        await press(pilot, "5")
-        await loaded(pilot)
+        await open_runs(pilot)
         assert "No run is kept yet: n starts one" in text(pilot)
 
 
 async def test_strings_of_a_journal_do_not_steer_the_terminal(kept: Path) -> None:
     async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        await press(pilot, "5")
-        await loaded(pilot)
+        await open_runs(pilot)
         await press(pilot, "down")
         shown = text(pilot)
         assert "\x1b" not in shown and "\u202e" not in shown
@@ -122,9 +123,7 @@ async def test_strings_of_a_journal_do_not_steer_the_terminal(kept: Path) -> Non
 
 async def test_the_filter_takes_words_of_command_and_machine(kept: Path) -> None:
     async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        await press(pilot, "5")
-        await loaded(pilot)
+        await open_runs(pilot)
         await press(pilot, "slash", *"EPYC matmul", "enter")
         assert "5 runs, 2 shown" in text(pilot)
         await press(pilot, "slash", *" nothing", "enter")
@@ -136,9 +135,7 @@ async def test_the_filter_takes_words_of_command_and_machine(kept: Path) -> None
 async def test_enter_opens_a_run_and_escape_leads_back_to_the_list(kept: Path) -> None:
     app = replayed(scenes.cpu_only())
     async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        await press(pilot, "5")
-        await loaded(pilot)
+        await open_runs(pilot)
         own = app.session
         await press(pilot, "enter")
         await loaded(pilot)
@@ -156,9 +153,7 @@ async def test_enter_opens_a_run_and_escape_leads_back_to_the_list(kept: Path) -
 
 async def test_an_opened_sweep_comes_with_its_curves(kept: Path) -> None:
     async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        await press(pilot, "5")
-        await loaded(pilot)
+        await open_runs(pilot)
         await press(pilot, "down", "down", "down", "enter")
         await loaded(pilot)
         assert "[2 Run]" in text(pilot) and "matmul over n" in text(pilot)
@@ -182,9 +177,7 @@ async def test_the_list_follows_the_end_of_a_run_and_e_writes_no_other(
 ) -> None:
     app, _ = held(scenes.midway())
     async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        await press(pilot, "5")
-        await loaded(pilot)
+        await open_runs(pilot)
         await press(pilot, "e")
         assert not [*tmp_path.glob("*.html")], "the chosen run cannot be written now"
         keep("20261123-100000-ffff", scenes.h200())
@@ -203,9 +196,7 @@ async def test_a_run_that_was_read_too_late_takes_no_running_one_away(kept: Path
 
 async def test_two_marks_are_compared_and_a_third_takes_the_place_of_b(kept: Path) -> None:
     async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        await press(pilot, "5")
-        await loaded(pilot)
+        await open_runs(pilot)
         assert " Compare" not in text(pilot).splitlines()[-1]
         await press(pilot, "v", "down", "v", "down", "v")
         marked = [line.split()[:2] for line in text(pilot).splitlines() if " 2026-11-2" in line]
@@ -225,9 +216,7 @@ async def test_two_marks_are_compared_and_a_third_takes_the_place_of_b(kept: Pat
 async def test_runs_without_a_common_case_say_so(kept: Path) -> None:
     keep("20261122-100000-eeee", scenes.training_midway())
     async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        await press(pilot, "5")
-        await loaded(pilot)
+        await open_runs(pilot)
         await press(pilot, "v", *["down"] * 4, "v", "c")
         await loaded(pilot)
         assert isinstance(pilot.app.screen, CompareScreen)
@@ -236,9 +225,7 @@ async def test_runs_without_a_common_case_say_so(kept: Path) -> None:
 
 async def test_e_writes_the_page_of_the_chosen_run(kept: Path, tmp_path: Path) -> None:
     async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        await press(pilot, "5")
-        await loaded(pilot)
+        await open_runs(pilot)
         await press(pilot, "down", "down", "e")
         await loaded(pilot)
         assert (tmp_path / "workbench-20261121-100000-bbbb.html").exists()
@@ -246,9 +233,7 @@ async def test_e_writes_the_page_of_the_chosen_run(kept: Path, tmp_path: Path) -
 
 async def test_del_asks_and_deletes_only_after_a_yes(kept: Path) -> None:
     async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        await press(pilot, "5")
-        await loaded(pilot)
+        await open_runs(pilot)
         await press(pilot, "delete")
         assert "Delete this run?" in text(pilot)
         await press(pilot, "down", "up", "delete")
@@ -271,9 +256,7 @@ async def test_a_history_of_ten_thousand_runs_is_read_by_pages(
     )
     monkeypatch.setattr(history, "refreshed", lambda: index)
     async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        await press(pilot, "5")
-        await loaded(pilot)
+        await open_runs(pilot)
         assert "10,000 runs, 60 shown" in text(pilot)
         assert len(pilot.app.screen.query(TableLine)) == PAGE + 1
         await press(pilot, "end")

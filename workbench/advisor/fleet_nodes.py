@@ -54,7 +54,7 @@ class Folder:
 
 
 def read_folder(path: Path, now_s: float, *, alone: bool = False) -> Folder:
-    """What the folder and, unless `alone`, the fleets in it hold; the first plan is that of all."""
+    """Read the folder and, unless `alone`, the fleets in it; the first plan is that of all."""
     gc.disable()  # a thousand documents make many objects, and none of them is garbage
     try:
         first, *others = (_fleet(at, now_s) for at in fleets(path)[: 1 if alone else None])

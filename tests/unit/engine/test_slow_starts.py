@@ -61,7 +61,7 @@ def test_most_of_what_the_starts_leave_is_spent_on_measuring(
     assert starts_s >= sum(IMPORT_S.values()) + IMPORT_S["torch"] + CONTEXT_S  # each was slow
     verdicts = {e.verdict.scenario: e.verdict for e in events if isinstance(e, ev.VerdictReached)}
     assert {name for name, verdict in verdicts.items() if verdict.confidence == "open"} == {
-        "prototyping"  # whose times to result are those of single starts
+        "prototyping"  # each of its candidates starts only once
     }
     assert verdicts["realtime"].choice == "gpu"  # as a CUDA graph, which is tried first
     begun = [event.case for event in events if isinstance(event, ev.CasePreparing)]

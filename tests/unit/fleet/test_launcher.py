@@ -70,7 +70,7 @@ class Scene:
             (place / "document.json").write_bytes(DOCUMENT.read_bytes())
 
     def states(self) -> list[str]:
-        """What a reader sees."""
+        """The states of its nodes, as a reader sees them."""
         return [node.state for node in read_folder(self.folder, time.time()).nodes]
 
 
