@@ -2,7 +2,7 @@
 # the exit code comes last.
 cd "$job" || exit 1
 mkdir started || exit 75 # two launchers submitted it, or the engine began it again
-exec >log.txt 2>&1 </dev/null
+exec >>log.txt 2>&1 </dev/null
 
 finish() {
   echo "$1" >.exit_code
@@ -38,13 +38,18 @@ fi
 [ -s .doctor.json ] || stop "$python does not start workbench on $(uname -n): install it there, or name another with --python"
 mv .doctor.json doctor.json
 cd "$directory" || stop "$(uname -n) does not see $directory: start the fleet in a folder that the nodes share"
-ranks= # the command that starts the run on every node of the job, the first of which leads
+start() { "$@"; }
 if [ "$nodes" -gt 1 ]; then
   MASTER_ADDR=$(uname -n)
   export MASTER_ADDR
-  ranks="srun --nodes=$nodes --ntasks-per-node=1 --cpus-per-task=$allotted --cpu-bind=none --kill-on-bad-exit=1"
+  # On every node of the job, the first of which leads.  Ranks write into the log themselves, since
+  # srun drops messages of those that it kills.
+  start() {
+    srun --nodes="$nodes" --ntasks-per-node=1 --cpus-per-task="$allotted" --cpu-bind=none \
+      --kill-on-bad-exit=1 --open-mode=append --error="$job/log.txt" "$@"
+  }
 fi
-$ranks "$python" -m workbench "$@" >"$job/run.jsonl"
+start "$python" -m workbench "$@" >"$job/run.jsonl"
 code=$?
 cd "$job" || exit
 "$python" -m workbench open run.jsonl --json >.document.json && mv .document.json document.json
