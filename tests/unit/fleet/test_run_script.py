@@ -70,7 +70,7 @@ def test_threads_from_elsewhere_stop_it(node, name: str) -> None:
 
 def test_a_run_over_several_nodes_starts_a_rank_on_each(node, tmp_path) -> None:
     srun = tmp_path / "srun"
-    srun.write_text('#!/bin/sh\necho "$MASTER_ADDR $*" >"${0}_was"\nshift 5\nexec "$@"\n')
+    srun.write_text('#!/bin/sh\necho "$MASTER_ADDR $*" >"${0}_was"\nshift 7\nexec "$@"\n')
     srun.chmod(0o755)
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     assert node.run(nodes=2, PATH=path, SLURM_CPUS_ON_NODE="1") == 0
@@ -80,6 +80,7 @@ def test_a_run_over_several_nodes_starts_a_rank_on_each(node, tmp_path) -> None:
     assert seen[1:5] == [
         "--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=1", "--cpu-bind=none",
     ]  # fmt: skip
+    assert f"--error={node.job}/log.txt" in seen  # srun drops messages of ranks that it kills
 
 
 def test_an_affinity_narrower_than_the_job_stops_it(node) -> None:
