@@ -19,8 +19,8 @@ from ..report.warnings import measurement_warnings
 from ..stats import ratios
 from ..stats.samples import Ratio
 from ..text.units import times
-from .comparison import Comparison, ranked
-from .limits import is_admissible, is_over_error_limit, only_within
+from .comparison import Comparison, ranked, ratio_of
+from .limits import beyond_limits, exceeds_error_limit, is_admissible
 from .race_summary import is_cut_short
 
 
@@ -51,8 +51,9 @@ class Evidence:
 
     @cached_property
     def over_limit(self) -> list[Candidate]:
-        """The measured candidates that are above the error limit."""
-        return [c for c in self.by_id if is_over_error_limit(c, self.scenario)]
+        """The measured candidates that only their error keeps from being picked."""
+        measured = [c for c in self.for_the_pick if c.blocks and c.state != "failed"]
+        return [c for c in measured if exceeds_error_limit(c, self.scenario)]
 
     @cached_property
     def for_the_pick(self) -> list[Candidate]:
@@ -63,6 +64,11 @@ class Evidence:
     def kinds(self) -> set[str]:
         """The kinds of device ("cpu", "gpu") with an eligible candidate."""
         return {candidate.case.device_kind for candidate in self.eligible}
+
+    @cached_property
+    def lost(self) -> list[Candidate]:
+        """The candidates for the pick on devices that have no eligible one."""
+        return [c for c in self.for_the_pick if c.case.device_kind not in self.kinds]
 
     # --------------------------------------------------------- the best
 
@@ -102,9 +108,7 @@ class Evidence:
     @cached_property
     def device_ratio(self) -> Ratio | None:
         """The value of the best CPU candidate over that of the best GPU candidate."""
-        if self.best_cpu is None or self.best_gpu is None:
-            return None
-        return Comparison.of(self.best_gpu, self.best_cpu).ratio
+        return ratio_of(self.best_gpu, self.best_cpu)
 
     @cached_property
     def decisive_ratio(self) -> Ratio | None:
@@ -129,25 +133,23 @@ class Evidence:
 
     @cached_property
     def choice(self) -> str:
-        """`cpu`, `gpu`, `either` or `unknown`."""
-        only = only_within(self.row, self.scenario)
-        if only is not None:
-            return only
+        """`cpu`, `gpu`, `either` or `unknown`; where every candidate of the other device exceeds a
+        limit, the one that meets them."""
+        lost = self.lost
+        known = bool(lost) and all(c.blocks and c.state != "failed" for c in lost)
+        if len(self.kinds) == 1 and known and all(beyond_limits(c, self.scenario) for c in lost):
+            return next(iter(self.kinds))
         return choose(
             self.decisive_ratio, has_cpu=self.best_cpu is not None, no_gpu=self.is_without_gpu
         )
-
-    @property
-    def is_cut_short(self) -> bool:
-        return is_cut_short(self.row)
 
     @cached_property
     def doubts(self) -> list[tuple[str | None, str]]:
         """What could change the pick although no interval shows it; the gravest first."""
         if self.pick is None:
             return []
-        lead = Comparison.of(self.pick, self.rival).ratio if self.rival is not None else None
-        return list(doubts(self.row, self.pick, lead, self.warnings, cut_short=self.is_cut_short))
+        lead, cut_short = ratio_of(self.pick, self.rival), is_cut_short(self.row)
+        return list(doubts(self.row, self.pick, lead, self.warnings, cut_short=cut_short))
 
     @cached_property
     def warnings(self) -> list[Warning]:

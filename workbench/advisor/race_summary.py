@@ -49,8 +49,7 @@ def is_cut_short(row: Row) -> bool:
 
 
 def left_early(candidate: Candidate) -> bool:
-    """Whether it was eliminated, failed or never measured; an interrupted run eliminates none of
-    those that it had measured."""
+    """Whether it was eliminated, failed or never measured, and not merely interrupted."""
     if candidate.state == CANCELLED and candidate.blocks:
         return False
     return candidate.reason is not None or candidate.state == "failed"

@@ -52,19 +52,16 @@ def was_missed(candidate: Candidate) -> bool:
     return not candidate.blocks and reason is not None and reason.code == "budget"
 
 
-def _may_overturn(missed: Candidate, pick: Candidate, row: Row) -> bool:
-    """Where both kinds of device raced, one on the better kind could only add to its lead."""
-    raced = {candidate.case.device_kind for candidate in row.candidates if candidate.blocks}
-    return len(raced) == 1 or missed.case.device_kind != pick.case.device_kind
-
-
 def doubts(
     row: Row, pick: Candidate, lead: Ratio | None, warnings: Iterable[Warning], *, cut_short: bool
 ) -> Iterator[tuple[str | None, str]]:
     """What could change the pick unseen by an interval: the candidate and the cause, in order."""
     of_row = [warning for warning in warnings if warning.subject == row.plan.scenario]
     name = candidate_name(pick.case)
-    if any(was_missed(c) and _may_overturn(c, pick, row) for c in row.candidates):
+    raced = {c.case.device_kind for c in row.candidates if c.blocks}
+    missed = {c.case.device_kind for c in row.candidates if was_missed(c)}
+    # Where both kinds of device raced, one more on the better kind could only add to its lead.
+    if missed and (len(raced) == 1 or missed != {pick.case.device_kind}):
         yield from ((None, w.message) for w in of_row if w.code == "unmeasured")
     if cut_short:
         yield None, "the run was cut short"

@@ -11,7 +11,7 @@ from ..records import events as ev
 from ..records.document import BlockShape, Document, Measurement
 from ..records.verdict import Elimination, Verdict
 from ..stats.objectives import OBJECTIVES
-from .candidate import ENDED, ENERGY, Candidate, price_of
+from .candidate import ENDED, ENERGY, SHARED, Candidate, price_of
 from .confidence import WORDS, rated
 from .report import Report
 from .row import Row
@@ -90,10 +90,8 @@ def _plan(
     swept: Sequence[str],
     of: str | None = None,
 ) -> ev.RacePlanned:
-    """The plan of a row as far as its results show it.
-
-    `verdict` is the row's own, or that of the scenario `of` whose crossover it is a point of.
-    """
+    """The plan of a row as far as its results show it; `verdict` is its own, or that of the
+    scenario `of` whose crossover it is a point of."""
     case = group[0].case
     owed = verdict if of is None else None  # a point of a crossover gets no verdict of its own
     joined = owed.race.joined if owed and owed.race else {}
@@ -154,24 +152,13 @@ def candidate_of(
 ) -> Candidate:
     """The candidate whose measurement is `measured`, in a row with the given objective."""
     return Candidate(
-        case=measured.case,
+        **{name: getattr(measured, name) for name in SHARED},
         scenario=_scenario(measured),
         objective=objective,
-        work=measured.work,
         price_per_hour=price_per_hour,
         state=measured.status,
-        reason=measured.reason,
-        setup=measured.setup,
-        accuracy=measured.accuracy,
-        warmup=measured.warmup,
-        iterations_per_sample=measured.iterations_per_sample,
-        call_overhead_s=measured.call_overhead_s,
-        memory_peak_bytes=measured.memory_peak_bytes,
         blocks=list(_blocks(measured)),
         joined_after=joined_after,
-        telemetry=measured.telemetry,
-        operators=measured.operators,
-        unprofiled=measured.unprofiled,
         beaten_by=elimination.beaten_by if elimination else None,
         ratio=elimination.ratio if elimination else None,
         ratio_bounds=elimination.ratio_bounds if elimination else None,

@@ -10,8 +10,8 @@ from ..records.document import Against, Ceilings, Clocks, Measurement, Throughpu
 from ..records.reason import Warning
 from ..stats import ratios
 from ..stats import samples as stats
-from .candidate import Candidate
-from .roofline import peak_fraction, roofline
+from .candidate import SHARED, Candidate
+from .roofline import under_ceilings
 
 
 def with_samples(measured: Measurement, candidate: Candidate) -> Measurement:
@@ -39,18 +39,15 @@ def statistics(
     fast = stats.quantile(samples, 0.10) if n else None
     power = candidate.telemetry.counted_power_w if candidate.telemetry else None
     rate = candidate.work.flops / center if center and candidate.work.flops else None
+    peak_fraction, roofline = under_ceilings(candidate, rate, ceilings)
     return Measurement(
+        **{name: getattr(candidate, name) for name in SHARED},
         id=candidate.case.id,
-        case=candidate.case,
         status=candidate.state if candidate.ended else "cancelled",
-        reason=candidate.reason,
         scenario=candidate.scenario,
-        work=candidate.work,
         samples_s=[],
         blocks=[],
-        iterations_per_sample=candidate.iterations_per_sample,
         lead_in_s=[],
-        warmup=candidate.warmup,
         n=n,
         median_s=center,
         ci95_s=candidate.interval,
@@ -61,22 +58,15 @@ def statistics(
         throughput=_throughput(candidate, center),
         capability=_throughput(candidate, fast),
         flops_per_s=rate,
-        peak_fraction=peak_fraction(candidate, rate, ceilings),
-        roofline=roofline(candidate, rate, ceilings),
-        setup=candidate.setup,
-        accuracy=candidate.accuracy,
-        memory_peak_bytes=candidate.memory_peak_bytes,
+        peak_fraction=peak_fraction,
+        roofline=roofline,
         energy_j=power * center if power and center else None,
-        telemetry=candidate.telemetry,
         simulated=candidate.simulated,
         loss=candidate.loss,
         outliers=len(stats.outliers(samples)),
         clocks=_clocks(candidate),
-        call_overhead_s=candidate.call_overhead_s,
         against=against(candidate, row),
         metrics=metrics_of(candidate, row),
-        operators=candidate.operators,
-        unprofiled=candidate.unprofiled,
         warnings=list(warnings),
     )
 

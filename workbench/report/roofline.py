@@ -17,15 +17,6 @@ def device_ceilings(candidate: Candidate, ceilings: Ceilings | None) -> DeviceCe
     return next((d for d in ceilings.devices if d.device == candidate.case.device), None)
 
 
-def peak_fraction(
-    candidate: Candidate, rate: float | None, ceilings: Ceilings | None
-) -> float | None:
-    """`rate` over the peak of the case's precision, at most 1; None if the peak is unknown."""
-    device = device_ceilings(candidate, ceilings)
-    peak = device.peak_ops_per_s.get(candidate.case.precision) if device else None
-    return min(rate / peak, 1.0) if rate and peak else None
-
-
 def bandwidth(candidate: Candidate, device: DeviceCeilings) -> tuple[str, float | None]:
     """The memory that bounds the candidate, "cache" if its work fits there, and its bytes/s."""
     if candidate.work.memory_bytes <= (device.cache_bytes or 0):
@@ -33,27 +24,26 @@ def bandwidth(candidate: Candidate, device: DeviceCeilings) -> tuple[str, float 
     return "memory", device.memory_bytes_per_s
 
 
-def roofline(
+def under_ceilings(
     candidate: Candidate, rate: float | None, ceilings: Ceilings | None
-) -> Roofline | None:
-    """The place of `rate` under the roofs; None if work, traffic or ceilings are unknown.
+) -> tuple[float | None, Roofline | None]:
+    """`rate` over the peak of its precision, at most 1, and its place under the roofs; None where
+    work, traffic or ceilings are unknown.
 
     Work that fits into the last-level cache is compared with the bandwidth of that cache.
     """
     device = device_ceilings(candidate, ceilings)
-    flops, moved = candidate.work.flops, candidate.work.bytes_moved
     peak = device.peak_ops_per_s.get(candidate.case.precision) if device else None
-    if device is None or not rate or not flops or not moved or not peak:
-        return None
-    slanted, bytes_per_s = bandwidth(candidate, device)
-    if not bytes_per_s:
-        return None
-    intensity = flops / moved
-    below_ridge = intensity * bytes_per_s < peak
+    if device is None or not rate or not peak:
+        return None, None
+    fraction, (slanted, bytes_per_s) = min(rate / peak, 1.0), bandwidth(candidate, device)
+    if not candidate.work.flops or not candidate.work.bytes_moved or not bytes_per_s:
+        return fraction, None
+    intensity = candidate.work.flops / candidate.work.bytes_moved
     attainable = max(min(peak, intensity * bytes_per_s), rate)
-    return Roofline(
+    return fraction, Roofline(
         intensity_flops_per_byte=intensity,
         attainable_flops_per_s=attainable,
         fraction=rate / attainable,
-        limited_by=slanted if below_ridge else "compute",
+        limited_by=slanted if intensity * bytes_per_s < peak else "compute",
     )
