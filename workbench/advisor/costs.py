@@ -47,11 +47,6 @@ def step_energy(candidate: Candidate) -> tuple[float, str] | None:
     return None
 
 
-def occupied_s(candidate: Candidate) -> dict[int, float]:
-    """Billed seconds by round: a step, or start-up and a whole run where the row counts that."""
-    return candidate.rounds() if candidate.objective == RUNS else candidate.step_rounds()
-
-
 def case_costs(eligible: Sequence[Candidate]) -> list[CaseCost]:
     """The costs of each measured candidate that may be picked; empty where none are known."""
     costs = [_cost(candidate) for candidate in eligible]
@@ -111,13 +106,11 @@ def _cheapest(eligible: Sequence[Candidate]) -> ObjectivePick:
     values = {c.case.id: per_million(c) for c in eligible}
     if None in values.values():
         return _unknown(BY_PRICE, unit, Reason("no_items", "this workload counts no items"))
-    rounds = {
-        c.case.id: {
-            number: seconds * (c.price_per_hour or 0.0) / HOUR_S
-            for number, seconds in occupied_s(c).items()
-        }
-        for c in eligible
-    }
+    rounds = {}
+    for c in eligible:
+        billed_s = c.rounds() if c.objective == RUNS else c.step_rounds()
+        price = c.price_per_hour or 0.0
+        rounds[c.case.id] = {number: s * price / HOUR_S for number, s in billed_s.items()}
     return _raced(BY_PRICE, rounds, values, unit)
 
 

@@ -11,7 +11,6 @@ from itertools import chain
 from ..planning.scenario import Scenario
 from ..records.reason import Reason, Warning
 from ..report.candidate import Candidate
-from ..report.confidence import doubts, was_far_behind, was_missed
 from ..report.names import candidate_name
 from ..report.report import Report
 from ..report.row import Row
@@ -20,6 +19,7 @@ from ..stats import ratios
 from ..stats.samples import Ratio
 from ..text.units import times
 from .comparison import Comparison, ranked, ratio_of
+from .confidence import EDGE, LIKELY, LOWERED, OPEN, SURE, lead_word, was_far_behind, was_missed
 from .limits import beyond_limits, exceeds_error_limit, is_admissible
 from .race_summary import is_cut_short
 
@@ -145,11 +145,43 @@ class Evidence:
 
     @cached_property
     def doubts(self) -> list[tuple[str | None, str]]:
-        """What could change the pick although no interval shows it; the gravest first."""
-        if self.pick is None:
-            return []
-        lead, cut_short = ratio_of(self.pick, self.rival), is_cut_short(self.row)
-        return list(doubts(self.row, self.pick, lead, self.warnings, cut_short=cut_short))
+        """What could change the pick although no interval shows it: the candidate and the cause;
+        the gravest first."""
+        return [] if self.pick is None else list(self._doubts(self.pick))
+
+    def _doubts(self, pick: Candidate) -> Iterator[tuple[str | None, str]]:
+        of_row = [w for w in self.warnings if w.subject == self.row.plan.scenario]
+        name, lead = candidate_name(pick.case), ratio_of(pick, self.rival)
+        raced = {c.case.device_kind for c in self.by_id if c.blocks}
+        missed = {c.case.device_kind for c in self.by_id if was_missed(c)}
+        # Where both kinds of device raced, one more on the better kind could only add to its lead.
+        if missed and (len(raced) == 1 or missed != {pick.case.device_kind}):
+            yield from ((None, w.message) for w in of_row if w.code == "unmeasured")
+        if is_cut_short(self.row):
+            yield None, "the run was cut short"
+        if len(pick.blocks) == 1:
+            yield name, "only one round was measured"
+        if pick.eliminated:
+            yield name, "it left the race before the end"
+        if lead is not None and any(lead.low <= edge <= lead.high for edge in (EDGE, 1 / EDGE)):
+            yield from ((None, w.message) for w in of_row if w.code != "unmeasured")
+
+    @property
+    def confidence(self) -> str:
+        """`sure`, `likely`, `tie` or `open`."""
+        pick, rival = self.pick, self.rival
+        has_both = self.best_cpu is not None and self.best_gpu is not None
+        is_open = self.choice == "unknown" and (self.row.plan.textbook or has_both)
+        if pick is None or is_open:
+            return OPEN
+        word = SURE  # without a rival nothing else can be picked
+        if rival is not None:
+            lead = ratio_of(pick, rival)
+            word = lead_word(lead, ratios.decisive_ratio(rival.rounds(), pick.rounds()))
+            word = LIKELY if lead is None and was_far_behind(rival) else word
+        elif any(warning.code == "unmeasured" for warning in self.warnings):
+            word = OPEN
+        return LOWERED.get(word, OPEN) if self.doubts else word
 
     @cached_property
     def warnings(self) -> list[Warning]:

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from ..contract import kind_of
 from ..planning.scenario import Scenario
 from ..report.candidate import BY_FIRST_BLOCK, Candidate
-from ..report.confidence import was_far_behind
 from ..report.names import candidate_name
 from ..stats.ratios import TOLERANCE
 from ..stats.samples import Ratio, median
 from ..text import units
 from ..text.units import as_sentence
 from .comparison import COUNTED, Comparison, better, worse
+from .confidence import was_far_behind
 from .evidence import Evidence
 from .limits import beyond_limits, error_limit, uncounted
 

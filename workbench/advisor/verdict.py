@@ -8,7 +8,6 @@ from __future__ import annotations
 from ..planning.scenario import Scenario
 from ..records.verdict import EqualPrecision, Verdict
 from ..report.candidate import Candidate
-from ..report.confidence import rated
 from ..report.report import Report
 from ..report.row import Row
 from ..stats import ratios
@@ -32,7 +31,7 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
     found = Evidence(report, row, scenario)
     pick_ratio = found.lead.ratio if found.lead is not None else None
     (device, device_ci95), (lead, lead_ci95) = known(found.device_ratio), known(pick_ratio)
-    verdict = Verdict(
+    return Verdict(
         **{name: getattr(row.plan, name) for name in OF_THE_PLAN},
         textbook=row.plan.textbook or "",
         choice=found.choice,
@@ -58,8 +57,8 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
         by_objective=costs.by_objective(found.eligible, row.plan.prices),
         costs=costs.case_costs(found.eligible),
         what_if=compared(row.plan.what_if, found.pick, report.machine),
+        confidence=found.confidence,
     )
-    return rated(verdict, row)
 
 
 def _basis(row: Row) -> str:

@@ -11,7 +11,6 @@ from .. import catalog
 from ..contract import Case, Work, kind_of
 from ..records.document import (
     AccuracyResult,
-    BlockShape,
     OperatorShare,
     SetupTimes,
     Telemetry,
@@ -98,13 +97,6 @@ class Candidate:
     def loss(self) -> list[float]:
         """The training loss after each block; empty unless the workload trains."""
         return [block.loss for block in self.blocks if block.loss is not None]
-
-    @property
-    def block_shapes(self) -> list[BlockShape]:
-        return [
-            BlockShape(block.round, len(block.samples_s), block.metrics.get(ENERGY))
-            for block in self.blocks
-        ]
 
     @property
     def interval(self) -> tuple[float, float] | None:

@@ -8,16 +8,16 @@ from itertools import islice
 import msgspec
 
 from ..records import events as ev
-from ..records.document import BlockShape, Document, Measurement
+from ..records.document import Document, Measurement
 from ..records.verdict import Elimination, Verdict
 from ..stats.objectives import OBJECTIVES
 from .candidate import ENDED, ENERGY, SHARED, Candidate, price_of
-from .confidence import WORDS, rated
 from .report import Report
 from .row import Row
 
 CHOICES = ("cpu", "gpu", "either", "unknown")
-VOCABULARY = {"choice": CHOICES, "objective": OBJECTIVES, "confidence": WORDS}  # of a verdict
+CONFIDENCES = ("sure", "likely", "tie", "open")
+VOCABULARY = {"choice": CHOICES, "objective": OBJECTIVES, "confidence": CONFIDENCES}  # of a verdict
 
 
 def report_of(document: Document) -> Report:
@@ -125,6 +125,7 @@ def _row(plan: ev.RacePlanned, group: Sequence[Measurement], verdict: Verdict | 
     row = Row(
         plan,
         started=race is not None or any(measured.n for measured in group),
+        verdict=verdict,
         candidates=[
             candidate_of(
                 measured,
@@ -136,7 +137,6 @@ def _row(plan: ev.RacePlanned, group: Sequence[Measurement], verdict: Verdict | 
             for measured in group
         ],
     )
-    row.verdict = rated(verdict, row) if verdict is not None else None
     if race is not None and race.ended_by != "cancelled":
         row.rounds, row.ended_by = race.rounds, race.ended_by
     return row
@@ -167,8 +167,9 @@ def candidate_of(
 
 def _blocks(measured: Measurement) -> Iterator[ev.BlockMeasured]:
     samples, losses = iter(measured.samples_s), iter(measured.loss)
-    has_energy = any(shape.energy_j is not None for shape in measured.blocks)
     for position, shape in enumerate(measured.blocks):
+        own = {ENERGY: shape.energy_j} if ENERGY in measured.metrics else {}
+        metrics = {**measured.metrics, **own}  # the others are medians over the blocks
         yield ev.BlockMeasured(
             at_s=0.0,
             case=measured.id,
@@ -178,17 +179,8 @@ def _blocks(measured: Measurement) -> Iterator[ev.BlockMeasured]:
             lead_in_s=measured.lead_in_s if position == 0 else [],
             loss=next(losses, None),
             clocks=measured.clocks,
-            metrics=_metrics(measured, shape) if has_energy else measured.metrics,
+            metrics={name: value for name, value in metrics.items() if value is not None},
         )
-
-
-def _metrics(measured: Measurement, shape: BlockShape) -> dict[str, float]:
-    """A block's own energy, where its shape has it; all other metrics are medians over blocks."""
-    values = {
-        name: shape.energy_j if name == ENERGY else value
-        for name, value in measured.metrics.items()
-    }
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _wrong_samples(of: str, samples_s: Sequence[float]) -> Iterator[str]:

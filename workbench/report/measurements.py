@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..records.document import Against, Ceilings, Clocks, Measurement, Throughput
+from ..records.document import Against, BlockShape, Ceilings, Clocks, Measurement, Throughput
 from ..records.reason import Warning
 from ..stats import ratios
 from ..stats import samples as stats
-from .candidate import SHARED, Candidate
+from .candidate import ENERGY, SHARED, Candidate
 from .roofline import under_ceilings
 
 
@@ -19,7 +19,10 @@ def with_samples(measured: Measurement, candidate: Candidate) -> Measurement:
     return msgspec.structs.replace(
         measured,
         samples_s=candidate.samples_s,
-        blocks=candidate.block_shapes,
+        blocks=[
+            BlockShape(block.round, len(block.samples_s), block.metrics.get(ENERGY))
+            for block in candidate.blocks
+        ],
         lead_in_s=[value for block in candidate.blocks for value in block.lead_in_s],
     )
 

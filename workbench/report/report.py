@@ -31,7 +31,6 @@ from ..records.model import ModelReport
 from ..records.reason import Warning
 from ..records.verdict import Verdict
 from .candidate import Candidate, price_of
-from .confidence import rated
 from .measurements import statistics, with_samples
 from .row import Row
 from .sweeps import sweeps
@@ -124,7 +123,8 @@ class Report:
             case ev.BlockDiscarded():
                 pass  # in the journal only
             case ev.CaseFinished():
-                candidate = self._of_row(event.scenario, event.case)
+                of_row = self.rows[event.scenario].candidates  # another one may have the case too
+                candidate = {each.case.id: each for each in of_row}[event.case]
                 candidate.state, candidate.reason = event.status, event.reason
                 candidate.telemetry = event.telemetry
                 candidate.beaten_by, candidate.ratio = event.beaten_by, event.ratio
@@ -159,8 +159,7 @@ class Report:
                 self.host = event.host or self.host
                 self.gpus |= {reading.index: reading for reading in event.gpus}
             case ev.VerdictReached():
-                row = self.rows[event.verdict.scenario]
-                row.verdict = rated(event.verdict, row)
+                self.rows[event.verdict.scenario].verdict = event.verdict
             case ev.StatusChanged():
                 self.status = event.status
             case ev.RunFinished():
@@ -181,10 +180,6 @@ class Report:
             )
             row.candidates.append(candidate)
             self.candidates[case.id] = candidate
-
-    def _of_row(self, scenario: str, case: str) -> Candidate:
-        """The candidate of that row; another row may have the same case."""
-        return {each.case.id: each for each in self.rows[scenario].candidates}[case]
 
     def _prepared(self, event: ev.CasePrepared) -> None:
         candidate = self.candidates[event.case]

@@ -133,18 +133,13 @@ def _lead_changes(
         if not here:
             continue
         fastest = min(here, key=lambda label: here[label].median_s or 0.0)
+        new, old = here[fastest].ci95_s, here[leader].ci95_s if leader in here else None
+        is_separate = new is not None and old is not None and new[1] < old[0]
         if leader not in here:
             leader = fastest
-        elif fastest != leader and fastest in before and _is_separate(here[fastest], here[leader]):
+        elif fastest != leader and fastest in before and is_separate:
             changes.append(LeadChange(name, (led_at, value), leader, fastest))
             leader = fastest
         if fastest == leader:
             led_at, before = value, here
     return changes
-
-
-def _is_separate(faster: CurvePoint, slower: CurvePoint) -> bool:
-    """Whether the intervals of the two medians do not touch."""
-    if faster.ci95_s is None or slower.ci95_s is None:
-        return False
-    return faster.ci95_s[1] < slower.ci95_s[0]
