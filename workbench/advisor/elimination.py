@@ -16,8 +16,8 @@ from ..records.events import BlockMeasured
 from ..records.machine import Cpu
 from ..records.reason import Reason
 from ..report.candidate import Candidate
+from ..report.measurements import WIDE
 from ..report.names import candidate_name
-from ..report.warnings import WIDE
 from ..stats import ratios
 from ..stats import samples as stats
 from ..stats.objectives import OF_A_STEP

@@ -10,18 +10,22 @@ from itertools import chain
 
 from ..planning.scenario import Scenario
 from ..records.reason import Reason, Warning
-from ..report.candidate import Candidate
+from ..report.candidate import BY_FIRST_BLOCK, Candidate
+from ..report.from_document import CONFIDENCES
+from ..report.measurements import measurement_warnings
 from ..report.names import candidate_name
 from ..report.report import Report
 from ..report.row import Row
-from ..report.warnings import measurement_warnings
 from ..stats import ratios
 from ..stats.samples import Ratio
 from ..text.units import times
 from .comparison import Comparison, ranked, ratio_of
-from .confidence import EDGE, LIKELY, LOWERED, OPEN, SURE, lead_word, was_far_behind, was_missed
 from .limits import beyond_limits, exceeds_error_limit, is_admissible
 from .race_summary import is_cut_short
+
+SURE, LIKELY, TIE, OPEN = CONFIDENCES
+LOWERED = {SURE: LIKELY}  # by doubts; every other word becomes open
+EDGE = 1 + ratios.TOLERANCE
 
 
 @dataclass(frozen=True)
@@ -168,7 +172,8 @@ class Evidence:
 
     @property
     def confidence(self) -> str:
-        """`sure`, `likely`, `tie` or `open`."""
+        """The word for the lead of the better device where both raced, otherwise for that of the
+        pick over the next; doubts lower it by one step."""
         pick, rival = self.pick, self.rival
         has_both = self.best_cpu is not None and self.best_gpu is not None
         is_open = self.choice == "unknown" and (self.row.plan.textbook or has_both)
@@ -245,3 +250,27 @@ def choose(ratio: Ratio | None, *, has_cpu: bool, no_gpu: bool) -> str:
     if ratio.high < 1:
         return "cpu"
     return "unknown"
+
+
+def lead_word(ratio: Ratio | None, decisive: Ratio | None) -> str:
+    """The word for the loser's time over the winner's; `decisive` is the same over all looks.
+
+    `sure`: it is above 5 % after all looks.  `tie`: its 95 % interval lies within 5 %.  `likely`:
+    the interval lies above 1.  `open`: anything else.
+    """
+    if ratio is None or decisive is None:
+        return OPEN
+    if decisive.low > EDGE:
+        return SURE
+    return TIE if ratios.is_tie(ratio) else LIKELY if ratio.low > 1 else OPEN
+
+
+def was_far_behind(candidate: Candidate) -> bool:
+    """Whether its first block eliminated it, so that no interval is owed."""
+    return candidate.reason is not None and candidate.reason.code in BY_FIRST_BLOCK
+
+
+def was_missed(candidate: Candidate) -> bool:
+    """Whether it might have been picked, had the budget left time for it."""
+    reason = candidate.reason
+    return not candidate.blocks and reason is not None and reason.code == "budget"

@@ -17,8 +17,7 @@ from ..stats.samples import Ratio, median
 from ..text import units
 from ..text.units import as_sentence
 from .comparison import COUNTED, Comparison, better, worse
-from .confidence import was_far_behind
-from .evidence import Evidence
+from .evidence import Evidence, was_far_behind
 from .limits import beyond_limits, error_limit, uncounted
 
 NAMES = {"cpu": "the CPU", "gpu": "the GPU"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..advisor import elimination, refinements
-from ..advisor.confidence import OPEN
 from ..advisor.elimination import Eliminated, Standings
+from ..advisor.evidence import OPEN
 from ..advisor.limits import exceeds_error_limit
 from ..advisor.verdict import decide
 from ..contract import Case, kind_of

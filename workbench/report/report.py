@@ -31,10 +31,9 @@ from ..records.model import ModelReport
 from ..records.reason import Warning
 from ..records.verdict import Verdict
 from .candidate import Candidate, price_of
-from .measurements import statistics, with_samples
+from .measurements import measurement_warnings, statistics, with_samples
 from .row import Row
 from .sweeps import sweeps
-from .warnings import measurement_warnings
 
 
 @dataclass

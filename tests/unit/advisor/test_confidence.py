@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from verdict_gallery import GALLERY
 
-from workbench.advisor.confidence import LIKELY, OPEN, SURE, TIE, lead_word
+from workbench.advisor.evidence import LIKELY, OPEN, SURE, TIE, lead_word
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
 from workbench.records.events import WarningRaised

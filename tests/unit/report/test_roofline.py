@@ -10,8 +10,8 @@ from workbench.contract import Case, Work
 from workbench.records import events as ev
 from workbench.records.document import Ceilings
 from workbench.report.candidate import Candidate
+from workbench.report.measurements import under_ceilings
 from workbench.report.report import Report
-from workbench.report.roofline import under_ceilings
 
 THIN = Case("gemm", "cuda:0", "torch", "fp32", batch=1, params={"m": 1})
 IN_CACHE, BEYOND = 8 << 20, 1 << 30  # bytes that a case works on
