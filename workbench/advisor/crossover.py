@@ -196,7 +196,8 @@ def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Cros
         points=[],
         sizes=list(named),
     )
-    duel, change = find_duel(points), find_change(points)
+    duel = find_duel(points)
+    change = duel.change() if duel is not None else None
     if duel is None or change is None:
         if not (run := _longest_lead(named)):
             return unclear

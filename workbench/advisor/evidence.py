@@ -105,9 +105,8 @@ class Evidence:
     @cached_property
     def lead(self) -> Comparison | None:
         """The pick against the runner-up."""
-        if self.pick is None or self.runner_up is None:
-            return None
-        return Comparison.of(self.pick, self.runner_up)
+        pick, next_best = self.pick, self.runner_up
+        return Comparison.of(pick, next_best) if pick and next_best else None
 
     @cached_property
     def device_ratio(self) -> Ratio | None:
@@ -117,9 +116,8 @@ class Evidence:
     @cached_property
     def decisive_ratio(self) -> Ratio | None:
         """`device_ratio` with an interval that holds over all looks, not just the last."""
-        if self.best_cpu is None or self.best_gpu is None:
-            return None
-        return ratios.decisive_ratio(self.best_cpu.rounds(), self.best_gpu.rounds())
+        cpu, gpu = self.best_cpu, self.best_gpu
+        return ratios.decisive_ratio(cpu.rounds(), gpu.rounds()) if cpu and gpu else None
 
     # ----------------------------------------------------------- answer
 
@@ -176,8 +174,7 @@ class Evidence:
         pick over the next; doubts lower it by one step."""
         pick, rival = self.pick, self.rival
         has_both = self.best_cpu is not None and self.best_gpu is not None
-        is_open = self.choice == "unknown" and (self.row.plan.textbook or has_both)
-        if pick is None or is_open:
+        if pick is None or (self.choice == "unknown" and (self.row.plan.textbook or has_both)):
             return OPEN
         word = SURE  # without a rival nothing else can be picked
         if rival is not None:

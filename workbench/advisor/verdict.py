@@ -71,10 +71,10 @@ def _basis(row: Row) -> str:
 def equal_precision(row: Row, scenario: Scenario) -> list[EqualPrecision]:
     """The best of each device at each precision, including those raced for reference only."""
     found = []
-    wanted = [*scenario.precisions, *scenario.reference_only]
-    present = {c.case.precision for c in row.candidates if c.blocks}
-    for precision in (p for p in wanted if p in present):
+    for precision in (*scenario.precisions, *scenario.reference_only):
         group = [c for c in row.candidates if c.case.precision == precision and c.blocks]
+        if not group:
+            continue
         best_first = ranked(c for c in group if c.state != "failed")
         cpu, gpu = first_on("cpu", best_first), first_on("gpu", best_first)
         value, interval = known(ratio_of(gpu, cpu))
