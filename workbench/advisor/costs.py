@@ -76,8 +76,7 @@ def per_million(candidate: Candidate) -> float | None:
 
 
 def by_objective(eligible: Sequence[Candidate], prices: Mapping[str, float]) -> list[ObjectivePick]:
-    """The fastest, the cheapest (where prices were given) and the most frugal of a row; empty where
-    nothing but time is known."""
+    """The fastest, cheapest and most frugal of a row; empty where nothing but time is known."""
     if not eligible:
         return []
     frugal = _most_frugal(eligible)

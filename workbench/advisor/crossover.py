@@ -41,8 +41,7 @@ class Measured:
     candidates: Sequence[Candidate]
 
     def by_name(self, between: str) -> dict[str, Candidate]:
-        """The best of each kind of device by its name, or every candidate by its label, fastest
-        first."""
+        """The best of each kind of device, or every candidate by its label, fastest first."""
         found: dict[str, Candidate] = {}
         for candidate in ranked(c for c in self.candidates if c.blocks):
             case = candidate.case
@@ -129,8 +128,7 @@ class Duel:
 
 
 def find_duel(points: Sequence[Measured]) -> Duel | None:
-    """The two to compare over the sizes; None where one leads at every measured size or is the only
-    one."""
+    """The two to compare over the sizes; None where one leads at all of them or is the only one."""
     between, named = _named(points)
     if between == "device":
         return Duel.of(*KINDS, named)
@@ -225,8 +223,7 @@ def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Cros
 
 
 def _successor(named: Named, change: Change) -> tuple[float, str] | None:
-    """The first size beyond a change at which `above` no longer leads or cannot be picked, and the
-    one that leads there."""
+    """The first size beyond a change at which `above` does not lead, and the one that does."""
     for value, found in named.items():
         first = next(iter(found))
         if value > change.bracket[1] and (

@@ -124,8 +124,7 @@ def slower_precisions(standings: Standings) -> Iterator[Eliminated]:
 
 
 def too_slow_for_budget(standings: Standings) -> Iterator[Eliminated]:
-    """The candidates far behind the best of their group, slowest first, until two more rounds of
-    the others fit into the time left."""
+    """The slowest of each group, until two more rounds of the others fit into the time left."""
     turn_s = standings.turn_s
     planned_s = 2 * sum(turn_s[candidate.case.id] for candidate in standings.candidates)
     for group in groups(standings.candidates, standings.scenario):
@@ -138,8 +137,7 @@ def too_slow_for_budget(standings: Standings) -> Iterator[Eliminated]:
 
 
 def far_slower(standings: Standings) -> Iterator[Eliminated]:
-    """Candidates far behind the best of their group after their first block, or after their second
-    if the first was not plausible."""
+    """Candidates far behind after a first block, or a second if the first was not plausible."""
     for group in groups(standings.candidates, standings.scenario):
         for candidate, factor, best in _slowdowns(group):
             blocks = len(candidate.blocks)

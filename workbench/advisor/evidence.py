@@ -94,8 +94,7 @@ class Evidence:
 
     @property
     def rival(self) -> Candidate | None:
-        """The candidate that the pick is explained against: the best of the other kind of device,
-        otherwise the runner-up."""
+        """The best of the other kind of device, otherwise the runner-up."""
         if self.pick is None or self.best_cpu is None or self.best_gpu is None:
             return self.runner_up
         return self.best_gpu if self.pick is self.best_cpu else self.best_cpu
@@ -135,8 +134,7 @@ class Evidence:
 
     @cached_property
     def choice(self) -> str:
-        """`cpu`, `gpu`, `either` or `unknown`; where every candidate of the other device exceeds a
-        limit, the one that meets them."""
+        """`cpu`, `gpu`, `either` or `unknown`; the only device that meets the limits, if so."""
         lost = self.lost
         known = bool(lost) and all(c.blocks and c.state != "failed" for c in lost)
         if len(self.kinds) == 1 and known and all(beyond_limits(c, self.scenario) for c in lost):

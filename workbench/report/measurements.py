@@ -54,8 +54,7 @@ def statistics(
     warnings: Sequence[Warning] = (),
     ceilings: Ceilings | None = None,
 ) -> Measurement:
-    """The measurement of a candidate, compared with its `row` and with the `ceilings`, without its
-    samples, which may be millions."""
+    """The measurement of a candidate in its `row` and under `ceilings`, without its samples."""
     samples = candidate.ordered_s
     n = len(samples)
     center = stats.median(samples) if n else None

@@ -100,8 +100,7 @@ def _sorted(values: Iterable[ParameterValue]) -> list[ParameterValue]:
 
 
 def _knee(points: Sequence[CurvePoint]) -> ParameterValue | None:
-    """The smallest batch with a rate near the best of the curve; None if the rate still rises at
-    the largest batch."""
+    """The smallest batch with a rate near the best; None if it still rises at the largest."""
     measured = [(p.at["batch"], p.rate) for p in points if list(p.at) == ["batch"] and p.rate]
     if len(measured) < 2:
         return None

@@ -142,8 +142,7 @@ def is_tie(ratio: Ratio, *, patient: bool = True) -> bool:
 
 
 def is_close(ratio: Ratio | None) -> bool:
-    """Whether the ratio is within the tolerance or its interval holds 1, and the interval is fairly
-    narrow; False without a ratio."""
+    """Whether the ratio is within the tolerance or its interval holds 1, and that is narrow."""
     if ratio is None:
         return False
     within = 1 / (1 + TOLERANCE) <= ratio.value <= 1 + TOLERANCE
