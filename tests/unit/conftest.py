@@ -18,11 +18,7 @@ settings.load_profile("workbench")
 def recordings_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The user's own, and nothing that came with the program."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(recordings, "asset", no_asset)
+    monkeypatch.setattr(recordings, "asset", lambda _: tmp_path / "none")
     found = recordings.own_folder()
     found.mkdir(parents=True)
     return found
-
-
-def no_asset(name: str) -> Path:
-    raise FileNotFoundError(name)

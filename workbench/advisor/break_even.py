@@ -7,13 +7,17 @@ Two candidates are level at n = (F_a - F_b) / (s_b - s_a), the break-even point.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
-from ..records.verdict import Payoff
+from ..records.verdict import Elimination, Payoff, Verdict
 from ..report.candidate import Candidate
+from ..report.names import candidate_name
 from ..stats import ratios
 from ..stats.samples import median
+from ..text import units
+from .race_summary import eliminated_by_first_block
 
 LEAST_S = 0.01  # seconds of fixed cost that make no difference to a user
 NOISE = 0.1  # relative scatter of a single observation: closer fixed costs count as equal
@@ -43,14 +47,14 @@ def _pairs(
         yield ranked[0], min(ranked, key=lambda candidate: candidate.fixed_s)
     if gpu is not None and cpu is not None:
         yield gpu, cpu
-    yield from _first(
+    compiled = (
         (one, other)
         for one in ranked
         if one.case.is_compiled
         for other in ranked
         if other.case == replace(one.case, mode=_plain(one.case.mode))
     )
-    yield from _first(
+    quantised = (
         (one, other)
         for one in ranked
         if one.case.precision == "int8"
@@ -58,12 +62,8 @@ def _pairs(
         if other.case.precision == "fp32"
         and (other.case.device, other.case.backend) == (one.case.device, one.case.backend)
     )
-
-
-def _first(
-    pairs: Iterable[tuple[Candidate, Candidate]],
-) -> Iterator[tuple[Candidate, Candidate]]:
-    yield from (pair for pair, _ in zip(pairs, range(1), strict=False))
+    yield from islice(compiled, 1)
+    yield from islice(quantised, 1)
 
 
 def _plain(mode: str | None) -> str | None:
@@ -71,10 +71,8 @@ def _plain(mode: str | None) -> str | None:
 
 
 def _alike(one: Candidate, other: Candidate) -> bool:
-    """Whether two fixed costs differ by no more than single observations do.
-
-    Parts that are equal to the last digit, such as the import of a shared process, are left out.
-    """
+    """Whether two fixed costs differ by no more than single observations do, apart from equal
+    parts, such as the import of a shared process."""
     parts = zip(one.fixed_parts_s, other.fixed_parts_s, strict=True)
     own = [pair for pair in parts if pair[0] != pair[1]]
     first, second = (math.fsum(column) for column in zip(*own, strict=True)) if own else (0, 0)
@@ -93,15 +91,13 @@ def payoff(one: Candidate, other: Candidate) -> Payoff | None:
         return None
     if one.fixed_s < other.fixed_s and ratios.relative(other.step_rounds(), one.step_rounds()) < 1:
         one, other = other, one
-    fixed, over_fixed = one.fixed_s, other.fixed_s
+    fixed, over_fixed, step = one.fixed_s, other.fixed_s, median(one.samples_s)
     rounds, over_rounds = one.step_rounds(), other.step_rounds()
-    step = median(one.samples_s)
     over_step = step * ratios.relative(over_rounds, rounds)
     ratio = ratios.ratio_between(over_rounds, rounds)
-    steps = break_even(fixed, step, over_fixed, over_step)
-    ci95 = None
+    steps, ci95 = break_even(fixed, step, over_fixed, over_step), None
     if steps and ratio is not None and ratio.low > 1:
-        ends = (break_even(fixed, step, over_fixed, step * r) for r in (ratio.high, ratio.low))
+        ends = [break_even(fixed, step, over_fixed, step * r) for r in ratio.interval]
         known = [steps, *(end for end in ends if end is not None)]
         ci95 = (min(known), max(known)) if len(known) == 3 else None
     return Payoff(
@@ -123,9 +119,69 @@ def break_even(
 ) -> float | None:
     """Steps after which the first has caught up; 0: it leads from the start; None: never."""
     later, gain = fixed_s - over_fixed_s, over_step_s - step_s
-    if gain < 0 or (gain == 0 and later > 0):
-        return None
-    if later <= 0:
+    if later <= 0 <= gain:
         return 0.0
-    steps = later / gain
+    steps = later / gain if gain > 0 else math.inf
     return steps if math.isfinite(steps) else None
+
+
+# ------------------------------------------------------------------ words
+
+
+def sentences(verdict: Verdict) -> list[str]:
+    """One text for each break-even point of a verdict."""
+    noun = "run" if verdict.objective == "time_to_result" else "step"
+    texts = []
+    for found in verdict.payoffs:
+        left = [eliminated_by_first_block(verdict.race, case) for case in (found.id, found.over)]
+        texts.append(sentence(found, noun, next(filter(None, left), None)))
+    return texts
+
+
+def sentence(found: Payoff, noun: str = "step", left: Elimination | None = None) -> str:
+    """One break-even point.
+
+    `noun` is what a step is called; `left` says how one of the two was eliminated after its first
+    block.  Firm only where the whole interval of the steps' ratio lies on one side of 1.
+    """
+    one, other = map(candidate_name, (found.id, found.over))
+    later_s, interval = found.fixed_s - found.over_fixed_s, found.step_ratio_ci95
+    difference = units.duration(abs(later_s))
+    more = "longer" if later_s >= 0 else "less"
+    start = f"{one} needs {difference} {more} to start than {other}."
+    is_certain = interval is not None and not interval[0] <= 1 <= interval[1]
+    if not found.steps and not is_certain:
+        return f"{start} {_uncertain(found, noun, left)}"
+    if found.steps == 0:
+        return f"{one} leads {other} from the first {noun}: it needs {difference} less to start."
+    if found.steps is None:
+        slower, _ = units.ratio_parts(found.step_s / found.over_step_s, None)
+        return f"{start} That never breaks even: a {noun} takes {slower} as long."
+    steps = _count(found.steps)
+    count = f"{steps} {noun}{'' if steps == '1' else 's'}"
+    level = units.duration(found.fixed_s + found.steps * found.step_s)
+    if found.steps_ci95 is not None:
+        low, high = map(_count, found.steps_ci95)
+        return f"{start} That breaks even after about {count} ({level}; 95% CI {low}-{high})."
+    doubt = _uncertain(found, noun, left)
+    if is_certain:
+        doubt = "The two are too close for an interval."
+    return f"{start} That may break even after about {count} ({level}). {doubt}"
+
+
+def _uncertain(found: Payoff, noun: str, left: Elimination | None) -> str:
+    """Why it is not known which of the two has the shorter step."""
+    if found.step_ratio_ci95 is not None:
+        ratio = found.over_step_s / found.step_s
+        value, ci = units.ratio_parts(ratio, found.step_ratio_ci95)
+        return f"Their {noun}s cannot be distinguished: {value} (95% CI {ci})."
+    if left is not None:
+        return f"{candidate_name(left.id)} was eliminated after its first turn ({left.message})."
+    return f"Too few rounds to compare their {noun}s."
+
+
+def _count(steps: float) -> str:
+    """A number of steps, rounded up to a whole one and above a thousand to three digits."""
+    whole = math.ceil(steps * (1 - 1e-9))  # 600.0000001 is 600 and a rounding error
+    digits = len(str(whole)) - 3
+    return f"{round(whole, -digits) if digits > 0 else whole:,}"

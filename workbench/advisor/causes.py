@@ -13,7 +13,7 @@ from ..report.names import candidate_name
 from ..stats.samples import median
 from ..text import units
 from ..text.units import as_sentence
-from .comparison import Comparison, better
+from .comparison import TIMED, Comparison, better
 from .evidence import Evidence
 
 LAUNCH_BOUND = 0.8  # share of the device's time per step that the host spends on queueing
@@ -41,9 +41,8 @@ def _start_up(found: Evidence, pick: Candidate) -> Iterator[str]:
     if found.scenario.objective != "time_to_result":
         return
     share, spent = _start_up_share(pick)
-    name = candidate_name(pick.case)
+    name, rival = candidate_name(pick.case), found.rival
     text = f"{share} of the time to result of {name} is start-up and set-up ({spent})."
-    rival = found.rival
     if rival is not None and rival.case.device_kind != pick.case.device_kind:
         share, spent = _start_up_share(rival)
         text = f"{text} For {candidate_name(rival.case)} it is {share} ({spent})."
@@ -66,10 +65,9 @@ def _waiting(found: Evidence, pick: Candidate) -> Iterator[str]:
 
 def waiting_fraction(found: Evidence) -> float | None:
     """The share of time that the pick waits for data, where that limits it."""
-    if found.pick is None:
-        return None
-    waiting = found.report.statistics(found.pick).metrics.get("waiting_fraction")
-    return waiting if waiting is not None and waiting >= WAITING else None
+    known = found.report.statistics(found.pick).metrics if found.pick is not None else {}
+    waiting = known.get("waiting_fraction", 0.0)
+    return waiting if waiting >= WAITING else None
 
 
 def _launches(found: Evidence) -> Iterator[str]:
@@ -81,14 +79,10 @@ def _launches(found: Evidence) -> Iterator[str]:
 
 
 def launch_bound(found: Evidence) -> Clocks | None:
-    """The clocks of the best GPU candidate where the host queues no faster than the GPU works.
-
-    None also where its steps wait, since that hides what queueing takes.
-    """
-    if found.best_gpu is None:
-        return None
-    clocks = found.report.statistics(found.best_gpu).clocks
-    if clocks is None or clocks.issue_s is None or clocks.issue_s < LAUNCH_BOUND * clocks.device_s:
+    """The clocks of the best GPU candidate where the host queues no faster than the GPU works; None
+    also where its steps wait, since that hides what queueing takes."""
+    clocks = found.best_gpu and found.report.statistics(found.best_gpu).clocks
+    if not clocks or clocks.issue_s is None or clocks.issue_s < LAUNCH_BOUND * clocks.device_s:
         return None
     return clocks
 
@@ -99,10 +93,10 @@ def roof_of(found: Evidence, candidate: Candidate) -> Roofline | None:
 
 def _roofs(found: Evidence, pick: Candidate) -> Iterator[str]:
     """The limit of the pick, and that of a rival on another device."""
-    rival = found.rival
-    has_other = rival is not None and rival.case.device != pick.case.device
-    candidates = [pick, rival] if rival is not None and has_other else [pick]
-    if sentences := [text for c in candidates if (text := _roof(found, c)) is not None]:
+    candidates, rival = [pick], found.rival
+    if rival is not None and rival.case.device != pick.case.device:
+        candidates.append(rival)
+    if sentences := list(filter(None, (_roof(found, c) for c in candidates))):
         yield " ".join(sentences)
 
 
@@ -119,36 +113,26 @@ def _roof(found: Evidence, candidate: Candidate) -> str | None:
 
 def _precision(found: Evidence, pick: Candidate) -> Iterator[str]:
     """The pick against the same candidate in another precision, and what the CPU has for it."""
-    alike = [
-        c
-        for c in found.by_id
-        if c is not pick
-        and c.state != "failed"
-        and c.case.but_precision() == pick.case.but_precision()
-    ]
     is_reduced = pick.case.precision in REDUCED
     others = ("fp32",) if is_reduced else REDUCED
-    for other in (c for c in alike if c.case.precision in others):
+    for other in found.by_id:
+        is_like = other.case.but_precision() == pick.case.but_precision()
+        if not is_like or other.case.precision not in others or other.state == "failed":
+            continue
         if not is_reduced and other.reason is not None and other.reason.code == "slower_precision":
             yield as_sentence(other.reason.message)
-        elif (gain := _gain(pick, other)) is not None:
-            factor, ci = gain
-            one, than = _name(pick), _name(other)
-            yield " ".join(
-                [
-                    f"{one} is {factor} than {than}, all else equal (95% CI {ci}).",
-                    *_instructions(found, pick if is_reduced else other, wins=is_reduced),
-                ]
-            )
+        elif gain := _gain(pick, other, _name(pick), f"{_name(other)}, all else equal"):
+            reduced = pick if is_reduced else other
+            yield " ".join([gain, *_instructions(found, reduced, wins=is_reduced)])
 
 
-def _gain(pick: Candidate, other: Candidate) -> tuple[str, str] | None:
-    """`1.11x faster` and its interval; None where it is not beyond doubt, or no time counts."""
+def _gain(pick: Candidate, other: Candidate, name: str, than: str) -> str | None:
+    """The lead of the pick; None where it is not beyond doubt, or no time counts."""
     comparison = Comparison.of(pick, other)
-    if pick.objective in ("memory", "energy", "cost") or not comparison.is_proven:
+    if pick.objective not in TIMED or not comparison.is_proven:
         return None
     factor, ci = comparison.parts
-    return f"{factor} {better(pick.objective)}", ci
+    return f"{name} is {factor} {better(pick.objective)} than {than} (95% CI {ci})."
 
 
 def _instructions(found: Evidence, reduced: Candidate, *, wins: bool) -> Iterator[str]:
@@ -174,11 +158,9 @@ def _threads(found: Evidence, pick: Candidate) -> Iterator[str]:
     if pick.case.threads is None:
         return
     for other in sorted(found.row.candidates, key=lambda candidate: candidate.case.threads or 0):
-        has_more = (other.case.threads or 0) > pick.case.threads
-        if not has_more or replace(other.case, threads=pick.case.threads) != pick.case:
-            continue
-        if (gain := _gain(pick, other)) is not None:
-            factor, ci = gain
-            name, threads = candidate_name(pick.case), other.case.threads
-            yield f"{name} is {factor} than with {threads} threads (95% CI {ci})."
-            return
+        threads = other.case.threads or 0
+        if threads > pick.case.threads and other.case == replace(pick.case, threads=threads):
+            than = f"with {threads} threads"
+            if gain := _gain(pick, other, candidate_name(pick.case), than):
+                yield gain
+                return

@@ -41,7 +41,7 @@ class Side:
             for warning in report.disturbances(row):
                 self.disturbed[row.plan.scenario] = warning.code
         self.spread = unpaired.round_spread(self.rounds(case) for case in self.cases)
-        head, spread = report.document_with([]), self.spread and math.sqrt(self.spread[0])
+        head, spread = report.document([]), self.spread and math.sqrt(self.spread[0])
         machine, software, version = head.machine, head.software, head.tool.version
         self.run = ComparedRun(name, head.run, version, machine, software, spread)
 

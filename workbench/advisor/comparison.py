@@ -11,26 +11,35 @@ from ..stats import ratios
 from ..stats.samples import Ratio
 from ..text import units
 
-# What follows a ratio, by objective: the word for better and the word for worse.
-BETTER_WORSE = {
-    "throughput": ("faster", "slower"),
-    "latency": ("faster", "slower"),
-    "latency_p99": ("faster at the 99th percentile", "slower at the 99th percentile"),
-    "time_to_result": ("faster from start-up to result", "slower from start-up to result"),
-    "cost": ("lower in cost", "higher in cost"),
-    "energy": ("lower in energy", "higher in energy"),
-    "memory": ("lower in peak memory", "higher in peak memory"),
+TIMED = {  # objective that counts seconds to the words after a ratio of it
+    "throughput": "",
+    "latency": "",
+    "latency_p99": " at the 99th percentile",
+    "time_to_result": " from start-up to result",
+}
+COUNTED = {  # the quantity that a row compares, by objective
+    "throughput": "time",
+    "latency": "latency",
+    "latency_p99": "99th percentile",
+    "time_to_result": "time to result",
+    "cost": "cost",
+    "energy": "energy",
+    "memory": "peak memory",
 }
 
 
 def better(objective: str) -> str:
     """`faster`, `faster at the 99th percentile`, `lower in cost`."""
-    return BETTER_WORSE[objective][0]
+    if objective in TIMED:
+        return f"faster{TIMED[objective]}"
+    return f"lower in {COUNTED[objective]}"
 
 
 def worse(objective: str) -> str:
     """`slower`, `slower at the 99th percentile`, `higher in cost`."""
-    return BETTER_WORSE[objective][1]
+    if objective in TIMED:
+        return f"slower{TIMED[objective]}"
+    return f"higher in {COUNTED[objective]}"
 
 
 def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -38,6 +47,11 @@ def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
     known = {candidate.case.id: candidate for candidate in candidates}
     order = ratios.ranking({case: candidate.rounds() for case, candidate in known.items()})
     return [known[case] for case in order]
+
+
+def ratio_of(one: Candidate | None, other: Candidate | None) -> Ratio | None:
+    """The value of `other` over that of `one` in their common rounds; None without both."""
+    return ratios.ratio_between(other.rounds(), one.rounds()) if one and other else None
 
 
 @dataclass(frozen=True)
@@ -54,7 +68,7 @@ class Comparison:
 
     @classmethod
     def of(cls, one: Candidate, other: Candidate) -> Comparison:
-        return cls(one, other, ratios.ratio_between(other.rounds(), one.rounds()))
+        return cls(one, other, ratio_of(one, other))
 
     @property
     def is_proven(self) -> bool:

@@ -8,15 +8,19 @@ one leads beyond doubt and the smallest at which the other does.  All sizes hold
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+
+from msgspec.structs import replace
 
 from ..records.verdict import Crossover, CrossoverPoint
 from ..report.candidate import Candidate
 from ..stats import ratios
 from ..stats.objectives import OF_A_STEP
 from ..stats.samples import Ratio, median, student_t_quantile
+from ..text import units
+from ..text.units import as_sentence
 from .comparison import ranked
 
 MOST_POINTS = 12
@@ -24,6 +28,9 @@ NEAR = 2.0  # largest ratio that helps to locate the change
 GAP = 3.0  # factor between sizes beyond which another one is raced; halved, it leaves 1.7 to 3
 LEAST_FOR_A_LINE = 4  # points
 KINDS = ("cpu", "gpu")
+
+# Size, ascending, to the measured candidates by name, fastest first.
+Named = Mapping[float, Mapping[str, Candidate]]
 
 
 @dataclass(frozen=True)
@@ -34,8 +41,7 @@ class Measured:
     candidates: Sequence[Candidate]
 
     def by_name(self, between: str) -> dict[str, Candidate]:
-        """The best of each kind of device by its name, or every candidate by its label, fastest
-        first."""
+        """The best of each kind of device, or every candidate by its label, fastest first."""
         found: dict[str, Candidate] = {}
         for candidate in ranked(c for c in self.candidates if c.blocks):
             case = candidate.case
@@ -66,10 +72,14 @@ class Change:
 class Duel:
     """Two candidates, or the best of two kinds of device, at several sizes."""
 
-    between: str  # "device" or "candidate"
     one: str
     two: str
     by_size: Mapping[float, Ratio]  # time of `one` over that of `two`, sizes ascending
+
+    @classmethod
+    def of(cls, one: str, two: str, named: Named) -> Duel:
+        found = {value: _ratio(here, one, two) for value, here in named.items()}
+        return cls(one, two, {value: ratio for value, ratio in found.items() if ratio is not None})
 
     @property
     def leads(self) -> dict[float, str]:
@@ -95,11 +105,6 @@ class Duel:
         again = min((value for value in leads if value > last), default=None)
         return Change(below, above, (lower, upper), None if again is None else (last, again))
 
-    def over(self, below: str) -> dict[float, float]:
-        """Time of `below` over that of the other, by size."""
-        sign = 1 if below == self.one else -1
-        return {value: ratio.value**sign for value, ratio in self.by_size.items()}
-
     def crossing(self, change: Change) -> tuple[float, tuple[float, float]]:
         """The size at which the lead changes, and its interval.
 
@@ -110,7 +115,8 @@ class Duel:
         """
         lower, upper = change.bracket
         end = math.inf if change.back is None else change.back[0]
-        known = {v: r for v, r in self.over(change.below).items() if v <= end}
+        sign = 1 if change.below == self.one else -1
+        known = {v: ratio.value**sign for v, ratio in self.by_size.items() if v <= end}
         inside = {v: r for v, r in known.items() if lower <= v <= upper}
         value = _zero(inside) or upper
         near = {v: r for v, r in known.items() if 1 / NEAR <= r <= NEAR}
@@ -122,31 +128,21 @@ class Duel:
 
 
 def find_duel(points: Sequence[Measured]) -> Duel | None:
-    """The two to compare over the sizes; None where one leads at every measured size or is the only
-    one."""
-    named = _named(points)
-    if not named:
-        return None
-    if kinds_of(points) == set(KINDS):
-        return Duel("device", *KINDS, _ratios(named, *KINDS))
-    first = next(iter(named[min(named)]))
-    for value in sorted(named)[1:]:
-        other = next(iter(named[value]))
-        if other == first or first not in named[value]:
-            continue
-        duel = Duel("candidate", first, other, _ratios(named, first, other))
-        if duel.leads.get(value) == other:
-            return duel
+    """The two to compare over the sizes; None where one leads at all of them or is the only one."""
+    between, named = _named(points)
+    if between == "device":
+        return Duel.of(*KINDS, named)
+    first = next((name for found in named.values() for name in found), "")
+    for found in named.values():
+        other = next(iter(found))
+        if _is_ahead(found, other, first):
+            return Duel.of(first, other, named)
     return None
 
 
 def find_change(points: Sequence[Measured]) -> Change | None:
     duel = find_duel(points)
     return None if duel is None else duel.change()
-
-
-def kinds_of(points: Sequence[Measured]) -> set[str]:
-    return {c.case.device_kind for point in points for c in point.candidates}
 
 
 def leaders(points: Sequence[Measured]) -> set[str]:
@@ -159,42 +155,61 @@ def leaders(points: Sequence[Measured]) -> set[str]:
     return found
 
 
-def _named(points: Sequence[Measured]) -> dict[float, dict[str, Candidate]]:
-    """The measured ones by size, fastest first."""
-    between = "device" if kinds_of(points) == set(KINDS) else "candidate"
+def _named(points: Sequence[Measured]) -> tuple[str, Named]:
+    """What is compared, "device" or "candidate", and the measured ones by its names."""
+    kinds = {c.case.device_kind for point in points for c in point.candidates}
+    between = "device" if kinds == set(KINDS) else "candidate"
     ordered = sorted((p for p in points if p.candidates), key=lambda point: point.value)
-    return {p.value: found for p in ordered if (found := p.by_name(between))}
+    return between, {p.value: found for p in ordered if (found := p.by_name(between))}
 
 
-def _ratios(
-    named: Mapping[float, Mapping[str, Candidate]], one: str, two: str
-) -> dict[float, Ratio]:
-    found = {}
-    for value in sorted(named):
-        if one in named[value] and two in named[value]:
-            first, second = (named[value][name].rounds() for name in (one, two))
-            ratio = ratios.ratio_between(first, second, 1 - ratios.ALPHA / MOST_POINTS)
-            if ratio is not None:
-                found[value] = ratio
-    return found
+def _ratio(found: Mapping[str, Candidate], one: str, two: str) -> Ratio | None:
+    """Time of `one` over that of `two` at a size, with an interval for all sizes together."""
+    if one not in found or two not in found:
+        return None
+    first, second = found[one].rounds(), found[two].rounds()
+    return ratios.ratio_between(first, second, 1 - ratios.ALPHA / MOST_POINTS)
+
+
+def _is_ahead(found: Mapping[str, Candidate], one: str, two: str) -> bool:
+    """Whether `one` leads `two` at a size beyond doubt."""
+    ratio = _ratio(found, one, two)
+    return ratio is not None and ratio.high < 1
 
 
 def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Crossover | None:
     """The crossover that the points show; None where fewer than two sizes were measured."""
-    if len(_named(points)) < 2:
+    between, named = _named(points)
+    if len(named) < 2:
         return None
-    duel, change = find_duel(points), find_change(points)
+    unclear = Crossover(
+        parameter=parameter,
+        between=between,
+        below=None,
+        above=None,
+        value=None,
+        ci95=None,
+        value_with_transfers=None,
+        searched=(min(named), max(named)),
+        points=[],
+        sizes=list(named),
+    )
+    duel = find_duel(points)
+    change = duel.change() if duel is not None else None
     if duel is None or change is None:
-        return _without_change(points, parameter)
+        if not (run := _longest_lead(named)):
+            return unclear
+        below = next(iter(named[run[0]]))
+        pairs = _paired(named, below, *(set(KINDS) - {below})) if between == "device" else []
+        return replace(unclear, below=below, points=pairs, leads=(run[0], run[-1]))
     value, (lower, upper) = duel.crossing(change)
-    pairs = _paired(points, duel.between, change.below, change.above)
+    pairs = _paired(named, change.below, change.above)
     carried = _zero({p.value: p.ratio_with_transfers for p in pairs if p.ratio_with_transfers})
     if whole:  # the first whole size at which the other leads
         value, carried = math.ceil(value), carried and math.ceil(carried)
         lower, upper = math.floor(lower), math.ceil(upper)
-    return Crossover(
-        parameter=parameter,
-        between=duel.between,
+    return replace(
+        unclear,
         below=change.below,
         above=change.above,
         value=min(max(value, lower), upper),
@@ -203,77 +218,42 @@ def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Cros
         searched=(pairs[0].value, pairs[-1].value),
         points=pairs,
         back=change.back,
-        sizes=list(_named(points)),
-        then=None if change.back else _successor(points, duel.between, change),
+        then=None if change.back else _successor(named, change),
     )
 
 
-def _successor(points: Sequence[Measured], kind: str, change: Change) -> tuple[float, str] | None:
-    """The first size beyond a change at which `above` no longer leads or cannot be picked, and the
-    one that leads there."""
-    for value, found in _named(points).items():
+def _successor(named: Named, change: Change) -> tuple[float, str] | None:
+    """The first size beyond a change at which `above` does not lead, and the one that does."""
+    for value, found in named.items():
         first = next(iter(found))
-        if value <= change.bracket[1] or first == change.above:
-            continue
-        pair = Duel(kind, first, change.above, _ratios({value: found}, first, change.above))
-        if change.above not in found or pair.leads.get(value) == first:
+        if value > change.bracket[1] and (
+            change.above not in found or _is_ahead(found, first, change.above)
+        ):
             return value, first
     return None
 
 
-def _without_change(points: Sequence[Measured], parameter: str) -> Crossover:
-    """The lead never changes: one leads at some sizes or all, where the points prove it."""
-    named = _named(points)
-    by_device = kinds_of(points) == set(KINDS)
-    proven: dict[float, str] = {}
+def _longest_lead(named: Named) -> list[float]:
+    """The longest run of sizes at which the same one leads beyond doubt."""
+    proven = {
+        value: first
+        for value, (first, *others) in named.items()
+        if others and _is_ahead(named[value], first, others[0])
+    }
+    runs = [list(run) for leader, run in groupby(named, key=proven.get) if leader is not None]
+    return max(runs, key=len, default=[])
+
+
+def _paired(named: Named, below: str, above: str) -> list[CrossoverPoint]:
+    points = []
     for value, found in named.items():
-        if len(found) > 1:
-            first, second, *_ = found
-            ratio = _ratios({value: found}, first, second).get(value)
-            if ratio is not None and ratio.high < 1:
-                proven[value] = first
-    run = _longest_run(list(named), proven)
-    below = proven[run[0]] if run else None
-    pairs: list[CrossoverPoint] = []
-    if by_device and below is not None:
-        pairs = _paired(points, "device", below, next(kind for kind in KINDS if kind != below))
-    return Crossover(
-        parameter=parameter,
-        between="device" if by_device else "candidate",
-        below=below,
-        above=None,
-        value=None,
-        ci95=None,
-        value_with_transfers=None,
-        searched=(min(named), max(named)),
-        points=pairs,
-        leads=(run[0], run[-1]) if run else None,
-        sizes=list(named),
-    )
-
-
-def _longest_run(values: Sequence[float], proven: Mapping[float, str]) -> list[float]:
-    """The longest run of sizes at which the same one is proven to lead."""
-    best: list[float] = []
-    for _, group in groupby(values, key=proven.get):
-        run = list(group)
-        if run[0] in proven and len(run) > len(best):
-            best = run
-    return best
-
-
-def _paired(points: Sequence[Measured], kind: str, below: str, above: str) -> list[CrossoverPoint]:
-    found = []
-    for point in sorted(points, key=lambda point: point.value):
-        named = point.by_name(kind) if point.candidates else {}
-        if below not in named or above not in named:
-            continue
-        one, two = named[below], named[above]
-        ratio = ratios.ratio_between(one.rounds(), two.rounds())
-        if ratio is not None:
-            carried = _with_transfers(ratio.value, one, two)
-            found.append(CrossoverPoint(point.value, ratio.value, ratio.interval, carried))
-    return found
+        if below in found and above in found:
+            one, two = found[below], found[above]
+            ratio = ratios.ratio_between(one.rounds(), two.rounds())
+            if ratio is not None:
+                carried = _with_transfers(ratio.value, one, two)
+                points.append(CrossoverPoint(value, ratio.value, ratio.interval, carried))
+    return points
 
 
 def _with_transfers(ratio: float, one: Candidate, two: Candidate) -> float | None:
@@ -324,3 +304,62 @@ def _line(by_size: Mapping[float, float]) -> tuple[float, tuple[float, float]] |
     ends = (min(max(x, min(xs) - 1), max(xs) + 1) for x in (zero, zero - half, zero + half))
     value, low, high = map(math.exp, ends)
     return value, (low, high)
+
+
+# ------------------------------------------------------------------ words
+
+
+def sentence(found: Crossover) -> str:
+    """`The GPU leads from batch 12 (95% CI 9-16), the CPU below it.`, and what limits that."""
+    if found.value is None or found.ci95 is None or found.below is None:
+        sentences = _without_value(found)
+    else:
+        sentences = _with_value(found, found.value, found.ci95)
+    return " ".join(map(as_sentence, [*sentences, *_gaps(found)]))
+
+
+def _with_value(found: Crossover, value: float, ci95: tuple[float, float]) -> Iterator[str]:
+    size, (low, high) = found.parameter, map(number, ci95)
+    below, above = _subject(found.below), _subject(found.above)
+    yield f"{above} leads from {size} {number(value)} (95% CI {low}-{high}), {below} below it."
+    if found.points and all(p.ratio == p.ratio_with_transfers for p in found.points):
+        yield "Transfers are included."
+    elif found.value_with_transfers is not None:
+        yield f"With transfers in every step it leads from {number(found.value_with_transfers)}."
+    if found.back is not None:
+        last, again = map(number, found.back)
+        yield f"Between {size} {last} and {again} {below} takes the lead again."
+    if found.then is not None:
+        yield f"At {size} {number(found.then[0])} {_subject(found.then[1])} leads."
+
+
+def _without_value(found: Crossover) -> Iterator[str]:
+    size, (low, high) = found.parameter, map(number, found.searched)
+    if found.below is None or found.leads is None:
+        yield f"From {size} {low} to {high} there is no clear lead."
+        return
+    first, last = map(number, found.leads)
+    who = _subject(found.below)
+    if first == last:
+        yield f"{who} leads at {size} {first}."
+    else:
+        yield f"{who} leads at every measured size from {size} {first} to {last}."
+    if found.leads != found.searched:
+        yield f"Elsewhere between {size} {low} and {high} its lead is not clear."
+
+
+def _gaps(found: Crossover) -> Iterator[str]:
+    """The wide gaps between measured sizes, in which another change may hide."""
+    wide = [f"{number(a)} and {number(b)}" for a, b in pairwise(found.sizes) if b / a > GAP]
+    if wide:
+        yield f"No size was measured between {', or between '.join(wide)}."
+
+
+def number(value: float) -> str:
+    """A size: `12`, `1,024`, `0.75`."""
+    return f"{value:,.0f}" if value >= 100 or value == round(value) else units.significant(value)
+
+
+def _subject(name: str | None) -> str:
+    """`the GPU`, or a candidate's name."""
+    return f"the {name.upper()}" if name in KINDS else (name or "none").replace("/", " ")

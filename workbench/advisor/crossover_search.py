@@ -18,10 +18,8 @@ CLOSE = 1.2  # factor between sizes that makes no difference to a reader
 
 
 def next_value(points: Sequence[Measured], size: Size, *, whole: bool) -> float | None:
-    """The next size to race: both ends, then where the lead changes, then the widest gap.
-
-    None when enough is known.  A point without candidates was tried but could not be measured.
-    """
+    """The next size to race, None when enough is known: both ends, then where the lead changes,
+    then the widest gap.  A point without candidates was tried but could not be measured."""
     tried = sorted({point.value for point in points})
     for end in (size.low, size.high):
         if end not in tried:

@@ -27,21 +27,12 @@ from ..worker.onnx_gpu import CPU, CUDA
 OK, WARN, FAIL = "ok", "warn", "fail"
 LEAST_FREE = 0.10  # share of memory that should be free, on the host and on each GPU
 _ORT = "onnxruntime"
-# Detection warnings after which something installed cannot be used as it is.
-_FATAL = frozenset(
-    {
-        "torch_without_cuda",
-        "driver_too_old",
-        "gpu_prohibited",
-        "gpu_too_old",
-        "nvml_without_cuda",
-        "gpu_unreadable",
-        "gpu_without_driver",
-        "python_silent",
-        "version_mismatch",
-    }
-)
 _NOT_BY_TORCH = ("torch_without_cuda", "driver_too_old", "gpu_too_old")
+# Detection warnings after which something installed cannot be used as it is.
+_FATAL = (
+    *(*_NOT_BY_TORCH, "gpu_prohibited", "nvml_without_cuda", "gpu_unreadable"),
+    *("gpu_without_driver", "python_silent", "version_mismatch"),
+)
 _SLOWING = ("hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
 
 
@@ -86,13 +77,10 @@ def examine(
     trials: Mapping[str, Trial],
     ceilings: Ceilings | None = None,
 ) -> Examination:
-    """Everything that can be said without a measurement.
-
-    `trials` is by package; `ceilings` are those measured earlier.
-    """
+    """Everything that can be said without a measurement, by package the `trials`."""
     warnings = hardware_warnings(machine, software)
     checks = [
-        *_host(machine, software, warnings),
+        *_host(machine, warnings),
         *_packages(machine, software, trials, warnings),
         *_driver(machine, warnings),
         *(c for gpu in machine.gpus if not gpu.simulated for c in _gpu(gpu, machine, warnings)),
@@ -112,33 +100,36 @@ def is_installed(name: str, software: Software) -> bool:
 
 
 def _from(
-    warnings: Sequence[Warning], *codes: str, name: str, subject: str | None = None
+    warnings: Sequence[Warning],
+    *codes: str,
+    name: str,
+    subject: str | None = None,
+    otherwise: str | None = None,
 ) -> list[Check]:
-    """The warnings with these codes as checks of that name."""
-    return [
+    """The warnings with these codes as checks of that name, or the good news `otherwise`."""
+    found = [
         Check(name, FAIL if w.code in _FATAL else WARN, w.message, w.remedy)
         for w in warnings
         if w.code in codes and (subject is None or w.subject == subject)
     ]
+    return found or ([Check(name, OK, otherwise)] if otherwise is not None else [])
 
 
 # --------------------------------------------------------------------- host
 
 
-def _host(machine: Machine, software: Software, warnings: Sequence[Warning]) -> Iterator[Check]:
+def _host(machine: Machine, warnings: Sequence[Warning]) -> Iterator[Check]:
     cpu, memory = machine.cpu, machine.memory
-    yield from _from(warnings, "fewer_cores", name="cores") or [
-        Check("cores", OK, f"{cpu.effective_cores} of {cpu.logical_cores} cores")
-    ]
+    cores = f"{cpu.effective_cores} of {cpu.logical_cores} cores"
+    yield from _from(warnings, "fewer_cores", name="cores", otherwise=cores)
     free = f"{units.size(memory.available_bytes)} of {units.size(memory.total_bytes)} free"
     if memory.available_bytes < LEAST_FREE * memory.total_bytes:
         yield Check("memory", WARN, f"only {free}", "stop other processes or measure small sizes")
     else:
         yield Check("memory", OK, free)
     codes = ("thread_variable", "isa_variable", "precision_variable", "debug_variable")
-    yield from _from(warnings, *codes, name="environment") or [
-        Check("environment", OK, "no environment variables affect results")
-    ]
+    unset = "no environment variables affect results"
+    yield from _from(warnings, *codes, name="environment", otherwise=unset)
 
 
 # ----------------------------------------------------------------- packages
@@ -196,15 +187,15 @@ def _release(version: str | None) -> tuple[int, ...]:
 
 def _torch_gpu(trial: Trial | None, warnings: Sequence[Warning]) -> Iterator[Check]:
     name = "torch on the GPU"
-    if known := _from(warnings, *_NOT_BY_TORCH, name=name):
-        yield from known
+    known = _from(warnings, *_NOT_BY_TORCH, name=name)
+    yield from known
+    if known or trial is None:
         return
-    devices = {d: why for d, why in (trial.devices if trial else {}).items() if d != "cpu"}
+    devices = {device: why for device, why in trial.devices.items() if device != "cpu"}
     for device, why in devices.items():
         if why is not None:
             yield Check(name, FAIL, f"{device}: {why}", "see the driver checks below")
-    working = [device for device, why in devices.items() if why is None]
-    if working:
+    if working := [device for device, why in devices.items() if why is None]:
         yield Check(name, OK, f"gives correct results on {', '.join(working)}")
 
 
@@ -213,8 +204,7 @@ def _ort_gpu(machine: Machine, software: Software, trial: Trial | None) -> Itera
     if trial is None or trial.failure is not None:
         return
     remedy = onnx_cuda.remedy(machine, software)
-    differs = onnx_cuda.disagreement(machine, software)
-    if differs:
+    if differs := onnx_cuda.disagreement(machine, software):
         yield Check(name, WARN, differs, remedy)
     if CUDA not in trial.devices:
         yield Check(name, WARN, "this build runs on the CPU only", remedy)
@@ -237,13 +227,10 @@ def _driver(machine: Machine, warnings: Sequence[Warning]) -> Iterator[Check]:
     elif reason is not None and reason.code == "gpu_without_driver":
         yield Check("driver", FAIL, reason.message, reason.hint)
     elif machine.nvml.available:
-        yield Check("driver", OK, f"{machine.nvml.driver_version}, CUDA {_api(machine)}")
+        api = machine.cuda.api_version or "unknown"
+        yield Check("driver", OK, f"{machine.nvml.driver_version}, CUDA {api}")
     else:
         yield Check("driver", OK, "no NVIDIA driver and no NVIDIA GPU")
-
-
-def _api(machine: Machine) -> str:
-    return machine.cuda.api_version or "unknown"
 
 
 def _gpu(gpu: Gpu, machine: Machine, warnings: Sequence[Warning]) -> Iterator[Check]:
@@ -252,24 +239,21 @@ def _gpu(gpu: Gpu, machine: Machine, warnings: Sequence[Warning]) -> Iterator[Ch
         yield Check(name, OK, f"not yours: {gpu.unavailable['name']}")
         return
     codes = ("gpu_hidden", "gpu_prohibited", "gpu_unreadable", "busy_gpu", "unproven_device")
-    found = [*_from(warnings, *codes, name=name, subject=subject(gpu)), *_health(gpu, name)]
-    fixed = gpu.is_virtual or machine.os.container is not None
-    if gpu.persistence is False and not fixed:
-        message = "persistence mode is off: the first use after a pause takes seconds"
-        remedy = "sudo nvidia-smi -pm 1, or run nvidia-persistenced"
-        found.append(Check(name, WARN, message, remedy))
+    warned = _from(warnings, *codes, name=name, subject=subject(gpu))
     untold = "; in a virtual machine its PCIe link cannot be judged" if gpu.is_virtual else ""
-    yield from found or [Check(name, OK, f"{gpu.name or 'GPU'}, no problems found{untold}")]
+    yield from [*warned, *_health(gpu, machine, name)] or [
+        Check(name, OK, f"{gpu.name or 'GPU'}, no problems found{untold}")
+    ]
 
 
-def _health(gpu: Gpu, name: str) -> Iterator[Check]:
+def _health(gpu: Gpu, machine: Machine, name: str) -> Iterator[Check]:
     """Readings that a healthy card does not show; those that could not be read are skipped."""
     total, used = gpu.memory_total_bytes, gpu.memory_used_bytes
     if total and used is not None and total - used < LEAST_FREE * total:
         message = f"only {units.size(total - used)} of {units.size(total)} free"
         yield Check(name, WARN, message, "find the processes that hold it: `nvidia-smi`")
-    limit, default = gpu.power_limit_w, gpu.power_default_w
-    if limit and default and limit < default:
+    limit, default = gpu.power_limit_w or 0.0, gpu.power_default_w or 0.0
+    if 0 < limit < default:
         message = f"power limit {limit:.0f} W, default {default:.0f} W"
         remedy = f"sudo nvidia-smi -i {gpu.index} -pl {default:.0f}, unless this is intended"
         yield Check(name, WARN, message, remedy)
@@ -283,23 +267,21 @@ def _health(gpu: Gpu, name: str) -> Iterator[Check]:
         message = "admits one process at a time, so candidates in another process are skipped"
         remedy = f"sudo nvidia-smi -i {gpu.index} -c DEFAULT, unless this is intended"
         yield Check(name, WARN, message, remedy)
-    if gpu.is_virtual:
-        return
-    link = gpu.pcie
-    if link.width and link.max_width and link.width < link.max_width:
+    link, is_real = gpu.pcie, not gpu.is_virtual
+    if is_real and 0 < (link.width or 0) < (link.max_width or 0):
         message = f"PCIe link uses {link.width} of {link.max_width} lanes"
         yield Check(name, WARN, message, "reseat the card or use another slot")
-    slot, card = link.max_generation, link.gpu_max_generation
-    if slot and card and slot < card:
-        message = f"slot is PCIe {slot}.0, card supports {card}.0"
+    if is_real and 0 < (link.max_generation or 0) < (link.gpu_max_generation or 0):
+        message = f"slot is PCIe {link.max_generation}.0, card supports {link.gpu_max_generation}.0"
         yield Check(name, WARN, message, "use a faster slot or check the BIOS settings")
+    if is_real and gpu.persistence is False and machine.os.container is None:
+        message = "persistence mode is off: the first use after a pause takes seconds"
+        yield Check(name, WARN, message, "sudo nvidia-smi -pm 1, or run nvidia-persistenced")
 
 
 def _reached(ceilings: Ceilings | None) -> Iterator[Check]:
     """Cards whose measured ceilings are far below those of their model."""
-    if ceilings is None:
-        return
-    for device, shortfall in shortfalls(ceilings):
+    for device, shortfall in shortfalls(ceilings) if ceilings is not None else ():
         remedy = "check other processes, heat and power limits; then: workbench ceilings --again"
         yield Check(f"{device} ceilings", WARN, shortfall, remedy)
 
@@ -343,9 +325,9 @@ def _package_levels(
     if trial is None:
         yield Level(1, name, "not installed", FAIL)
         return
-    version = trial.version or (package.version if package else None) or "unknown"
-    broken = [d for d, why in trial.devices.items() if why is not None]
-    working = [d for d, why in trial.devices.items() if why is None]
+    version = trial.version or (package and package.version) or "unknown"
+    broken = [device for device, why in trial.devices.items() if why is not None]
+    working = [device for device in trial.devices if device not in broken]
     status = FAIL if trial.failure or not working else WARN if broken else OK
     note = trial.failure or ("runs on " + ", ".join(working) if working else "")
     if broken:
@@ -364,7 +346,7 @@ def _driver_levels(machine: Machine) -> Iterator[Level]:
     reason = nvml.reason or cuda.reason
     if nvml.available or cuda.available:
         status = OK if nvml.available and cuda.available else WARN
-        found = f"{nvml.driver_version or 'unknown'}, CUDA {_api(machine)}"
+        found = f"{nvml.driver_version or 'unknown'}, CUDA {machine.cuda.api_version or 'unknown'}"
         yield Level(0, "driver", found, status, reason.message if reason else "")
     else:
         missing = reason is None or reason.code in ABSENT
@@ -372,8 +354,7 @@ def _driver_levels(machine: Machine) -> Iterator[Level]:
         yield Level(0, "driver", "none", None if missing else FAIL, why)
     cards = [gpu for gpu in machine.gpus if not gpu.simulated]
     for gpu in cards:
-        status = OK if gpu.device else WARN
-        found = f"{gpu.name or 'unreadable'}{(gpu.platform and f', {gpu.platform}') or ''}"
-        yield Level(0, "GPU", found, status, gpu.device or "not usable")
+        found = ", ".join(filter(None, [gpu.name or "unreadable", gpu.platform]))
+        yield Level(0, "GPU", found, OK if gpu.device else WARN, gpu.device or "not usable")
     if not cards:
         yield Level(0, "GPU", "none", None)

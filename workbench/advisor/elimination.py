@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from ..contract import REDUCED
 from ..machine.host.isa import lacking
@@ -15,8 +16,8 @@ from ..records.events import BlockMeasured
 from ..records.machine import Cpu
 from ..records.reason import Reason
 from ..report.candidate import Candidate
+from ..report.measurements import WIDE
 from ..report.names import candidate_name
-from ..report.warnings import WIDE
 from ..stats import ratios
 from ..stats import samples as stats
 from ..stats.objectives import OF_A_STEP
@@ -60,7 +61,7 @@ class Standings:
     def pairs(self) -> int:
         """The number of comparisons that share the error of a race (Bonferroni)."""
         least = POINT_CANDIDATES if self.plan.of is not None else 0
-        return ratios.pair_count(max(len(self.measured), least))
+        return math.comb(max(len(self.measured), least), 2)
 
 
 @dataclass(frozen=True)
@@ -70,15 +71,6 @@ class Eliminated:
     candidate: Candidate
     reason: Reason
     proof: ratios.ProvenSlower | None = None
-
-
-@dataclass(frozen=True)
-class Slowdown:
-    """A candidate's time (or another value) over that of the best of its group."""
-
-    candidate: Candidate
-    factor: float
-    best: str  # its name
 
 
 @dataclass(frozen=True)
@@ -99,8 +91,7 @@ class Rule:
 
 
 def inadmissible(standings: Standings) -> Iterator[Eliminated]:
-    """Candidates that cannot be picked, for their error or a limit of the scenario.  One block
-    shows what they would have gained."""
+    """Candidates that cannot be picked; one block shows what they would have gained."""
     scenario = standings.scenario
     for candidate in standings.candidates:
         if why := leaves_for_limits(candidate, scenario):
@@ -133,33 +124,29 @@ def slower_precisions(standings: Standings) -> Iterator[Eliminated]:
 
 
 def too_slow_for_budget(standings: Standings) -> Iterator[Eliminated]:
-    """The candidates far behind the best of their group, slowest first, until two more rounds of
-    the others fit into the time left."""
+    """The slowest of each group, until two more rounds of the others fit into the time left."""
     turn_s = standings.turn_s
     planned_s = 2 * sum(turn_s[candidate.case.id] for candidate in standings.candidates)
     for group in groups(standings.candidates, standings.scenario):
-        slowest_first = sorted(_slowdowns(group), key=lambda each: each.factor, reverse=True)
-        for slow in slowest_first:
-            if planned_s <= standings.left_s or slow.factor < NOT_WORTH_RACING:
-                break
-            planned_s -= 2 * turn_s[slow.candidate.case.id]
-            text = f"{slow.factor:.0f}x slower than {slow.best} in its first round"
-            reason = Reason("far_slower", f"{text}, and time is short", "raise --budget")
-            yield Eliminated(slow.candidate, reason)
+        for candidate, factor, best in sorted(_slowdowns(group), key=itemgetter(1), reverse=True):
+            if planned_s > standings.left_s and factor >= NOT_WORTH_RACING:
+                planned_s -= 2 * turn_s[candidate.case.id]
+                text = f"{factor:.0f}x slower than {best} in its first round"
+                reason = Reason("far_slower", f"{text}, and time is short", "raise --budget")
+                yield Eliminated(candidate, reason)
 
 
 def far_slower(standings: Standings) -> Iterator[Eliminated]:
-    """Candidates far behind the best of their group after their first block, or after their second
-    if the first was not plausible."""
+    """Candidates far behind after a first block, or a second if the first was not plausible."""
     for group in groups(standings.candidates, standings.scenario):
-        for slow in _slowdowns(group):
-            candidate, blocks = slow.candidate, len(slow.candidate.blocks)
-            if slow.factor < FAR or blocks > 2 or candidate.objective not in OF_A_STEP:
+        for candidate, factor, best in _slowdowns(group):
+            blocks = len(candidate.blocks)
+            if factor < FAR or blocks > 2 or candidate.objective not in OF_A_STEP:
                 continue
             is_believed = is_plausible(candidate) == (blocks == 1)
             if is_believed and len(candidate.samples_s) >= CERTAIN_SAMPLES:
                 which = "first block" if blocks == 1 else "best of two blocks"
-                text = f"{slow.factor:.1f}x slower than {slow.best} in its {which}"
+                text = f"{factor:.1f}x slower than {best} in its {which}"
                 yield Eliminated(candidate, Reason("far_slower", text))
 
 
@@ -187,11 +174,8 @@ RULES = (  # applied in this order; each sees only those that the rules before i
 
 
 def groups(candidates: Iterable[Candidate], scenario: Scenario) -> list[list[Candidate]]:
-    """Candidates that may eliminate each other: same kind of device, both for the pick or both
-    reference-only.
-
-    CPU and GPU do not eliminate each other: the ratio of their best is the answer.
-    """
+    """Candidates that may eliminate each other: both for the pick or both reference-only, on the
+    same kind of device, since the ratio of the best CPU and GPU is the answer."""
     found: dict[tuple[str, bool], list[Candidate]] = {}
     for candidate in candidates:
         reference_only = candidate.case.precision in scenario.reference_only
@@ -209,22 +193,19 @@ def is_plausible(candidate: Candidate) -> bool:
     return warm_s is None or min(samples) <= FAR * warm_s
 
 
-def _slowdowns(group: Sequence[Candidate]) -> Iterator[Slowdown]:
-    """Each candidate against the best of its group, in the candidate's own last round.
-
-    Its fastest sample is compared, or its value if the objective is not the time of a step.
-    """
+def _slowdowns(group: Sequence[Candidate]) -> Iterator[tuple[Candidate, float, str]]:
+    """Each candidate with its time over that of the best of its group in the candidate's own last
+    round, and the name of the best.  Its fastest sample is compared, or its value if the objective
+    is not the time of a step."""
     rounds = {candidate.case.id: candidate.rounds() for candidate in group}
     for candidate in group:
         case = candidate.case.id
         if not candidate.blocks or (number := candidate.blocks[-1].round) not in rounds[case]:
             continue
-        values = {
-            other: measured[number] for other, measured in rounds.items() if number in measured
-        }
+        values = {c: measured[number] for c, measured in rounds.items() if number in measured}
         best = min(values, key=values.__getitem__)
         own = min(candidate.samples_s) if candidate.objective in OF_A_STEP else values[case]
-        yield Slowdown(candidate, own / values[best], candidate_name(best))
+        yield candidate, own / values[best], candidate_name(best)
 
 
 def protected(standings: Standings) -> set[str]:
@@ -304,16 +285,16 @@ def _is_no_better(other: ratios.Rounds, leader: ratios.Rounds) -> bool:
 def is_steady(candidate: Candidate, wanted: float = STEADY_WIDTH) -> bool:
     """Whether its median is known to within `wanted` (relative half-width of its interval), or
     more rounds no longer narrow the interval."""
-    if len(candidate.blocks) >= PATIENCE and candidate.objective in OF_A_STEP:
+    blocks = candidate.blocks
+    if len(blocks) >= PATIENCE and candidate.objective in OF_A_STEP:
         return True
-    width = _width(candidate.blocks)
+    width = _width(blocks)
     if len(candidate.samples_s) < ENOUGH_SAMPLES or width is None:
         return False
-    if width <= wanted:
-        return True
-    earlier = _width(candidate.blocks[: len(candidate.blocks) // 2])
-    enough_rounds = len(candidate.blocks) >= ROUNDS_FOR_PLATEAU
-    return enough_rounds and earlier is not None and width > PLATEAU * earlier
+    if width <= wanted or len(blocks) < ROUNDS_FOR_PLATEAU:
+        return width <= wanted
+    earlier = _width(blocks[: len(blocks) // 2])
+    return earlier is not None and width > PLATEAU * earlier
 
 
 def repeats(candidate: Candidate) -> bool:
@@ -321,10 +302,9 @@ def repeats(candidate: Candidate) -> bool:
     half = len(candidate.blocks) // 2
     if not half:
         return False
-    halves = (candidate.blocks[:half], candidate.blocks[half:])
     first, second = (
-        stats.quantile([sample for block in blocks for sample in block.samples_s], 0.10)
-        for blocks in halves
+        stats.quantile(stats.joined([block.samples_s for block in blocks]), 0.10)
+        for blocks in (candidate.blocks[:half], candidate.blocks[half:])
     )
     return abs(first / second - 1) <= REPEATS
 
@@ -334,5 +314,5 @@ def _width(blocks: Sequence[BlockMeasured]) -> float | None:
     samples = [block.samples_s for block in blocks]
     if not samples:
         return None
-    center = stats.median([sample for block in samples for sample in block])
+    center = stats.median(stats.joined(samples))
     return stats.relative_half_width(center, stats.blocked_interval(samples))

@@ -50,9 +50,8 @@ class Model:
 
     def between(self, at: Work, below: Work, above: Work, times_s: Interval) -> float | None:
         """Seconds at `at`; None if its work is not strictly between the two."""
-        amounts: list[float | None] = [getattr(w, self.amount) for w in (at, below, above)]
-        x, low, high = amounts
-        if x is None or low is None or high is None or not 0 < low < x < high:
+        x, low, high = (getattr(each, self.amount) for each in (at, below, above))
+        if None in (x, low, high) or not 0 < low < x < high:
             return None
         first, last = times_s
         if self.in_logs:
@@ -78,25 +77,27 @@ def estimate(points: Sequence[Point], size: float, work: Work) -> Estimate | Rea
     above = [point for point in ordered if point.size > size]
     if not below or not above:
         return Reason("outside", "it is outside the recorded sizes")
-    errors = {model: held_out_error(ordered, model) for model in MODELS}
-    usable = {model: error for model, error in errors.items() if error is not None}
+    first, last = below[-1], above[0]
+    times_s = first.value_s, last.value_s
+    values = {model: model.between(work, first.work, last.work, times_s) for model in MODELS}
+    usable = {
+        model: (error, value)
+        for model, value in values.items()
+        if value is not None and (error := held_out_error(ordered, model)) is not None
+    }
     if not usable:
         return Reason("no_work", "the work of a step does not grow with the size")
-    model = min(usable, key=usable.__getitem__)
-    error = usable[model]
+    model = min(usable, key=lambda model: usable[model][0])
+    error, value = usable[model]
     if error > MOST_ERROR:
         text = f"estimates of its recorded sizes are up to {error:.0%} off"
         return Reason("too_far_off", f"{text}, more than {MOST_ERROR:.0%}")
-    first, last = below[-1], above[0]
-    value = model.between(work, first.work, last.work, (first.value_s, last.value_s))
-    if value is None:
-        return Reason("no_work", "its work is not between that of its recorded neighbours")
     return Estimate(value, _interval(model, work, first, last, error), error)
 
 
 def held_out_error(points: Sequence[Point], model: Model) -> float | None:
-    """The largest relative error when each inner point is estimated from its neighbours; None if
-    the model does not apply to one of them."""
+    """The largest relative error of inner points estimated from their neighbours; None if the
+    model does not apply to one of them."""
     worst = 0.0
     for first, held_out, last in zip(points, points[1:], points[2:], strict=False):
         times_s = first.value_s, last.value_s

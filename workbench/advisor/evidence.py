@@ -10,18 +10,22 @@ from itertools import chain
 
 from ..planning.scenario import Scenario
 from ..records.reason import Reason, Warning
-from ..report.candidate import Candidate
-from ..report.confidence import doubts, was_far_behind, was_missed
+from ..report.candidate import BY_FIRST_BLOCK, Candidate
+from ..report.from_document import CONFIDENCES
+from ..report.measurements import measurement_warnings
 from ..report.names import candidate_name
 from ..report.report import Report
 from ..report.row import Row
-from ..report.warnings import measurement_warnings
 from ..stats import ratios
 from ..stats.samples import Ratio
 from ..text.units import times
-from .comparison import Comparison, ranked
-from .limits import is_admissible, is_over_error_limit, only_within
+from .comparison import Comparison, ranked, ratio_of
+from .limits import beyond_limits, exceeds_error_limit, is_admissible
 from .race_summary import is_cut_short
+
+SURE, LIKELY, TIE, OPEN = CONFIDENCES
+LOWERED = {SURE: LIKELY}  # by doubts; every other word becomes open
+EDGE = 1 + ratios.TOLERANCE
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,9 @@ class Evidence:
 
     @cached_property
     def over_limit(self) -> list[Candidate]:
-        """The measured candidates that are above the error limit."""
-        return [c for c in self.by_id if is_over_error_limit(c, self.scenario)]
+        """The measured candidates that only their error keeps from being picked."""
+        measured = [c for c in self.for_the_pick if c.blocks and c.state != "failed"]
+        return [c for c in measured if exceeds_error_limit(c, self.scenario)]
 
     @cached_property
     def for_the_pick(self) -> list[Candidate]:
@@ -63,6 +68,11 @@ class Evidence:
     def kinds(self) -> set[str]:
         """The kinds of device ("cpu", "gpu") with an eligible candidate."""
         return {candidate.case.device_kind for candidate in self.eligible}
+
+    @cached_property
+    def lost(self) -> list[Candidate]:
+        """The candidates for the pick on devices that have no eligible one."""
+        return [c for c in self.for_the_pick if c.case.device_kind not in self.kinds]
 
     # --------------------------------------------------------- the best
 
@@ -84,8 +94,7 @@ class Evidence:
 
     @property
     def rival(self) -> Candidate | None:
-        """The candidate that the pick is explained against: the best of the other kind of device,
-        otherwise the runner-up."""
+        """The best of the other kind of device, otherwise the runner-up."""
         if self.pick is None or self.best_cpu is None or self.best_gpu is None:
             return self.runner_up
         return self.best_gpu if self.pick is self.best_cpu else self.best_cpu
@@ -95,23 +104,19 @@ class Evidence:
     @cached_property
     def lead(self) -> Comparison | None:
         """The pick against the runner-up."""
-        if self.pick is None or self.runner_up is None:
-            return None
-        return Comparison.of(self.pick, self.runner_up)
+        pick, next_best = self.pick, self.runner_up
+        return Comparison.of(pick, next_best) if pick and next_best else None
 
     @cached_property
     def device_ratio(self) -> Ratio | None:
         """The value of the best CPU candidate over that of the best GPU candidate."""
-        if self.best_cpu is None or self.best_gpu is None:
-            return None
-        return Comparison.of(self.best_gpu, self.best_cpu).ratio
+        return ratio_of(self.best_gpu, self.best_cpu)
 
     @cached_property
     def decisive_ratio(self) -> Ratio | None:
         """`device_ratio` with an interval that holds over all looks, not just the last."""
-        if self.best_cpu is None or self.best_gpu is None:
-            return None
-        return ratios.decisive_ratio(self.best_cpu.rounds(), self.best_gpu.rounds())
+        cpu, gpu = self.best_cpu, self.best_gpu
+        return ratios.decisive_ratio(cpu.rounds(), gpu.rounds()) if cpu and gpu else None
 
     # ----------------------------------------------------------- answer
 
@@ -129,25 +134,54 @@ class Evidence:
 
     @cached_property
     def choice(self) -> str:
-        """`cpu`, `gpu`, `either` or `unknown`."""
-        only = only_within(self.row, self.scenario)
-        if only is not None:
-            return only
+        """`cpu`, `gpu`, `either` or `unknown`; the only device that meets the limits, if so."""
+        lost = self.lost
+        known = bool(lost) and all(c.blocks and c.state != "failed" for c in lost)
+        if len(self.kinds) == 1 and known and all(beyond_limits(c, self.scenario) for c in lost):
+            return next(iter(self.kinds))
         return choose(
             self.decisive_ratio, has_cpu=self.best_cpu is not None, no_gpu=self.is_without_gpu
         )
 
-    @property
-    def is_cut_short(self) -> bool:
-        return is_cut_short(self.row)
-
     @cached_property
     def doubts(self) -> list[tuple[str | None, str]]:
-        """What could change the pick although no interval shows it; the gravest first."""
-        if self.pick is None:
-            return []
-        lead = Comparison.of(self.pick, self.rival).ratio if self.rival is not None else None
-        return list(doubts(self.row, self.pick, lead, self.warnings, cut_short=self.is_cut_short))
+        """What could change the pick although no interval shows it: the candidate and the cause;
+        the gravest first."""
+        return [] if self.pick is None else list(self._doubts(self.pick))
+
+    def _doubts(self, pick: Candidate) -> Iterator[tuple[str | None, str]]:
+        of_row = [w for w in self.warnings if w.subject == self.row.plan.scenario]
+        name, lead = candidate_name(pick.case), ratio_of(pick, self.rival)
+        raced = {c.case.device_kind for c in self.by_id if c.blocks}
+        missed = {c.case.device_kind for c in self.by_id if was_missed(c)}
+        # Where both kinds of device raced, one more on the better kind could only add to its lead.
+        if missed and (len(raced) == 1 or missed != {pick.case.device_kind}):
+            yield from ((None, w.message) for w in of_row if w.code == "unmeasured")
+        if is_cut_short(self.row):
+            yield None, "the run was cut short"
+        if len(pick.blocks) == 1:
+            yield name, "only one round was measured"
+        if pick.eliminated:
+            yield name, "it left the race before the end"
+        if lead is not None and any(lead.low <= edge <= lead.high for edge in (EDGE, 1 / EDGE)):
+            yield from ((None, w.message) for w in of_row if w.code != "unmeasured")
+
+    @property
+    def confidence(self) -> str:
+        """The word for the lead of the better device where both raced, otherwise for that of the
+        pick over the next; doubts lower it by one step."""
+        pick, rival = self.pick, self.rival
+        has_both = self.best_cpu is not None and self.best_gpu is not None
+        if pick is None or (self.choice == "unknown" and (self.row.plan.textbook or has_both)):
+            return OPEN
+        word = SURE  # without a rival nothing else can be picked
+        if rival is not None:
+            lead = ratio_of(pick, rival)
+            word = lead_word(lead, ratios.decisive_ratio(rival.rounds(), pick.rounds()))
+            word = LIKELY if lead is None and was_far_behind(rival) else word
+        elif any(warning.code == "unmeasured" for warning in self.warnings):
+            word = OPEN
+        return LOWERED.get(word, OPEN) if self.doubts else word
 
     @cached_property
     def warnings(self) -> list[Warning]:
@@ -211,3 +245,27 @@ def choose(ratio: Ratio | None, *, has_cpu: bool, no_gpu: bool) -> str:
     if ratio.high < 1:
         return "cpu"
     return "unknown"
+
+
+def lead_word(ratio: Ratio | None, decisive: Ratio | None) -> str:
+    """The word for the loser's time over the winner's; `decisive` is the same over all looks.
+
+    `sure`: it is above 5 % after all looks.  `tie`: its 95 % interval lies within 5 %.  `likely`:
+    the interval lies above 1.  `open`: anything else.
+    """
+    if ratio is None or decisive is None:
+        return OPEN
+    if decisive.low > EDGE:
+        return SURE
+    return TIE if ratios.is_tie(ratio) else LIKELY if ratio.low > 1 else OPEN
+
+
+def was_far_behind(candidate: Candidate) -> bool:
+    """Whether its first block eliminated it, so that no interval is owed."""
+    return candidate.reason is not None and candidate.reason.code in BY_FIRST_BLOCK
+
+
+def was_missed(candidate: Candidate) -> bool:
+    """Whether it might have been picked, had the budget left time for it."""
+    reason = candidate.reason
+    return not candidate.blocks and reason is not None and reason.code == "budget"

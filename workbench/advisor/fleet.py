@@ -60,10 +60,8 @@ def _typed(nodes: Sequence[FleetNode]) -> list[FleetNode]:
 
 
 def _comparable(nodes: Sequence[FleetNode], plan: FleetPlan | None) -> list[FleetNode]:
-    """The nodes, those `incomparable` that did another job than the plan, or than most did.
-
-    Where all nodes have another version than the launcher, they have the same one.
-    """
+    """The nodes, those `incomparable` that did another job than the plan, or than most did; a
+    version that no node has is not asked for."""
     runs = [node.run for node in nodes if node.run is not None]
     if not runs:
         return list(nodes)

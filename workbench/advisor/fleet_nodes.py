@@ -29,12 +29,13 @@ from ..records.verdict import Verdict
 from ..report import journal, run_files
 from ..report.from_document import candidate_of
 from ..report.plausible import absurdity
-from ..report.summary import summary_of
+from ..report.report import summary_of
 from ..text.sanitize import printable_json, shown
 from ..text.units import clock
+from .comparison import TIMED
 from .costs import MILLION
 from .recordings import SHORTEST_S, fleets, is_valid, loose_files, why
-from .whatif import TIMED, counted, devices_by_name
+from .whatif import counted, devices_by_name
 
 NO_VERDICT = "it holds no verdict, and a fleet compares those of `advise`"
 TAIL_BYTES, TAIL_LINES = 4096, 5  # of a log
@@ -152,14 +153,10 @@ def _state(at: Path, submitted: fleet.Submitted | None, found: Folder) -> tuple[
         if word.startswith(UNSEEN) and not os.path.lexists(at / fleet.LOG):
             text += f"; nothing in {shown(str(at))}: does the node see it? Name a shared folder"
         return "failed", text
-    began = _moment(found.plan.created_at) if found.plan else None
-    if (
-        found.plan is not None
-        and began is not None
-        and found.now_s >= began + found.plan.deadline_s
-    ):
+    plan, began = found.plan, _moment(found.plan.created_at if found.plan else "")
+    if plan is not None and began is not None and found.now_s >= began + plan.deadline_s:
         never = "" if submitted else "; it was never submitted"
-        return "lost", f"no document by the deadline, {clock(found.plan.deadline_s)}{never}{engine}"
+        return "lost", f"no document by the deadline, {clock(plan.deadline_s)}{never}{engine}"
     return "pending", f"submitted{engine}" if submitted else "not submitted yet"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
-from ..report.row import Row
 from ..stats.objectives import OF_A_STEP
 from ..stats.samples import quantile
 from ..text import units
@@ -18,16 +17,8 @@ def is_admissible(candidate: Candidate, scenario: Scenario) -> bool:
     """Whether the row may pick this candidate: admissible precision, correct, within the limits."""
     if candidate.state == "failed" or candidate.case.precision in scenario.reference_only:
         return False
-    if exceeds_error_limit(candidate, scenario) or beyond_limits(candidate, scenario):
-        return False
-    return uncounted(candidate) is None
-
-
-def is_over_error_limit(candidate: Candidate, scenario: Scenario) -> bool:
-    """Whether its error alone keeps a candidate from being picked."""
-    if candidate.state == "failed" or candidate.case.precision in scenario.reference_only:
-        return False
-    return bool(candidate.blocks) and exceeds_error_limit(candidate, scenario)
+    over = exceeds_error_limit(candidate, scenario) or beyond_limits(candidate, scenario)
+    return not over and uncounted(candidate) is None
 
 
 def exceeds_error_limit(candidate: Candidate, scenario: Scenario) -> bool:
@@ -41,18 +32,6 @@ def error_limit(candidate: Candidate, scenario: Scenario) -> float | None:
     if accuracy is None or accuracy.metric == "test_accuracy":
         return None
     return accuracy.limit if scenario.workload == WORKLOAD else scenario.max_error
-
-
-def only_within(row: Row, scenario: Scenario) -> str | None:
-    """The kind of device that meets the limits where every candidate of the other exceeds one."""
-    able = {c.case.device_kind for c in row.candidates if c.blocks and is_admissible(c, scenario)}
-    others = [
-        c for c in row.candidates if c.case.device_kind not in able and not row.is_reference_only(c)
-    ]
-    if len(able) != 1 or not others:
-        return None
-    known = all(candidate.blocks and candidate.state != "failed" for candidate in others)
-    return able.pop() if known and all(beyond_limits(c, scenario) for c in others) else None
 
 
 def beyond_limits(candidate: Candidate, scenario: Scenario) -> str | None:

@@ -12,15 +12,15 @@ from ..stats import ratios
 from ..text import units
 from ..text.units import as_sentence
 from .causes import NEAR_LIMIT, launch_bound, roof_of, waiting_fraction
-from .comparison import Comparison, better
+from .comparison import COUNTED, TIMED, Comparison, better
 from .evidence import Evidence
+from .race_summary import is_cut_short
 
 LARGEST_BATCH = 256
 BATCHES = 16  # least factor between the raced batch and the largest one advised
 LESS_ERROR = 0.1  # share of the pick's error that is worth more time to some
 LEAST_BUDGET_S = 10.0
 OUT_OF_TIME = ("budget", "no_time", "timeout")
-TAKEN = {"memory": "peak memory", "energy": "energy", "cost": "money"}  # objectives without time
 NOISE = ("busy_machine", "stolen_time")  # warnings that a quieter hour is the remedy for
 
 
@@ -33,7 +33,7 @@ def _advice(found: Evidence) -> Iterator[str]:
     command = found.row.plan.reproduce
     if not command:
         return  # without a command there is no way to go on
-    if found.is_cut_short:
+    if is_cut_short(found.row):
         yield f"Let the run finish: `{command}`"
     if found.absence is not None and found.absence.hint:
         yield found.absence.hint
@@ -51,15 +51,15 @@ def _advice(found: Evidence) -> Iterator[str]:
 
 def _for_a_missing_device(found: Evidence) -> Iterator[str]:
     """For a device none of whose candidates could be picked."""
-    lost = [c for c in found.for_the_pick if c.case.device_kind not in found.kinds]
-    if any(c.reason is not None and c.reason.code in OUT_OF_TIME for c in lost):
+    reasons = [c.reason for c in found.lost if c.reason is not None]
+    if any(reason.code in OUT_OF_TIME for reason in reasons):
         yield _raise_budget(found)
-    if errors := [c.accuracy.worst for c in found.over_limit if c in lost and c.accuracy]:
+    if errors := [c.accuracy.worst for c in found.over_limit if c in found.lost and c.accuracy]:
         yield (
             f"If an error of {units.share(min(errors))} is acceptable, raise the error limit. "
             "Otherwise choose a more accurate precision"
         )
-    yield from (c.reason.hint for c in lost if c.reason is not None and c.reason.hint)
+    yield from (reason.hint for reason in reasons if reason.hint)
 
 
 def _for_firmer_evidence(found: Evidence) -> Iterator[str]:
@@ -82,10 +82,11 @@ def _needs_more_time(found: Evidence, codes: Set[str]) -> bool:
     if lead is not None and ratios.is_exhausted(lead):
         codes = codes - {"pick_unsettled"}
     device = found.device_ratio
-    is_unsettled = found.choice == "unknown" and device is not None
-    is_unsettled = is_unsettled and not (device is not None and ratios.is_exhausted(device))
-    has_too_few_rounds = len(found.kinds) == 2 and device is None
-    if is_unsettled or has_too_few_rounds or codes & {"pick_unsettled", "unmeasured"}:
+    if device is None:
+        is_unsettled = len(found.kinds) == 2
+    else:
+        is_unsettled = found.choice == "unknown" and not ratios.is_exhausted(device)
+    if is_unsettled or codes & {"pick_unsettled", "unmeasured"}:
         return True
     # An uncertain median does not matter where the lead has an interval of its own beyond 1.
     is_ahead = found.lead is not None and found.lead.is_proven
@@ -155,7 +156,8 @@ def _for_accuracy(pick: Candidate, found: Evidence) -> Iterator[str]:
     if exact:
         _, _, error_value, comparison = min(exact, key=lambda each: each[:2])
         factor, ci = comparison.parts
-        name, noun = candidate_name(comparison.other.case), TAKEN.get(pick.objective, "time")
+        name, objective = candidate_name(comparison.other.case), pick.objective
+        noun = "time" if objective in TIMED else COUNTED[objective]
         yield (
             f"{name} is accurate to {units.figure(error_value)} and takes {factor} the {noun} "
             f"(95% CI {ci}). Prefer it if an error of {units.share(accuracy.value)} is too much"

@@ -29,7 +29,10 @@ def summarise(row: Row) -> RaceSummary | None:
     """
     if not row.started or not (row.ended_by or is_cut_short(row)):
         return None
-    left = sorted(filter(left_early, row.candidates), key=_rounds_before_leaving)
+    left = sorted(
+        filter(left_early, row.candidates),
+        key=lambda c: max(c.blocks[-1].round + 1 if c.blocks else 0, c.joined_after or 0),
+    )
     finished = [candidate for candidate in row.candidates if not left_early(candidate)]
     order = [candidate.case.id for candidate in ranked(finished)]
     measured = [block.round + 1 for c in row.candidates for block in c.blocks]
@@ -49,16 +52,10 @@ def is_cut_short(row: Row) -> bool:
 
 
 def left_early(candidate: Candidate) -> bool:
-    """Whether it was eliminated, failed or never measured; an interrupted run eliminates none of
-    those that it had measured."""
+    """Whether it was eliminated, failed or never measured, and not merely interrupted."""
     if candidate.state == CANCELLED and candidate.blocks:
         return False
     return candidate.reason is not None or candidate.state == "failed"
-
-
-def _rounds_before_leaving(candidate: Candidate) -> int:
-    raced = candidate.blocks[-1].round + 1 if candidate.blocks else 0
-    return max(raced, candidate.joined_after or 0)
 
 
 def _elimination(candidate: Candidate) -> Elimination:

@@ -5,30 +5,23 @@ At most three, each one or a few whole sentences.  The same report gives the sam
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ..contract import kind_of
-from ..report.confidence import was_far_behind
+from ..planning.scenario import Scenario
+from ..report.candidate import BY_FIRST_BLOCK, Candidate
 from ..report.names import candidate_name
 from ..stats.ratios import TOLERANCE
 from ..stats.samples import Ratio, median
 from ..text import units
 from ..text.units import as_sentence
-from .comparison import Comparison, better, worse
-from .evidence import Evidence
-from .exclusions import excluded, listed, why_lost
+from .comparison import COUNTED, Comparison, better, worse
+from .evidence import Evidence, was_far_behind
+from .limits import beyond_limits, error_limit, uncounted
 
 NAMES = {"cpu": "the CPU", "gpu": "the GPU"}
 OTHER = {"cpu": "gpu", "gpu": "cpu"}
-COUNTED = {  # the quantity that a row compares, by objective
-    "throughput": "time",
-    "latency": "latency",
-    "latency_p99": "99th percentile",
-    "time_to_result": "time to result",
-    "cost": "cost",
-    "energy": "energy",
-    "memory": "peak memory",
-}
 MOST = 3  # reasons of a verdict
 MOST_NAMED = 2  # candidates named for one reason, and reasons named
 NOTABLE_COPY = 1.0  # steps: a copy that takes longer is mentioned
@@ -89,9 +82,8 @@ def _lead(lead: Comparison) -> Iterator[str]:
 
 def _only_within_limits(found: Evidence) -> Iterator[str]:
     """All candidates of the other device were measured, and none meets the limits."""
-    lost = [c for c in found.for_the_pick if c.case.device_kind != found.choice]
     yield f"Only {NAMES[found.choice]} meets the limits."
-    yield f"Not eligible: {listed(why_lost(lost, found))}."
+    yield f"Not eligible: {listed(why_lost(found.lost, found))}."
     if found.lead is not None:
         yield from _lead(found.lead)
     yield from _weak_evidence(found)
@@ -109,15 +101,12 @@ def _incomparable(found: Evidence) -> Iterator[str]:
     missing = [c for c in found.by_id if c.case.device_kind not in found.kinds]
     could_be = "was measured"
     if any(c.blocks for c in missing):
-        could_be, missing = "could be picked", [c for c in missing if c in found.for_the_pick]
+        could_be, missing = "could be picked", found.lost
     nothing = "Nothing"
     if found.kinds:
         nothing = f"Nothing on {NAMES[OTHER[next(iter(found.kinds))]]}"
-    if not missing:
-        why = "no candidate runs there" if found.kinds else "the run did not get that far"
-        yield f"{nothing} {could_be}: {why}."
-        return
-    first, *others = why_lost(missing, found)
+    why = "no candidate runs there" if found.kinds else "the run did not get that far"
+    first, *others = why_lost(missing, found) or [why]
     yield f"{nothing} {could_be}: {first}."
     if others:
         yield f"Others: {listed(others)}."
@@ -146,12 +135,12 @@ def _decided(found: Evidence, ratio: Ratio) -> Iterator[str]:
     factor, ci = units.ratio_parts(faster.value, faster.interval)
     verb = "looks" if found.doubts else "is"
     winner, loser = f"The {found.choice.upper()}", NAMES[OTHER[found.choice]]
-    if found.best_gpu is not None and found.best_gpu.simulated:
-        winner = winner.replace("GPU", "simulated GPU")
-        loser = loser.replace("the GPU", "a simulated GPU")
     if found.best_gpu is not None:
-        word = kind_of(found.best_gpu.case.device).word
-        winner, loser = winner.replace("GPU", word), loser.replace("GPU", word)
+        kind = kind_of(found.best_gpu.case.device)
+        if kind.simulated:
+            winner = winner.replace("GPU", "simulated GPU")
+            loser = loser.replace("the GPU", "a simulated GPU")
+        winner, loser = winner.replace("GPU", kind.word), loser.replace("GPU", kind.word)
     yield f"{winner} {verb} {factor} {better(found.scenario.objective)} than {loser} (95% CI {ci})."
     if found.lead is not None and found.lead.other.case.device_kind == found.choice:
         yield from _lead(found.lead)
@@ -209,3 +198,71 @@ def _copying(found: Evidence) -> Iterator[str]:
         device, count = gpu.case.device, units.significant(steps)
         yield f"Copying to {device} and back once takes {units.duration(copy_s)} ({count} steps)."
         yield "The comparison does not count it."
+
+
+# ------------------------------------------- why a candidate cannot be picked
+
+
+def listed(phrases: Sequence[str], most: int | None = None) -> str:
+    """`a`, `a and b`, `a, b and c`; beyond `most` of them `a, b and 4 more`."""
+    if most is not None and len(phrases) > most:
+        phrases = [*phrases[:most], f"{len(phrases) - most} more"]
+    *others, last = phrases
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def excluded(found: Evidence) -> dict[str, list[str]]:
+    """Names of candidates that could not be picked though their device has others, by the reason:
+    `{"error 5.0%, limit 1.0%": ["cpu torch bf16 t8"]}`."""
+    by_reason: dict[str, list[str]] = {}
+    here = [c for c in found.for_the_pick if c.case.device_kind in found.kinds]
+    working = [c for c in here if c.state != "failed" and c not in found.over_limit]
+    phrases = [(c, _error(c, found.scenario)) for c in found.over_limit]
+    phrases += [(c, beyond_limits(c, found.scenario) or uncounted(c) or "") for c in working]
+    for state in ("failed", "skipped"):
+        phrases += [
+            (c, f"{state}: {c.reason.message.rstrip('.')}")
+            for c in here
+            if c.state == state and c.reason is not None and c.reason.code not in BY_FIRST_BLOCK
+        ]
+    for candidate, why in phrases:
+        if why:
+            by_reason.setdefault(why, []).append(candidate_name(candidate.case))
+    return by_reason
+
+
+def why_lost(lost: Sequence[Candidate], found: Evidence) -> list[str]:
+    """Why none of these could be picked: at most three phrases, one for each kind of reason."""
+    phrases = []
+    over = [c for c in lost if c in found.over_limit]
+    if over:
+        best = min(over, key=lambda c: (c.accuracy.worst if c.accuracy else 0.0, c.case.id))
+        which = f"the most accurate of {len(over)}, " if len(over) > 1 else ""
+        phrases.append(f"{candidate_name(best.case)} ({which}{_error(best, found.scenario)})")
+    others = sorted((c for c in lost if c not in over), key=lambda c: c.case.id)
+    counts = Counter(_why(candidate, found.scenario) for candidate in others)
+    for why, count in list(counts.items())[:2]:
+        phrases.append(why if count == 1 else f"{why} ({count} candidates)")
+    if more := sum(list(counts.values())[2:]):
+        phrases.append(f"{more} more candidate{'s'[: more > 1]}")
+    return phrases
+
+
+def _why(candidate: Candidate, scenario: Scenario) -> str:
+    """Why it cannot be picked: the limit that it exceeds, or its own reason."""
+    exceeded = None if candidate.state == "failed" else beyond_limits(candidate, scenario)
+    if exceeded is not None:
+        return f"{candidate_name(candidate.case)} ({exceeded})"
+    own = candidate.reason.message.rstrip(".") if candidate.reason else None
+    return uncounted(candidate) or own or "the run did not get that far"
+
+
+def _error(candidate: Candidate, scenario: Scenario) -> str:
+    """`error 5.0%, limit 1.0%`."""
+    accuracy = candidate.accuracy
+    assert accuracy is not None  # noqa: S101 - only a checked candidate can exceed the limit
+    noun = "disagreement" if accuracy.metric == "disagreement" else "error"
+    limit = units.share(error_limit(candidate, scenario) or 0.0)
+    bound = accuracy.error_bound
+    unseen = "" if bound is None else f", up to {units.share(bound)} on unseen inputs"
+    return f"{noun} {units.share(accuracy.value)}{unseen}, limit {limit}"

@@ -7,13 +7,10 @@ a warning.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -53,19 +50,11 @@ def own_folder() -> Path:
     return journal.runs_folder().with_name("recordings")
 
 
-def folders() -> list[Path]:
-    """The user's folder, then that of the program, as far as they exist."""
-    candidates = [own_folder()]
-    with suppress(FileNotFoundError):
-        candidates.append(asset("recordings"))
-    return [folder for folder in candidates if folder.is_dir()]
-
-
 def load(places: Sequence[Path] | None = None) -> tuple[list[Recording], list[Warning]]:
     """All recordings, newest first, and a warning on each unusable file."""
     recordings: list[Recording] = []
     warnings = []
-    for folder in folders() if places is None else places:
+    for folder in (own_folder(), asset("recordings")) if places is None else places:
         for file in files(folder):
             try:
                 recordings += of_document(_document(file), str(file.relative_to(folder)))
@@ -88,9 +77,8 @@ def files(folder: Path) -> list[Path]:
     found = []
     for place in fleets(folder):
         found += loose_files(place)
-        jobs = sorted((place / JOBS).glob("*"))
-        results = [filter(os.path.exists, (job / DOCUMENT, job / JOURNAL)) for job in jobs]
-        found += [file for either in results for file in islice(either, 1)]
+        for job in sorted((place / JOBS).glob("*")):
+            found += [file for file in (job / DOCUMENT, job / JOURNAL) if file.exists()][:1]
     return found
 
 
@@ -128,7 +116,7 @@ def of_document(document: Document, file: str) -> Iterator[Recording]:
         raise journal.JournalError(text) from None
     for name, devices in devices_by_name(machine).items():
         measured = [
-            msgspec.structs.replace(m, warnings=[_cleaned(w) for w in m.warnings])
+            msgspec.structs.replace(m, warnings=list(map(_cleaned, m.warnings)))
             for m in document.measurements
             if m.case.device in devices and is_valid(m)
         ]
@@ -138,8 +126,7 @@ def of_document(document: Document, file: str) -> Iterator[Recording]:
 
 
 def _cleaned(warning: Warning) -> Warning:
-    subject = warning.subject and shown(warning.subject)
-    return Warning(shown(warning.code), shown(warning.message), shown(warning.remedy), subject)
+    return Warning(*(part and shown(part) for part in msgspec.structs.astuple(warning)))
 
 
 def is_valid(measured: Measurement) -> bool:
@@ -177,10 +164,9 @@ def named(asked: str, recordings: Sequence[Recording], unusable: Sequence[Warnin
     if fitting:
         listed = "; ".join(fitting)
         raise UsageError(f"--what-if {asked!r} fits several devices: {listed}. Add a word")
-    listed = "; ".join(names) or "none"
     others = f" ({len(unusable)} unusable: {unusable[0].message})" if unusable else ""
     raise UsageError(
-        f"--what-if {asked!r}: no recording. Recorded: {listed}{others}. "
+        f"--what-if {asked!r}: no recording. Recorded: {'; '.join(names) or 'none'}{others}. "
         f"To make one, run `{RECORD} {file_name(asked)}` on that machine "
         f"and copy the file to {with_tilde(own_folder())}"
     )

@@ -18,8 +18,8 @@ KERNELS_S = 1e-3  # in a shorter step, faster kernels hardly count
 
 
 def due(plan: RowPlan, candidates: Sequence[Candidate]) -> list[Case]:
-    """The cases of `plan.refining` that promise to better the leader of their device, the most
-    promising first; they are taken out of it."""
+    """The cases that may better the leader of their device, the most promising first, taken out of
+    `plan.refining`."""
     if not plan.refining:
         return []
     leaders: dict[str, Candidate] = {}
@@ -44,14 +44,11 @@ def _better(leader: Candidate, cases: Sequence[Case]) -> Iterator[Case]:
                 yield each
     if waits:
         return
-    for mode in _compile_modes(step_s):
+    helpful = {
+        "reduce-overhead": step_s < LAUNCHES_S,
+        "compile": True,
+        "max-autotune": step_s >= KERNELS_S,
+    }
+    for mode in (mode for mode, helps in helpful.items() if helps):
         compiled = [c for c in near if c.tuning == case.tuning and mode in c.mode_words]
         yield from [c for c in compiled if c.precision == case.precision] or compiled
-
-
-def _compile_modes(step_s: float) -> Iterator[str]:
-    if step_s < LAUNCHES_S:
-        yield "reduce-overhead"
-    yield "compile"
-    if step_s >= KERNELS_S:
-        yield "max-autotune"

@@ -8,64 +8,60 @@ from __future__ import annotations
 from ..planning.scenario import Scenario
 from ..records.verdict import EqualPrecision, Verdict
 from ..report.candidate import Candidate
-from ..report.confidence import rated
 from ..report.report import Report
 from ..report.row import Row
 from ..stats import ratios
-from ..stats.samples import Ratio
+from ..stats.samples import known
 from . import costs
 from .break_even import payoffs
 from .causes import causes
-from .comparison import Comparison, ranked
+from .comparison import ranked, ratio_of
 from .evidence import Evidence, first_on
 from .next_step import next_best
 from .race_summary import summarise
 from .reasons import reasons
 from .whatif import compared
 
+OF_THE_PLAN = ("scenario", "title", "question", "objective", "reproduce", "prices")
+
 
 def decide(report: Report, scenario: Scenario) -> Verdict:
     """The verdict of a row; `unknown` where the evidence does not carry one."""
     row = report.rows[scenario.id]
     found = Evidence(report, row, scenario)
-    device_ratio, lead = found.device_ratio, found.lead
-    pick_ratio = lead.ratio if lead is not None else None
-    verdict = Verdict(
-        scenario=row.plan.scenario,
-        title=row.plan.title,
-        question=row.plan.question,
+    pick_ratio = found.lead.ratio if found.lead is not None else None
+    (device, device_ci95), (lead, lead_ci95) = known(found.device_ratio), known(pick_ratio)
+    return Verdict(
+        **{name: getattr(row.plan, name) for name in OF_THE_PLAN},
         textbook=row.plan.textbook or "",
-        objective=row.plan.objective,
         choice=found.choice,
         no_gpu=found.is_without_gpu,
         best_cpu=_id(found.best_cpu),
         best_gpu=_id(found.best_gpu),
-        device_ratio=_value(device_ratio),
-        device_ratio_ci95=_interval(device_ratio),
+        device_ratio=device,
+        device_ratio_ci95=device_ci95,
         pick=_id(found.pick),
         runner_up=_id(found.runner_up),
-        pick_ratio=_value(pick_ratio),
-        pick_ratio_ci95=_interval(pick_ratio),
+        pick_ratio=lead,
+        pick_ratio_ci95=lead_ci95,
         tie=ratios.is_close(pick_ratio),
         equal_precision=equal_precision(row, scenario),
-        basis=basis_of(row),
+        basis=_basis(row),
         crossover=None,
         reasons=reasons(found, causes(found)),
         warnings=found.warnings,
-        reproduce=row.plan.reproduce,
         textbook_source=scenario.source,
         next_best=next_best(found),
         race=summarise(row),
         payoffs=payoffs(found.ranked, found.best_gpu, found.best_cpu),
         by_objective=costs.by_objective(found.eligible, row.plan.prices),
         costs=costs.case_costs(found.eligible),
-        prices=row.plan.prices,
         what_if=compared(row.plan.what_if, found.pick, report.machine),
+        confidence=found.confidence,
     )
-    return rated(verdict, row)
 
 
-def basis_of(row: Row) -> str:
+def _basis(row: Row) -> str:
     """`measured` or `simulated`; `none` where nothing was measured."""
     if not any(candidate.blocks for candidate in row.candidates):
         return "none"
@@ -75,21 +71,21 @@ def basis_of(row: Row) -> str:
 def equal_precision(row: Row, scenario: Scenario) -> list[EqualPrecision]:
     """The best of each device at each precision, including those raced for reference only."""
     found = []
-    wanted = [*scenario.precisions, *scenario.reference_only]
-    present = {c.case.precision for c in row.candidates if c.blocks}
-    for precision in (p for p in wanted if p in present):
+    for precision in (*scenario.precisions, *scenario.reference_only):
         group = [c for c in row.candidates if c.case.precision == precision and c.blocks]
+        if not group:
+            continue
         best_first = ranked(c for c in group if c.state != "failed")
         cpu, gpu = first_on("cpu", best_first), first_on("gpu", best_first)
-        ratio = Comparison.of(gpu, cpu).ratio if cpu is not None and gpu is not None else None
+        value, interval = known(ratio_of(gpu, cpu))
         found.append(
             EqualPrecision(
                 precision=precision,
                 reference_only=precision in scenario.reference_only,
                 best_cpu=_id(cpu),
                 best_gpu=_id(gpu),
-                device_ratio=_value(ratio),
-                device_ratio_ci95=_interval(ratio),
+                device_ratio=value,
+                device_ratio_ci95=interval,
             )
         )
     return found
@@ -97,11 +93,3 @@ def equal_precision(row: Row, scenario: Scenario) -> list[EqualPrecision]:
 
 def _id(candidate: Candidate | None) -> str | None:
     return candidate.case.id if candidate else None
-
-
-def _value(ratio: Ratio | None) -> float | None:
-    return ratio.value if ratio else None
-
-
-def _interval(ratio: Ratio | None) -> tuple[float, float] | None:
-    return ratio.interval if ratio else None

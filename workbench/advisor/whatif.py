@@ -18,13 +18,7 @@ from ..stats.objectives import SINGLE_STEPS, START_UP_SPREAD
 from ..stats.ratios import Z95
 from ..stats.unpaired import far_ends
 from ..text import units
-
-TIMED = {  # objective that counts seconds to the words after a ratio of it
-    "throughput": "",
-    "latency": "",
-    "latency_p99": " at the 99th percentile",
-    "time_to_result": " from start-up to result",
-}
+from .comparison import TIMED
 
 DEVICE = re.compile(r"[a-z]+:[0-9]+")
 
@@ -71,29 +65,25 @@ def _compared(what_if: WhatIf, pick: Candidate | None) -> WhatIf:
     if what_if.step_s is None:
         return what_if
     value, here = (pick is not None and counted(pick)) or (0.0, None)
-    there = what_if.step_ci95_s
-    if here is None or there is None or (pick is not None and pick.simulated):
-        return msgspec.structs.replace(what_if, uncompared=_why_not(pick, here))
+    there, why = what_if.step_ci95_s, None
+    if pick is None:
+        why = Reason("no_pick", "no pick was measured here")
+    elif pick.simulated:
+        why = Reason("simulated", "the pick here is simulated")
+    elif here is None:
+        text = f"{candidate_name(pick.case)} has too few samples here for an interval"
+        why = Reason("few_samples", text, "raise --budget")
+    elif there is None:
+        why = Reason("few_recorded", "the recording has too few samples for an interval")
+    if why is not None or here is None or there is None:
+        return msgspec.structs.replace(what_if, uncompared=why)
     ratio = far_ends((value, here), (what_if.step_s, there), math.sqrt(2) * what_if.spread)
     return msgspec.structs.replace(what_if, ratio=ratio.value, ratio_ci95=ratio.interval)
 
 
-def _why_not(pick: Candidate | None, here: Interval | None) -> Reason:
-    if pick is None:
-        return Reason("no_pick", "no pick was measured here")
-    if pick.simulated:
-        return Reason("simulated", "the pick here is simulated")
-    if here is None:
-        text = f"{candidate_name(pick.case)} has too few samples here for an interval"
-        return Reason("few_samples", text, "raise --budget")
-    return Reason("few_recorded", "the recording has too few samples for an interval")
-
-
 def devices_by_name(machine: Machine) -> dict[str, list[str]]:
-    """The device names of a recording of this machine, each with the devices in its cases.
-
-    Simulated GPUs, and those hidden from CUDA, are left out.
-    """
+    """The device names of a recording of this machine, each with the devices in its cases; GPUs
+    that are simulated or hidden from CUDA are left out."""
     cpu, kinds = machine.cpu, dict[str, list[str]]()
     if cpu.model is not None:
         # With another number of usable cores the same model counts as another device.
@@ -141,11 +131,9 @@ def _comparison(what_if: WhatIf, objective: str) -> str:
         cause = f": {why.message}{hint}" if why is not None else ""
         return f"{took}{TIMED[objective]}, not compared{cause}"
     if interval[0] <= 1 <= interval[1]:
-        ratio, bounds = units.ratio_parts(value, interval)
         same = f"cannot be distinguished{TIMED[objective]}"
+        ratio, bounds = units.ratio_parts(value, interval)
         return f"{same}: time here over time there {ratio}, 95% CI {bounds}"
     word = "faster" if value >= 1 else "slower"
-    if value < 1:
-        value, interval = 1 / value, (1 / interval[1], 1 / interval[0])
-    ratio, bounds = units.ratio_parts(value, interval)
+    ratio, bounds = units.ratio_parts(*units.above_1(value, interval))
     return f"{ratio} {word}{TIMED[objective]}, 95% CI {bounds}"

@@ -24,11 +24,11 @@ from ..report.candidate import Candidate
 from ..report.from_document import candidate_of
 from ..report.names import candidate_name
 from ..stats.unpaired import between_equals
-from .comparison import ranked
+from .comparison import TIMED, ranked
 from .estimate import Estimate, Point, estimate
 from .limits import is_admissible
 from .recordings import Recording, file_name, load, named, own_folder, with_tilde
-from .whatif import TIMED, counted
+from .whatif import counted
 
 # Codes of reasons against an estimate, the one nearest to a result first; only one is reported.
 NEAREST = ("too_far_off", "too_few_sizes", "outside", "no_work")
@@ -36,10 +36,12 @@ NEAREST = ("too_far_off", "too_few_sizes", "outside", "no_work")
 
 @dataclass(frozen=True)
 class Recorded:
-    """A recorded measurement, and its candidate under the row's objective."""
+    """A recorded measurement that this row could repeat, and its time under the row's objective."""
 
     measured: Measurement
     candidate: Candidate
+    work: Work
+    time: Estimate
 
 
 def fill(rows: Sequence[RowPlan], request: Request) -> list[Warning]:
@@ -72,7 +74,7 @@ def _answers(
     estimate."""
     if row.scenario.objective not in TIMED:
         text = f"recordings hold times only; the objective of this row is {row.scenario.objective}"
-        yield _missing(asked, recordings, Reason("objective", text))
+        yield _answer(asked, recordings[0], missing=Reason("objective", text))
         return
     found = [_recorded(row, request, asked, recording) for recording in recordings]
     if any(found):
@@ -89,57 +91,40 @@ def _answers(
         request, scenarios=(row.scenario.id,), what_if=(), devices=(), all_scenarios=False
     )
     arguments = [*alone.arguments(), "--json", "--output", file_name(asked)]
-    command = shlex.join(["workbench", *arguments])
-    folder = with_tilde(own_folder())
+    command, folder = shlex.join(["workbench", *arguments]), with_tilde(own_folder())
     hint = f"run `{command}` on that machine and copy the file to {folder}"
     sizes = _sizes(row.scenario.batch, row.scenario.params)
     listed = ",".join(f"{name}={value}" for name, value in sizes.items())
-    text = f"{row.workload.name}[{listed}] was not recorded"
-    code = "not_recorded"
+    code, text = "not_recorded", f"{row.workload.name}[{listed}] was not recorded"
     if reasons:
         nearest = min(reasons, key=lambda reason: NEAREST.index(reason.code))
         code, text = nearest.code, f"{text}; {nearest.message}"
-    yield _missing(asked, recordings, Reason(code, text, hint))
+    yield _answer(asked, recordings[0], missing=Reason(code, text, hint))
 
 
 def _answer(
     asked: str,
     recording: Recording,
-    basis: str,
-    case: Case,
-    estimated: Estimate,
-    warnings: Sequence[Warning],
+    basis: str | None = None,
+    case: Case | None = None,
+    time: Estimate | None = None,
+    warnings: Sequence[Warning] = (),
+    missing: Reason | None = None,
 ) -> WhatIf:
     return WhatIf(
         device=asked,
         name=recording.name,
         basis=basis,
-        id=case.id,
-        step_s=estimated.value_s,
-        step_ci95_s=estimated.interval_s,
+        id=case.id if case else None,
+        step_s=time.value_s if time else None,
+        step_ci95_s=time.interval_s if time else None,
         ratio=None,
         ratio_ci95=None,
-        error=estimated.error,
-        recorded_at=recording.recorded_at,
-        source=recording.file,
+        error=time.error if time else None,
+        recorded_at=recording.recorded_at if time else None,
+        source=recording.file if time else None,
+        missing=missing,
         warnings=list(warnings),
-    )
-
-
-def _missing(asked: str, recordings: Sequence[Recording], reason: Reason) -> WhatIf:
-    return WhatIf(
-        device=asked,
-        name=recordings[0].name,
-        basis=None,
-        id=None,
-        step_s=None,
-        step_ci95_s=None,
-        ratio=None,
-        ratio_ci95=None,
-        error=None,
-        recorded_at=None,
-        source=None,
-        missing=reason,
     )
 
 
@@ -162,17 +147,11 @@ def _recorded(row: RowPlan, request: Request, asked: str, recording: Recording) 
     for group in rows.values():  # candidates of one row share rounds
         first = ranked(recorded.candidate for recorded in group.values())[0]
         fastest.append(group[first.case.id])
-    best = min(fastest, key=lambda recorded: _value(recorded)[0], default=None)
-    if best is None:
+    if not fastest:
         return None
-    answer = Estimate(*_value(best), error=None)
-    return _answer(asked, recording, "recorded", best.measured.case, answer, best.measured.warnings)
-
-
-def _value(recorded: Recorded) -> tuple[float, tuple[float, float] | None]:
-    value = counted(recorded.candidate)
-    assert value is not None  # noqa: S101 - only those are comparable
-    return value
+    best = min(fastest, key=lambda recorded: recorded.time.value_s)
+    case, warnings = best.measured.case, best.measured.warnings
+    return _answer(asked, recording, "recorded", case, best.time, warnings)
 
 
 def _comparable(row: RowPlan, request: Request, recording: Recording) -> Iterator[Recorded]:
@@ -187,14 +166,10 @@ def _comparable(row: RowPlan, request: Request, recording: Recording) -> Iterato
         if replace(case, batch=scenario.batch, params=scenario.params) not in there:
             continue
         candidate = candidate_of(measured, objective=scenario.objective)
-        if counted(candidate) is not None and _does_the_same(row, measured):
-            yield Recorded(measured, candidate)
-
-
-def _does_the_same(row: RowPlan, measured: Measurement) -> bool:
-    """Whether a step does the same work as when it was recorded."""
-    now, then = _work(row, measured.case), measured.work
-    return now is not None and (now.flops, now.items) == (then.flops, then.items)
+        now, then, time = _work(row, case), measured.work, counted(candidate)
+        does_the_same = now is not None and (now.flops, now.items) == (then.flops, then.items)
+        if now is not None and does_the_same and time is not None:
+            yield Recorded(measured, candidate, now, Estimate(*time, error=None))
 
 
 def _work(row: RowPlan, case: Case) -> Work | None:
@@ -226,26 +201,16 @@ def _estimated(
     """The fastest candidate with recorded sizes on both sides that differ in one parameter only."""
     curves: dict[tuple[str, str], dict[float, Recorded]] = {}
     for recorded in _comparable(row, request, recording):
-        differing = _differing(row, recorded.measured.case)
-        if len(differing) != 1:
-            continue
-        ((name, size),) = differing.items()
-        if not isinstance(size, int | float):
-            continue
-        points = curves.setdefault((name, recorded.measured.case.label), {})
-        if size not in points or recorded.measured.n > points[size].measured.n:
-            points[size] = recorded
-    reasons: list[Reason] = []
-    best: tuple[Estimate, Case, list[Warning]] | None = None
-    for (name, _), points in curves.items():
-        answer = _on_curve(row, name, points)
-        if isinstance(answer, Reason):
-            reasons.append(answer)
-        elif answer is not None and (best is None or answer[0].value_s < best[0].value_s):
-            best = answer
-    if best is None:
-        return reasons
-    estimated, case, warnings = best
+        for name, size in (differing := _differing(row, recorded.measured.case)).items():
+            if len(differing) == 1 and isinstance(size, int | float):
+                points = curves.setdefault((name, recorded.measured.case.label), {})
+                if size not in points or recorded.measured.n > points[size].measured.n:
+                    points[size] = recorded
+    answers = [_on_curve(row, name, points) for (name, _), points in curves.items()]
+    found = [answer for answer in answers if isinstance(answer, tuple)]
+    if not found:
+        return [answer for answer in answers if isinstance(answer, Reason)]
+    estimated, case, warnings = min(found, key=lambda answer: answer[0].value_s)
     return _answer(asked, recording, "estimated", case, estimated, warnings)
 
 
@@ -262,9 +227,8 @@ def _on_curve(
     if work is None:
         return None
     drawn = [
-        Point(size, now, *_value(recorded))
+        Point(size, recorded.work, recorded.time.value_s, recorded.time.interval_s)
         for size, recorded in points.items()
-        if (now := _work(row, recorded.measured.case)) is not None
     ]
     answer = estimate(drawn, wanted, work)
     if isinstance(answer, Reason):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ..advisor import elimination, refinements
 from ..advisor.elimination import Eliminated, Standings
+from ..advisor.evidence import OPEN
 from ..advisor.limits import exceeds_error_limit
 from ..advisor.verdict import decide
 from ..contract import Case, kind_of
@@ -14,7 +15,6 @@ from ..planning.plan import RowPlan
 from ..pool.control import Cancelled
 from ..records import events as ev
 from ..report.candidate import Candidate
-from ..report.confidence import OPEN, rated
 from ..stats.samples import MIN_PAIRS
 from .blocks import BlockRunner
 from .context import RunContext, Share
@@ -129,8 +129,7 @@ class Race:
             return 0.0
         if elimination.is_decided(list(map(self._candidate, self._active)), plan.scenario):
             return 0.0  # no round would narrow it
-        verdict = rated(decide(report, plan.scenario), report.rows[plan.scenario.id])
-        return more_s if verdict.confidence == OPEN else 0.0
+        return more_s if decide(report, plan.scenario).confidence == OPEN else 0.0
 
     def _extend(self, by_s: float) -> None:
         """Lengthen the row and the run, or give back what the row does not need."""

@@ -33,7 +33,7 @@ def _on_one_line(match: re.Match[str]) -> str:
 def document_parts(report: Report, *, samples: bool = True) -> Iterator[str]:
     """The text of `report.document()`, each measurement, verdict and other part on a line of its
     own, with some samples of one measurement at a time in memory."""
-    document, before = report.document_with([]), "{"
+    document, before = report.document([]), "{"
     for name in document.__struct_fields__:
         yield f'{before}\n  "{name}": '
         value = getattr(document, name)

@@ -202,7 +202,7 @@ class Verdict(msgspec.Struct, frozen=True):
     costs: list[CaseCost] = []
     prices: dict[str, float] = {}  # kind of device, or device, to its given price per hour
     what_if: list[WhatIf] = []
-    confidence: str = "open"  # "sure", "likely", "tie" or "open": see `report.confidence`
+    confidence: str = "open"  # "sure", "likely", "tie" or "open": see `advisor.evidence`
 
     def with_crossover(self, crossover: Crossover) -> Verdict:
         """The same verdict after the search for its crossover, without the advice to search."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from .. import catalog
 from ..contract import Case, Work, kind_of
 from ..records.document import (
     AccuracyResult,
-    BlockShape,
     OperatorShare,
     SetupTimes,
     Telemetry,
@@ -19,7 +19,7 @@ from ..records.document import (
 from ..records.events import BlockMeasured
 from ..records.reason import Reason
 from ..stats import samples as stats
-from ..stats.objectives import START_UP_SPREAD, block_value, fixed_parts_s
+from ..stats.objectives import HOUR_S, START_UP_SPREAD
 from ..stats.ratios import Rounds
 
 ENERGY = "energy_j"  # the metric of a block with the joules of one step on the CPU
@@ -27,6 +27,11 @@ BY_FIRST_BLOCK = ("far_slower", "slower_precision")  # codes of eliminations wit
 CANCELLED = "cancelled"  # status of a candidate, and end of a race, when the run was interrupted
 OUT_OF_TIME = "budget"  # reason code of a candidate that the end of the budget stopped
 ENDED = ("ok", "skipped", "failed", "cancelled")
+# Fields that a candidate and its measurement have in common.
+SHARED = (
+    *("case", "reason", "work", "setup", "accuracy", "warmup", "iterations_per_sample"),
+    *("call_overhead_s", "memory_peak_bytes", "telemetry", "operators", "unprofiled"),
+)
 
 
 @dataclass
@@ -60,17 +65,16 @@ class Candidate:
 
     # Kept, since a block never changes: the median of each, and what was derived at a stamp.
     _medians: list[float] = field(default_factory=list, init=False, repr=False, compare=False)
-    _ordered: tuple[object, Sequence[float]] = field(
-        default=(None, ()), init=False, repr=False, compare=False
-    )
-    _rounds: tuple[object, Rounds] = field(
-        default=(None, Rounds()), init=False, repr=False, compare=False
+    _kept: dict[str, tuple[object, Any]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
     )
 
-    @property
-    def _stamp(self) -> tuple[int, int]:
-        """Another one as soon as there is another block."""
-        return len(self.blocks), id(self.blocks[-1]) if self.blocks else 0
+    def _once(self, name: str, make: Callable[[], Any], *depends_on: object) -> Any:
+        """The result of `make`, made again after another block or another of `depends_on`."""
+        stamp = len(self.blocks), id(self.blocks[-1]) if self.blocks else 0, *depends_on
+        if name not in self._kept or self._kept[name][0] != stamp:
+            self._kept[name] = stamp, make()
+        return self._kept[name][1]
 
     @property
     def samples_s(self) -> Sequence[float]:
@@ -79,10 +83,8 @@ class Candidate:
     @property
     def ordered_s(self) -> Sequence[float]:
         """All samples, from the shortest to the longest."""
-        stamp = self._stamp
-        if self._ordered[0] != stamp:
-            self._ordered = stamp, stats.ascending(self.samples_s)
-        return self._ordered[1]
+        ordered: Sequence[float] = self._once("ordered", lambda: stats.ascending(self.samples_s))
+        return ordered
 
     @property
     def medians_s(self) -> list[float]:
@@ -95,13 +97,6 @@ class Candidate:
     def loss(self) -> list[float]:
         """The training loss after each block; empty unless the workload trains."""
         return [block.loss for block in self.blocks if block.loss is not None]
-
-    @property
-    def block_shapes(self) -> list[BlockShape]:
-        return [
-            BlockShape(block.round, len(block.samples_s), block.metrics.get(ENERGY))
-            for block in self.blocks
-        ]
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -123,7 +118,16 @@ class Candidate:
 
     @property
     def fixed_parts_s(self) -> tuple[float, ...]:
-        return fixed_parts_s(self.setup, self.warmup.first_s, self.ordered_s)
+        """The one-time costs in seconds: import, build, transfer, compilation, and the first
+        call's excess over a steady one.
+
+        Each was measured a single time, and the first import of a library may read a cold disk.
+        """
+        setup, first_s, beyond = self.setup, self.warmup.first_s, 0.0
+        if first_s is not None and self.blocks:
+            beyond = max(0.0, first_s - stats.median(self.ordered_s))
+        parts = (setup.import_s, setup.build_s, setup.transfer_s, setup.compile_s, beyond)
+        return tuple(part or 0.0 for part in parts)
 
     @property
     def fixed_s(self) -> float:
@@ -148,40 +152,35 @@ class Candidate:
 
     def rounds(self) -> Rounds:
         """One value per round under the row's objective; the race compares these."""
-        stamp = self._stamp, self.setup, self.warmup, self.memory_peak_bytes, self.price_per_hour
-        if self._rounds[0] != stamp or self.objective == "energy":
-            self._rounds = stamp, self._counted_rounds()
-        return self._rounds[1]
+        parts = self.setup, self.warmup, self.memory_peak_bytes, self.price_per_hour
+        joules = [b.metrics.get(ENERGY) for b in self.blocks if self.objective == "energy"]
+        rounds: Rounds = self._once("rounds", self._counted_rounds, *parts, joules)
+        return rounds
 
     def _counted_rounds(self) -> Rounds:
-        if self.objective in ("throughput", "latency"):
-            return Rounds(self.step_rounds())
-        from_start = self.objective == "time_to_result"
-        fixed_s = self.fixed_s if from_start else 0.0  # costly: it sorts all samples
-        values = {
-            block.round: block_value(
-                self.objective,
-                block.samples_s,
-                median_s=median_s,
-                fixed_s=fixed_s,
-                memory_bytes=self.memory_peak_bytes,
-                energy_j=block.metrics.get(ENERGY),
-                price_per_hour=self.price_per_hour,
-            )
-            for block, median_s in zip(self.blocks, self.medians_s, strict=True)
-        }
-        rounds = Rounds({number: value for number, value in values.items() if value is not None})
-        if from_start and rounds:
+        steps, price, fixed_s = self.step_rounds(), self.price_per_hour, 0.0
+        found: dict[int, float | None] = dict(steps)
+        match self.objective:
+            case "memory":
+                found = dict.fromkeys(steps, self.memory_peak_bytes)
+            case "energy":
+                found = {block.round: block.metrics.get(ENERGY) for block in self.blocks}
+            case "cost":
+                found = {number: price and s * price / HOUR_S for number, s in steps.items()}
+            case "latency_p99":
+                found = {b.round: stats.quantile(b.samples_s, 0.99) for b in self.blocks}
+            case "time_to_result":
+                fixed_s = self.fixed_s
+                found = {number: fixed_s + s for number, s in steps.items()}
+        rounds = Rounds({number: value for number, value in found.items() if value is not None})
+        if fixed_s and rounds:
             rounds.spread = START_UP_SPREAD * fixed_s / stats.median(list(rounds.values()))
             rounds.origin = catalog.process_of(self.case)
         return rounds
 
     def step_rounds(self) -> dict[int, float]:
         """Median seconds per step in each round, whatever the objective."""
-        return {
-            block.round: median_s
-            for block, median_s in zip(self.blocks, self.medians_s, strict=True)
-        }
+        return dict(zip((block.round for block in self.blocks), self.medians_s, strict=True))
 
     @property
     def rate(self) -> float | None:

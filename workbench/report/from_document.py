@@ -8,16 +8,16 @@ from itertools import islice
 import msgspec
 
 from ..records import events as ev
-from ..records.document import BlockShape, Document, Measurement
+from ..records.document import Document, Measurement
 from ..records.verdict import Elimination, Verdict
 from ..stats.objectives import OBJECTIVES
-from .candidate import ENDED, ENERGY, Candidate, price_of
-from .confidence import WORDS, rated
+from .candidate import ENDED, ENERGY, SHARED, Candidate, price_of
 from .report import Report
 from .row import Row
 
 CHOICES = ("cpu", "gpu", "either", "unknown")
-VOCABULARY = {"choice": CHOICES, "objective": OBJECTIVES, "confidence": WORDS}  # of a verdict
+CONFIDENCES = ("sure", "likely", "tie", "open")
+VOCABULARY = {"choice": CHOICES, "objective": OBJECTIVES, "confidence": CONFIDENCES}  # of a verdict
 
 
 def report_of(document: Document) -> Report:
@@ -90,10 +90,8 @@ def _plan(
     swept: Sequence[str],
     of: str | None = None,
 ) -> ev.RacePlanned:
-    """The plan of a row as far as its results show it.
-
-    `verdict` is the row's own, or that of the scenario `of` whose crossover it is a point of.
-    """
+    """The plan of a row as far as its results show it; `verdict` is its own, or that of the
+    scenario `of` whose crossover it is a point of."""
     case = group[0].case
     owed = verdict if of is None else None  # a point of a crossover gets no verdict of its own
     joined = owed.race.joined if owed and owed.race else {}
@@ -127,6 +125,7 @@ def _row(plan: ev.RacePlanned, group: Sequence[Measurement], verdict: Verdict | 
     row = Row(
         plan,
         started=race is not None or any(measured.n for measured in group),
+        verdict=verdict,
         candidates=[
             candidate_of(
                 measured,
@@ -138,7 +137,6 @@ def _row(plan: ev.RacePlanned, group: Sequence[Measurement], verdict: Verdict | 
             for measured in group
         ],
     )
-    row.verdict = rated(verdict, row) if verdict is not None else None
     if race is not None and race.ended_by != "cancelled":
         row.rounds, row.ended_by = race.rounds, race.ended_by
     return row
@@ -154,24 +152,13 @@ def candidate_of(
 ) -> Candidate:
     """The candidate whose measurement is `measured`, in a row with the given objective."""
     return Candidate(
-        case=measured.case,
+        **{name: getattr(measured, name) for name in SHARED},
         scenario=_scenario(measured),
         objective=objective,
-        work=measured.work,
         price_per_hour=price_per_hour,
         state=measured.status,
-        reason=measured.reason,
-        setup=measured.setup,
-        accuracy=measured.accuracy,
-        warmup=measured.warmup,
-        iterations_per_sample=measured.iterations_per_sample,
-        call_overhead_s=measured.call_overhead_s,
-        memory_peak_bytes=measured.memory_peak_bytes,
         blocks=list(_blocks(measured)),
         joined_after=joined_after,
-        telemetry=measured.telemetry,
-        operators=measured.operators,
-        unprofiled=measured.unprofiled,
         beaten_by=elimination.beaten_by if elimination else None,
         ratio=elimination.ratio if elimination else None,
         ratio_bounds=elimination.ratio_bounds if elimination else None,
@@ -180,8 +167,9 @@ def candidate_of(
 
 def _blocks(measured: Measurement) -> Iterator[ev.BlockMeasured]:
     samples, losses = iter(measured.samples_s), iter(measured.loss)
-    has_energy = any(shape.energy_j is not None for shape in measured.blocks)
     for position, shape in enumerate(measured.blocks):
+        own = {ENERGY: shape.energy_j} if ENERGY in measured.metrics else {}
+        metrics = {**measured.metrics, **own}  # the others are medians over the blocks
         yield ev.BlockMeasured(
             at_s=0.0,
             case=measured.id,
@@ -191,17 +179,8 @@ def _blocks(measured: Measurement) -> Iterator[ev.BlockMeasured]:
             lead_in_s=measured.lead_in_s if position == 0 else [],
             loss=next(losses, None),
             clocks=measured.clocks,
-            metrics=_metrics(measured, shape) if has_energy else measured.metrics,
+            metrics={name: value for name, value in metrics.items() if value is not None},
         )
-
-
-def _metrics(measured: Measurement, shape: BlockShape) -> dict[str, float]:
-    """A block's own energy, where its shape has it; all other metrics are medians over blocks."""
-    values = {
-        name: shape.energy_j if name == ENERGY else value
-        for name, value in measured.metrics.items()
-    }
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _wrong_samples(of: str, samples_s: Sequence[float]) -> Iterator[str]:

@@ -97,14 +97,13 @@ def read(path: Path, only: Collection[str] = ()) -> list[ev.AnyEvent]:
     beginnings = tuple(f'{{"event":"{name}"'.encode() for name in only)
     events: list[ev.AnyEvent] = []
     names: dict[str, str] = {}
-    dropped: dict[tuple[str, str], _CaseDropped] = {}
     gc.disable()  # a long journal makes millions of objects, and none of them is garbage
     try:
         for number, line in enumerate(lines(path, MOST_BYTES, LONGEST_LINE), start=1):
             if line.isspace() or (only and not line.startswith(beginnings)):
                 continue
             try:
-                event = _decode(printable_json(line))
+                event = ev.decode(printable_json(line))
             except UNREADABLE as error:
                 if not line.endswith(b"\n"):  # the writer died here
                     break
@@ -113,11 +112,8 @@ def read(path: Path, only: Collection[str] = ()) -> list[ev.AnyEvent]:
             if absurd := absurdity(event):
                 raise JournalError(f"{path}, line {number}: {shown(absurd)}")
             if isinstance(event, ev.BlockMeasured):
-                events.append(_packed(event, names))
-            elif isinstance(event, _CaseDropped):
-                dropped[event.scenario, event.case] = event
-            else:
-                events.append(_upgraded(event, dropped))
+                event = _packed(event, names)
+            events.append(event)
     except OSError as error:
         raise JournalError(f"{path} cannot be read: {error.strerror}") from error
     finally:
@@ -143,29 +139,6 @@ def _packed(block: ev.BlockMeasured, names: dict[str, str]) -> ev.BlockMeasured:
 def reason(error: Exception) -> str:
     """Why JSON could not be decoded, in words."""
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-
-
-class _CaseDropped(ev.Event, frozen=True, kw_only=True, tag="CaseDropped"):
-    """Version 0.1.0 wrote this before the `CaseFinished` of an eliminated candidate."""
-
-    case: str
-    scenario: str
-    beaten_by: str | None
-    ratio: float | None
-    ratio_bounds: tuple[float, float] | None
-
-
-_decode = msgspec.json.Decoder(ev.AnyEvent | _CaseDropped).decode
-
-
-def _upgraded(event: ev.AnyEvent, dropped: dict[tuple[str, str], _CaseDropped]) -> ev.AnyEvent:
-    """The event as this version writes it."""
-    if isinstance(event, ev.CaseFinished) and (event.scenario, event.case) in dropped:
-        old = dropped.pop((event.scenario, event.case))
-        return msgspec.structs.replace(
-            event, beaten_by=old.beaten_by, ratio=old.ratio, ratio_bounds=old.ratio_bounds
-        )
-    return event
 
 
 def looks_like_one(path: Path) -> bool:

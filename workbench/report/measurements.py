@@ -1,17 +1,37 @@
-"""The measurements of the document, derived from the samples of candidates."""
+"""The measurements of the document, derived from the samples of candidates: statistics, their
+place under the roofline, and warnings on them.
+
+Warnings on a whole row or run come from `machine.host.disturbance` and `machine.warnings`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from ..records.document import Against, Ceilings, Clocks, Measurement, Throughput
+from ..records.document import (
+    Against,
+    BlockShape,
+    Ceilings,
+    Clocks,
+    DeviceCeilings,
+    Measurement,
+    Roofline,
+    Throughput,
+)
+from ..records.machine import Machine
 from ..records.reason import Warning
 from ..stats import ratios
 from ..stats import samples as stats
-from .candidate import Candidate
-from .roofline import peak_fraction, roofline
+from ..text import units
+from .candidate import ENERGY, SHARED, Candidate
+
+FEW_SAMPLES = 10
+WIDE = 0.05  # relative half-width of the median's interval
+DRIFT = 0.03  # relative change from the first third of the blocks to the last
+OVERHEAD = 0.01  # share of a step that the timing loop itself takes
 
 
 def with_samples(measured: Measurement, candidate: Candidate) -> Measurement:
@@ -19,7 +39,10 @@ def with_samples(measured: Measurement, candidate: Candidate) -> Measurement:
     return msgspec.structs.replace(
         measured,
         samples_s=candidate.samples_s,
-        blocks=candidate.block_shapes,
+        blocks=[
+            BlockShape(block.round, len(block.samples_s), block.metrics.get(ENERGY))
+            for block in candidate.blocks
+        ],
         lead_in_s=[value for block in candidate.blocks for value in block.lead_in_s],
     )
 
@@ -31,26 +54,22 @@ def statistics(
     warnings: Sequence[Warning] = (),
     ceilings: Ceilings | None = None,
 ) -> Measurement:
-    """The measurement of a candidate, compared with its `row` and with the `ceilings`, without its
-    samples, which may be millions."""
+    """The measurement of a candidate in its `row` and under `ceilings`, without its samples."""
     samples = candidate.ordered_s
     n = len(samples)
     center = stats.median(samples) if n else None
     fast = stats.quantile(samples, 0.10) if n else None
     power = candidate.telemetry.counted_power_w if candidate.telemetry else None
     rate = candidate.work.flops / center if center and candidate.work.flops else None
+    peak_fraction, roofline = under_ceilings(candidate, rate, ceilings)
     return Measurement(
+        **{name: getattr(candidate, name) for name in SHARED},
         id=candidate.case.id,
-        case=candidate.case,
         status=candidate.state if candidate.ended else "cancelled",
-        reason=candidate.reason,
         scenario=candidate.scenario,
-        work=candidate.work,
         samples_s=[],
         blocks=[],
-        iterations_per_sample=candidate.iterations_per_sample,
         lead_in_s=[],
-        warmup=candidate.warmup,
         n=n,
         median_s=center,
         ci95_s=candidate.interval,
@@ -61,22 +80,15 @@ def statistics(
         throughput=_throughput(candidate, center),
         capability=_throughput(candidate, fast),
         flops_per_s=rate,
-        peak_fraction=peak_fraction(candidate, rate, ceilings),
-        roofline=roofline(candidate, rate, ceilings),
-        setup=candidate.setup,
-        accuracy=candidate.accuracy,
-        memory_peak_bytes=candidate.memory_peak_bytes,
+        peak_fraction=peak_fraction,
+        roofline=roofline,
         energy_j=power * center if power and center else None,
-        telemetry=candidate.telemetry,
         simulated=candidate.simulated,
         loss=candidate.loss,
         outliers=len(stats.outliers(samples)),
         clocks=_clocks(candidate),
-        call_overhead_s=candidate.call_overhead_s,
         against=against(candidate, row),
         metrics=metrics_of(candidate, row),
-        operators=candidate.operators,
-        unprofiled=candidate.unprofiled,
         warnings=list(warnings),
     )
 
@@ -143,3 +155,83 @@ def _throughput(candidate: Candidate, step_s: float | None) -> Throughput | None
     if not step_s:
         return None
     return Throughput(candidate.work.items / step_s, f"{candidate.work.item}/s")
+
+
+# --------------------------------------------------------------- roofline
+# A rate is bounded by the peak of its precision and by memory bandwidth times arithmetic intensity
+# (Williams, Waterman and Patterson 2009).
+
+
+def device_ceilings(candidate: Candidate, ceilings: Ceilings | None) -> DeviceCeilings | None:
+    """The ceilings of the candidate's device; on a CPU those of all usable cores."""
+    if ceilings is None or candidate.simulated:
+        return None
+    return next((d for d in ceilings.devices if d.device == candidate.case.device), None)
+
+
+def bandwidth(candidate: Candidate, device: DeviceCeilings) -> tuple[str, float | None]:
+    """The memory that bounds the candidate, "cache" if its work fits there, and its bytes/s."""
+    if candidate.work.memory_bytes <= (device.cache_bytes or 0):
+        return "cache", device.cache_bytes_per_s
+    return "memory", device.memory_bytes_per_s
+
+
+def under_ceilings(
+    candidate: Candidate, rate: float | None, ceilings: Ceilings | None
+) -> tuple[float | None, Roofline | None]:
+    """`rate` over the peak of its precision, at most 1, and its place under the roofs; None where
+    work, traffic or ceilings are unknown.
+
+    Work that fits into the last-level cache is compared with the bandwidth of that cache.
+    """
+    device = device_ceilings(candidate, ceilings)
+    peak = device.peak_ops_per_s.get(candidate.case.precision) if device else None
+    if device is None or not rate or not peak:
+        return None, None
+    fraction, (slanted, bytes_per_s) = min(rate / peak, 1.0), bandwidth(candidate, device)
+    if not candidate.work.flops or not candidate.work.bytes_moved or not bytes_per_s:
+        return fraction, None
+    intensity = candidate.work.flops / candidate.work.bytes_moved
+    attainable = max(min(peak, intensity * bytes_per_s), rate)
+    return fraction, Roofline(
+        intensity_flops_per_byte=intensity,
+        attainable_flops_per_s=attainable,
+        fraction=rate / attainable,
+        limited_by=slanted if intensity * bytes_per_s < peak else "compute",
+    )
+
+
+# --------------------------------------------------------------- warnings
+
+
+def measurement_warnings(candidate: Candidate, machine: Machine | None = None) -> list[Warning]:
+    """The warnings on this candidate's measurement; none before its first sample."""
+    return list(_warnings(candidate, machine)) if candidate.blocks else []
+
+
+def _warnings(candidate: Candidate, machine: Machine | None) -> Iterator[Warning]:
+    samples, interval, case = candidate.ordered_s, candidate.interval, candidate.case
+    center, overhead = stats.median(samples), candidate.call_overhead_s
+    if len(samples) < FEW_SAMPLES:
+        remedy = "raise --budget or run fewer scenarios"
+        yield Warning("few_samples", f"few samples ({len(samples)})", remedy, case.id)
+    width = stats.relative_half_width(center, interval)
+    if interval is not None and width is not None and width > WIDE:
+        low, high = map(units.duration, interval)
+        extent = f"±{width:.0%}" if width < 1 else f"between {low} and {high}"
+        remedy = "stop other processes or raise --budget"
+        yield Warning("unstable", f"median uncertain ({extent})", remedy, case.id)
+    if abs(change := stats.trend(candidate.medians_s)) > DRIFT:
+        did = "slowed down" if change > 0 else "sped up"
+        message = f"{did} by {abs(change):.0%} during the run"
+        remedy = "let the machine settle (heat, caches) and rerun"
+        yield Warning("drifting", message, remedy, case.id)
+    if overhead is not None and overhead > OVERHEAD * center:
+        share = units.percent(overhead / center)
+        message = f"the timing loop takes {overhead * 1e9:.0f} ns of a step ({share})"
+        remedy = "choose a larger size or batch: a step should take 10 us or more"
+        yield Warning("short_step", message, remedy, case.id)
+    cores = machine.cpu.effective_cores if machine is not None else math.inf
+    if case.threads is not None and case.threads > cores:
+        message, remedy = f"{case.threads} threads share {cores} cores", f"--threads {cores}"
+        yield Warning("oversubscribed", message, remedy, case.id)

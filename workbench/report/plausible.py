@@ -6,7 +6,6 @@ is finite too.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -76,9 +75,7 @@ def _telling(values: list[Any] | tuple[Any, ...]) -> list[Any]:
 
 def _parts(value: object) -> Iterator[tuple[str, object]]:
     """The named parts of a record."""
-    if isinstance(value, msgspec.Struct):
-        yield from ((name, getattr(value, name)) for name in value.__struct_fields__)
-    elif dataclasses.is_dataclass(value):
-        yield from ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
-    elif isinstance(value, dict):
+    if isinstance(value, dict):
         yield from ((str(name), inner) for name, inner in value.items())
+    names = getattr(value, "__struct_fields__", getattr(value, "__dataclass_fields__", ()))
+    yield from ((name, getattr(value, name)) for name in names)

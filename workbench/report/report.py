@@ -20,6 +20,7 @@ from ..records.document import (
     Document,
     LargestBatch,
     Measurement,
+    Pick,
     Run,
     Summary,
     Sweep,
@@ -30,12 +31,9 @@ from ..records.model import ModelReport
 from ..records.reason import Warning
 from ..records.verdict import Verdict
 from .candidate import Candidate, price_of
-from .confidence import rated
-from .measurements import statistics, with_samples
+from .measurements import measurement_warnings, statistics, with_samples
 from .row import Row
-from .summary import summary_of
 from .sweeps import sweeps
-from .warnings import measurement_warnings
 
 
 @dataclass
@@ -94,7 +92,8 @@ class Report:
             case ev.WarningRaised():
                 self.warnings.append(event.warning)
             case ev.RacePlanned():
-                self._plan(event)
+                row = self.rows[event.scenario] = Row(event)
+                self._enter(row, event.cases, event.work)
             case ev.CasesJoined():
                 self._enter(self.rows[event.scenario], event.cases, event.work, event.after)
             case ev.RaceStarted():
@@ -123,7 +122,8 @@ class Report:
             case ev.BlockDiscarded():
                 pass  # in the journal only
             case ev.CaseFinished():
-                candidate = self._of_row(event.scenario, event.case)
+                of_row = self.rows[event.scenario].candidates  # another one may have the case too
+                candidate = {each.case.id: each for each in of_row}[event.case]
                 candidate.state, candidate.reason = event.status, event.reason
                 candidate.telemetry = event.telemetry
                 candidate.beaten_by, candidate.ratio = event.beaten_by, event.ratio
@@ -158,25 +158,15 @@ class Report:
                 self.host = event.host or self.host
                 self.gpus |= {reading.index: reading for reading in event.gpus}
             case ev.VerdictReached():
-                row = self.rows[event.verdict.scenario]
-                row.verdict = rated(event.verdict, row)
+                self.rows[event.verdict.scenario].verdict = event.verdict
             case ev.StatusChanged():
                 self.status = event.status
             case ev.RunFinished():
                 self.finished, self.status = event, event.status
                 self.current_row = self.current_case = None
 
-    def _plan(self, event: ev.RacePlanned) -> None:
-        row = Row(event)
-        self._enter(row, event.cases, event.work)
-        self.rows[event.scenario] = row
-
     def _enter(
-        self,
-        row: Row,
-        cases: Iterable[Case],
-        work: Mapping[str, Work],
-        after: int | None = None,
+        self, row: Row, cases: Iterable[Case], work: Mapping[str, Work], after: int | None = None
     ) -> None:
         for case in cases:
             candidate = Candidate(
@@ -190,19 +180,10 @@ class Report:
             row.candidates.append(candidate)
             self.candidates[case.id] = candidate
 
-    def _of_row(self, scenario: str, case: str) -> Candidate:
-        """The candidate of that row; another row may have the same case."""
-        for candidate in self.rows[scenario].candidates:
-            if candidate.case.id == case:
-                return candidate
-        raise KeyError(case)
-
     def _prepared(self, event: ev.CasePrepared) -> None:
         candidate = self.candidates[event.case]
-        candidate.state = "prepared"
-        candidate.setup = event.setup
-        candidate.accuracy = event.accuracy
-        candidate.warmup = event.warmup
+        candidate.state, candidate.setup = "prepared", event.setup
+        candidate.accuracy, candidate.warmup = event.accuracy, event.warmup
         # After a second preparation, because the worker died, earlier samples may still be means
         # over several iterations, which say nothing about tails.
         known = candidate.iterations_per_sample if candidate.blocks else 1
@@ -256,16 +237,12 @@ class Report:
         picked = [(verdict, self.candidates.get(verdict.pick or "")) for verdict in self.verdicts]
         return [summary_of(verdict, pick.case if pick else None) for verdict, pick in picked]
 
-    def document(self) -> Document:
-        """The JSON document; valid at any time after `RunStarted`."""
-        return self.document_with(self.measurements)
-
-    def document_with(self, measurements: list[Measurement]) -> Document:
-        """The JSON document with these measurements instead of its own."""
-        started = self.started
+    def document(self, measurements: list[Measurement] | None = None) -> Document:
+        """The JSON document, valid at any time after `RunStarted`; with other `measurements` than
+        its own if they are given."""
+        started, finished = self.started, self.finished
         if started is None:
             raise ValueError("the run has not begun")
-        finished = self.finished
         return Document(
             schema_version=SCHEMA_VERSION,
             summary=self.summary,
@@ -284,7 +261,7 @@ class Report:
             ),
             machine=self.machine,
             software=self.software,
-            measurements=measurements,
+            measurements=self.measurements if measurements is None else measurements,
             verdicts=self.verdicts,
             warnings=list(self.warnings),
             ceilings=self.ceilings,
@@ -294,3 +271,18 @@ class Report:
             model=self.model and msgspec.structs.replace(self.model, built=list(self.model.built)),
             code=self.code and msgspec.structs.replace(self.code),
         )
+
+
+def summary_of(verdict: Verdict, pick: Case | None) -> Summary:
+    """The answer of `verdict`, whose pick is the case `pick`."""
+    picked = None
+    if pick is not None:
+        picked = Pick(**{name: getattr(pick, name) for name in Pick.__struct_fields__})
+    return Summary(
+        scenario=verdict.scenario,
+        device=verdict.choice,
+        pick=picked,
+        lead=verdict.pick_ratio,
+        lead_ci95=verdict.pick_ratio_ci95,
+        confidence=verdict.confidence,
+    )

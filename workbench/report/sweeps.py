@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .row import Row
 
 KNEE = 0.9  # share of the best rate
-BARRED = ("error_limit", "limit", "not_counted")  # codes of reasons against picking a candidate
+BARRED = ("error_limit", "limit", "not_counted")  # reasons against a pick, however fast it is
 
 PointOf = Callable[[Mapping[str, ParameterValue], Candidate], CurvePoint]
 
@@ -38,10 +38,8 @@ def point_of(at: Mapping[str, ParameterValue], candidate: Candidate) -> CurvePoi
 
 
 def sweeps(rows: Sequence[Row], point: PointOf = point_of) -> list[Sweep]:
-    """One sweep for each workload, or scenario, that was raced at several points.
-
-    A caller that asks repeatedly may pass a `point` with a cache.
-    """
+    """One sweep for each workload, or scenario, that was raced at several points; a caller that
+    asks repeatedly may pass a `point` with a cache."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         if row.sweep is not None:
@@ -63,21 +61,19 @@ def _sweep(rows: Sequence[Row], point: PointOf) -> Sweep:
     candidates = [c for _, row in ordered for c in row.candidates]
     # A sweep has one unit: FLOP/s only if the operations of every step are known.
     by_flops = all(candidate.work.flops for candidate in candidates)
-    units: dict[str, str] = {}
-    by_label: dict[str, list[CurvePoint]] = {}
+    by_label: dict[tuple[str, str], list[CurvePoint]] = {}
     for place, row in ordered:
         for candidate in row.candidates:
             label, items = candidate.case.label, candidate.work.items
             result = point(place, candidate)
             if not by_flops and result.rate is not None and result.median_s:
                 result = msgspec.structs.replace(result, rate=items / result.median_s)
-            if _is_barred(row, candidate):
+            code = candidate.reason.code if candidate.reason else None
+            if row.is_reference_only(candidate) or code in BARRED:
                 result = msgspec.structs.replace(result, admissible=False)
-            by_label.setdefault(label, []).append(result)
-            units[label] = "FLOP/s" if by_flops else f"{candidate.work.item}/s"
-    curves = [
-        Curve(label, units[label], points, _knee(points)) for label, points in by_label.items()
-    ]
+            unit = "FLOP/s" if by_flops else f"{candidate.work.item}/s"
+            by_label.setdefault((label, unit), []).append(result)
+    curves = [Curve(*label, points, _knee(points)) for label, points in by_label.items()]
     measured = [(p.rate, p.id) for c in curves for p in c.points if p.rate and p.admissible]
     return Sweep(
         workload=rows[0].plan.workload,
@@ -88,12 +84,6 @@ def _sweep(rows: Sequence[Row], point: PointOf) -> Sweep:
         # A search for a crossover makes its own, stronger comparisons.
         lead_changes=[] if rows[0].plan.of else _lead_changes(axes, curves),
     )
-
-
-def _is_barred(row: Row, candidate: Candidate) -> bool:
-    """Whether the row may not pick the candidate, however fast it is."""
-    reason = candidate.reason
-    return row.is_reference_only(candidate) or (reason is not None and reason.code in BARRED)
 
 
 def place_of(row: Row, names: Sequence[str]) -> dict[str, ParameterValue]:
@@ -110,8 +100,7 @@ def _sorted(values: Iterable[ParameterValue]) -> list[ParameterValue]:
 
 
 def _knee(points: Sequence[CurvePoint]) -> ParameterValue | None:
-    """The smallest batch with a rate near the best of the curve; None if the rate still rises at
-    the largest batch."""
+    """The smallest batch with a rate near the best; None if it still rises at the largest."""
     measured = [(p.at["batch"], p.rate) for p in points if list(p.at) == ["batch"] and p.rate]
     if len(measured) < 2:
         return None
@@ -143,18 +132,13 @@ def _lead_changes(
         if not here:
             continue
         fastest = min(here, key=lambda label: here[label].median_s or 0.0)
+        new, old = here[fastest].ci95_s, here[leader].ci95_s if leader in here else None
+        is_separate = new is not None and old is not None and new[1] < old[0]
         if leader not in here:
             leader = fastest
-        elif fastest != leader and fastest in before and _is_separate(here[fastest], here[leader]):
+        elif fastest != leader and fastest in before and is_separate:
             changes.append(LeadChange(name, (led_at, value), leader, fastest))
             leader = fastest
         if fastest == leader:
             led_at, before = value, here
     return changes
-
-
-def _is_separate(faster: CurvePoint, slower: CurvePoint) -> bool:
-    """Whether the intervals of the two medians do not touch."""
-    if faster.ci95_s is None or slower.ci95_s is None:
-        return False
-    return faster.ci95_s[1] < slower.ci95_s[0]

@@ -51,10 +51,8 @@ class ProvenSlower:
 
 
 def ratio_between(first: ByRound, second: ByRound, confidence: float = 0.95) -> Ratio | None:
-    """Time of the first over time of the second, from their common rounds.
-
-    The interval is wide enough to hold for another run as well.  None below three common rounds.
-    """
+    """Time of the first over time of the second in their common rounds, with an interval that holds
+    for another run as well; None below three common rounds."""
     common = sorted(first.keys() & second.keys())
     ratio = paired_ratio([first[r] for r in common], [second[r] for r in common], confidence)
     if ratio is None:
@@ -84,16 +82,9 @@ def decisive_ratio(first: ByRound, second: ByRound) -> Ratio | None:
     return ratio_between(first, second, confidence_at(max(look, 1), 1))
 
 
-def pair_count(candidates: int) -> int:
-    return candidates * (candidates - 1) // 2
-
-
 def proven_slower(rounds: Mapping[str, ByRound], *, look: int, pairs: int) -> list[ProvenSlower]:
     """The candidates that are slower than another one beyond doubt at this look, each with the
-    rival that it is slowest against.
-
-    `pairs` counts those among all candidates of the race, eliminated ones included.
-    """
+    rival that it is slowest against; `pairs` counts those of eliminated candidates as well."""
     confidence = confidence_at(look, pairs)
     slowest: dict[str, ProvenSlower] = {}
     for first, second in combinations(rounds, 2):
@@ -146,14 +137,12 @@ def relative(first: ByRound, second: ByRound) -> float:
 
 
 def is_tie(ratio: Ratio, *, patient: bool = True) -> bool:
-    """Whether the whole interval lies within the tolerance, or within twice the tolerance if not
-    `patient`."""
+    """Whether the whole interval lies within the tolerance; twice that if not `patient`."""
     return ratio.word(TOLERANCE if patient else 2 * TOLERANCE) == SAME
 
 
 def is_close(ratio: Ratio | None) -> bool:
-    """Whether the ratio is within the tolerance or its interval holds 1, and the interval is fairly
-    narrow; False without a ratio."""
+    """Whether the ratio is within the tolerance or its interval holds 1, and that is narrow."""
     if ratio is None:
         return False
     within = 1 / (1 + TOLERANCE) <= ratio.value <= 1 + TOLERANCE

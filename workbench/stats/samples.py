@@ -12,10 +12,10 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import combinations, pairwise
+from itertools import chain, combinations, pairwise
 from statistics import NormalDist
 
-MIN_SAMPLES_FOR_INTERVAL = 6  # below, no pair of order statistics covers the median at 95 %
+MIN_FOR_OUTLIERS = 6
 MIN_SAMPLES_FOR_P99 = 100
 MIN_PAIRS = 3  # below, Student's t says next to nothing
 TRIM = 0.2  # share of pairs cut off at each end
@@ -26,15 +26,7 @@ NORMAL_DF = 1000  # degrees of freedom from which on Student's t is expanded aro
 OUTLYING = 3.5  # modified z-score of an outlier (Iglewicz and Hoaglin 1993)
 MIN_FOR_TREND = 6  # values; below, no order of them is significant at TREND_ALPHA
 TREND_ALPHA = 0.01
-INFINITE = math.inf
 SAME, FASTER, SLOWER, AMBIGUOUS = "same", "faster", "slower", "ambiguous"
-
-
-def require_finite(values: Sequence[float]) -> None:
-    """Raise ValueError, naming the first culprit, if a value is NaN, infinite or not positive."""
-    for position, value in enumerate(values):
-        if not 0 < value < INFINITE:  # NaN is neither
-            raise ValueError(f"sample {position} is {value!r}, not a positive finite time")
 
 
 class Ascending(array):  # type: ignore[type-arg]
@@ -56,13 +48,9 @@ def ascending(values: Sequence[float]) -> Sequence[float]:
 
 def quantile(values: Sequence[float], q: float) -> float:
     """The `q` quantile by linear interpolation (Hyndman and Fan 1996, type 7)."""
-    return quantile_of(ascending(values), q)
-
-
-def quantile_of(ordered: Sequence[float], q: float) -> float:
-    """The same of values in order."""
-    if not ordered:
+    if not values:
         raise ValueError("no samples")
+    ordered = ascending(values)
     position = q * (len(ordered) - 1)
     below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
@@ -72,105 +60,23 @@ def quantile_of(ordered: Sequence[float], q: float) -> float:
 
 
 def median(values: Sequence[float]) -> float:
-    if not values:
-        raise ValueError("no samples")
-    half = (len(values) - 1) // 2
-    ordered = _halved(values, half) if len(values) >= MANY else sorted(values)
-    if len(values) % 2:
-        return ordered[half]
-    return ordered[half] + (ordered[half + 1] - ordered[half]) * 0.5
+    return quantile(values, 0.5)
 
 
-def _halved(values: Sequence[float], half: int) -> Sequence[float]:
-    """Many values with the one or two in the middle in their places, in a tenth of the time that
-    sorting takes."""
-    if isinstance(values, Ascending):
-        return values
-    import numpy
-
-    found = array("d", values)
-    numpy.frombuffer(found).partition((half, half + 1))
-    return found
-
-
-@cache
-def _median_rank(n: int, confidence: float) -> int | None:
-    """Largest k with P(X < k) <= (1 - confidence) / 2 for X ~ Binomial(n, 1/2); None if k < 1.
-
-    Order statistics k and n + 1 - k then cover the median (David and Nagaraja 2003, 7.1).
-    """
-    tail, k = 0.0, max(0, int(n / 2 - 10 * math.sqrt(n)))  # 20 deviations: what lies below is 0
-    log_half_n = n * math.log(0.5)
-    while k <= n // 2:
-        log_term = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) + log_half_n
-        tail += math.exp(log_term)
-        if tail > (1 - confidence) / 2:
-            break
-        k += 1
-    return k if k >= 1 else None
-
-
-def median_interval(
-    values: Sequence[float], confidence: float = 0.95
+def quantile_interval(
+    values: Sequence[float], q: float, confidence: float = 0.95
 ) -> tuple[float, float] | None:
-    """A distribution-free interval of the median; None if there are too few samples for one."""
-    n = len(values)
-    if n < MIN_SAMPLES_FOR_INTERVAL:
-        return None
-    rank = _median_rank(n, confidence)
-    if rank is None:
+    """A distribution-free interval of the `q` quantile, from two order statistics; None if there
+    are too few samples for one."""
+    ranks = _ranks(len(values), q, confidence)
+    if ranks is None:
         return None
     ordered = ascending(values)
-    return ordered[rank - 1], ordered[n - rank]
-
-
-def blocked_interval(
-    blocks: Sequence[Sequence[float]], medians: Sequence[float] = ()
-) -> tuple[float, float] | None:
-    """An interval of the median of all samples that allows for blocks, whose `medians` may be
-    known already.
-
-    Samples of one block share the state of the machine and prove less than as many independent
-    ones.  The interval therefore includes that of the blocks' medians, once there are enough.
-    """
-    plain = median_interval(joined(blocks))
-    if plain is None:
-        return None
-    between = median_interval(medians or [median(block) for block in blocks])
-    if between is None:
-        return plain
-    return min(plain[0], between[0]), max(plain[1], between[1])
-
-
-def joined(blocks: Sequence[Sequence[float]]) -> Sequence[float]:
-    """The samples of all blocks, as compact as the blocks are."""
-    if len(blocks) == 1:
-        return blocks[0]
-    if all(isinstance(block, list) for block in blocks):
-        return [sample for block in blocks for sample in block]
-    found = array("d")
-    for block in blocks:
-        found.extend(block)
-    return found
-
-
-def tail_interval(
-    blocks: Sequence[Sequence[float]], q: float, confidence: float = 0.95
-) -> tuple[float, float] | None:
-    """A distribution-free interval of the `q` quantile of all samples, from two order statistics.
-
-    It includes the interval of the blocks' own quantiles; None if either cannot be had.
-    """
-    samples = ascending(joined(blocks))[::-1]
-    between = median_interval([quantile(block, q) for block in blocks], confidence)
-    ranks = _tail_ranks(len(samples), q, confidence)
-    if ranks is None or between is None:
-        return None
-    return min(samples[ranks[1]], between[0]), max(samples[ranks[0]], between[1])
+    return ordered[-1 - ranks[1]], ordered[-1 - ranks[0]]
 
 
 @cache
-def _tail_ranks(n: int, q: float, confidence: float) -> tuple[int, int] | None:
+def _ranks(n: int, q: float, confidence: float) -> tuple[int, int] | None:
     """Ranks from the top, 0 the largest, of the order statistics around the `q` quantile.
 
     The number Y of samples above it is binomial.  With P(Y <= i) <= (1 - confidence) / 2 the value
@@ -188,6 +94,51 @@ def _tail_ranks(n: int, q: float, confidence: float) -> tuple[int, int] | None:
     return None
 
 
+def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """The 95 % `quantile_interval` of the median."""
+    return quantile_interval(values, 0.5)
+
+
+def blocked_interval(
+    blocks: Sequence[Sequence[float]], medians: Sequence[float] = ()
+) -> tuple[float, float] | None:
+    """A 95 % interval of the median of all samples that allows for blocks, whose `medians` may be
+    known already.
+
+    Samples of one block share the state of the machine and prove less than as many independent
+    ones.  The interval therefore includes that of the blocks' medians, once there are enough.
+    """
+    within = median_interval(joined(blocks))
+    if within is None:
+        return None
+    between = median_interval(medians or [median(block) for block in blocks])
+    return _hull(within, between) or within
+
+
+def tail_interval(blocks: Sequence[Sequence[float]], q: float) -> tuple[float, float] | None:
+    """A 95 % interval of the `q` quantile of all samples, which includes that of the blocks' own
+    quantiles; None if either cannot be had."""
+    within = quantile_interval(joined(blocks), q)
+    return _hull(within, median_interval([quantile(block, q) for block in blocks]))
+
+
+def _hull(
+    one: tuple[float, float] | None, other: tuple[float, float] | None
+) -> tuple[float, float] | None:
+    if one is None or other is None:
+        return None
+    return min(one[0], other[0]), max(one[1], other[1])
+
+
+def joined(blocks: Sequence[Sequence[float]]) -> Sequence[float]:
+    """The samples of all blocks, as compact as the blocks are."""
+    if len(blocks) == 1:
+        return blocks[0]
+    if all(isinstance(block, list) for block in blocks):
+        return [sample for block in blocks for sample in block]
+    return array("d", chain.from_iterable(blocks))
+
+
 def relative_half_width(center: float, interval: tuple[float, float] | None) -> float | None:
     """Half the interval's width over its centre; None without an interval."""
     if interval is None or center <= 0:
@@ -198,20 +149,14 @@ def relative_half_width(center: float, interval: tuple[float, float] | None) -> 
 def student_t_cdf(t: float, df: int) -> float:
     """P(T <= t) for whole `df` >= 1, by the finite sums of Abramowitz and Stegun 26.7.3-4."""
     theta = math.atan(t / math.sqrt(df))
-    sine, cosine = math.sin(theta), math.cos(theta)
-    if df % 2:
-        total, term = 0.0, cosine
-        for k in range(3, df + 1, 2):
-            total += term
-            term *= cosine * cosine * (k - 1) / k
-        within = 2 / math.pi * (theta + sine * total)
-    else:
-        total, term = 0.0, 1.0
-        for k in range(2, df + 1, 2):
-            total += term
-            term *= cosine * cosine * (k - 1) / k
-        within = sine * total
-    return (1 + within) / 2
+    sine, cosine, odd = math.sin(theta), math.cos(theta), df % 2
+    total, term = 0.0, cosine if odd else 1.0
+    for k in range(2 + odd, df + 1, 2):
+        total += term
+        term *= cosine * cosine * (k - 1) / k
+    if odd:
+        return (1 + 2 / math.pi * (theta + sine * total)) / 2
+    return (1 + sine * total) / 2
 
 
 @cache
@@ -241,7 +186,7 @@ def outliers(values: Sequence[float]) -> list[int]:
     If more than half of the values are equal, the mean absolute deviation replaces the median one
     (Iglewicz and Hoaglin 1993, How to Detect and Handle Outliers).
     """
-    if len(values) < MIN_SAMPLES_FOR_INTERVAL:
+    if len(values) < MIN_FOR_OUTLIERS:
         return []
     center = median(values)
     if len(values) >= MANY:
@@ -335,6 +280,11 @@ class Ratio:
         return SLOWER if self.low > 1 else AMBIGUOUS
 
 
+def known(ratio: Ratio | None) -> tuple[float | None, tuple[float, float] | None]:
+    """The value and the interval of a ratio, as documents hold them."""
+    return (None, None) if ratio is None else (ratio.value, ratio.interval)
+
+
 def paired_ratio(
     first: Sequence[float], second: Sequence[float], confidence: float = 0.95
 ) -> Ratio | None:
@@ -346,14 +296,10 @@ def paired_ratio(
     count for less: the interval widens by their lag-1 autocorrelation (Bayley and Hammersley 1946,
     for a first-order process).
     """
-    if len(first) != len(second):
-        raise ValueError(f"{len(first)} rounds and {len(second)} cannot be paired")
-    require_finite(first)
-    require_finite(second)
-    n = len(first)
+    logs = [math.log(a) - math.log(b) for a, b in zip(first, second, strict=True)]
+    n = len(logs)
     if n < MIN_PAIRS:
         return None
-    logs = [math.log(a) - math.log(b) for a, b in zip(first, second, strict=True)]
     cut = math.floor(TRIM * n)
     kept = sorted(logs)[cut : n - cut]
     center = math.fsum(kept) / len(kept)

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from money import priced_report
 
-from workbench.advisor.break_even import break_even
-from workbench.advisor.break_even_text import sentence, sentences
+from workbench.advisor.break_even import break_even, sentence, sentences
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
 from workbench.records.document import SetupTimes

@@ -26,7 +26,6 @@ from workbench.records.reason import Reason
 from workbench.records.verdict import Verdict
 from workbench.report.candidate import ENERGY, price_of
 from workbench.report.from_document import report_of
-from workbench.stats.objectives import block_value
 
 CPU, CPU_B, GPU = case("cpu-a"), case("cpu-b"), case("cuda:0-a")
 RACED = {CPU: steady(0.010), CPU_B: steady(0.012), GPU: steady(0.001)}
@@ -299,8 +298,13 @@ def test_an_unread_candidate_and_two_kinds_of_sensor_are_mentioned() -> None:
 
 
 def test_cost_is_the_price_of_the_seconds() -> None:
-    assert block_value("cost", [2.0], price_per_hour=1800.0) == 1.0
-    assert block_value("cost", [2.0]) is None
+    row = scenario(objective="cost")
+    (measured,) = priced_report({CPU: steady(2.0, 3)}, row=row).candidates.values()
+    assert measured.rounds() == {}
+    measured.price_per_hour = 1800.0
+    assert measured.rounds() == pytest.approx(
+        {number: step_s / 2 for number, step_s in measured.step_rounds().items()}
+    )
 
 
 def test_a_row_may_count_cost() -> None:

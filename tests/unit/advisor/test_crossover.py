@@ -11,9 +11,8 @@ from itertools import pairwise
 import pytest
 from builders import block
 
-from workbench.advisor.crossover import GAP, MOST_POINTS, Measured, conclude, find_change
+from workbench.advisor.crossover import GAP, MOST_POINTS, Measured, conclude, find_change, sentence
 from workbench.advisor.crossover_search import entrants, next_value
-from workbench.advisor.crossover_text import sentence
 from workbench.contract import Case, Work
 from workbench.planning.scenario import Size
 from workbench.records.document import SetupTimes

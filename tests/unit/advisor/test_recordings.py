@@ -11,7 +11,7 @@ from builders import machine
 from recorded_devices import H200, ROWS, ask, document, matmul, put, run
 
 from workbench.advisor import whatif_devices
-from workbench.advisor.recordings import Recording, folders, load, named
+from workbench.advisor.recordings import Recording, load, named
 from workbench.advisor.whatif import sentence
 from workbench.export.json import dump
 from workbench.planning.plan import resolve
@@ -30,7 +30,6 @@ pytestmark = pytest.mark.usefixtures("recordings_folder")
 
 def test_no_folder_is_no_recording(recordings_folder: Path) -> None:
     recordings_folder.rmdir()
-    assert folders() == []
     assert load() == ([], [])
 
 

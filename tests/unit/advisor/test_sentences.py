@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from verdict_gallery import CROSSOVERS, GALLERY
 
-from workbench.advisor import break_even_text, crossover_text
+from workbench.advisor import break_even, crossover
 from workbench.export import costs
 from workbench.records.verdict import Verdict
 
@@ -28,14 +28,14 @@ def sentences(verdict: Verdict) -> Iterator[str]:
     yield from (f"warning: {warning.message} -> {warning.remedy}" for warning in own)
     if verdict.next_best:
         yield f"next: {verdict.next_best}"
-    yield from (f"break-even: {text}" for text in break_even_text.sentences(verdict))
+    yield from (f"break-even: {text}" for text in break_even.sentences(verdict))
     yield from (f"{name}: {text}" for name, text in costs.lines(verdict))
     yield from (f"cost: {text}" for text in costs.notes(verdict))
 
 
 def rendered() -> str:
     verdicts = {name: list(sentences(build())) for name, build in GALLERY.items()}
-    found = {name: [f"crossover: {crossover_text.sentence(c)}"] for name, c in CROSSOVERS.items()}
+    found = {name: [f"crossover: {crossover.sentence(c)}"] for name, c in CROSSOVERS.items()}
     parts = ["\n".join([f"# {name}", *lines]) for name, lines in {**verdicts, **found}.items()]
     return "\n\n".join(parts) + "\n"
 

@@ -6,15 +6,13 @@ from pathlib import Path
 
 import pytest
 from builders import case, report, scenario, steady
-from hypothesis import given
-from hypothesis import strategies as st
 
 from workbench.engine import energy
 from workbench.engine.energy import EnergyMeter
 from workbench.machine.host.readings import package_energy_j
 from workbench.planning.model_question import OBJECTIVES as ASKED
 from workbench.report.candidate import ENERGY
-from workbench.stats.objectives import OBJECTIVES, block_value
+from workbench.stats.objectives import OBJECTIVES
 
 
 def powercap(root: Path, **counters: int | None) -> Path:
@@ -109,14 +107,6 @@ def test_what_goes_wrong_in_a_block_passes_through(monkeypatch) -> None:
 
 def test_what_a_user_may_ask_for_can_be_counted() -> None:
     assert set(ASKED) < set(OBJECTIVES)
-
-
-@given(st.lists(st.floats(1e-6, 1e3), min_size=1))
-def test_memory_and_energy_do_not_depend_on_time(samples: list[float]) -> None:
-    assert block_value("memory", samples, memory_bytes=7, energy_j=3.0) == 7
-    assert block_value("energy", samples, memory_bytes=7, energy_j=3.0) == 3.0
-    assert block_value("memory", samples) is None
-    assert block_value("energy", samples) is None
 
 
 def test_a_candidate_counts_the_rounds_whose_figure_is_known() -> None:

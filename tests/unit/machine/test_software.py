@@ -142,10 +142,17 @@ def test_only_the_variables_that_matter_and_no_paths() -> None:
     given = {
         "OMP_NUM_THREADS": "4",
         "LD_PRELOAD": "/home/alice/lib/libjemalloc.so.2:/opt/x.so",
+        "XLA_FLAGS": "--xla_cpu_enable_fast_math=true --xla_dump_to=/home/alice/dump",
+        "TF_NUM_INTRAOP_THREADS": "2",
         "AWS_SECRET": "x",
         "HOME": "/home/alice",
     }
-    assert environment(given) == {"OMP_NUM_THREADS": "4", "LD_PRELOAD": "libjemalloc.so.2:x.so"}
+    assert environment(given) == {
+        "OMP_NUM_THREADS": "4",
+        "LD_PRELOAD": "libjemalloc.so.2:x.so",
+        "XLA_FLAGS": "--xla_cpu_enable_fast_math=true --xla_dump_to=dump",
+        "TF_NUM_INTRAOP_THREADS": "2",
+    }
 
 
 def test_the_home_folder_becomes_a_tilde() -> None:

@@ -166,20 +166,6 @@ def test_rounds_of_energy_survive() -> None:
     assert decide(again, scenario(objective="energy")) == verdict
 
 
-def test_a_document_without_the_energy_of_its_blocks_has_the_median_for_each() -> None:
-    document = searched("energy").document()
-    bare = [
-        msgspec.structs.replace(
-            m, blocks=[msgspec.structs.replace(b, energy_j=None) for b in m.blocks]
-        )
-        for m in document.measurements
-    ]
-    assert "energy_j" not in msgspec.json.decode(msgspec.json.encode(bare[0].blocks[0]))
-    older = msgspec.structs.replace(document, measurements=bare)
-    for candidate in report_of(older).candidates.values():
-        assert len(set(candidate.rounds().values())) == 1
-
-
 class Counting(list):
     """Counts how often it is walked through."""
 

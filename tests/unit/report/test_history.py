@@ -147,9 +147,9 @@ def test_a_large_journal_is_read_without_its_blocks(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kinds: list[str] = []
-    real = journal._decode
+    real = ev.decode
     monkeypatch.setattr(
-        journal, "_decode", lambda line: kinds.append(type(found := real(line)).__name__) or found
+        ev, "decode", lambda line: kinds.append(type(found := real(line)).__name__) or found
     )
     keep(runs, "a")
     listed()

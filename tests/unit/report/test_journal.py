@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import tempfile
@@ -102,21 +101,6 @@ def test_a_file_that_does_not_begin_a_run_is_no_journal(tmp_path: Path, content:
 def test_a_journal_that_is_gone_says_so(tmp_path: Path) -> None:
     with pytest.raises(journal.JournalError, match="No such file"):
         journal.read(tmp_path / "gone.jsonl")
-
-
-def test_an_elimination_that_version_0_1_0_wrote_as_two_events_is_read_as_one() -> None:
-    path = Path(__file__).parents[2] / "fixtures/journals/advise-crossover.jsonl"
-    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
-    dropped = [line for line in lines if line["event"] == "CaseDropped"]
-    found = journal.read(path)
-    assert len(found) == len(lines) - len(dropped)
-    finished = {e.case: e for e in found if isinstance(e, ev.CaseFinished)}
-    assert dropped
-    for old in dropped:
-        new = finished[old["case"]]
-        assert (new.beaten_by, new.ratio) == (old["beaten_by"], old["ratio"])
-        assert (list(new.ratio_bounds) if new.ratio_bounds else None) == old["ratio_bounds"]
-        assert (new.status, new.reason and new.reason.code) == ("ok", old["reason"]["code"])
 
 
 def test_an_event_can_be_read_as_soon_as_it_is_appended(state: Path) -> None:

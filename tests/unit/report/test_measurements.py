@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from workbench.contract import Work
 from workbench.records import events as ev
 from workbench.records.document import Clocks
+from workbench.report.measurements import measurement_warnings
 from workbench.report.report import Report
-from workbench.report.warnings import measurement_warnings
 
 A, B, C = case("cpu-a"), case("cpu-b"), case("cpu-c")
 

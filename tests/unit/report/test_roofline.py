@@ -10,8 +10,8 @@ from workbench.contract import Case, Work
 from workbench.records import events as ev
 from workbench.records.document import Ceilings
 from workbench.report.candidate import Candidate
+from workbench.report.measurements import under_ceilings
 from workbench.report.report import Report
-from workbench.report.roofline import roofline
 
 THIN = Case("gemm", "cuda:0", "torch", "fp32", batch=1, params={"m": 1})
 IN_CACHE, BEYOND = 8 << 20, 1 << 30  # bytes that a case works on
@@ -37,16 +37,16 @@ def gpu(cache_bytes_per_s: float | None) -> Ceilings:
 
 def test_what_fits_into_the_l2_cache_of_a_gpu_is_limited_by_that_cache() -> None:
     rate = 3e10  # 150 GB/s: more than memory delivers
-    roof = roofline(candidate(IN_CACHE), rate, gpu(4e11))
+    roof = under_ceilings(candidate(IN_CACHE), rate, gpu(4e11))[1]
     assert roof is not None and roof.limited_by == "cache"
     assert 0.3 < roof.fraction < 0.4, "not the whole limit, as memory would have it"
 
 
 def test_what_does_not_fit_is_limited_by_memory() -> None:
-    roof = roofline(candidate(BEYOND), 1.5e10, gpu(4e11))
+    roof = under_ceilings(candidate(BEYOND), 1.5e10, gpu(4e11))[1]
     assert roof is not None and roof.limited_by == "memory"
     assert 0.7 < roof.fraction < 0.8
 
 
 def test_a_cache_whose_bandwidth_was_not_measured_is_no_memory() -> None:
-    assert roofline(candidate(IN_CACHE), 3e10, gpu(None)) is None
+    assert under_ceilings(candidate(IN_CACHE), 3e10, gpu(None))[1] is None

@@ -55,8 +55,8 @@ def test_the_median_interval_is_independent_of_the_order_of_samples(values) -> N
 def test_a_confidence_beyond_the_samples_has_no_interval() -> None:
     # The widest pair of ten covers the median with 1 - 2 / 2**10 = 0.998.
     values = [float(i) for i in range(10)]
-    assert stats.median_interval(values, 0.998) == (0.0, 9.0)
-    assert stats.median_interval(values, 0.999) is None
+    assert stats.quantile_interval(values, 0.5, 0.998) == (0.0, 9.0)
+    assert stats.quantile_interval(values, 0.5, 0.999) is None
 
 
 def test_no_samples_have_no_quantile() -> None:
@@ -199,18 +199,8 @@ def test_one_burst_does_not_decide() -> None:
     assert ratio.high < 2.1
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, 0.0, -1.0])
-def test_invalid_times_are_refused_by_position(bad: float) -> None:
-    with pytest.raises(ValueError, match="sample 1"):
-        stats.paired_ratio([1.0, bad, 1.0], [1.0, 1.0, 1.0])
-    with pytest.raises(ValueError, match="sample 1"):
-        stats.paired_ratio([1.0, 1.0, 1.0], [1.0, bad, 1.0])
-    with pytest.raises(ValueError, match=f"{bad!r}"):
-        stats.require_finite([2.0, 1.0, bad])
-
-
 def test_pairs_must_be_pairs() -> None:
-    with pytest.raises(ValueError, match="cannot be paired"):
+    with pytest.raises(ValueError, match="shorter"):
         stats.paired_ratio([1.0, 2.0, 3.0], [1.0])
     assert stats.paired_ratio([1.0, 2.0], [1.0, 2.0]) is None
 

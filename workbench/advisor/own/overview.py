@@ -18,8 +18,8 @@ from ...stats import ratios
 from ...stats.samples import median
 from ...text import units
 from ...worker.code import COMMAND, TORCH, WORKLOAD
-from ..exclusions import listed
 from ..model.overview import RankedCandidate, error_text, gain_text, in_order, outcome, ratio_of
+from ..reasons import listed
 
 RESIDENT = "resident_s"  # metric of a candidate: seconds of a call whose inputs are on the GPU
 WAITING = "waiting_fraction"  # metric of a training: share of the time that waits for data

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ...advisor import break_even_text, crossover_text, whatif
+from ...advisor import break_even, crossover, whatif
 from ...advisor.race_summary import summary_text
 from ...advisor.subject import answer
 from ...records.reason import Warning
@@ -193,8 +193,8 @@ def advice_facts(verdict: Verdict) -> list[Fact]:
     """Crossover, break-even points, other devices, and the best by each objective."""
     facts = []
     if verdict.crossover is not None:
-        facts.append(fact("crossover", crossover_text.sentence(verdict.crossover)))
-    facts += listed("break-even", break_even_text.sentences(verdict))
+        facts.append(fact("crossover", crossover.sentence(verdict.crossover)))
+    facts += listed("break-even", break_even.sentences(verdict))
     for number, found in enumerate(verdict.what_if):
         text = whatif.sentence(found, verdict.objective)
         facts.append(fact(" " if number else "what if", text, "dim" if found.missing else ""))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ...advisor.crossover_text import sentence as crossover_sentence
+from ...advisor.crossover import sentence as crossover_sentence
 from ...advisor.race_summary import ended_text
 from ...advisor.subject import answer
 from ...records import events as ev

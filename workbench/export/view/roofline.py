@@ -6,7 +6,7 @@ import math
 import string
 
 from ...report.candidate import Candidate
-from ...report.roofline import bandwidth, device_ceilings
+from ...report.measurements import bandwidth, device_ceilings
 from ...report.row import Row
 from ...text import units
 from .ceilings import HIGH, LOW, roof, roof_labels

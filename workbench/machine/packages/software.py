@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Mapping
@@ -27,7 +28,7 @@ _OWN = ("textual", "nvidia-ml-py")
 PRECISION_VARIABLES = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
 
 # Variables that change results or visibility.  Their values are shown, so no variable that usually
-# holds a path, a token or a name belongs here; `LD_PRELOAD` is cut to file names.
+# holds a token or a name belongs here; paths are cut to file names.
 VARIABLES = (
     "OMP_NUM_THREADS",
     "OMP_PROC_BIND",
@@ -48,6 +49,14 @@ VARIABLES = (
     "ONEDNN_MAX_CPU_ISA",
     "DNNL_MAX_CPU_ISA",
     "ATEN_CPU_CAPABILITY",
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+    "TF_ENABLE_ONEDNN_OPTS",
+    "TF_XLA_FLAGS",
+    "XLA_FLAGS",
+    "JAX_PLATFORMS",
+    "JAX_DEFAULT_MATMUL_PRECISION",
+    "JAX_ENABLE_X64",
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_ORDER",
     "CUDA_LAUNCH_BLOCKING",
@@ -87,9 +96,8 @@ class _Stack(msgspec.Struct, frozen=True):
 def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The `VARIABLES` that are set, with their values."""
     values = {name: environ[name] for name in VARIABLES if name in environ}
-    if "LD_PRELOAD" in values:
-        files = values["LD_PRELOAD"].replace(":", " ").split()
-        values["LD_PRELOAD"] = ":".join(Path(file).name for file in files)
+    for name in values.keys() & {"LD_PRELOAD", "TF_XLA_FLAGS", "XLA_FLAGS"}:
+        values[name] = re.sub(r"[^\s:=]*/", "", values[name])
     return values
 
 

@@ -9,13 +9,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from verdict_gallery import GALLERY
 
+from workbench.advisor.evidence import LIKELY, OPEN, SURE, TIE, lead_word
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
-from workbench.records.document import Document
-from workbench.records.events import VerdictReached, WarningRaised
+from workbench.records.events import WarningRaised
 from workbench.records.reason import Reason, Warning
-from workbench.report.confidence import LIKELY, OPEN, SURE, TIE, lead_word
-from workbench.report.from_document import contradictions, report_of
+from workbench.report.from_document import contradictions
 from workbench.report.report import Report
 from workbench.stats.samples import Ratio
 
@@ -157,24 +156,6 @@ def test_the_sentence_doubts_what_the_word_doubts(name: str) -> None:
     assert not (is_doubted and found.confidence in (SURE, TIE))
     if found.choice == "unknown" and found.textbook:
         assert found.confidence == OPEN
-
-
-# ------------------------------------------------------------- older versions
-
-
-def older(built: Report) -> Document:
-    """The document of a version without the word."""
-    document = built.document()
-    verdicts = [msgspec.structs.replace(v, confidence=OPEN) for v in document.verdicts]
-    return msgspec.structs.replace(document, verdicts=verdicts)
-
-
-def test_a_document_and_a_journal_without_the_word_get_it() -> None:
-    built = report({CPU: steady(1.0), CPU_B: steady(3.0)})
-    bare = msgspec.structs.replace(decide(built, ROW), confidence=OPEN)
-    built.apply(VerdictReached(at_s=9.0, verdict=bare))
-    assert [v.confidence for v in built.verdicts] == [SURE]
-    assert [v.confidence for v in report_of(older(built)).verdicts] == [SURE]
 
 
 def test_a_document_with_another_word_is_refused() -> None:
