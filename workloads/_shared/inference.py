@@ -84,20 +84,26 @@ def prepare(
 
     The check compares about `checked` samples, taken from all inputs.
     """
-    if case.backend == "torch":
-        return TorchInference(case, setup, layers, inputs, checked)
-    if case.backend == "jax":
-        return JaxInference(case, setup, layers, inputs, checked)
-    return OnnxInference(case, setup, layers, inputs, checked, calibration)
+    kinds = {"torch": TorchInference, "jax": JaxInference}
+    task: InferenceTask = kinds.get(case.backend, OnnxInference)(case)
+    task.layers, task.inputs, task.checked = layers, inputs, checked
+    task.load(setup, calibration)
+    return task
 
 
 class InferenceTask(Task):
     """One step answers one batch."""
 
-    case: Case
     layers: Sequence[Layer]
     inputs: Sequence[Batch]
     checked: int
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+
+    @abstractmethod
+    def load(self, setup: Setup, calibration: Iterable[Batch]) -> None:
+        """Make the model of `layers`, ready for a step."""
 
     @abstractmethod
     def infer(self, batch: Batch) -> Any:
@@ -110,26 +116,17 @@ class InferenceTask(Task):
         inputs = np.concatenate([batch[:each] for batch in self.inputs])
         answers = np.concatenate([self.infer(batch)[:each] for batch in self.inputs])
         error = relative_error(answers, forward(self.layers, inputs))
-        limit = LIMITS[self.case.precision]
         reference = f"NumPy float64 forward pass of {len(inputs)} inputs"
-        return Accuracy.within(error, limit, reference)
+        return Accuracy.within(error, LIMITS[self.case.precision], reference)
 
 
 class OnnxInference(InferenceTask):
-    def __init__(
-        self,
-        case: Case,
-        setup: Setup,
-        layers: Sequence[Layer],
-        inputs: Sequence[Batch],
-        checked: int,
-        calibration: Iterable[Batch],
-    ) -> None:
-        self.case, self.layers, self.inputs, self.checked = case, layers, inputs, checked
+    def load(self, setup: Setup, calibration: Iterable[Batch]) -> None:
+        case, first = self.case, self.inputs[0]
         self.waits = provider_of(case) != CPU
         on_gpu = self.waits and case.backend != "openvino"  # which converts and copies by itself
         with setup.phase("build"):
-            self.model = graph(layers, inputs[0].shape)
+            self.model = graph(self.layers, first.shape)
             if method := case.quantization:
                 self.model = quantise(self.model, method, calibration, symmetric=on_gpu)
             elif case.precision == "fp16" and on_gpu:
@@ -137,8 +134,8 @@ class OnnxInference(InferenceTask):
         with setup.phase("compile"):
             self.session = open_session(self.model, case)
             if on_gpu:
-                self.session = BoundSession(self.session, case.device, inputs[0])
-        self.feeds = cycle([{"input": batch} for batch in inputs])
+                self.session = BoundSession(self.session, case.device, first)
+        self.feeds = cycle([{"input": batch} for batch in self.inputs])
 
     def step(self) -> None:
         self.session.run(None, next(self.feeds))
@@ -155,32 +152,23 @@ class TorchInference(TorchTask, InferenceTask):
 
     waits = finishes = True  # reads its answer back
 
-    def __init__(
-        self,
-        case: Case,
-        setup: Setup,
-        layers: Sequence[Layer],
-        inputs: Sequence[Batch],
-        checked: int,
-    ) -> None:
+    def load(self, setup: Setup, calibration: Iterable[Batch]) -> None:
         import torch
 
-        super().__init__(case)
-        self.layers, self.inputs, self.checked = layers, inputs, checked
-        self.dtype = dtype_of(case)
+        mode, self.dtype = self.case.compile_mode, dtype_of(self.case)
         with setup.phase("build"):
-            model = module(layers).to(self.dtype).eval().requires_grad_(False)
-            self.hosted = [self.page_locked(torch.from_numpy(batch)) for batch in inputs]
+            model = module(self.layers).to(self.dtype).eval().requires_grad_(False)
+            self.hosted = [self.page_locked(torch.from_numpy(batch)) for batch in self.inputs]
             self.feeds = cycle(self.hosted)
-        (self.model,) = to_device(setup, case, self.laid_out(model))
+        (self.model,) = to_device(setup, self.case, self.laid_out(model))
         self.answer: Callable[[Any], Any] = self._eager
         # CUDA graphs of torch.compile fail in inference mode (pytorch#135892).
-        self.without_gradients = torch.no_grad if case.compile_mode else torch.inference_mode
+        self.without_gradients = torch.no_grad if mode else torch.inference_mode
         self.activate()  # compiled and captured code depends on the settings
-        if self.case.compile_mode:
+        if mode:
             with self.without_gradients():
                 example = self._moved(self.hosted[0])
-                self.model = compiled(setup, self.model, example, mode=self.case.compile_mode)
+                self.model = compiled(setup, self.model, example, mode=mode)
         if "graph" in self.modes:
             with setup.phase("compile"):
                 self.answer = self._graph()
@@ -224,13 +212,12 @@ class TorchInference(TorchTask, InferenceTask):
 class JaxInference(jax_task.JaxTask, InferenceTask):
     """By a jitted function that holds the weights, as a session of ONNX Runtime does."""
 
-    def __init__(self, case: Case, setup: Setup, layers: Any, inputs: Any, checked: int) -> None:
+    def load(self, setup: Setup, calibration: Iterable[Batch]) -> None:
         import jax
 
-        super().__init__(case)
-        self.layers, self.inputs, self.checked, self.feeds = layers, inputs, checked, cycle(inputs)
-        network = partial(jax_task.forward, layers, jax_task.weights_of(layers))
-        self.network = self.compiled(setup, network, jax.device_put(inputs[0], self.device))
+        network = partial(jax_task.forward, self.layers, jax_task.weights_of(self.layers))
+        example = jax.device_put(self.inputs[0], self.device)
+        self.network, self.feeds = self.compiled(setup, network, example), cycle(self.inputs)
 
     def step(self) -> None:
         self.infer(next(self.feeds))

@@ -24,14 +24,7 @@ CLASSES = 10
 EPSILON = 1e-5  # added to the variance in norms
 # The conv net: (channels in, channels out, stride) of its 3x3 layers; a mean over the image
 # and one dense layer follow.  281,000 parameters.
-CONVOLUTIONS = (
-    (3, 32, 1),
-    (32, 32, 2),
-    (32, 64, 1),
-    (64, 64, 2),
-    (64, 128, 1),
-    (128, 128, 2),
-)
+CONVOLUTIONS = ((3, 32, 1), (32, 32, 2), (32, 64, 1), (64, 64, 2), (64, 128, 1), (128, 128, 2))
 
 
 @dataclass(frozen=True)

@@ -37,23 +37,18 @@ class GraphBuilder:
         self.weights: list[Any] = []
 
     def add(self, operator: str, *operands: str, **attributes: Any) -> str:
-        """Append a node; returns the name of its result."""
-        (result,) = self._append(operator, operands, 1, attributes)
-        return result
-
-    def split(self, operand: str, parts: int) -> list[str]:
-        """Divide the last axis evenly; returns the names of the parts."""
-        return self._append("Split", (operand,), parts, {"axis": -1})
-
-    def _append(
-        self, operator: str, operands: Sequence[str], count: int, attributes: dict[str, Any]
-    ) -> list[str]:
+        """Append a node; returns its name, which is that of its result."""
         from onnx import helper
 
         name = f"{operator.lower()}_{len(self.nodes)}"
-        results = [name, *(f"{name}_{part}" for part in range(1, count))]
-        self.nodes.append(helper.make_node(operator, operands, results, name=name, **attributes))
-        return results
+        self.nodes.append(helper.make_node(operator, operands, [name], name=name, **attributes))
+        return name
+
+    def split(self, operand: str, parts: int) -> list[str]:
+        """Divide the last axis evenly; returns the names of the parts."""
+        name = self.add("Split", operand, axis=-1)
+        self.nodes[-1].output.extend(f"{name}_{part}" for part in range(1, parts))
+        return list(self.nodes[-1].output)
 
     def constant(self, value: Any) -> str:
         """Add an array as it is, a number in FP32, or a shape; returns its name."""

@@ -42,8 +42,7 @@ ENCODERS: dict[str, dict[str, Any]] = {
 }
 # "Going Deeper with Convolutions" (Szegedy et al., CVPR 2015): shares of the area, aspect ratios.
 AREAS, ASPECTS, TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10
-OPENED = 5_000  # most files whose headers are read beforehand
-DECODED = 16  # files that are also decoded beforehand
+DECODED = 16  # files that are decoded beforehand
 
 
 def photograph(rng: np.random.Generator, width: int, height: int) -> Pixels:
@@ -91,45 +90,37 @@ def encoded(count: int, kind: str, seed: int) -> tuple[bytes, ...]:
 def in_folder(name: str, seed: int) -> tuple[Path, ...]:
     """The user's pictures under folder `name`, shuffled and without hidden files.
 
-    WorkloadError "bad_input" if there is none, or if one cannot be read.  This reads the headers of
-    up to 5,000 and decodes some.
+    WorkloadError "bad_input" if there is none, or if one of the first cannot be decoded.
     """
     import numpy as np
 
-    folder = Path(name).expanduser()
-    try:
-        found = sorted(_files(folder))
-    except OSError as error:
-        raise bad_input(f"{error.filename}: {error.strerror}") from None
-    if not found:
-        raise bad_input(f"{folder} has no files")
-    order = np.random.default_rng(seed).permutation(len(found))
-    pictures = tuple(found[place] for place in order)
-    for place, picture in enumerate(pictures[:OPENED]):
-        decode(picture, header_only=place >= DECODED)
-    return pictures
-
-
-def _files(folder: Path) -> list[Path]:
     def refuse(error: OSError) -> None:
-        raise error
+        raise bad_input(f"{error.filename}: {error.strerror}")
 
-    return [
+    folder = Path(name).expanduser()
+    found = sorted(
         Path(parent, name)
         for parent, _, names in os.walk(folder, onerror=refuse)
         for name in names
         if not name.startswith(".")
-    ]
+    )
+    if not found:
+        raise bad_input(f"{folder} has no files")
+    order = np.random.default_rng(seed).permutation(len(found))
+    pictures = tuple(found[place] for place in order)
+    for picture in pictures[:DECODED]:
+        decode(picture)
+    return pictures
 
 
-def decode(source: Source, *, header_only: bool = False) -> Any:
+def decode(source: Source) -> Any:
     """A Pillow image in RGB; WorkloadError "bad_input" names a file that cannot be decoded."""
     from PIL import Image, UnidentifiedImageError
 
     name = source if isinstance(source, Path) else "a generated photograph"
     try:
         with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as image:
-            return None if header_only else image.convert("RGB")
+            return image.convert("RGB")
     except MemoryError:
         raise
     except UnidentifiedImageError:
@@ -145,15 +136,11 @@ def bad_input(message: str) -> WorkloadError:
 
 
 def resample(pixels: NDArray[Any], height: int, width: int) -> NDArray[np.float64]:
-    """The reference: (h, w, 3) to (height, width, 3) in float64, unrounded.
-
-    Bilinear with antialiasing.
-    """
+    """The reference: (h, w, 3) to (height, width, 3) in float64, bilinear with antialiasing."""
     import numpy as np
 
     rows, columns = bilinear(pixels.shape[0], height), bilinear(pixels.shape[1], width)
-    planes = [rows @ pixels[..., channel] @ columns.T for channel in range(pixels.shape[2])]
-    return np.stack(planes, axis=-1)
+    return np.stack([rows @ plane @ columns.T for plane in np.moveaxis(pixels, -1, 0)], axis=-1)
 
 
 def normalise(pixels: NDArray[Any]) -> NDArray[np.float64]:
@@ -175,10 +162,7 @@ def bilinear(size: int, target: int) -> NDArray[np.float64]:
 
 
 class RandomCrops:
-    """A data set of random parts of pictures.
-
-    Sample number `n` is always cut in the same way, in every loader.
-    """
+    """A data set of random parts of pictures; sample `n` is cut in the same way in every loader."""
 
     def __init__(self, sources: Sequence[Source], image: int, seed: int) -> None:
         self.sources, self.image, self.seed = sources, image, seed

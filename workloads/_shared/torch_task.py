@@ -13,17 +13,7 @@ from workbench.contract import Case, DeviceTimer, Profile, Setup, Task, Workload
 
 from .._backends.torch import library_of
 from . import profiling
-from .network import (
-    EPSILON,
-    Attention,
-    Conv,
-    Gelu,
-    Layer,
-    MeanPool,
-    MeanTokens,
-    Norm,
-    Residual,
-)
+from .network import EPSILON, Attention, Conv, Gelu, Layer, MeanPool, MeanTokens, Norm, Residual
 
 TORCH_ALIGNMENT_BYTES = 64  # c10/core/alignment.h, gAlignment
 MOST_COMPILED = 64  # compiled cases of one worker
@@ -135,7 +125,8 @@ class TorchTask(Task):
         """A function that waits for the current stream alone, the shortest way to wait."""
         if self.device.type not in STREAMING:
             return self.finish
-        wait: Callable[[], None] = current_stream(self.device).synchronize
+        stream = library_of(self.device.type).current_stream(self.device)
+        wait: Callable[[], None] = stream.synchronize
         return wait
 
     def activate(self) -> None:
@@ -147,7 +138,9 @@ class TorchTask(Task):
             set_tf32(self.case.precision == "tf32")
             torch.backends.cudnn.benchmark = "cudnn-benchmark" in self.modes
         if self.case.is_compiled:
-            end_compile_processes()
+            # A freeze would visit each process that torch keeps for later compilations.
+            inductor = sys.modules.get("torch._inductor.async_compile")
+            getattr(inductor, "shutdown_compile_workers", lambda: None)()
 
     def finish(self) -> None:
         synchronize(self.device)
@@ -162,10 +155,6 @@ class TorchTask(Task):
         return CudaTimer(self.device) if self.device.type in STREAMING else None
 
 
-def current_stream(device: Any) -> Any:
-    return library_of(device.type).current_stream(device)
-
-
 class CudaTimer(DeviceTimer):
     """A pair of events in the current stream of a device.
 
@@ -173,10 +162,9 @@ class CudaTimer(DeviceTimer):
     """
 
     def __init__(self, device: Any) -> None:
-        self.stream = current_stream(device)
-        event = library_of(device.type).Event
-        self.marks = [event(enable_timing=True) for _ in range(2)]
-        self.device = device
+        library, self.device = library_of(device.type), device
+        self.stream = library.current_stream(device)
+        self.marks = [library.Event(enable_timing=True) for _ in range(2)]
 
     def start(self) -> None:
         self.marks[0].record(self.stream)
@@ -215,10 +203,7 @@ def to_device(setup: Setup, case: Case, *things: Any) -> list[Any]:
 
 
 def aligned(thing: Any) -> Any:
-    """A tensor aligned as torch aligns its own.
-
-    NumPy aligns to 16 bytes only, which costs a 1024 x 1024 product on AVX-512 one percent.
-    """
+    """A tensor aligned as torch's own: NumPy's 16 bytes cost a large product on AVX-512 1 %."""
     import torch
 
     if isinstance(thing, torch.Tensor) and thing.data_ptr() % TORCH_ALIGNMENT_BYTES:
@@ -233,12 +218,10 @@ def compiled(
     mode: str | None = None,
     keywords: Mapping[str, Any] | None = None,
 ) -> Any:
-    """`function`, or a module, through torch.compile; one call on `example` and `keywords` compiles
-    it.  `mode` is one of torch.compile's.
+    """`function` or a module through torch.compile, called once on `example` and `keywords`.
 
     Call the task's `activate` first: the code depends on the current number of threads and TF32
-    setting.  If they differ later, torch compiles again in a timed step.  torch caches compiled
-    code on disk (TORCHINDUCTOR_CACHE_DIR), which makes a second run faster.
+    setting.  If they differ later, torch compiles again in a timed step.
 
     Raises WorkloadError "no_compiler" where the C++ compiler or Triton is missing.
     """
@@ -262,16 +245,8 @@ def compiled(
     return made
 
 
-def end_compile_processes() -> None:
-    """End the processes that torch keeps for later compilations: each freeze would visit them."""
-    inductor = sys.modules.get("torch._inductor.async_compile")
-    end = getattr(inductor, "shutdown_compile_workers", None)
-    if end is not None:
-        end()
-
-
 def time_to_host(case: Case, result: Any) -> float | None:
-    """Seconds to copy the tensor `result` to the host; None on a CPU, where it already is."""
+    """Seconds to copy the tensor `result` to the host; None on a CPU."""
     if case.device_kind == "cpu":
         return None
     synchronize(result.device)

@@ -89,19 +89,13 @@ class TrainingTask(TorchTask):
         """The next batch, on the host or the device: inputs and targets."""
 
     def make_ready(self, setup: Setup, network: Any, optimiser: Any, **settings: Any) -> None:
-        """Move the network to the device and make its optimiser, an instance of `optimiser`."""
+        """Move the network to the device and make its optimiser, of the class `optimiser`."""
         (self.network,) = to_device(setup, self.case, self.laid_out(network))
         self.forward = self.network
         with setup.phase("build"):
             if "fused" in self.modes:
                 settings["fused"] = True
-            try:
-                self.optimiser = optimiser(self.network.parameters(), **settings)
-            except RuntimeError as error:  # its message lists the devices that have the kernel
-                raise WorkloadError(
-                    f"torch has no fused {optimiser.__name__}: {error}".splitlines()[0],
-                    hint="fused optimisers on the CPU need torch 2.4 or newer",
-                ) from error
+            self.optimiser = optimiser(self.network.parameters(), **settings)
 
     def compile(self, setup: Setup, batch: Any) -> None:
         """Compile forward and backward for batches like this one, if the case is compiled."""
@@ -208,17 +202,14 @@ def exact_gradient(network: Any, inputs: Any, targets: Any) -> Gradient:
     return float(loss.item()), [p.grad.numpy() for p in network.parameters()]
 
 
-def exact_losses(
-    network: Any, optimiser: Callable[[Any], Any], inputs: Any, targets: Any, steps: int
-) -> list[float]:
-    """The loss before each step of the same training on the CPU by eager torch in float64."""
+def compare_losses(
+    found: Sequence[float], network: Any, optimiser: Any, inputs: Any, targets: Any, limit: float
+) -> Accuracy:
+    """The largest relative error of the losses before each step, against the same training of an
+    FP32 `network` on the CPU by eager torch in float64."""
     network, inputs, targets = network.double(), inputs.cpu().double(), targets.cpu()
     updates = optimiser(network.parameters())
-    return [train_step(network, updates, inputs, targets).item() for _ in range(steps)]
-
-
-def compare_losses(found: Sequence[float], expected: Sequence[float], limit: float) -> Accuracy:
-    """The largest relative difference between two loss curves."""
+    expected = [train_step(network, updates, inputs, targets).item() for _ in found]
     error = max(abs(loss / right - 1) for loss, right in zip(found, expected, strict=True))
     reference = f"float64 torch on the CPU, losses of the first {len(found)} steps"
     return Accuracy.within(error, limit, reference)
@@ -247,8 +238,7 @@ def compare(found: Gradient, expected: Gradient, reference: str, limit: float) -
 class ShuffledBatches:
     """Endless batches of a finite data set: the rows (batch) of the next one, on `device`.
 
-    Each epoch has its own order, drawn on the CPU: the same on every device.  A last, smaller
-    batch is skipped, so all steps have the same size.
+    Each epoch has its own order, the same on every device.  A last, smaller batch is skipped.
     """
 
     def __init__(self, count: int, batch: int, seed: int, device: Any) -> None:
@@ -284,18 +274,12 @@ def loader(data: Any, sampler: Any, workers: int, *, pin: bool, **settings: Any)
     Forked children share the memory of the data.  They wait without a time limit, so a task can be
     frozen and resumed.
     """
-    import torch
+    from torch.utils.data import DataLoader
 
     if sys.platform == "linux":
         settings["multiprocessing_context"] = multiprocessing.get_context("fork")
-    return torch.utils.data.DataLoader(
-        data,
-        batch_size=None,
-        sampler=sampler,
-        num_workers=workers,
-        pin_memory=pin,
-        **(settings if workers else {}),
-    )
+    given = {"sampler": sampler, "num_workers": workers, "pin_memory": pin}
+    return DataLoader(data, batch_size=None, **given, **(settings if workers else {}))
 
 
 def require_batch(case: Case, count: int, what: str) -> None:

@@ -155,22 +155,6 @@ def test_a_fused_update_is_the_same_update(name: str) -> None:
         plain.close()
 
 
-def test_a_torch_without_fused_updates_is_a_reason_with_a_remedy(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    import torch
-
-    def refuse(*_: object, **settings: object) -> None:
-        assert settings["fused"] is True
-        raise RuntimeError("`fused=True` requires all the params to be on cuda")
-
-    monkeypatch.setattr(torch.optim, "AdamW", refuse)
-    with pytest.raises(WorkloadError, match="no fused") as caught:
-        prepared(case_of("train_gpt", mode="fused"))
-    assert caught.value.code == "unsupported"
-    assert caught.value.hint
-
-
 # ------------------------------------------------------------------ costs
 
 
