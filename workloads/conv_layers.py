@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 
-from ._shared.network import relative_error
+from ._shared.network import relative_error, worst
 from ._shared.torch_task import TorchTask, dtype_of, time_to_host, to_device
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class ConvStep(TorchTask):
             output, (inner, *others) = both_passes(leaves, corner=True)
             parts = (output[:1, :, :CORNER, :CORNER], inner[near], *others)
             results.append([part.double().cpu().contiguous().numpy() for part in parts])
-        error = max(map(relative_error, *results))
+        error = worst(map(relative_error, *results))
         name = "output and gradients of one corner, float64 torch on the CPU; the worst of four"
         return Accuracy.within(error, LIMITS[self.case.precision], name)
 

@@ -22,7 +22,7 @@ from workbench.contract import (
 )
 
 from ._shared import pictures
-from ._shared.network import untrained_convnet
+from ._shared.network import untrained_convnet, worst
 from ._shared.torch_task import TorchTask, module, to_device
 from ._shared.training import exact_gradient, loader, train_step
 from ._shared.waiting import mark, waiting_fraction
@@ -226,10 +226,7 @@ class Feeding(TorchTask):
         due = [self.pictures.label(sample) for sample in samples]
         standardised = torch.from_numpy(pictures.normalise(pixels.numpy()))
         expected, _ = exact_gradient(module(self.layers), standardised, torch.tensor(due))
-        error = max(
-            float(np.abs(pixels.numpy() - exact).max()) / 255,
-            abs(loss / expected - 1),
-        )
+        error = worst([np.abs(pixels.numpy() - exact).max() / 255, abs(loss / expected - 1)])
         limit = pictures.EIGHT_BIT_LIMIT
         reference = f"float64 resize (NumPy) and loss (torch) of {len(pixels)} pictures; 1 is white"
         return Accuracy.within(error, limit, reference)

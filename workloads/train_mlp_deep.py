@@ -92,7 +92,7 @@ class DeepMlpTraining(TorchTask):
         self.forward = self.network
         if case.mode == "compile":
             self.activate()  # the code depends on the settings for threads and TF32
-            self.forward = compiled(setup, self.network, self.data)
+            self.forward = compiled(setup, self.network, case.mode, self.data)
             with setup.phase("compile"):  # the first backward pass compiles it
                 self._epoch(self.labels)
                 self.finish()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workbench.contract import Accuracy, Case, Profile, Setup, Task, Variant
 
@@ -23,12 +23,6 @@ from .onnx_model import graph
 from .quantisation import halved, quantise
 from .session import CPU, BoundSession, open_session, provider_of
 from .torch_task import TorchTask, compiled, dtype_of, module, time_to_host, to_device
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Batch = NDArray[np.float32]
 
 VARIANTS = (
     Variant("cpu", "onnxruntime", "fp32"),
@@ -76,8 +70,8 @@ def prepare(
     case: Case,
     setup: Setup,
     layers: Sequence[Layer],
-    inputs: Sequence[Batch],
-    calibration: Iterable[Batch],
+    inputs: Sequence[Any],
+    calibration: Iterable[Any],
     checked: int = CHECKED,
 ) -> InferenceTask:
     """A task that answers `inputs` in turn; only static INT8 uses `calibration`.
@@ -95,18 +89,18 @@ class InferenceTask(Task):
     """One step answers one batch."""
 
     layers: Sequence[Layer]
-    inputs: Sequence[Batch]
+    inputs: Sequence[Any]
     checked: int
 
     def __init__(self, case: Case) -> None:
         self.case = case
 
     @abstractmethod
-    def load(self, setup: Setup, calibration: Iterable[Batch]) -> None:
+    def load(self, setup: Setup, calibration: Iterable[Any]) -> None:
         """Make the model of `layers`, ready for a step."""
 
     @abstractmethod
-    def infer(self, batch: Batch) -> Any:
+    def infer(self, batch: Any) -> Any:
         """The network's output (batch, classes) as an array in host memory."""
 
     def check(self) -> Accuracy:
@@ -121,7 +115,7 @@ class InferenceTask(Task):
 
 
 class OnnxInference(InferenceTask):
-    def load(self, setup: Setup, calibration: Iterable[Batch]) -> None:
+    def load(self, setup: Setup, calibration: Iterable[Any]) -> None:
         case, first = self.case, self.inputs[0]
         self.waits = provider_of(case) != CPU
         on_gpu = self.waits and case.backend != "openvino"  # which converts and copies by itself
@@ -140,7 +134,7 @@ class OnnxInference(InferenceTask):
     def step(self) -> None:
         self.session.run(None, next(self.feeds))
 
-    def infer(self, batch: Batch) -> Any:
+    def infer(self, batch: Any) -> Any:
         return self.session.run(None, {"input": batch})[0].copy()  # the next run may overwrite it
 
     def profile(self, steps: int) -> Profile:
@@ -152,7 +146,7 @@ class TorchInference(TorchTask, InferenceTask):
 
     waits = finishes = True  # reads its answer back
 
-    def load(self, setup: Setup, calibration: Iterable[Batch]) -> None:
+    def load(self, setup: Setup, calibration: Iterable[Any]) -> None:
         import torch
 
         mode, self.dtype = self.case.compile_mode, dtype_of(self.case)
@@ -168,7 +162,7 @@ class TorchInference(TorchTask, InferenceTask):
         if mode:
             with self.without_gradients():
                 example = self._moved(self.hosted[0])
-                self.model = compiled(setup, self.model, example, mode=mode)
+                self.model = compiled(setup, self.model, mode, example)
         if "graph" in self.modes:
             with setup.phase("compile"):
                 self.answer = self._graph()
@@ -200,7 +194,7 @@ class TorchInference(TorchTask, InferenceTask):
 
         return answer
 
-    def infer(self, batch: Batch) -> Any:
+    def infer(self, batch: Any) -> Any:
         import torch
 
         return self.answer(torch.from_numpy(batch)).numpy().copy()  # a graph overwrites its answer
@@ -212,7 +206,7 @@ class TorchInference(TorchTask, InferenceTask):
 class JaxInference(jax_task.JaxTask, InferenceTask):
     """By a jitted function that holds the weights, as a session of ONNX Runtime does."""
 
-    def load(self, setup: Setup, calibration: Iterable[Batch]) -> None:
+    def load(self, setup: Setup, calibration: Iterable[Any]) -> None:
         import jax
 
         network = partial(jax_task.forward, self.layers, jax_task.weights_of(self.layers))
@@ -222,7 +216,7 @@ class JaxInference(jax_task.JaxTask, InferenceTask):
     def step(self) -> None:
         self.infer(next(self.feeds))
 
-    def infer(self, batch: Batch) -> Any:
+    def infer(self, batch: Any) -> Any:
         import jax
         import numpy as np
 

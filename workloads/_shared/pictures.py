@@ -11,18 +11,11 @@ import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workbench.contract import WorkloadError
 
 from .network import CLASSES
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Pixels = NDArray[np.uint8]  # (height, width, 3)
-    Batch = tuple[NDArray[np.uint8], NDArray[np.int64]]  # pixels, labels
 
 Source = bytes | Path
 
@@ -45,8 +38,8 @@ AREAS, ASPECTS, TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10
 DECODED = 16  # files that are decoded beforehand
 
 
-def photograph(rng: np.random.Generator, width: int, height: int) -> Pixels:
-    """A generated photograph: (height, width, 3) in 0..255.
+def photograph(rng: Any, width: int, height: int) -> Any:
+    """A generated photograph: uint8 (height, width, 3).
 
     It compresses like a real one.  It has random structures of all sizes, whose amplitude falls
     with their frequency as in natural images (Field, "Relations between the statistics of natural
@@ -55,7 +48,7 @@ def photograph(rng: np.random.Generator, width: int, height: int) -> Pixels:
     import numpy as np
     from PIL import Image
 
-    def structures(octaves: int) -> NDArray[np.float32]:
+    def structures(octaves: int) -> Any:
         total = np.zeros((height, width), np.float32)
         for octave in range(1, octaves + 1):
             grid = rng.standard_normal((2**octave, 2**octave), dtype=np.float32)
@@ -135,7 +128,7 @@ def bad_input(message: str) -> WorkloadError:
     return WorkloadError(message, code="bad_input", hint=hint)
 
 
-def resample(pixels: NDArray[Any], height: int, width: int) -> NDArray[np.float64]:
+def resample(pixels: Any, height: int, width: int) -> Any:
     """The reference: (h, w, 3) to (height, width, 3) in float64, bilinear with antialiasing."""
     import numpy as np
 
@@ -143,12 +136,12 @@ def resample(pixels: NDArray[Any], height: int, width: int) -> NDArray[np.float6
     return np.stack([rows @ plane @ columns.T for plane in np.moveaxis(pixels, -1, 0)], axis=-1)
 
 
-def normalise(pixels: NDArray[Any]) -> NDArray[np.float64]:
+def normalise(pixels: Any) -> Any:
     """The reference: (batch, h, w, 3) of 0..255 to (batch, 3, h, w) standardised, in float64."""
     return ((pixels / 255.0 - MEAN) / STD).transpose(0, 3, 1, 2)
 
 
-def bilinear(size: int, target: int) -> NDArray[np.float64]:
+def bilinear(size: int, target: int) -> Any:
     """The weights (target, size) of bilinear resizing with antialiasing: a triangle, as wide as the
     source pixels that a target pixel covers and at least one to each side, cut off at the edges and
     normalised."""
@@ -158,7 +151,7 @@ def bilinear(size: int, target: int) -> NDArray[np.float64]:
     centres = (np.arange(target) + 0.5) * scale
     distance = np.abs(np.arange(size) + 0.5 - centres[:, None]) / max(scale, 1.0)
     weights = np.maximum(0.0, 1.0 - distance)
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
 
 
 class RandomCrops:
@@ -167,8 +160,8 @@ class RandomCrops:
     def __init__(self, sources: Sequence[Source], image: int, seed: int) -> None:
         self.sources, self.image, self.seed = sources, image, seed
 
-    def __getitem__(self, samples: range) -> Batch | str:
-        """The batch of these samples: pixels (batch, image, image, 3), labels (batch).
+    def __getitem__(self, samples: range) -> Any | str:
+        """The batch of these samples: uint8 (batch, image, image, 3) and labels (batch).
 
         If a file cannot be read, returns the error message: an exception from a loader would reach
         the parent with a traceback as its message.
@@ -189,7 +182,7 @@ class RandomCrops:
         """The picture that a sample is cut from."""
         return decode(self.sources[sample % len(self.sources)])
 
-    def picture(self, sample: int) -> NDArray[np.uint8]:
+    def picture(self, sample: int) -> Any:
         """(image, image, 3), decoded, cropped, resized, perhaps flipped."""
         import numpy as np
         from PIL import Image
@@ -215,7 +208,7 @@ class RandomCrops:
                 return (left, top, left + w, top + h), flip
         return (0, 0, width, height), flip
 
-    def reference(self, sample: int) -> NDArray[np.float64]:
+    def reference(self, sample: int) -> Any:
         """The exact `picture`, resized in float64."""
         import numpy as np
 

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from dataclasses import replace
 from functools import partial
 from math import prod, sqrt
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from workbench.contract import (
     PRECISION_BYTES,
@@ -25,12 +25,6 @@ from workbench.contract import (
 
 from .jax_task import JaxTask
 from .torch_task import TorchTask, arithmetic, dtype_of, time_to_host, to_device
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Matrix = NDArray[np.floating[Any]]
 
 PRODUCT_BYTES = {**PRECISION_BYTES, "fp8": 2, "int8": 4}  # FP8 yields BF16, INT8 32-bit sums
 # Several times the measured error, which includes rounding of the inputs; far below a wrong one.
@@ -65,7 +59,7 @@ class ProductShape(NamedTuple):
 
 # The operands drawn last, their probe, and the seconds that drawing took: one entry at most, which
 # the precisions of a row share.
-_latest: dict[object, tuple[Matrix, Matrix, Probe, float]] = {}
+_latest: dict[object, tuple[Any, Any, Probe, float]] = {}
 
 
 class MatrixProduct(Workload):
@@ -103,7 +97,7 @@ class MatrixProduct(Workload):
             return JaxProduct(case, setup, probe, a, b)
         return TorchProduct(case, setup, probe, a, b)
 
-    def draw(self, case: Case, setup: Setup) -> tuple[Matrix, Matrix, Probe]:
+    def draw(self, case: Case, setup: Setup) -> tuple[Any, Any, Probe]:
         """The two operands, and a probe that knows their product."""
         batch, m, n, k = self.shape(case)
         if batch > 1 and case.precision in ("int8", "fp8"):
@@ -143,7 +137,7 @@ class MatrixProduct(Workload):
         return None if small is case else small
 
 
-def draw(shape: tuple[int, ...], precision: str, seed: int) -> Matrix:
+def draw(shape: tuple[int, ...], precision: str, seed: int) -> Any:
     """Normal random numbers in float64 for fp64, else float32; for int8, whole ones up to 127."""
     import numpy as np
 
@@ -161,7 +155,7 @@ class Probe:
     This is much less work than the n^3 of a second product (Freivalds 1977).
     """
 
-    def __init__(self, a: Matrix, b: Matrix, seed: int) -> None:
+    def __init__(self, a: Any, b: Any, seed: int) -> None:
         import numpy as np
 
         shape = (b.shape[-1], PROJECTIONS)
@@ -171,7 +165,7 @@ class Probe:
         norms = [float(np.linalg.norm(array)) for array in (a, b, self.vectors)]
         self.scale = max(float(np.linalg.norm(self.expected)), prod(norms) / sqrt(b.size))
 
-    def check(self, case: Case, product: Matrix) -> Accuracy:
+    def check(self, case: Case, product: Any) -> Accuracy:
         """Check `product`, (batch,) m x n, against the limit of the case's precision."""
         import numpy as np
 
@@ -181,7 +175,7 @@ class Probe:
         return Accuracy.within(error, LIMITS[case.precision], reference)
 
 
-def project(matrix: Matrix, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+def project(matrix: Any, vectors: Any) -> Any:
     """`matrix` @ `vectors` in float64, one set of vectors for a whole batch or one for each matrix.
 
     Works on a block of rows (in a batch: of matrices) at a time to save memory.

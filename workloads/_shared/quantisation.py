@@ -9,15 +9,10 @@ from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workbench.contract import WorkloadError
 from workbench.worker.recipe import Recipe
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 # Operators that the workloads quantise statically: products, and what lies between them in a
 # conv net.
@@ -31,7 +26,7 @@ Ranges = dict[str, tuple[float, float, str]]  # smallest, largest, NumPy's word 
 
 
 def quantise(
-    model: bytes, method: str, calibration: Iterable[Array], *, symmetric: bool = False
+    model: bytes, method: str, calibration: Iterable[Any], *, symmetric: bool = False
 ) -> bytes:
     """`model` in INT8, "dynamic" or "static" (QDQ), as the inference workloads measure it.
 
@@ -80,7 +75,7 @@ def simplify(model: bytes) -> bytes:
 
 def activation_ranges(
     file: Path,
-    samples: Iterable[Sequence[Array]],
+    samples: Iterable[Sequence[Any]],
     method: str = "minmax",
     types: Sequence[str] = (),
 ) -> Ranges:

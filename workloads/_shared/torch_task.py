@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -211,14 +211,8 @@ def aligned(thing: Any) -> Any:
     return thing
 
 
-def compiled(
-    setup: Setup,
-    function: Any,
-    *example: Any,
-    mode: str | None = None,
-    keywords: Mapping[str, Any] | None = None,
-) -> Any:
-    """`function` or a module through torch.compile, called once on `example` and `keywords`.
+def compiled(setup: Setup, function: Any, mode: str | None, /, *args: Any, **kwargs: Any) -> Any:
+    """`function` or a module through torch.compile, called once with the other arguments.
 
     Call the task's `activate` first: the code depends on the current number of threads and TF32
     setting.  If they differ later, torch compiles again in a timed step.
@@ -233,7 +227,7 @@ def compiled(
     with setup.phase("compile"):
         made = torch.compile(function, dynamic=False, mode=mode)
         try:
-            made(*example, **(keywords or {}))
+            made(*args, **kwargs)
         except Exception as error:
             if not any(mark in str(error) for mark in NO_COMPILER_MARKS):
                 raise

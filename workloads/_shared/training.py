@@ -7,19 +7,14 @@ import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workbench.contract import Accuracy, Case, Setup, Variant, WorkloadError
 
-from .network import relative_error
+from .network import relative_error, worst
 from .torch_task import STREAMING, TorchTask, arithmetic, compiled, to_device
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Gradient = tuple[float, list[NDArray[np.floating[Any]]]]  # a loss, and one array a parameter
-
+Gradient = tuple[float, list[Any]]  # a loss, and an array for each parameter
 IGNORED = -100  # target that torch's cross_entropy leaves out of loss and gradient
 
 VARIANTS = (
@@ -106,7 +101,7 @@ class TrainingTask(TorchTask):
         with untouched(self.network):
             with self._autocast():
                 mode = self.case.compile_mode
-                self.forward = compiled(setup, self.network, *args, mode=mode, keywords=keywords)
+                self.forward = compiled(setup, self.network, mode, *args, **keywords)
             with setup.phase("compile"):
                 self._backward(batch)
                 self.finish()
@@ -210,9 +205,9 @@ def compare_losses(
     network, inputs, targets = network.double(), inputs.cpu().double(), targets.cpu()
     updates = optimiser(network.parameters())
     expected = [train_step(network, updates, inputs, targets).item() for _ in found]
-    error = max(abs(loss / right - 1) for loss, right in zip(found, expected, strict=True))
+    errors = [abs(loss / right - 1) for loss, right in zip(found, expected, strict=True)]
     reference = f"float64 torch on the CPU, losses of the first {len(found)} steps"
-    return Accuracy.within(error, limit, reference)
+    return Accuracy.within(worst(errors), limit, reference)
 
 
 def compare(found: Gradient, expected: Gradient, reference: str, limit: float) -> Accuracy:
@@ -223,16 +218,11 @@ def compare(found: Gradient, expected: Gradient, reference: str, limit: float) -
     """
     import numpy as np
 
-    error = abs(found[0] / expected[0] - 1)
-    vectors: tuple[list[Any], list[Any]] = [], []
-    for result, right in zip(found[1], expected[1], strict=True):
-        if right.ndim > 1:
-            error = max(error, relative_error(result, right))
-        else:
-            vectors[0].append(result)
-            vectors[1].append(right)
-    error = max(error, relative_error(*map(np.concatenate, vectors)))
-    return Accuracy.within(error, limit, reference)
+    pairs = list(zip(found[1], expected[1], strict=True))
+    errors = [relative_error(*pair) for pair in pairs if pair[1].ndim > 1]
+    vectors = zip(*(pair for pair in pairs if pair[1].ndim == 1), strict=True)
+    errors += [relative_error(*map(np.concatenate, vectors)), abs(found[0] / expected[0] - 1)]
+    return Accuracy.within(worst(errors), limit, reference)
 
 
 class ShuffledBatches:

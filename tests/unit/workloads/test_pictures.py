@@ -142,14 +142,15 @@ def test_pictures_in_another_order_are_found() -> None:
     assert not task.check().passed
 
 
-def test_a_loss_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("factor", [1.01, float("nan")])
+def test_a_loss_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
     import torch
 
     task = feeding()
     right = torch.nn.functional.cross_entropy
 
     def wrong(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        return right(logits, labels) * (1.01 if logits.dtype == torch.float32 else 1.0)
+        return right(logits, labels) * (factor if logits.dtype == torch.float32 else 1.0)
 
     monkeypatch.setattr(torch.nn.functional, "cross_entropy", wrong)
     assert not task.check().passed
@@ -380,6 +381,13 @@ def test_colours_in_the_wrong_order_are_found() -> None:
     task = preprocessing("numpy", "pillow")
     right = task.inputs
     task.inputs = lambda which: right(which)[:, ::-1]
+    assert not task.check().passed
+    task.close()
+
+
+def test_pixels_that_were_never_written_are_found() -> None:
+    task = preprocessing("numpy", "pillow")
+    task._one = lambda *_: None
     assert not task.check().passed
     task.close()
 

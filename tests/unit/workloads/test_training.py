@@ -75,6 +75,25 @@ def test_a_gradient_that_misses_a_layer_is_found_in_bf16(name: str) -> None:
         task.close()
 
 
+@pytest.mark.parametrize("name", TRAININGS)
+def test_a_gradient_that_is_no_number_is_found(name: str) -> None:
+    task = prepared(case_of(name))
+    try:
+        matrices = [p for p in task.network.parameters() if p.dim() > 1]
+        matrices[-1].register_hook(lambda gradient: gradient * float("nan"))
+        assert not task.check().passed
+    finally:
+        task.close()
+
+
+def test_a_loss_that_is_no_number_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = prepared(case_of("train_mlp_deep"))
+    right = task._epoch
+    found = iter([1.0, float("nan"), 1.0])
+    monkeypatch.setattr(task, "_epoch", lambda labels: right(labels) * next(found))
+    assert not task.check().passed
+
+
 @pytest.mark.parametrize("name", [*TRAININGS, "train_mlp_deep"])
 def test_a_check_changes_nothing_in_the_training(name: str) -> None:
     checked, fresh = prepared(case_of(name)), prepared(case_of(name))
