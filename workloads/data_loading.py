@@ -51,9 +51,7 @@ class DataLoading(Workload):
         Parameter("image", 224, "side of the training pictures", 16, 1024, unit="px"),
         Parameter("batches", 32, "batches in an epoch", minimum=1, maximum=100_000),
         Parameter("images", GENERATED, f"{GENERATED}, or a folder with your own pictures"),
-        Parameter(
-            "format", "jpeg", "file format of generated pictures", choices=tuple(pictures.ENCODERS)
-        ),
+        Parameter("format", "jpeg", "file format of generated pictures", choices=pictures.FORMATS),
         Parameter("loaders", 2, "decoding processes; 0: none", 0, MOST_LOADERS, tuning=True),
         Parameter("prefetch", 2, "batches that each loader prepares ahead", 1, 16, tuning=True),
         Parameter(
@@ -222,7 +220,7 @@ class Feeding(TorchTask):
             found = torch.nn.functional.cross_entropy(self.network(inputs), targets)
         loss = float(found.item())
         samples = range(len(pixels))
-        exact = np.stack([self.pictures.reference(sample) for sample in samples])
+        exact = np.stack([self.pictures.picture(sample, exact=True) for sample in samples])
         due = [self.pictures.label(sample) for sample in samples]
         standardised = torch.from_numpy(pictures.normalise(pixels.numpy()))
         expected, _ = exact_gradient(module(self.layers), standardised, torch.tensor(due))

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from workbench.contract import Case, Parameter, Setup, Task, Work, Workload
 
 from ._shared import inference
-from ._shared.network import CLASSES, Attention, Dense, Gelu, Layer, MeanTokens, Norm, Residual
+from ._shared.network import CLASSES, Attention, Dense, Gelu, Layer, Mean, Norm, Residual
 
 BLOCKS = 4
 WIDTH = 256
@@ -114,7 +114,7 @@ def untrained(seed: int) -> list[Layer]:
         layers.append(Residual([*mixing, dense(WIDTH, WIDTH, residual)]))
         feeding: list[Layer] = [norm(), dense(WIDTH, HIDDEN), Gelu()]
         layers.append(Residual([*feeding, dense(HIDDEN, WIDTH, residual)]))
-    return [*layers, norm(), MeanTokens(), dense(WIDTH, CLASSES)]
+    return [*layers, norm(), Mean(), dense(WIDTH, CLASSES)]
 
 
 def multiplications(tokens: int) -> int:

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import cycle
 from typing import Any
 
-from workbench.contract import Accuracy, Case, Profile, Setup, Task, Variant
+from workbench.contract import COMPILED, Accuracy, Case, Profile, Setup, Task, Variant
 
 from . import jax_task, profiling
 from .cuda_graph import graphed
@@ -26,31 +26,21 @@ from .torch_task import TorchTask, compiled, dtype_of, module, time_to_host, to_
 
 VARIANTS = (
     Variant("cpu", "onnxruntime", "fp32"),
-    Variant("cpu", "onnxruntime", "int8", "dynamic"),
-    Variant("cpu", "onnxruntime", "int8", "static"),
+    *(Variant("cpu", "onnxruntime", "int8", method) for method in ("dynamic", "static")),
     Variant("cpu", "openvino", "fp32"),
     Variant("cpu", "openvino", "bf16"),
     Variant("cpu", "openvino", "bf16", mode="auto"),  # what users get who choose nothing
     Variant("cpu", "openvino", "int8", "static"),
-    Variant("cpu", "torch", "fp32"),
-    Variant("cpu", "torch", "fp32", mode="compile"),
+    *(Variant("cpu", "torch", "fp32", mode=mode) for mode in (None, "compile")),
     # What promises most comes first, and what takes longest to prepare last.
-    Variant("gpu", "torch", "fp32"),
-    Variant("gpu", "torch", "fp16"),
-    Variant("gpu", "torch", "fp32", mode="graph"),
-    Variant("gpu", "torch", "fp16", mode="graph"),
+    *(Variant("gpu", "torch", p, mode=mode) for mode in (None, "graph") for p in ("fp32", "fp16")),
     Variant("gpu", "torch", "bf16"),
     Variant("gpu", "torch", "fp32", mode="compile"),
-    Variant("gpu", "torch", "fp16", mode="compile"),
-    Variant("gpu", "torch", "fp16", mode="reduce-overhead"),
-    Variant("gpu", "torch", "fp16", mode="max-autotune"),
-    Variant("gpu", "onnxruntime", "fp16"),
-    Variant("gpu", "onnxruntime", "tf32"),
-    Variant("gpu", "onnxruntime", "fp32"),
+    *(Variant("gpu", "torch", "fp16", mode=mode) for mode in COMPILED),
+    *(Variant("gpu", "onnxruntime", precision) for precision in ("fp16", "tf32", "fp32")),
     Variant("gpu", "onnxruntime", "fp16", mode="tensorrt"),
     Variant("gpu", "onnxruntime", "int8", "static", mode="tensorrt"),
-    Variant("gpu", "openvino", "fp32"),
-    Variant("gpu", "openvino", "fp16"),
+    *(Variant("gpu", "openvino", precision) for precision in ("fp32", "fp16")),
 )
 BF16 = Variant("cpu", "torch", "bf16")
 CONVOLVING = (  # for networks of convolutions

@@ -32,8 +32,9 @@ class Conv:
 
 
 @dataclass(frozen=True)
-class MeanPool:
-    """The mean over height and width: (batch, channels, h, w) to (batch, channels)."""
+class Mean:
+    """The mean of a picture, (batch, channels, h, w) to (batch, channels), or of a sequence,
+    (batch, tokens, width) to (batch, width)."""
 
 
 @dataclass(frozen=True)
@@ -68,18 +69,13 @@ class Gelu:
 
 
 @dataclass(frozen=True)
-class MeanTokens:
-    """The mean over the tokens: (batch, tokens, width) to (batch, width)."""
-
-
-@dataclass(frozen=True)
 class Residual:
     """The input and what the layers make of it, added."""
 
     layers: list[Layer]
 
 
-Layer = Conv | MeanPool | Dense | Norm | Attention | Gelu | MeanTokens | Residual
+Layer = Conv | Mean | Dense | Norm | Attention | Gelu | Residual
 
 
 def untrained_convnet(
@@ -93,7 +89,7 @@ def untrained_convnet(
         Conv(he(rng, outputs, inputs, 3, 3), np.zeros(outputs, np.float32), stride)
         for inputs, outputs, stride in convolutions
     ]
-    return [*layers, MeanPool(), *mlp((convolutions[-1][1], CLASSES), seed)]
+    return [*layers, Mean(), *mlp((convolutions[-1][1], CLASSES), seed)]
 
 
 def trained_convnet() -> list[Layer]:
@@ -109,7 +105,7 @@ def trained_convnet() -> list[Layer]:
     pairs = list(zip(arrays[::2], arrays[1::2], strict=True))
     strides = [stride for _, _, stride in CONVOLUTIONS]
     layers = [Conv(*pair, stride) for pair, stride in zip(pairs, strides, strict=False)]
-    return [*layers, MeanPool(), Dense(*pairs[-1], relu=False)]
+    return [*layers, Mean(), Dense(*pairs[-1], relu=False)]
 
 
 def mlp(sizes: Sequence[int], seed: int) -> list[Layer]:
@@ -160,10 +156,8 @@ def _applied(layer: Layer, x: Any) -> Any:
 
     if isinstance(layer, Residual):
         return x + forward(layer.layers, x)
-    if isinstance(layer, MeanPool):
-        return x.mean(axis=(2, 3))
-    if isinstance(layer, MeanTokens):
-        return x.mean(axis=1)
+    if isinstance(layer, Mean):
+        return x.mean(axis=(2, 3) if x.ndim == 4 else 1)
     if isinstance(layer, Attention):
         return attention(x[0], layer.heads)[None]
     if isinstance(layer, Gelu):

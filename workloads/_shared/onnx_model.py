@@ -9,18 +9,7 @@ from typing import Any
 
 from workbench.contract import WorkloadError
 
-from .network import (
-    EPSILON,
-    Attention,
-    Conv,
-    Dense,
-    Gelu,
-    Layer,
-    MeanPool,
-    MeanTokens,
-    Norm,
-    Residual,
-)
+from .network import EPSILON, Attention, Conv, Dense, Gelu, Layer, Mean, Norm, Residual
 
 # Versions that every ONNX Runtime since 1.14 loads; onnx's own defaults are newer than it accepts.
 OPSET = 17
@@ -122,10 +111,10 @@ def graph(layers: Sequence[Layer], input_shape: Sequence[int]) -> bytes:
     def applied(x: str, layer: Layer) -> str:
         if isinstance(layer, Residual):
             return made.add("Add", x, reduce(applied, layer.layers, x))
-        if isinstance(layer, MeanPool):
+        if isinstance(layer, Mean):
+            if len(input_shape) == 3:
+                return made.add("ReduceMean", x, axes=[1], keepdims=0)
             return made.add("Flatten", made.add("GlobalAveragePool", x))
-        if isinstance(layer, MeanTokens):
-            return made.add("ReduceMean", x, axes=[1], keepdims=0)
         if isinstance(layer, Attention):
             return attention(made, x, layer, *input_shape[:2])
         if isinstance(layer, Gelu):

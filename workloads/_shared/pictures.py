@@ -29,10 +29,7 @@ EIGHT_BIT_LIMIT = 1.1 / 255
 LONG_SIDES = (400, 600)  # pixels; ImageNet's pictures are about 500 x 375
 OCTAVES = 7
 SENSOR_NOISE = 3.0  # grey levels
-ENCODERS: dict[str, dict[str, Any]] = {
-    "jpeg": {"format": "JPEG", "quality": 92},
-    "png": {"format": "PNG"},
-}
+FORMATS = ("jpeg", "png")
 # "Going Deeper with Convolutions" (Szegedy et al., CVPR 2015): shares of the area, aspect ratios.
 AREAS, ASPECTS, TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10
 DECODED = 16  # files that are decoded beforehand
@@ -75,7 +72,7 @@ def encoded(count: int, kind: str, seed: int) -> tuple[bytes, ...]:
         side = int(rng.integers(*LONG_SIDES, endpoint=True))
         shape = (side, side * 3 // 4) if rng.random() < 0.7 else (side * 3 // 4, side)
         file = io.BytesIO()
-        Image.fromarray(photograph(rng, *shape)).save(file, **ENCODERS[kind])
+        Image.fromarray(photograph(rng, *shape)).save(file, kind, quality=92)
         files.append(file.getvalue())
     return tuple(files)
 
@@ -178,19 +175,19 @@ class RandomCrops:
         """A class from the number of the file, so that folders need no labels."""
         return sample % len(self.sources) % CLASSES
 
-    def whole(self, sample: int) -> Any:
-        """The picture that a sample is cut from."""
-        return decode(self.sources[sample % len(self.sources)])
-
-    def picture(self, sample: int) -> Any:
-        """(image, image, 3), decoded, cropped, resized, perhaps flipped."""
+    def picture(self, sample: int, *, exact: bool = False) -> Any:
+        """(image, image, 3), decoded, cropped, perhaps flipped, and resized: by Pillow, or exactly
+        in float64."""
         import numpy as np
         from PIL import Image
 
-        whole = self.whole(sample)
+        whole = decode(self.sources[sample % len(self.sources)])
         box, flip = self.cut(sample, *whole.size)
-        side = (self.image, self.image)
-        pixels = np.asarray(whole.crop(box).resize(side, Image.Resampling.BILINEAR))
+        part, side = whole.crop(box), (self.image, self.image)
+        if exact:
+            pixels = resample(np.asarray(part), *side)
+        else:
+            pixels = np.asarray(part.resize(side, Image.Resampling.BILINEAR))
         return pixels[:, ::-1] if flip else pixels
 
     def cut(self, sample: int, width: int, height: int) -> tuple[tuple[int, int, int, int], bool]:
@@ -207,12 +204,3 @@ class RandomCrops:
                 left, top = int(rng.integers(width - w + 1)), int(rng.integers(height - h + 1))
                 return (left, top, left + w, top + h), flip
         return (0, 0, width, height), flip
-
-    def reference(self, sample: int) -> Any:
-        """The exact `picture`, resized in float64."""
-        import numpy as np
-
-        whole = np.asarray(self.whole(sample))
-        (left, top, right, bottom), flip = self.cut(sample, whole.shape[1], whole.shape[0])
-        exact = resample(whole[top:bottom, left:right], self.image, self.image)
-        return exact[:, ::-1] if flip else exact

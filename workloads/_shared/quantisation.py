@@ -74,10 +74,7 @@ def simplify(model: bytes) -> bytes:
 
 
 def activation_ranges(
-    file: Path,
-    samples: Iterable[Sequence[Any]],
-    method: str = "minmax",
-    types: Sequence[str] = (),
+    file: Path, samples: Iterable[Sequence[Any]], method: str = "minmax", types: Sequence[str] = ()
 ) -> Ranges:
     """The range of each tensor by its name, over `samples` of arrays in the order of the inputs.
 

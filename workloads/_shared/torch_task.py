@@ -13,7 +13,7 @@ from workbench.contract import Case, DeviceTimer, Profile, Setup, Task, Workload
 
 from .._backends.torch import library_of
 from . import profiling
-from .network import EPSILON, Attention, Conv, Gelu, Layer, MeanPool, MeanTokens, Norm, Residual
+from .network import EPSILON, Attention, Conv, Gelu, Layer, Mean, Norm, Residual
 
 TORCH_ALIGNMENT_BYTES = 64  # c10/core/alignment.h, gAlignment
 MOST_COMPILED = 64  # compiled cases of one worker
@@ -267,19 +267,17 @@ def module(layers: Sequence[Layer]) -> Any:
     import torch
     from torch import nn
 
-    class TokenMean(nn.Module):  # type: ignore[misc]
+    class MeanOf(nn.Module):  # type: ignore[misc]
         def forward(self, x: Any) -> Any:
-            return x.mean(dim=1)
+            return x.mean(dim=(2, 3) if x.dim() == 4 else 1)
 
     class Added(nn.Sequential):  # type: ignore[misc]
         def forward(self, x: Any) -> Any:
             return x + super().forward(x)
 
     def parts(layer: Layer) -> list[Any]:
-        if isinstance(layer, MeanPool):
-            return [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-        if isinstance(layer, MeanTokens):
-            return [TokenMean()]
+        if isinstance(layer, Mean):
+            return [MeanOf()]
         if isinstance(layer, Attention):
             return [self_attention(layer.heads)]
         if isinstance(layer, Gelu):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from workbench.contract import Accuracy, Case, Setup, Variant, WorkloadError
+from workbench.contract import COMPILED, Accuracy, Case, Setup, Variant, WorkloadError
 
 from .network import relative_error, worst
 from .torch_task import STREAMING, TorchTask, arithmetic, compiled, to_device
@@ -18,20 +18,11 @@ Gradient = tuple[float, list[Any]]  # a loss, and an array for each parameter
 IGNORED = -100  # target that torch's cross_entropy leaves out of loss and gradient
 
 VARIANTS = (
-    Variant("cpu", "torch", "fp32"),
-    Variant("cpu", "torch", "fp32", mode="fused"),
-    Variant("cpu", "torch", "fp32", mode="compile"),
+    *(Variant("cpu", "torch", "fp32", mode=mode) for mode in (None, "fused", "compile")),
     Variant("cpu", "torch", "bf16"),
-    Variant("gpu", "torch", "fp32"),
-    Variant("gpu", "torch", "tf32"),
-    Variant("gpu", "torch", "bf16"),
-    Variant("gpu", "torch", "fp16"),
-    Variant("gpu", "torch", "fp32", mode="fused"),
-    Variant("gpu", "torch", "tf32", mode="fused"),
-    Variant("gpu", "torch", "bf16", mode="fused"),
-    Variant("gpu", "torch", "bf16", mode="compile"),
-    Variant("gpu", "torch", "bf16", mode="reduce-overhead"),
-    Variant("gpu", "torch", "bf16", mode="max-autotune"),
+    *(Variant("gpu", "torch", precision) for precision in ("fp32", "tf32", "bf16", "fp16")),
+    *(Variant("gpu", "torch", precision, mode="fused") for precision in ("fp32", "tf32", "bf16")),
+    *(Variant("gpu", "torch", "bf16", mode=mode) for mode in COMPILED),
 )
 CONVOLVING = (  # for networks of convolutions
     *VARIANTS,
