@@ -33,7 +33,8 @@ VARIANTS = (
     Variant("cpu", "openvino", "int8", "static"),
     *(Variant("cpu", "torch", "fp32", mode=mode) for mode in (None, "compile")),
     # What promises most comes first, and what takes longest to prepare last.
-    *(Variant("gpu", "torch", p, mode=mode) for mode in (None, "graph") for p in ("fp32", "fp16")),
+    *(Variant("gpu", "torch", precision) for precision in ("fp32", "fp16")),
+    *(Variant("gpu", "torch", precision, mode="graph") for precision in ("fp32", "fp16")),
     Variant("gpu", "torch", "bf16"),
     Variant("gpu", "torch", "fp32", mode="compile"),
     *(Variant("gpu", "torch", "fp16", mode=mode) for mode in COMPILED),

@@ -105,7 +105,7 @@ def in_folder(name: str, seed: int) -> tuple[Path, ...]:
 
 def decode(source: Source) -> Any:
     """A Pillow image in RGB; WorkloadError "bad_input" names a file that cannot be decoded."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     name = source if isinstance(source, Path) else "a generated photograph"
     try:
@@ -113,8 +113,6 @@ def decode(source: Source) -> Any:
             return image.convert("RGB")
     except MemoryError:
         raise
-    except UnidentifiedImageError:
-        raise bad_input(f"{name} is not in a picture format that Pillow knows") from None
     except Exception as error:  # on a damaged file Pillow's plugins raise almost any error
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise bad_input(f"{name} cannot be decoded: {reason}") from None
