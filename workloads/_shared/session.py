@@ -8,7 +8,8 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 from workbench.contract import Case, WorkloadError, kind_of
 from workbench.worker import onnx_gpu
@@ -81,13 +82,6 @@ def _engines(model: bytes | str) -> str:
     return str(folder)
 
 
-class Port(NamedTuple):
-    """An input or output, as ONNX Runtime describes its own."""
-
-    name: str
-    type: str  # "tensor(float)"
-
-
 class OpenVinoSession:
     """A model in OpenVINO, behind those calls of an ONNX Runtime session that tasks make;
     WorkloadError if OpenVINO cannot run it."""
@@ -114,16 +108,17 @@ class OpenVinoSession:
         found = self._request.infer(feeds, share_inputs=True)
         return [*found.values()] if names is None else [found[name] for name in names]
 
-    def get_inputs(self) -> list[Port]:
+    def get_inputs(self) -> list[Any]:
         return [*map(_port, self._compiled.inputs)]
 
-    def get_outputs(self) -> list[Port]:
+    def get_outputs(self) -> list[Any]:
         return [*map(_port, self._compiled.outputs)]
 
 
-def _port(found: Any) -> Port:
+def _port(found: Any) -> Any:
+    """An input or output, as ONNX Runtime describes its own: the type is `tensor(float)`."""
     kind = found.element_type.get_type_name()
-    return Port(found.any_name, f"tensor({TYPES.get(kind, kind)})")
+    return SimpleNamespace(name=found.any_name, type=f"tensor({TYPES.get(kind, kind)})")
 
 
 class BoundSession:
