@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar
 
 from workbench.contract import Case, Parameter, Setup, Task, Work, Workload
 
 from ._shared import encoder, inference
 from ._shared.encoder import HEADS, HIDDEN, WIDTH
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 INPUTS = 8
 CALIBRATION_INPUTS = 16
@@ -60,7 +56,7 @@ class InferEncoder(Workload):
         shape = (case.batch or 1, tokens, WIDTH)
         rng = np.random.default_rng(setup.seed + 1)  # the seed itself draws the weights
 
-        def draw() -> NDArray[np.float32]:
+        def draw() -> Any:
             """Sequences whose tokens share a component, as the tokens of a text do.
 
             Without it the mean over many tokens would be nearly the same for every sequence.
