@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import cycle
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from workbench.contract import (
     Accuracy,
@@ -30,10 +30,6 @@ from ._shared.onnx_model import LARGEST_MODEL, GraphBuilder
 from ._shared.session import open_session
 from ._shared.torch_task import TorchTask, time_to_host, to_device
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 FEATURES = 20
 EARLY_LEAVES = 0.15  # share of inner nodes that are leaves, so that paths differ in length
 CHECKED = 8  # samples
@@ -43,7 +39,7 @@ MODEL_NODE_BYTES = 60  # largest size of a node in a file
 BATCHES = 8
 NODE_BYTES = 8 + 4 + 16 + 4
 # Measured peak bytes: for each node while the forest grows (and is moved), and for each visit.
-PEAK_BYTES = {"numpy": (56, 40), "onnxruntime": (56, 8), "torch": (76, 90)}
+PEAK_BYTES = {"numpy": (56, 40), "onnxruntime": (56, 8), "torch": (76, 90), "sklearn": (130, 16)}
 MODEL_PEAK_BYTES = 640  # per node that a path can reach, while its model is made and loaded
 
 
@@ -63,6 +59,7 @@ class ForestInference(Workload):
         Variant("cpu", "numpy", "fp32", threads=1),
         Variant("cpu", "onnxruntime", "fp32"),
         Variant("cpu", "torch", "fp32"),
+        Variant("cpu", "sklearn", "fp32"),
         Variant("gpu", "torch", "fp32"),
         Variant("gpu", "torch", "fp32", mode="graph"),
     )
@@ -92,22 +89,21 @@ class ForestInference(Workload):
             batches = rng.standard_normal(shape, dtype=np.float32)
         if case.backend == "numpy":
             return NumpyForest(forest, batches)
-        if case.backend == "onnxruntime":
-            return OnnxForest(case, setup, forest, batches)
-        return TorchForest(case, setup, forest, batches)
+        others = {"onnxruntime": OnnxForest, "sklearn": ScikitLearnForest, "torch": TorchForest}
+        return others[case.backend](case, setup, forest, batches)
 
 
 class NumpyForest(Task):
     """By NumPy, whose gathers use one thread."""
 
-    def __init__(self, forest: Forest, batches: NDArray[np.float32]) -> None:
+    def __init__(self, forest: Forest, batches: Any) -> None:
         self.forest, self.batches = forest, batches
         self.feeds = cycle(batches)
 
     def step(self) -> None:
         self.predict(next(self.feeds))
 
-    def predict(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
+    def predict(self, batch: Any) -> Any:
         """The forest's answers (batch) to `batch` (batch, features)."""
         import numpy as np
 
@@ -117,7 +113,7 @@ class NumpyForest(Task):
         for _ in range(forest.depth):
             right = flat.take(rows + forest.feature.take(nodes)) > forest.threshold.take(nodes)
             nodes = forest.children.take(2 * nodes + right)
-        return np.asarray(forest.value.take(nodes).sum(axis=1))
+        return forest.value.take(nodes).sum(axis=1)
 
     def check(self) -> Accuracy:
         return check(self.forest, self.batches[0], self.predict(self.batches[0]))
@@ -137,9 +133,46 @@ class OnnxForest(NumpyForest):
     def step(self) -> None:
         self.session.run(None, next(self.requests))
 
-    def predict(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
-        answers: NDArray[np.float32] = self.session.run(None, {"input": batch})[0]
-        return answers[:, 0]
+    def predict(self, batch: Any) -> Any:
+        return self.session.run(None, {"input": batch})[0][:, 0]
+
+
+class ScikitLearnForest(NumpyForest):
+    """By scikit-learn's random forest, which answers with the mean of its trees."""
+
+    def __init__(self, case: Case, setup: Setup, forest: Forest, batches: Any) -> None:
+        super().__init__(forest, batches)
+        with setup.phase("build"):
+            self.model = random_forest(forest, case.threads)
+
+    def step(self) -> None:
+        self.model.predict(next(self.feeds))
+
+    def predict(self, batch: Any) -> Any:
+        return self.model.predict(batch) * len(self.forest.roots)
+
+
+def random_forest(forest: Forest, threads: int | None) -> Any:
+    """A RandomForestRegressor with these trees, made as unpickling makes them."""
+    import numpy as np
+    from sklearn.ensemble import RandomForestRegressor
+
+    model = RandomForestRegressor(len(forest.roots), max_depth=1, n_jobs=threads)
+    model.fit(np.zeros((2, FEATURES)), (0, 1))
+    size = len(forest.feature) // len(forest.roots)
+    for estimator, root in zip(model.estimators_, forest.roots, strict=True):
+        own = slice(root, root + size)
+        sides = forest.children.reshape(-1, 2)[own] - root
+        sides[sides[:, 0] == np.arange(size)] = -1  # leaves
+        make, arguments, state = estimator.tree_.__reduce__()
+        nodes = np.zeros(size, state["nodes"].dtype)
+        nodes["left_child"], nodes["right_child"] = sides.T
+        nodes["feature"], nodes["threshold"] = forest.feature[own], forest.threshold[own]
+        values = forest.value[own].astype(float).reshape(-1, 1, 1)
+        changed = {"max_depth": forest.depth, "node_count": size, "nodes": nodes, "values": values}
+        estimator.tree_ = make(*arguments)
+        estimator.tree_.__setstate__({**state, **changed})
+    return model
 
 
 class TorchForest(TorchTask):

@@ -249,14 +249,14 @@ def time_to_host(case: Case, result: Any) -> float | None:
     return time.perf_counter() - began
 
 
-def self_attention(heads: int) -> Any:
+def self_attention(heads: int, *, causal: bool = False) -> Any:
     """A torch module of queries, keys and values side by side."""
     from torch import nn
 
     class SelfAttention(nn.Module):  # type: ignore[misc]  # torch is not typed here
         def forward(self, x: Any) -> Any:
             qkv = x.view(*x.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)
-            mixed = nn.functional.scaled_dot_product_attention(*qkv.unbind())
+            mixed = nn.functional.scaled_dot_product_attention(*qkv.unbind(), is_causal=causal)
             return mixed.transpose(1, 2).flatten(2)
 
     return SelfAttention()

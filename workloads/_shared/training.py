@@ -230,11 +230,6 @@ class ShuffledBatches:
         self.epoch = 0  # number of the epoch of the latest batch, from 1
         self.left: list[Any] = []
 
-    @property
-    def finished(self) -> bool:
-        """The epoch has no batch left."""
-        return not self.left
-
     def __next__(self) -> Any:
         import torch
 

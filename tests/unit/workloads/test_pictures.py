@@ -416,11 +416,6 @@ def test_pillows_threads_share_a_batch() -> None:
     assert np.array_equal(*made)
 
 
-def test_the_mode_for_bytes_is_not_offered_on_a_gpu() -> None:
-    with pytest.raises(WorkloadError, match="CPU only"):
-        preprocessing("torch", "uint8", "fake:0")
-
-
 def test_memory_grows_with_the_pictures_and_the_loaders() -> None:
     large = {"width": 8192, "height": 8192, "image": 224}
     case = Case("preprocessing", "cpu", "torch", "fp32", batch=8, params=large)
