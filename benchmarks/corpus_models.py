@@ -373,7 +373,7 @@ def forest(_: bytes) -> bytes:
     """300 random trees of depth 8 at most."""
     import onnx
 
-    from workloads._shared import forest as _forest
+    from workloads import forest as _forest
 
     model = onnx.load_model_from_string(_forest.ensemble(_forest.grow(300, 8, seed=0), batch=1))
     for operand in (*model.graph.input, *model.graph.output):

@@ -106,7 +106,10 @@ class Backend:
     own_environment: ClassVar[bool] = False
     # Its cases are planned where it is installed or named by --backend, and not missed elsewhere.
     optional: ClassVar[bool] = False
-    oldest: ClassVar[str] = "0"  # first version that the extra in pyproject.toml allows
+    # The range of tested versions: the first that the extra in pyproject.toml allows, and the one
+    # that constraints.txt pins, to its second number.
+    oldest: ClassVar[str] = ""
+    newest: ClassVar[str] = ""
     platforms: ClassVar[tuple[str, ...]] = ("CUDA",)  # of the GPUs that it uses: see `Gpu.platform`
 
     def version(self) -> str:

@@ -22,10 +22,10 @@ from workbench.contract import (
 )
 
 from ._shared import pictures
-from ._shared.network import untrained_convnet
-from ._shared.torch_task import TorchTask, module, to_device
+from ._shared.network import untrained_convnet, worst
+from ._shared.torch_task import module, to_device
 from ._shared.training import exact_gradient, loader, train_step
-from ._shared.waiting import mark, waiting_fraction
+from ._shared.waiting import FedTask, mark
 
 GENERATED = "generated"
 PHOTOGRAPHS = 48  # generated ones; every epoch cuts them anew
@@ -51,9 +51,7 @@ class DataLoading(Workload):
         Parameter("image", 224, "side of the training pictures", 16, 1024, unit="px"),
         Parameter("batches", 32, "batches in an epoch", minimum=1, maximum=100_000),
         Parameter("images", GENERATED, f"{GENERATED}, or a folder with your own pictures"),
-        Parameter(
-            "format", "jpeg", "file format of generated pictures", choices=tuple(pictures.ENCODERS)
-        ),
+        Parameter("format", "jpeg", "file format of generated pictures", choices=pictures.FORMATS),
         Parameter("loaders", 2, "decoding processes; 0: none", 0, MOST_LOADERS, tuning=True),
         Parameter("prefetch", 2, "batches that each loader prepares ahead", 1, 16, tuning=True),
         Parameter(
@@ -140,10 +138,8 @@ class Epoch:
             yield range(start, start + self.batch)
 
 
-class Feeding(TorchTask):
+class Feeding(FedTask):
     """One step trains on all batches of one epoch."""
-
-    waits = True  # each batch comes from the loaders
 
     def __init__(self, case: Case, setup: Setup, sources: Sequence[pictures.Source]) -> None:
         import torch
@@ -157,9 +153,8 @@ class Feeding(TorchTask):
         self.optimiser = torch.optim.SGD(self.network.parameters(), lr=LEARNING_RATE)
         self.pictures = pictures.RandomCrops(sources, int(case.params["image"]), setup.seed)
         self.epoch = Epoch(case.batch or 1, int(case.params["batches"]))
-        self.marks: list[list[Any]] = []  # one list for each epoch since `activate`
         loaders = int(case.tuning["loaders"])
-        self.loader: Any = loader(
+        self.loader = loader(
             self.pictures,
             self.epoch,
             loaders,
@@ -167,10 +162,6 @@ class Feeding(TorchTask):
             prefetch_factor=int(case.tuning["prefetch"]),
             persistent_workers=case.tuning["persistent"] == "yes",
         )
-
-    def activate(self) -> None:
-        super().activate()
-        self.marks.clear()
 
     def step(self) -> None:
         marks = [mark(self.device)]
@@ -203,14 +194,6 @@ class Feeding(TorchTask):
         labels = labels.to(self.device, non_blocking=True)
         return pixels.float().sub_(self.mean).div_(self.std), labels
 
-    def metrics(self) -> dict[str, float]:
-        """`waiting_fraction`: the share of an epoch in which the device had no batch to work on.
-
-        The device waits from the end of its work on one batch until the next arrives, and while
-        loaders start and end.  On a GPU this is measured with CUDA events.
-        """
-        return waiting_fraction(self.device, self.marks)
-
     def check(self) -> Accuracy:
         """Compare pictures and initial loss of the first batch with float64."""
         import numpy as np
@@ -222,21 +205,14 @@ class Feeding(TorchTask):
             found = torch.nn.functional.cross_entropy(self.network(inputs), targets)
         loss = float(found.item())
         samples = range(len(pixels))
-        exact = np.stack([self.pictures.reference(sample) for sample in samples])
+        exact = np.stack([self.pictures.picture(sample, exact=True) for sample in samples])
         due = [self.pictures.label(sample) for sample in samples]
         standardised = torch.from_numpy(pictures.normalise(pixels.numpy()))
         expected, _ = exact_gradient(module(self.layers), standardised, torch.tensor(due))
-        error = max(
-            float(np.abs(pixels.numpy() - exact).max()) / 255,
-            abs(loss / expected - 1),
-        )
+        error = worst([np.abs(pixels.numpy() - exact).max() / 255, abs(loss / expected - 1)])
         limit = pictures.EIGHT_BIT_LIMIT
         reference = f"float64 resize (NumPy) and loss (torch) of {len(pixels)} pictures; 1 is white"
         return Accuracy.within(error, limit, reference)
-
-    def close(self) -> None:
-        # The loader, which holds its own iterator, ends its processes when it is deleted.
-        self.loader = None
 
 
 WORKLOAD = DataLoading()

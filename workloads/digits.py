@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
+from abc import abstractmethod
+from collections.abc import Iterator
+from functools import cache, partial
 from typing import Any
 
 from workbench.contract import Accuracy, Case, Setup, Task, Variant, Work, Workload
@@ -30,13 +32,17 @@ class Digits(Workload):
     One step is one optimiser step on the next batch of a shuffled epoch; the data are on the
     device.  After 20 epochs the training starts again, so that every step belongs to a training in
     progress.  The check trains once in full and measures the accuracy on the 360 unseen digits.
+    scikit-learn draws initial weights of its own.
     """
 
     name = "digits"
     title = "Handwritten digits"
     teaches = "A real, tiny training: the answer must be right before its speed means anything."
     default_batch = 64
-    variants = tuple(Variant(kind, each, "fp32") for kind in ("cpu", "gpu") for each in LIBRARIES)
+    variants = (
+        *(Variant(kind, each, "fp32") for kind in ("cpu", "gpu") for each in LIBRARIES),
+        Variant("cpu", "sklearn", "fp32"),
+    )
 
     def work(self, case: Case) -> Work:
         batch = case.batch or 1
@@ -53,8 +59,14 @@ class Digits(Workload):
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         require_batch(case, digits.TRAINING, "training digits")
-        training = {"tensorflow": TensorFlowDigits, "jax": JaxDigits}.get(case.backend)
-        return training(case, setup) if training else EndlessTraining(case, setup)
+        trainings: dict[str, Any] = {
+            "torch": TorchDigits,
+            "tensorflow": TensorFlowDigits,
+            "jax": JaxDigits,
+            "sklearn": ScikitLearnDigits,
+        }
+        task: Task = trainings[case.backend](case, setup)
+        return task
 
 
 def memory_bytes(batch: int) -> float:
@@ -69,8 +81,58 @@ def pictures() -> Any:
     return (weights @ images @ weights.T).astype("float32").reshape(len(images), -1), labels
 
 
-class DigitTraining(TorchTask):
-    """The training from its initial weights; the digits are on the device."""
+@cache  # a training to an accuracy asks after each epoch
+def unseen_labels() -> Any:
+    return digits.load()[1][digits.TRAINING :]
+
+
+class DigitTraining(Task):
+    """One step is one optimiser step on one batch."""
+
+    batch: int
+    latest_loss: Any = None
+
+    def start(self) -> None:
+        """Begin anew with the initial weights, in batches of `batch`."""
+        self.left = EPOCHS * (digits.TRAINING // self.batch)
+
+    @abstractmethod
+    def train(self) -> None:
+        """One optimiser step on the next batch; sets `latest_loss`."""
+
+    @abstractmethod
+    def answers(self) -> Any:
+        """The digits that the network now sees in the unseen pictures, in host memory."""
+
+    def step(self) -> None:
+        if not self.left:
+            self.start()
+        self.left -= 1
+        self.train()
+
+    def loss(self) -> float | None:
+        return None if self.latest_loss is None else float(self.latest_loss)
+
+    def test_accuracy(self) -> float:
+        """The share of the unseen digits that the network recognises now."""
+        return float((self.answers() == unseen_labels()).mean())
+
+    def check(self) -> Accuracy:
+        """Train for twenty epochs in batches of 64, whatever batch is timed; then start again."""
+        timed, self.batch = self.batch, CHECKED_BATCH
+        self.start()
+        for _ in range(self.left):
+            self.train()
+        accuracy = self.test_accuracy()
+        self.batch = timed
+        self.start()
+        reference = f"{len(unseen_labels())} unseen digits after {EPOCHS} epochs"
+        passed = accuracy >= ACCURACY_FLOOR
+        return Accuracy("test_accuracy", accuracy, reference, ACCURACY_FLOOR, passed)
+
+
+class TorchDigits(DigitTraining, TorchTask):
+    """By torch; the digits are on the device."""
 
     def __init__(self, case: Case, setup: Setup) -> None:
         import torch
@@ -85,78 +147,57 @@ class DigitTraining(TorchTask):
             self.start()
 
     def start(self) -> None:
-        """The initial weights and the fixed order of batches."""
         import torch
 
+        super().start()
         self.network = module(self.layers).to(self.device)
         self.optimiser = torch.optim.Adam(self.network.parameters(), lr=LEARNING_RATE)
         self.batches = ShuffledBatches(digits.TRAINING, self.batch, self.seed, self.device)
 
     def train(self) -> None:
-        """One optimiser step on the next batch."""
         chosen = next(self.batches)
         data = self.pictures[chosen], self.labels[chosen]
         self.latest_loss = train_step(self.network, self.optimiser, *data)
 
-    def test_accuracy(self) -> float:
-        """The share of the unseen digits that the network recognises now."""
+    def answers(self) -> Any:
         import torch
 
         with torch.inference_mode():
-            answers = self.network(self.pictures[digits.TRAINING :]).argmax(dim=1)
-        return int((answers == self.labels[digits.TRAINING :]).sum().item()) / len(answers)
+            return self.network(self.pictures[digits.TRAINING :]).argmax(dim=1).cpu().numpy()
 
 
-class EndlessTraining(DigitTraining):
-    """One step is one optimiser step on one batch."""
-
-    def step(self) -> None:
-        if self.batches.epoch == EPOCHS and self.batches.finished:
-            self.start()
-        self.train()
-
-    def check(self) -> Accuracy:
-        """Train for twenty epochs in batches of 64, whatever batch is timed; then start again."""
-        timed, self.batch = self.batch, CHECKED_BATCH
-        self.start()
-        for _ in range(EPOCHS * (digits.TRAINING // CHECKED_BATCH)):
-            self.train()
-        accuracy = self.test_accuracy()
-        self.batch = timed
-        self.start()
-        return judged(accuracy)
-
-
-class TensorFlowDigits(TensorFlowTask):
-    """One step is one optimiser step on a batch from tf.data, which shuffles on the host."""
+class TensorFlowDigits(DigitTraining, TensorFlowTask):
+    """By TensorFlow, with batches from tf.data, which shuffles on the host."""
 
     def __init__(self, case: Case, setup: Setup) -> None:
         import tensorflow as tf
 
-        batch = case.batch or 1
+        self.batch = case.batch or 1
         with setup.phase("build"):
-            length = EPOCHS * (digits.TRAINING // batch)
+            length = EPOCHS * (digits.TRAINING // self.batch)
             super().__init__(case, mlp(SIZES, setup.seed), LEARNING_RATE, length)
             training = tuple(each[: digits.TRAINING] for each in pictures())
             data = tf.data.Dataset.from_tensor_slices(training)
-            self.data = data.shuffle(digits.TRAINING, setup.seed)
-        self.begin(setup, self.in_batches(batch))
+            data = data.shuffle(digits.TRAINING, setup.seed)
+            self.streams = {
+                size: iter(data.batch(size, drop_remainder=True).repeat().prefetch(2))
+                for size in (self.batch, CHECKED_BATCH)
+            }
+        self.begin(setup, self.streams[self.batch])
 
-    def in_batches(self, size: int) -> Any:
-        return iter(self.data.batch(size, drop_remainder=True).repeat().prefetch(2))
-
-    def check(self) -> Accuracy:
-        batches = self.in_batches(CHECKED_BATCH)
-        for _ in range(EPOCHS * (digits.TRAINING // CHECKED_BATCH)):
-            self.update(*next(batches))
-        unseen, labels = (each[digits.TRAINING :] for each in pictures())
-        answers = self.model(unseen).numpy().argmax(axis=1)
+    def start(self) -> None:
         self.restart()
-        return judged(float((answers == labels).mean()))
+        super().start()
+
+    def train(self) -> None:
+        self.latest_loss = float(self.update(*next(self.streams[self.batch])))
+
+    def answers(self) -> Any:
+        return self.model(pictures()[0][digits.TRAINING :]).numpy().argmax(axis=1)
 
 
-class JaxDigits(JaxTask):
-    """One step is one call of a jitted optimiser step; the digits are on the device."""
+class JaxDigits(DigitTraining, JaxTask):
+    """By a jitted optimiser step; the digits are on the device."""
 
     def __init__(self, case: Case, setup: Setup) -> None:
         import jax
@@ -170,9 +211,9 @@ class JaxDigits(JaxTask):
         with setup.phase("transfer"):
             self.initial, self.data = jax.device_put(hosted, self.device)
         self.batch, self.seed = case.batch or 1, setup.seed
-        first = next(self.shuffled(self.batch))
-        self.update = self.compiled(setup, self.adam, self.initial, *self.data, first)
-        self.restart(self.batch)
+        self.start()
+        self.update = self.compiled(setup, self.adam, self.initial, *self.data, next(self.rows))
+        self.start()
 
     def adam(self, state: Any, data: Any, labels: Any, rows: Any) -> Any:
         """The loss on these rows, and the next state (steps, weights, both moments)."""
@@ -189,44 +230,58 @@ class JaxDigits(JaxTask):
         moved = lambda w, m, v: w - rate * m / (v**0.5 + 1e-8 * scale)  # noqa: E731
         return found, (steps, jax.tree.map(moved, weights, first, second), first, second)
 
-    def restart(self, batch: int) -> None:
-        """The initial state, and the rows of endless batches."""
-        self.state, self.rows = self.initial, self.shuffled(batch)
-        self.left = EPOCHS * (digits.TRAINING // batch)
+    def start(self) -> None:
+        super().start()
+        self.state, self.rows = self.initial, shuffled(self.batch, self.seed)
 
-    def shuffled(self, batch: int) -> Any:
-        import numpy as np
-
-        rng = np.random.default_rng(self.seed)
-        while True:
-            order = rng.permutation(digits.TRAINING)
-            yield from order[: len(order) - len(order) % batch].reshape(-1, batch)
-
-    def step(self) -> None:
-        if not self.left:
-            self.restart(self.batch)
-        self.left -= 1
+    def train(self) -> None:
         found, self.state = self.update(self.state, *self.data, next(self.rows))
-        self.latest_loss = float(found)
+        self.latest_loss = float(found)  # waits
 
-    def loss(self) -> float:
-        return self.latest_loss
-
-    def check(self) -> Accuracy:
-        self.restart(CHECKED_BATCH)
-        while self.left:
-            self.step()
-        unseen, labels = (each[digits.TRAINING :] for each in self.data)
-        answers = forward(self.layers, self.state[1], unseen).argmax(axis=1)
-        self.restart(self.batch)
-        return judged(float((answers == labels).mean()))
+    def answers(self) -> Any:
+        return forward(self.layers, self.state[1], self.data[0][digits.TRAINING :]).argmax(axis=1)
 
 
-def judged(accuracy: float) -> Accuracy:
-    """The accuracy after twenty epochs in batches of 64."""
-    reference = f"{len(digits.load()[1]) - digits.TRAINING} unseen digits after {EPOCHS} epochs"
-    passed = accuracy >= ACCURACY_FLOOR
-    return Accuracy("test_accuracy", accuracy, reference, ACCURACY_FLOOR, passed)
+class ScikitLearnDigits(DigitTraining):
+    """By scikit-learn's perceptron, a call of `partial_fit` for each batch."""
+
+    def __init__(self, case: Case, setup: Setup) -> None:
+        self.batch, self.seed = case.batch or 1, setup.seed
+        with setup.phase("build"):
+            self.data, self.labels = pictures()
+            self.start()
+
+    def start(self) -> None:
+        from sklearn.neural_network import MLPClassifier
+
+        super().start()
+        self.rows = shuffled(self.batch, self.seed)
+        self.model = MLPClassifier(
+            SIZES[1:-1],
+            alpha=0.0,
+            batch_size=self.batch,
+            learning_rate_init=LEARNING_RATE,
+            shuffle=False,
+            random_state=self.seed,
+        )
+
+    def train(self) -> None:
+        rows = next(self.rows)
+        self.model.partial_fit(self.data[rows], self.labels[rows], classes=range(10))
+        self.latest_loss = self.model.loss_
+
+    def answers(self) -> Any:
+        return self.model.predict(self.data[digits.TRAINING :])
+
+
+def shuffled(batch: int, seed: int) -> Iterator[Any]:
+    """The rows of endless batches."""
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    while True:
+        order = rng.permutation(digits.TRAINING)
+        yield from order[: len(order) - len(order) % batch].reshape(-1, batch)
 
 
 WORKLOAD = Digits()

@@ -19,7 +19,7 @@ from workbench.contract import (
 
 from ._shared import digits
 from ._shared.training import require_batch
-from .digits import DigitTraining, memory_bytes
+from .digits import TorchDigits, memory_bytes
 
 MOST_EPOCHS = 100
 
@@ -49,7 +49,7 @@ class DigitsToAccuracy(Workload):
         return TrainingToAccuracy(case, setup)
 
 
-class TrainingToAccuracy(DigitTraining):
+class TrainingToAccuracy(TorchDigits):
     """One step is one training, until the target is reached."""
 
     waits = finishes = True  # reads the accuracy back after each epoch

@@ -8,24 +8,38 @@ Prediction Serving", OSDI 2020 (Hummingbird).  ONNX Runtime follows one path aft
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import cycle
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
+from workbench.contract import (
+    Accuracy,
+    Case,
+    Parameter,
+    Setup,
+    Task,
+    Variant,
+    Work,
+    Workload,
+    WorkloadError,
+)
 
 from ._shared.cuda_graph import graphed
-from ._shared.forest import FEATURES, Forest, check, ensemble, grow, nodes_on_paths
+from ._shared.network import relative_error
+from ._shared.onnx_model import LARGEST_MODEL, GraphBuilder
 from ._shared.session import open_session
 from ._shared.torch_task import TorchTask, time_to_host, to_device
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+FEATURES = 20
+EARLY_LEAVES = 0.15  # share of inner nodes that are leaves, so that paths differ in length
+CHECKED = 8  # samples
+LIMIT = 1e-5
+ML_OPSET = 3  # version of ai.onnx.ml; 5 replaced TreeEnsembleRegressor by TreeEnsemble
+MODEL_NODE_BYTES = 60  # largest size of a node in a file
 BATCHES = 8
 NODE_BYTES = 8 + 4 + 16 + 4
 # Measured peak bytes: for each node while the forest grows (and is moved), and for each visit.
-PEAK_BYTES = {"numpy": (56, 40), "onnxruntime": (56, 8), "torch": (76, 90)}
+PEAK_BYTES = {"numpy": (56, 40), "onnxruntime": (56, 8), "torch": (76, 90), "sklearn": (130, 16)}
 MODEL_PEAK_BYTES = 640  # per node that a path can reach, while its model is made and loaded
 
 
@@ -45,6 +59,7 @@ class ForestInference(Workload):
         Variant("cpu", "numpy", "fp32", threads=1),
         Variant("cpu", "onnxruntime", "fp32"),
         Variant("cpu", "torch", "fp32"),
+        Variant("cpu", "sklearn", "fp32"),
         Variant("gpu", "torch", "fp32"),
         Variant("gpu", "torch", "fp32", mode="graph"),
     )
@@ -74,22 +89,21 @@ class ForestInference(Workload):
             batches = rng.standard_normal(shape, dtype=np.float32)
         if case.backend == "numpy":
             return NumpyForest(forest, batches)
-        if case.backend == "onnxruntime":
-            return OnnxForest(case, setup, forest, batches)
-        return TorchForest(case, setup, forest, batches)
+        others = {"onnxruntime": OnnxForest, "sklearn": ScikitLearnForest, "torch": TorchForest}
+        return others[case.backend](case, setup, forest, batches)
 
 
 class NumpyForest(Task):
     """By NumPy, whose gathers use one thread."""
 
-    def __init__(self, forest: Forest, batches: NDArray[np.float32]) -> None:
+    def __init__(self, forest: Forest, batches: Any) -> None:
         self.forest, self.batches = forest, batches
         self.feeds = cycle(batches)
 
     def step(self) -> None:
         self.predict(next(self.feeds))
 
-    def predict(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
+    def predict(self, batch: Any) -> Any:
         """The forest's answers (batch) to `batch` (batch, features)."""
         import numpy as np
 
@@ -99,7 +113,7 @@ class NumpyForest(Task):
         for _ in range(forest.depth):
             right = flat.take(rows + forest.feature.take(nodes)) > forest.threshold.take(nodes)
             nodes = forest.children.take(2 * nodes + right)
-        return np.asarray(forest.value.take(nodes).sum(axis=1))
+        return forest.value.take(nodes).sum(axis=1)
 
     def check(self) -> Accuracy:
         return check(self.forest, self.batches[0], self.predict(self.batches[0]))
@@ -119,9 +133,46 @@ class OnnxForest(NumpyForest):
     def step(self) -> None:
         self.session.run(None, next(self.requests))
 
-    def predict(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
-        answers: NDArray[np.float32] = self.session.run(None, {"input": batch})[0]
-        return answers[:, 0]
+    def predict(self, batch: Any) -> Any:
+        return self.session.run(None, {"input": batch})[0][:, 0]
+
+
+class ScikitLearnForest(NumpyForest):
+    """By scikit-learn's random forest, which answers with the mean of its trees."""
+
+    def __init__(self, case: Case, setup: Setup, forest: Forest, batches: Any) -> None:
+        super().__init__(forest, batches)
+        with setup.phase("build"):
+            self.model = random_forest(forest, case.threads)
+
+    def step(self) -> None:
+        self.model.predict(next(self.feeds))
+
+    def predict(self, batch: Any) -> Any:
+        return self.model.predict(batch) * len(self.forest.roots)
+
+
+def random_forest(forest: Forest, threads: int | None) -> Any:
+    """A RandomForestRegressor with these trees, made as unpickling makes them."""
+    import numpy as np
+    from sklearn.ensemble import RandomForestRegressor
+
+    model = RandomForestRegressor(len(forest.roots), max_depth=1, n_jobs=threads)
+    model.fit(np.zeros((2, FEATURES)), (0, 1))
+    size = len(forest.feature) // len(forest.roots)
+    for estimator, root in zip(model.estimators_, forest.roots, strict=True):
+        own = slice(root, root + size)
+        sides = forest.children.reshape(-1, 2)[own] - root
+        sides[sides[:, 0] == np.arange(size)] = -1  # leaves
+        make, arguments, state = estimator.tree_.__reduce__()
+        nodes = np.zeros(size, state["nodes"].dtype)
+        nodes["left_child"], nodes["right_child"] = sides.T
+        nodes["feature"], nodes["threshold"] = forest.feature[own], forest.threshold[own]
+        values = forest.value[own].astype(float).reshape(-1, 1, 1)
+        changed = {"max_depth": forest.depth, "node_count": size, "nodes": nodes, "values": values}
+        estimator.tree_ = make(*arguments)
+        estimator.tree_.__setstate__({**state, **changed})
+    return model
 
 
 class TorchForest(TorchTask):
@@ -164,6 +215,110 @@ class TorchForest(TorchTask):
 
     def transfer_out_s(self) -> float | None:
         return time_to_host(self.case, self._walk(self.batches[0]))
+
+
+@dataclass(frozen=True)
+class Forest:
+    """All trees' nodes in one numbering, heap order within a tree; a leaf is its own child."""
+
+    depth: int
+    roots: Any  # int64 (trees)
+    feature: Any  # int64 (nodes)
+    threshold: Any  # float32 (nodes); a larger feature goes right
+    children: Any  # int64 (2 * nodes): left and right of each node in turn
+    value: Any  # float32 (nodes); what counts is where the path ends
+
+
+def grow(trees: int, depth: int, seed: int) -> Forest:
+    """Random trees: normal thresholds on random features, leaves before `depth` here and there."""
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    size = 2 ** (depth + 1) - 1
+    inner = np.arange(size) < 2**depth - 1
+    inner = inner & ((rng.random((trees, size)) >= EARLY_LEAVES) | (np.arange(size) == 0))
+    own = np.arange(size)
+    left, right = (np.where(inner, 2 * own + side, own) for side in (1, 2))
+    roots = np.arange(trees) * size
+    children = np.stack([left, right], axis=-1) + roots[:, None, None]
+    return Forest(
+        depth=depth,
+        roots=roots,
+        feature=rng.integers(0, FEATURES, trees * size),
+        threshold=rng.standard_normal(trees * size, dtype=np.float32),
+        children=children.ravel(),
+        value=rng.standard_normal(trees * size, dtype=np.float32),
+    )
+
+
+def check(forest: Forest, batch: Any, predictions: Any) -> Accuracy:
+    """Compare the first samples with one walk per tree in plain Python and float64."""
+    import numpy as np
+
+    expected = []
+    for sample in batch[:CHECKED].astype(np.float64).tolist():
+        total = 0.0
+        for root in forest.roots.tolist():
+            node = root
+            while forest.children[2 * node] != node:
+                right = sample[forest.feature[node]] > float(forest.threshold[node])
+                node = int(forest.children[2 * node + right])
+            total += float(forest.value[node])
+        expected.append(total)
+    error = relative_error(predictions[:CHECKED], np.array(expected))
+    reference = f"{len(expected)} samples walked in plain Python, float64"
+    return Accuracy.within(error, LIMIT, reference)
+
+
+def nodes_on_paths(trees: int, depth: int) -> float:
+    """The number of nodes that paths can reach, on average over all forests."""
+    inner = 1 - EARLY_LEAVES
+    below = sum(2.0**level * inner ** (level - 1) for level in range(1, depth + 1))
+    return trees * (1 + below)
+
+
+def ensemble(forest: Forest, batch: int) -> bytes:
+    """The forest as a serialised model, TreeEnsembleRegressor of ai.onnx.ml: `input` (batch,
+    features) to `output` (batch, 1).  Nodes that no path reaches are left out."""
+    import numpy as np
+
+    leaf = forest.children[::2] == np.arange(len(forest.feature))
+    reached = np.zeros(len(leaf), bool)
+    level = forest.roots
+    while level.size:
+        reached[level] = True
+        inner = level[~leaf[level]]
+        level = np.concatenate([forest.children[2 * inner], forest.children[2 * inner + 1]])
+    kept = np.flatnonzero(reached)
+    if kept.size * MODEL_NODE_BYTES > LARGEST_MODEL:
+        raise WorkloadError(
+            f"a model of {kept.size:,} nodes does not fit into the 2 GiB of a protobuf message",
+            hint="take fewer trees, or less depth",
+        )
+    tree = np.searchsorted(forest.roots, kept, side="right") - 1
+    left, right = (forest.children[2 * kept + side] - forest.roots[tree] for side in (0, 1))
+    ends = leaf[kept]
+    number = kept - forest.roots[tree]
+    graph = GraphBuilder()
+    graph.add(
+        "TreeEnsembleRegressor",
+        "input",
+        domain="ai.onnx.ml",
+        n_targets=1,
+        aggregate_function="SUM",
+        nodes_treeids=tree.tolist(),
+        nodes_nodeids=number.tolist(),
+        nodes_featureids=forest.feature[kept].tolist(),
+        nodes_values=forest.threshold[kept].tolist(),
+        nodes_modes=np.where(ends, "LEAF", "BRANCH_LEQ").tolist(),
+        nodes_truenodeids=np.where(ends, 0, left).tolist(),
+        nodes_falsenodeids=np.where(ends, 0, right).tolist(),
+        target_treeids=tree[ends].tolist(),
+        target_nodeids=number[ends].tolist(),
+        target_ids=[0] * int(ends.sum()),
+        target_weights=forest.value[kept[ends]].tolist(),
+    )
+    return graph.model((batch, FEATURES), (batch, 1), domains={"ai.onnx.ml": ML_OPSET})
 
 
 WORKLOAD = ForestInference()

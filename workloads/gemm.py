@@ -8,7 +8,7 @@ from workbench.contract import Case, Parameter, Setup, Task, Variant, Work
 
 from ._shared.product import MatrixProduct, ProductShape
 from .matmul import VARIANTS
-from .matmul_cold import ColdTorch, with_copies
+from .matmul_cold import cold, with_copies
 
 BEYOND_CACHES = 1 << 29  # bytes of operands that evict one another
 
@@ -43,10 +43,8 @@ class Gemm(MatrixProduct):
         return with_copies(one) if self._copies(case) else one
 
     def prepare(self, case: Case, setup: Setup) -> Task:
-        if not self._copies(case):
-            return super().prepare(case, setup)
-        a, b, probe = self.draw(case, setup)
-        return ColdTorch(case, setup, probe, a, b)
+        task = super().prepare(case, setup)
+        return cold(task, setup) if self._copies(case) else task
 
     def _copies(self, case: Case) -> bool:
         """Whether the operands are copied so that no step finds its own in a cache."""

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar
 
 from workbench.contract import Case, Parameter, Setup, Task, Work, Workload
 
 from ._shared import digits, inference
 from ._shared.network import CONVOLUTIONS, convnet_multiplications, trained_convnet
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 CALIBRATION_INPUTS = 32
 
@@ -59,7 +55,7 @@ class InferCnn(Workload):
         rng = np.random.default_rng(setup.seed)
         images, _ = digits.load()
 
-        def pictures(pool: NDArray[np.float32], count: int) -> Iterator[NDArray[np.float32]]:
+        def pictures(pool: Any, count: int) -> Iterator[Any]:
             for rows in rng.integers(0, len(pool), (count, batch)):
                 yield digits.photographs(pool[rows], image, rng)
 

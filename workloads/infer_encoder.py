@@ -1,18 +1,26 @@
-"""Answering one sequence at a time with a transformer encoder: the latency of a text service."""
+"""Answering one sequence at a time with a transformer encoder: the latency of a text service.
+
+The blocks are pre-norm (Xiong et al., "On Layer Normalization in the Transformer Architecture",
+2020): x + attention(norm(x)), then x + feed_forward(norm(x)) with GELU.  A last norm, the mean
+over the tokens and one dense layer give the answer.  Inputs are embeddings, positions included.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+import math
+from typing import Any, ClassVar
 
 from workbench.contract import Case, Parameter, Setup, Task, Work, Workload
 
-from ._shared import encoder, inference
-from ._shared.encoder import HEADS, HIDDEN, WIDTH
+from ._shared import inference
+from ._shared.network import CLASSES, Attention, Dense, Gelu, Layer, Mean, Norm, Residual
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+BLOCKS = 4
+WIDTH = 256
+HEADS = 4
+HIDDEN = 4 * WIDTH
+# Without biases and norms.
+WEIGHTS = BLOCKS * (4 * WIDTH * WIDTH + 2 * WIDTH * HIDDEN) + WIDTH * CLASSES
 INPUTS = 8
 CALIBRATION_INPUTS = 16
 CHECKED_TOKENS = 1024  # most tokens checked in float64, but at least two sequences
@@ -39,17 +47,15 @@ class InferEncoder(Workload):
 
     def work(self, case: Case) -> Work:
         batch, tokens = case.batch or 1, int(case.params["tokens"])
-        weights = encoder.parameters()
-        size = case.element_bytes
         embeddings = batch * tokens * WIDTH
         # All inputs, the activations of one block, and its scores, which ONNX Runtime stores.
         held = INPUTS * embeddings + 2 * batch * tokens * HIDDEN + 2 * batch * HEADS * tokens**2
         return Work(
-            flops=2.0 * batch * encoder.multiplications(tokens),
-            bytes_moved=float(size * weights + 4 * embeddings),
+            flops=2.0 * batch * multiplications(tokens),
+            bytes_moved=float(case.element_bytes * WEIGHTS + 4 * embeddings),
             items=batch,
             item="sequences",
-            memory_bytes=4.0 * (4 * weights + held),
+            memory_bytes=4.0 * (4 * WEIGHTS + held),
             transfers="step",
         )
 
@@ -60,7 +66,7 @@ class InferEncoder(Workload):
         shape = (case.batch or 1, tokens, WIDTH)
         rng = np.random.default_rng(setup.seed + 1)  # the seed itself draws the weights
 
-        def draw() -> NDArray[np.float32]:
+        def draw() -> Any:
             """Sequences whose tokens share a component, as the tokens of a text do.
 
             Without it the mean over many tokens would be nearly the same for every sequence.
@@ -71,12 +77,50 @@ class InferEncoder(Workload):
 
         inputs = [draw() for _ in range(INPUTS)]
         calibration = (draw() for _ in range(CALIBRATION_INPUTS))
-        layers = encoder.untrained(setup.seed)
+        layers = untrained(setup.seed)
         checked = max(2, CHECKED_TOKENS // tokens)
         return inference.prepare(case, setup, layers, inputs, calibration, checked)
 
     def small_probe(self, case: Case) -> Case | None:
         return inference.small_probe(case, "tokens", SMALL_TOKENS)
+
+
+def untrained(seed: int) -> list[Layer]:
+    """Random weights with which every layer keeps the scale of its input: embeddings (batch,
+    tokens, WIDTH) to answers (batch, CLASSES).
+
+    Dense layers have variance 1 / fan-in (LeCun et al., "Efficient BackProp", 1998).  Those that
+    add to the residual stream have less, as in GPT-2 (Radford et al., 2019).  Gains and biases are
+    random too: a backend that omits one gives a wrong answer.
+    """
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+
+    def draw(*shape: int, scale: float) -> Any:
+        return rng.standard_normal(shape, dtype=np.float32) * np.float32(scale)
+
+    def dense(inputs: int, outputs: int, scale: float = 1.0) -> Dense:
+        weight = draw(outputs, inputs, scale=scale / math.sqrt(inputs))
+        return Dense(weight, draw(outputs, scale=0.1), relu=False)
+
+    def norm() -> Norm:
+        return Norm(1 + draw(WIDTH, scale=0.1), draw(WIDTH, scale=0.1))
+
+    residual = 1 / math.sqrt(2 * BLOCKS)
+    layers: list[Layer] = []
+    for _ in range(BLOCKS):
+        mixing: list[Layer] = [norm(), dense(WIDTH, 3 * WIDTH), Attention(WIDTH, HEADS)]
+        layers.append(Residual([*mixing, dense(WIDTH, WIDTH, residual)]))
+        feeding: list[Layer] = [norm(), dense(WIDTH, HIDDEN), Gelu()]
+        layers.append(Residual([*feeding, dense(HIDDEN, WIDTH, residual)]))
+    return [*layers, norm(), Mean(), dense(WIDTH, CLASSES)]
+
+
+def multiplications(tokens: int) -> int:
+    """Multiply-adds of the forward pass on one sequence."""
+    dense, attention = WEIGHTS - WIDTH * CLASSES, 2 * BLOCKS * tokens * WIDTH
+    return tokens * (dense + attention) + WIDTH * CLASSES
 
 
 WORKLOAD = InferEncoder()

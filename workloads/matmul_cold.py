@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 from dataclasses import replace
 from itertools import cycle
 from typing import Any, ClassVar
 
-from workbench.contract import Case, Parameter, Setup, Task, Variant, Work
+from workbench.contract import Case, Parameter, Setup, Task, Variant, Work, kind_of
 
-from ._shared.product import NumpyProduct, Probe, TorchProduct
 from .matmul import Matmul
 
 OVERFLOW = 2  # size of all sets of operands, in last-level caches
@@ -28,25 +28,19 @@ class MatmulCold(Matmul):
     teaches = "A benchmark that reuses its data measures the cache; real programs often do not."
     parameters = (Parameter("n", 512, "rows and columns of the matrices", 64, 65_536),)
     quick: ClassVar = {"n": 256}
-    variants = tuple(
-        Variant(kind, backend, precision)
-        for kind, backend, precision in (
-            ("cpu", "numpy", "fp32"),
-            ("cpu", "torch", "fp32"),
-            ("cpu", "torch", "bf16"),
-            ("gpu", "torch", "fp32"),
-            ("gpu", "torch", "bf16"),
-        )
+    variants = (
+        Variant("cpu", "numpy", "fp32"),
+        Variant("cpu", "torch", "fp32"),
+        Variant("cpu", "torch", "bf16"),
+        Variant("gpu", "torch", "fp32"),
+        Variant("gpu", "torch", "bf16"),
     )
 
     def work(self, case: Case) -> Work:
         return with_copies(super().work(case))
 
     def prepare(self, case: Case, setup: Setup) -> Task:
-        a, b, probe = self.draw(case, setup)
-        if case.backend == "numpy":
-            return ColdNumpy(case, probe, a, b, setup.cache_bytes)
-        return ColdTorch(case, setup, probe, a, b)
+        return cold(super().prepare(case, setup), setup)
 
 
 def with_copies(one: Work) -> Work:
@@ -60,40 +54,24 @@ def copies(size: int, cache_bytes: int) -> int:
     return min(max(2, math.ceil(OVERFLOW * cache_bytes / size)), MOST_SETS)
 
 
-class ColdNumpy(NumpyProduct):
-    def __init__(self, case: Case, probe: Probe, a: Any, b: Any, cache_bytes: int) -> None:
-        super().__init__(case, probe, a, b)
-        count = copies(3 * a.nbytes, cache_bytes)
-        self.sets = [(a.copy(), b.copy(), self.product.copy()) for _ in range(count)]
-        self.turns = cycle(self.sets)
+def cold(task: Any, setup: Setup) -> Task:
+    """The product `task`, each step of which takes the next copy of its operands."""
+    cache_bytes = setup.cache_bytes
+    if not kind_of(task.case.device).on_host:
+        import torch
 
-    def step(self) -> None:
-        self.a, self.b, self.product = next(self.turns)
-        super().step()
+        cache_bytes = torch.cuda.get_device_properties(task.device).L2_cache_size
+    whole, step = (task.a, task.b, task.product), task.step
+    count = copies(sum(each.nbytes for each in whole), cache_bytes)
+    task.sets = [deepcopy(whole) for _ in range(count)]
+    turns = cycle(task.sets)
 
+    def cold_step() -> None:
+        task.a, task.b, task.product = next(turns)
+        step()
 
-class ColdTorch(TorchProduct):
-    def __init__(self, case: Case, setup: Setup, probe: Probe, a: Any, b: Any) -> None:
-        self.turns = cycle([()])
-        super().__init__(case, setup, probe, a, b)
-        whole = (self.a, self.b, self.product)
-        count = copies(sum(tensor.nbytes for tensor in whole), cache_of(self.device, setup))
-        self.sets = [tuple(tensor.clone() for tensor in whole) for _ in range(count)]
-        self.turns = cycle(self.sets)
-
-    def step(self) -> None:
-        if turn := next(self.turns):
-            self.a, self.b, self.product = turn
-        super().step()
-
-
-def cache_of(device: Any, setup: Setup) -> int:
-    """Size of the last cache before memory, bytes."""
-    if device.type == "cpu":
-        return setup.cache_bytes
-    import torch
-
-    return int(torch.cuda.get_device_properties(device).L2_cache_size)
+    task.step = cold_step
+    return task  # type: ignore[no-any-return]
 
 
 WORKLOAD = MatmulCold()

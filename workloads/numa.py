@@ -1,24 +1,27 @@
-"""Memory of the near and of the far NUMA node, read and written by one core of the near one."""
+"""Memory of the near and of the far NUMA node, read and written by one core of the near one.
+
+Sources on nodes: kernel docs, ABI/stable/sysfs-devices-node, filesystems/proc.rst (numa_maps).
+"""
 
 from __future__ import annotations
 
 import mmap
-from collections.abc import Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, WorkloadError
+from workbench.process.cores import affinity_mask, cpulist
 
-from ._shared.nodes import Node, bound, farthest, nodes, pages_by_node, usable
-from .bandwidth import ARRAYS, FLOAT_BYTES, SCALAR, Bandwidth, elements_of
+from .bandwidth import ARRAYS, FLOAT_BYTES, SCALAR, Bandwidth, compared, elements_of
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+NODES = Path("sys/devices/system/node")
 PERIOD = 1 << 20  # elements drawn; arrays repeat them
 CHUNK = 1 << 16  # elements; the triad's intermediate result stays in a core's cache
-LIMIT = 1e-6
 
 
 class Numa(Bandwidth):
@@ -99,21 +102,15 @@ class NumaTask(Task):
             np.add(b[part], scaled, out=self.target[part])
 
     def check(self) -> Accuracy:
-        import numpy as np
-
         self.step()
-        errors = []
-        for start in range(0, len(self.target), PERIOD):
-            wide = [x[start : start + PERIOD].astype(np.float64) for x in self.sources]
-            expected = wide[0] if len(wide) == 1 else wide[0] + SCALAR * wide[1]
-            difference = np.abs(self.target[start : start + PERIOD] - expected)
-            errors.append(difference.max() / np.abs(expected).max())
-        error = float(np.max(errors))  # keeps a NaN
-        return Accuracy.within(error, LIMIT, "float64")
+        arrays = self.target, *self.sources
+        return compared(
+            lambda part: [each[part].astype(float) for each in arrays], len(self.target)
+        )
 
 
-def pages(size: int, rng: Any) -> NDArray[np.float32]:
-    """`size` normal random numbers on fresh pages, which the calling thread writes first."""
+def pages(size: int, rng: Any) -> Any:
+    """`size` normal random FP32 numbers on fresh pages, which the calling thread writes first."""
     import numpy as np
 
     drawn = rng.standard_normal(min(size, PERIOD), dtype=np.float32)
@@ -126,6 +123,70 @@ def pages(size: int, rng: Any) -> NDArray[np.float32]:
         part = array[start : start + len(drawn)]
         part[:] = drawn[: len(part)]
     return array
+
+
+@dataclass(frozen=True)
+class Node:
+    """A memory node with cores of its own."""
+
+    number: int
+    cpus: frozenset[int]
+    distances: Mapping[int, int] = field(default_factory=dict)  # to each node; 10 is to itself
+
+
+def nodes(root: Path = Path("/")) -> list[Node]:
+    """The nodes that have memory and cores, as sysfs shows them; empty where it does not."""
+    folders = {int(f.name.removeprefix("node")): f for f in (root / NODES).glob("node[0-9]*")}
+    found = []
+    for number, folder in sorted(folders.items()):
+        try:
+            cpus = cpulist((folder / "cpulist").read_text())
+            distances = [int(word) for word in (folder / "distance").read_text().split()]
+            total = re.search(r"MemTotal:\s+(\d+)", (folder / "meminfo").read_text())
+        except (OSError, ValueError):
+            continue
+        if cpus and total and int(total[1]):
+            ways = dict(zip(sorted(folders), distances, strict=False))  # online nodes only
+            found.append(Node(number, cpus, ways))
+    return found
+
+
+def usable(found: Sequence[Node]) -> list[Node]:
+    """The nodes of whose cores this process may use some, with those cores."""
+    allowed = affinity_mask() or set()
+    shared = (replace(node, cpus=node.cpus & allowed) for node in found)
+    return [node for node in shared if node.cpus]
+
+
+def farthest(found: Sequence[Node]) -> Node:
+    """The node that the first one has the longest way to."""
+    return max(found[1:], key=lambda node: found[0].distances.get(node.number, 0))
+
+
+@contextmanager
+def bound(node: Node | None) -> Iterator[None]:
+    """Keep the calling thread on the cores of `node`; other threads stay where they are."""
+    if node is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, node.cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def pages_by_node(address: int, maps: Path = Path("/proc/self/numa_maps")) -> dict[int, int]:
+    """Pages on each node of the mapping that holds `address`; empty where the
+    kernel does not tell."""
+    try:
+        lines = maps.read_text().splitlines()
+    except OSError:
+        return {}
+    before = [line for line in lines if int(line.split(maxsplit=1)[0], 16) <= address]
+    found = re.findall(r" N(\d+)=(\d+)", before[-1]) if before else []
+    return {int(node): int(count) for node, count in found}
 
 
 WORKLOAD = Numa()

@@ -18,7 +18,6 @@ from workbench.contract import (
     Host,
     Parameter,
     ParameterValue,
-    Profile,
     Setup,
     Task,
     Variant,
@@ -231,13 +230,6 @@ class DataParallel(Task):
         rows = (np.arange(self.world)[:, None] * share + np.arange(checked)).ravel()
         trials = self.ask("trial", samples=checked)
         return judge(self.case, layers, data[rows], labels[rows], trials)
-
-    def profile(self, steps: int) -> Profile:
-        raise WorkloadError(
-            "a group of ranks cannot be profiled",
-            code="no_profiler",
-            hint="use --set world=1 to profile the same training in one process",
-        )
 
     def close(self) -> None:
         if self.group.failure is None:

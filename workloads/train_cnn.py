@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from workbench.contract import (
     Accuracy,
@@ -19,18 +19,10 @@ from workbench.contract import (
 )
 
 from ._shared import digits
-from ._shared.network import (
-    CONVOLUTIONS,
-    convnet_multiplications,
-    untrained_convnet,
-)
+from ._shared.network import CONVOLUTIONS, convnet_multiplications, untrained_convnet
 from ._shared.torch_task import module
 from ._shared.training import CONVOLVING, IGNORED, TrainingTask, compare, exact_gradient, loader
-from ._shared.waiting import mark, waiting_fraction
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from ._shared.waiting import FedTask, mark
 
 LEARNING_RATE = 0.01
 MOMENTUM = 0.9
@@ -100,7 +92,8 @@ class PictureStream:
         self.images, self.labels = images[: digits.TRAINING], labels[: digits.TRAINING]
         self.batch, self.image, self.seed = batch, image, seed
 
-    def __getitem__(self, index: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        """Pictures in FP32 (batch, 3, image, image), and their labels (batch)."""
         import numpy as np
 
         rng = np.random.default_rng((self.seed, index))
@@ -108,16 +101,13 @@ class PictureStream:
         return digits.photographs(self.images[chosen], self.image, rng), self.labels[chosen]
 
 
-class ConvNetTraining(TrainingTask):
+class ConvNetTraining(FedTask, TrainingTask):
     """One step is one optimiser step on one batch, fetched from the loaders."""
-
-    waits = True  # each batch comes from the loaders
 
     def __init__(self, case: Case, setup: Setup) -> None:
         import torch
 
         super().__init__(case)
-        self.marks: list[list[Any]] = []  # one list for each step since `activate`
         batch, image = case.batch or 1, int(case.params["image"])
         with setup.phase("build"):
             self.layers = untrained_convnet(setup.seed)
@@ -127,14 +117,10 @@ class ConvNetTraining(TrainingTask):
         self.compile(setup, tuple(map(torch.from_numpy, self.pictures[0])))
         with setup.phase("build"):
             workers, numbers = int(case.tuning.get("loaders", 1)), itertools.count()
-            self.loader: Any = loader(
+            self.loader = loader(
                 self.pictures, numbers, workers, pin=self.on_gpu, persistent_workers=True
             )
-            self.batches: Any = iter(self.loader)  # forks before the first batch
-
-    def activate(self) -> None:
-        super().activate()
-        self.marks.clear()
+            self.batches = iter(self.loader)  # forks before the first batch
 
     def batch(self) -> Any:
         return next(self.batches)
@@ -145,10 +131,6 @@ class ConvNetTraining(TrainingTask):
         marks.append(mark(self.device))
         self.update(batch)
         self.marks.append([*marks, mark(self.device)])
-
-    def metrics(self) -> dict[str, float]:
-        """`waiting_fraction`: the share of the time in which the device waits for a batch."""
-        return waiting_fraction(self.device, self.marks)
 
     def check(self) -> Accuracy:
         """Compare loss and gradient of a few pictures at the initial weights with float64.
@@ -168,11 +150,6 @@ class ConvNetTraining(TrainingTask):
         checked = min(CHECKED, len(labels))
         reference = f"float64 torch on the CPU, loss and gradient of {checked} pictures"
         return compare(found, expected, reference, LIMITS[self.case.precision])
-
-    def close(self) -> None:
-        # The loader ends its processes when its iterator is deleted, which it holds as well.
-        self.batches = None
-        self.loader = None
 
 
 WORKLOAD = TrainCnn()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections import OrderedDict
+from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Work, Workload, WorkloadError
 
-from ._shared.torch_task import to_device
+from ._shared.torch_task import self_attention, to_device
 from ._shared.training import (
     IGNORED,
     VARIANTS,
@@ -16,10 +17,6 @@ from ._shared.training import (
     exact_gradient,
     require_batch,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 VOCABULARY = 256
 SUCCESSORS = 8  # tokens that may follow a token
@@ -138,7 +135,7 @@ class GptTraining(TrainingTask):
         return compare(found, expected, reference, LIMITS[self.case.precision])
 
 
-def markov_chain(length: int, seed: int) -> NDArray[np.int64]:
+def markov_chain(length: int, seed: int) -> Any:
     """Tokens (length): each has its own eight successors, the k-th in proportion to 1 / k."""
     import numpy as np
 
@@ -162,50 +159,34 @@ def gpt(length: int, width: int, blocks: int, seed: int) -> Any:
     import numpy as np
     import torch
     from torch import nn
-    from torch.nn import functional
 
-    class Attention(nn.Module):  # type: ignore[misc]  # torch is not typed here
-        def __init__(self) -> None:
-            super().__init__()
-            self.enter = nn.Linear(width, 3 * width)
-            self.leave = nn.Linear(width, width)
+    class Residual(nn.Sequential):  # type: ignore[misc]  # torch is not typed here
+        def __init__(self, enter: Any, inner: Any, leave: Any) -> None:
+            norm = nn.LayerNorm(width)
+            super().__init__(OrderedDict(norm=norm, enter=enter, inner=inner, leave=leave))
 
         def forward(self, x: Any) -> Any:
-            batch, tokens, _ = x.shape
-            heads = self.enter(x).view(batch, tokens, 3, width // HEAD, HEAD)
-            query, key, value = heads.permute(2, 0, 3, 1, 4)
-            mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-            return self.leave(mixed.transpose(1, 2).reshape(batch, tokens, width))
+            return x + super().forward(x)
 
-    class FeedForward(nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.enter = nn.Linear(width, 4 * width)
-            self.leave = nn.Linear(4 * width, width)
-
-        def forward(self, x: Any) -> Any:
-            return self.leave(functional.gelu(self.enter(x), approximate="tanh"))
-
-    class Residual(nn.Module):  # type: ignore[misc]
-        def __init__(self, inner: Any) -> None:
-            super().__init__()
-            self.norm = nn.LayerNorm(width)
-            self.inner = inner
-
-        def forward(self, x: Any) -> Any:
-            return x + self.inner(self.norm(x))
+    def block() -> list[Any]:
+        attention = self_attention(width // HEAD, causal=True)
+        gelu = nn.GELU("tanh")
+        return [
+            Residual(nn.Linear(width, 3 * width), attention, nn.Linear(width, width)),
+            Residual(nn.Linear(width, 4 * width), gelu, nn.Linear(4 * width, width)),
+        ]
 
     class Gpt(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.token = nn.Embedding(VOCABULARY, width)
             self.position = nn.Embedding(length, width)
-            layers = [Residual(kind()) for _ in range(blocks) for kind in (Attention, FeedForward)]
+            layers = [part for _ in range(blocks) for part in block()]
             self.blocks = nn.Sequential(*layers, nn.LayerNorm(width))
 
         def forward(self, tokens: Any) -> Any:
             x = self.token(tokens) + self.position.weight[: tokens.shape[1]]
-            return functional.linear(self.blocks(x), self.token.weight).flatten(0, 1)
+            return nn.functional.linear(self.blocks(x), self.token.weight).flatten(0, 1)
 
     network = Gpt()
     rng = np.random.default_rng(seed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from workbench.contract import (
     Accuracy,
@@ -15,12 +15,6 @@ from workbench.contract import (
     Workload,
     kind_of,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Table = tuple[NDArray[np.float32], NDArray[np.int8], NDArray[np.float64]]
 
 USED = 4  # columns that decide the class; the others are noise
 LEAVES, RATE = 31, 0.1  # LightGBM's defaults, for all libraries
@@ -93,7 +87,7 @@ class Fit(Task):
         return Accuracy("test_accuracy", found, reference, floor, found >= floor)
 
 
-def table(case: Case, rows: int, seed: int) -> Table:
+def table(case: Case, rows: int, seed: int) -> tuple[Any, Any, Any]:
     """Data (rows, columns), the classes 0 and 1, and the probability of class 1 of each row."""
     import numpy as np
 
@@ -107,40 +101,28 @@ def table(case: Case, rows: int, seed: int) -> Table:
 def classifier(case: Case, seed: int) -> Any:
     """An untrained model with the same number, size and rate of trees in every library."""
     trees, threads = int(case.params["trees"]), case.threads
+    common: dict[str, Any] = {"learning_rate": RATE, "random_state": seed}
     if case.backend == "sklearn":
         from sklearn.ensemble import HistGradientBoostingClassifier
 
         return HistGradientBoostingClassifier(
-            max_iter=trees,
-            max_leaf_nodes=LEAVES,
-            learning_rate=RATE,
-            early_stopping=False,
-            random_state=seed,
+            max_iter=trees, max_leaf_nodes=LEAVES, early_stopping=False, **common
         )
+    common |= {"n_estimators": trees, "n_jobs": threads}
     if case.backend == "lightgbm":
         from lightgbm import LGBMClassifier
 
-        return LGBMClassifier(
-            n_estimators=trees,
-            num_leaves=LEAVES,
-            learning_rate=RATE,
-            n_jobs=threads,
-            random_state=seed,
-            verbosity=-1,
-        )
+        return LGBMClassifier(num_leaves=LEAVES, verbosity=-1, **common)
     from xgboost import XGBClassifier
 
     return XGBClassifier(
-        n_estimators=trees,
         max_leaves=LEAVES,
         max_depth=0,  # leaves alone limit a tree, as in the other libraries
         grow_policy="lossguide",
         tree_method="hist",
-        learning_rate=RATE,
-        n_jobs=threads,
         device="cpu" if kind_of(case.device).on_host else case.device,
-        random_state=seed,
         verbosity=0,
+        **common,
     )
 
 

@@ -21,3 +21,15 @@ def test_they_fit_the_same_table_to_the_same_accuracy(cli) -> None:
     scores = [m["accuracy"]["value"] for m in found.values()]
     assert max(scores) - min(scores) < 0.02
     assert document["verdicts"][0]["choice"] == "cpu"
+
+
+@pytest.mark.parametrize("workload", ["forest", "digits"])
+def test_scikit_learn_races_where_torch_does(cli, workload: str) -> None:
+    libraries = ("--backend", "sklearn", "--backend", "torch")
+    done = cli("run", workload, *libraries, "--quick", "--budget", "40", "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert {m["case"]["backend"] for m in document["measurements"]} == {"sklearn", "torch"}
+    for found in document["measurements"]:
+        assert found["status"] == "ok" and found["n"] and found["accuracy"]["passed"]
+    assert "untested_version" not in {warning["code"] for warning in document["warnings"]}

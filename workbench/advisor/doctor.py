@@ -5,7 +5,6 @@ Pure functions of a detection and of trials.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -16,7 +15,7 @@ from ..machine.nvidia.driver_errors import ABSENT
 from ..machine.nvidia.nvml import Links
 from ..machine.packages import onnx_cuda
 from ..machine.packages.trials import Trial
-from ..machine.warnings import hardware_warnings, of_others, subject
+from ..machine.warnings import hardware_warnings, library_warnings, of_others, subject
 from ..records.document import Ceilings
 from ..records.machine import Gpu, Machine, Package, Software
 from ..records.reason import Warning
@@ -174,15 +173,8 @@ def _works(name: str, software: Software, trial: Trial | None) -> Iterator[Check
     for device, why in trial.devices.items():
         if why is not None and device != "cpu" and library.optional:
             yield Check(name, WARN, f"does not work on {device}: {why}")
-    if _release(trial.version) < _release(library.oldest):
-        text = f"{trial.version} is older than {library.oldest}, which its cases need"
-        yield Check(name, WARN, text, f"install a newer one: {library.install}")
-    if both := trial.libraries.get("OpenMP"):
-        yield Check(name, WARN, f"it loads {both} into one process, which may crash or slow it")
-
-
-def _release(version: str | None) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", version or "9999")[:2]))
+    for warning in library_warnings(name, trial.version, trial.libraries.get("OpenMP")):
+        yield Check(name, WARN, warning.message, warning.remedy)
 
 
 def _torch_gpu(trial: Trial | None, warnings: Sequence[Warning]) -> Iterator[Check]:

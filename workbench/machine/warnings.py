@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Set
 
+from .. import catalog
 from ..records.machine import Gpu, Machine, Package, Software
 from ..records.reason import Warning
 from .nvidia.driver_errors import ABSENT, NVML_NO_PERMISSION, missing_capability, nvml_text
@@ -82,6 +84,26 @@ def missing_backends(software: Software, backends: Set[str]) -> Iterator[Warning
             f"{name} is not installed, so its candidates are skipped",
             f"`{software.executable} -m pip install {name}`{other}",
         )
+
+
+def library_warnings(name: str, version: str | None, openmp: str | None) -> Iterator[Warning]:
+    """What may spoil results of the backend `name`: its version, or two OpenMP runtimes in it."""
+    library, release = catalog.backend(name), _release(version)
+    if release and release < _release(library.oldest):
+        text = f"{name} {version} is older than {library.oldest}, which its cases need"
+        yield Warning("untested_version", text, f"install a newer one: {library.install}")
+    elif release and library.newest and release > _release(library.newest):
+        text = f"{name} {version} is newer than {library.newest}, the newest that was tested"
+        remedy = f"install {name} {library.newest}, or compare a result with your own measurement"
+        yield Warning("untested_version", text, remedy)
+    if openmp:
+        text = f"{name} loads {openmp} into one process, which may crash or slow it"
+        remedy = "install all packages from one source, such as PyPI, into a new environment"
+        yield Warning("two_openmp_runtimes", text, remedy)
+
+
+def _release(version: str | None) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version or "")[:2]))
 
 
 def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:

@@ -20,6 +20,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import psutil
 
 from ..contract import kind_of
+from ..machine.warnings import library_warnings
 from ..process import children
 from ..process.exit_status import ending
 from ..process.line_process import LineTooLong
@@ -140,6 +141,9 @@ class Pool:
                 versions=hello.versions,
             )
         )
+        version, openmp = (hello.versions.get(name) for name in (key.backend, "OpenMP"))
+        for warning in library_warnings(key.backend, version, openmp):
+            self._listener.warn(warning)
 
     @contextmanager
     def starting(self, keys: Iterable[WorkerKey]) -> Iterator[None]:

@@ -35,6 +35,7 @@ from .failures import (
     is_fatal,
     is_out_of_memory,
 )
+from .openmp import clashing_runtimes
 from .quiet import wait_until_quiet
 
 SMALL_PROBE_S = 0.02  # a step of a small probe takes a millisecond unless it is emulated
@@ -76,7 +77,8 @@ class Worker:
                 if not is_out_of_memory(error):
                     raise
                 raise WorkloadError(first_line(error), code="no_memory", hint=FULL_HINT) from error
-        return {"versions": versions, "ready_s": time.monotonic()}
+        ready_s = time.monotonic()
+        return {"versions": {**versions, **clashing_runtimes()}, "ready_s": ready_s}
 
     def consult(self, workload: str, question: str, **details: Any) -> dict[str, Any]:
         """Have a workload answer a question about what it prepares."""

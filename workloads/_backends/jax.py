@@ -13,7 +13,7 @@ class Jax(Backend):
     install = "`pip install jax`, or jax[cuda13] for an NVIDIA GPU"
     platforms = ("CUDA", "ROCm", "TPU")
     optional = True
-    oldest = "0.7"
+    oldest, newest = "0.7", "0.10"
     # The sizes of XLA's pools, which it reads when it opens the CPU (xla/pjrt/utils.cc).
     thread_variables = ("PJRT_NPROC", "NPROC")
     threads_fixed_at_import = True

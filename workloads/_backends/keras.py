@@ -11,7 +11,7 @@ class Keras(Torch):
     name = "keras"
     install = "`pip install keras`"
     optional = True
-    oldest = "3.5"
+    oldest, newest = "3.5", "3.15"
 
     def version(self) -> str:
         # Neither the settings of the user nor, on a CPU, the first GPU.

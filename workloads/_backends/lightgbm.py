@@ -9,7 +9,7 @@ class LightGBM(Backend):
     name = "lightgbm"
     install = "`pip install lightgbm`"
     optional = True
-    oldest = "4.5"
+    oldest, newest = "4.5", "4.7"
 
 
 BACKEND = LightGBM()

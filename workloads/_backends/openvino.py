@@ -11,7 +11,7 @@ class OpenVino(Backend):
     name = "openvino"
     install = "`pip install openvino`"
     optional = True
-    oldest = "2025.0"
+    oldest, newest = "2025.0", "2026.4"
     platforms = ("OpenVINO", "XPU")
 
     def gpus(self) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ class ScikitLearn(Backend):
     install = "`pip install scikit-learn`"
     packages = ("scikit-learn",)
     optional = True
-    oldest = "1.5"
+    oldest, newest = "1.5", "1.9"
     threads_fixed_at_import = True  # an estimator takes no number of threads
 
 

@@ -13,7 +13,7 @@ class TensorFlow(Backend):
     packages = ("tensorflow", "tensorflow-cpu")
     optional = True
     platforms = ("CUDA", "ROCm")
-    oldest = "2.17"
+    oldest, newest = "2.17", "2.21"
     # The sizes of its two pools, which it reads when it opens the CPU.
     thread_variables = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
     threads_fixed_at_import = True

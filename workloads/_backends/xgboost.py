@@ -10,7 +10,7 @@ class XGBoost(Backend):
     install = "`pip install xgboost-cpu`, or xgboost for an NVIDIA GPU"
     packages = ("xgboost", "xgboost-cpu")
     optional = True
-    oldest = "2.1"
+    oldest, newest = "2.1", "3.2"
 
 
 BACKEND = XGBoost()

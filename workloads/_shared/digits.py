@@ -5,35 +5,27 @@ Every fifth image of the file is held out, from the first: 360 test, the other 1
 
 from __future__ import annotations
 
-import gzip
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workbench import assets
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 SIDE = 8
 LARGEST_DIGIT = 64  # pixels
 TRAINING = 1_437
 
 
-def load() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Images (1797, 8, 8) scaled to 0..1 and their labels (1797) 0..9, those to train on first."""
+def load() -> tuple[Any, Any]:
+    """FP32 images (1797, 8, 8) in 0..1 and their labels (1797) 0..9, those to train on first."""
     import numpy as np
 
-    text = gzip.decompress(assets.path("digits/digits.csv.gz").read_bytes()).decode("ascii")
-    rows = np.fromstring(text.replace("\n", ","), dtype=np.float32, sep=",").reshape(-1, 65)
+    rows = np.loadtxt(assets.path("digits/digits.csv.gz"), np.float32, delimiter=",")
     held_out = np.arange(len(rows)) % 5 == 0
     rows = np.concatenate([rows[~held_out], rows[held_out]])
     return rows[:, :64].reshape(-1, SIDE, SIDE) / np.float32(16), rows[:, 64].astype(np.int64)
 
 
-def photographs(
-    images: NDArray[np.float32], side: int, rng: np.random.Generator
-) -> NDArray[np.float32]:
-    """Coloured pictures of digits: (count, 8, 8) in 0..1 to (count, 3, side, side).
+def photographs(images: Any, side: int, rng: Any) -> Any:
+    """Coloured pictures of digits: (count, 8, 8) in 0..1 to FP32 (count, 3, side, side).
 
     Each digit is shifted, scaled (a random crop) and painted in a light colour on a dark one;
     above 64 pixels it repeats like a wallpaper.  With noise, pixels are whole numbers from 0 to
@@ -44,10 +36,13 @@ def photographs(
     count, tile = len(images), min(side, LARGEST_DIGIT)
     grid = (np.arange(tile, dtype=np.float32) + 0.5) * SIDE / tile - SIDE / 2
 
-    def placed() -> NDArray[np.float32]:
+    def placed() -> Any:
+        """Weights (count, side, 8) of linear interpolation, zero off the image."""
         zoom = rng.uniform(0.85, 1.25, (count, 1))
         shift = rng.uniform(-1.0, 1.0, (count, 1))
-        weights = _hat(grid * zoom + shift + (SIDE - 1) / 2)
+        centres = grid * zoom + shift + (SIDE - 1) / 2
+        distance = np.abs(centres[..., None] - np.arange(SIDE))
+        weights = np.maximum(0, 1 - distance).astype(np.float32)
         return np.take(weights, np.arange(side) % tile, axis=1)
 
     ink = placed() @ images @ placed().transpose(0, 2, 1)
@@ -56,12 +51,4 @@ def photographs(
     pixels = paper + (pen - paper) * ink[:, None]
     pixels += rng.integers(-12, 13, pixels.shape, dtype=np.int8)
     np.rint(pixels, out=pixels).clip(0, 255, out=pixels)
-    return np.asarray((pixels - 128) / 64, dtype=np.float32)
-
-
-def _hat(centres: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
-    """Linear interpolation weights (..., positions, 8); zero where a position is off the image."""
-    import numpy as np
-
-    distance = np.abs(centres[..., None] - np.arange(SIDE))
-    return np.asarray(np.maximum(0, 1 - distance), dtype=np.float32)
+    return (pixels - 128) / 64

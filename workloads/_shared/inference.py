@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from workbench.contract import Accuracy, Case, Profile, Setup, Task, Variant
+from workbench.contract import COMPILED, Accuracy, Case, Profile, Setup, Task, Variant
 
 from . import jax_task, profiling
 from .cuda_graph import graphed
@@ -24,39 +24,24 @@ from .quantisation import halved, quantise
 from .session import CPU, BoundSession, open_session, provider_of
 from .torch_task import TorchTask, compiled, dtype_of, module, time_to_host, to_device
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Batch = NDArray[np.float32]
-
 VARIANTS = (
     Variant("cpu", "onnxruntime", "fp32"),
-    Variant("cpu", "onnxruntime", "int8", "dynamic"),
-    Variant("cpu", "onnxruntime", "int8", "static"),
+    *(Variant("cpu", "onnxruntime", "int8", method) for method in ("dynamic", "static")),
     Variant("cpu", "openvino", "fp32"),
     Variant("cpu", "openvino", "bf16"),
     Variant("cpu", "openvino", "bf16", mode="auto"),  # what users get who choose nothing
     Variant("cpu", "openvino", "int8", "static"),
-    Variant("cpu", "torch", "fp32"),
-    Variant("cpu", "torch", "fp32", mode="compile"),
+    *(Variant("cpu", "torch", "fp32", mode=mode) for mode in (None, "compile")),
     # What promises most comes first, and what takes longest to prepare last.
-    Variant("gpu", "torch", "fp32"),
-    Variant("gpu", "torch", "fp16"),
-    Variant("gpu", "torch", "fp32", mode="graph"),
-    Variant("gpu", "torch", "fp16", mode="graph"),
+    *(Variant("gpu", "torch", precision) for precision in ("fp32", "fp16")),
+    *(Variant("gpu", "torch", precision, mode="graph") for precision in ("fp32", "fp16")),
     Variant("gpu", "torch", "bf16"),
     Variant("gpu", "torch", "fp32", mode="compile"),
-    Variant("gpu", "torch", "fp16", mode="compile"),
-    Variant("gpu", "torch", "fp16", mode="reduce-overhead"),
-    Variant("gpu", "torch", "fp16", mode="max-autotune"),
-    Variant("gpu", "onnxruntime", "fp16"),
-    Variant("gpu", "onnxruntime", "tf32"),
-    Variant("gpu", "onnxruntime", "fp32"),
+    *(Variant("gpu", "torch", "fp16", mode=mode) for mode in COMPILED),
+    *(Variant("gpu", "onnxruntime", precision) for precision in ("fp16", "tf32", "fp32")),
     Variant("gpu", "onnxruntime", "fp16", mode="tensorrt"),
     Variant("gpu", "onnxruntime", "int8", "static", mode="tensorrt"),
-    Variant("gpu", "openvino", "fp32"),
-    Variant("gpu", "openvino", "fp16"),
+    *(Variant("gpu", "openvino", precision) for precision in ("fp32", "fp16")),
 )
 BF16 = Variant("cpu", "torch", "bf16")
 CONVOLVING = (  # for networks of convolutions
@@ -76,31 +61,37 @@ def prepare(
     case: Case,
     setup: Setup,
     layers: Sequence[Layer],
-    inputs: Sequence[Batch],
-    calibration: Iterable[Batch],
+    inputs: Sequence[Any],
+    calibration: Iterable[Any],
     checked: int = CHECKED,
 ) -> InferenceTask:
     """A task that answers `inputs` in turn; only static INT8 uses `calibration`.
 
     The check compares about `checked` samples, taken from all inputs.
     """
-    if case.backend == "torch":
-        return TorchInference(case, setup, layers, inputs, checked)
-    if case.backend == "jax":
-        return JaxInference(case, setup, layers, inputs, checked)
-    return OnnxInference(case, setup, layers, inputs, checked, calibration)
+    kinds = {"torch": TorchInference, "jax": JaxInference}
+    task: InferenceTask = kinds.get(case.backend, OnnxInference)(case)
+    task.layers, task.inputs, task.checked = layers, inputs, checked
+    task.load(setup, calibration)
+    return task
 
 
 class InferenceTask(Task):
     """One step answers one batch."""
 
-    case: Case
     layers: Sequence[Layer]
-    inputs: Sequence[Batch]
+    inputs: Sequence[Any]
     checked: int
 
+    def __init__(self, case: Case) -> None:
+        self.case = case
+
     @abstractmethod
-    def infer(self, batch: Batch) -> Any:
+    def load(self, setup: Setup, calibration: Iterable[Any]) -> None:
+        """Make the model of `layers`, ready for a step."""
+
+    @abstractmethod
+    def infer(self, batch: Any) -> Any:
         """The network's output (batch, classes) as an array in host memory."""
 
     def check(self) -> Accuracy:
@@ -110,26 +101,17 @@ class InferenceTask(Task):
         inputs = np.concatenate([batch[:each] for batch in self.inputs])
         answers = np.concatenate([self.infer(batch)[:each] for batch in self.inputs])
         error = relative_error(answers, forward(self.layers, inputs))
-        limit = LIMITS[self.case.precision]
         reference = f"NumPy float64 forward pass of {len(inputs)} inputs"
-        return Accuracy.within(error, limit, reference)
+        return Accuracy.within(error, LIMITS[self.case.precision], reference)
 
 
 class OnnxInference(InferenceTask):
-    def __init__(
-        self,
-        case: Case,
-        setup: Setup,
-        layers: Sequence[Layer],
-        inputs: Sequence[Batch],
-        checked: int,
-        calibration: Iterable[Batch],
-    ) -> None:
-        self.case, self.layers, self.inputs, self.checked = case, layers, inputs, checked
+    def load(self, setup: Setup, calibration: Iterable[Any]) -> None:
+        case, first = self.case, self.inputs[0]
         self.waits = provider_of(case) != CPU
         on_gpu = self.waits and case.backend != "openvino"  # which converts and copies by itself
         with setup.phase("build"):
-            self.model = graph(layers, inputs[0].shape)
+            self.model = graph(self.layers, first.shape)
             if method := case.quantization:
                 self.model = quantise(self.model, method, calibration, symmetric=on_gpu)
             elif case.precision == "fp16" and on_gpu:
@@ -137,13 +119,13 @@ class OnnxInference(InferenceTask):
         with setup.phase("compile"):
             self.session = open_session(self.model, case)
             if on_gpu:
-                self.session = BoundSession(self.session, case.device, inputs[0])
-        self.feeds = cycle([{"input": batch} for batch in inputs])
+                self.session = BoundSession(self.session, case.device, first)
+        self.feeds = cycle([{"input": batch} for batch in self.inputs])
 
     def step(self) -> None:
         self.session.run(None, next(self.feeds))
 
-    def infer(self, batch: Batch) -> Any:
+    def infer(self, batch: Any) -> Any:
         return self.session.run(None, {"input": batch})[0].copy()  # the next run may overwrite it
 
     def profile(self, steps: int) -> Profile:
@@ -155,32 +137,23 @@ class TorchInference(TorchTask, InferenceTask):
 
     waits = finishes = True  # reads its answer back
 
-    def __init__(
-        self,
-        case: Case,
-        setup: Setup,
-        layers: Sequence[Layer],
-        inputs: Sequence[Batch],
-        checked: int,
-    ) -> None:
+    def load(self, setup: Setup, calibration: Iterable[Any]) -> None:
         import torch
 
-        super().__init__(case)
-        self.layers, self.inputs, self.checked = layers, inputs, checked
-        self.dtype = dtype_of(case)
+        mode, self.dtype = self.case.compile_mode, dtype_of(self.case)
         with setup.phase("build"):
-            model = module(layers).to(self.dtype).eval().requires_grad_(False)
-            self.hosted = [self.page_locked(torch.from_numpy(batch)) for batch in inputs]
+            model = module(self.layers).to(self.dtype).eval().requires_grad_(False)
+            self.hosted = [self.page_locked(torch.from_numpy(batch)) for batch in self.inputs]
             self.feeds = cycle(self.hosted)
-        (self.model,) = to_device(setup, case, self.laid_out(model))
+        (self.model,) = to_device(setup, self.case, self.laid_out(model))
         self.answer: Callable[[Any], Any] = self._eager
         # CUDA graphs of torch.compile fail in inference mode (pytorch#135892).
-        self.without_gradients = torch.no_grad if case.compile_mode else torch.inference_mode
+        self.without_gradients = torch.no_grad if mode else torch.inference_mode
         self.activate()  # compiled and captured code depends on the settings
-        if self.case.compile_mode:
+        if mode:
             with self.without_gradients():
                 example = self._moved(self.hosted[0])
-                self.model = compiled(setup, self.model, example, mode=self.case.compile_mode)
+                self.model = compiled(setup, self.model, mode, example)
         if "graph" in self.modes:
             with setup.phase("compile"):
                 self.answer = self._graph()
@@ -212,7 +185,7 @@ class TorchInference(TorchTask, InferenceTask):
 
         return answer
 
-    def infer(self, batch: Batch) -> Any:
+    def infer(self, batch: Any) -> Any:
         import torch
 
         return self.answer(torch.from_numpy(batch)).numpy().copy()  # a graph overwrites its answer
@@ -224,18 +197,17 @@ class TorchInference(TorchTask, InferenceTask):
 class JaxInference(jax_task.JaxTask, InferenceTask):
     """By a jitted function that holds the weights, as a session of ONNX Runtime does."""
 
-    def __init__(self, case: Case, setup: Setup, layers: Any, inputs: Any, checked: int) -> None:
+    def load(self, setup: Setup, calibration: Iterable[Any]) -> None:
         import jax
 
-        super().__init__(case)
-        self.layers, self.inputs, self.checked, self.feeds = layers, inputs, checked, cycle(inputs)
-        network = partial(jax_task.forward, layers, jax_task.weights_of(layers))
-        self.network = self.compiled(setup, network, jax.device_put(inputs[0], self.device))
+        network = partial(jax_task.forward, self.layers, jax_task.weights_of(self.layers))
+        example = jax.device_put(self.inputs[0], self.device)
+        self.network, self.feeds = self.compiled(setup, network, example), cycle(self.inputs)
 
     def step(self) -> None:
         self.infer(next(self.feeds))
 
-    def infer(self, batch: Batch) -> Any:
+    def infer(self, batch: Any) -> Any:
         import jax
         import numpy as np
 

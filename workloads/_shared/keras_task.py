@@ -67,7 +67,7 @@ class TensorFlowTask(Task):
         self.left -= 1
         self.latest_loss = float(self.update(*next(self.batches)))
 
-    def loss(self) -> float:
+    def loss(self) -> float | None:
         return self.latest_loss
 
 

@@ -7,54 +7,42 @@ tautology.  It computes a 3x3 convolution as nine shifted matrix products.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from workbench import assets
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.floating[Any]]
 
 CLASSES = 10
 EPSILON = 1e-5  # added to the variance in norms
 # The conv net: (channels in, channels out, stride) of its 3x3 layers; a mean over the image
 # and one dense layer follow.  281,000 parameters.
-CONVOLUTIONS = (
-    (3, 32, 1),
-    (32, 32, 2),
-    (32, 64, 1),
-    (64, 64, 2),
-    (64, 128, 1),
-    (128, 128, 2),
-)
+CONVOLUTIONS = ((3, 32, 1), (32, 32, 2), (32, 64, 1), (64, 64, 2), (64, 128, 1), (128, 128, 2))
 
 
 @dataclass(frozen=True)
 class Conv:
     """A 3x3 convolution, padding 1, then ReLU; weight (out, in, 3, 3), bias (out)."""
 
-    weight: Array
-    bias: Array
+    weight: Any
+    bias: Any
     stride: int
     relu: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
-class MeanPool:
-    """The mean over height and width: (batch, channels, h, w) to (batch, channels)."""
+class Mean:
+    """The mean of a picture, (batch, channels, h, w) to (batch, channels), or of a sequence,
+    (batch, tokens, width) to (batch, width)."""
 
 
 @dataclass(frozen=True)
 class Dense:
     """A fully connected layer, with ReLU unless it is the last; weight (out, in), bias (out)."""
 
-    weight: Array
-    bias: Array
+    weight: Any
+    bias: Any
     relu: bool
 
 
@@ -62,8 +50,8 @@ class Dense:
 class Norm:
     """Mean 0 and variance 1 over the last axis, then gain (weight) and shift (bias)."""
 
-    weight: Array
-    bias: Array
+    weight: Any
+    bias: Any
 
 
 @dataclass(frozen=True)
@@ -81,18 +69,13 @@ class Gelu:
 
 
 @dataclass(frozen=True)
-class MeanTokens:
-    """The mean over the tokens: (batch, tokens, width) to (batch, width)."""
-
-
-@dataclass(frozen=True)
 class Residual:
     """The input and what the layers make of it, added."""
 
     layers: list[Layer]
 
 
-Layer = Conv | MeanPool | Dense | Norm | Attention | Gelu | MeanTokens | Residual
+Layer = Conv | Mean | Dense | Norm | Attention | Gelu | Residual
 
 
 def untrained_convnet(
@@ -106,7 +89,7 @@ def untrained_convnet(
         Conv(he(rng, outputs, inputs, 3, 3), np.zeros(outputs, np.float32), stride)
         for inputs, outputs, stride in convolutions
     ]
-    return [*layers, MeanPool(), *mlp((convolutions[-1][1], CLASSES), seed)]
+    return [*layers, Mean(), *mlp((convolutions[-1][1], CLASSES), seed)]
 
 
 def trained_convnet() -> list[Layer]:
@@ -120,11 +103,9 @@ def trained_convnet() -> list[Layer]:
     stored = np.load(assets.path("digits/convnet.npz"))
     arrays = [stored[f"arr_{i}"].astype(np.float32) for i in range(len(stored.files))]
     pairs = list(zip(arrays[::2], arrays[1::2], strict=True))
-    layers: list[Layer] = [
-        Conv(weight, bias, stride)
-        for (weight, bias), (_, _, stride) in zip(pairs, CONVOLUTIONS, strict=False)
-    ]
-    return [*layers, MeanPool(), Dense(*pairs[-1], relu=False)]
+    strides = [stride for _, _, stride in CONVOLUTIONS]
+    layers = [Conv(*pair, stride) for pair, stride in zip(pairs, strides, strict=False)]
+    return [*layers, Mean(), Dense(*pairs[-1], relu=False)]
 
 
 def mlp(sizes: Sequence[int], seed: int) -> list[Layer]:
@@ -139,9 +120,7 @@ def mlp(sizes: Sequence[int], seed: int) -> list[Layer]:
     ]
 
 
-def samples(
-    count: int, inputs: int, classes: int, seed: int
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def samples(count: int, inputs: int, classes: int, seed: int) -> tuple[Any, Any]:
     """Normal random inputs (count, inputs), and their labels (count) by a linear rule."""
     import numpy as np
 
@@ -151,7 +130,7 @@ def samples(
     return data, (data @ rule).argmax(axis=1)
 
 
-def he(rng: np.random.Generator, *shape: int) -> Array:
+def he(rng: Any, *shape: int) -> Any:
     """Normal weights of variance 2 / fan-in, which keeps the scale of activations under ReLU."""
     import numpy as np
 
@@ -160,7 +139,7 @@ def he(rng: np.random.Generator, *shape: int) -> Array:
     return weights * np.float32(np.sqrt(2 / fan_in))
 
 
-def forward(layers: Sequence[Layer], inputs: Array) -> NDArray[np.float64]:
+def forward(layers: Sequence[Layer], inputs: Any) -> Any:
     """The network's output in float64, one sequence at a time, whose scores take memory."""
     import numpy as np
 
@@ -172,24 +151,21 @@ def forward(layers: Sequence[Layer], inputs: Array) -> NDArray[np.float64]:
     return x
 
 
-def _applied(layer: Layer, x: NDArray[np.float64]) -> NDArray[np.float64]:
+def _applied(layer: Layer, x: Any) -> Any:
     import numpy as np
 
     if isinstance(layer, Residual):
         return x + forward(layer.layers, x)
-    if isinstance(layer, MeanPool):
-        return np.asarray(x.mean(axis=(2, 3)))
-    if isinstance(layer, MeanTokens):
-        return np.asarray(x.mean(axis=1))
+    if isinstance(layer, Mean):
+        return x.mean(axis=(2, 3) if x.ndim == 4 else 1)
     if isinstance(layer, Attention):
         return attention(x[0], layer.heads)[None]
     if isinstance(layer, Gelu):
-        error = np.asarray(np.frompyfunc(math.erf, 1, 1)(x / math.sqrt(2)), np.float64)
-        return np.asarray(0.5 * x * (1 + error))
+        return 0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
     if isinstance(layer, Norm):
         centred = x - x.mean(axis=-1, keepdims=True)
         deviation = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + EPSILON)
-        return np.asarray(centred / deviation * layer.weight + layer.bias)
+        return centred / deviation * layer.weight + layer.bias
     if isinstance(layer, Conv):
         x = conv3x3(x, layer.weight, layer.stride) + layer.bias[:, None, None]
     else:
@@ -197,7 +173,7 @@ def _applied(layer: Layer, x: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.maximum(x, 0) if layer.relu else x
 
 
-def attention(qkv: NDArray[np.float64], heads: int) -> NDArray[np.float64]:
+def attention(qkv: Any, heads: int) -> Any:
     """Attention in one sequence, head by head: (tokens, 3 * width) to (tokens, width)."""
     import numpy as np
 
@@ -210,7 +186,7 @@ def attention(qkv: NDArray[np.float64], heads: int) -> NDArray[np.float64]:
     return np.concatenate(mixed, axis=1)
 
 
-def conv3x3(x: Array, weight: Array, stride: int = 1) -> NDArray[np.float64]:
+def conv3x3(x: Any, weight: Any, stride: int = 1) -> Any:
     """A 3x3 convolution with padding 1 in float64: the sum of nine shifted products.
 
     x (batch, in, h, w), weight (out, in, 3, 3) to (batch, out, h / stride, w / stride).
@@ -229,12 +205,19 @@ def conv3x3(x: Array, weight: Array, stride: int = 1) -> NDArray[np.float64]:
     return total.transpose(1, 0, 2, 3)
 
 
-def relative_error(result: Array, reference: Array) -> float:
+def relative_error(result: Any, reference: Any) -> float:
     """||result - reference|| / ||reference|| over all elements."""
     import numpy as np
 
     difference = np.linalg.norm(result.astype(np.float64).ravel() - reference.ravel())
     return float(difference / np.linalg.norm(reference.ravel()))
+
+
+def worst(errors: Iterable[float]) -> float:
+    """The largest error, or NaN if there is one: Python's max may skip it."""
+    import numpy as np
+
+    return float(np.max([*errors]))
 
 
 def convnet_multiplications(image: int) -> int:

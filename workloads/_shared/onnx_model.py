@@ -9,18 +9,7 @@ from typing import Any
 
 from workbench.contract import WorkloadError
 
-from .network import (
-    EPSILON,
-    Attention,
-    Conv,
-    Dense,
-    Gelu,
-    Layer,
-    MeanPool,
-    MeanTokens,
-    Norm,
-    Residual,
-)
+from .network import EPSILON, Attention, Conv, Dense, Gelu, Layer, Mean, Norm, Residual
 
 # Versions that every ONNX Runtime since 1.14 loads; onnx's own defaults are newer than it accepts.
 OPSET = 17
@@ -37,23 +26,18 @@ class GraphBuilder:
         self.weights: list[Any] = []
 
     def add(self, operator: str, *operands: str, **attributes: Any) -> str:
-        """Append a node; returns the name of its result."""
-        (result,) = self._append(operator, operands, 1, attributes)
-        return result
-
-    def split(self, operand: str, parts: int) -> list[str]:
-        """Divide the last axis evenly; returns the names of the parts."""
-        return self._append("Split", (operand,), parts, {"axis": -1})
-
-    def _append(
-        self, operator: str, operands: Sequence[str], count: int, attributes: dict[str, Any]
-    ) -> list[str]:
+        """Append a node; returns its name, which is that of its result."""
         from onnx import helper
 
         name = f"{operator.lower()}_{len(self.nodes)}"
-        results = [name, *(f"{name}_{part}" for part in range(1, count))]
-        self.nodes.append(helper.make_node(operator, operands, results, name=name, **attributes))
-        return results
+        self.nodes.append(helper.make_node(operator, operands, [name], name=name, **attributes))
+        return name
+
+    def split(self, operand: str, parts: int) -> list[str]:
+        """Divide the last axis evenly; returns the names of the parts."""
+        name = self.add("Split", operand, axis=-1)
+        self.nodes[-1].output.extend(f"{name}_{part}" for part in range(1, parts))
+        return list(self.nodes[-1].output)
 
     def constant(self, value: Any) -> str:
         """Add an array as it is, a number in FP32, or a shape; returns its name."""
@@ -127,10 +111,10 @@ def graph(layers: Sequence[Layer], input_shape: Sequence[int]) -> bytes:
     def applied(x: str, layer: Layer) -> str:
         if isinstance(layer, Residual):
             return made.add("Add", x, reduce(applied, layer.layers, x))
-        if isinstance(layer, MeanPool):
+        if isinstance(layer, Mean):
+            if len(input_shape) == 3:
+                return made.add("ReduceMean", x, axes=[1], keepdims=0)
             return made.add("Flatten", made.add("GlobalAveragePool", x))
-        if isinstance(layer, MeanTokens):
-            return made.add("ReduceMean", x, axes=[1], keepdims=0)
         if isinstance(layer, Attention):
             return attention(made, x, layer, *input_shape[:2])
         if isinstance(layer, Gelu):

@@ -11,18 +11,11 @@ import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workbench.contract import WorkloadError
 
 from .network import CLASSES
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Pixels = NDArray[np.uint8]  # (height, width, 3)
-    Batch = tuple[NDArray[np.uint8], NDArray[np.int64]]  # pixels, labels
 
 Source = bytes | Path
 
@@ -36,18 +29,14 @@ EIGHT_BIT_LIMIT = 1.1 / 255
 LONG_SIDES = (400, 600)  # pixels; ImageNet's pictures are about 500 x 375
 OCTAVES = 7
 SENSOR_NOISE = 3.0  # grey levels
-ENCODERS: dict[str, dict[str, Any]] = {
-    "jpeg": {"format": "JPEG", "quality": 92},
-    "png": {"format": "PNG"},
-}
+FORMATS = ("jpeg", "png")
 # "Going Deeper with Convolutions" (Szegedy et al., CVPR 2015): shares of the area, aspect ratios.
 AREAS, ASPECTS, TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10
-OPENED = 5_000  # most files whose headers are read beforehand
-DECODED = 16  # files that are also decoded beforehand
+DECODED = 16  # files that are decoded beforehand
 
 
-def photograph(rng: np.random.Generator, width: int, height: int) -> Pixels:
-    """A generated photograph: (height, width, 3) in 0..255.
+def photograph(rng: Any, width: int, height: int) -> Any:
+    """A generated photograph: uint8 (height, width, 3).
 
     It compresses like a real one.  It has random structures of all sizes, whose amplitude falls
     with their frequency as in natural images (Field, "Relations between the statistics of natural
@@ -56,7 +45,7 @@ def photograph(rng: np.random.Generator, width: int, height: int) -> Pixels:
     import numpy as np
     from PIL import Image
 
-    def structures(octaves: int) -> NDArray[np.float32]:
+    def structures(octaves: int) -> Any:
         total = np.zeros((height, width), np.float32)
         for octave in range(1, octaves + 1):
             grid = rng.standard_normal((2**octave, 2**octave), dtype=np.float32)
@@ -83,7 +72,7 @@ def encoded(count: int, kind: str, seed: int) -> tuple[bytes, ...]:
         side = int(rng.integers(*LONG_SIDES, endpoint=True))
         shape = (side, side * 3 // 4) if rng.random() < 0.7 else (side * 3 // 4, side)
         file = io.BytesIO()
-        Image.fromarray(photograph(rng, *shape)).save(file, **ENCODERS[kind])
+        Image.fromarray(photograph(rng, *shape)).save(file, kind, quality=92)
         files.append(file.getvalue())
     return tuple(files)
 
@@ -91,49 +80,39 @@ def encoded(count: int, kind: str, seed: int) -> tuple[bytes, ...]:
 def in_folder(name: str, seed: int) -> tuple[Path, ...]:
     """The user's pictures under folder `name`, shuffled and without hidden files.
 
-    WorkloadError "bad_input" if there is none, or if one cannot be read.  This reads the headers of
-    up to 5,000 and decodes some.
+    WorkloadError "bad_input" if there is none, or if one of the first cannot be decoded.
     """
     import numpy as np
 
-    folder = Path(name).expanduser()
-    try:
-        found = sorted(_files(folder))
-    except OSError as error:
-        raise bad_input(f"{error.filename}: {error.strerror}") from None
-    if not found:
-        raise bad_input(f"{folder} has no files")
-    order = np.random.default_rng(seed).permutation(len(found))
-    pictures = tuple(found[place] for place in order)
-    for place, picture in enumerate(pictures[:OPENED]):
-        decode(picture, header_only=place >= DECODED)
-    return pictures
-
-
-def _files(folder: Path) -> list[Path]:
     def refuse(error: OSError) -> None:
-        raise error
+        raise bad_input(f"{error.filename}: {error.strerror}")
 
-    return [
+    folder = Path(name).expanduser()
+    found = sorted(
         Path(parent, name)
         for parent, _, names in os.walk(folder, onerror=refuse)
         for name in names
         if not name.startswith(".")
-    ]
+    )
+    if not found:
+        raise bad_input(f"{folder} has no files")
+    order = np.random.default_rng(seed).permutation(len(found))
+    pictures = tuple(found[place] for place in order)
+    for picture in pictures[:DECODED]:
+        decode(picture)
+    return pictures
 
 
-def decode(source: Source, *, header_only: bool = False) -> Any:
+def decode(source: Source) -> Any:
     """A Pillow image in RGB; WorkloadError "bad_input" names a file that cannot be decoded."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     name = source if isinstance(source, Path) else "a generated photograph"
     try:
         with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as image:
-            return None if header_only else image.convert("RGB")
+            return image.convert("RGB")
     except MemoryError:
         raise
-    except UnidentifiedImageError:
-        raise bad_input(f"{name} is not in a picture format that Pillow knows") from None
     except Exception as error:  # on a damaged file Pillow's plugins raise almost any error
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise bad_input(f"{name} cannot be decoded: {reason}") from None
@@ -144,24 +123,20 @@ def bad_input(message: str) -> WorkloadError:
     return WorkloadError(message, code="bad_input", hint=hint)
 
 
-def resample(pixels: NDArray[Any], height: int, width: int) -> NDArray[np.float64]:
-    """The reference: (h, w, 3) to (height, width, 3) in float64, unrounded.
-
-    Bilinear with antialiasing.
-    """
+def resample(pixels: Any, height: int, width: int) -> Any:
+    """The reference: (h, w, 3) to (height, width, 3) in float64, bilinear with antialiasing."""
     import numpy as np
 
     rows, columns = bilinear(pixels.shape[0], height), bilinear(pixels.shape[1], width)
-    planes = [rows @ pixels[..., channel] @ columns.T for channel in range(pixels.shape[2])]
-    return np.stack(planes, axis=-1)
+    return np.stack([rows @ plane @ columns.T for plane in np.moveaxis(pixels, -1, 0)], axis=-1)
 
 
-def normalise(pixels: NDArray[Any]) -> NDArray[np.float64]:
+def normalise(pixels: Any) -> Any:
     """The reference: (batch, h, w, 3) of 0..255 to (batch, 3, h, w) standardised, in float64."""
     return ((pixels / 255.0 - MEAN) / STD).transpose(0, 3, 1, 2)
 
 
-def bilinear(size: int, target: int) -> NDArray[np.float64]:
+def bilinear(size: int, target: int) -> Any:
     """The weights (target, size) of bilinear resizing with antialiasing: a triangle, as wide as the
     source pixels that a target pixel covers and at least one to each side, cut off at the edges and
     normalised."""
@@ -171,20 +146,17 @@ def bilinear(size: int, target: int) -> NDArray[np.float64]:
     centres = (np.arange(target) + 0.5) * scale
     distance = np.abs(np.arange(size) + 0.5 - centres[:, None]) / max(scale, 1.0)
     weights = np.maximum(0.0, 1.0 - distance)
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
 
 
 class RandomCrops:
-    """A data set of random parts of pictures.
-
-    Sample number `n` is always cut in the same way, in every loader.
-    """
+    """A data set of random parts of pictures; sample `n` is cut in the same way in every loader."""
 
     def __init__(self, sources: Sequence[Source], image: int, seed: int) -> None:
         self.sources, self.image, self.seed = sources, image, seed
 
-    def __getitem__(self, samples: range) -> Batch | str:
-        """The batch of these samples: pixels (batch, image, image, 3), labels (batch).
+    def __getitem__(self, samples: range) -> Any | str:
+        """The batch of these samples: uint8 (batch, image, image, 3) and labels (batch).
 
         If a file cannot be read, returns the error message: an exception from a loader would reach
         the parent with a traceback as its message.
@@ -201,19 +173,19 @@ class RandomCrops:
         """A class from the number of the file, so that folders need no labels."""
         return sample % len(self.sources) % CLASSES
 
-    def whole(self, sample: int) -> Any:
-        """The picture that a sample is cut from."""
-        return decode(self.sources[sample % len(self.sources)])
-
-    def picture(self, sample: int) -> NDArray[np.uint8]:
-        """(image, image, 3), decoded, cropped, resized, perhaps flipped."""
+    def picture(self, sample: int, *, exact: bool = False) -> Any:
+        """(image, image, 3), decoded, cropped, perhaps flipped, and resized: by Pillow, or exactly
+        in float64."""
         import numpy as np
         from PIL import Image
 
-        whole = self.whole(sample)
+        whole = decode(self.sources[sample % len(self.sources)])
         box, flip = self.cut(sample, *whole.size)
-        side = (self.image, self.image)
-        pixels = np.asarray(whole.crop(box).resize(side, Image.Resampling.BILINEAR))
+        part, side = whole.crop(box), (self.image, self.image)
+        if exact:
+            pixels = resample(np.asarray(part), *side)
+        else:
+            pixels = np.asarray(part.resize(side, Image.Resampling.BILINEAR))
         return pixels[:, ::-1] if flip else pixels
 
     def cut(self, sample: int, width: int, height: int) -> tuple[tuple[int, int, int, int], bool]:
@@ -230,12 +202,3 @@ class RandomCrops:
                 left, top = int(rng.integers(width - w + 1)), int(rng.integers(height - h + 1))
                 return (left, top, left + w, top + h), flip
         return (0, 0, width, height), flip
-
-    def reference(self, sample: int) -> NDArray[np.float64]:
-        """The exact `picture`, resized in float64."""
-        import numpy as np
-
-        whole = np.asarray(self.whole(sample))
-        (left, top, right, bottom), flip = self.cut(sample, whole.shape[1], whole.shape[0])
-        exact = resample(whole[top:bottom, left:right], self.image, self.image)
-        return exact[:, ::-1] if flip else exact

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from math import prod, sqrt
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from workbench.contract import (
     PRECISION_BYTES,
@@ -26,12 +25,6 @@ from workbench.contract import (
 
 from .jax_task import JaxTask
 from .torch_task import TorchTask, arithmetic, dtype_of, time_to_host, to_device
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Matrix = NDArray[np.floating[Any]]
 
 PRODUCT_BYTES = {**PRECISION_BYTES, "fp8": 2, "int8": 4}  # FP8 yields BF16, INT8 32-bit sums
 # Several times the measured error, which includes rounding of the inputs; far below a wrong one.
@@ -66,7 +59,7 @@ class ProductShape(NamedTuple):
 
 # The operands drawn last, their probe, and the seconds that drawing took: one entry at most, which
 # the precisions of a row share.
-_latest: dict[object, tuple[Matrix, Matrix, Probe, float]] = {}
+_latest: dict[object, tuple[Any, Any, Probe, float]] = {}
 
 
 class MatrixProduct(Workload):
@@ -83,21 +76,18 @@ class MatrixProduct(Workload):
 
     def work(self, case: Case) -> Work:
         batch, m, n, k = self.shape(case)
-        inputs, outputs = batch * k * (m + n), batch * m * n
-        size = case.element_bytes
+        inputs, outputs, size = batch * k * (m + n), batch * m * n, case.element_bytes
         held = float(inputs * size + outputs * PRODUCT_BYTES[case.precision])
-        host = 0
-        if case.device_kind == "cpu":
-            drawn = max(inputs, outputs) * max(size, 4)  # later the check's conversion, as large
-            probe = batch * (k + 2 * m) * PROJECTIONS * 8
-            largest = 8 * max(m * k, k * n, m * n)
-            host = drawn + probe + (largest if batch > 1 else min(largest, BLOCK_BYTES))
         flops = 2.0 * batch * m * n * k
-        work = Work(flops, held, batch, "products", held + host, transfers="setup")
-        if case.device_kind == "cpu":
-            return work
-        drawn = inputs * (size + max(size, 4)) + outputs * PRODUCT_BYTES[case.precision]
-        return replace(work, host_bytes=float(drawn))
+        work = Work(flops, held, batch, "products", held, transfers="setup")
+        wide = max(size, 4)  # of a number as it is drawn
+        if case.device_kind == "gpu":
+            return replace(work, host_bytes=held + inputs * wide)
+        drawn = max(inputs, outputs) * wide  # later the check's conversion, as large
+        probe = batch * (k + 2 * m) * PROJECTIONS * 8
+        largest = 8 * max(m * k, k * n, m * n)
+        block = largest if batch > 1 else min(largest, BLOCK_BYTES)
+        return replace(work, memory_bytes=held + drawn + probe + block)
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         a, b, probe = self.draw(case, setup)
@@ -107,7 +97,7 @@ class MatrixProduct(Workload):
             return JaxProduct(case, setup, probe, a, b)
         return TorchProduct(case, setup, probe, a, b)
 
-    def draw(self, case: Case, setup: Setup) -> tuple[Matrix, Matrix, Probe]:
+    def draw(self, case: Case, setup: Setup) -> tuple[Any, Any, Probe]:
         """The two operands, and a probe that knows their product."""
         batch, m, n, k = self.shape(case)
         if batch > 1 and case.precision in ("int8", "fp8"):
@@ -137,22 +127,18 @@ class MatrixProduct(Workload):
 
         A thin shape stays thin, and the fixed cost of a call stays small compared to the work.
         """
-        small = case
+        small, sizes = case, {name: int(size) for name, size in case.params.items()}
+        sizes["batch"] = case.batch or 1
         while prod(self.shape(small)) > SMALL_PRODUCT:
-            sizes = {name: int(size) for name, size in small.params.items()}
             largest = max(sizes, key=lambda name: sizes[name])
-            if small.batch is not None and small.batch > sizes[largest]:
-                small = replace(small, batch=small.batch // 2)
-            else:
-                small = replace(small, params={**sizes, largest: sizes[largest] // 2})
-        return None if small == case else small
+            sizes[largest] //= 2
+            params = {name: sizes[name] for name in case.params}
+            small = replace(case, batch=case.batch and sizes["batch"], params=params)
+        return None if small is case else small
 
 
-def draw(shape: tuple[int, ...], precision: str, seed: int) -> Matrix:
-    """Normal random numbers in float64 for fp64, else in float32.
-
-    For int8: whole numbers from -127 to 127, in float32.
-    """
+def draw(shape: tuple[int, ...], precision: str, seed: int) -> Any:
+    """Normal random numbers in float64 for fp64, else float32; for int8, whole ones up to 127."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
@@ -169,7 +155,7 @@ class Probe:
     This is much less work than the n^3 of a second product (Freivalds 1977).
     """
 
-    def __init__(self, a: Matrix, b: Matrix, seed: int) -> None:
+    def __init__(self, a: Any, b: Any, seed: int) -> None:
         import numpy as np
 
         shape = (b.shape[-1], PROJECTIONS)
@@ -179,18 +165,17 @@ class Probe:
         norms = [float(np.linalg.norm(array)) for array in (a, b, self.vectors)]
         self.scale = max(float(np.linalg.norm(self.expected)), prod(norms) / sqrt(b.size))
 
-    def check(self, case: Case, product: Matrix) -> Accuracy:
+    def check(self, case: Case, product: Any) -> Accuracy:
         """Check `product`, (batch,) m x n, against the limit of the case's precision."""
         import numpy as np
 
         difference = project(product, self.vectors) - self.expected
         error = float(np.linalg.norm(difference)) / self.scale
-        limit = LIMITS[case.precision]
         reference = f"float64 projection on {PROJECTIONS} random vectors"
-        return Accuracy.within(error, limit, reference)
+        return Accuracy.within(error, LIMITS[case.precision], reference)
 
 
-def project(matrix: Matrix, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+def project(matrix: Any, vectors: Any) -> Any:
     """`matrix` @ `vectors` in float64, one set of vectors for a whole batch or one for each matrix.
 
     Works on a block of rows (in a batch: of matrices) at a time to save memory.
@@ -198,14 +183,12 @@ def project(matrix: Matrix, vectors: NDArray[np.float64]) -> NDArray[np.float64]
     import numpy as np
 
     count = max(1, BLOCK_BYTES // (8 * matrix[0].size))
-    shared = vectors.ndim == 2 or matrix.ndim == 2
-    return np.concatenate(
-        [
-            matrix[i : i + count].astype(np.float64)
-            @ (vectors if shared else vectors[i : i + count])
-            for i in range(0, len(matrix), count)
-        ]
-    )
+    parts = []
+    for start in range(0, len(matrix), count):
+        block = slice(start, start + count)
+        own = vectors if vectors.ndim == 2 else vectors[block]
+        parts.append(matrix[block].astype(np.float64) @ own)
+    return np.concatenate(parts)
 
 
 class NumpyProduct(Task):
@@ -256,36 +239,27 @@ class TorchProduct(TorchTask):
 
         super().__init__(case)
         self.probe, self.computed = probe, arithmetic(case)
-        kinds = {"int8": torch.int8, "fp8": torch.float8_e4m3fn}
-        products = {"int8": torch.int32, "fp8": torch.bfloat16}
-        kind = kinds.get(self.computed, dtype_of(case))
+        eight_bit = self.computed in SIZES
+        kind, made = {
+            "int8": (torch.int8, torch.int32),
+            "fp8": (torch.float8_e4m3fn, torch.bfloat16),
+        }.get(self.computed, (dtype_of(case),) * 2)
         with setup.phase("build"):
             left, right = (torch.from_numpy(matrix).to(kind) for matrix in (a, b))
-            if self.computed in kinds and case.device_kind == "gpu":
+            if eight_bit and case.device_kind == "gpu":
                 # Tensor cores need the right 8-bit operand by columns (cuBLASLt's TN format).
                 right = right.t().contiguous().t()
         self.a, self.b = to_device(setup, case, left, right)
-        self.product = torch.full(
-            (*a.shape[:-1], b.shape[-1]),
-            -1,
-            dtype=products.get(self.computed, kind),
-            device=self.a.device,
-        )
-        self.multiply = self._multiplication()
-        if self.computed in SIZES:
-            self._try()
-
-    def _multiplication(self) -> Callable[..., Any]:
-        import torch
-
-        multiply: Callable[..., Any] = torch.matmul
-        if self.computed == "int8":
-            multiply = torch._int_mm
-        elif self.computed == "fp8":
-            one = torch.ones((), device=self.a.device)
+        shape, device = (*a.shape[:-1], b.shape[-1]), self.a.device
+        self.product = torch.full(shape, -1, dtype=made, device=device)
+        one = torch.ones((), device=device)
+        self.multiply: Any = {
+            "int8": torch._int_mm,
             # Sums of fewer bits on Hopper, as in inference: they run at the full rate.
-            multiply = partial(torch._scaled_mm, scale_a=one, scale_b=one, use_fast_accum=True)
-        return multiply
+            "fp8": partial(torch._scaled_mm, scale_a=one, scale_b=one, use_fast_accum=True),
+        }.get(self.computed, torch.matmul)
+        if eight_bit:
+            self._try()
 
     def _try(self) -> None:
         """Find out early whether torch offers this product; WorkloadError says why not."""
@@ -311,8 +285,7 @@ class TorchProduct(TorchTask):
         import torch
 
         self.step()
-        exact = self.case.precision in ("fp64", "int8")
-        wide = torch.float64 if exact else torch.float32
+        wide = torch.float64 if self.case.precision in ("fp64", "int8") else torch.float32
         return self.probe.check(self.case, self.product.to("cpu", wide).numpy())
 
     def transfer_out_s(self) -> float | None:

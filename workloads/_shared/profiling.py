@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,6 @@ def by_torch(task: Any, steps: int) -> Profile:
             task.step()
         task.finish()
     operators = _operators(profiler.key_averages(), task.case.id, on_gpu)
-    total_s = sum(operator.self_s for operator in operators)
     if not operators:
         raise WorkloadError(
             "torch's profiler saw nothing on the GPU",
@@ -47,11 +46,11 @@ def by_torch(task: Any, steps: int) -> Profile:
         events = json.loads(file.read_bytes())["traceEvents"]
     # Events without a process or device span the whole profile and carry no information.
     events = [event for event in events if isinstance(event.get("pid"), int)]
-    return Profile(events, operators[:LONGEST], total_s, "gpu" if on_gpu else "cpu")
+    return _profile(events, operators, "gpu" if on_gpu else "cpu")
 
 
 def _operators(rows: Any, case: str, on_gpu: bool) -> list[Operator]:
-    """The relevant rows of torch's table, longest first."""
+    """The relevant rows of torch's table."""
     from torch.autograd import DeviceType
 
     found = []
@@ -62,7 +61,7 @@ def _operators(rows: Any, case: str, on_gpu: bool) -> list[Operator]:
             continue
         spent_us = row.self_device_time_total if on_gpu else row.self_cpu_time_total
         found.append(Operator(row.key, row.count, spent_us * 1e-6))
-    return sorted(found, key=lambda operator: operator.self_s, reverse=True)
+    return found
 
 
 def by_onnxruntime(
@@ -81,37 +80,34 @@ def by_onnxruntime(
         session = open_session(model, case, Path(folder, "profile"), shared=shared)
         for _ in range(1 + steps):
             session.run(None, next(feeds))
-        events = _events(session)
+        events = ended_profile(session)
     counted_from = sorted(event["ts"] for event in events if event["name"] == "model_run")[1]
     events = [event for event in events if event["ts"] >= counted_from]
-    calls: Counter[str] = Counter()
-    spent_us: Counter[str] = Counter()
-    fallback_us = 0.0
-    alone = provider_of(case) == CPU
-    for _, event in _kernels(events):
-        operator = event["args"]["op_name"]
-        calls[operator] += 1
-        spent_us[operator] += event["dur"]
-        if not alone and event["args"].get("provider") == CPU:
-            fallback_us += event["dur"]
-    operators = [
-        Operator(name, calls[name], spent * 1e-6) for name, spent in spent_us.most_common(LONGEST)
-    ]
-    total_s = sum(spent_us.values()) * 1e-6
-    return Profile(events, operators, total_s, "cpu", fallback_us * 1e-6)
+    spent_s, fallback_s = defaultdict(list), 0.0
+    for _, event in kernels(events):
+        spent_s[event["args"]["op_name"]].append(event["dur"] * 1e-6)
+        if event["args"].get("provider") == CPU != provider_of(case):
+            fallback_s += event["dur"] * 1e-6
+    operators = [Operator(name, len(each), sum(each)) for name, each in spent_s.items()]
+    return _profile(events, operators, "cpu", fallback_s)
 
 
-def kernel_events(session: Any) -> Iterator[tuple[str, Any]]:
-    """End the profile of an ONNX Runtime session: each run of a kernel, with its node's name."""
-    return _kernels(_events(session))
+def _profile(
+    events: list[Any], operators: list[Operator], device: str, fallback_s: float = 0.0
+) -> Profile:
+    operators.sort(key=lambda operator: operator.self_s, reverse=True)
+    total_s = sum(operator.self_s for operator in operators)
+    return Profile(events, operators[:LONGEST], total_s, device, fallback_s)
 
 
-def _events(session: Any) -> list[Any]:
+def ended_profile(session: Any) -> list[Any]:
+    """The events of an ONNX Runtime session, whose profile ends."""
     found: list[Any] = json.loads(Path(session.end_profiling()).read_bytes())
     return found
 
 
-def _kernels(events: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+def kernels(events: list[Any]) -> Iterator[tuple[str, Any]]:
+    """Each run of a kernel, with its node's name."""
     for event in events:
         if event.get("cat") == "Node" and event["name"].endswith(KERNEL_TIME):
             yield event["name"].removesuffix(KERNEL_TIME), event

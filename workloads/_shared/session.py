@@ -6,17 +6,16 @@ import hashlib
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from workbench.contract import Case, WorkloadError, kind_of
 from workbench.worker import onnx_gpu
 from workbench.worker.onnx_gpu import CPU as CPU
 from workbench.worker.onnx_gpu import CUDA, TENSORRT
-from workbench.worker.session_options import ENTRIES, LEVELS
-
-from .openvino_session import OpenVinoSession
+from workbench.worker.session_options import ENTRIES, LEVELS, openvino_settings
 
 # Execution providers by the words of a case's mode; without such a word the device decides.
 PROVIDERS = {
@@ -31,16 +30,18 @@ PROVIDERS = {
     "migraphx": "MIGraphXExecutionProvider",
 }
 SILENT = 4  # log severity: fatal messages only, since errors are raised
+# Types of OpenVINO as ONNX names them.
+TYPES = {"f16": "float16", "f32": "float", "f64": "double", "boolean": "bool"}
+TYPES |= {f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)}
+TYPES |= {f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)}
 
 
 def provider_of(case: Case) -> str:
     """The execution provider that `case` stands for; a simulated GPU computes on the CPU."""
     if kind_of(case.device).simulated:
         return CPU
-    named = [PROVIDERS[word] for word in (case.mode or "").split("+") if word in PROVIDERS]
-    if named:
-        return named[0]
-    return CPU if kind_of(case.device).on_host else CUDA
+    default = CPU if kind_of(case.device).on_host else CUDA
+    return next((PROVIDERS[word] for word in case.mode_words if word in PROVIDERS), default)
 
 
 def open_session(
@@ -81,6 +82,45 @@ def _engines(model: bytes | str) -> str:
     return str(folder)
 
 
+class OpenVinoSession:
+    """A model in OpenVINO, behind those calls of an ONNX Runtime session that tasks make;
+    WorkloadError if OpenVINO cannot run it."""
+
+    def __init__(self, model: bytes | str, case: Case) -> None:
+        import openvino
+
+        core, device = openvino.Core(), "CPU"
+        if case.mode == "auto":
+            device = "AUTO"
+        elif not kind_of(case.device).on_host:
+            device = f"GPU.{case.device.partition(':')[2]}"
+        try:
+            graph = core.read_model(model)
+            self._compiled = core.compile_model(graph, device, openvino_settings(case))
+        except RuntimeError as error:
+            reason = str(error).strip().splitlines()[-1]
+            text = f"OpenVINO {openvino.__version__.partition('-')[0]} refuses the model: {reason}"
+            raise WorkloadError(text, code="unsupported") from error
+        self._request = self._compiled.create_infer_request()
+
+    def run(self, names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
+        """The outputs `names`, or all in their order; inputs are shared, outputs are copies."""
+        found = self._request.infer(feeds, share_inputs=True)
+        return [*found.values()] if names is None else [found[name] for name in names]
+
+    def get_inputs(self) -> list[Any]:
+        return [*map(_port, self._compiled.inputs)]
+
+    def get_outputs(self) -> list[Any]:
+        return [*map(_port, self._compiled.outputs)]
+
+
+def _port(found: Any) -> Any:
+    """An input or output, as ONNX Runtime describes its own: the type is `tensor(float)`."""
+    kind = found.element_type.get_type_name()
+    return SimpleNamespace(name=found.any_name, type=f"tensor({TYPES.get(kind, kind)})")
+
+
 class BoundSession:
     """A session with one input and one output, in buffers that stay on its device.
 
@@ -116,17 +156,13 @@ def cpu_session(
     A profile goes to a file whose name begins with `profile`, the graph that runs after
     optimisation to the file `optimised`.
     """
-    options = _options(mode, usable_cores(), profile)
+    # The engine sets it to the cores that this process may use, as counted with quotas.
+    cores = int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
+    options = _options(mode, cores, profile)
     if optimised is not None:
         options.optimized_model_filepath = str(optimised)
     source = model if isinstance(model, bytes) else str(model)
     return _onnxruntime().InferenceSession(source, options, providers=[CPU])
-
-
-def usable_cores() -> int:
-    """The cores that this process may use, as the engine counted them with quotas."""
-    count = os.environ.get("OMP_NUM_THREADS", "")
-    return int(count) if count.isdecimal() and int(count) else os.cpu_count() or 1
 
 
 def _onnxruntime() -> Any:
@@ -136,7 +172,7 @@ def _onnxruntime() -> Any:
     return onnxruntime
 
 
-def _options(mode: str | None, threads: int, profile: Path | None = None) -> Any:
+def _options(mode: str | None, threads: int, profile: Path | None) -> Any:
     onnxruntime = _onnxruntime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads  # 0 would pin threads to cores outside a container's set

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -13,17 +13,7 @@ from workbench.contract import Case, DeviceTimer, Profile, Setup, Task, Workload
 
 from .._backends.torch import library_of
 from . import profiling
-from .network import (
-    EPSILON,
-    Attention,
-    Conv,
-    Gelu,
-    Layer,
-    MeanPool,
-    MeanTokens,
-    Norm,
-    Residual,
-)
+from .network import EPSILON, Attention, Conv, Gelu, Layer, Mean, Norm, Residual
 
 TORCH_ALIGNMENT_BYTES = 64  # c10/core/alignment.h, gAlignment
 MOST_COMPILED = 64  # compiled cases of one worker
@@ -135,7 +125,8 @@ class TorchTask(Task):
         """A function that waits for the current stream alone, the shortest way to wait."""
         if self.device.type not in STREAMING:
             return self.finish
-        wait: Callable[[], None] = current_stream(self.device).synchronize
+        stream = library_of(self.device.type).current_stream(self.device)
+        wait: Callable[[], None] = stream.synchronize
         return wait
 
     def activate(self) -> None:
@@ -147,7 +138,9 @@ class TorchTask(Task):
             set_tf32(self.case.precision == "tf32")
             torch.backends.cudnn.benchmark = "cudnn-benchmark" in self.modes
         if self.case.is_compiled:
-            end_compile_processes()
+            # A freeze would visit each process that torch keeps for later compilations.
+            inductor = sys.modules.get("torch._inductor.async_compile")
+            getattr(inductor, "shutdown_compile_workers", lambda: None)()
 
     def finish(self) -> None:
         synchronize(self.device)
@@ -162,10 +155,6 @@ class TorchTask(Task):
         return CudaTimer(self.device) if self.device.type in STREAMING else None
 
 
-def current_stream(device: Any) -> Any:
-    return library_of(device.type).current_stream(device)
-
-
 class CudaTimer(DeviceTimer):
     """A pair of events in the current stream of a device.
 
@@ -173,10 +162,9 @@ class CudaTimer(DeviceTimer):
     """
 
     def __init__(self, device: Any) -> None:
-        self.stream = current_stream(device)
-        event = library_of(device.type).Event
-        self.marks = [event(enable_timing=True) for _ in range(2)]
-        self.device = device
+        library, self.device = library_of(device.type), device
+        self.stream = library.current_stream(device)
+        self.marks = [library.Event(enable_timing=True) for _ in range(2)]
 
     def start(self) -> None:
         self.marks[0].record(self.stream)
@@ -215,10 +203,7 @@ def to_device(setup: Setup, case: Case, *things: Any) -> list[Any]:
 
 
 def aligned(thing: Any) -> Any:
-    """A tensor aligned as torch aligns its own.
-
-    NumPy aligns to 16 bytes only, which costs a 1024 x 1024 product on AVX-512 one percent.
-    """
+    """A tensor aligned as torch's own: NumPy's 16 bytes cost a large product on AVX-512 1 %."""
     import torch
 
     if isinstance(thing, torch.Tensor) and thing.data_ptr() % TORCH_ALIGNMENT_BYTES:
@@ -226,19 +211,11 @@ def aligned(thing: Any) -> Any:
     return thing
 
 
-def compiled(
-    setup: Setup,
-    function: Any,
-    *example: Any,
-    mode: str | None = None,
-    keywords: Mapping[str, Any] | None = None,
-) -> Any:
-    """`function`, or a module, through torch.compile; one call on `example` and `keywords` compiles
-    it.  `mode` is one of torch.compile's.
+def compiled(setup: Setup, function: Any, mode: str | None, /, *args: Any, **kwargs: Any) -> Any:
+    """`function` or a module through torch.compile, called once with the other arguments.
 
     Call the task's `activate` first: the code depends on the current number of threads and TF32
-    setting.  If they differ later, torch compiles again in a timed step.  torch caches compiled
-    code on disk (TORCHINDUCTOR_CACHE_DIR), which makes a second run faster.
+    setting.  If they differ later, torch compiles again in a timed step.
 
     Raises WorkloadError "no_compiler" where the C++ compiler or Triton is missing.
     """
@@ -250,7 +227,7 @@ def compiled(
     with setup.phase("compile"):
         made = torch.compile(function, dynamic=False, mode=mode)
         try:
-            made(*example, **(keywords or {}))
+            made(*args, **kwargs)
         except Exception as error:
             if not any(mark in str(error) for mark in NO_COMPILER_MARKS):
                 raise
@@ -262,16 +239,8 @@ def compiled(
     return made
 
 
-def end_compile_processes() -> None:
-    """End the processes that torch keeps for later compilations: each freeze would visit them."""
-    inductor = sys.modules.get("torch._inductor.async_compile")
-    end = getattr(inductor, "shutdown_compile_workers", None)
-    if end is not None:
-        end()
-
-
 def time_to_host(case: Case, result: Any) -> float | None:
-    """Seconds to copy the tensor `result` to the host; None on a CPU, where it already is."""
+    """Seconds to copy the tensor `result` to the host; None on a CPU."""
     if case.device_kind == "cpu":
         return None
     synchronize(result.device)
@@ -280,14 +249,14 @@ def time_to_host(case: Case, result: Any) -> float | None:
     return time.perf_counter() - began
 
 
-def self_attention(heads: int) -> Any:
+def self_attention(heads: int, *, causal: bool = False) -> Any:
     """A torch module of queries, keys and values side by side."""
     from torch import nn
 
     class SelfAttention(nn.Module):  # type: ignore[misc]  # torch is not typed here
         def forward(self, x: Any) -> Any:
             qkv = x.view(*x.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)
-            mixed = nn.functional.scaled_dot_product_attention(*qkv.unbind())
+            mixed = nn.functional.scaled_dot_product_attention(*qkv.unbind(), is_causal=causal)
             return mixed.transpose(1, 2).flatten(2)
 
     return SelfAttention()
@@ -298,19 +267,17 @@ def module(layers: Sequence[Layer]) -> Any:
     import torch
     from torch import nn
 
-    class TokenMean(nn.Module):  # type: ignore[misc]
+    class MeanOf(nn.Module):  # type: ignore[misc]
         def forward(self, x: Any) -> Any:
-            return x.mean(dim=1)
+            return x.mean(dim=(2, 3) if x.dim() == 4 else 1)
 
     class Added(nn.Sequential):  # type: ignore[misc]
         def forward(self, x: Any) -> Any:
             return x + super().forward(x)
 
     def parts(layer: Layer) -> list[Any]:
-        if isinstance(layer, MeanPool):
-            return [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-        if isinstance(layer, MeanTokens):
-            return [TokenMean()]
+        if isinstance(layer, Mean):
+            return [MeanOf()]
         if isinstance(layer, Attention):
             return [self_attention(layer.heads)]
         if isinstance(layer, Gelu):

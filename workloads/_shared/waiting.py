@@ -6,7 +6,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from workbench.contract import Case
+
 from .._backends.torch import library_of
+from .torch_task import TorchTask
 
 
 def mark(device: Any) -> Any:
@@ -33,3 +36,27 @@ def waiting_fraction(device: Any, steps: Sequence[Sequence[Any]]) -> dict[str, f
         waited += sum(map(between, marks[::2], marks[1::2]))
         total += between(marks[0], marks[-1])
     return {"waiting_fraction": waited / total} if total else {}
+
+
+class FedTask(TorchTask):
+    """A task whose batches come from the processes of a DataLoader."""
+
+    waits = True
+    loader: Any = None
+    batches: Any = None  # the iterator of the loader, if one lasts longer than a step
+
+    def __init__(self, case: Case) -> None:
+        super().__init__(case)
+        self.marks: list[list[Any]] = []  # one list for each step since `activate`
+
+    def activate(self) -> None:
+        super().activate()
+        self.marks.clear()
+
+    def metrics(self) -> dict[str, float]:
+        """`waiting_fraction`: the share of the time in which the device waits for a batch."""
+        return waiting_fraction(self.device, self.marks)
+
+    def close(self) -> None:
+        # The loader ends its processes when its iterator is deleted, which it may hold as well.
+        self.batches = self.loader = None

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from .._shared.profiling import kernel_events
+from .._shared.profiling import ended_profile, kernels
 from .._shared.session import cpu_session
 from . import agreement, graph
 
@@ -137,7 +137,7 @@ def _profiled(
         try:
             session = cpu_session(model, mode, profile=Path(scratch, "profile"))
             agreement.answers(session, samples)
-            return list(kernel_events(session))
+            return list(kernels(ended_profile(session)))
         except Exception:
             return []
 

@@ -96,9 +96,7 @@ class ModuleTask(TorchTask):
     def _compile(self, setup: Setup) -> None:
         example, mode = self._moved(), self.case.compile_mode
         with guard(self.within), self._autocast():
-            self.model = compiled(
-                setup, self.model, *example.args, mode=mode, keywords=example.kwargs
-            )
+            self.model = compiled(setup, self.model, mode, *example.args, **example.kwargs)
         self.restore()
 
     def _graph(self) -> Any:

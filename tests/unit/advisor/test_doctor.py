@@ -144,6 +144,7 @@ def test_an_optional_library_stands_in_the_stack_and_may_be_a_build_for_the_cpu(
         ("sklearn", Trial(failure="No module named 'scipy'"), "does not work: No module"),
         ("jax", Trial("0.10.2", {}, {"cpu": None, "gpu:0": "no PTX"}), "not work on gpu:0: no PTX"),
         ("openvino", Trial("2024.6.0", {}, {"cpu": None}), "2024.6.0 is older than 2025.0"),
+        ("openvino", Trial("2027.0.0", {}, {"cpu": None}), "2027.0.0 is newer than 2026.4"),
         (
             "xgboost",
             Trial("3.2.0", {"OpenMP": "libgomp and libiomp"}, {"cpu": None}),

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from workbench.machine.nvidia.driver_errors import nvml_text
-from workbench.machine.warnings import hardware_warnings, missing_backends
+from workbench.machine.warnings import hardware_warnings, library_warnings, missing_backends
 from workbench.records.machine import (
     CoreLimit,
     Cpu,
@@ -206,6 +206,17 @@ def test_a_backend_that_is_not_installed_is_one_warning_with_the_command() -> No
         software(onnxruntime=absent), unavailable={"packages": "it did not answer"}
     )
     assert list(missing_backends(silent, needed)) == []
+
+
+@pytest.mark.parametrize(
+    ("version", "says"),
+    [("3.2.7", ""), ("2.1", ""), ("2.0.3", "older than 2.1"), ("3.3", "newer than 3.2"), ("", "")],
+)
+def test_a_library_outside_the_tested_versions_warns(version: str, says: str) -> None:
+    found = list(library_warnings("xgboost", version, None))
+    assert [warning.code for warning in found] == ["untested_version"] * bool(says)
+    assert all(says in warning.message and warning.remedy for warning in found)
+    assert list(library_warnings("torch", "99.0", None)) == [], "no range is named"
 
 
 def test_a_foreign_interpreter_that_is_silent() -> None:

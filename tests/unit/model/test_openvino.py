@@ -100,7 +100,10 @@ def test_a_session_runs_on_the_cpu_with_the_threads_and_precision_of_its_case(li
     assert (settings["INFERENCE_NUM_THREADS"], settings["NUM_STREAMS"]) == (2, 1)
     assert session.run(None, {"x": [1, 2]}) == [[2, 4]] == session.run(["y"], {"x": [1, 2]})
     ports = [*session.get_inputs(), *session.get_outputs()]
-    assert ports == [("x", "tensor(float)"), ("y", "tensor(float)")]
+    assert [(port.name, port.type) for port in ports] == [
+        ("x", "tensor(float)"),
+        ("y", "tensor(float)"),
+    ]
 
 
 @pytest.mark.parametrize(

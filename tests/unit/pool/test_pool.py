@@ -172,6 +172,16 @@ def test_its_listener_hears_of_the_workers(dropped: list[bool]) -> None:
     assert made._listener.happened == expected
 
 
+@pytest.mark.usefixtures("dropped")
+def test_a_library_that_was_not_tested_and_two_openmps_are_warnings() -> None:
+    made = pool(Control())
+    versions = {"xgboost": "9.1.0", "OpenMP": "libgomp and libiomp"}
+    Process.answers = [json.dumps({"ok": {"versions": versions}}).encode()]
+    made.start(WorkerKey("cpu", "xgboost"), 1.0)
+    assert isinstance(made._listener, Listener)
+    assert made._listener.happened[-2:] == ["untested_version", "two_openmp_runtimes"]
+
+
 def test_without_time_no_worker_is_started(dropped: list[bool]) -> None:
     made = pool(Control())
     other = WorkerKey("cpu", "numpy")

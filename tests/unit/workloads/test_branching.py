@@ -10,9 +10,8 @@ import pytest
 
 from workbench import catalog
 from workbench.contract import Case, Setup, Task, WorkloadError
-from workloads import sequential
-from workloads._shared import forest
-from workloads._shared.forest import grow
+from workloads import forest, sequential
+from workloads.forest import grow
 
 FOREST, SEQUENTIAL = catalog.load("forest"), catalog.load("sequential")
 BACKENDS = ["numpy", "onnxruntime", "torch"]

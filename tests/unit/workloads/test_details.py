@@ -15,9 +15,9 @@ from support import go_on, stop
 from workbench import assets
 from workbench.contract import Accuracy, Case, Setup, Task, WorkloadError
 from workloads._shared import digits, network, onnx_model, quantisation
-from workloads._shared.forest import grow
 from workloads.conv_layers import WORKLOAD as CONV_LAYERS
 from workloads.digits import WORKLOAD as DIGITS
+from workloads.forest import grow
 from workloads.infer_cnn import WORKLOAD as INFER_CNN
 from workloads.infer_mlp import WORKLOAD as INFER_MLP
 from workloads.train_cnn import WORKLOAD as TRAIN_CNN
@@ -171,6 +171,14 @@ def test_a_gradient_that_is_wrong_is_found() -> None:
     task = prepared(case)
     assert task.check().passed
     task.leaves[1].register_hook(lambda gradient: gradient * 1.01)
+    assert not task.check().passed
+
+
+@pytest.mark.parametrize("place", [1, 2])  # the kernels
+def test_a_gradient_that_is_no_number_is_found(place: int) -> None:
+    case = Case("conv_layers", "cpu", "torch", "fp32", None, 1, 1, {"image": 14})
+    task = prepared(case)
+    task.leaves[place].register_hook(lambda gradient: gradient * float("nan"))
     assert not task.check().passed
 
 

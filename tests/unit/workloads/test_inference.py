@@ -14,7 +14,8 @@ import pytest
 
 from workbench import catalog
 from workbench.contract import Case, Profile, Setup, Task, WorkloadError
-from workloads._shared import encoder, network, onnx_model, quantisation, torch_task
+from workloads import infer_encoder as encoder
+from workloads._shared import network, onnx_model, quantisation, torch_task
 
 TOKENS = 16
 
@@ -115,7 +116,7 @@ def test_costs_follow_length_and_batch() -> None:
     work = catalog.load("infer_encoder").work
     short, long = (work(encoder_case(tokens=tokens)) for tokens in (128, 2048))
     assert long.flops > 16 * short.flops
-    assert long.memory_bytes > 16 * (short.memory_bytes - 16 * encoder.parameters())
+    assert long.memory_bytes > 16 * (short.memory_bytes - 16 * encoder.WEIGHTS)
     assert work(encoder_case("onnxruntime", batch=64, tokens=2048)).memory_bytes > 8e9
 
 
@@ -163,7 +164,7 @@ def test_every_dense_layer_of_the_encoder_is_quantised(method: str) -> None:
     model = quantisation.quantise(onnx_model.graph(encoder.untrained(0), shape), method, inputs)
     stored = onnx.load_model_from_string(model).graph.initializer
     whole = sum(math.prod(w.dims) for w in stored if w.data_type in (onnx.TensorProto.INT8,))
-    least = encoder.parameters() - encoder.WIDTH * 10
+    least = encoder.WEIGHTS - encoder.WIDTH * 10
     assert whole >= least
 
 
@@ -430,8 +431,8 @@ def test_a_gpus_operators_are_its_kernels_and_nothing_counts_twice() -> None:
     ]
     found = _operators(rows, "case", on_gpu=True)
     assert [(op.name, op.calls, round(op.self_s * 1e6)) for op in found] == [
-        ("gemm", 2, 30),
         ("copy", 2, 10),
+        ("gemm", 2, 30),
     ]
     assert [op.name for op in _operators(rows, "case", on_gpu=False)] == ["aten::mm"]
 

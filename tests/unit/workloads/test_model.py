@@ -187,7 +187,7 @@ def test_its_profile_names_operators(files) -> None:
 
 
 def options(mode: str | None, threads: int = 3) -> Any:
-    return session._options(mode, threads)
+    return session._options(mode, threads, None)
 
 
 def test_the_words_of_the_mode_are_session_options() -> None:

@@ -12,8 +12,7 @@ import pytest
 from workbench import catalog
 from workbench.contract import Case, Setup, Task, WorkloadError
 from workloads import numa
-from workloads._shared import nodes
-from workloads._shared.nodes import Node
+from workloads.numa import Node
 
 NUMA = catalog.load("numa")
 HERE = sorted(os.sched_getaffinity(0))
@@ -32,7 +31,7 @@ def prepared(case: Case, seed: int = 0) -> Task:
 def machine(root: Path, *found: tuple[int, str, str, int]) -> Path:
     """A sysfs with nodes of (number, cores, distances, kB of memory)."""
     for number, cpus, distances, memory in found:
-        folder = root / nodes.NODES / f"node{number}"
+        folder = root / numa.NODES / f"node{number}"
         folder.mkdir(parents=True)
         (folder / "cpulist").write_text(f"{cpus}\n")
         (folder / "distance").write_text(f"{distances}\n")
@@ -42,7 +41,7 @@ def machine(root: Path, *found: tuple[int, str, str, int]) -> Path:
 
 def test_nodes_are_read_with_their_cores_and_distances(tmp_path: Path) -> None:
     machine(tmp_path, (0, "0-3,8-11", "10 21", 1000), (10, "4-7", "21 10", 1000))
-    near, far = nodes.nodes(tmp_path)
+    near, far = numa.nodes(tmp_path)
     assert (near.number, far.number) == (0, 10)
     assert near.cpus == {0, 1, 2, 3, 8, 9, 10, 11}
     assert near.distances == {0: 10, 10: 21}
@@ -55,25 +54,25 @@ def test_nodes_without_cores_or_memory_are_not_used(tmp_path: Path) -> None:
         (1, "", "14 10 40", 1000),  # memory expansion
         (2, "2-3", "40 40 10", 0),
     )
-    assert [node.number for node in nodes.nodes(tmp_path)] == [0]
+    assert [node.number for node in numa.nodes(tmp_path)] == [0]
 
 
 @pytest.mark.parametrize("text", ["x", "0-", "10 y"])
 def test_a_node_that_cannot_be_read_is_left_out(tmp_path: Path, text: str) -> None:
     machine(tmp_path, (0, "0", "10", 1000))
     for name in ("cpulist", "distance"):
-        file = tmp_path / nodes.NODES / "node0" / name
+        file = tmp_path / numa.NODES / "node0" / name
         file.write_text(text)
-    assert nodes.nodes(tmp_path) == []
+    assert numa.nodes(tmp_path) == []
 
 
 def test_without_sysfs_there_are_no_nodes(tmp_path: Path) -> None:
-    assert nodes.nodes(tmp_path) == []
+    assert numa.nodes(tmp_path) == []
 
 
 def test_only_usable_cores_count() -> None:
     none_of_ours = Node(1, frozenset({9999}))
-    assert nodes.usable([TWO[0], none_of_ours]) == [TWO[0]]
+    assert numa.usable([TWO[0], none_of_ours]) == [TWO[0]]
 
 
 def test_the_far_node_is_the_one_at_the_largest_distance(tmp_path: Path) -> None:
@@ -81,12 +80,12 @@ def test_the_far_node_is_the_one_at_the_largest_distance(tmp_path: Path) -> None
         tmp_path,
         *((n, str(n), d, 9) for n, d in enumerate(("10 12 32 30", "12 10 1 1", "1 1 1 1", "2 2"))),
     )
-    assert nodes.farthest(nodes.nodes(tmp_path)).number == 2
+    assert numa.farthest(numa.nodes(tmp_path)).number == 2
 
 
 def test_a_thread_comes_back_from_a_node_whatever_happens() -> None:
     before = os.sched_getaffinity(0)
-    with pytest.raises(ValueError, match="inside"), nodes.bound(TWO[0]):
+    with pytest.raises(ValueError, match="inside"), numa.bound(TWO[0]):
         assert os.sched_getaffinity(0) == {HERE[0]}
         raise ValueError("inside")
     assert os.sched_getaffinity(0) == before
@@ -99,10 +98,10 @@ def test_pages_are_counted_in_the_mapping_of_the_address(tmp_path: Path) -> None
         "7f0000000000 default anon=20 dirty=20 active=0 N0=2 N1=18 kernelpagesize_kB=4\n"
         "7fff00000000 default stack anon=1 N0=1\n"
     )
-    assert nodes.pages_by_node(0x7F0000001000, maps) == {0: 2, 1: 18}
-    assert nodes.pages_by_node(0x7FFF00000000, maps) == {0: 1}
-    assert nodes.pages_by_node(0x10, maps) == {}
-    assert nodes.pages_by_node(0x1000, tmp_path / "none") == {}
+    assert numa.pages_by_node(0x7F0000001000, maps) == {0: 2, 1: 18}
+    assert numa.pages_by_node(0x7FFF00000000, maps) == {0: 1}
+    assert numa.pages_by_node(0x10, maps) == {}
+    assert numa.pages_by_node(0x1000, tmp_path / "none") == {}
 
 
 # ---------------------------------------------------------------- the task

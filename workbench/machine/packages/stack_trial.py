@@ -17,7 +17,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-ONNX_GPU = os.path.join(os.path.dirname(__file__), "..", "..", "worker", "onnx_gpu.py")  # noqa: PTH118, PTH120
+WORKER = os.path.join(os.path.dirname(__file__), "..", "..", "worker")  # noqa: PTH118, PTH120
+ONNX_GPU, OPENMP = (os.path.join(WORKER, name) for name in ("onnx_gpu.py", "openmp.py"))  # noqa: PTH118
 
 
 def try_torch() -> dict[str, Any]:
@@ -129,13 +130,6 @@ def _tried(library: Any, devices: dict[str, Any], right: Callable[[Any], Any]) -
     return {"version": library.__version__.split("-")[0], "devices": tried}
 
 
-def _openmp() -> dict[str, str]:
-    """The OpenMP runtimes that are loaded here, where they are of more than one kind."""
-    with open("/proc/self/maps" if sys.platform == "linux" else os.devnull) as maps:  # noqa: PTH123
-        found = set(re.findall(r"/(libgomp|libiomp|libomp)[^/\n]*\n", maps.read()))
-    return {"OpenMP": " and ".join(sorted(found))} if len(found) > 1 else {}
-
-
 def _attempt(action: Callable[..., Any], *arguments: Any) -> str | None:
     """None if it worked, else the reason in one line."""
     try:
@@ -153,7 +147,8 @@ def main() -> None:
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     found: dict[str, Any] = {}
     why = _attempt(lambda: found.update(TRIALS[sys.argv[1]]()))
-    found["libraries"] = {**found.get("libraries", {}), **_openmp()}
+    clash = runpy.run_path(OPENMP)["clashing_runtimes"]()
+    found["libraries"] = {**found.get("libraries", {}), **clash}
     answers.write(json.dumps({**found, "failure": why}) + "\n")
     answers.flush()
     os._exit(0)  # exit handlers of a broken driver can hang

@@ -1,0 +1,109 @@
+"""scikit-learn's forest and perceptron, through modules that stand in for them."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from workbench.contract import Case, Setup
+from workloads import digits
+from workloads._shared.digits import TRAINING
+from workloads.digits import pictures
+from workloads.forest import WORKLOAD as FOREST
+
+NODE = np.dtype([("left_child", int), ("right_child", int), ("feature", int), ("threshold", float)])
+
+
+class Tree:
+    """A tree that is unpickled as scikit-learn's are."""
+
+    def __reduce__(self) -> Any:
+        return Tree, (), {"nodes": np.zeros(1, NODE), "values": np.zeros((1, 1, 1))}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.nodes, self.values = state["nodes"], state["values"]
+        assert len(self.nodes) == len(self.values) == state["node_count"]
+
+    def answer(self, sample: Any) -> float:
+        at = 0
+        while (node := self.nodes[at])["left_child"] != -1:
+            right = sample[node["feature"]] > node["threshold"]
+            at = node["right_child" if right else "left_child"]
+        return float(self.values[at, 0, 0])
+
+
+class RandomForestRegressor:
+    def __init__(self, count: int, max_depth: int, n_jobs: int | None) -> None:
+        self.count, self.n_jobs = count, n_jobs
+
+    def fit(self, data: Any, labels: Any) -> None:
+        self.estimators_ = [SimpleNamespace(tree_=Tree()) for _ in range(self.count)]
+
+    def predict(self, batch: Any) -> Any:
+        answers = [[each.tree_.answer(sample) for each in self.estimators_] for sample in batch]
+        return np.mean(answers, axis=1)
+
+
+class MLPClassifier:
+    """It recognises every digit once it has seen `needed` batches."""
+
+    needed = 1
+
+    def __init__(self, hidden: tuple[int, ...], **settings: Any) -> None:
+        self.seen: list[Any] = []
+        assert hidden == (128,) and not settings["shuffle"]
+        self.size, self.loss_ = settings["batch_size"], 1.0
+
+    def partial_fit(self, data: Any, labels: Any, classes: Any) -> None:
+        assert data.shape == (self.size, 784) and {*labels} <= {*classes}
+        self.seen.append(data)
+        self.loss_ = 1 / len(self.seen)
+
+    def predict(self, data: Any) -> Any:
+        labels = pictures()[1][TRAINING:]
+        return labels if len(self.seen) >= self.needed else np.zeros(len(data))
+
+
+@pytest.fixture(autouse=True)
+def library(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, classes in {
+        "sklearn": (),
+        "sklearn.ensemble": (RandomForestRegressor,),
+        "sklearn.neural_network": (MLPClassifier,),
+    }.items():
+        module = ModuleType(name)
+        vars(module).update({each.__name__: each for each in classes})
+        monkeypatch.setitem(sys.modules, name, module)
+
+
+@pytest.mark.parametrize(("trees", "depth"), [(1, 1), (5, 6)])
+def test_its_forest_has_the_trees_that_all_candidates_have(trees: int, depth: int) -> None:
+    params = {"trees": trees, "depth": depth}
+    case = Case("forest", "cpu", "sklearn", "fp32", threads=2, batch=9, params=params)
+    task: Any = FOREST.prepare(case, Setup(seed=3))
+    task.step()
+    assert task.check().passed
+    assert task.model.n_jobs == 2
+    task.model.estimators_[0].tree_.values += 0.01
+    assert not task.check().passed
+
+
+def test_its_perceptron_takes_a_batch_in_each_step_and_starts_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = Case("digits", "cpu", "sklearn", "fp32", threads=1, batch=700)
+    task: Any = digits.WORKLOAD.prepare(case, Setup(seed=0))
+    monkeypatch.setattr(MLPClassifier, "needed", 20 * (TRAINING // 64))
+    assert task.check().passed
+    losses = []
+    for _ in range(2 * digits.EPOCHS + 1):  # two steps an epoch
+        task.step()
+        losses.append(task.loss())
+    assert losses[0] == losses[-1] == 1 > losses[-2]
+    assert np.array_equal(task.model.seen[0], task.data[next(digits.shuffled(700, 0))])
+    monkeypatch.setattr(MLPClassifier, "needed", 1 + 20 * (TRAINING // 64))
+    assert not task.check().passed
