@@ -18,7 +18,7 @@ from . import ceilings
 from .context import Listener
 from .model_lab import ModelLab
 from .own_code import OwnCode
-from .profiling import PROFILED_STEPS, Profiling
+from .profiling import Profiling
 
 
 class RowSource(Protocol):
@@ -40,7 +40,7 @@ class RowSource(Protocol):
 class TableRows:
     """Scenarios and workloads, one row each; the verdict is the end of a row."""
 
-    profiled_steps = PROFILED_STEPS
+    profiled_steps = 5
     reserved_s = 0.0
 
     def __init__(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 import msgspec
@@ -27,6 +29,8 @@ OWN_SHARE = 0.9  # share of a reading's time that must be one case's own for it 
 ENOUGH_CLOCKS = 4  # minimum readings to judge the spread of clocks
 # A card at full load normally runs at its power limit: recorded, but no reason for a warning.
 NORMAL = frozenset({"sw_power_cap"})
+
+Span = tuple[float, float]  # begin and end on the run's clock
 
 
 @dataclass(frozen=True)
@@ -69,15 +73,31 @@ class _Watched:
     """One device in the current race."""
 
     readings: list[_Reading] = field(default_factory=list)
-    blocks: dict[str, list[tuple[float, float]]] = field(default_factory=dict)  # begin, end
-    turns: dict[str, list[tuple[float, float]]] = field(default_factory=dict)  # with lead-in
+    blocks: dict[str, list[Span]] = field(default_factory=partial(defaultdict, list))  # by case
+    turns: dict[str, list[Span]] = field(default_factory=partial(defaultdict, list))  # by case
     known: set[int] = field(default_factory=set)  # processes already reported
     card: Gpu | None = None  # the GPU as detected before the run
 
-    def within(self, blocks: list[tuple[float, float]]) -> Iterator[_Reading]:
-        for reading in self.readings:
-            if any(began_s < reading.at_s <= ended_s for began_s, ended_s in blocks):
-                yield reading
+    def begin(self) -> None:
+        """Begin a race; of the readings before it only the last one is kept."""
+        self.readings = self.readings[-1:]
+        self.blocks.clear()
+        self.turns.clear()
+
+    def within(self, case_id: str) -> list[_Reading]:
+        """The readings that fell into the blocks of a case."""
+        spans = self.blocks.get(case_id, ())
+        return [r for r in self.readings if any(began < r.at_s <= ended for began, ended in spans)]
+
+    def slowed(self) -> dict[str, float]:
+        """Share of the race's time on this GPU lost to each cause, by the driver's counters."""
+        counted = [r.slowed_s for r in self.readings if r.slowed_s]
+        busy_s = sum(end - begin for turns in self.turns.values() for begin, end in turns)
+        if len(counted) < 2 or not busy_s:
+            return {}
+        first, last = counted[0], counted[-1]
+        shares = {cause: (last[cause] - first.get(cause, last[cause])) / busy_s for cause in last}
+        return {cause: min(1.0, share) for cause, share in shares.items() if share > 0}
 
 
 class MachineTelemetry:
@@ -128,12 +148,10 @@ class MachineTelemetry:
             self._sampler.close()
 
     def begin(self) -> None:
-        """Begin a race; of the readings before it only the last one is kept."""
         self._read_host(self._now())
         self._read_gpus()
         for watched in self._watched.values():
-            watched.readings = watched.readings[-1:]
-            watched.blocks, watched.turns = {}, {}
+            watched.begin()
 
     def _read_host(self, at_s: float) -> None:
         if self._host is not None and at_s - self._host_at_s >= HOST_EVERY_S:
@@ -165,46 +183,45 @@ class MachineTelemetry:
         """
         watched = self._watched.get(device)
         if watched is not None:
-            watched.blocks.setdefault(case_id, []).append((began_s, ended_s))
-            whole = min(began_s, ended_s - turn_s), ended_s
-            watched.turns.setdefault(case_id, []).append(whole)
+            watched.blocks[case_id].append((began_s, ended_s))
+            watched.turns[case_id].append((min(began_s, ended_s - turn_s), ended_s))
         self._read_host(ended_s)  # between two turns, so the reading still belongs to this one
         self._read_gpus()
 
     def of_case(self, case_id: str, device: str) -> Telemetry | None:
         """The state of the device during this case's blocks; None if no reading fell into them."""
         watched = self._watched.get(device)
-        blocks = watched.blocks.get(case_id) if watched else None
-        within = list(watched.within(blocks)) if watched and blocks else []
-        if not watched or not blocks or not within:
+        if watched is None or not (within := watched.within(case_id)):
             return None
-        begin, end, turns = blocks[0][0], blocks[-1][1], watched.turns[case_id]
+        begin, end = watched.blocks[case_id][0][0], watched.blocks[case_id][-1][1]
+        turns = watched.turns[case_id]
         powers = [r.power_w for r in within if r.power_w and _is_own(r, turns)]
         heats = [r.temperature_c for r in within if r.temperature_c is not None]
         clocks = [r.clock_mhz for r in within if r.clock_mhz is not None]
-        before = [r for r in watched.readings if r.at_s <= begin]
-        after = [r for r in watched.readings if r.at_s > end]
+        before = [r.clock_mhz for r in watched.readings if r.at_s <= begin]
+        after = [r.clock_mhz for r in watched.readings if r.at_s > end]
         return Telemetry(
             readings=len(within),
-            clock_before_mhz=before[-1].clock_mhz if before else None,
+            clock_before_mhz=before[-1] if before else None,
             clock_mhz=stats.median(clocks) if clocks else None,
-            clock_after_mhz=after[0].clock_mhz if after else None,
+            clock_after_mhz=after[0] if after else None,
             power_w=sum(powers) / len(powers) if powers else None,
             temperature_c=max(heats, default=None),
-            slowed=_slowed(watched),
+            slowed=watched.slowed(),
             counted_power_w=_counted_power(watched.readings, turns),
         )
 
     def warnings(self, subject: str, own: Collection[int]) -> list[Warning]:
-        """Warnings about the devices during the race for `subject`."""
-        warnings: list[Warning] = []
-        for device, watched in self._watched.items():
-            warnings += [*_throttled(device, watched), *_moved(device, watched)]
-            warnings += [*_intruders(device, watched, own), *_held_low(device, watched)]
-        return [msgspec.structs.replace(warning, subject=subject) for warning in warnings]
+        """Warnings about the devices during the race for `subject`, by the processes `own`."""
+        return [
+            msgspec.structs.replace(warning, subject=subject)
+            for device, watched in self._watched.items()
+            for check in (_throttled, _moved, partial(_intruders, own=own), _held_low)
+            for warning in check(device, watched)
+        ]
 
 
-def _counted_power(readings: list[_Reading], turns: list[tuple[float, float]]) -> float | None:
+def _counted_power(readings: list[_Reading], turns: list[Span]) -> float | None:
     """Mean power between readings that enclose little else than these turns."""
     energy_j = time_s = 0.0
     for one, two in pairwise(r for r in readings if r.energy_j is not None):
@@ -215,12 +232,12 @@ def _counted_power(readings: list[_Reading], turns: list[tuple[float, float]]) -
     return energy_j / time_s if time_s else None
 
 
-def _own_s(turns: list[tuple[float, float]], start_s: float, end_s: float) -> float:
+def _own_s(turns: list[Span], start_s: float, end_s: float) -> float:
     """Seconds of this interval that fall into the turns."""
     return sum(max(0.0, min(end_s, end) - max(start_s, begin)) for begin, end in turns)
 
 
-def _is_own(reading: _Reading, turns: list[tuple[float, float]]) -> bool:
+def _is_own(reading: _Reading, turns: list[Span]) -> bool:
     """Whether the mean power of a reading belongs to these turns.
 
     A card that works 0.2 s at 600 W and idles 0.8 s at 100 W reads 200 W as a mean over 1 s.
@@ -229,19 +246,8 @@ def _is_own(reading: _Reading, turns: list[tuple[float, float]]) -> bool:
     return _own_s(turns, since_s, reading.at_s) >= OWN_SHARE * reading.power_over_s
 
 
-def _slowed(watched: _Watched) -> dict[str, float]:
-    """Share of the race's time on this GPU lost to each cause, from the driver's own counters."""
-    counted = [r.slowed_s for r in watched.readings if r.slowed_s]
-    busy_s = sum(end - begin for turns in watched.turns.values() for begin, end in turns)
-    if len(counted) < 2 or not busy_s:
-        return {}
-    first, last = counted[0], counted[-1]
-    shares = {cause: (last[cause] - first.get(cause, last[cause])) / busy_s for cause in last}
-    return {cause: min(1.0, share) for cause, share in shares.items() if share > 0}
-
-
 def _throttled(device: str, watched: _Watched) -> Iterator[Warning]:
-    for cause, share in _slowed(watched).items():
+    for cause, share in watched.slowed().items():
         if share >= SLOWED and cause not in NORMAL:
             words = cause.replace("_", " ")
             message = f"{device} was throttled for {share:.0%} of its time ({words})"
@@ -250,11 +256,11 @@ def _throttled(device: str, watched: _Watched) -> Iterator[Warning]:
 
 
 def _moved(device: str, watched: _Watched) -> Iterator[Warning]:
-    counted = {cause for cause, share in _slowed(watched).items() if share >= SLOWED}
+    counted = {cause for cause, share in watched.slowed().items() if share >= SLOWED}
     if counted and counted <= NORMAL:
         return  # the clock of a healthy card moves too, and no cooling helps
-    for blocks in watched.blocks.values():
-        clocks = [r.clock_mhz for r in watched.within(blocks) if r.clock_mhz]
+    for case_id in watched.blocks:
+        clocks = [r.clock_mhz for r in watched.within(case_id) if r.clock_mhz]
         if len(clocks) >= ENOUGH_CLOCKS and min(clocks) < (1 - CLOCK_MOVED) * max(clocks):
             span = f"{min(clocks):.0f} to {max(clocks):.0f} MHz"
             message = f"the clock of {device} moved from {span} during the race"
@@ -264,26 +270,21 @@ def _moved(device: str, watched: _Watched) -> Iterator[Warning]:
 
 def _held_low(device: str, watched: _Watched) -> Iterator[Warning]:
     """Clock and PCIe link that stay low under load; an idle card lowers both on purpose."""
-    card = watched.card
-    busy = [r for blocks in watched.blocks.values() for r in watched.within(blocks)]
+    card, busy = watched.card, [r for name in watched.blocks for r in watched.within(name)]
     if card is None or len(busy) < ENOUGH_CLOCKS:
         return
-    highest = max((r.clock_mhz for r in busy if r.clock_mhz), default=None)
-    if highest and card.max_sm_clock_mhz and highest < CLOCK_LOW * card.max_sm_clock_mhz:
-        message = (
-            f"the clock of {device} stayed at {highest:.0f} of {card.max_sm_clock_mhz:.0f} MHz"
-        )
+    highest, most_mhz = max(r.clock_mhz or 0.0 for r in busy), card.max_sm_clock_mhz or 0.0
+    if 0 < highest < CLOCK_LOW * most_mhz:
+        message = f"the clock of {device} stayed at {highest:.0f} of {most_mhz:.0f} MHz"
         remedy = "check for locked clocks or a low power limit: `nvidia-smi -q`"
         yield Warning("clock_low", message, remedy)
-    for what, place, most in (
-        ("generation", 0, card.pcie.max_generation),
-        ("lanes", 1, card.pcie.max_width),
-    ):
-        best = max((r.link[place] or 0 for r in busy), default=0)
-        if card.is_virtual:
-            continue
-        if best and most and best < most:
-            message = f"the PCIe link of {device} stayed at {best} of {most} {what} under load"
+    if card.is_virtual:
+        return  # its link is the host's
+    limits = {"generation": card.pcie.max_generation, "lanes": card.pcie.max_width}
+    for place, (noun, most) in enumerate(limits.items()):
+        best = max(r.link[place] or 0 for r in busy)
+        if 0 < best < (most or 0):
+            message = f"the PCIe link of {device} stayed at {best} of {most} {noun} under load"
             remedy = "reseat the card, use another slot, or check the BIOS"
             yield Warning("pcie_slow", message, remedy)
 
