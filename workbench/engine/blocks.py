@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Collection
+from dataclasses import dataclass, field
 
 from ..contract import kind_of
 from ..planning import admission
@@ -22,20 +23,18 @@ from .schedule import RoundBudget
 ATTEMPTS = 3  # at a block that no pause or suspend interrupts
 
 
+@dataclass
 class BlockRunner:
     """Runs one block at a time of the candidates of one row."""
 
-    def __init__(
-        self, plan: RowPlan, context: RunContext, preparation: Preparation, budget: RoundBudget
-    ) -> None:
-        self._plan = plan
-        self._context = context
-        self._preparation = preparation
-        self._budget = budget
-        self._energy = EnergyMeter()
+    _plan: RowPlan
+    _context: RunContext
+    _preparation: Preparation
+    _budget: RoundBudget
+    _energy: EnergyMeter = field(default_factory=EnergyMeter)
 
-    def take(self, prepared: PreparedCase, number: int, field: Collection[PreparedCase]) -> bool:
-        """Measure one candidate's block of round `number`, in which all of `field` have a turn.
+    def take(self, prepared: PreparedCase, number: int, racing: Collection[PreparedCase]) -> bool:
+        """Measure one candidate's block of round `number`, in which all of `racing` have a turn.
 
         False if the candidate is out of the race; the reason is then in the report.
         """
@@ -43,7 +42,7 @@ class BlockRunner:
         if not self._preparation.holds(case) and not self._renew(prepared):
             return False
         try:
-            result = self._ask_block(prepared, field)
+            result = self._ask_block(prepared, racing)
         except WorkerFailed as failure:
             self._preparation.fail(case, failure)
             return False
@@ -70,18 +69,18 @@ class BlockRunner:
         prepared.step_s, prepared.iterations = fresh.step_s, fresh.iterations
         return True
 
-    def _ask_block(self, prepared: PreparedCase, field: Collection[PreparedCase]) -> Block | None:
+    def _ask_block(self, prepared: PreparedCase, racing: Collection[PreparedCase]) -> Block | None:
         """A block that no pause or suspend interrupted; None if every attempt was interrupted."""
         context, case = self._context, prepared.case
         for _ in range(ATTEMPTS):
             with context.overhead.measuring(), self._energy.around(case.device):
                 answer = context.pool.ask(
                     prepared.key,
-                    context.deadline(10.0 + 20 * self._budget.turn_s(prepared, field)),
+                    context.deadline(10.0 + 20 * self._budget.turn_s(prepared, racing)),
                     Block,
                     op="block",
                     case=case.id,
-                    seconds=self._budget.block_s(field),
+                    seconds=self._budget.block_s(racing),
                     min_samples=self._budget.least_samples(prepared),
                     settle_s=kind_of(case.device).settle_s,
                 )

@@ -16,7 +16,6 @@ from ..advisor import whatif_devices
 from ..advisor.verdict import decide
 from ..machine.warnings import hardware_warnings, missing_backends
 from ..planning.plan import RowPlan, planned
-from ..planning.prices import unused_prices
 from ..planning.request import Request
 from ..planning.threads import fewer_threads
 from ..planning.usage import UsageError, target
@@ -198,7 +197,6 @@ class Engine:
             *missing_backends(software, {case.backend for case in cases}),
             *fewer_threads(threaded, request, machine),
             *_left_out(planned_rows, every=request.every),
-            *unused_prices(request.prices, devices),
         ]:
             self._warn(warning)
         if request.resumes is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..contract import kind_of
 from ..planning.plan import RowPlan
 from ..pool.answers import Profile
@@ -27,20 +29,14 @@ GONE = Reason(
 )
 
 
+@dataclass
 class Profiling:
     """Profiles one row after its race, while the workers still hold its cases."""
 
-    def __init__(
-        self,
-        plan: RowPlan,
-        preparation: Preparation,
-        context: RunContext,
-        most_steps: int,
-    ) -> None:
-        self._plan = plan
-        self._preparation = preparation
-        self._context = context
-        self._most_steps = most_steps
+    _plan: RowPlan
+    _preparation: Preparation
+    _context: RunContext
+    _most_steps: int
 
     def run(self, trace: TraceFile) -> None:
         """Profile each measured candidate into `trace`."""

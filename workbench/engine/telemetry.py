@@ -17,7 +17,7 @@ from ..machine.nvidia.gpus import of_instances
 from ..machine.nvidia.sampler import GpuSampler
 from ..records import events as ev
 from ..records.document import Telemetry
-from ..records.machine import Gpu, GpuReading, HostReading, Machine
+from ..records.machine import Gpu, GpuReading, Machine
 from ..records.reason import Warning
 from ..stats import samples as stats
 
@@ -35,37 +35,10 @@ Span = tuple[float, float]  # begin and end on the run's clock
 
 @dataclass(frozen=True)
 class _Reading:
-    """The common part of a CPU and a GPU reading."""
+    """A device at a time on the run's clock; a processor is told as a GPU is."""
 
-    at_s: float  # on the run's clock
-    clock_mhz: float | None
-    power_w: float | None
-    power_over_s: float  # seconds over which `power_w` is a mean
-    temperature_c: float | None
-    slowed_s: Mapping[str, float] | None = None
-    link: tuple[int | None, int | None] = (None, None)  # PCIe generation and lanes
-    processes: frozenset[int] = frozenset()
-    energy_j: float | None = None
-
-    @classmethod
-    def of_gpu(cls, at_s: float, reading: GpuReading) -> _Reading:
-        return cls(
-            at_s=at_s,
-            clock_mhz=reading.sm_clock_mhz,
-            power_w=reading.power_w,
-            power_over_s=reading.power_over_s or 0.0,
-            temperature_c=reading.temperature_c,
-            slowed_s=reading.slowed_s,
-            link=(reading.pcie_generation, reading.pcie_width),
-            processes=frozenset(process.pid for process in reading.processes or ()),
-            energy_j=reading.energy_j,
-        )
-
-    @classmethod
-    def of_host(cls, at_s: float, before_s: float, reading: HostReading) -> _Reading:
-        """Its power is a mean since `before_s`, the time of the reading before."""
-        over_s = at_s - before_s
-        return cls(at_s, reading.frequency_mhz, reading.power_w, over_s, reading.temperature_c)
+    at_s: float
+    state: GpuReading
 
 
 @dataclass
@@ -91,7 +64,7 @@ class _Watched:
 
     def slowed(self) -> dict[str, float]:
         """Share of the race's time on this GPU lost to each cause, by the driver's counters."""
-        counted = [r.slowed_s for r in self.readings if r.slowed_s]
+        counted = [r.state.slowed_s for r in self.readings if r.state.slowed_s]
         busy_s = sum(end - begin for turns in self.turns.values() for begin, end in turns)
         if len(counted) < 2 or not busy_s:
             return {}
@@ -156,7 +129,14 @@ class MachineTelemetry:
     def _read_host(self, at_s: float) -> None:
         if self._host is not None and at_s - self._host_at_s >= HOST_EVERY_S:
             host = self._host.read()
-            self._watched["cpu"].readings.append(_Reading.of_host(at_s, self._host_at_s, host))
+            state = GpuReading(
+                index=0,
+                sm_clock_mhz=host.frequency_mhz,
+                power_w=host.power_w,
+                power_over_s=at_s - self._host_at_s,
+                temperature_c=host.temperature_c,
+            )
+            self._watched["cpu"].readings.append(_Reading(at_s, state))
             self._host_at_s = at_s
             self._emit(ev.MachineRead(at_s=at_s, host=host))
 
@@ -170,8 +150,7 @@ class MachineTelemetry:
             readings = {reading.index: reading for reading in gpus}
             for device, index in self._indices.items():
                 if index in readings:
-                    reading = _Reading.of_gpu(at_s, readings[index])
-                    self._watched[device].readings.append(reading)
+                    self._watched[device].readings.append(_Reading(at_s, readings[index]))
             self._emit(ev.MachineRead(at_s=at_s, gpus=gpus, gap=sample.reason))
 
     def measured(
@@ -195,11 +174,12 @@ class MachineTelemetry:
             return None
         begin, end = watched.blocks[case_id][0][0], watched.blocks[case_id][-1][1]
         turns = watched.turns[case_id]
-        powers = [r.power_w for r in within if r.power_w and _is_own(r, turns)]
-        heats = [r.temperature_c for r in within if r.temperature_c is not None]
-        clocks = [r.clock_mhz for r in within if r.clock_mhz is not None]
-        before = [r.clock_mhz for r in watched.readings if r.at_s <= begin]
-        after = [r.clock_mhz for r in watched.readings if r.at_s > end]
+        powers = [r.state.power_w for r in within if r.state.power_w and _is_own(r, turns)]
+        states = [reading.state for reading in within]
+        heats = [state.temperature_c for state in states if state.temperature_c is not None]
+        clocks = [state.sm_clock_mhz for state in states if state.sm_clock_mhz is not None]
+        before = [r.state.sm_clock_mhz for r in watched.readings if r.at_s <= begin]
+        after = [r.state.sm_clock_mhz for r in watched.readings if r.at_s > end]
         return Telemetry(
             readings=len(within),
             clock_before_mhz=before[-1] if before else None,
@@ -224,10 +204,10 @@ class MachineTelemetry:
 def _counted_power(readings: list[_Reading], turns: list[Span]) -> float | None:
     """Mean power between readings that enclose little else than these turns."""
     energy_j = time_s = 0.0
-    for one, two in pairwise(r for r in readings if r.energy_j is not None):
+    for one, two in pairwise(r for r in readings if r.state.energy_j is not None):
         between = two.at_s - one.at_s
         if between > 0 and _own_s(turns, one.at_s, two.at_s) >= OWN_SHARE * between:
-            energy_j += (two.energy_j or 0.0) - (one.energy_j or 0.0)
+            energy_j += (two.state.energy_j or 0.0) - (one.state.energy_j or 0.0)
             time_s += between
     return energy_j / time_s if time_s else None
 
@@ -242,8 +222,8 @@ def _is_own(reading: _Reading, turns: list[Span]) -> bool:
 
     A card that works 0.2 s at 600 W and idles 0.8 s at 100 W reads 200 W as a mean over 1 s.
     """
-    since_s = reading.at_s - reading.power_over_s
-    return _own_s(turns, since_s, reading.at_s) >= OWN_SHARE * reading.power_over_s
+    over_s = reading.state.power_over_s or 0.0
+    return _own_s(turns, reading.at_s - over_s, reading.at_s) >= OWN_SHARE * over_s
 
 
 def _throttled(device: str, watched: _Watched) -> Iterator[Warning]:
@@ -260,7 +240,8 @@ def _moved(device: str, watched: _Watched) -> Iterator[Warning]:
     if counted and counted <= NORMAL:
         return  # the clock of a healthy card moves too, and no cooling helps
     for case_id in watched.blocks:
-        clocks = [r.clock_mhz for r in watched.within(case_id) if r.clock_mhz]
+        states = [reading.state for reading in watched.within(case_id)]
+        clocks = [state.sm_clock_mhz for state in states if state.sm_clock_mhz]
         if len(clocks) >= ENOUGH_CLOCKS and min(clocks) < (1 - CLOCK_MOVED) * max(clocks):
             span = f"{min(clocks):.0f} to {max(clocks):.0f} MHz"
             message = f"the clock of {device} moved from {span} during the race"
@@ -270,20 +251,22 @@ def _moved(device: str, watched: _Watched) -> Iterator[Warning]:
 
 def _held_low(device: str, watched: _Watched) -> Iterator[Warning]:
     """Clock and PCIe link that stay low under load; an idle card lowers both on purpose."""
-    card, busy = watched.card, [r for name in watched.blocks for r in watched.within(name)]
+    card, blocks = watched.card, watched.blocks
+    busy = [reading.state for case_id in blocks for reading in watched.within(case_id)]
     if card is None or len(busy) < ENOUGH_CLOCKS:
         return
-    highest, most_mhz = max(r.clock_mhz or 0.0 for r in busy), card.max_sm_clock_mhz or 0.0
+    highest, most_mhz = max(state.sm_clock_mhz or 0.0 for state in busy), card.max_sm_clock_mhz or 0
     if 0 < highest < CLOCK_LOW * most_mhz:
         message = f"the clock of {device} stayed at {highest:.0f} of {most_mhz:.0f} MHz"
         remedy = "check for locked clocks or a low power limit: `nvidia-smi -q`"
         yield Warning("clock_low", message, remedy)
     if card.is_virtual:
         return  # its link is the host's
-    limits = {"generation": card.pcie.max_generation, "lanes": card.pcie.max_width}
-    for place, (noun, most) in enumerate(limits.items()):
-        best = max(r.link[place] or 0 for r in busy)
-        if 0 < best < (most or 0):
+    for noun, most, seen in (
+        ("generation", card.pcie.max_generation, [state.pcie_generation for state in busy]),
+        ("lanes", card.pcie.max_width, [state.pcie_width for state in busy]),
+    ):
+        if 0 < (best := max(now or 0 for now in seen)) < (most or 0):
             message = f"the PCIe link of {device} stayed at {best} of {most} {noun} under load"
             remedy = "reseat the card, use another slot, or check the BIOS"
             yield Warning("pcie_slow", message, remedy)
@@ -295,7 +278,7 @@ def _intruders(device: str, watched: _Watched, own: Collection[int]) -> Iterator
     NVML in a container may report the host's process ids, which mean nothing here.  So they count
     only if one of our own workers, which has just used the GPU, is among them.
     """
-    seen = {pid for reading in watched.readings for pid in reading.processes}
+    seen = {process.pid for r in watched.readings for process in r.state.processes or ()}
     if seen.isdisjoint(own):
         return
     new = {pid for pid in seen - watched.known - set(own) if psutil.pid_exists(pid)}
