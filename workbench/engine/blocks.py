@@ -48,7 +48,7 @@ class BlockRunner:
             return False
         if result is None:
             return True
-        speed = self._context.speeds.get(case.device, 1.0)
+        speed = self._context.speed(case.device)
         samples_s = [value / speed for value in result.samples_s]
         wrong = _bad_clock(samples_s)
         if wrong is None:
@@ -101,7 +101,7 @@ class BlockRunner:
         timed, turn_s = (result.settled_s, result.ended_s), result.ended_s - result.began_s
         within = (at_s - start_s for at_s in timed)
         context.telemetry.measured(case.id, case.device, *within, turn_s=turn_s)
-        speed = context.speeds.get(case.device, 1.0)
+        speed = context.speed(case.device)
         context.emit(
             ev.BlockMeasured(
                 at_s=context.now(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,11 +51,6 @@ class RunContext:
         return self.report.machine
 
     @property
-    def speeds(self) -> Mapping[str, float]:
-        """Speed of each simulated device relative to this CPU."""
-        return fake_devices(self.request)
-
-    @property
     def end_s(self) -> float:
         """The end of all measuring, in seconds on the run's clock.
 
@@ -71,6 +66,10 @@ class RunContext:
     def now(self) -> float:
         """Seconds on the run's clock, which stands still during a pause."""
         return self.control.now()
+
+    def speed(self, device: str) -> float:
+        """The speed of a simulated device relative to this CPU; 1 for a real one."""
+        return fake_devices(self.request).get(device, 1.0)
 
     def deadline(self, at_most_s: float) -> float:
         """Seconds that a request to a worker may take, within the run.

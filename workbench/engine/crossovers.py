@@ -70,19 +70,13 @@ class Axis:
         return self.row.scenario.params
 
 
+@dataclass
 class CrossoverSearch:
     """Searches one row after another until the time is spent."""
 
-    def __init__(
-        self,
-        context: RunContext,
-        *,
-        race_row: Callable[[RowPlan, float], None],
-        warn: Callable[[Warning], None],
-    ) -> None:
-        self._context = context
-        self._race_row = race_row  # races a row until a time on the run's clock
-        self._warn = warn
+    _context: RunContext
+    _race_row: Callable[[RowPlan, float], None]  # until a time on the run's clock
+    _warn: Callable[[Warning], None]
 
     def run(self, rows: Sequence[RowPlan]) -> None:
         """Search the rows that have a size and a verdict with a pick."""
@@ -179,8 +173,8 @@ class CrossoverSearch:
             here, setup = candidate.work, candidate.setup
             growth = (at.flops or at.items) / (here.flops or here.items or 1.0)
             # A slow simulated device takes longer than it says.
-            speed = self._context.speeds.get(candidate.case.device, 1.0)
-            step_s = growth * median(candidate.samples_s) * speed
+            step_s = growth * median(candidate.samples_s)
+            step_s *= self._context.speed(candidate.case.device)
             once_s = sum(part or 0.0 for part in (setup.build_s, setup.transfer_s, setup.compile_s))
             key = worker_key(candidate.case, row.scenario)
             if key.alone and key not in started:

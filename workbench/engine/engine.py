@@ -240,7 +240,7 @@ class Engine:
         if self._request.crossover and not any(row.scenario.size for row in self._rows):
             text = "--crossover: no scenario of this run has a size to search"
             self._warn(Warning("no_size", text, "add a `size` to the scenario in its file"))
-        CrossoverSearch(context, race_row=races.point, warn=self._warn).run(self._rows)
+        CrossoverSearch(context, races.point, self._warn).run(self._rows)
 
     def _refuse(self, context: RunContext) -> None:
         """End rows that cannot be raced, with the reason on each of their cases."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ..contract import MOST_BATCH, Case, kind_of
 from ..planning.plan import RowPlan
@@ -44,11 +44,11 @@ def check_alone(machine: Machine, cases: Sequence[Case], *, forced: bool) -> Non
             )
 
 
+@dataclass
 class LargestBatchSearch:
     """Searches for one candidate after another until the budget is spent."""
 
-    def __init__(self, context: RunContext) -> None:
-        self._context = context
+    _context: RunContext
 
     def run(self, rows: Sequence[RowPlan]) -> None:
         """Search every candidate of the rows, in equal shares of the time left."""

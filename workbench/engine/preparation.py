@@ -256,7 +256,7 @@ class Preparation:
     def _accept(self, case: Case, loaded: Prepared) -> PreparedCase | None:
         """Report what preparing showed; None if the result is wrong."""
         pool, key, warmed = self._context.pool, self._key(case), loaded.warmup
-        speed = self._context.speeds.get(case.device, 1.0)
+        speed = self._context.speed(case.device)
         accuracy = loaded.accuracy
         self._holders[case.id] = pool.generation.get(key, 0)
         self._context.emit(

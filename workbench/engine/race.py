@@ -118,8 +118,8 @@ class Race:
         plan, report = self._plan, self._context.report
         if plan.scenario.textbook is None or plan.source is not None:
             return 0.0
-        round_s = sum(self._budget.turn_s(prepared, self._active) for prepared in self._active)
-        more_s = (elimination.PATIENCE - rounds) * round_s - self._left_s()
+        more_s = (elimination.PATIENCE - rounds) * self._budget.round_s(self._active)
+        more_s -= self._left_s()
         if not 0 < more_s <= self._context.request.extension_s - report.extended_s:
             return 0.0
         if elimination.is_decided(list(map(self._candidate, self._active)), plan.scenario):
