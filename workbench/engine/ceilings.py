@@ -213,12 +213,12 @@ def _per_s(candidate: Candidate, amount: float | None) -> float:
 
 def _reasons(group: Iterable[Candidate], peaks: dict[str, float]) -> dict[str, str]:
     """Why a ceiling is missing, by its precision or workload."""
-    found = {}
-    for candidate in group:
-        field = _field(candidate.case)
-        if not candidate.blocks and candidate.reason is not None and field not in peaks:
-            found[field] = OUT_OF_TIME if _is_late(candidate) else candidate.reason.message
-    return found
+    return {
+        field: OUT_OF_TIME if _is_late(candidate) else candidate.reason.message
+        for candidate in group
+        if candidate.reason is not None and not candidate.blocks
+        if (field := _field(candidate.case)) not in peaks
+    }
 
 
 def _is_late(candidate: Candidate) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -46,15 +46,17 @@ class Axis:
     size: Size
 
     @property
-    def whole(self) -> bool:
-        """Whether the size takes whole numbers only."""
-        return self.size.name == "batch" or isinstance(self._params[self.size.name], int)
+    def own(self) -> int | float:
+        """The row's own size."""
+        scenario = self.row.scenario
+        value = scenario.batch if self.size.name == "batch" else scenario.params[self.size.name]
+        assert isinstance(value, (int, float))  # noqa: S101 - text is no size
+        return value
 
     @property
-    def own(self) -> float:
-        """The row's own size."""
-        batch = self.row.scenario.batch or 1
-        return float(batch if self.size.name == "batch" else self._params[self.size.name])
+    def whole(self) -> bool:
+        """Whether the size takes whole numbers only."""
+        return isinstance(self.own, int)
 
     def typed(self, value: float) -> int | float:
         return round(value) if self.whole else value
@@ -64,10 +66,6 @@ class Axis:
         if self.size.name == "batch":
             return replace(case, batch=round(value))
         return replace(case, params={**case.params, self.size.name: self.typed(value)})
-
-    @property
-    def _params(self) -> Mapping[str, int | float | str]:
-        return self.row.scenario.params
 
 
 @dataclass
@@ -100,7 +98,7 @@ class CrossoverSearch:
     def _search(self, axis: Axis, until_s: float) -> None:
         context, size, field = self._context, axis.size, self._field(axis.row)
         able = [c for c in field if is_admissible(c, axis.row.scenario)]
-        points = [Measured(axis.own, able)]
+        points = [Measured(float(axis.own), able)]
         try:
             while (
                 value := crossover_search.next_value(points, size, whole=axis.whole)

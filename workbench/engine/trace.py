@@ -73,8 +73,5 @@ class TraceFile:
 
 def _why_unprofiled(report: Report) -> str:
     """`: this backend has no profiler`, each reason once; empty where none is known."""
-    candidates = report.candidates.values()
-    reasons = [c.unprofiled.message for c in candidates if c.unprofiled is not None]
-    if not any(c.blocks for c in candidates):
-        reasons = ["nothing was measured"]
+    reasons = [c.unprofiled.message for c in report.candidates.values() if c.unprofiled is not None]
     return f": {'; '.join(dict.fromkeys(reasons))}" if reasons else ""
