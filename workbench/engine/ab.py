@@ -7,6 +7,7 @@ spread of these.  Only the budget ends a run: stopping once decided would find f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -182,5 +183,5 @@ def exit_code(results: Sequence[ABResult], fail_on: float | None) -> int:
     """FAILED without a result, BEYOND where a whole interval has B slower than `fail_on` allows."""
     if any(result.reason for result in results):
         return FAILED
-    lows = [result.ci95[0] for result in results if result.ci95 and fail_on]
-    return BEYOND if any(low > 1 + (fail_on or 0) for low in lows) else OK
+    most = 1 + fail_on if fail_on else math.inf
+    return BEYOND if any(result.ci95 and result.ci95[0] > most for result in results) else OK

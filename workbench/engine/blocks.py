@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Collection
+from dataclasses import dataclass, field
 
 from ..contract import kind_of
 from ..planning import admission
 from ..planning.plan import RowPlan
 from ..pool.answers import Block
-from ..pool.pool import Answer, WorkerFailed
+from ..pool.pool import WorkerFailed
 from ..records import events as ev
 from ..records.reason import Reason
 from ..stats import samples as stats
@@ -22,41 +23,39 @@ from .schedule import RoundBudget
 ATTEMPTS = 3  # at a block that no pause or suspend interrupts
 
 
+@dataclass
 class BlockRunner:
     """Runs one block at a time of the candidates of one row."""
 
-    def __init__(
-        self, plan: RowPlan, context: RunContext, preparation: Preparation, budget: RoundBudget
-    ) -> None:
-        self._plan = plan
-        self._context = context
-        self._preparation = preparation
-        self._budget = budget
-        self._energy = EnergyMeter()
+    _plan: RowPlan
+    _context: RunContext
+    _preparation: Preparation
+    _budget: RoundBudget
+    _energy: EnergyMeter = field(default_factory=EnergyMeter)
 
-    def take(self, prepared: PreparedCase, number: int, field: Collection[PreparedCase]) -> bool:
-        """Measure one candidate's block of round `number`, in which all of `field` have a turn.
+    def take(self, prepared: PreparedCase, number: int, racing: Collection[PreparedCase]) -> bool:
+        """Measure one candidate's block of round `number`, in which all of `racing` have a turn.
 
         False if the candidate is out of the race; the reason is then in the report.
         """
-        try:
-            # Its worker may have died under another case.
-            if prepared.generation != self._context.pool.generation.get(prepared.key, 0):
-                return self._renew(prepared) and self.take(prepared, number, field)
-            answer = self._ask_block(prepared, field)
-        except WorkerFailed as failure:
-            self._preparation.fail(prepared.case, failure)
+        case = prepared.case
+        if not self._preparation.holds(case) and not self._renew(prepared):
             return False
-        if answer is None:
+        try:
+            result = self._ask_block(prepared, racing)
+        except WorkerFailed as failure:
+            self._preparation.fail(case, failure)
+            return False
+        if result is None:
             return True
-        speed = self._context.speeds.get(prepared.case.device, 1.0)
-        samples_s = [value / speed for value in answer.result.samples_s]
+        speed = self._context.speed(case.device)
+        samples_s = [value / speed for value in result.samples_s]
         wrong = _bad_clock(samples_s)
         if wrong is None:
-            self._report(prepared, number, samples_s, answer.result)
+            self._report(prepared, number, samples_s, result)
             wrong = self._impossible(prepared)
         if wrong is not None:
-            self._preparation.finish(prepared.case, "failed", wrong)
+            self._preparation.finish(case, "failed", wrong)
         return wrong is None
 
     def _renew(self, prepared: PreparedCase) -> bool:
@@ -64,7 +63,32 @@ class BlockRunner:
         measured yet."""
         report = self._context.report
         is_measured = any(report.candidates[case.id].blocks for case in self._plan.cases)
-        return self._preparation.renew(prepared, 0.0 if is_measured else -math.inf)
+        fresh = self._preparation.prepare(prepared.case, 0.0 if is_measured else -math.inf)
+        if fresh is None:
+            return False
+        prepared.step_s, prepared.iterations = fresh.step_s, fresh.iterations
+        return True
+
+    def _ask_block(self, prepared: PreparedCase, racing: Collection[PreparedCase]) -> Block | None:
+        """A block that no pause or suspend interrupted; None if every attempt was interrupted."""
+        context, case = self._context, prepared.case
+        for _ in range(ATTEMPTS):
+            with context.overhead.measuring(), self._energy.around(case.device):
+                answer = context.pool.ask(
+                    prepared.key,
+                    context.deadline(10.0 + 20 * self._budget.turn_s(prepared, racing)),
+                    Block,
+                    op="block",
+                    case=case.id,
+                    seconds=self._budget.block_s(racing),
+                    min_samples=self._budget.least_samples(prepared),
+                    settle_s=kind_of(case.device).settle_s,
+                )
+            if not answer.interrupted and not answer.result.gap:
+                return answer.result
+            reason = Reason("suspended", "the block spanned a pause or a suspend")
+            context.emit(ev.BlockDiscarded(at_s=context.now(), case=case.id, reason=reason))
+        return None
 
     def _report(
         self, prepared: PreparedCase, number: int, samples_s: list[float], result: Block
@@ -73,14 +97,14 @@ class BlockRunner:
         context, case = self._context, prepared.case
         prepared.step_s = stats.median(result.samples_s)
         prepared.lead_in_s = sum(result.lead_in_s) * prepared.iterations
-        start_s = time.monotonic() - context.control.now()  # when the run's clock was at zero
+        start_s = time.monotonic() - context.now()  # when the run's clock was at zero
         timed, turn_s = (result.settled_s, result.ended_s), result.ended_s - result.began_s
         within = (at_s - start_s for at_s in timed)
         context.telemetry.measured(case.id, case.device, *within, turn_s=turn_s)
-        speed = context.speeds.get(case.device, 1.0)
+        speed = context.speed(case.device)
         context.emit(
             ev.BlockMeasured(
-                at_s=context.control.now(),
+                at_s=context.now(),
                 case=case.id,
                 scenario=self._plan.scenario.id,
                 round=number,
@@ -94,42 +118,16 @@ class BlockRunner:
 
     def _impossible(self, prepared: PreparedCase) -> Reason | None:
         """A rate that the device cannot reach is an error, not a result."""
-        report, case = self._context.report, prepared.case
-        candidate = report.candidates[case.id]
-        if report.machine is None or not candidate.work.flops:
+        candidate = self._context.report.candidates[prepared.case.id]
+        if not candidate.work.flops:
             return None
-        rate = candidate.work.flops / stats.median(candidate.samples_s)
         return admission.impossible_rate(
-            case,
-            rate,
-            report.machine,
+            prepared.case,
+            candidate.work.flops / stats.median(candidate.samples_s),
+            self._context.machine,
             candidate.work.ranks,
             convolves=self._plan.workload.convolves,
         )
-
-    def _ask_block(
-        self, prepared: PreparedCase, field: Collection[PreparedCase]
-    ) -> Answer[Block] | None:
-        """A block that no pause or suspend interrupted; None if every attempt was interrupted."""
-        context, case = self._context, prepared.case
-        for _ in range(ATTEMPTS):
-            with context.overhead.measuring(), self._energy.around(case.device):
-                answer = context.pool.ask(
-                    prepared.key,
-                    self._preparation.deadline(10.0 + 20 * self._budget.turn_s(prepared, field)),
-                    Block,
-                    op="block",
-                    case=case.id,
-                    seconds=self._budget.block_s(field),
-                    min_samples=self._budget.least_samples(prepared),
-                    settle_s=kind_of(case.device).settle_s,
-                )
-            if not answer.interrupted and not answer.result.gap:
-                return answer
-            reason = Reason("suspended", "the block spanned a pause or a suspend")
-            at_s = context.control.now()
-            context.emit(ev.BlockDiscarded(at_s=at_s, case=case.id, reason=reason))
-        return None
 
 
 def _bad_clock(samples_s: list[float]) -> Reason | None:

@@ -14,9 +14,9 @@ from ..records.document import Ceilings, DeviceCeilings
 from ..records.machine import Machine, Software
 from ..report import journal
 from ..report.plausible import absurdity
-from .preparation import BUDGET
 
 MOST_BYTES = 1 << 20  # hundreds of devices
+OUT_OF_TIME = "time ran out before its turn"  # as files have it: the next run measures it
 
 
 def fingerprint(machine: Machine, software: Software) -> str:
@@ -60,7 +60,7 @@ def merged(old: Ceilings | None, new: Ceilings) -> Ceilings:
 def _filled(new: DeviceCeilings, old: DeviceCeilings) -> DeviceCeilings:
     fields = msgspec.to_builtins(old)
     reasons = fields["unavailable"].items()
-    fields["unavailable"] = {name: why for name, why in reasons if why != BUDGET.message}
+    fields["unavailable"] = {name: why for name, why in reasons if why != OUT_OF_TIME}
     for name, value in msgspec.to_builtins(new).items():
         kept = fields[name]
         fields[name] = {**kept, **value} if isinstance(value, dict) else value or kept

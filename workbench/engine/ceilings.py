@@ -13,7 +13,7 @@ from functools import partial
 import msgspec
 
 from .. import catalog
-from ..contract import Case, ParameterValue, kind_of
+from ..contract import Case, ParameterValue, Variant, kind_of
 from ..planning.admission import most_ops_per_s
 from ..planning.cases import gpu_devices
 from ..planning.plan import RowPlan
@@ -27,8 +27,9 @@ from ..report.candidate import Candidate
 from ..report.report import Report
 from ..stats.samples import median, quantile
 from . import ceiling_store
+from .ceiling_store import OUT_OF_TIME
 from .context import RunContext
-from .preparation import BUDGET, worker_key
+from .preparation import worker_key
 
 PRODUCT, MEMORY, TRANSFER, LAUNCH = "matmul", "bandwidth", "transfer", "launch"
 MANY_CORES = 16  # from here on a larger product is needed to fill them
@@ -64,18 +65,27 @@ def plan(
     """
     cores = threads or machine.cpu.effective_cores
     wanted = (PRODUCT, MEMORY) if brief else (PRODUCT, MEMORY, TRANSFER, LAUNCH)
-    rows = [_row(name, machine, devices, cores, brief) for name in wanted]
+    rows = [_row(name, machine, devices, cores, brief=brief) for name in wanted]
     return [row for row in rows if row.cases]
 
 
 def _settings(
-    name: str, machine: Machine, device: str, brief: bool
+    variant: Variant, name: str, machine: Machine, device: str, cores: int, *, brief: bool
 ) -> list[dict[str, ParameterValue]]:
+    """The parameters at which a variant of the workload `name` is measured on a device, if at
+    all."""
+    kind = kind_of(device).column
+    if variant.device_kind != kind:
+        return []
+    if name == PRODUCT:
+        return [{"n": _product_size(kind, variant.precision, cores, brief=brief)}]
     if name == MEMORY:
         return _bandwidths(machine, device, ("triad",) if brief else ("copy", "triad"))
     if name == TRANSFER:
-        return [{"direction": way, "mib": LARGE_MIB} for way in dict(TRANSFERS)]
-    return [{"wait": "no"}, {"wait": "yes"}] if name == LAUNCH else [{}]
+        ways = [way for way, mode in TRANSFERS if kind == "gpu" and mode == variant.mode]
+        return [{"direction": way, "mib": LARGE_MIB} for way in ways]
+    # The cost of a launch is that of an eager one.
+    return [] if variant.mode else [{"wait": "no"}, {"wait": "yes"}]
 
 
 def _bandwidths(
@@ -99,36 +109,26 @@ def last_level_cache(machine: Machine, device: str) -> int | None:
     return max((cache.size_bytes for cache in machine.cpu.caches), default=None)
 
 
-def _row(name: str, machine: Machine, devices: Sequence[str], cores: int, brief: bool) -> RowPlan:
+def _row(
+    name: str, machine: Machine, devices: Sequence[str], cores: int, *, brief: bool
+) -> RowPlan:
     workload = catalog.load(name)
-    cases = []
-    for variant in workload.variants:
-        if catalog.backend(variant.backend).optional:
-            continue  # the limits of a machine do not depend on what is installed
-        for device in devices:
-            kind = kind_of(device).column
-            if variant.device_kind != kind:
-                continue
-            for setting in _settings(name, machine, device, brief):
-                if name == LAUNCH and variant.mode:
-                    continue  # the cost of a launch is that of an eager one
-                if name == TRANSFER and (
-                    kind == "cpu" or (setting["direction"], variant.mode) not in TRANSFERS
-                ):
-                    continue
-                size = {"n": _product_size(kind, variant.precision, cores, brief)}
-                given = size if name == PRODUCT else setting
-                cases.append(
-                    Case(
-                        workload=name,
-                        device=device,
-                        backend=variant.backend,
-                        precision=variant.precision,
-                        mode=variant.mode,
-                        threads=cores if kind == "cpu" else None,
-                        params=workload.values(given),
-                    )
-                )
+    cases = [
+        Case(
+            workload=name,
+            device=device,
+            backend=variant.backend,
+            precision=variant.precision,
+            mode=variant.mode,
+            threads=cores if variant.device_kind == "cpu" else None,
+            params=workload.values(setting),
+        )
+        for variant in workload.variants
+        # The limits of a machine do not depend on what is installed.
+        if not catalog.backend(variant.backend).optional
+        for device in devices
+        for setting in _settings(variant, name, machine, device, cores, brief=brief)
+    ]
     cases.sort(key=lambda case: case.device_kind == "cpu")  # a GPU's take less time
     scenario = Scenario(
         id=name,
@@ -143,7 +143,7 @@ def _row(name: str, machine: Machine, devices: Sequence[str], cores: int, brief:
     return RowPlan(scenario, workload, cases)
 
 
-def _product_size(kind: str, precision: str, cores: int, brief: bool) -> int:
+def _product_size(kind: str, precision: str, cores: int, *, brief: bool) -> int:
     if brief:
         return BRIEF_SIZES[kind]
     if kind == "gpu" and precision == "fp64":
@@ -167,11 +167,11 @@ def of_report(report: Report, print_: str, *, complete: bool = True) -> Ceilings
 
 
 def _device(device: str, group: Sequence[Candidate], machine: Machine) -> DeviceCeilings:
+    # A candidate that failed after a block was impossibly fast.
+    valid = [c for c in group if c.blocks and c.state != "failed"]
+
     def of(workload: str) -> list[Candidate]:
-        # A candidate that failed after a block was impossibly fast.
-        return [
-            c for c in group if c.case.workload == workload and c.blocks and c.state != "failed"
-        ]
+        return [candidate for candidate in valid if candidate.case.workload == workload]
 
     peaks: dict[str, float] = {}
     for candidate in of(PRODUCT):
@@ -196,16 +196,15 @@ def _device(device: str, group: Sequence[Candidate], machine: Machine) -> Device
         memory=memory,
         cache_bytes=last_level_cache(machine, device),
         cache_bytes_per_s=cached,
-        transfer_bytes_per_s={
-            f"{c.case.params['direction']}/{c.case.mode or 'pageable'}": _per_s(
-                c, c.work.bytes_moved
-            )
-            for c in of(TRANSFER)
-        },
+        transfer_bytes_per_s={_way(c.case): _per_s(c, c.work.bytes_moved) for c in of(TRANSFER)},
         launch_s=launches.get("no"),
         step_latency_s=launches.get("yes"),
         unavailable=_reasons(group, peaks),
     )
+
+
+def _way(transfer: Case) -> str:
+    return f"{transfer.params['direction']}/{transfer.mode or 'pageable'}"
 
 
 def _per_s(candidate: Candidate, amount: float | None) -> float:
@@ -214,13 +213,16 @@ def _per_s(candidate: Candidate, amount: float | None) -> float:
 
 def _reasons(group: Iterable[Candidate], peaks: dict[str, float]) -> dict[str, str]:
     """Why a ceiling is missing, by its precision or workload."""
-    found = {}
-    for candidate in group:
-        field = _field(candidate.case)
-        if not candidate.blocks and candidate.reason is not None and field not in peaks:
-            out_of_time = candidate.reason.code == BUDGET.code
-            found[field] = BUDGET.message if out_of_time else candidate.reason.message
-    return found
+    return {
+        field: OUT_OF_TIME if _is_late(candidate) else candidate.reason.message
+        for candidate in group
+        if candidate.reason is not None and not candidate.blocks
+        if (field := _field(candidate.case)) not in peaks
+    }
+
+
+def _is_late(candidate: Candidate) -> bool:
+    return candidate.reason is not None and candidate.reason.code == "budget"
 
 
 def _field(case: Case) -> str:
@@ -238,8 +240,7 @@ def _is_known(case: Case, kept: Ceilings) -> bool:
     else:
         name = str(case.params.get("kernel", case.precision))
         measured = {**device.peak_ops_per_s, **device.memory}.get(name)
-    why = device.unavailable.get(_field(case), BUDGET.message)
-    return measured is not None or why != BUDGET.message
+    return measured is not None or device.unavailable.get(_field(case), OUT_OF_TIME) != OUT_OF_TIME
 
 
 def raised(ceilings: Ceilings, report: Report) -> Ceilings:
@@ -291,11 +292,11 @@ def kept_or_measured(
         return kept
     aside = race(rows, SHARE)
     # What was cut short or disturbed must not set the machine's best.
-    late = [c for c in aside.candidates.values() if (c.reason and c.reason.code) == BUDGET.code]
-    cut = {(c.case.device, _field(c.case)) for c in late}
-    for name, candidate in list(aside.candidates.items()):
-        if (candidate.case.device, _field(candidate.case)) in cut:
-            del aside.candidates[name]
+    raced = aside.candidates
+    late = {(c.case.device, _field(c.case)) for c in raced.values() if _is_late(c)}
+    aside.candidates = {
+        name: c for name, c in raced.items() if (c.case.device, _field(c.case)) not in late
+    }
     found = of_report(aside, mark, complete=False)
     if found is None:
         return kept
@@ -330,7 +331,7 @@ def _with_sustained(found: Ceilings, context: RunContext) -> Ceilings:
 
 def _sustained_step_s(case: Case, context: RunContext) -> float | None:
     """Seconds of a step at the end of a long load; None if it fails or time is short."""
-    key, now, step_s = worker_key(case), context.control.now, None
+    key, now, step_s = worker_key(case), context.now, None
     until_s = now() + SUSTAINED_S
     if until_s > context.end_s or not context.pool.is_alive(key):
         return None

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from ..contract import kind_of
 from ..planning.request import Request, fake_devices
 from ..pool.control import Control
 from ..pool.pool import Pool
 from ..records import events as ev
-from ..records.machine import Cpu
+from ..records.machine import Machine
+from ..records.reason import Reason
 from ..report.report import Report
 from .overhead import OverheadMeter
 from .telemetry import MachineTelemetry
@@ -44,13 +46,9 @@ class RunContext:
     overhead: OverheadMeter
 
     @property
-    def speeds(self) -> Mapping[str, float]:
-        """Speed of each simulated device relative to this CPU."""
-        return fake_devices(self.request)
-
-    @property
-    def cpu(self) -> Cpu | None:
-        return self.report.machine.cpu if self.report.machine else None
+    def machine(self) -> Machine:
+        assert self.report.machine is not None  # noqa: S101 - a run detects it first
+        return self.report.machine
 
     @property
     def end_s(self) -> float:
@@ -64,3 +62,27 @@ class RunContext:
         starts = [s for key, s in import_s.items() if not kind_of(key.device).on_host]
         grown_s = min(max(starts, default=0.0), MOST_GROWTH_S)
         return self.request.budget + grown_s + self.report.extended_s - SLACK_S
+
+    def now(self) -> float:
+        """Seconds on the run's clock, which stands still during a pause."""
+        return self.control.now()
+
+    def speed(self, device: str) -> float:
+        """The speed of a simulated device relative to this CPU; 1 for a real one."""
+        return fake_devices(self.request).get(device, 1.0)
+
+    def deadline(self, at_most_s: float) -> float:
+        """Seconds that a request to a worker may take, within the run.
+
+        It may pass the end of its row, since a worker that is killed has to import again.
+        """
+        return max(0.0, min(at_most_s, self.end_s + GRACE_S - self.now()))
+
+    def finish(
+        self, case: str, scenario: str, status: str, reason: Reason | None, **more: Any
+    ) -> None:
+        """Report the end of a case, by its id and that of its row."""
+        event = ev.CaseFinished(
+            at_s=self.now(), case=case, scenario=scenario, status=status, reason=reason, **more
+        )
+        self.emit(event)

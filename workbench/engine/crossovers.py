@@ -7,7 +7,8 @@ conclusion.  This module runs the races in the time that the rows left over.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -45,15 +46,17 @@ class Axis:
     size: Size
 
     @property
-    def whole(self) -> bool:
-        """Whether the size takes whole numbers only."""
-        return self.size.name == "batch" or isinstance(self._params[self.size.name], int)
+    def own(self) -> int | float:
+        """The row's own size."""
+        scenario = self.row.scenario
+        value = scenario.batch if self.size.name == "batch" else scenario.params[self.size.name]
+        assert isinstance(value, (int, float))  # noqa: S101 - text is no size
+        return value
 
     @property
-    def own(self) -> float:
-        """The row's own size."""
-        batch = self.row.scenario.batch or 1
-        return float(batch if self.size.name == "batch" else self._params[self.size.name])
+    def whole(self) -> bool:
+        """Whether the size takes whole numbers only."""
+        return isinstance(self.own, int)
 
     def typed(self, value: float) -> int | float:
         return round(value) if self.whole else value
@@ -64,60 +67,43 @@ class Axis:
             return replace(case, batch=round(value))
         return replace(case, params={**case.params, self.size.name: self.typed(value)})
 
-    @property
-    def _params(self) -> Mapping[str, int | float | str]:
-        return self.row.scenario.params
 
-
+@dataclass
 class CrossoverSearch:
     """Searches one row after another until the time is spent."""
 
-    def __init__(
-        self,
-        context: RunContext,
-        *,
-        race_row: Callable[[RowPlan, float], None],
-        warn: Callable[[Warning], None],
-    ) -> None:
-        self._report = context.report
-        self._control = context.control
-        self._emit = context.emit
-        self._speeds = context.speeds
-        self._end_s = context.end_s
-        self._race_row = race_row  # races a row until a time on the run's clock
-        self._warn = warn
+    _context: RunContext
+    _race_row: Callable[[RowPlan, float], None]  # until a time on the run's clock
+    _warn: Callable[[Warning], None]
 
     def run(self, rows: Sequence[RowPlan]) -> None:
         """Search the rows that have a size and a verdict with a pick."""
-        open_ = [
-            Axis(row, size)
-            for row in rows
-            if (size := row.scenario.size) is not None and self._picked(row)
-        ]
+        sized = [Axis(row, row.scenario.size) for row in rows if row.scenario.size is not None]
+        open_ = [axis for axis in sized if self._is_picked(axis.row)]
         for position, axis in enumerate(open_):
-            now = self._control.now()
-            if self._end_s - now < LEAST_S:
+            now, end_s = self._context.now(), self._context.end_s
+            if end_s - now < LEAST_S:
                 return
             try:
-                self._search(axis, now + (self._end_s - now) / (len(open_) - position))
+                self._search(axis, now + (end_s - now) / (len(open_) - position))
             except (WorkloadError, ArithmeticError, ValueError) as error:
                 name = axis.row.scenario.id
                 text = f"the search for the crossover of {name} ended early: {error}"
                 self._warn(Warning("no_crossover", text, f"narrow the size of {name}", name))
 
-    def _picked(self, row: RowPlan) -> bool:
-        verdict = self._report.rows[row.scenario.id].verdict
+    def _is_picked(self, row: RowPlan) -> bool:
+        verdict = self._context.report.rows[row.scenario.id].verdict
         return verdict is not None and verdict.pick is not None
 
     def _search(self, axis: Axis, until_s: float) -> None:
-        size, field = axis.size, self._field(axis.row)
+        context, size, field = self._context, axis.size, self._field(axis.row)
         able = [c for c in field if is_admissible(c, axis.row.scenario)]
-        points = [Measured(axis.own, able)]
+        points = [Measured(float(axis.own), able)]
         try:
             while (
                 value := crossover_search.next_value(points, size, whole=axis.whole)
             ) is not None:
-                self._control.check()
+                context.control.check()
                 wanted = crossover_search.entrants(points, field, value)
                 near, count = self._within_reach(axis, value, points, wanted, until_s)
                 if near != value or not count:
@@ -126,13 +112,13 @@ class CrossoverSearch:
                     continue
                 points.append(self._race_at(axis, near, points, wanted, count, until_s))
                 refused = not points[-1].candidates and size.low < near < size.high
-                if refused or self._control.now() >= until_s:
+                if refused or context.now() >= until_s:
                     break
         finally:
             found = crossover.conclude(points, size.name, whole=axis.whole)
             if found is not None:
-                at_s, scenario = self._control.now(), axis.row.scenario.id
-                self._emit(ev.CrossoverFound(at_s=at_s, scenario=scenario, crossover=found))
+                at_s, scenario = context.now(), axis.row.scenario.id
+                context.emit(ev.CrossoverFound(at_s=at_s, scenario=scenario, crossover=found))
 
     def _field(self, row: RowPlan) -> list[Candidate]:
         """The candidates to race, fastest first.
@@ -140,16 +126,15 @@ class CrossoverSearch:
         For each kind of device these are the fastest admissible ones, and faster ones whose error
         or limits forbid them at the row's own size only.
         """
-        found = self._report.rows[row.scenario.id]
+        found = self._context.report.rows[row.scenario.id]
         measured = [c for c in found.candidates if c.blocks and c.state != "failed"]
         counted = [c for c in measured if not found.is_reference_only(c) and uncounted(c) is None]
-        room: dict[tuple[str, bool], int] = {}
+        taken: Counter[tuple[str, bool]] = Counter()  # by kind of device and whether admissible
         field = []
         for candidate in ranked(counted):
             kind, able = candidate.case.device_kind, is_admissible(candidate, row.scenario)
-            left = room.setdefault((kind, able), FIELD if able else OVER)
-            if left > 0 and (able or room.get((kind, True), FIELD) == FIELD):
-                room[kind, able] = left - 1
+            if taken[kind, able] < (FIELD if able else OVER) and (able or not taken[kind, True]):
+                taken[kind, able] += 1
                 field.append(candidate)
         return field
 
@@ -167,15 +152,13 @@ class CrossoverSearch:
         """
         known = [point.value for point in points if point.candidates]
         nearest = min(known, key=lambda other: abs(math.log(other / value)))
-        left_s = until_s - self._control.now()
+        affordable_s = AFFORDABLE * (until_s - self._context.now())
         while True:
             for count in range(len(wanted), min(LEAST_FIELD, len(wanted)) - 1, -1):
-                if self._cost_s(axis, value, wanted[:count]) <= AFFORDABLE * left_s:
+                if self._cost_s(axis, value, wanted[:count]) <= affordable_s:
                     return value, count
-            before, value = (
-                value,
-                crossover_search.between(*sorted((value, nearest)), whole=axis.whole),
-            )
+            low, high = sorted((value, nearest))
+            before, value = value, crossover_search.between(low, high, whole=axis.whole)
             factor = max(value, nearest) / min(value, nearest)
             if value == before or factor <= crossover_search.CLOSE:
                 return value, 0
@@ -185,22 +168,21 @@ class CrossoverSearch:
         row, cost_s, started = axis.row, 0.0, set[WorkerKey]()
         for candidate in racing:
             at = row.workload.work(axis.moved(candidate.case, value))
-            here = candidate.work
+            here, setup = candidate.work, candidate.setup
             growth = (at.flops or at.items) / (here.flops or here.items or 1.0)
+            # A slow simulated device takes longer than it says.
             step_s = growth * median(candidate.samples_s)
-            step_s *= self._speeds.get(
-                candidate.case.device, 1.0
-            )  # a slow simulated device takes longer
-            setup = candidate.setup
+            step_s *= self._context.speed(candidate.case.device)
             once_s = sum(part or 0.0 for part in (setup.build_s, setup.transfer_s, setup.compile_s))
             key = worker_key(candidate.case, row.scenario)
-            started_s = (setup.import_s or 0.0) if key.alone and key not in started else 0.0
+            if key.alone and key not in started:
+                cost_s += setup.import_s or 0.0
             started.add(key)
             turn_s = max(SHORTEST_BLOCK_S, step_s)
             if row.scenario.objective == "latency_p99":
                 turn_s = max(turn_s, min(TAIL_SAMPLES * step_s, LONGEST_TAIL_BLOCK_S))
             turn_s += longest_lead_in_s(candidate.case.device, step_s)
-            cost_s += started_s + max(1.0, growth) * once_s + CHECK_S + ROUNDS * turn_s
+            cost_s += max(1.0, growth) * once_s + CHECK_S + ROUNDS * turn_s
         return cost_s
 
     def _race_at(
@@ -232,12 +214,12 @@ class CrossoverSearch:
             of=row.scenario.id,
             protected=frozenset(case.id for case in cases if case.label in known),
         )
-        now = self._control.now()
+        now = self._context.now()
         self._race_row(point, now + AFFORDABLE * (until_s - now))
-        raced = self._report.rows[scenario.id]
-        valid = [c for c in raced.candidates if c.blocks and is_admissible(c, row.scenario)]
-        late = any(c.reason and c.reason.code == "budget" for c in raced.candidates if not c.blocks)
-        lost = {c.case.label for c in raced.candidates} & known - {c.case.label for c in valid}
+        raced = self._context.report.rows[scenario.id].candidates
+        valid = [c for c in raced if c.blocks and is_admissible(c, row.scenario)]
+        late = any(c.reason and c.reason.code == "budget" for c in raced if not c.blocks)
+        lost = {c.case.label for c in raced} & known - {c.case.label for c in valid}
         if lost and (late or count < len(wanted)):
             return Measured(value, ())  # the next leader may not have been raced
         return Measured(value, valid)

@@ -14,18 +14,14 @@ LEAST_S = 1.0  # for an answer about the machine, however short the budget is
 
 
 def detected(request: Request, within_s: float) -> tuple[Machine, Software]:
-    """The machine with its simulated GPUs, and its software, found out in about `within_s`.
+    """The machine with a GPU for each simulated device, and its software, found out in about
+    `within_s`.
 
     Raises UsageError if the requested interpreter fails.
     """
     machine, software = detect(request.python, deadline_s=min(DEADLINE_S, max(LEAST_S, within_s)))
     if (failure := software.unavailable.get("python")) is not None:
         raise UsageError(f"--python: {failure}; {NAME_PYTHON}")
-    return _with_simulated(machine, request), software
-
-
-def _with_simulated(machine: Machine, request: Request) -> Machine:
-    """The machine with a GPU for each requested fake device."""
     fakes = [
         Gpu(
             index=None,
@@ -38,4 +34,4 @@ def _with_simulated(machine: Machine, request: Request) -> Machine:
         )
         for device, speed in fake_devices(request).items()
     ]
-    return msgspec.structs.replace(machine, gpus=[*machine.gpus, *fakes])
+    return msgspec.structs.replace(machine, gpus=[*machine.gpus, *fakes]), software

@@ -10,14 +10,12 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from .. import __version__, catalog
 from ..advisor import whatif_devices
 from ..advisor.verdict import decide
 from ..machine.warnings import hardware_warnings, missing_backends
 from ..planning.plan import RowPlan, planned
-from ..planning.prices import unused_prices
 from ..planning.request import Request
 from ..planning.threads import fewer_threads
 from ..planning.usage import UsageError, target
@@ -45,7 +43,7 @@ from .races import Races
 from .row_sources import RowSource, row_source
 from .starts import start_workers
 from .telemetry import MachineTelemetry
-from .trace import TraceFile, write_trace
+from .trace import TraceFile
 
 CROSSOVER_SHARE = 0.5  # share of the time with --crossover; otherwise rows leave it over
 
@@ -73,13 +71,11 @@ class Engine:
         self._control = control
         self._events = EventStream(control, report, listener)
         self._emit, self._warn = self._events.emit, self._events.warn
-        self._pool: Pool | None = None
+        self._pool: Pool | None = None  # once the machine is known
         self._context: RunContext | None = None  # once the devices in use are known
         self._overhead = OverheadMeter(control.front_end, control.now)
-        self._trace = TraceFile()
-        self._trace_target = (
-            target("--trace", Path(request.trace), opened=True) if request.trace else None
-        )
+        wanted = Path(request.trace) if request.trace else None
+        self._trace = TraceFile(target("--trace", wanted, opened=True) if wanted else None)
         self.report = report
         self.run_id = new_run_id()
 
@@ -129,9 +125,19 @@ class Engine:
         """The stages of a run, in their order."""
         request = self._request
         unusable = whatif_devices.fill(self._rows, request) if request.what_if else []
-        machine, software = self._detect()
-        source = self._plan(machine, software, unusable)
-        context = self._context = self._share(machine)
+        machine, software, pool = self._detect()
+        for warning in [*hardware_warnings(machine, software), *unusable]:
+            self._warn(warning)
+        source = row_source(
+            request,
+            self._rows,
+            machine,
+            software.packages,
+            pool=pool,
+            control=self._control,
+            emit=self._emit,
+        )
+        context = self._plan(source, machine, software, pool)
         self._overhead.turn_to(IDLE)
         if request.largest_batch:
             cases = [case for row in self._rows for case in row.cases]
@@ -140,9 +146,11 @@ class Engine:
                 LargestBatchSearch(context).run(self._rows)
             return
         races, fingerprint = Races(context), ceiling_store.fingerprint(machine, software)
-        self._use_ceilings(races, fingerprint, machine)
+        if not request.ceilings:  # or they are what the rows measure
+            aside = partial(races.aside, table=self._rows)
+            self._know(ceilings.kept_or_measured(request, fingerprint, machine, aside))
         if any(row.refused for row in self._rows):
-            self._refuse()
+            self._refuse(context)
             return
         self._race(races, context, source)
         self._search_crossovers(races, context)
@@ -152,41 +160,48 @@ class Engine:
 
     # -------------------------------------------------------------- stages
 
-    def _detect(self) -> tuple[Machine, Software]:
+    def _detect(self) -> tuple[Machine, Software, Pool]:
         """Detect the machine, and start the pool that its workers will live in."""
         with self._control.raising(FIRST):
             self._control.check()
             left_s = self._request.budget - SLACK_S - self._control.now()
             machine, software = detected(self._request, within_s=left_s)
         settings = WorkerSettings.of(self._request, machine, self.run_id)
-        self._pool = Pool(settings, control=self._control, listener=self._events)
-        return machine, software
-
-    def _plan(self, machine: Machine, software: Software, unusable: list[Warning]) -> RowSource:
-        """Announce the machine and every row, with the warnings that are due before any race."""
-        assert self._pool is not None  # noqa: S101 - detection has started it
-        request = self._request
+        pool = self._pool = Pool(settings, control=self._control, listener=self._events)
         at_s = self._control.now()
         self._emit(ev.HardwareDetected(at_s=at_s, machine=machine, software=software))
-        for warning in [*hardware_warnings(machine, software), *unusable]:
-            self._warn(warning)
-        parts: Any = {"pool": self._pool, "control": self._control, "emit": self._emit}
-        source = row_source(request, self._rows, machine, software.packages, **parts)
-        planned_rows = source.rows()
+        return machine, software, pool
+
+    def _plan(
+        self, source: RowSource, machine: Machine, software: Software, pool: Pool
+    ) -> RunContext:
+        """Announce every row, with the warnings that are due before any race."""
+        request, planned_rows = self._request, source.rows()
         self._rows = [row for row in planned_rows if row.cases]
+        cases = [case for row in self._rows for case in row.cases]
+        devices = {case.device for case in cases}
         threaded = [r.scenario for r in self._rows if any(c.threads is not None for c in r.cases)]
-        devices = {case.device for row in self._rows for case in row.cases}
-        backends = {case.backend for row in self._rows for case in row.cases}
-        missing = missing_backends(software, backends)
-        broken = _left_out(planned_rows, every=request.every)
-        fewer = [] if request.model or request.own else fewer_threads(threaded, request, machine)
+        now, emit = self._control.now, self._emit
+        context = self._context = RunContext(
+            request=request,
+            pool=pool,
+            control=self._control,
+            report=self.report,
+            emit=emit,
+            telemetry=MachineTelemetry.of(machine, devices, now=now, emit=emit),
+            overhead=self._overhead,
+        )
         for row in self._rows:
-            self._emit(planned(row, request, self._control.now()))
-        for warning in [*missing, *fewer, *broken, *unused_prices(request.prices, devices)]:
+            emit(planned(row, request, now()))
+        for warning in [
+            *missing_backends(software, {case.backend for case in cases}),
+            *fewer_threads(threaded, request, machine),
+            *_left_out(planned_rows, every=request.every),
+        ]:
             self._warn(warning)
         if request.resumes is not None:
             self._take_over(request.resumes, machine, software)
-        return source
+        return context
 
     def _take_over(self, cut: CutRun, machine: Machine, software: Software) -> None:
         """Put what a cut run measured of its complete rows into this run, and drop these rows."""
@@ -201,32 +216,12 @@ class Engine:
             self._emit(event)
         self._rows = [row for row in self._rows if row.scenario.id not in cut.carried]
 
-    def _share(self, machine: Machine) -> RunContext:
-        assert self._pool is not None  # noqa: S101 - detection has started it
-        devices = {case.device for row in self._rows for case in row.cases}
-        now, emit = self._control.now, self._emit
-        return RunContext(
-            request=self._request,
-            pool=self._pool,
-            control=self._control,
-            report=self.report,
-            emit=emit,
-            telemetry=MachineTelemetry.of(machine, devices, now=now, emit=emit),
-            overhead=self._overhead,
-        )
-
-    def _use_ceilings(self, races: Races, fingerprint: str, machine: Machine) -> None:
-        """Report the ceilings that are kept for this machine, or measure them before the table."""
-        if not self._request.ceilings:
-            aside = partial(races.aside, table=self._rows)
-            self._know(ceilings.kept_or_measured(self._request, fingerprint, machine, aside))
-
     def _race(self, races: Races, context: RunContext, source: RowSource) -> None:
         """Race every row, decide it, and finish it while the workers still hold its cases."""
 
         def conclude(row: RowPlan, race: Race) -> None:
             self._decide(row)
-            profiling = Profiling(row, race.holders, context, most_steps=source.profiled_steps)
+            profiling = Profiling(row, race.preparation, context, source.profiled_steps)
             if self._request.trace is not None:
                 profiling.run(self._trace)
             source.conclude(self.report.rows[row.scenario.id], self.report, profiling)
@@ -236,8 +231,8 @@ class Engine:
             start_workers(self._rows, self._rows, context, 1.0)
         end_s = context.end_s - source.reserved_s
         if self._request.crossover and any(row.scenario.size for row in self._rows):
-            end_s -= CROSSOVER_SHARE * (end_s - self._control.now())
-        races.rows(self._rows, end_s=end_s, conclude=conclude)
+            end_s -= CROSSOVER_SHARE * (end_s - context.now())
+        races.rows(self._rows, end_s, conclude)
 
     def _search_crossovers(self, races: Races, context: RunContext) -> None:
         if self._request.quick and not self._request.crossover:
@@ -245,24 +240,29 @@ class Engine:
         if self._request.crossover and not any(row.scenario.size for row in self._rows):
             text = "--crossover: no scenario of this run has a size to search"
             self._warn(Warning("no_size", text, "add a `size` to the scenario in its file"))
-        CrossoverSearch(context, race_row=races.point, warn=self._warn).run(self._rows)
+        CrossoverSearch(context, races.point, self._warn).run(self._rows)
 
-    def _refuse(self) -> None:
+    def _refuse(self, context: RunContext) -> None:
         """End rows that cannot be raced, with the reason on each of their cases."""
         for row in self._rows:
             for case in row.cases:
-                self._finish(case.id, row.scenario.id, "failed", row.refused)
+                context.finish(case.id, row.scenario.id, "failed", row.refused)
             self._decide(row)
 
     # ----------------------------------------------------------------- end
 
     def _cut_short(self, cause: str) -> None:
         """Record how far each case and row came."""
-        for row in self.report.rows.values():
-            for candidate in row.candidates:
-                if not candidate.ended:
-                    reason = CANCELLED_IN_RACE if candidate.blocks else CANCELLED
-                    self._finish(candidate.case.id, candidate.scenario, "cancelled", reason)
+        for candidate in [c for c in self.report.candidates.values() if not c.ended]:
+            self._emit(
+                ev.CaseFinished(
+                    at_s=self._control.now(),
+                    case=candidate.case.id,
+                    scenario=candidate.scenario,
+                    status="cancelled",
+                    reason=CANCELLED_IN_RACE if candidate.blocks else CANCELLED,
+                )
+            )
         for plan in self._rows:
             known = self.report.rows.get(plan.scenario.id)
             if known is not None and known.verdict is None:
@@ -301,30 +301,15 @@ class Engine:
             verdict = decide(self.report, row.scenario)
             self._emit(ev.VerdictReached(at_s=self._control.now(), verdict=verdict))
 
-    def _finish(self, case: str, scenario: str, status: str, reason: Reason | None) -> None:
-        at_s = self._control.now()
-        self._emit(
-            ev.CaseFinished(at_s=at_s, case=case, scenario=scenario, status=status, reason=reason)
-        )
-
     def _know(self, known: Ceilings | None) -> None:
         if known is not None:
             self._emit(ev.CeilingsKnown(at_s=self._control.now(), ceilings=known))
 
     def _write_trace(self) -> None:
-        target, self._trace_target = self._trace_target, None  # once, also if it is interrupted
-        if target is None:
-            return
-        written = write_trace(
-            self._trace,
-            target,
-            self._request,
-            self.report,
-            is_ending=lambda: self._control.is_ending,
-        )
+        written = self._trace.write(self._request, self.report, self._control)
         if isinstance(written, Warning):
             self._warn(written)
-        else:
+        elif written is not None:
             self._emit(ev.TraceWritten(at_s=self._control.now(), trace=written))
 
 

@@ -24,7 +24,7 @@ class EntryOrder:
     reference_only: list[Case]
 
 
-def entry_order(plan: RowPlan, cpu: Cpu | None) -> EntryOrder:
+def entry_order(plan: RowPlan, cpu: Cpu) -> EntryOrder:
     """Compiled cases come last in each group: if compiling takes too long, the others are ready.
 
     A row that ends without a pick races all its cases at once, and so does one that would have

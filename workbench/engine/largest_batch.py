@@ -7,8 +7,9 @@ device.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ..contract import MOST_BATCH, Case, kind_of
 from ..planning.plan import RowPlan
@@ -20,7 +21,7 @@ from ..records import events as ev
 from ..records.document import BatchAttempt, LargestBatch
 from ..records.machine import Machine
 from ..records.reason import Reason
-from .context import SLACK_S, RunContext
+from .context import RunContext
 from .preparation import BUDGET, CANNOT_HERE, START_DEADLINE_S, worker_key
 
 CLOSE = 1.05  # factor to which the largest batch is determined
@@ -43,78 +44,73 @@ def check_alone(machine: Machine, cases: Sequence[Case], *, forced: bool) -> Non
             )
 
 
+@dataclass
 class LargestBatchSearch:
     """Searches for one candidate after another until the budget is spent."""
 
-    def __init__(self, context: RunContext) -> None:
-        self._context, self._control, self._emit = context, context.control, context.emit
+    _context: RunContext
 
     def run(self, rows: Sequence[RowPlan]) -> None:
         """Search every candidate of the rows, in equal shares of the time left."""
-        cases = [(case, row.scenario.id) for row in rows for case in row.cases]
-        begun: str | None = None
-        for position, (case, scenario) in enumerate(cases):
-            self._control.check()
-            now = self._control.now()
-            left_s = max(0.0, self._context.end_s - now)
-            if scenario != begun:
-                self._emit(ev.RaceStarted(at_s=now, scenario=scenario, share_s=left_s))
-                begun = scenario
-            self.search(case, scenario, now + left_s / (len(cases) - position))
+        context = self._context
+        left = sum(len(row.cases) for row in rows)
+        for row in rows:
+            left_s = max(0.0, context.end_s - context.now())
+            scenario = row.scenario.id
+            context.emit(ev.RaceStarted(at_s=context.now(), scenario=scenario, share_s=left_s))
+            for case in row.cases:
+                context.control.check()
+                left_s = max(0.0, context.end_s - context.now())
+                self.search(case, scenario, context.now() + left_s / left)
+                left -= 1
 
     def search(self, case: Case, scenario: str, until_s: float) -> None:
         """Find the largest batch of `case`, starting at its own; `scenario` is its row."""
+        context = self._context
         found = LargestBatch(case=case.id, batch=None, ended_by="cancelled", attempts=[])
         try:
             for attempt in self._attempts(case, until_s):
-                self._emit(ev.BatchTried(at_s=self._control.now(), case=case.id, attempt=attempt))
+                context.emit(ev.BatchTried(at_s=context.now(), case=case.id, attempt=attempt))
                 found.attempts.append(attempt)
             found.ended_by = _ended_by(found.attempts)
         finally:
-            self._context.pool.end(worker_key(case))
+            context.pool.end(worker_key(case))
             fitting = [attempt.batch for attempt in found.attempts if attempt.reason is None]
             found.batch = max(fitting, default=None)
-            self._emit(ev.LargestBatchFound(at_s=self._control.now(), found=found))
-        status, reason = _outcome(found)
-        at_s = self._control.now()
-        self._emit(
-            ev.CaseFinished(
-                at_s=at_s, case=case.id, scenario=scenario, status=status, reason=reason
-            )
-        )
+            context.emit(ev.LargestBatchFound(at_s=context.now(), found=found))
+        context.finish(case.id, scenario, *_outcome(found))
 
     def _attempts(self, case: Case, until_s: float) -> Iterator[BatchAttempt]:
         """Attempts until the largest batch is known well enough or time runs out."""
-        fits, fails = 0, 0
+        fits, fails, took_s = 0, 0, 0.0
         batch: int | None = case.batch or 1
-        took = 0.0
         while batch is not None:
             grown = GROWTH if batch > fits and not fails else 1.0
-            if self._control.now() + grown * took > until_s:
+            began_s = self._context.now()
+            if began_s + grown * took_s > until_s:
                 return
-            began = self._control.now()
             attempt = self._try(replace(case, batch=batch), worker_key(case))
             yield attempt
-            took = self._control.now() - began
+            took_s = self._context.now() - began_s
             if attempt.reason is not None and not _is_bound(attempt.reason):
                 return
             fits, fails = (fits, batch) if attempt.reason else (batch, fails)
             batch = _next(fits, fails)
 
     def _try(self, case: Case, key: WorkerKey) -> BatchAttempt:
-        left = max(0.0, self._context.end_s + SLACK_S / 2 - self._control.now())
-        pool, seed = self._context.pool, self._context.request.seed
+        context, pool = self._context, self._context.pool
+        deadline_s = context.deadline(math.inf)
         assert case.batch is not None  # noqa: S101 - the plan has only cases with one
         try:
-            pool.start(key, min(START_DEADLINE_S, left))
-            answer = pool.ask(key, left, Attempt, op="attempt", case=case, seed=seed)
+            pool.start(key, min(START_DEADLINE_S, deadline_s))
+            seed = context.request.seed
+            answer = pool.ask(key, deadline_s, Attempt, op="attempt", case=case, seed=seed)
         except WorkerFailed as failure:
             return BatchAttempt(case.batch, None, None, failure.reason)
         finally:
             if kind_of(case.device).on_host:
                 pool.end(key)
-        fitted = answer.result
-        return BatchAttempt(case.batch, fitted.step_s, fitted.memory_peak_bytes, reason=None)
+        return BatchAttempt(case.batch, answer.result.step_s, answer.result.memory_peak_bytes, None)
 
 
 def _is_memory(reason: Reason) -> bool:

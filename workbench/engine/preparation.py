@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -20,7 +21,7 @@ from ..records import events as ev
 from ..records.document import WarmUp
 from ..records.reason import Reason
 from ..stats.ratios import ProvenSlower
-from .context import GRACE_S, RunContext, Share
+from .context import RunContext, Share
 from .overhead import PREPARING, STARTING
 
 WARM_UP_S = (0.02, 1.0)  # bounds of one case's warm-up
@@ -48,7 +49,15 @@ CANNOT_HERE = (
     "unsupported_device",
     "unsupported_precision",
 )
-BUDGET = Reason("budget", "time ran out before its turn", "raise --budget or run fewer scenarios")
+BUDGET = Reason("budget", "too little time for its turn", "raise --budget or run fewer scenarios")
+
+
+class Refused(Exception):  # noqa: N818 - an outcome
+    """A case does not race, for a reason that is no failure."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason.message)
+        self.reason = reason
 
 
 @dataclass
@@ -57,7 +66,6 @@ class PreparedCase:
 
     case: Case
     key: WorkerKey
-    generation: int = 0  # counts the workers that `key` has had; this one holds the case
     step_s: float = 0.0
     iterations: int = 1  # steps per sample
     lead_in_s: float | None = None  # length of the last turn's lead-in; None before the first turn
@@ -93,8 +101,13 @@ class Preparation:
         self._context = context
         self._share = share
         self._probed: set[str] = set()  # ids of cases that were tried at a small size
-        self.holders: dict[str, int] = {}  # case id to the generation of the worker that has it
+        self._holders: dict[str, int] = {}  # case id to the generation of the worker that has it
         self.longest_s = 0.0  # the longest preparation so far, compiled cases left out
+
+    def holds(self, case: Case) -> bool:
+        """Whether a living worker has the case prepared: it may have died under another one."""
+        generation = self._context.pool.generation.get(self._key(case), 0)
+        return self._holders.get(case.id) == generation
 
     # -------------------------------------------------------------- before
 
@@ -104,121 +117,103 @@ class Preparation:
         None if it cannot race, or if no more than `need_s` seconds are left to the row; the reason
         is then in the report.
         """
-        key = worker_key(case, self._plan.scenario)
-        try:
-            with self._context.overhead.spending(PREPARING):
-                loaded = self._load(case, key, need_s)
-        except WorkerFailed as failure:
-            self.fail(case, failure)
-            return None
-        if isinstance(loaded, Reason):
-            self.skip(case, loaded)
-            return None
-        return self._accept(case, key, loaded)
-
-    def renew(self, prepared: PreparedCase, need_s: float) -> bool:
-        """Prepare a case again whose worker died under another one; as `prepare`."""
-        fresh = self.prepare(prepared.case, need_s)
-        if fresh is None:
-            return False
-        prepared.generation = fresh.generation
-        prepared.step_s, prepared.iterations = fresh.step_s, fresh.iterations
-        return True
+        with self._ending(case):
+            return self._load(case, need_s)
+        return None
 
     def is_worth_it(self, case: Case) -> bool:
         """False if a reduced precision is far slower than FP32 at a small size; the reason is then
         in the report."""
-        if self._share.until_s <= self._now():
+        if self._share.until_s <= self._context.now():
             return True  # nothing speaks against it yet
+        with self._ending(case):
+            self._probe_small(case)
+            return True
+        return False
+
+    @contextmanager
+    def _ending(self, case: Case) -> Iterator[None]:
+        """Count the block as preparing, and end the case if it is refused or fails there."""
         try:
             with self._context.overhead.spending(PREPARING):
-                slower = self._probe_small(case)
+                yield
+        except Refused as refused:
+            self.skip(case, refused.reason)
         except WorkerFailed as failure:
             self.fail(case, failure)
-            return False
-        if slower is not None:
-            self.skip(case, slower)
-        return slower is None
 
-    def _load(self, case: Case, key: WorkerKey, need_s: float) -> Prepared | Reason:
-        """The worker's answer once it holds the case, or why the case is not loaded."""
-        left_s = self._share.until_s - self._now()
+    def _load(self, case: Case, need_s: float) -> PreparedCase | None:
+        left_s = self._share.until_s - self._context.now()
         if left_s <= need_s:
-            return BUDGET
-        if refusal := self._occupied(case, key) or self._refusal(case, key, left_s):
-            return refusal
-        self._context.emit(ev.CasePreparing(at_s=self._now(), case=case.id))
-        if slower := self._probe_small(case):
-            return slower
-        with self._context.overhead.spending(STARTING):
-            self._context.pool.start(key, self.deadline(START_DEADLINE_S))
-        if self._now() >= self._share.end_s:
-            return BUDGET
-        return self._ask_worker(case, key, self._warm_up_s(left_s))
+            raise Refused(BUDGET)
+        if reason := self._occupied(case) or self._refusal(case, left_s):
+            raise Refused(reason)
+        self._context.emit(ev.CasePreparing(at_s=self._context.now(), case=case.id))
+        self._probe_small(case)
+        self._start(self._key(case))
+        return self._accept(case, self._ask_worker(case, self._warm_up_s(left_s)))
 
-    def _occupied(self, case: Case, key: WorkerKey) -> Reason | None:
+    def _key(self, case: Case) -> WorkerKey:
+        return worker_key(case, self._plan.scenario)
+
+    def _start(self, key: WorkerKey) -> None:
+        """Start a worker; Refused if no time is left to ask it anything."""
+        with self._context.overhead.spending(STARTING):
+            self._context.pool.start(key, self._context.deadline(START_DEADLINE_S))
+        if self._context.now() >= self._share.end_s:
+            raise Refused(BUDGET)
+
+    def _neighbours(self, case: Case) -> list[Case]:
+        """The other cases that workers hold on its device, eliminated ones included."""
+        others = (other for other in self._plan.cases if other.device == case.device)
+        return [other for other in others if other != case and self.holds(other)]
+
+    def _occupied(self, case: Case) -> Reason | None:
         """Why a GPU that admits one process at a time is taken: another one races on it."""
-        machine = self._context.report.machine
-        others = {other.name for held, other in self._held() if held.device == case.device}
-        if machine is None or case.device not in machine.exclusive or others <= {key.name}:
+        others = {self._key(other).name for other in self._neighbours(case)}
+        if case.device not in self._context.machine.exclusive or others <= {self._key(case).name}:
             return None
         text = f"{case.device} admits one process at a time, and {min(others)} races on it"
         remedy = "`sudo nvidia-smi -c DEFAULT`, or race it alone: --backend, --mode, --precision"
         return Reason("exclusive_gpu", text, remedy)
 
-    def _refusal(self, case: Case, key: WorkerKey, left_s: float) -> Reason | None:
+    def _refusal(self, case: Case, left_s: float) -> Reason | None:
         """Why a case is not even tried: no price, too long to compile, not enough memory."""
-        report, objective = self._context.report, self._plan.scenario.objective
+        report, pool = self._context.report, self._context.pool
         price = report.candidates[case.id].price_per_hour
-        refusal = admission.unpriced(case, objective, price)
-        if self._plan.source is None:  # which knows how long its own candidates take to compile
-            took_s = [s for k, s in self._context.pool.import_s.items() if k.device == key.device]
-            left_s -= 0.0 if self._context.pool.is_alive(key) else max(took_s, default=0.0)
-            refusal = refusal or admission.too_long_to_compile(case, left_s, self._compile_s(case))
-        if refusal is not None or report.machine is None:
+        if refusal := admission.unpriced(case, self._plan.scenario.objective, price):
             return refusal
+        if self._plan.source is None:  # which knows how long its own candidates take to compile
+            took_s = [s for key, s in pool.import_s.items() if key.device == case.device]
+            left_s -= 0.0 if pool.is_alive(self._key(case)) else max(took_s, default=0.0)
+            if refusal := admission.too_long_to_compile(case, left_s, self._compile_s(case)):
+                return refusal
+        others = [report.candidates[other.id] for other in self._neighbours(case)]
         return admission.beforehand(
             case,
             self._plan.workload,
-            report.machine,
+            self._context.machine,
             report.software,
-            held_bytes=self._held_bytes(case),
+            held_bytes=sum(other.work.memory_bytes for other in others),
         )
 
-    def _held_bytes(self, case: Case) -> float:
-        """Memory that other cases hold on the device of `case`."""
-        return sum(
-            self._context.report.candidates[other.id].work.memory_bytes
-            for other, _ in self._held()
-            if other.device == case.device and other != case
-        )
-
-    def _held(self) -> Iterator[tuple[Case, WorkerKey]]:
-        """The cases that a living worker has prepared, eliminated ones included."""
-        for case in self._plan.cases:
-            key = worker_key(case, self._plan.scenario)
-            if self.holders.get(case.id) == self._context.pool.generation.get(key, 0):
-                yield case, key
-
-    def _probe_small(self, case: Case) -> Reason | None:
+    def _probe_small(self, case: Case) -> None:
         """Try a reduced precision at a small size, since an emulated one can be 200x slower.
 
         Never in a worker that the case has to itself: such a worker reports the memory of the
         first case that it sees.
         """
-        pair = admission.small_probe_of(case, self._plan.workload, self._context.cpu)
+        cpu = self._context.machine.cpu
+        pair = admission.small_probe_of(case, self._plan.workload, cpu)
         if pair is None or case.id in self._probed:
-            return None
+            return
         self._probed.add(case.id)
         small, like = pair
-        key = replace(worker_key(case, self._plan.scenario), alone="")
-        with self._context.overhead.spending(STARTING):
-            self._context.pool.start(key, self.deadline(START_DEADLINE_S))
-        if self._now() >= self._share.end_s:
-            return None  # no time is left to prepare it either
+        key = replace(self._key(case), alone="")
+        self._start(key)
         answer = self._context.pool.ask(
             key,
-            self.deadline(PROBE_DEADLINE_S),
+            self._context.deadline(PROBE_DEADLINE_S),
             SmallProbe,
             op="probe_small",
             case=small,
@@ -227,44 +222,46 @@ class Preparation:
         )
         factor = answer.result.case_s / answer.result.other_s
         where = f"in {small.id.partition('/')[0]}"
-        return admission.slower_precision(case, factor, where, self._context.cpu)
+        if slower := admission.slower_precision(case, factor, where, cpu):
+            raise Refused(slower)
 
-    def _ask_worker(self, case: Case, key: WorkerKey, warm_up_s: float) -> Prepared:
+    def _ask_worker(self, case: Case, warm_up_s: float) -> Prepared:
         """Have the worker build, check and warm up one case; its answer."""
-        scenario, source = self._plan.scenario, self._plan.source
-        began_s, deadline_s = self._now(), self.deadline(self._prepare_deadline_s(case))
+        context, scenario, source = self._context, self._plan.scenario, self._plan.source
+        began_s, deadline_s = context.now(), context.deadline(self._prepare_deadline_s(case))
+        caches = [cache.size_bytes for cache in context.machine.cpu.caches]
         try:
-            answer = self._context.pool.ask(
-                key,
+            answer = context.pool.ask(
+                self._key(case),
                 deadline_s,
                 Prepared,
                 op="prepare",
                 case=case,
-                seed=self._context.request.seed,
+                seed=context.request.seed,
                 latency=scenario.objective not in ("throughput", "cost"),
                 warm_up_s=warm_up_s,
-                cache_bytes=self._cache_bytes(),
+                cache_bytes=max(caches, default=DEFAULT_CACHE_BYTES),
                 from_start=scenario.counts_start_up,
                 files=source.files(case) if source is not None else {},
             )
         except WorkerFailed as failure:
             if failure.reason.code == "timeout" and deadline_s < HANGS_S:
                 text = f"it was not ready within its {deadline_s:.0f} s of the budget"
-                raise WorkerFailed(Reason(BUDGET.code, text, BUDGET.hint)) from None
+                raise Refused(Reason(BUDGET.code, text, BUDGET.hint)) from None
             raise
         if not case.is_compiled:
-            self.longest_s = max(self.longest_s, self._now() - began_s)
+            self.longest_s = max(self.longest_s, context.now() - began_s)
         return answer.result
 
-    def _accept(self, case: Case, key: WorkerKey, loaded: Prepared) -> PreparedCase | None:
+    def _accept(self, case: Case, loaded: Prepared) -> PreparedCase | None:
         """Report what preparing showed; None if the result is wrong."""
-        pool, warmed = self._context.pool, loaded.warmup
-        speed = self._context.speeds.get(case.device, 1.0)
+        pool, key, warmed = self._context.pool, self._key(case), loaded.warmup
+        speed = self._context.speed(case.device)
         accuracy = loaded.accuracy
-        generation = self.holders[case.id] = pool.generation.get(key, 0)
+        self._holders[case.id] = pool.generation.get(key, 0)
         self._context.emit(
             ev.CasePrepared(
-                at_s=self._now(),
+                at_s=self._context.now(),
                 case=case.id,
                 setup=msgspec.structs.replace(
                     loaded.setup,
@@ -285,7 +282,7 @@ class Preparation:
             )
         )
         if accuracy.passed:
-            return PreparedCase(case, key, generation, warmed.step_s, warmed.iterations)
+            return PreparedCase(case, key, warmed.step_s, warmed.iterations)
         reason = Reason(
             "wrong_result",
             f"its {accuracy.metric.replace('_', ' ')} is {accuracy.value:.3g}, "
@@ -297,27 +294,19 @@ class Preparation:
 
     # --------------------------------------------------------------- limits
 
-    def _now(self) -> float:
-        return self._context.control.now()
-
-    def _cache_bytes(self) -> int:
-        sizes = (
-            [cache.size_bytes for cache in self._context.cpu.caches] if self._context.cpu else []
-        )
-        return max(sizes, default=DEFAULT_CACHE_BYTES)
-
     def _warm_up_s(self, left_s: float) -> float:
         least, most = WARM_UP_S
         return min(max(WARM_UP_SHARE * left_s / len(self._plan.cases), least), most)
 
     def _prepare_deadline_s(self, case: Case) -> float:
-        now = self._now()
+        now = self._context.now()
+        row_s, rows_s = self._share.until_s - now, self._share.end_s - now
         if case.is_compiled and self._plan.source is not None:  # which has weighed the time
-            return max(PREPARE_DEADLINE_S, self._share.until_s - now - AFTER_COMPILING_S)
-        fair = min(PREPARE_SHARES * (self._share.until_s - now), (self._share.end_s - now) / 2)
+            return max(PREPARE_DEADLINE_S, row_s - AFTER_COMPILING_S)
+        fair_s = min(PREPARE_SHARES * row_s, rows_s / 2)
         if case.is_compiled:
-            fair = max(fair, min(self._compile_s(case), self._share.end_s - now))
-        return max(PREPARE_DEADLINE_S, fair)
+            fair_s = max(fair_s, min(self._compile_s(case), rows_s))
+        return max(PREPARE_DEADLINE_S, fair_s)
 
     def _compile_s(self, case: Case) -> float:
         """Seconds that compiling a case may take, as others of its workload did in this run."""
@@ -325,39 +314,32 @@ class Preparation:
         took_s = [c.setup.compile_s or 0.0 for c in others if c.case.workload == case.workload]
         return max(admission.COMPILE_S, *took_s)
 
-    def deadline(self, at_most_s: float) -> float:
-        """Seconds that a request may take.
-
-        It may pass the end of these rows, since a killed worker has to import its backend again,
-        but not the end of the run.
-        """
-        return max(0.0, min(at_most_s, self._context.end_s + GRACE_S - self._now()))
-
     # ---------------------------------------------------------------- after
 
     def release(self) -> None:
         """Give back what the row's cases hold, before the next row needs it."""
-        pool, scenario = self._context.pool, self._plan.scenario
-        if self._now() >= self._context.end_s:
+        context = self._context
+        if context.now() >= context.end_s:
             return  # there is no next row
-        held: dict[WorkerKey, list[str]] = {}
-        for case, key in self._held():
-            held.setdefault(key, []).append(case.id)
-        for key in dict.fromkeys(worker_key(case, scenario) for case in self._plan.cases):
+        held: defaultdict[WorkerKey, list[str]] = defaultdict(list)
+        for case in self._plan.cases:
+            key = self._key(case)
             if key.alone:
-                pool.end(key)  # it holds nothing but cases of this row
-            elif key in held:
-                with suppress(WorkerFailed):  # the pool has already reported that the worker ended
-                    deadline_s, cases = self.deadline(RELEASE_DEADLINE_S), held[key]
-                    pool.ask(key, deadline_s, Released, op="release", cases=cases)
-        self.holders.clear()
+                context.pool.end(key)  # it holds nothing but cases of this row
+            elif self.holds(case):
+                held[key].append(case.id)
+        for key, cases in held.items():
+            with suppress(WorkerFailed):  # the pool has already reported that the worker ended
+                deadline_s = context.deadline(RELEASE_DEADLINE_S)
+                context.pool.ask(key, deadline_s, Released, op="release", cases=cases)
+        self._holders.clear()
 
     def fail(self, case: Case, failure: WorkerFailed) -> None:
         """End a case whose worker failed or refused it."""
         reason = failure.reason
-        if reason.code == "timeout" and self._now() >= self._share.end_s:
+        if reason.code == "timeout" and self._context.now() >= self._share.end_s:
             self.skip(case, BUDGET)
-        elif reason.code in (BUDGET.code, *CANNOT_HERE):
+        elif reason.code in CANNOT_HERE:
             self.skip(case, reason)
         else:
             self.finish(case, "failed", reason)
@@ -371,16 +353,13 @@ class Preparation:
         self, case: Case, status: str, reason: Reason | None, proof: ProvenSlower | None = None
     ) -> None:
         """Report the end of a case; `proof` shows that another candidate is faster."""
-        self._context.emit(
-            ev.CaseFinished(
-                at_s=self._now(),
-                case=case.id,
-                scenario=self._plan.scenario.id,
-                status=status,
-                reason=reason,
-                telemetry=self._context.telemetry.of_case(case.id, case.device),
-                beaten_by=proof.by if proof else None,
-                ratio=proof.ratio.value if proof else None,
-                ratio_bounds=proof.ratio.interval if proof else None,
-            )
+        self._context.finish(
+            case.id,
+            self._plan.scenario.id,
+            status,
+            reason,
+            telemetry=self._context.telemetry.of_case(case.id, case.device),
+            beaten_by=proof.by if proof else None,
+            ratio=proof.ratio.value if proof else None,
+            ratio_bounds=proof.ratio.interval if proof else None,
         )

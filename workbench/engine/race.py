@@ -12,7 +12,6 @@ from ..advisor.verdict import decide
 from ..contract import Case, kind_of
 from ..machine.host.disturbance import DisturbanceMonitor
 from ..planning.plan import RowPlan
-from ..pool.control import Cancelled
 from ..records import events as ev
 from ..report.candidate import Candidate
 from ..stats.samples import MIN_PAIRS
@@ -34,50 +33,45 @@ class Race:
 
     def __init__(self, plan: RowPlan, context: RunContext, share: Share) -> None:
         self._plan, self._context, self._share = plan, context, share
-        self._preparation = Preparation(plan, context, share)
-        self._budget = RoundBudget(plan, context.control.now, share)
-        self._blocks = BlockRunner(plan, context, self._preparation, self._budget)
+        self.preparation = Preparation(plan, context, share)
+        self._budget = RoundBudget(plan, context.now, share)
+        self._blocks = BlockRunner(plan, context, self.preparation, self._budget)
         self._active: list[PreparedCase] = []  # still racing
         self._late: list[Case] = []  # enter once the others are decided
         self._number = 0  # index of the next round
-        self._began_s = self._now()
+        self._began_s = context.now()
         self._extended_s = 0.0  # of the row's share, since it was open at its end
-
-    @property
-    def holders(self) -> dict[str, int]:
-        """Case id to the generation of the worker that has it prepared."""
-        return self._preparation.holders
-
-    def release(self) -> None:
-        """Give back what the row's cases hold, before the next row needs it."""
-        self._preparation.release()
 
     # ------------------------------------------------------------ the whole
 
     def run(self) -> None:
         """Race for the decision, then race the reference-only precisions; Cancelled may pass."""
-        order = entry_order(self._plan, self._context.cpu)
-        disturbance = DisturbanceMonitor(
-            self._context.cpu.effective_cores if self._context.cpu else 1
-        )
-        rounds, ended_by = 0, "cancelled"
+        cpu, context = self._context.machine.cpu, self._context
+        order = entry_order(self._plan, cpu)
+        disturbance = DisturbanceMonitor(cpu.effective_cores)
+        rounds, ended_by = None, "cancelled"
         try:
             self._enter_first(order)
-            disturbance.start(self._context.pool.process_ids())
-            self._context.telemetry.begin()
+            disturbance.start(context.pool.process_ids())
+            context.telemetry.begin()
             ended_by = self._run_rounds()
             rounds = self._number
-            self._extend(-min(self._extended_s, max(0.0, self._share.until_s - self._now())))
+            self._extend(-min(self._extended_s, max(0.0, self._left_s())))
             for case in self._late:  # the budget did not last for the decision
-                self._preparation.skip(case, BUDGET)
+                self.preparation.skip(case, BUDGET)
             self._late = []
             decided, self._active = self._active, []
-            self._enter(order.reference_only, REFERENCE_COST * self._preparation.longest_s)
+            self._enter(order.reference_only, REFERENCE_COST * self.preparation.longest_s)
             self._run_rounds(REFERENCE_ROUNDS)
-        except Cancelled:
-            self._report_end(rounds or self._number, ended_by)
-            raise
-        self._report_end(rounds, ended_by)
+        finally:
+            context.emit(
+                ev.RaceEnded(
+                    at_s=context.now(),
+                    scenario=self._plan.scenario.id,
+                    rounds=self._number if rounds is None else rounds,
+                    ended_by=ended_by,
+                )
+            )
         if self._number:
             self._report_warnings(disturbance)
         self._finish([*decided, *self._active])
@@ -105,17 +99,18 @@ class Race:
             return self._run_rounds(most_rounds)
         if self._active:
             return "rounds"
-        out_of_time = self._number == first and self._now() >= self._share.until_s
-        return "budget" if out_of_time else "empty"
+        return "budget" if self._number == first and self._left_s() <= 0 else "empty"
 
     def _run_round(self, number: int) -> None:
         # Every other round runs backwards, so that no candidate always follows the same one.
-        order = list(self._active) if number % 2 == 0 else list(reversed(self._active))
-        for prepared in order:
+        for prepared in self._active[:: -1 if number % 2 else 1]:
             if number > 0 and self._budget.outlasts_run(prepared, self._active):
                 return
             if not self._blocks.take(prepared, number, self._active):
                 self._active.remove(prepared)
+
+    def _left_s(self) -> float:
+        return self._share.until_s - self._context.now()
 
     def _settling_s(self, rounds: int) -> float:
         """Seconds beyond the row's share that would settle an answer that is open after `rounds`
@@ -123,8 +118,8 @@ class Race:
         plan, report = self._plan, self._context.report
         if plan.scenario.textbook is None or plan.source is not None:
             return 0.0
-        round_s = sum(self._budget.turn_s(prepared, self._active) for prepared in self._active)
-        more_s = (elimination.PATIENCE - rounds) * round_s - (self._share.until_s - self._now())
+        more_s = (elimination.PATIENCE - rounds) * self._budget.round_s(self._active)
+        more_s -= self._left_s()
         if not 0 < more_s <= self._context.request.extension_s - report.extended_s:
             return 0.0
         if elimination.is_decided(list(map(self._candidate, self._active)), plan.scenario):
@@ -137,8 +132,8 @@ class Race:
             self._share.until_s += by_s
             self._share.end_s += by_s
             self._extended_s += by_s
-            scenario = self._plan.scenario.id
-            self._context.emit(ev.BudgetExtended(at_s=self._now(), scenario=scenario, by_s=by_s))
+            at_s, scenario = self._context.now(), self._plan.scenario.id
+            self._context.emit(ev.BudgetExtended(at_s=at_s, scenario=scenario, by_s=by_s))
 
     # ------------------------------------------------------------ who enters
 
@@ -150,7 +145,7 @@ class Race:
         before = len(self._active)
         for case in cases:
             reserve_s = 0.0 if self._number else self._budget.first_round_s(self._active)
-            prepared = self._preparation.prepare(case, max(need_s, reserve_s))
+            prepared = self.preparation.prepare(case, max(need_s, reserve_s))
             if prepared is not None:
                 self._active.append(prepared)
         return len(self._active) > before
@@ -162,7 +157,7 @@ class Race:
             else:
                 self._enter([case])
         self._active.sort(key=lambda prepared: order.first.index(prepared.case))
-        self._late += filter(self._preparation.is_worth_it, order.late)
+        self._late += filter(self.preparation.is_worth_it, order.late)
 
     def _gives_up(self, case: Case) -> bool:
         """Whether a further candidate of a GPU has to wait until the others are decided, since its
@@ -172,13 +167,13 @@ class Race:
             return False
         if all(exceeds_error_limit(each, self._plan.scenario) for each in ready):
             return False
-        spent_s, share_s = self._now() - self._began_s, self._share.until_s - self._began_s
-        return spent_s + self._preparation.longest_s > PREPARING_SHARE * share_s
+        spent_s, share_s = self._context.now() - self._began_s, self._share.until_s - self._began_s
+        return spent_s + self.preparation.longest_s > PREPARING_SHARE * share_s
 
     def _enter_late(self) -> bool:
         """Let those enter that waited for the decision of the others; False if none does."""
         late, self._late = self._late, []
-        need_s = self._preparation.longest_s
+        need_s = self.preparation.longest_s
         if any(not kind_of(case.device).on_host for case in late):
             need_s /= PREPARING_SHARE  # they gave way to the turns of others
         return self._enter(late, need_s)
@@ -188,18 +183,18 @@ class Race:
 
         False if none does.
         """
-        plan, candidates = self._plan, self._row_candidates()
-        left_s = self._share.until_s - self._now()
-        cases = refinements.due(plan, candidates) if left_s > self._preparation.longest_s else []
+        plan, context, left_s = self._plan, self._context, self._left_s()
+        candidates = self._row_candidates()
+        cases = refinements.due(plan, candidates) if left_s > self.preparation.longest_s else []
         if plan.source is not None:
-            with self._context.overhead.spending(PREPARING):
+            with context.overhead.spending(PREPARING):
                 cases += plan.source.join(candidates, left_s)
         if not cases:
             return False
         plan.cases += cases
-        self._context.emit(
+        context.emit(
             ev.CasesJoined(
-                at_s=self._now(),
+                at_s=context.now(),
                 scenario=plan.scenario.id,
                 cases=cases,
                 work={case.id: plan.workload.work(case) for case in cases},
@@ -246,16 +241,13 @@ class Race:
             else:
                 self._active.remove(by_id[case])
                 reason = by_id[case].deferred or eliminated.reason
-                self._preparation.finish(by_id[case].case, "ok", reason, eliminated.proof)
+                self.preparation.finish(by_id[case].case, "ok", reason, eliminated.proof)
 
     def _is_over(self, rounds: int) -> bool:
         contending = [prepared for prepared in self._active if not prepared.is_only_baseline]
         return elimination.is_over(self._standings(contending or self._active, rounds))
 
     # ------------------------------------------------------------ what is known
-
-    def _now(self) -> float:
-        return self._context.control.now()
 
     def _candidate(self, prepared: PreparedCase) -> Candidate:
         return self._context.report.candidates[prepared.case.id]
@@ -264,48 +256,32 @@ class Race:
         return [self._context.report.candidates[case.id] for case in self._plan.cases]
 
     def _standings(self, racing: Sequence[PreparedCase], rounds: int) -> Standings:
+        # A race for the decision and one of the reference-only precisions are apart.
+        apart = self._plan.scenario.reference_only
+        is_reference = bool(self._active) and self._active[0].case.precision in apart
+        measured = [candidate for candidate in self._row_candidates() if candidate.blocks]
         return Standings(
             plan=self._plan,
             candidates=[self._candidate(prepared) for prepared in racing],
-            measured=self._measured(),
+            measured=[c for c in measured if (c.case.precision in apart) == is_reference],
             rounds=rounds,
-            cpu=self._context.cpu,
+            cpu=self._context.machine.cpu,
             turn_s={p.case.id: self._budget.turn_s(p, self._active) for p in self._active},
             left_s=self._budget.left_s(self._active, after=self._number),
         )
 
-    def _measured(self) -> list[Candidate]:
-        """The candidates of the current race, for the decision or reference-only, that had a turn;
-        eliminated ones are among them."""
-        reference_only = self._plan.scenario.reference_only
-        is_reference = bool(self._active) and self._active[0].case.precision in reference_only
-        return [
-            candidate
-            for candidate in self._row_candidates()
-            if candidate.blocks and (candidate.case.precision in reference_only) == is_reference
-        ]
-
-    # ------------------------------------------------------------ events
-
-    def _report_end(self, rounds: int, ended_by: str) -> None:
-        self._context.emit(
-            ev.RaceEnded(
-                at_s=self._now(),
-                scenario=self._plan.scenario.id,
-                rounds=rounds,
-                ended_by=ended_by,
-            )
-        )
+    # ------------------------------------------------------------ the end
 
     def _report_warnings(self, disturbance: DisturbanceMonitor) -> None:
-        subject, own = self._plan.scenario.id, self._context.pool.process_ids()
-        telemetry = self._context.telemetry
-        for warning in [*disturbance.warnings(own, subject), *telemetry.warnings(subject, own)]:
-            self._context.emit(ev.WarningRaised(at_s=self._now(), warning=warning))
+        context, subject = self._context, self._plan.scenario.id
+        own = context.pool.process_ids()
+        found = [*disturbance.warnings(own, subject), *context.telemetry.warnings(subject, own)]
+        for warning in found:
+            context.emit(ev.WarningRaised(at_s=context.now(), warning=warning))
 
     def _finish(self, remaining: Iterable[PreparedCase]) -> None:
         for prepared in remaining:
             if self._candidate(prepared).blocks:
-                self._preparation.finish(prepared.case, "ok", None)
+                self.preparation.finish(prepared.case, "ok", None)
             else:
-                self._preparation.finish(prepared.case, "skipped", BUDGET)
+                self.preparation.finish(prepared.case, "skipped", BUDGET)

@@ -17,6 +17,8 @@ from .starts import start_workers
 LEAST_SHARE_S = 1.5  # of a light row with a GPU, whose first candidate takes most of a second
 PROFILE_SHARE = 0.25  # share of a row's time with --trace
 
+Conclude = Callable[[RowPlan, Race], None]
+
 
 class Races:
     """The races of a run, one at a time; the workers hold the cases of the latest row."""
@@ -25,9 +27,7 @@ class Races:
         self._context = context
         self._latest: Race | None = None
 
-    def rows(
-        self, rows: Sequence[RowPlan], *, end_s: float, conclude: Callable[[RowPlan, Race], None]
-    ) -> None:
+    def rows(self, rows: Sequence[RowPlan], end_s: float, conclude: Conclude) -> None:
         """Race `rows` until `end_s` on the run's clock, and conclude each after its race."""
         self._in_shares(rows, self._context, end_s, conclude)
 
@@ -39,34 +39,31 @@ class Races:
         context, main = self._context, self._context.report
         report = Report(started=main.started, machine=main.machine, software=main.software)
         for row in rows:
-            report.apply(planned(row, context.request, context.control.now()))
+            report.apply(planned(row, context.request, context.now()))
         own = replace(context, report=report, emit=report.apply)
         if start_workers(rows, table, own, share):
-            now = context.control.now()
+            now = context.now()
             self._in_shares(rows, own, now + share * (context.end_s - now))
         return report
 
     def point(self, row: RowPlan, until_s: float) -> None:
         """Race one point of a crossover, announced only now."""
         context = self._context
-        now = context.control.now()
-        context.emit(planned(row, context.request, now))
-        context.emit(ev.RaceStarted(at_s=now, scenario=row.scenario.id, share_s=until_s - now))
-        with context.overhead.spending(IDLE, row.scenario.id):
-            self._race(row, context, Share(until_s, context.end_s))
+        context.emit(planned(row, context.request, context.now()))
+        self._race(row, context, Share(until_s, context.end_s))
 
     def _in_shares(
         self,
         rows: Sequence[RowPlan],
         context: RunContext,
         end_s: float,
-        conclude: Callable[[RowPlan, Race], None] | None = None,
+        conclude: Conclude | None = None,
     ) -> None:
         # The heaviest row comes last: it gains most from time that the others leave.
         lightest_first = sorted(rows, key=lambda row: (row.after is not None, row.scenario.weight))
         for position, row in enumerate(lightest_first):
             context.control.check()
-            now = context.control.now()
+            now = context.now()
             weights = [r.scenario.weight for r in lightest_first[position:]]
             row_end_s = end_s + context.report.extended_s
             left_s = max(0.0, row_end_s - now)
@@ -75,19 +72,21 @@ class Races:
                 share_s = max(share_s, min(LEAST_SHARE_S, left_s / len(weights)))
             if context.request.trace is not None:
                 share_s *= 1 - PROFILE_SHARE
-            context.emit(ev.RaceStarted(at_s=now, scenario=row.scenario.id, share_s=share_s))
-            with context.overhead.spending(IDLE, row.scenario.id):
-                race = self._race(row, context, Share(now + share_s, row_end_s))
-                if conclude is not None:
-                    conclude(row, race)
+            self._race(row, context, Share(now + share_s, row_end_s), conclude)
 
-    def _race(self, row: RowPlan, context: RunContext, share: Share) -> Race:
+    def _race(
+        self, row: RowPlan, context: RunContext, share: Share, conclude: Conclude | None = None
+    ) -> None:
         """Race a row after the row before it has released its cases.
 
         The last row never does: its workers end with the run.
         """
-        if self._latest is not None:
-            self._latest.release()
-        self._latest = Race(row, context, share)
-        self._latest.run()
-        return self._latest
+        now, name = context.now(), row.scenario.id
+        context.emit(ev.RaceStarted(at_s=now, scenario=name, share_s=share.until_s - now))
+        with context.overhead.spending(IDLE, name):
+            if self._latest is not None:
+                self._latest.preparation.release()
+            self._latest = race = Race(row, context, share)
+            race.run()
+            if conclude is not None:
+                conclude(row, race)

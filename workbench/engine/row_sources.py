@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ..planning.cases import fill_cases
@@ -18,7 +19,7 @@ from . import ceilings
 from .context import Listener
 from .model_lab import ModelLab
 from .own_code import OwnCode
-from .profiling import PROFILED_STEPS, Profiling
+from .profiling import Profiling
 
 
 class RowSource(Protocol):
@@ -37,23 +38,16 @@ class RowSource(Protocol):
         """Finish a row after its verdict, while the workers still hold its cases."""
 
 
+@dataclass
 class TableRows:
     """Scenarios and workloads, one row each; the verdict is the end of a row."""
 
-    profiled_steps = PROFILED_STEPS
-    reserved_s = 0.0
-
-    def __init__(
-        self,
-        request: Request,
-        rows: list[RowPlan],
-        machine: Machine,
-        installed: Collection[str],
-    ) -> None:
-        self._request = request
-        self._rows = rows
-        self._machine = machine
-        self._installed = installed
+    _request: Request
+    _rows: list[RowPlan]
+    _machine: Machine
+    _installed: Collection[str]
+    reserved_s: float = 0.0
+    profiled_steps: int = 5
 
     def rows(self) -> list[RowPlan]:
         fill_cases(self._rows, self._request, self._machine, self._installed)

@@ -54,21 +54,22 @@ class RoundBudget:
             lead_in_s = longest_lead_in_s(prepared.case.device, prepared.sample_s)
         return max(self.block_s(field), least_s, prepared.sample_s) + lead_in_s
 
+    def round_s(self, field: Collection[PreparedCase]) -> float:
+        """Predicted seconds of one round of `field`."""
+        return sum(self.turn_s(prepared, field) for prepared in field)
+
     def first_round_s(self, field: Collection[PreparedCase]) -> float:
         """Seconds that a first round of `field` takes, so that preparing more cases cannot use up
         the whole share.
 
         A second candidate may use the time of the rows to come, since one alone is no race.
         """
-        round_s = sum(self.turn_s(prepared, field) for prepared in field)
-        if len(field) == 1:
-            return 2 * round_s - (self._share.end_s - self._share.until_s)
-        return round_s
+        spare_s = self._share.end_s - self._share.until_s
+        return 2 * self.round_s(field) - spare_s if len(field) == 1 else self.round_s(field)
 
     def fits(self, field: Collection[PreparedCase], *, after: int, rounds: int = 1) -> bool:
         """Whether `rounds` more rounds of `field` fit, after `after` rounds."""
-        cost_s = rounds * sum(self.turn_s(prepared, field) for prepared in field)
-        return cost_s <= self.left_s(field, after=after)
+        return rounds * self.round_s(field) <= self.left_s(field, after=after)
 
     def left_s(self, field: Collection[PreparedCase], *, after: int) -> float:
         """Seconds left to the row after `after` rounds.
@@ -77,9 +78,8 @@ class RoundBudget:
         """
         now = self._now()
         may_borrow = len(field) > 1 and after < MIN_PAIRS
-        return max(
-            self._share.until_s - now, OVERDRAFT * (self._share.end_s - now) if may_borrow else 0.0
-        )
+        borrowed_s = OVERDRAFT * (self._share.end_s - now) if may_borrow else 0.0
+        return max(self._share.until_s - now, borrowed_s)
 
     def outlasts_run(self, prepared: PreparedCase, field: Collection[PreparedCase]) -> bool:
         """Whether a turn of this case would end after the time of all rows."""

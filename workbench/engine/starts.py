@@ -22,28 +22,28 @@ def start_workers(
     The table needs most of them anyway.  False if one takes longer than the run, or, for a worker
     that the table does not need, longer than the share.
     """
-    machine, software = context.report.machine, context.report.software
-    assert machine is not None  # noqa: S101 - it is planned for
+    machine, in_time = context.machine, True
     shared = {worker_key(case, row.scenario) for row in table for case in row.cases}
     needed = dict.fromkeys(
         worker_key(case, row.scenario)
         for row in rows
         for case in row.cases
-        if beforehand(case, row.workload, machine, software) is None
+        if beforehand(case, row.workload, machine, context.report.software) is None
     )
     # A row that takes these start-up times for its own needs some that no other import slowed.
     cores_each = 2 if any(row.scenario.shares_workers for row in table) else 1
     for keys in _together(needed, machine, max(1, machine.cpu.effective_cores // cores_each)):
+        if context.now() >= context.end_s:
+            return False
         with context.overhead.spending(STARTING), context.pool.starting(keys):
             for key in keys:
-                left_s = max(0.0, context.end_s - context.control.now())
+                left_s = max(0.0, context.end_s - context.now())
                 deadline_s = min(START_DEADLINE_S, left_s if key in shared else share * left_s)
                 try:
                     context.pool.start(key, deadline_s)
                 except WorkerFailed as failure:
-                    if failure.reason.code == "timeout":
-                        return False
-    return True
+                    in_time = in_time and failure.reason.code != "timeout"
+    return in_time
 
 
 def _together(keys: Iterable[WorkerKey], machine: Machine, most: int) -> Iterator[list[WorkerKey]]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 import msgspec
@@ -15,7 +17,7 @@ from ..machine.nvidia.gpus import of_instances
 from ..machine.nvidia.sampler import GpuSampler
 from ..records import events as ev
 from ..records.document import Telemetry
-from ..records.machine import Gpu, GpuReading, HostReading, Machine
+from ..records.machine import Gpu, GpuReading, Machine
 from ..records.reason import Warning
 from ..stats import samples as stats
 
@@ -28,40 +30,15 @@ ENOUGH_CLOCKS = 4  # minimum readings to judge the spread of clocks
 # A card at full load normally runs at its power limit: recorded, but no reason for a warning.
 NORMAL = frozenset({"sw_power_cap"})
 
+Span = tuple[float, float]  # begin and end on the run's clock
+
 
 @dataclass(frozen=True)
 class _Reading:
-    """The common part of a CPU and a GPU reading."""
+    """A device at a time on the run's clock; a processor is told as a GPU is."""
 
-    at_s: float  # on the run's clock
-    clock_mhz: float | None
-    power_w: float | None
-    power_over_s: float  # seconds over which `power_w` is a mean
-    temperature_c: float | None
-    slowed_s: Mapping[str, float] | None = None
-    link: tuple[int | None, int | None] = (None, None)  # PCIe generation and lanes
-    processes: frozenset[int] = frozenset()
-    energy_j: float | None = None
-
-    @classmethod
-    def of_gpu(cls, at_s: float, reading: GpuReading) -> _Reading:
-        return cls(
-            at_s=at_s,
-            clock_mhz=reading.sm_clock_mhz,
-            power_w=reading.power_w,
-            power_over_s=reading.power_over_s or 0.0,
-            temperature_c=reading.temperature_c,
-            slowed_s=reading.slowed_s,
-            link=(reading.pcie_generation, reading.pcie_width),
-            processes=frozenset(process.pid for process in reading.processes or ()),
-            energy_j=reading.energy_j,
-        )
-
-    @classmethod
-    def of_host(cls, at_s: float, before_s: float, reading: HostReading) -> _Reading:
-        """Its power is a mean since `before_s`, the time of the reading before."""
-        over_s = at_s - before_s
-        return cls(at_s, reading.frequency_mhz, reading.power_w, over_s, reading.temperature_c)
+    at_s: float
+    state: GpuReading
 
 
 @dataclass
@@ -69,15 +46,31 @@ class _Watched:
     """One device in the current race."""
 
     readings: list[_Reading] = field(default_factory=list)
-    blocks: dict[str, list[tuple[float, float]]] = field(default_factory=dict)  # begin, end
-    turns: dict[str, list[tuple[float, float]]] = field(default_factory=dict)  # with lead-in
+    blocks: dict[str, list[Span]] = field(default_factory=partial(defaultdict, list))  # by case
+    turns: dict[str, list[Span]] = field(default_factory=partial(defaultdict, list))  # by case
     known: set[int] = field(default_factory=set)  # processes already reported
     card: Gpu | None = None  # the GPU as detected before the run
 
-    def within(self, blocks: list[tuple[float, float]]) -> Iterator[_Reading]:
-        for reading in self.readings:
-            if any(began_s < reading.at_s <= ended_s for began_s, ended_s in blocks):
-                yield reading
+    def begin(self) -> None:
+        """Begin a race; of the readings before it only the last one is kept."""
+        self.readings = self.readings[-1:]
+        self.blocks.clear()
+        self.turns.clear()
+
+    def within(self, case_id: str) -> list[_Reading]:
+        """The readings that fell into the blocks of a case."""
+        spans = self.blocks.get(case_id, ())
+        return [r for r in self.readings if any(began < r.at_s <= ended for began, ended in spans)]
+
+    def slowed(self) -> dict[str, float]:
+        """Share of the race's time on this GPU lost to each cause, by the driver's counters."""
+        counted = [r.state.slowed_s for r in self.readings if r.state.slowed_s]
+        busy_s = sum(end - begin for turns in self.turns.values() for begin, end in turns)
+        if len(counted) < 2 or not busy_s:
+            return {}
+        first, last = counted[0], counted[-1]
+        shares = {cause: (last[cause] - first.get(cause, last[cause])) / busy_s for cause in last}
+        return {cause: min(1.0, share) for cause, share in shares.items() if share > 0}
 
 
 class MachineTelemetry:
@@ -128,17 +121,22 @@ class MachineTelemetry:
             self._sampler.close()
 
     def begin(self) -> None:
-        """Begin a race; of the readings before it only the last one is kept."""
         self._read_host(self._now())
         self._read_gpus()
         for watched in self._watched.values():
-            watched.readings = watched.readings[-1:]
-            watched.blocks, watched.turns = {}, {}
+            watched.begin()
 
     def _read_host(self, at_s: float) -> None:
         if self._host is not None and at_s - self._host_at_s >= HOST_EVERY_S:
             host = self._host.read()
-            self._watched["cpu"].readings.append(_Reading.of_host(at_s, self._host_at_s, host))
+            state = GpuReading(
+                index=0,
+                sm_clock_mhz=host.frequency_mhz,
+                power_w=host.power_w,
+                power_over_s=at_s - self._host_at_s,
+                temperature_c=host.temperature_c,
+            )
+            self._watched["cpu"].readings.append(_Reading(at_s, state))
             self._host_at_s = at_s
             self._emit(ev.MachineRead(at_s=at_s, host=host))
 
@@ -152,8 +150,7 @@ class MachineTelemetry:
             readings = {reading.index: reading for reading in gpus}
             for device, index in self._indices.items():
                 if index in readings:
-                    reading = _Reading.of_gpu(at_s, readings[index])
-                    self._watched[device].readings.append(reading)
+                    self._watched[device].readings.append(_Reading(at_s, readings[index]))
             self._emit(ev.MachineRead(at_s=at_s, gpus=gpus, gap=sample.reason))
 
     def measured(
@@ -165,83 +162,72 @@ class MachineTelemetry:
         """
         watched = self._watched.get(device)
         if watched is not None:
-            watched.blocks.setdefault(case_id, []).append((began_s, ended_s))
-            whole = min(began_s, ended_s - turn_s), ended_s
-            watched.turns.setdefault(case_id, []).append(whole)
+            watched.blocks[case_id].append((began_s, ended_s))
+            watched.turns[case_id].append((min(began_s, ended_s - turn_s), ended_s))
         self._read_host(ended_s)  # between two turns, so the reading still belongs to this one
         self._read_gpus()
 
     def of_case(self, case_id: str, device: str) -> Telemetry | None:
         """The state of the device during this case's blocks; None if no reading fell into them."""
         watched = self._watched.get(device)
-        blocks = watched.blocks.get(case_id) if watched else None
-        within = list(watched.within(blocks)) if watched and blocks else []
-        if not watched or not blocks or not within:
+        if watched is None or not (within := watched.within(case_id)):
             return None
-        begin, end, turns = blocks[0][0], blocks[-1][1], watched.turns[case_id]
-        powers = [r.power_w for r in within if r.power_w and _is_own(r, turns)]
-        heats = [r.temperature_c for r in within if r.temperature_c is not None]
-        clocks = [r.clock_mhz for r in within if r.clock_mhz is not None]
-        before = [r for r in watched.readings if r.at_s <= begin]
-        after = [r for r in watched.readings if r.at_s > end]
+        begin, end = watched.blocks[case_id][0][0], watched.blocks[case_id][-1][1]
+        turns = watched.turns[case_id]
+        powers = [r.state.power_w for r in within if r.state.power_w and _is_own(r, turns)]
+        states = [reading.state for reading in within]
+        heats = [state.temperature_c for state in states if state.temperature_c is not None]
+        clocks = [state.sm_clock_mhz for state in states if state.sm_clock_mhz is not None]
+        before = [r.state.sm_clock_mhz for r in watched.readings if r.at_s <= begin]
+        after = [r.state.sm_clock_mhz for r in watched.readings if r.at_s > end]
         return Telemetry(
             readings=len(within),
-            clock_before_mhz=before[-1].clock_mhz if before else None,
+            clock_before_mhz=before[-1] if before else None,
             clock_mhz=stats.median(clocks) if clocks else None,
-            clock_after_mhz=after[0].clock_mhz if after else None,
+            clock_after_mhz=after[0] if after else None,
             power_w=sum(powers) / len(powers) if powers else None,
             temperature_c=max(heats, default=None),
-            slowed=_slowed(watched),
+            slowed=watched.slowed(),
             counted_power_w=_counted_power(watched.readings, turns),
         )
 
     def warnings(self, subject: str, own: Collection[int]) -> list[Warning]:
-        """Warnings about the devices during the race for `subject`."""
-        warnings: list[Warning] = []
-        for device, watched in self._watched.items():
-            warnings += [*_throttled(device, watched), *_moved(device, watched)]
-            warnings += [*_intruders(device, watched, own), *_held_low(device, watched)]
-        return [msgspec.structs.replace(warning, subject=subject) for warning in warnings]
+        """Warnings about the devices during the race for `subject`, by the processes `own`."""
+        return [
+            msgspec.structs.replace(warning, subject=subject)
+            for device, watched in self._watched.items()
+            for check in (_throttled, _moved, partial(_intruders, own=own), _held_low)
+            for warning in check(device, watched)
+        ]
 
 
-def _counted_power(readings: list[_Reading], turns: list[tuple[float, float]]) -> float | None:
+def _counted_power(readings: list[_Reading], turns: list[Span]) -> float | None:
     """Mean power between readings that enclose little else than these turns."""
     energy_j = time_s = 0.0
-    for one, two in pairwise(r for r in readings if r.energy_j is not None):
+    for one, two in pairwise(r for r in readings if r.state.energy_j is not None):
         between = two.at_s - one.at_s
         if between > 0 and _own_s(turns, one.at_s, two.at_s) >= OWN_SHARE * between:
-            energy_j += (two.energy_j or 0.0) - (one.energy_j or 0.0)
+            energy_j += (two.state.energy_j or 0.0) - (one.state.energy_j or 0.0)
             time_s += between
     return energy_j / time_s if time_s else None
 
 
-def _own_s(turns: list[tuple[float, float]], start_s: float, end_s: float) -> float:
+def _own_s(turns: list[Span], start_s: float, end_s: float) -> float:
     """Seconds of this interval that fall into the turns."""
     return sum(max(0.0, min(end_s, end) - max(start_s, begin)) for begin, end in turns)
 
 
-def _is_own(reading: _Reading, turns: list[tuple[float, float]]) -> bool:
+def _is_own(reading: _Reading, turns: list[Span]) -> bool:
     """Whether the mean power of a reading belongs to these turns.
 
     A card that works 0.2 s at 600 W and idles 0.8 s at 100 W reads 200 W as a mean over 1 s.
     """
-    since_s = reading.at_s - reading.power_over_s
-    return _own_s(turns, since_s, reading.at_s) >= OWN_SHARE * reading.power_over_s
-
-
-def _slowed(watched: _Watched) -> dict[str, float]:
-    """Share of the race's time on this GPU lost to each cause, from the driver's own counters."""
-    counted = [r.slowed_s for r in watched.readings if r.slowed_s]
-    busy_s = sum(end - begin for turns in watched.turns.values() for begin, end in turns)
-    if len(counted) < 2 or not busy_s:
-        return {}
-    first, last = counted[0], counted[-1]
-    shares = {cause: (last[cause] - first.get(cause, last[cause])) / busy_s for cause in last}
-    return {cause: min(1.0, share) for cause, share in shares.items() if share > 0}
+    over_s = reading.state.power_over_s or 0.0
+    return _own_s(turns, reading.at_s - over_s, reading.at_s) >= OWN_SHARE * over_s
 
 
 def _throttled(device: str, watched: _Watched) -> Iterator[Warning]:
-    for cause, share in _slowed(watched).items():
+    for cause, share in watched.slowed().items():
         if share >= SLOWED and cause not in NORMAL:
             words = cause.replace("_", " ")
             message = f"{device} was throttled for {share:.0%} of its time ({words})"
@@ -250,11 +236,12 @@ def _throttled(device: str, watched: _Watched) -> Iterator[Warning]:
 
 
 def _moved(device: str, watched: _Watched) -> Iterator[Warning]:
-    counted = {cause for cause, share in _slowed(watched).items() if share >= SLOWED}
+    counted = {cause for cause, share in watched.slowed().items() if share >= SLOWED}
     if counted and counted <= NORMAL:
         return  # the clock of a healthy card moves too, and no cooling helps
-    for blocks in watched.blocks.values():
-        clocks = [r.clock_mhz for r in watched.within(blocks) if r.clock_mhz]
+    for case_id in watched.blocks:
+        states = [reading.state for reading in watched.within(case_id)]
+        clocks = [state.sm_clock_mhz for state in states if state.sm_clock_mhz]
         if len(clocks) >= ENOUGH_CLOCKS and min(clocks) < (1 - CLOCK_MOVED) * max(clocks):
             span = f"{min(clocks):.0f} to {max(clocks):.0f} MHz"
             message = f"the clock of {device} moved from {span} during the race"
@@ -264,26 +251,23 @@ def _moved(device: str, watched: _Watched) -> Iterator[Warning]:
 
 def _held_low(device: str, watched: _Watched) -> Iterator[Warning]:
     """Clock and PCIe link that stay low under load; an idle card lowers both on purpose."""
-    card = watched.card
-    busy = [r for blocks in watched.blocks.values() for r in watched.within(blocks)]
+    card, blocks = watched.card, watched.blocks
+    busy = [reading.state for case_id in blocks for reading in watched.within(case_id)]
     if card is None or len(busy) < ENOUGH_CLOCKS:
         return
-    highest = max((r.clock_mhz for r in busy if r.clock_mhz), default=None)
-    if highest and card.max_sm_clock_mhz and highest < CLOCK_LOW * card.max_sm_clock_mhz:
-        message = (
-            f"the clock of {device} stayed at {highest:.0f} of {card.max_sm_clock_mhz:.0f} MHz"
-        )
+    highest, most_mhz = max(state.sm_clock_mhz or 0.0 for state in busy), card.max_sm_clock_mhz or 0
+    if 0 < highest < CLOCK_LOW * most_mhz:
+        message = f"the clock of {device} stayed at {highest:.0f} of {most_mhz:.0f} MHz"
         remedy = "check for locked clocks or a low power limit: `nvidia-smi -q`"
         yield Warning("clock_low", message, remedy)
-    for what, place, most in (
-        ("generation", 0, card.pcie.max_generation),
-        ("lanes", 1, card.pcie.max_width),
+    if card.is_virtual:
+        return  # its link is the host's
+    for noun, most, seen in (
+        ("generation", card.pcie.max_generation, [state.pcie_generation for state in busy]),
+        ("lanes", card.pcie.max_width, [state.pcie_width for state in busy]),
     ):
-        best = max((r.link[place] or 0 for r in busy), default=0)
-        if card.is_virtual:
-            continue
-        if best and most and best < most:
-            message = f"the PCIe link of {device} stayed at {best} of {most} {what} under load"
+        if 0 < (best := max(now or 0 for now in seen)) < (most or 0):
+            message = f"the PCIe link of {device} stayed at {best} of {most} {noun} under load"
             remedy = "reseat the card, use another slot, or check the BIOS"
             yield Warning("pcie_slow", message, remedy)
 
@@ -294,7 +278,7 @@ def _intruders(device: str, watched: _Watched, own: Collection[int]) -> Iterator
     NVML in a container may report the host's process ids, which mean nothing here.  So they count
     only if one of our own workers, which has just used the GPU, is among them.
     """
-    seen = {pid for reading in watched.readings for pid in reading.processes}
+    seen = {process.pid for r in watched.readings for process in r.state.processes or ()}
     if seen.isdisjoint(own):
         return
     new = {pid for pid in seen - watched.known - set(own) if psutil.pid_exists(pid)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +11,7 @@ import msgspec
 from ..contract import kind_of
 from ..files.write import Target
 from ..planning.request import Request
+from ..pool.control import Control
 from ..records.document import Trace
 from ..records.reason import Warning
 from ..report.report import Report
@@ -22,8 +22,9 @@ GAP_US = 1000.0  # gap between two candidates, in microseconds
 class TraceFile:
     """Collects the profiles of several candidates, one after another on a single clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, target: Target | None = None) -> None:
         self.events: list[dict[str, Any]] = []
+        self._target = target
         self._next_process = 1
         self._end_us = 0.0
 
@@ -49,36 +50,28 @@ class TraceFile:
         """The file's content in the JSON object form of the Trace Event Format."""
         return msgspec.json.encode({"traceEvents": self.events, "displayTimeUnit": "ms"})
 
-
-def write_trace(
-    trace: TraceFile,
-    target: Target,
-    request: Request,
-    report: Report,
-    *,
-    is_ending: Callable[[], bool],
-) -> Trace | Warning:
-    """Write `trace` to `target`; a warning if it is empty or cannot be written, also because a
-    FIFO's reader takes nothing while the run `is_ending`."""
-    file = str(target.named)
-    if not trace.events:
-        text = f"{file} was not written: nothing was profiled{_why_unprofiled(report)}"
-        return Warning("no_trace", text, "raise --budget or choose other candidates")
-    try:
-        target.write(trace.dump(), is_ending=is_ending)
-    except OSError as error:
-        text = f"{file} could not be written: {error.strerror}"
-        return Warning("no_trace", text, "choose another --trace")
-    on_gpu = any(kind_of(c.case.device).nsight for c in report.candidates.values())
-    command = shlex.join(["workbench", *replace(request, trace=None).arguments()])
-    nsys = f"nsys profile --trace=cuda,nvtx,osrt --output=workbench {command}"
-    return Trace(file=file, nsys=nsys if on_gpu else None)
+    def write(self, request: Request, report: Report, control: Control) -> Trace | Warning | None:
+        """Write the file once, if one is wanted; a warning if nothing was profiled, or if it
+        cannot be written, also because a FIFO's reader takes nothing while the run ends."""
+        target, self._target = self._target, None
+        if target is None:
+            return None
+        file = str(target.named)
+        if not self.events:
+            text = f"{file} was not written: nothing was profiled{_why_unprofiled(report)}"
+            return Warning("no_trace", text, "raise --budget or choose other candidates")
+        try:
+            target.write(self.dump(), is_ending=lambda: control.is_ending)
+        except OSError as error:
+            text = f"{file} could not be written: {error.strerror}"
+            return Warning("no_trace", text, "choose another --trace")
+        on_gpu = any(kind_of(c.case.device).nsight for c in report.candidates.values())
+        command = shlex.join(["workbench", *replace(request, trace=None).arguments()])
+        nsys = f"nsys profile --trace=cuda,nvtx,osrt --output=workbench {command}"
+        return Trace(file=file, nsys=nsys if on_gpu else None)
 
 
 def _why_unprofiled(report: Report) -> str:
     """`: this backend has no profiler`, each reason once; empty where none is known."""
-    candidates = report.candidates.values()
-    reasons = [c.unprofiled.message for c in candidates if c.unprofiled is not None]
-    if not any(c.blocks for c in candidates):
-        reasons = ["nothing was measured"]
+    reasons = [c.unprofiled.message for c in report.candidates.values() if c.unprofiled is not None]
     return f": {'; '.join(dict.fromkeys(reasons))}" if reasons else ""

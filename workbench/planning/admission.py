@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from ..contract import LEAST_CAPABILITY, REDUCED, Case, Workload, kind_of
@@ -20,6 +21,7 @@ AUTOTUNE_S = 90.0  # seconds with max-autotune, which times many kernels: an est
 # Cards run above the rated clock that a datasheet's peak stands for: 989 TFLOP/s of an H200 mean
 # 1.83 GHz (132 multiprocessors, 4,096 operations a cycle), and NVML reports clocks up to 1.98 GHz.
 BEYOND_DATASHEET = 1.25
+SMALLER = "choose a smaller size or batch"
 WINOGRAD = 4.0  # largest saving of operations (Lavin and Gray 2016, arXiv:1509.09308)
 
 
@@ -37,7 +39,7 @@ def beforehand(
     if work.host_bytes > have:
         text = f"preparing it needs about {work.host_bytes / 2**30:.1f} GiB of main memory"
         text += f", {have / 2**30:.1f} GiB are free"
-        return Reason("no_memory", text, "choose a smaller size or batch")
+        return Reason("no_memory", text, SMALLER)
     if not kind_of(case.device).on_host:
         package = software.packages.get(case.backend) if software else None
         if package is not None and package.detail == "CPU build":
@@ -56,7 +58,7 @@ def beforehand(
         have = int(GPU_SHARE * (gpu.memory_total_bytes - (gpu.memory_used_bytes or 0)))
     text, free = f"it needs about {need / 2**30:.1f} GiB", f"{have / 2**30:.1f} GiB"
     if need > have:
-        return Reason("no_memory", f"{text}, {free} are free", "choose a smaller size or batch")
+        return Reason("no_memory", f"{text}, {free} are free", SMALLER)
     if need > have - held_bytes:
         text = f"{text}; other candidates hold {held_bytes / 2**30:.1f} of {free}"
         remedy = "race fewer candidates at a time: --precision, --mode, --set"
@@ -160,18 +162,16 @@ def impossible_rate(
     `convolves` as in `Workload`: algorithms for convolutions may save operations.
     """
     bound = most_ops_per_s(case, machine, ranks)
-    if bound is None:
-        return None
-    bound *= WINOGRAD if convolves else 1.0
+    bound = math.inf if bound is None else bound * (WINOGRAD if convolves else 1.0)
     if ops_per_s <= bound:
         return None
-    on_cpu = case.device == "cpu"
-    cores = f"{_threads(case, machine) * ranks} cores of this CPU"
+    where, source = case.device, " (datasheet peak plus 25%)"
+    if case.device == "cpu":
+        where, source = f"{_threads(case, machine) * ranks} cores of this CPU", ""
     rate, most = units.rate(ops_per_s, "FLOP/s"), units.rate(bound, "FLOP/s")
     return Reason(
         "impossible_rate",
-        f"{rate} is beyond the {most} that {cores if on_cpu else case.device} can reach in "
-        f"{case.precision}{'' if on_cpu else ' (datasheet peak plus 25%)'}",
+        f"{rate} is beyond the {most} that {where} can reach in {case.precision}{source}",
         "do not trust it: the workload does less work than it declares, or the clock is wrong",
     )
 

@@ -22,23 +22,19 @@ MOST_CASES = 64  # in one row
 
 def gpu_devices(request: Request, machine: Machine) -> list[str]:
     """The GPUs to race: those requested, otherwise one of each model."""
-    available = [gpu for gpu in machine.gpus if gpu.device is not None]
+    names = [gpu.device for gpu in machine.gpus if gpu.device is not None]
     explicit = list(dict.fromkeys(d.partition("@")[0] for d in request.devices if ":" in d))
-    if explicit:
-        names = [gpu.device for gpu in available if gpu.device]
-        for device in explicit:
-            if device not in names:
-                choices = ["cpu", *names]
-                raise UsageError(f"no device {device} here. Choices: {', '.join(choices)}")
+    for device in explicit:
+        if device not in names:
+            raise UsageError(f"no device {device} here. Choices: {', '.join(['cpu', *names])}")
     if request.devices and "gpu" not in request.devices:
         return explicit
-    one_of_each: dict[str | None, str | None] = {}
-    for gpu in sorted(available, key=lambda gpu: bool(gpu.processes)):  # idle ones first
-        one_of_each.setdefault(gpu.name, gpu.device)
-    if "gpu" in request.devices and not one_of_each:
+    if request.devices and not names:
         raise UsageError("no GPU here that CUDA can use; see workbench detect")
-    chosen = [gpu.device for gpu in available if gpu.device in one_of_each.values() and gpu.device]
-    return list(dict.fromkeys([*explicit, *chosen]))
+    usable = [gpu for gpu in machine.gpus if gpu.device is not None]
+    idle_first = sorted(usable, key=lambda gpu: bool(gpu.processes))
+    one_of_each = {gpu.name: gpu.device for gpu in idle_first[::-1]}.values()
+    return list(dict.fromkeys([*explicit, *(name for name in names if name in one_of_each)]))
 
 
 def fill_cases(
@@ -77,10 +73,14 @@ def fill_cases(
             row.cases, row.refining, row.refused = [], [], reason
         if row.cases or request.every:
             continue
-        lacking = {v.backend for v in row.workload.variants if is_lacking(v.backend, installed)}
-        if not request.all_scenarios or lacking != {v.backend for v in row.workload.variants}:
-            raise _no_candidate(row, gpus, lacking)
-        row.refused = _not_installed(row, lacking)
+        needed = sorted({variant.backend for variant in row.workload.variants})
+        if not all(is_lacking(name, installed) for name in needed):
+            raise _no_candidate(row, gpus)
+        text = f"{row.scenario.id} needs {' or '.join(needed)}"
+        install = catalog.backend(needed[0]).install
+        if not request.all_scenarios:
+            raise UsageError(f"{text}: {install}")
+        row.refused = Reason("not_installed", text, install)
     if rows and not any(row.cases for row in rows):
         raise UsageError("no workload has a candidate left with these filters")
 
@@ -100,17 +100,8 @@ def _refining(row: RowPlan, request: Request) -> list[Case]:
     ]
 
 
-def _not_installed(row: RowPlan, lacking: Collection[str]) -> Reason:
-    names = sorted(lacking)
-    text = f"{row.scenario.id} needs {' or '.join(names)}"
-    return Reason("not_installed", text, catalog.backend(names[0]).install)
-
-
-def _no_candidate(row: RowPlan, gpus: Sequence[str], lacking: Collection[str]) -> UsageError:
+def _no_candidate(row: RowPlan, gpus: Sequence[str]) -> UsageError:
     name, variants = row.scenario.id, row.workload.variants
-    if lacking == {variant.backend for variant in variants}:
-        reason = _not_installed(row, lacking)
-        return UsageError(f"{reason.message}: {reason.hint}")
     if not gpus and all(variant.device_kind == "gpu" for variant in variants):
         return UsageError(f"{name} needs a GPU, and none here can be used; see workbench detect")
     offered = {
@@ -187,15 +178,12 @@ def _is_wanted(variant: Variant, scenario: Scenario, request: Request) -> bool:
 
 def _tunings(row: RowPlan, machine: Machine, device_kind: str) -> list[dict[str, ParameterValue]]:
     """Every combination of the tuning parameters, as requested or as the workload proposes."""
-    host = Host(
-        cores=machine.cpu.effective_cores,
-        gpus=sum(gpu.device is not None for gpu in machine.gpus),
-    )
-    tuning_values = row.workload.tuning_values
-    axes = {
-        p.name: values
-        for p in row.workload.parameters
-        if p.tuning
-        and (values := row.tuning.get(p.name) or tuning_values(p.name, host, device_kind))
+    gpus = sum(gpu.device is not None for gpu in machine.gpus)
+    host = Host(cores=machine.cpu.effective_cores, gpus=gpus)
+    names = [parameter.name for parameter in row.workload.parameters if parameter.tuning]
+    values = {
+        name: row.tuning.get(name) or row.workload.tuning_values(name, host, device_kind)
+        for name in names
     }
+    axes = {name: found for name, found in values.items() if found}
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]

@@ -63,16 +63,12 @@ def coarse_to_fine(axes: Mapping[str, Sequence[V]]) -> list[dict[str, V]]:
 
     On each axis the ends come first, then the middle, then the middles of the remaining gaps.
     """
-    ranks = [{index: rank for rank, index in enumerate(_spread(len(v)))} for v in axes.values()]
-    places = itertools.product(*(range(len(values)) for values in axes.values()))
-
-    def fineness(place: tuple[int, ...]) -> tuple[int, ...]:
-        levels = [rank[index] for rank, index in zip(ranks, place, strict=True)]
-        return max(levels, default=0), *levels
-
+    spread = [[values[i] for i in _spread(len(values))] for values in axes.values()]
+    places = itertools.product(*(range(len(values)) for values in spread))
+    by_fineness = sorted(places, key=lambda place: (max(place, default=0), place))
     return [
-        {name: values[i] for (name, values), i in zip(axes.items(), place, strict=True)}
-        for place in sorted(places, key=fineness)
+        {name: found[i] for name, found, i in zip(axes, spread, place, strict=True)}
+        for place in by_fineness
     ]
 
 

@@ -21,11 +21,10 @@ from ..records.reason import Reason
 from ..records.verdict import WhatIf
 from ..report.candidate import Candidate
 from . import number_lists
-from .defaults import by_default, check_countable
 from .prices import given_prices
 from .request import Request, check, check_batches
 from .scenario import Scenario
-from .usage import UsageError, unknown
+from .usage import UsageError, check_known, unknown
 
 MOST_ROWS = 512  # in one run
 
@@ -84,71 +83,35 @@ def resolve(
         return []  # the rows of ceilings depend on the machine
     if request.question is not None:  # its candidates follow once its subject was examined
         scenario = request.question.scenario()
-        return [RowPlan(scenario, catalog.load(scenario.workload), prices=prices)]
-    return [replace(row, prices=prices) for row in _rows(request, scenarios, own)]
+        rows = [RowPlan(scenario, catalog.load(scenario.workload))]
+    elif request.every or request.workloads:
+        rows = _plain_rows(request)
+    else:
+        rows = _table(request, scenarios, own)
+    return [replace(row, prices=prices) for row in rows]
 
 
-def _rows(
-    request: Request, scenarios: Mapping[str, Scenario], own: Collection[str]
-) -> list[RowPlan]:
+def _plain_rows(request: Request) -> list[RowPlan]:
+    """The rows of `run`: every variant of each workload, nothing to decide."""
     if request.every:
         if request.workloads or request.settings or request.batch:
             raise UsageError("--all runs every workload as it is: no names, --set or --batch")
         usable, _ = catalog.load_all()  # the engine warns about the others
-        rows = [_ad_hoc(name, request) for name in usable]
-        _check_modes(rows, request)
-        return _with_batch(rows) if request.largest_batch else rows
-    if request.workloads:
+        rows = [_plain_row(name, request) for name in usable]
+    else:
         names = dict.fromkeys(request.workloads)
-        rows = [row for name in names for row in _spread(_ad_hoc(name, request), request)]
-        if len(rows) > MOST_ROWS:
-            raise UsageError(f"that makes {len(rows)} rows; {MOST_ROWS} at most")
-        _check_modes(rows, request)
-        return _with_batch(rows) if request.largest_batch else rows
-    chosen = dict.fromkeys(request.scenarios or by_default(request, scenarios, own))
-    if len(chosen) > MOST_ROWS:
-        raise UsageError(f"that makes {len(chosen)} rows; {MOST_ROWS} at most")
-    rows = [_row(name, request, scenarios) for name in chosen]
-    _check_modes(rows, request)
-    spread = [_spread(row, request) for row in rows]
-    if any(len(several) > 1 for several in spread):
-        raise UsageError("a scenario takes one value per parameter; workbench run takes several")
-    return [row for (row,) in spread]
-
-
-def _with_batch(rows: list[RowPlan]) -> list[RowPlan]:
-    """The rows whose workload has a batch."""
+        rows = [row for name in names for row in _spread(_plain_row(name, request), request)]
+    _check_rows(rows, request)
+    if not request.largest_batch:
+        return rows
     batched = [row for row in rows if row.scenario.batch is not None]
     if not batched:
-        names = ", ".join(row.workload.name for row in rows)
-        raise UsageError(f"--largest-batch: no batch in {names}")
+        listed = ", ".join(row.workload.name for row in rows)
+        raise UsageError(f"--largest-batch: no batch in {listed}")
     return batched
 
 
-def _check_modes(rows: Sequence[RowPlan], request: Request) -> None:
-    offered = dict.fromkeys(v.mode or "plain" for row in rows for v in row.workload.variants)
-    for mode in request.modes:
-        if mode not in offered:
-            raise unknown("mode", mode, offered)
-
-
-def _row(name: str, request: Request, scenarios: Mapping[str, Scenario]) -> RowPlan:
-    if name not in scenarios:
-        raise unknown("scenario", name, scenarios)
-    scenario = scenarios[name].quickened() if request.quick else scenarios[name]
-    workload = _workload(scenario.workload)
-    for parameter in scenario.params:
-        if parameter not in {p.name for p in workload.parameters}:
-            names = (p.name for p in workload.parameters)
-            raise unknown(f"parameter of scenario {name}:", parameter, names)
-    check_countable(scenario, request)
-    params = workload.values(scenario.params)
-    batch = workload.default_batch if scenario.batch is None else scenario.batch
-    return RowPlan(msgspec.structs.replace(scenario, params=params, batch=batch), workload)
-
-
-def _ad_hoc(name: str, request: Request) -> RowPlan:
-    """The row of a plain `run`: every variant, nothing to decide."""
+def _plain_row(name: str, request: Request) -> RowPlan:
     workload = _workload(name)
     quick = workload.quick if request.quick else {}
     batch = workload.default_batch
@@ -167,10 +130,61 @@ def _ad_hoc(name: str, request: Request) -> RowPlan:
     return RowPlan(scenario, workload)
 
 
+def _table(
+    request: Request, scenarios: Mapping[str, Scenario], own: Collection[str]
+) -> list[RowPlan]:
+    """The rows of `advise`: the scenarios that are named, otherwise the user's own, otherwise
+    all; optional ones only by name or with --all."""
+    offered = list(request.scenarios or own or scenarios)
+    named = request.scenarios or request.all_scenarios
+    chosen = [name for name in dict.fromkeys(offered) if named or not scenarios[name].on_request]
+    if not chosen:
+        names = ", ".join(offered)
+        raise UsageError(f"all scenarios are optional: add --all or name some of {names}")
+    rows = [_row(name, request, scenarios) for name in chosen]
+    _check_rows(rows, request)
+    spread = [_spread(row, request) for row in rows]
+    if any(len(several) > 1 for several in spread):
+        raise UsageError("a scenario takes one value per parameter; workbench run takes several")
+    return [row for (row,) in spread]
+
+
+def _row(name: str, request: Request, scenarios: Mapping[str, Scenario]) -> RowPlan:
+    check_known("scenario", [name], scenarios)
+    scenario = scenarios[name].quickened() if request.quick else scenarios[name]
+    workload = _workload(scenario.workload)
+    parameters = [parameter.name for parameter in workload.parameters]
+    check_known(f"parameter of scenario {name}:", scenario.params, parameters)
+    _check_countable(scenario, request)
+    params = workload.values(scenario.params)
+    batch = workload.default_batch if scenario.batch is None else scenario.batch
+    return RowPlan(msgspec.structs.replace(scenario, params=params, batch=batch), workload)
+
+
+def _check_countable(scenario: Scenario, request: Request) -> None:
+    """Refuse an objective that lacks its prices or its sensor."""
+    if scenario.objective == "cost" and not (request.prices or request.price_file):
+        raise UsageError(
+            f"{scenario.id} compares cost: add --price cpu=PER_HOUR, gpu=PER_HOUR or --prices FILE"
+        )
+    if scenario.objective == "energy":
+        from ..machine.host.readings import package_energy_j  # the screens start without psutil
+
+        energy_j, why = package_energy_j()
+        if energy_j is None:
+            raise UsageError(f"{scenario.id} compares energy: {why}; choose another objective")
+
+
+def _check_rows(rows: Sequence[RowPlan], request: Request) -> None:
+    """Refuse too many rows, and a mode that none of them has."""
+    if len(rows) > MOST_ROWS:
+        raise UsageError(f"that makes {len(rows)} rows; {MOST_ROWS} at most")
+    offered = dict.fromkeys(v.mode or "plain" for row in rows for v in row.workload.variants)
+    check_known("mode", request.modes, offered)
+
+
 def _workload(name: str) -> Workload:
-    names = catalog.files()
-    if name not in names:
-        raise unknown("workload", name, names)
+    check_known("workload", [name], catalog.files())
     return catalog.load(name)
 
 
@@ -180,8 +194,11 @@ def _spread(row: RowPlan, request: Request) -> list[RowPlan]:
     tuning = {
         p.name: given.pop(p.name) for p in row.workload.parameters if p.tuning and p.name in given
     }
-    if batches := _batches(row, request.batch):
-        given = {"batch": batches, **given}
+    if request.batch:
+        if row.workload.default_batch is None:
+            raise UsageError(f"{row.workload.name} has no batch; leave out --batch")
+        check_batches(request.batch)
+        given = {"batch": list(request.batch), **given}
     several = [name for name, values in given.items() if len(values) > 1]
     if (count := math.prod(map(len, given.values()))) > MOST_ROWS:
         raise UsageError(f"that makes {count:,} rows; {MOST_ROWS} at most")
@@ -205,13 +222,6 @@ def point_name(name: str, point: Mapping[str, ParameterValue]) -> str:
     """The id of a row at one of several points: `matmul[n=64]`."""
     listed = ",".join(f"{parameter}={value}" for parameter, value in point.items())
     return f"{name}[{listed}]" if point else name
-
-
-def _batches(row: RowPlan, batches: Sequence[int]) -> list[ParameterValue]:
-    if batches and row.workload.default_batch is None:
-        raise UsageError(f"{row.workload.name} has no batch; leave out --batch")
-    check_batches(batches)
-    return list(batches)
 
 
 def parse_settings(
@@ -261,30 +271,27 @@ def planned(row: RowPlan, request: Request, at_s: float) -> ev.RacePlanned:
 
 def _reproduce(row: RowPlan, request: Request) -> str:
     """The command that measures this row alone."""
-    once = replace(request, every=False, trace=None)
-    if row.of is not None:
+    alone = replace(request, every=False, trace=None)
+    if request.model is not None:
+        alone = replace(alone, model=replace(request.model, save_best=None))
+    elif request.own is not None:
+        alone = replace(alone, own=replace(request.own, save_best=None))
+    elif not (request.workloads or request.every):
         alone = replace(
-            once,
-            scenarios=(row.of,),
+            alone,
+            scenarios=(row.of or row.scenario.id,),
             all_scenarios=False,
-            crossover=True,
+            crossover=alone.crossover or row.of is not None,
             budget_s=request.budget,
         )
-    elif request.model is not None:
-        alone = replace(once, model=replace(request.model, save_best=None))
-    elif request.own is not None:
-        alone = replace(once, own=replace(request.own, save_best=None))
-    elif not (request.workloads or request.every):
-        name, budget = row.scenario.id, request.budget
-        alone = replace(once, scenarios=(name,), all_scenarios=False, budget_s=budget)
     else:
         point = dict(row.point)
         batch = point.pop("batch", None)
-        settings = [s for s in once.settings if s.partition("=")[0] not in point]
+        settings = [s for s in alone.settings if s.partition("=")[0] not in point]
         alone = replace(
-            once,
+            alone,
             workloads=(row.workload.name,),
-            batch=once.batch if batch is None else (int(batch),),
+            batch=alone.batch if batch is None else (int(batch),),
             settings=(*settings, *(f"{name}={value}" for name, value in point.items())),
         )
     return shlex.join(["workbench", *alone.arguments()])

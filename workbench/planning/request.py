@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from .. import catalog
 from ..contract import (
@@ -20,7 +22,7 @@ from ..worker.session_options import ONNX_BACKENDS
 from .model_question import ModelQuestion
 from .number_lists import numbers
 from .own_question import MODES, OwnQuestion
-from .usage import UsageError, unknown
+from .usage import UsageError, check_known, unknown
 
 DEFAULT_BUDGET_S = 60.0
 QUICK_BUDGET_S = 20.0
@@ -31,43 +33,53 @@ ALL_BUDGET_S, ALL_QUICK_BUDGET_S = 900.0, 180.0  # for `run --all`
 ALL_ROWS_BUDGET_S, ALL_ROWS_QUICK_BUDGET_S = 300.0, 60.0  # for `advise --all`
 MODEL = ModelQuestion.option
 NAME_PYTHON = "name the Python interpreter of an environment, such as .venv/bin/python"
+# Options that only `advise` has: with one of them, a command without a name is `advise`.
+OF_ADVISE = {"--scenarios", "--prices", "--price", "--what-if", "--all", "--crossover"}
 SLOWEST, FASTEST = 1e-3, 1e4  # limits for a simulated GPU, in multiples of this CPU's speed
+
+
+def _option(name: str, default: Any) -> Any:
+    """A field with the option that sets it."""
+    return field(default=default, metadata={"option": name})
 
 
 @dataclass(frozen=True)
 class Request:
-    """The options of one run, the same for TUI, `--json` and `--jsonl`."""
+    """The options of one run, the same for TUI, `--json` and `--jsonl`; `arguments` writes them in
+    this order."""
 
     scenarios: tuple[str, ...] = ()  # for `advise`; all if neither these nor workloads are named
     workloads: tuple[str, ...] = ()  # for `run`
     every: bool = False  # `run --all`
-    budget_s: float | None = None
-    quick: bool = False
-    thorough: bool = False
-    devices: tuple[str, ...] = ()  # "cpu", "gpu", "cuda:0", "fake:0@8"
-    backends: tuple[str, ...] = ()
-    precisions: tuple[str, ...] = ()
-    modes: tuple[str, ...] = ()  # "plain" is the mode without a name
-    threads: tuple[int, ...] = ()
-    batch: tuple[int, ...] = ()
-    settings: tuple[str, ...] = ()  # "name=value", "name=64,100" or "name=64..4096"
-    python: str | None = None
-    seed: int = 0
-    largest_batch: bool = False
-    force: bool = False  # search the largest batch even on a GPU that other processes use
-    trace: str | None = None  # file to write
-    strict: bool = False  # exit 3 if a verdict is open
-    strict_samples: bool = False  # exit 3 if a result carries a warning
     ceilings: bool = False  # `ceilings`: measure what the machine can reach
     model: ModelQuestion | None = None  # `advise --model`
     own: OwnQuestion | None = None  # `advise --torch`, `--function` or `--command`
-    scenario_file: str | None = None  # this and the options below belong to `advise`
-    all_scenarios: bool = False  # includes the optional ones
-    crossover: bool = False
-    prices: tuple[str, ...] = ()  # "cpu=0.10", per hour
-    price_file: str | None = None
-    what_if: tuple[str, ...] = ()  # devices to compare with that this machine does not have
     resumes: CutRun | None = None  # the run that this one goes on with; no option of the command
+    quick: bool = _option("--quick", False)
+    thorough: bool = _option("--thorough", False)
+    largest_batch: bool = _option("--largest-batch", False)
+    # Search the largest batch even on a GPU that other processes use.
+    force: bool = _option("--force", False)
+    strict: bool = _option("--strict", False)  # exit 3 if a verdict is open
+    strict_samples: bool = _option("--strict-samples", False)  # or if a result carries a warning
+    all_scenarios: bool = _option("--all", False)  # of `advise`: includes the optional ones
+    crossover: bool = _option("--crossover", False)
+    budget_s: float | None = _option("--budget", None)
+    devices: tuple[str, ...] = _option("--device", ())  # "cpu", "gpu", "cuda:0", "fake:0@8"
+    backends: tuple[str, ...] = _option("--backend", ())
+    precisions: tuple[str, ...] = _option("--precision", ())
+    modes: tuple[str, ...] = _option("--mode", ())  # "plain" is the mode without a name
+    settings: tuple[str, ...] = _option("--set", ())  # "name=value", "name=64,100", "name=64..4096"
+    threads: tuple[int, ...] = _option("--threads", ())
+    batch: tuple[int, ...] = _option("--batch", ())
+    python: str | None = _option("--python", None)
+    trace: str | None = _option("--trace", None)  # file to write
+    seed: int = _option("--seed", 0)
+    scenario_file: str | None = _option("--scenarios", None)
+    prices: tuple[str, ...] = _option("--price", ())  # "cpu=0.10", per hour
+    price_file: str | None = _option("--prices", None)
+    # Devices to compare with that this machine does not have.
+    what_if: tuple[str, ...] = _option("--what-if", ())
 
     @property
     def budget(self) -> float:
@@ -91,19 +103,19 @@ class Request:
         return 0.0 if chosen else DEFAULT_BUDGET_S
 
     @property
-    def _has_advice(self) -> bool:
-        """Whether an option is set that only `advise` has."""
-        given = (self.scenario_file, self.price_file, self.prices, self.what_if)
-        return any(given) or self.all_scenarios or self.crossover
-
-    @property
     def question(self) -> ModelQuestion | OwnQuestion | None:
         """The question about the user's own model or code; None for scenarios and workloads."""
         return self.model or self.own
 
+    def given(self) -> dict[str, Any]:
+        """The options that are set, with their values."""
+        options = {each.metadata["option"]: each for each in fields(self) if each.metadata}
+        values = {name: getattr(self, each.name) for name, each in options.items()}
+        return {name: value for name, value in values.items() if value != options[name].default}
+
     def arguments(self, *display: str) -> list[str]:
         """The command line with the same meaning, and with these options of display."""
-        command: list[str] = []
+        given = self.given()
         if self.every:
             command = ["run", "--all"]
         elif self.workloads:
@@ -112,40 +124,19 @@ class Request:
             command = ["ceilings", "--again"]
         elif self.question is not None:
             command = ["advise", *self.question.options()]
-        elif self.scenarios or self._has_advice:
-            command = ["advise", *self.scenarios]
-        flags = {
-            "--quick": self.quick,
-            "--thorough": self.thorough,
-            "--largest-batch": self.largest_batch,
-            "--force": self.force,
-            "--strict": self.strict,
-            "--strict-samples": self.strict_samples,
-            "--all": self.all_scenarios,
-            "--crossover": self.crossover,
-        }
-        command += [name for name, is_set in flags.items() if is_set]
-        budget = [] if self.budget_s is None else [str(self.budget_s).removesuffix(".0")]
-        given: dict[str, Iterable[str | None]] = {
-            "--budget": budget,
-            "--device": self.devices,
-            "--backend": self.backends,
-            "--precision": self.precisions,
-            "--mode": self.modes,
-            "--set": self.settings,
-            "--threads": [",".join(map(str, self.threads)) or None],
-            "--batch": [",".join(map(str, self.batch)) or None],
-            "--python": [self.python],
-            "--trace": [self.trace],
-            "--seed": [str(self.seed) if self.seed else None],
-            "--scenarios": [self.scenario_file],
-            "--price": self.prices,
-            "--prices": [self.price_file],
-            "--what-if": self.what_if,
-        }
-        for name, texts in given.items():
-            for text in texts:
-                command += [] if text is None else [name, text]
+        else:
+            needs_name = self.scenarios or not OF_ADVISE.isdisjoint(given)
+            command = ["advise", *self.scenarios] if needs_name else []
+        for name, value in given.items():
+            if value is True:
+                command += [name]
+            elif isinstance(value, float):
+                command += [name, str(value).removesuffix(".0")]
+            elif name in ("--threads", "--batch"):
+                command += [name, ",".join(map(str, value))]
+            else:
+                texts = value if isinstance(value, tuple) else (str(value),)
+                command += [part for text in texts for part in (name, text)]
         of_script = self.own.arguments if self.own is not None else ()
         return [*command, *display, *(["--", *of_script] if of_script else [])]
 
@@ -166,12 +157,8 @@ def words(texts: Iterable[str]) -> tuple[str, ...]:
 
 def check(request: Request) -> None:
     """Raise UsageError for options that no machine could meet."""
-    for backend in request.backends:
-        if backend not in (known := catalog.backends()):
-            raise unknown("backend", backend, known)
-    for precision in request.precisions:
-        if precision not in PRECISIONS:
-            raise unknown("precision", precision, PRECISIONS)
+    check_known("backend", request.backends, catalog.backends())
+    check_known("precision", request.precisions, PRECISIONS)
     for device in request.devices:
         check_device(device)
     fake_devices(request)
@@ -180,7 +167,10 @@ def check(request: Request) -> None:
     if request.thorough and (request.quick or request.every):
         other = "--quick" if request.quick else "--all"
         raise UsageError(f"{other} and --thorough exclude each other")
-    _check_largest_batch(request)
+    if request.force and not request.largest_batch:
+        raise UsageError("--force belongs to --largest-batch")
+    if request.trace is not None and request.largest_batch:
+        raise UsageError("--trace profiles a race, but --largest-batch runs none")
     if request.all_scenarios and request.scenarios:
         names = " ".join(request.scenarios)
         raise UsageError(f"--all means every scenario: leave out --all or {names}")
@@ -189,13 +179,6 @@ def check(request: Request) -> None:
     for threads in request.threads:
         if not 1 <= threads <= MOST_THREADS:
             raise UsageError(f"--threads must be between 1 and {MOST_THREADS}, not {threads}")
-
-
-def _check_largest_batch(request: Request) -> None:
-    if request.force and not request.largest_batch:
-        raise UsageError("--force belongs to --largest-batch")
-    if request.trace is not None and request.largest_batch:
-        raise UsageError("--trace profiles a race, but --largest-batch runs none")
 
 
 def _check_question(request: Request, question: ModelQuestion | OwnQuestion) -> None:
@@ -214,27 +197,20 @@ def _check_question(request: Request, question: ModelQuestion | OwnQuestion) -> 
         raise UsageError(f"{'--train' if is_training else option} takes one --batch")
     if option == MODEL and set(request.backends) - {*ONNX_BACKENDS}:
         raise UsageError(f"--backend: an ONNX model runs on {' or '.join(ONNX_BACKENDS)}")
-    for word in (word for mode in request.modes for word in mode.split("+")):
-        if word not in MODES:
-            raise unknown("mode", word, MODES)
+    check_known("mode", [word for mode in request.modes for word in mode.split("+")], MODES)
 
 
 def _check_unused(request: Request, option: str) -> None:
     """Refuse the options that do not apply to what `option` names."""
-    given: dict[str, object] = {
-        "--scenarios": request.scenario_file,
-        "--all": request.all_scenarios,
-        "--crossover": request.crossover,
-        "--what-if": request.what_if,
-        "--set": request.settings,
-    }
+    unused = ["--scenarios", "--all", "--crossover", "--what-if", "--set"]
     if option in (f"--{FUNCTION}", f"--{COMMAND}"):
-        given |= {"--backend": request.backends, "--precision": request.precisions}
+        unused += ["--backend", "--precision"]
     if option != f"--{TORCH}":
-        given["--mode"] = request.modes
+        unused += ["--mode"]
     if option == f"--{COMMAND}":
-        given |= {"--threads": request.threads, "--batch": request.batch}
-    if options := [name for name, value in given.items() if value]:
+        unused += ["--threads", "--batch"]
+    given = request.given()
+    if options := [name for name in unused if name in given]:
         raise UsageError(f"these options do not apply to {option}: {', '.join(options)}")
 
 
@@ -248,22 +224,19 @@ def check_batches(batches: Iterable[int]) -> None:
 def check_device(device: str) -> None:
     """Raise UsageError unless `device` is a device name, whether or not it exists here."""
     name, _, rest = device.partition(":")
+    number, at, speed = rest.partition("@")
+    kind = DEVICE_KINDS.get(name)
     if device in COLUMNS:
         return
-    kind = DEVICE_KINDS.get(name)
-    number, at, speed = rest.partition("@")
-    plain = number.isascii() and number.isdecimal()
-    if kind is not None and kind.numbered and plain and (kind.simulated or not at):
-        try:
-            if not at or SLOWEST <= float(speed) <= FASTEST:
+    if kind is not None and kind.numbered and number.isascii() and number.isdecimal():
+        if not at:
+            return
+        with suppress(ValueError):
+            if kind.simulated and SLOWEST <= float(speed) <= FASTEST:
                 return
-        except ValueError:
-            pass
-        else:
-            raise UsageError(
-                f"the speed of {name}:{number} must be between {SLOWEST:g} and {FASTEST:g}, "
-                f"not {speed}"
-            )
+            if kind.simulated:
+                bounds = f"between {SLOWEST:g} and {FASTEST:g}, not {speed}"
+                raise UsageError(f"the speed of {name}:{number} must be {bounds}")
     raise unknown("device", device, ["cpu", "gpu", "cuda:0", "xpu:0", "fake:0", "fake:0@8"])
 
 

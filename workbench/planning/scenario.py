@@ -6,11 +6,14 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from ..contract import MOST_BATCH, MOST_THREADS
 from ..stats.objectives import Objective
 
 Share = Annotated[float, msgspec.Meta(gt=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
-Threads = Count | Literal["all"]
+Batch = Annotated[int, msgspec.Meta(ge=1, le=MOST_BATCH)]
+Threads = Annotated[int, msgspec.Meta(ge=1, le=MOST_THREADS)] | Literal["all"]
+Text = Annotated[str, msgspec.Meta(max_length=200)]
 MOST_WEIGHT = 1000.0
 
 
@@ -22,7 +25,7 @@ class Quick(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Parameters and batch that apply under --quick."""
 
     params: dict[str, int | float | str] = {}
-    batch: Count | None = None
+    batch: Batch | None = None
 
 
 class Size(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,22 +48,22 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A row as `assets/scenarios.toml` documents it, field by field."""
 
     id: str
-    title: str
-    question: str
+    title: Annotated[str, msgspec.Meta(max_length=60)]
+    question: Text
     textbook: Literal["cpu", "gpu", ""] | None  # the usual advice; "": none; None: a plain run
     workload: str
     objective: Objective
-    precisions: tuple[str, ...]
+    precisions: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
     params: dict[str, int | float | str] = {}
-    batch: Count | None = None
+    batch: Batch | None = None
     # precisions that race among themselves and are never picked; `apart` in the file
     reference_only: tuple[str, ...] = msgspec.field(name="apart", default=())
     modes: tuple[str, ...] | None = ()  # None: all
     gpu_modes: tuple[str, ...] = ()  # further ones, on GPUs only
     max_error: Share | None = None
-    threads: tuple[Threads, ...] = ("all",)
+    threads: Annotated[tuple[Threads, ...], msgspec.Meta(min_length=1)] = ("all",)
     weight: Annotated[float, msgspec.Meta(gt=0, le=MOST_WEIGHT)] = 1.0
-    source: str = ""  # where the usual advice comes from
+    source: Text = ""  # where the usual advice comes from
     on_request: bool = False  # races only by name or with --all
     limits: Limits = Limits()
     size: Size | None = None

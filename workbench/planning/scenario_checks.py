@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from .. import catalog
-from ..contract import MOST_BATCH, MOST_THREADS, Parameter, ParameterValue, Workload, WorkloadError
+from ..contract import MOST_BATCH, Parameter, ParameterValue, Workload, WorkloadError
 from ..text.sanitize import shown
 from ..text.toml_file import Key, TomlFile
 from .scenario import Scenario, Size
@@ -17,7 +17,6 @@ from .usage import unknown
 ID = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}"
 )  # no brackets: points of a sweep are called `id[batch=4]`
-LONGEST = {"title": 60, "question": 200, "source": 200}
 
 Fault = tuple[tuple[Key, ...], str]  # the keys that lead to the field, and the reason
 
@@ -48,20 +47,18 @@ def _faults(row: Scenario) -> Iterator[Fault]:
 
 
 def _unreadable(row: Scenario) -> Iterator[Fault]:
-    """Texts that are empty, too long or unsafe to print."""
+    """Texts that are empty or unsafe to print."""
     if not ID.fullmatch(row.id):
         name = shown(repr(row.id), 60)
         yield ("id",), f"id {name}: use at most 40 letters, digits, _ . and -, not a dash first"
-    for name, most in LONGEST.items():
-        text = getattr(row, name)
-        if not text.isprintable():
-            yield (name,), f"{name}: contains a control character or a line break"
-        if len(text) > most:
-            yield (name,), f"{name}: {len(text)} characters, at most {most} allowed"
-    for at, params in ((("params",), row.params), (("quick", "params"), row.quick.params)):
-        for name, value in params.items():
-            if not str(value).isprintable():
-                yield (*at, name), f"{name}: contains a control character or a line break"
+    texts: dict[tuple[Key, ...], object] = {
+        (name,): getattr(row, name) for name in ("title", "question", "source")
+    }
+    texts |= {("params", name): value for name, value in row.params.items()}
+    texts |= {("quick", "params", name): value for name, value in row.quick.params.items()}
+    for keys, text in texts.items():
+        if not str(text).isprintable():
+            yield keys, f"{keys[-1]}: contains a control character or a line break"
     for name in ("title", "question"):
         if not getattr(row, name).strip():
             yield (name,), f"{name}: must not be empty"
@@ -69,19 +66,12 @@ def _unreadable(row: Scenario) -> Iterator[Fault]:
 
 def _at_odds(row: Scenario) -> Iterator[Fault]:
     """Fields that contradict each other, whatever the workload."""
-    if not row.precisions:
-        yield ("precisions",), "precisions: must not be empty, or nothing could be picked"
     for precision in row.reference_only:
         if precision in row.precisions:
             yield ("apart",), f"apart: {precision} is also in precisions; list it only once"
-    if not row.threads:
-        yield ("threads",), 'threads: must not be empty; threads = ["all"] takes all usable cores'
     counts = [count for count in row.threads if count != "all"]
-    for count in counts:
-        if count > MOST_THREADS:
-            yield ("threads",), f"threads must be between 1 and {MOST_THREADS}, not {count}"
     limit = row.limits.threads
-    if limit is not None and len(counts) == len(row.threads) and counts and min(counts) > limit:
+    if limit is not None and len(counts) == len(row.threads) and min(counts) > limit:
         text = f"limits.threads = {limit} is below every entry of threads (least: {min(counts)})"
         yield ("limits", "threads"), text
     if row.size is not None and row.size.low >= row.size.high:
@@ -115,8 +105,6 @@ def _wrong_values(row: Scenario, workload: Workload) -> Iterator[Fault]:
     for keys, batch in ((("batch",), row.batch), (("quick", "batch"), row.quick.batch)):
         if batch is not None and workload.default_batch is None:
             yield keys, f"batch: {workload.name} has no batch; leave it out"
-        elif batch is not None and batch > MOST_BATCH:
-            yield keys, f"batch must be between 1 and {MOST_BATCH}, not {batch}"
     if row.size is not None:
         yield from _wrong_size(row.size, workload, known)
 

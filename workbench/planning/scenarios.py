@@ -12,18 +12,20 @@ from typing import Any
 import msgspec
 
 from ..assets import path as asset
+from ..contract import MOST_THREADS
 from ..stats.objectives import OBJECTIVES
 from ..text.sanitize import shown
 from ..text.toml_file import Key, TomlError, TomlFile, read
 from .scenario import Limits, Quick, Scenario, ScenarioError, Size
 
 NESTED: Mapping[str, type[msgspec.Struct]] = {"quick": Quick, "limits": Limits, "size": Size}
+_EXTRA = re.compile("Object contains unknown field `(.*?)`(?: - at `(.*)`)?", re.DOTALL)
 _ABSENT = re.compile("Object missing required field `(.*)`")
 _STEP = re.compile(r"\.(\w+)")  # a name in a path such as `$.quick.params[...]`
 ENUMS = {
     "textbook": '"cpu", "gpu" or "" for no usual advice',
     "objective": f"{', '.join(OBJECTIVES[:-1])} or {OBJECTIVES[-1]}",
-    "threads": '"all" or whole numbers from 1',
+    "threads": f'"all" or whole numbers from 1 to {MOST_THREADS}',
 }
 
 
@@ -76,15 +78,14 @@ def _tables(file: TomlFile) -> list[dict[str, Any]]:
 def _row(file: TomlFile, place: int, table: dict[str, Any]) -> Scenario:
     """One scenario as its type; TomlError names the line of a wrong field."""
     at: tuple[Key, ...] = ("scenario", place)
-    _check_names(file, at, table, Scenario, "a scenario")
-    for name, kind in NESTED.items():
-        if isinstance(table.get(name), dict):
-            _check_names(file, (*at, name), table[name], kind, name)
     dates = (datetime.datetime, datetime.date, datetime.time)  # kept, for the message
     try:
         whole = {"textbook": "", **table}
         return msgspec.convert(whole, Scenario, builtin_types=dates, str_keys=True)
     except (msgspec.ValidationError, OverflowError) as error:
+        if extra := _EXTRA.fullmatch(str(error)):
+            names = _STEP.findall(extra[2] or "")
+            raise file.error(_no_field(extra[1], names), (*at, *names, extra[1])) from None
         message, _, where = str(error).partition(" - at `")
         if absent := _ABSENT.fullmatch(message):
             message = f"the field {absent[1]} is missing"
@@ -98,23 +99,20 @@ def _row(file: TomlFile, place: int, table: dict[str, Any]) -> Scenario:
         raise file.error(f"{prefix}: {message}", (*at, *names)) from None
 
 
+def _no_field(name: str, names: list[str]) -> str:
+    """The fields that a scenario has, or the table in it that `names` lead to."""
+    known, noun = _fields(NESTED[names[0]] if names else Scenario), [*names, "a scenario"][0]
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {close[0]}?" if close else f". Choices: {', '.join(known)}"
+    return f"{noun} has no field {shown(repr(name), 60)}{hint}"
+
+
 def _wrong_key(table: dict[str, Any], names: list[str]) -> str:
     """The first key, in the table that `names` lead to, whose value no parameter could have."""
     for name in names:
         table = table[name]
     values = ((key, value) for key, value in table.items())
     return next(k for k, v in values if isinstance(v, bool) or not isinstance(v, (int, float, str)))
-
-
-def _check_names(
-    file: TomlFile, at: tuple[Key, ...], table: dict[str, Any], kind: type, noun: str
-) -> None:
-    known = _fields(kind)
-    for name in table:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {close[0]}?" if close else f". Choices: {', '.join(known)}"
-            raise file.error(f"{noun} has no field {shown(repr(name), 60)}{hint}", (*at, name))
 
 
 def _fields(kind: type) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..records.machine import Cpu, Machine
 from ..records.reason import Warning
@@ -13,18 +14,17 @@ from .usage import UsageError
 
 def thread_counts(scenario: Scenario, request: Request, machine: Machine) -> list[int]:
     """The CPU thread counts to race, within the scenario's limit and, by default, the cores."""
-    cores = machine.cpu.effective_cores
-    most = scenario.limits.threads
+    cores, most = machine.cpu.effective_cores, scenario.limits.threads or math.inf
     if request.threads:
-        counts = [n for n in request.threads if most is None or n <= most]
+        counts = [n for n in request.threads if n <= most]
         if not counts:
             raise UsageError(
                 f"--threads: {scenario.id} allows at most {most} (limits.threads), "
                 f"not {', '.join(map(str, request.threads))}"
             )
-        return list(dict.fromkeys(counts))
-    allowed = [n for n in scenario.threads if n == "all" or most is None or n <= most]
-    counts = [min(most or cores, cores) if n == "all" else min(n, cores) for n in allowed]
+    else:
+        allowed = [n for n in scenario.threads if n == "all" or n <= most]
+        counts = [int(min(cores, most if n == "all" else n)) for n in allowed]
     return list(dict.fromkeys(counts))
 
 
@@ -40,14 +40,13 @@ def useful_thread_counts(cpu: Cpu, requested: Sequence[int] = ()) -> tuple[int, 
 
 
 def fewer_threads(
-    scenarios: Sequence[Scenario], request: Request, machine: Machine
+    scenarios: Iterable[Scenario], request: Request, machine: Machine
 ) -> Iterator[Warning]:
     """A warning for each scenario that asks for more threads than there are cores."""
     cores = machine.cpu.effective_cores
     for scenario in scenarios if not request.threads else ():
-        most = scenario.limits.threads
-        own = [n for n in scenario.threads if n != "all" and (most is None or n <= most)]
-        if beyond := [n for n in own if n > cores]:
+        most = scenario.limits.threads or math.inf
+        if beyond := [n for n in scenario.threads if n != "all" and cores < n <= most]:
             asked = ", ".join(map(str, beyond))
             text = f"{scenario.id} asks for {asked} threads but only {cores} cores are usable"
             remedy = f"it runs on {cores}; --threads {beyond[0]} runs more threads than cores"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from ..files.write import Target, resolved
@@ -21,6 +21,13 @@ def unknown(noun: str, given: str, choices: Iterable[str]) -> UsageError:
     hint = f"; did you mean {close[0]}?" if close else "."
     named = shown(repr(given), 60)
     return UsageError(f"unknown {noun} {named}{hint} Choices: {', '.join(listed)}")
+
+
+def check_known(noun: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Refuse the first name that is not a known one."""
+    for each in given:
+        if each not in known:
+            raise unknown(noun, each, known)
 
 
 def target(option: str, path: Path, *, opened: bool = False) -> Target:

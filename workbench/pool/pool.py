@@ -102,6 +102,7 @@ class Pool:
         self._unusable: dict[tuple[str, ...], Reason] = {}  # by `_use`: GPUs that a backend refused
         self.import_s: dict[WorkerKey, float] = {}  # from the start to an imported backend
         self.generation: dict[WorkerKey, int] = {}  # how often a worker had to be replaced
+        self._pauses: list[tuple[float, float]] = []  # begin and end, on the host's clock
 
     def start(self, key: WorkerKey, deadline_s: float) -> None:
         """Make sure of a worker with its backend imported; WorkerFailed if there can be none.
@@ -131,7 +132,8 @@ class Pool:
         ended = time.monotonic()
         if hello.ready_s is not None and began <= hello.ready_s <= ended:
             ended = hello.ready_s  # the answer may have waited for those of others
-        self.import_s[key] = ended - began
+        paused_s = sum(end - start for start, end in self._pauses if began <= start < ended)
+        self.import_s[key] = ended - began - paused_s
         self._listener.emit(
             ev.WorkerStarted(
                 at_s=self._control.now(),
@@ -204,6 +206,8 @@ class Pool:
 
         An answer that is not of `kind`, one of `answers`, ends the worker.
         """
+        if deadline_s <= 0:
+            raise WorkerFailed(Reason("timeout", "no time was left to ask it", HINTS["timeout"]))
         worker = self._workers[key]
         worker.thaw()
         try:
@@ -243,7 +247,8 @@ class Pool:
         while True:
             happening = self._control.wait(worker.fileno(), until - time.monotonic())
             if happening == "deadline":
-                raise self._lost(key, "timeout", f"no answer within {deadline_s:.0f} s", gone=False)
+                text = f"no answer within {max(0.1, round(deadline_s, 1)):g} s"
+                raise self._lost(key, "timeout", text, gone=False)
             if happening in ("readable", "child"):
                 try:
                     line = worker.answer()
@@ -270,8 +275,9 @@ class Pool:
             os.kill(os.getpid(), signal.SIGSTOP)  # returns when the shell says fg
         else:
             self._control.wait_for_resume()
-        away = time.monotonic() - began
-        self._control.exclude(away)
+        ended = time.monotonic()
+        self._pauses.append((began, ended))
+        self._control.exclude(away := ended - began)
         self._emit_status("running")
         for each in awake:
             each.thaw()

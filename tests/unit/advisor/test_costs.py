@@ -19,7 +19,7 @@ from workbench.export.view.answers import advice_facts
 from workbench.planning import admission, scenarios
 from workbench.planning.cases import fill_cases
 from workbench.planning.plan import planned, resolve
-from workbench.planning.prices import LEAST, MOST, given_prices, unused_prices
+from workbench.planning.prices import LEAST, MOST, given_prices
 from workbench.planning.request import Request
 from workbench.planning.usage import UsageError
 from workbench.records.reason import Reason
@@ -99,8 +99,8 @@ def test_a_file_of_prices_and_an_option_that_goes_before_it(tmp_path: Path) -> N
         (b"per_hour = 3\n", "it has none"),
         (b"[per_hour]\ncpu = -0.5\n", "not cpu=-0.5"),
         (b"[per_hour]\ncpu = nan\n", "line 2: cpu = nan is not finite"),
-        (b"[per_hour]\ncpu = true\n", "the price of cpu must be a number"),
-        (b'[per_hour]\ncpu = "1"\n', "the price of cpu must be a number"),
+        (b"[per_hour]\ncpu = true\n", "cpu: True is not a number such as 2.99"),
+        (b'[per_hour]\ncpu = "1"\n', "cpu: '1' is not a number"),
         (b"[per_hour]\ntpu = 1\n", "unknown device"),
         (b"[per_hour]\ncpu = 1" + b"0" * 12, "a price must be between"),
         (b"[per_hour]\ncpu = 1" + b"0" * 400, "line 2: cpu: the number has more than 64 bits"),
@@ -142,16 +142,6 @@ def test_prices_are_checked_before_anything_runs_and_go_into_the_plan() -> None:
     event = planned(row, request, 0.0)
     assert event.prices == {"cpu": 0.1}
     assert "--price cpu=0.1" in event.reproduce
-
-
-def test_a_price_of_a_device_that_is_not_raced_is_a_warning() -> None:
-    texts = ["cpu=1", "gpu=2", "cuda:0=2", " cuda:7 = 3", "fake:1=4"]
-    (warning,) = unused_prices(texts, ["cuda:0", "cpu", "cpu"])
-    assert warning.code == "price_unused"
-    assert "--price cuda:7 and --price fake:1" in warning.message
-    assert "cpu, cuda:0" in warning.remedy
-    assert unused_prices(texts[:3], ["cuda:0"]) == []
-    assert unused_prices(["cpu=1", "gpu=2"], []) == []
 
 
 def test_a_file_of_prices_is_read_once_whatever_becomes_of_it_in_the_run(tmp_path: Path) -> None:

@@ -208,7 +208,7 @@ def test_a_bandwidth_that_was_cut_short_once_is_measured_once_more(monkeypatch) 
     found, _, _ = kept_or_measured(monkeypatch, None, 0.01)
     cpu, gpu = found.devices
     field = ceilings._field(ceilings.plan(with_gpu(), ["cpu"], brief=True)[1].cases[-1])
-    late = {field: BUDGET.message}
+    late = {field: ceiling_store.OUT_OF_TIME}
     cut = msgspec.structs.replace(cpu, cache_bytes_per_s=None, unavailable=late)
     kept = msgspec.structs.replace(found, devices=[cut, gpu])
     found, asked, _ = kept_or_measured(monkeypatch, kept, 0.01)

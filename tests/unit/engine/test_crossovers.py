@@ -65,7 +65,7 @@ class Bench:
         self.race(self.row, 0.0)
         self.report.apply(ev.VerdictReached(at_s=0.0, verdict=decide(self.report, row)))
         shared = context(None, self.clock, self.report, budget_s=end_s + SLACK_S)
-        CrossoverSearch(shared, race_row=self.race, warn=self.warnings.append).run([self.row])
+        CrossoverSearch(shared, self.race, self.warnings.append).run([self.row])
 
     def race(self, row: RowPlan, until_s: float) -> None:
         self.sizes.append(row.cases[0].batch)

@@ -193,6 +193,14 @@ def test_ceilings_wait_for_workers_that_the_table_needs_too(
     assert start_workers([row.plan], rows, row.context, 0.12) is started
 
 
+def test_a_worker_that_is_late_keeps_no_other_from_starting() -> None:
+    row = Row(replace(CPU_A, backend="numpy"), CPU_A)
+    row.pool.starting_s = 30.0
+    table = [replace(row.plan, cases=[CPU_A])]  # which does not need NumPy
+    assert not start_workers([row.plan], table, row.context, 0.12)
+    assert list(row.pool.import_s) == [worker_key(CPU_A)]
+
+
 def test_a_gpu_that_admits_one_process_gets_one_worker_before_the_races() -> None:
     gpu = case("cuda:0-a")
     row = Row(gpu, other := replace(gpu, backend="onnxruntime"))

@@ -98,6 +98,16 @@ def test_precisions_are_given_up_with_their_price() -> None:
     assert all("s more: raise --budget" in warning.remedy for warning in left)
 
 
+def test_one_that_gave_way_does_not_say_that_the_time_of_the_run_ran_out() -> None:
+    simulated = simulated_run.SimulatedMachine(*machines.gpu_server())
+    events = simulated_run.run(Request(quick=True, budget_s=60.0), simulated, pool=SlowStarts)
+    [end] = [event for event in events if isinstance(event, ev.RunFinished)]
+    assert end.duration_s < 50.0
+    reasons = [event.reason for event in events if isinstance(event, ev.CaseFinished)]
+    late = {reason.message for reason in reasons if reason and reason.code == "budget"}
+    assert late == {"too little time for its turn"}
+
+
 def test_the_precision_that_promises_most_of_a_gpu_is_prepared_first() -> None:
     gpu = [case("cuda:0-a", kind) for kind in ("fp32", "tf32", "bf16", "fp16")]
     on_cpu = [case("cpu-a"), case("cpu-b", "bf16")]

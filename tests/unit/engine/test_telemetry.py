@@ -230,7 +230,7 @@ def test_a_turn_is_placed_by_its_workers_clock(emitted: list[ev.AnyEvent]) -> No
     plan = SimpleNamespace(scenario=SimpleNamespace(id="row"))
     runner = BlockRunner(plan, made, None, None)  # type: ignore[arg-type]
     heard = Block([1e-3], [], None, None, {}, False, now - 4.0, now - 3.5, now - 3.0)
-    prepared = PreparedCase(CPU_A, WorkerKey("cpu", "torch"), 0, 1e-3, 1)
+    prepared = PreparedCase(CPU_A, WorkerKey("cpu", "torch"), 1e-3, 1)
     runner._report(prepared, 0, [1e-3], heard)
     assert noted == [pytest.approx((46.5, 47.0, 1.0), abs=0.5)]
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from workbench.engine.trace import GAP_US, TraceFile, write_trace
+from workbench.engine.trace import GAP_US, TraceFile
 from workbench.files import write
 from workbench.files.write import Target
 from workbench.planning.request import Request
@@ -49,9 +51,11 @@ def test_a_reader_that_takes_nothing_is_given_up_once_the_run_is_to_end(
     reader, end = os.pipe()
     target = Target(Path(f"/dev/fd/{end}"))
     target.open()
-    trace = TraceFile()
+    trace = TraceFile(target)
     trace.add("a", [{**EVENTS[1], "name": "x" * 1_000_000}])
-    written = write_trace(trace, target, Request(), Report(), is_ending=lambda: True)
+    control: Any = SimpleNamespace(is_ending=True)
+    written = trace.write(Request(), Report(), control)
     assert isinstance(written, Warning) and "its reader takes nothing" in written.message
+    assert trace.write(Request(), Report(), control) is None  # once
     os.close(reader)
     os.close(end)

@@ -191,6 +191,23 @@ def test_without_time_no_worker_is_started(dropped: list[bool]) -> None:
     assert not made.is_alive(other)
 
 
+def test_a_request_without_time_costs_no_worker_its_life(dropped: list[bool]) -> None:
+    made = pool(Control())
+    with pytest.raises(WorkerFailed, match="no time was left to ask it"):
+        made.ask(KEY, 0.0, Block, **block(PLAIN))
+    assert made.is_alive(KEY)
+
+
+@pytest.mark.parametrize(("deadline_s", "text"), [(0.4, "0.4 s"), (0.01, "0.1 s"), (8.0, "8 s")])
+def test_a_deadline_is_named_as_it_was(
+    dropped: list[bool], deadline_s: float, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = pool(Control())
+    monkeypatch.setattr(Control, "wait", lambda *_: "deadline")
+    with pytest.raises(WorkerFailed, match=f"no answer within {text}"):
+        made.ask(KEY, deadline_s, Block, **block(PLAIN))
+
+
 @pytest.mark.parametrize(
     "line", [b"no JSON", b"[1]", b"{}", b'{"ok": 3}', b'{"error": "it broke"}']
 )
@@ -333,6 +350,20 @@ def test_a_pause_holds_every_worker_that_imports(
         held = [*(("freeze", key) for key in TWO), ("resume", KEY)]
         assert did[:5] == [*held, *(("thaw", key) for key in TWO)]
         made.start(TWO[1], 60.0)
+
+
+def test_a_pause_is_no_part_of_an_import(
+    did: list[tuple[str, WorkerKey]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, clock, wishes = pool(Control()), [100.0], ["pause", "readable"]
+    monkeypatch.setattr(Control, "wait", lambda *_: wishes.pop(0))
+    monkeypatch.setattr(Control, "wait_for_resume", lambda _: clock.append(150.0), False)
+    monkeypatch.setattr(Control, "exclude", lambda *_: None, False)
+    Process.answers = [b'{"ok": {"versions": {}, "ready_s": 150.0}}']
+    with monkeypatch.context() as patch:
+        patch.setattr(workers.time, "monotonic", lambda: clock[-1])
+        made.start(TWO[0], 60.0)
+    assert made.import_s[TWO[0]] == 0.0
 
 
 def test_an_import_ends_when_its_worker_says_so(
