@@ -90,7 +90,7 @@ def launch(case: Case, task: Any) -> Step:
 def sequential(case: Case, task: Any) -> Step:
     import numpy as np
 
-    start, count = np.float64(task.first), case.params["iterations"]
+    start, count = np.float64(task.numbers[0]), case.params["iterations"]
     zero, two = np.float64(0.0), np.float64(2.0)
 
     def step() -> Any:

@@ -89,6 +89,25 @@ def jax_digits(case: Case, task: Any) -> Step:
     return step
 
 
+def sklearn_digits(case: Case, task: Any) -> Step:
+    import numpy as np
+    from sklearn.neural_network import MLPClassifier
+
+    rng = np.random.default_rng(0)
+    model = MLPClassifier((128,), alpha=0.0, batch_size=case.batch, shuffle=False)
+
+    def step() -> None:
+        chosen = rng.choice(1437, case.batch, replace=False)
+        model.partial_fit(task.data[chosen], task.labels[chosen], classes=range(10))
+
+    return step
+
+
+def sklearn_forest(case: Case, task: Any) -> Step:
+    feeds, predict = itertools.cycle(task.batches), task.model.predict
+    return lambda: predict(next(feeds))
+
+
 def sklearn_trees(case: Case, task: Any) -> Step:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -153,6 +172,8 @@ def keras_mlp_deep(case: Case, task: Any) -> Step:
 
 SCRIPTS: dict[str, tuple[str, str, Callable[[Case, Any], Step]]] = {
     "digits/jax": ("jax", "fp32", jax_digits),
+    "digits/sklearn": ("sklearn", "fp32", sklearn_digits),
+    "forest/sklearn": ("sklearn", "fp32", sklearn_forest),
     "infer_cnn/jax": ("jax", "fp32", jax_infer_cnn),
     "infer_cnn/openvino": ("openvino", "fp32", by_openvino),
     "infer_encoder/openvino": ("openvino", "fp32", by_openvino),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
@@ -95,55 +96,53 @@ def exact(first: float, iterations: int) -> float:
     return last / unit
 
 
-def judged(case: Case, first: float, root: float) -> Accuracy:
+class Roots(Task):
     """Every candidate must take exactly the same branches."""
-    expected = exact(first, int(case.params["iterations"]))
-    error = abs(root - expected) / expected
-    return Accuracy.within(error, 0.0, "the same in integer arithmetic")
+
+    case: Case
+    numbers: Sequence[Any]  # the first target, and the bracket
+    search: Callable[..., Any] = staticmethod(bisect)
+    root: Any = None
+
+    def step(self) -> None:
+        self.root = self.search(int(self.case.params["iterations"]), *self.numbers)
+
+    def check(self) -> Accuracy:
+        self.step()
+        expected = exact(float(self.numbers[0]), int(self.case.params["iterations"]))
+        error = abs(float(self.root) - expected) / expected
+        return Accuracy.within(error, 0.0, "the same in integer arithmetic")
 
 
-class ScalarRoots(Task):
+class ScalarRoots(Roots):
     """In the interpreter, with NumPy's scalars or plain floats."""
 
     def __init__(self, case: Case, first: float) -> None:
         import numpy as np
 
-        self.case, self.first = case, first
+        self.case = case
         kind = float if case.mode == "python" else np.float64
         self.numbers = [kind(number) for number in (first, *BRACKET)]
-        self.root: Any = None
-
-    def step(self) -> None:
-        self.root = bisect(int(self.case.params["iterations"]), *self.numbers)
-
-    def check(self) -> Accuracy:
-        self.step()
-        return judged(self.case, self.first, float(self.root))
 
 
-class TorchRoots(TorchTask):
+class TorchRoots(Roots, TorchTask):
     """By torch, one element at a time."""
 
     def __init__(self, case: Case, setup: Setup, first: float) -> None:
         import torch
 
         super().__init__(case)
-        self.first = first
         hosted = [torch.tensor(number, dtype=torch.float64) for number in (first, *BRACKET)]
         self.numbers = to_device(setup, case, *hosted)
-        self.search = select if case.mode == "select" else bisect
+        if case.mode == "select":
+            self.search = select
         self.waits = self.search is bisect  # the host reads a sign at each branch
-        self.root: Any = None
 
     def step(self) -> None:
         import torch
 
         with torch.inference_mode():
-            self.root = self.search(int(self.case.params["iterations"]), *self.numbers)
-
-    def check(self) -> Accuracy:
-        self.step()
-        return judged(self.case, self.first, float(self.root))
+            super().step()
 
 
 WORKLOAD = SequentialLoop()

@@ -11,8 +11,8 @@ from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, 
 
 from ._shared.keras_task import TensorFlowTask, network
 from ._shared.network import mlp, mlp_multiplications, samples
-from ._shared.torch_task import TorchTask, compiled, module, to_device
-from ._shared.training import IGNORED, compare_losses, train_step
+from ._shared.torch_task import module, to_device
+from ._shared.training import IGNORED, TrainingTask, compare_losses
 
 SIZES = (1000, 512, 256, 2)
 LEARNING_RATE = 0.001
@@ -69,7 +69,7 @@ class TrainMlpDeep(Workload):
         return small if case.precision == "bf16" else None
 
 
-class DeepMlpTraining(TorchTask):
+class DeepMlpTraining(TrainingTask):
     """One step is one epoch; with Keras, its network in torch's own training loop."""
 
     def __init__(self, case: Case, setup: Setup) -> None:
@@ -80,47 +80,39 @@ class DeepMlpTraining(TorchTask):
         with setup.phase("build"):
             self.layers = mlp(SIZES, setup.seed)
             count = int(case.params["samples"])
-            data, labels = samples(count, SIZES[0], SIZES[-1], setup.seed)
-            on_host = torch.from_numpy(data), torch.from_numpy(labels)
-        self.data, self.labels = to_device(setup, case, *on_host)
-        with setup.phase("build"):
-            make = network if case.backend == "keras" else module
-            self.network = make(self.layers).to(self.device)
-            initial = self.network.state_dict()
-            self.initial = {name: value.clone() for name, value in initial.items()}
-            self._start()
-        self.forward = self.network
-        if case.mode == "compile":
-            self.activate()  # the code depends on the settings for threads and TF32
-            self.forward = compiled(setup, self.network, case.mode, self.data)
-            with setup.phase("compile"):  # the first backward pass compiles it
-                self._epoch(self.labels)
-                self.finish()
-            self._start()
+            hosted = samples(count, SIZES[0], SIZES[-1], setup.seed)
+            made = network(self.layers) if case.backend == "keras" else module(self.layers)
+        self.data, self.labels = to_device(setup, case, *map(torch.from_numpy, hosted))
+        self.make_ready(setup, made, torch.optim.Adam, lr=LEARNING_RATE)
+        initial = self.network.state_dict()
+        self.initial = {name: value.clone() for name, value in initial.items()}
+        self.compile(setup, self.batch())
+        self.start()
 
-    def _start(self) -> None:
+    def batch(self) -> tuple[Any, Any]:
+        return self.data, self.labels
+
+    def start(self) -> None:
         """Restore the initial weights in place, so that compiled code stays valid."""
-        import torch
-
         self.epoch = 0
         self.network.load_state_dict(self.initial)
-        self.optimiser = torch.optim.Adam(self.network.parameters(), lr=LEARNING_RATE)
+        self.optimiser.state.clear()
 
     def step(self) -> None:
         if self.epoch == self.epochs:
-            self._start()
-        self.latest_loss = self._epoch(self.labels)
+            self.start()
+        super().step()
         self.epoch += 1
-
-    def _epoch(self, labels: Any) -> Any:
-        return train_step(self.forward, self.optimiser, self.data, labels)
 
     def check(self) -> Accuracy:
         """Train with only the first samples counting, compare with float64, start again."""
         counted = self.labels.clone()
         counted[CHECKED_SAMPLES:] = IGNORED
-        losses = [float(self._epoch(counted).item()) for _ in range(CHECKED_STEPS)]
-        self._start()
+        losses = []
+        for _ in range(CHECKED_STEPS):
+            self.update((self.data, counted))
+            losses.append(float(self.latest_loss))
+        self.start()
         return compared(losses, self.case, self.layers, self.data, self.labels)
 
 

@@ -41,16 +41,6 @@ class Rank:
         self.channel: LineChannel | None = child
         self.host, self.cpus = "", frozenset[int]()
 
-    def receive(self) -> list[dict[str, Any]]:
-        """The answers that are complete; EOFError when the rank is gone."""
-        assert self.channel is not None  # noqa: S101 - it has said hello
-        answers = []
-        with suppress(BlockingIOError):
-            for line in self.channel.receive():
-                with suppress(ValueError):  # a rank may die in the middle of one
-                    answers.append(json.loads(line))
-        return answers
-
     def meet(self, hello: dict[str, Any]) -> None:
         self.host, self.cpus = hello["host"], frozenset(hello["cpus"])
 
@@ -203,9 +193,14 @@ class RankGroup:
         return [answers[rank] for rank in members]
 
     def _heard(self, ranks: Iterable[Rank]) -> Iterator[tuple[Rank, dict[str, Any]]]:
+        """The answers that are complete; WorkloadError when a rank is gone."""
         for rank in ranks:
+            assert rank.channel is not None  # noqa: S101 - it has said hello
             try:
-                yield from ((rank, reply) for reply in rank.receive())
+                with suppress(BlockingIOError):
+                    for line in rank.channel.receive():
+                        with suppress(ValueError):  # a rank may die in the middle of one
+                            yield rank, json.loads(line)
             except EOFError:
                 raise self._died(rank) from None
 

@@ -117,7 +117,7 @@ def test_every_candidate_takes_the_same_branches(iterations: int) -> None:
 
 def test_whole_numbers_find_the_root() -> None:
     for seed in range(5):
-        first = float(prepared(loop_case("numpy"), seed).first)  # type: ignore[attr-defined]
+        first = float(prepared(loop_case("numpy"), seed).numbers[0])  # type: ignore[attr-defined]
         root = sequential.exact(first, sequential.HALVINGS)
         assert root**3 + root == pytest.approx(first, abs=1e-8)
         second = sequential.exact(first, 2 * sequential.HALVINGS)
