@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from typing import Any, ClassVar
 
 from workbench.contract import (
@@ -17,7 +19,8 @@ from workbench.contract import (
     kind_of,
 )
 
-from ._shared.torch_task import TorchTask
+from ._shared.product import LIMITS, Probe, draw
+from ._shared.torch_task import TorchTask, to_device
 from .bandwidth import FLOAT_BYTES, elements_of, random_array
 
 WAYS = {  # from where to where
@@ -33,6 +36,9 @@ MODES = {  # pinned, non_blocking
     "pinned": (True, True),
     "pinned-blocking": (True, False),
 }
+# With this many multiplications for each byte, product and copy take about equally long on a GPU.
+PRODUCTS_PER_BYTE = 500
+REPEATS = 3  # measurements of each part alone, for the overlap
 
 
 class Transfer(Workload):
@@ -41,7 +47,8 @@ class Transfer(Workload):
     Without a mode as in `.to(device)`: from pageable memory, and the program waits.  `pinned` uses
     page-locked memory and only queues the copy.  From pageable memory the driver copies through
     pinned memory of its own (CUDA Runtime API, API synchronization behavior).  On a CPU every copy
-    stays within its memory, for comparison with the link.
+    stays within its memory, for comparison with the link.  `compute=yes` multiplies matrices on the
+    device meanwhile: `overlap_fraction` is the share of the shorter part that the longer one hides.
     """
 
     name = "transfer"
@@ -50,6 +57,7 @@ class Transfer(Workload):
     parameters = (
         Parameter("direction", "to_device", "direction of the copies", choices=tuple(WAYS)),
         Parameter("mib", 64.0, "size of the array", 0.00390625, 16_384, unit="MiB"),
+        Parameter("compute", "no", "multiply on the device meanwhile", choices=("no", "yes")),
     )
     quick: ClassVar = {"mib": 16.0}
     variants = (
@@ -64,12 +72,13 @@ class Transfer(Workload):
         ends = [end for way in ways for end in way]
         on_device = len(ends) if kind_of(case.device).on_host else ends.count("device")
         over_link = case.device_kind == "gpu" and ways != WAYS["within"]
+        n = side_of(case)
         return Work(
-            flops=None,
+            flops=2.0 * n**3 if n else None,
             bytes_moved=copied if over_link else 2 * copied,  # within memory: read and written
             items=copied,
             item="bytes",
-            memory_bytes=size * on_device,
+            memory_bytes=size * on_device + 3 * n * n * FLOAT_BYTES,
             host_bytes=2 * copied,
         )
 
@@ -83,8 +92,16 @@ class Transfer(Workload):
         return TransferTask(case, setup)
 
 
+def side_of(case: Case) -> int:
+    """Rows and columns of the matrices to multiply meanwhile; 0: none."""
+    if case.params["compute"] == "no":
+        return 0
+    side = math.cbrt(PRODUCTS_PER_BYTE * elements_of(case) * FLOAT_BYTES)
+    return 32 * max(1, round(side / 32))
+
+
 class TransferTask(TorchTask):
-    """Copies in both directions have a stream each, so that they overlap."""
+    """Each copy has its own stream if there is other work, so that they overlap."""
 
     def __init__(self, case: Case, setup: Setup) -> None:
         import torch
@@ -104,8 +121,15 @@ class TransferTask(TorchTask):
                 hosted = random_array(elements_of(case), generator)
                 source = self._placed(hosted, start)
                 self.copies.append((self._placed(torch.zeros_like(hosted), end), source))
+        self.factors: list[Any] = []
+        if n := side_of(case):
+            with setup.phase("build"):
+                drawn = [draw((n, n), "fp32", setup.seed + which) for which in (0, 1)]
+                self.probe = Probe(drawn[0], drawn[1], setup.seed + 2)
+            self.factors = to_device(setup, case, *map(torch.from_numpy, drawn))
+            self.product = torch.zeros_like(self.factors[0])
         self.streams: list[Any] = []
-        if self.on_gpu and len(self.copies) > 1:
+        if self.on_gpu and len(self.copies) + len(self.factors) > 1:
             self.streams = [torch.cuda.Stream(self.device) for _ in self.copies]
         self.finishes = self.waits and not self.streams
 
@@ -128,26 +152,63 @@ class TransferTask(TorchTask):
         return torch.device("cuda", ((self.device.index or 0) + 1) % count)
 
     def step(self) -> None:
+        self._queue(copy=True, multiply=True)
+
+    def _queue(self, *, copy: bool, multiply: bool) -> None:
         import torch
 
-        if not self.streams:
-            for target, source in self.copies:
-                target.copy_(source, non_blocking=self.non_blocking)
-            return
-        main = torch.cuda.current_stream(self.device)
-        for stream, (target, source) in zip(self.streams, self.copies, strict=True):
+        main: Any = torch.cuda.current_stream(self.device) if self.streams else None
+        for stream in self.streams:
             stream.wait_stream(main)
-            with torch.cuda.stream(stream):
+        if multiply and self.factors:
+            torch.mm(*self.factors, out=self.product)
+        for index, (target, source) in enumerate(self.copies if copy else ()):
+            if main is None:
+                target.copy_(source, non_blocking=self.non_blocking)
+                continue
+            with torch.cuda.stream(self.streams[index]):
                 target.copy_(source, non_blocking=self.non_blocking)
         for stream in self.streams:
             main.wait_stream(stream)
+
+    def metrics(self) -> dict[str, float]:
+        """Copy and product alone and together, timed after the block."""
+        if not self.factors:
+            return {}
+        waiting = self._fastest(copy=False, multiply=False)  # a fixed cost of each measurement
+        copy_s, multiply_s, both_s = (
+            max(1e-9, self._fastest(copy=copy, multiply=multiply) - waiting)
+            for copy, multiply in ((True, False), (False, True), (True, True))
+        )
+        hidden = (copy_s + multiply_s - both_s) / min(copy_s, multiply_s)
+        return {
+            "overlap_fraction": min(1.0, max(0.0, hidden)),
+            "copy_alone_s": copy_s,
+            "product_alone_s": multiply_s,
+        }
+
+    def _fastest(self, *, copy: bool, multiply: bool) -> float:
+        spent = []
+        for _ in range(REPEATS):
+            self.finish()
+            began = time.perf_counter()
+            self._queue(copy=copy, multiply=multiply)
+            self.finish()
+            spent.append(time.perf_counter() - began)
+        return min(spent)
 
     def check(self) -> Accuracy:
         self.step()
         self.finish()
         wrong = sum(int((target.cpu() != source.cpu()).sum()) for target, source in self.copies)
         lost = wrong / (len(self.copies) * elements_of(self.case))
-        return Accuracy.within(lost, 0.0, "the array that was sent")
+        if not self.factors:
+            return Accuracy.within(lost, 0.0, "the array that was sent")
+        product = self.probe.check(self.case, self.product.cpu().numpy())
+        reference = f"the array that was sent; {product.reference}"
+        error = max(lost, product.value)
+        passed = lost == 0 and product.passed
+        return Accuracy("relative_error", error, reference, LIMITS["fp32"], passed)
 
 
 WORKLOAD = Transfer()

@@ -1,4 +1,4 @@
-"""Copies in every direction and mode, and directions that are impossible."""
+"""Copies in every direction and mode, their overlap, and directions that are impossible."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from workbench import catalog
 from workbench.contract import Case, Setup, Task, WorkloadError
 from workbench.engine import ceilings
-from workloads.transfer import MODES, WAYS
+from workloads.transfer import MODES, WAYS, side_of
 
 TRANSFER = catalog.load("transfer")
 FROM_ONE_DEVICE = [way for way in WAYS if way != "peer"]
@@ -27,10 +27,11 @@ def prepared(case: Case) -> Task:
     return task
 
 
+@pytest.mark.parametrize("compute", ["no", "yes"])
 @pytest.mark.parametrize("device", ["cpu", "fake:0"])
 @pytest.mark.parametrize("direction", FROM_ONE_DEVICE)
-def test_a_transfer_that_lost_something_is_found(direction: str, device: str) -> None:
-    task: Any = prepared(case_of(device, direction=direction))
+def test_a_transfer_that_lost_something_is_found(direction: str, device: str, compute: str) -> None:
+    task: Any = prepared(case_of(device, direction=direction, compute=compute))
     assert task.check().passed
     for target, source in task.copies:
         assert target.data_ptr() != source.data_ptr()
@@ -98,6 +99,70 @@ def test_sizes_start_at_4_kib(size: str) -> None:
             mib.parse(absurd)
 
 
+# --------------------------------------------------------------- overlap
+
+
+def test_a_product_runs_during_the_copy_and_is_counted() -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    case = case_of(compute="yes")
+    task: Any = prepared(case)
+    with FlopCounterMode(display=False) as counter:
+        task.step()
+    assert counter.get_total_flops() == TRANSFER.work(case).flops == 2 * side_of(case) ** 3
+    assert TRANSFER.work(case_of()).flops is None
+
+
+def test_a_wrong_product_with_a_right_copy_is_found() -> None:
+    task: Any = prepared(case_of(compute="yes"))
+    step = task.step
+
+    def spoil() -> None:
+        step()
+        task.product[3] *= 1.1
+
+    task.step = spoil
+    assert not task.check().passed
+
+
+@pytest.mark.parametrize(
+    ("copy_s", "product_s", "both_s", "hidden"),
+    [(2.0, 1.0, 2.0, 1.0), (1.0, 4.0, 5.0, 0.0), (2.0, 2.0, 3.0, 0.5), (1.0, 1.0, 2.2, 0.0)],
+)
+def test_the_overlap_is_the_share_of_the_shorter_part_that_was_hidden(
+    copy_s: float, product_s: float, both_s: float, hidden: float
+) -> None:
+    task: Any = prepared(case_of(compute="yes"))
+    wait_s = 0.25
+    known = {(False, False): 0.0, (True, False): copy_s}
+    known |= {(False, True): product_s, (True, True): both_s}
+    task._fastest = lambda *, copy, multiply: known[copy, multiply] + wait_s
+    assert task.metrics() == {
+        "overlap_fraction": hidden,
+        "copy_alone_s": copy_s,
+        "product_alone_s": product_s,
+    }
+
+
+def test_the_overlap_is_measured_from_each_part_alone() -> None:
+    task: Any = prepared(case_of(compute="yes"))
+    target, source = task.copies[0]
+    target.zero_()
+    task.product.zero_()
+    task._fastest(copy=False, multiply=True)
+    assert target.count_nonzero() == 0
+    assert task.product.count_nonzero() > 0
+    task.product.zero_()
+    task._fastest(copy=True, multiply=False)
+    assert target.equal(source)
+    assert task.product.count_nonzero() == 0
+    assert 0 <= task.metrics()["overlap_fraction"] <= 1
+
+
+def test_without_a_product_there_is_no_overlap() -> None:
+    assert prepared(case_of()).metrics() == {}
+
+
 # -------------------------------------------------------------- ceilings
 
 
@@ -116,7 +181,10 @@ def test_ceilings_take_pageable_and_pinned_copies_of_gpus_only() -> None:
 
 
 @pytest.mark.cuda
+@pytest.mark.parametrize("compute", ["no", "yes"])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("direction", ["to_device", "to_host", "both"])
-def test_transfers_on_a_real_gpu(direction: str, mode: str | None) -> None:
-    assert prepared(case_of("cuda:0", mode, 8.0, direction=direction)).check().passed
+def test_transfers_on_a_real_gpu(direction: str, mode: str | None, compute: str) -> None:
+    task = prepared(case_of("cuda:0", mode, 8.0, direction=direction, compute=compute))
+    assert task.check().passed
+    assert all(0 <= value < 10 for value in task.metrics().values())
