@@ -18,9 +18,8 @@ from typing import Any
 from workbench.advisor.fleet import fleet_document, priced
 from workbench.advisor.fleet_nodes import read_folder
 from workbench.cli.commands import head
-from workbench.export.view.comparison import part_lines
-from workbench.export.view.fleet import parts
-from workbench.export.view.spans import plain_lines
+from workbench.export.view.fleet import sections
+from workbench.export.view.section import section_text
 
 SOURCE = Path(__file__).parent.parent / "tests/fixtures/documents/advise-prices.json"
 TYPES = {"old": 1.0, "new": 0.5, "next": 0.49}  # node type to its time; the last two are alike
@@ -74,7 +73,7 @@ def shown_s(folder: Path) -> float:
     """Seconds of the processor to read the folder, merge it and make its text."""
     began = time.process_time()
     found = priced(fleet_document(head("fleet"), read_folder(folder, time.time())), {"cpu": 0.1})
-    plain_lines(part_lines(parts(found), 100))
+    section_text(sections(found), 100)
     return time.process_time() - began
 
 

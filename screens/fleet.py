@@ -10,8 +10,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from workbench.engine.exit_codes import OK
-from workbench.export.view.comparison import part_lines
-from workbench.export.view.fleet import parts
+from workbench.export.view.fleet import sections
+from workbench.export.view.section import section_lines
 from workbench.records.fleet_document import FleetDocument
 from workbench.text.sanitize import shown
 
@@ -74,9 +74,12 @@ class FleetApp(TerminalApp):
 
     def action_shift(self, by: int) -> None:
         """Leave out one more column after the first of each table, or one less."""
-        self._skip = max(0, min(self._skip + by, max(len(p.header) for p in parts(self.found)) - 2))
+        widest = max(len(section.columns) for section in sections(self.found))
+        self._skip = max(0, min(self._skip + by, widest - 2))
         self.query_one("#fleet", Drawn).show(
-            lambda width, _: joined(part_lines(parts(self.found, self._skip), width, width))
+            lambda width, _: joined(
+                section_lines([*sections(self.found, self._skip)], width, width)
+            )
         )
 
     def action_interrupt(self) -> None:

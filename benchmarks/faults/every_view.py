@@ -18,6 +18,7 @@ from workbench.export.log import line
 from workbench.export.text import run_text, summary_text
 from workbench.export.view import answers, curves, details, machine, model, tables
 from workbench.export.view.facts import facts_lines
+from workbench.export.view.section import section_lines
 from workbench.export.view.spans import plain_lines
 from workbench.report.report import Report
 from workbench.report.run_files import OpenedRun, open_run
@@ -83,7 +84,7 @@ def hardware(opened: OpenedRun, width: int) -> str:
         known = report.ceilings
         left = machine.processor_sections(report.machine, report.software, known, report.host)
         right = machine.accelerator_sections(report.machine, known)
-        lines += machine.section_lines([*left, *right], width)
+        lines += section_lines([*left, *right], width)
     return plain_lines(lines)
 
 
@@ -114,7 +115,7 @@ def run_table(opened: OpenedRun, width: int) -> str:
             for candidate in row.candidates
         ]
         lines += table_lines(tables.run_columns(row, session, marks=bool(marks)), found, width)
-        lines += table_lines(tables.detail_columns(row), found, width)
+        lines += table_lines(tables.result_columns(row), found, width)
         if sweep is not None:
             lines += curves.curve_lines(sweep, row.plan.point, None, width, 12)
     rows = list(session.report.rows.values())

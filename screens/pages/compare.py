@@ -11,7 +11,8 @@ from textual.binding import Binding, BindingType
 
 from workbench import __version__
 from workbench.advisor.compare import run_comparison
-from workbench.export.view.comparison import Part, part_lines, screen_parts
+from workbench.export.view.comparison import sections
+from workbench.export.view.section import Section, section_lines
 from workbench.export.view.spans import Text
 from workbench.planning.usage import UsageError
 from workbench.records.document import Tool
@@ -34,7 +35,7 @@ class CompareScreen(ViewScreen):
     def __init__(self, first: Path, second: Path) -> None:
         super().__init__()
         self._paths = first, second
-        self._parts: list[Part] = []
+        self._parts: list[Section] = []
         self._said = "reading both runs..."
 
     def body(self) -> ComposeResult:
@@ -54,13 +55,13 @@ class CompareScreen(ViewScreen):
         except (JournalError, UsageError) as error:
             self._said = shown(str(error))
         else:
-            self._parts = [*screen_parts(reports, found)]
+            self._parts = [*sections(found)]
         self.app.call_from_thread(self.repaint)
 
     def draw(self, session: Session) -> None:
         self.query_one("#compared", Drawn).show(
             lambda width, _: joined(
-                part_lines(self._parts, width, width)
+                section_lines(self._parts, width, width)
                 if self._parts
                 else Text.of((self._said, "dim")).wrap(width)
             )

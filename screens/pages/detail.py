@@ -11,18 +11,17 @@ from workbench.advisor.race_summary import summary_text
 from workbench.export.view.answers import (
     answer_facts,
     crossover_lines,
-    equal_precision_facts,
 )
 from workbench.export.view.derived import row_title
 from workbench.export.view.details import INDENT, candidate_facts, profile_facts, why_facts
 from workbench.export.view.facts import Fact, fact, facts_lines, heading
 from workbench.export.view.spans import Text
-from workbench.export.view.tables import detail_columns, raced_lines
+from workbench.export.view.tables import raced_lines, result_columns
 from workbench.report.row import Row
 
 from ..state.session import Session
 from ..text.log import log_lines, race_log
-from ..text.styles import content, has_braille, joined
+from ..text.styles import content, joined
 from ..widgets.drawn import Drawn
 from ..widgets.pane import Pane
 from ..widgets.table import Table
@@ -61,7 +60,7 @@ class DetailScreen(ViewScreen):
         if self._case_id is not None:
             table.cursor, self._case_id = self._case_id, None
         lines = raced_lines(row, session)
-        table.show(detail_columns(row), lines, Text.of(("no candidates", "dim")))
+        table.show(result_columns(row), lines, Text.of(("no candidates", "dim")))
         self._draw_detail()
 
     def _draw_detail(self) -> None:
@@ -77,14 +76,13 @@ class DetailScreen(ViewScreen):
             ("Answer", answer_facts(row, session)),
             ("Why", why_facts(candidate, session.report) if candidate else []),
             ("Profile", profile_facts(candidate, session.report.trace) if candidate else []),
-            ("Equal precision", equal_precision_facts(row.verdict, session) if row.verdict else []),
         ]
         lines: list[Text] = []
         for title, facts in parts:
             if facts:
                 lines += [heading(title, width), *facts_lines(facts, width, INDENT), Text()]
         if row.verdict is not None:
-            curves = crossover_lines(row, session.report, width, fine=has_braille())
+            curves = crossover_lines(row, session.report, width)
             lines += [*curves, Text()] if curves else []
         return [*lines, heading("Race", width), *_race_lines(row, session, width)]
 

@@ -10,6 +10,8 @@ from textual.content import Content
 
 from workbench.export.view import machine as text
 from workbench.export.view.facts import facts_lines
+from workbench.export.view.section import Section, section_lines
+from workbench.export.view.spans import Text
 
 from ..state.session import Session
 from ..text.styles import joined
@@ -73,6 +75,6 @@ def _waiting(session: Session) -> str:
     return "The run ended before the hardware was detected."
 
 
-def sections(found: list[text.Section], width: int) -> Content:
+def sections(found: list[Section], width: int) -> Content:
     """Sections one below the other, separated by blank lines."""
-    return joined(text.section_lines(found, width))
+    return joined([*section_lines(found, width), Text()])

@@ -65,7 +65,7 @@ class ModelScreen(ViewScreen):
         table.display = row is not None and bool(self._found)
         if row is not None:
             self._lead(table, row.verdict.pick if row.verdict else None)
-            table.show(columns(row), candidate_lines(self._found, row, session), Text())
+            table.show(columns(row), candidate_lines(self._found, session), Text())
         self._draw_pane()
 
     def _lead(self, table: Table, pick: str | None) -> None:

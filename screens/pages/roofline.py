@@ -8,7 +8,7 @@ from textual.content import Content
 from workbench.export.view.roofline import roofline_lines
 
 from ..state.session import Session
-from ..text.styles import has_braille, joined
+from ..text.styles import joined
 from ..widgets.drawn import Drawn
 from .base import nothing_yet
 from .row import RowScreen
@@ -23,11 +23,11 @@ class RooflineScreen(RowScreen):
         yield Drawn(id="roofs")
 
     def draw(self, session: Session) -> None:
-        row, fine = self.row, has_braille()
+        row = self.row
         self.query_one("#row-title", Drawn).show(lambda width, _: self.row_title(row, width))
         self.query_one("#roofs", Drawn).show(
             lambda width, height: (
-                joined(roofline_lines(row, session, width, height, fine=fine))
+                joined(roofline_lines(row, session, width, height))
                 if row is not None
                 else Content(nothing_yet(session))
             )

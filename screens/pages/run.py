@@ -22,7 +22,7 @@ from workbench.report.row import Row
 from ..state.session import Session
 from ..text.log import log_tail, race_log
 from ..text.loss import loss_lines
-from ..text.styles import content, has_braille, joined
+from ..text.styles import content, joined
 from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
 from ..widgets.table import Table
@@ -82,7 +82,7 @@ class RunScreen(RowScreen):
         """The workload's own metrics for the selected candidate."""
         drawn = self.query_one("#metrics", Drawn)
         candidate = self._chosen
-        found = self.session.numbers(candidate).measurement if candidate is not None else None
+        found = self.session.measured(candidate) if candidate is not None else None
         drawn.display = found is not None and bool(found.metrics)
         if found is not None and drawn.display:
             line = Text.of(case_text(found.id, self.session), ": ", metrics_text(found))
@@ -97,11 +97,9 @@ class RunScreen(RowScreen):
             return
         chosen, at = self._chosen, row.plan.point
         label = chosen.case.label if chosen is not None else None
-        fine, found = has_braille(), row.verdict.crossover if row.verdict else None
+        found = row.verdict.crossover if row.verdict else None
         curve.show(
-            lambda width, height: joined(
-                curve_lines(sweep, at, label, width, height, fine=fine, found=found)
-            )
+            lambda width, height: joined(curve_lines(sweep, at, label, width, height, found))
         )
 
     def _sweep(self, row: Row | None) -> Sweep | None:
@@ -141,8 +139,7 @@ class RunScreen(RowScreen):
         roomy = width >= WIDTH_FOR_COURSE and height - taken >= LINES_FOR_COURSE
         course.display = roomy and best is not None and bool(best.blocks)
         if row is not None and course.display:
-            fine = has_braille()
-            course.show(lambda width, _: joined(course_lines(row, session, width, fine=fine)))
+            course.show(lambda width, _: joined(course_lines(row, session, width)))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "follow" and self.query_one(FilterBar).value:

@@ -54,7 +54,7 @@ class Session(RunView):
         self.report.apply(event)
         self._heard_at = self.monotonic()
         line = narrate(event, self)
-        if line is not None and line.only != "text":
+        if line is not None:
             self.log.append(line)
 
     @property

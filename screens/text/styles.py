@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 
 from textual.content import Content
@@ -19,12 +17,6 @@ STYLES = {
     "command": "$primary",
     "dim": "dim",
 }
-
-
-def has_braille() -> bool:
-    """Whether the terminal draws braille: it takes UTF-8, and is not the console of Linux."""
-    encoding = getattr(sys.__stderr__, "encoding", None) or ""
-    return "utf" in encoding.lower() and os.environ.get("TERM") != "linux"
 
 
 def style_of(tone: str) -> str:

@@ -14,9 +14,9 @@ def test_a_bar_shows_whatever_is_not_nothing_and_is_full_only_at_the_whole() -> 
     assert glyphs.gauge(0.5, 4) == "██░░"
 
 
-def test_a_sparkline_averages_many_values_and_joins_few() -> None:
+def test_a_sparkline_averages_many_values_and_repeats_few() -> None:
     assert glyphs.sparkline([], 8, 0.0, 1.0) == ""
-    assert glyphs.sparkline([1.0, 0.0], 8, 0.0, 1.0) == "█▇▆▅▄▃▂▁"
+    assert glyphs.sparkline([1.0, 0.0], 8, 0.0, 1.0) == "████▁▁▁▁"
     assert glyphs.sparkline([1.0, 1.0, 0.0, 0.0], 2, 0.0, 1.0) == "█▁"
     assert glyphs.sparkline([0.5], 3, 0.5, 0.5) == "▁▁▁"
 

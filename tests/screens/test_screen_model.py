@@ -151,7 +151,6 @@ async def test_everything_can_be_read_by_keyboard_in_a_small_terminal() -> None:
         "features  error 0.64%, cosine 0.99998",
         "could not be made",
         "other calibrations",
-        "fused: skipped, no such pattern in this graph",
         "$ workbench advise --model mobilenet_v2.onnx",
     ):
         assert wanted in drawn

@@ -7,10 +7,11 @@ from stage import held, press, replayed, settle, text
 
 from workbench.export.view import forest
 from workbench.export.view.chart import Band, Series, chart, ticks
-from workbench.export.view.derived import Behind, RunView
+from workbench.export.view.derived import RunView
 from workbench.export.view.lead import course_lines, lead_lines, samples_line
 from workbench.export.view.tables import APART, raced_lines
 from workbench.report.report import Report
+from workbench.stats.samples import Ratio
 
 
 async def test_the_race_shows_ratios_with_their_intervals_and_the_pick() -> None:
@@ -65,21 +66,18 @@ def test_the_lead_ends_at_the_ratio_of_the_table() -> None:
             continue
         last, ratio = lead.course[-1]
         assert last == max(lead.best.rounds().keys() & lead.other.rounds().keys())
-        assert (ratio.value, ratio.low, ratio.high) == run.behind(row)[lead.other.case.id]
+        assert ratio == run.behind(row)[lead.other.case.id]
         assert len({number for number, _ in lead.course}) == len(lead.course)
 
 
-def test_the_lead_is_drawn_in_braille_or_in_letters() -> None:
+def test_the_lead_is_drawn_in_braille() -> None:
     report = Report.of(scenes.h200())
     run, row = RunView(report), report.rows["floating_point"]
-    for fine in (True, False):
-        lines = [line.plain for line in course_lines(row, run, 118, fine=fine)]
-        assert len(lines) == 10 and max(map(len, lines)) <= 118
-        plot = "".join(lines[1:-3])
-        assert any(0x2800 < ord(letter) < 0x2900 for letter in plot) == fine
-        assert lines[-2].split() == ["round", "3", "round", "5"], "counted from one, as in the log"
-        assert len(course_lines(row, run, 12, fine=fine)) == 1, "no room for a plot"
-        assert ("*" in plot and "." in plot) != fine
+    lines = [line.plain for line in course_lines(row, run, 118)]
+    assert len(lines) == 10 and max(map(len, lines)) <= 118
+    assert any(0x2800 < ord(letter) < 0x2900 for letter in "".join(lines[1:-3]))
+    assert lines[-2].split() == ["round", "3", "round", "5"], "counted from one, as in the log"
+    assert len(course_lines(row, run, 12)) == 1, "no room for a plot"
 
 
 def test_a_long_race_is_thinned_and_keeps_its_last_round() -> None:
@@ -92,7 +90,7 @@ def test_a_long_race_is_thinned_and_keeps_its_last_round() -> None:
         rounds.update({number: rounds[0] * (1 + number % 7 / 100) for number in range(1000)})
     found = long.lead(row)
     assert found is not None and found.course[-1][0] == 999 and len(found.course) <= 60
-    lines = lead_lines(found, long, 100, fine=True)
+    lines = lead_lines(found, long, 100)
     assert max(line.cell_length for line in lines) <= 100
 
 
@@ -110,9 +108,9 @@ def test_the_histogram_counts_from_the_shortest_to_the_longest_sample() -> None:
 
 def test_the_forest_has_one_axis_and_every_interval_on_it() -> None:
     behind = {
-        "best": Behind(1.0, 1.0, 1.0),
-        "near": Behind(1.02, 0.98, 1.06),
-        "far": Behind(9.0, 6.0, 14.0),
+        "best": Ratio(1.0, 1.0, 1.0, 0),
+        "near": Ratio(1.02, 0.98, 1.06, 3),
+        "far": Ratio(9.0, 6.0, 14.0, 3),
     }
     for width in range(16, 80):
         drawn = {key: forest.cell(key, behind, "cpu")(width).plain for key in behind}
@@ -125,7 +123,7 @@ def test_the_forest_has_one_axis_and_every_interval_on_it() -> None:
 
 
 def test_a_row_that_is_level_has_an_axis_too() -> None:
-    behind = {"best": Behind(1.0, 1.0, 1.0)}
+    behind = {"best": Ratio(1.0, 1.0, 1.0, 0)}
     assert forest.cell("best", behind, "cpu")(20).plain.split() == ["1.00x", "●"]
     assert "1x" in forest.axis(behind)(20).plain
     assert forest.axis({})(20).plain
@@ -152,10 +150,7 @@ def test_braille_names_lines_at_their_ends_and_shades_the_crossing() -> None:
         Series((mark, "cpu"), line, name)
         for mark, line, name in zip("*ox", places, ("first", "second", "third"), strict=True)
     ]
-    lines = [
-        line.plain
-        for line in chart(series, [], "FLOP/s", 70, 10, fine=True, band=Band(0.5, 1.0, 0.7))
-    ]
+    lines = [line.plain for line in chart(series, [], "FLOP/s", 70, 10, Band(0.5, 1.0, 0.7))]
     ends = [line.split("  ")[-1].strip() for line in lines]
     for name in ("* first", "o second", "x third"):
         assert sum(name in end for end in ends) == 1, "level lines do not hide one another"

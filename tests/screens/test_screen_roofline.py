@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -89,21 +87,12 @@ async def test_a_run_without_races_says_so() -> None:
         assert "[6 Roofline]" in text(pilot) and "`workbench ceilings`" not in text(pilot)
 
 
-async def test_a_terminal_without_utf_8_gets_letters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "__stderr__", SimpleNamespace(encoding="latin-1"))
-    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        await press(pilot, "6")
-        assert "B limit of cpu fp32 cache" in text(pilot) and "AAAA" in text(pilot)
-        assert not any(0x2800 <= ord(letter) < 0x2900 for letter in text(pilot))
-
-
 def test_every_candidate_has_a_line_and_a_mark_and_every_limit_its_name() -> None:
     report = with_gpu()
     run, row = RunView(report), report.rows["floating_point"]
-    able = [c for c in row.candidates if run.numbers(c).measurement.roofline is not None]
-    for fine, (width, height) in ((True, (100, 34)), (False, (100, 40)), (True, (60, 24))):
-        lines = [line.plain for line in roofline_lines(row, run, width, height, fine=fine)]
+    able = [c for c in row.candidates if run.measured(c).roofline is not None]
+    for width, height in ((100, 34), (60, 24)):
+        lines = [line.plain for line in roofline_lines(row, run, width, height)]
         assert len(lines) == height and max(map(len, lines)) <= width
         legend, plot = lines[: lines.index("")], "".join(line[19:] for line in lines[-20:])
         names = [line for line in legend if " of " in line and "limited by" in line[:120]]
@@ -116,5 +105,5 @@ def test_every_candidate_has_a_line_and_a_mark_and_every_limit_its_name() -> Non
 def test_a_low_terminal_gets_the_lines_without_the_chart() -> None:
     report = with_gpu()
     row, run = report.rows["floating_point"], RunView(report)
-    lines = roofline_lines(row, run, 100, 10, fine=True)
+    lines = roofline_lines(row, run, 100, 10)
     assert lines and not any("FLOP per byte" in line.plain for line in lines)

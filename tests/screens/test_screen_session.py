@@ -76,10 +76,10 @@ def test_numbers_are_computed_once_until_a_block_arrives() -> None:
     report = Report.of(scenes.midway())
     figures = RunView(report)
     candidate = next(c for c in report.candidates.values() if c.blocks)
-    first = figures.numbers(candidate)
-    assert figures.numbers(candidate) is first
+    first = figures.measured(candidate)
+    assert figures.measured(candidate) is first
     candidate.blocks.append(candidate.blocks[0])
-    assert figures.numbers(candidate) is not first
+    assert figures.measured(candidate) is not first
 
 
 def test_speeds_compare_what_shared_its_rounds_and_the_best_is_the_pick() -> None:
@@ -96,17 +96,18 @@ def test_speeds_compare_what_shared_its_rounds_and_the_best_is_the_pick() -> Non
             for number, value in enumerate(values)
             if value is not None
         ]
-    assert figures.speed(second, row) == 1.0
-    assert figures.speed(first, row) == pytest.approx(2 / 3)
-    assert figures.speed(third, row) is None, "no common round yet"
+    behind = figures.behind(row)
+    assert behind[second.case.id].value == 1.0
+    assert behind[first.case.id].value == pytest.approx(1.5)
+    assert third.case.id not in behind, "no common round yet"
     third.state = "cancelled"
-    assert figures.speed(third, row) is not None, "there is nothing better to come"
+    assert third.case.id in figures.behind(row), "there is nothing better to come"
 
     done = Report.of(scenes.cpu_only())
     for row in done.rows.values():
         assert row.verdict is not None
         assert row.verdict.pick is not None
-        assert RunView(done).speed(done.candidates[row.verdict.pick], row) == 1.0
+        assert RunView(done).behind(row)[row.verdict.pick].value == 1.0
 
 
 def test_a_document_played_back_has_the_figures_of_the_run() -> None:
@@ -114,8 +115,8 @@ def test_a_document_played_back_has_the_figures_of_the_run() -> None:
     original = Report.of(scenes.h200())
     again = report_of(original.document())
     for case_id, candidate in original.candidates.items():
-        before = RunView(original).numbers(candidate).measurement
-        after = RunView(again).numbers(again.candidates[case_id]).measurement
+        before = RunView(original).measured(candidate)
+        after = RunView(again).measured(again.candidates[case_id])
         assert (before.n, before.median_s) == (after.n, after.median_s)
 
 

@@ -61,7 +61,8 @@ def ab(names: tuple[str, ...], fail_on: float | None, markdown: bool, **options:
     named workload or scenario, or your own code, races as the first of its cases.
     """
     from ..engine.ab import ABRun
-    from ..export.ab import ab_text
+    from ..export.ab import ab_section
+    from ..export.markdown import tables
     from ..planning import scenarios
     from ..planning.plan import resolve
     from ..pool.control import Cancelled, Control
@@ -95,7 +96,7 @@ def ab(names: tuple[str, ...], fail_on: float | None, markdown: bool, **options:
     if as_json:
         echo_json(report)
     else:
-        put([ab_text(report, markdown=markdown)])
+        put([tables([ab_section(report)], as_markdown=markdown)])
     sys.exit(report.exit_code)
 
 

@@ -36,9 +36,10 @@ def compare(runs: tuple[str, ...], fail_on: float | None, markdown: bool, as_jso
     """
     from ..advisor.compare import run_comparison
     from ..engine.exit_codes import BEYOND, OK
-    from ..export.view.comparison import comparison_markdown, comparison_text
+    from ..export.markdown import tables
+    from ..export.view.comparison import sections
     from ..report.run_files import open_run
-    from ..text.output import put, terminal_width
+    from ..text.output import put
     from .commands import echo_json, head
 
     if not 2 <= len(runs) <= len(ascii_uppercase):
@@ -48,5 +49,5 @@ def compare(runs: tuple[str, ...], fail_on: float | None, markdown: bool, as_jso
     if as_json:
         echo_json(found)
     else:
-        put([comparison_markdown(found) if markdown else comparison_text(found, terminal_width())])
+        put([tables(sections(found), as_markdown=markdown)])
     sys.exit(BEYOND if any(case.beyond for one in found.against for case in one.cases) else OK)

@@ -20,7 +20,7 @@ from .options import Command, anonymize_option, examples
 def export(run: str, svg: str | None, anonymize: bool, **files: str | None) -> None:
     """Write an earlier run as files.  RUN is what `open` takes; without FILE, stdout is written."""
     from ..export.sections import sections
-    from ..export.svg import svg_file
+    from ..export.view.svg import svg_file
     from ..report.anonymous import anonymised
     from ..report.run_files import open_run
 

@@ -145,12 +145,10 @@ def show(
     --price takes the name of a node type or of a device.
     """
     from ..advisor.fleet import is_complete, priced
-    from ..export.view.comparison import part_lines, part_markdown
-    from ..export.view.facts import PROSE
-    from ..export.view.fleet import parts
-    from ..export.view.spans import plain_lines
+    from ..export.markdown import tables
+    from ..export.view.fleet import sections
     from ..planning.prices import given_prices
-    from ..text.output import put, terminal_width
+    from ..text.output import put
     from .commands import echo_json
     from .launch import in_terminal, show_fleet
 
@@ -162,10 +160,8 @@ def show(
     found = now()
     if as_json:
         echo_json(found)
-    elif markdown:
-        put([part_markdown(parts(found))])
-    elif plain or not in_terminal():
-        put([plain_lines(part_lines(parts(found), terminal_width() or PROSE))])
+    elif markdown or plain or not in_terminal():
+        put([tables(sections(found), as_markdown=markdown)])
     else:
         found = show_fleet(now, found)
     sys.exit(OK if is_complete(found) else FAILED)

@@ -86,16 +86,16 @@ def runs(
 
 def _show(runs: Sequence[RunSummary], *, as_json: bool = False) -> None:
     from ..export.view.runs import COLUMNS, run_line
-    from ..export.view.table import Column, table_lines
+    from ..export.view.table import UNLIMITED, Column, table_lines
     from ..records.comparison import RunList
     from .commands import echo_json, head
 
     if as_json:
         echo_json(RunList(**head("runs"), runs=runs))
         return
-    width = terminal_width()
-    for line in table_lines((Column("id", "Run"), *COLUMNS), [*map(run_line, runs)]):
-        click.echo((line.truncate(width) if width else line).plain.rstrip())
+    columns, width = (Column("id", "Run"), *COLUMNS), terminal_width() or UNLIMITED
+    for line in table_lines(columns, [*map(run_line, runs)], width):
+        click.echo(line.plain.rstrip())
 
 
 def _prune(old: Sequence[tuple[Path, RunSummary]], *, yes: bool) -> int:

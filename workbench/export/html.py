@@ -5,8 +5,9 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 from ..report.report import Report
-from .sections import Section, sections
-from .svg import STYLE, Element, add, drawing
+from .sections import sections
+from .view.section import Section
+from .view.svg import STYLE, Element, add, drawing
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # nothing is loaded, no script runs
 
@@ -27,7 +28,9 @@ def text(report: Report) -> str:
 
 
 def _section(parent: Element, section: Section) -> None:
-    add(add(parent, "h2", f"{section.title} "), "span", section.origin, class_="origin")
+    add(parent, "h2", section.title)
+    for note in section.notes:
+        add(parent, "p", note)
     table = add(parent, "table")
     head, body = add(add(table, "thead"), "tr"), add(table, "tbody")
     for column in section.columns:

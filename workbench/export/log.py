@@ -14,6 +14,6 @@ def line(event: ev.AnyEvent, report: Report, *, verbose: bool = True) -> str | N
     """One line for an event that `report` has already taken in; None for mere detail, and without
     `verbose` for all but failures."""
     found = narrate(event, RunView(report))
-    if found is None or found.only == "screen" or not (verbose or found.tone == "error"):
+    if found is None or not (verbose or found.tone == "error"):
         return None
     return f"{found.at_s:7.1f} s  {found.word:<{WORD_WIDTH}}  {found.text}".rstrip()

@@ -1,24 +1,34 @@
-"""A report as Markdown with GitHub's tables, for pull requests and issues."""
+"""Sections as Markdown with GitHub's tables, for pull requests and issues."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ..report.report import Report
 from ..text.markdown import inert, table
+from ..text.output import terminal_width
 from ..text.sanitize import clean
-from .sections import Section, sections
+from .sections import sections
+from .view.section import Section, section_text
 
 
 def text(report: Report) -> str:
-    return "\n\n".join(part for section in sections(report) for part in _parts(section))
+    return markdown(sections(report))
+
+
+def tables(found: Iterable[Section], *, as_markdown: bool) -> str:
+    """The sections for stdout: for its terminal, for a file, or as Markdown."""
+    return markdown(found) if as_markdown else section_text(found, terminal_width())
+
+
+def markdown(found: Iterable[Section]) -> str:
+    return "\n\n".join(part for section in found for part in _parts(section))
 
 
 def _parts(section: Section) -> Iterator[str]:
     yield f"## {inert(section.title)}"
-    if section.origin:
-        yield f"Provenance: {section.origin}."
+    yield from map(inert, section.notes)
     if section.lines:
         rule = ["---:" if column.align == "right" else "---" for column in section.columns]
         titles = [inert(column.title) for column in section.columns]

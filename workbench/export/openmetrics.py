@@ -37,7 +37,7 @@ def _samples(report: Report) -> Iterator[Sample]:
     run = RunView(report)
     for row in report.rows.values():
         for candidate in row.candidates:
-            measured, device = run.numbers(candidate).measurement, candidate.case.device
+            measured, device = run.measured(candidate), candidate.case.device
             labels = {"scenario": row.plan.scenario, "case": measured.id}
             labels["provenance"] = provenance_on(device)
             yield "median_seconds", measured.median_s, labels

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..records.document import Ceilings, Sweep
+from ..records.document import Sweep
 from ..records.verdict import Crossover
 from ..report.candidate import Candidate
 from ..report.report import Report
 from ..text import units
-from .svg import Curve, Plot, Strip
-from .view.ceilings import HIGH, LOW
 from .view.curves import curve_name, place_text, sweep_title, value_text
 from .view.derived import RunView
+from .view.roofline import FLOPS, limits
+from .view.svg import Curve, Plot, Strip
 from .view.words import device_tone, provenance_on
 
 MOST_SAMPLES = 150  # of one candidate, at even steps from the shortest to the longest
-FLOPS, TIMES = "FLOP/s", "seconds per step: samples, median and its 95% interval"
+TIMES = "seconds per step: samples, median and its 95% interval"
 
 
 def row_plot(title: str, found: Sequence[Candidate], run: RunView) -> Plot:
     """The samples of measured candidates, with their medians and intervals."""
     strips = []
     for candidate in found:
-        case, measured = candidate.case, run.numbers(candidate).measurement
+        case, measured = candidate.case, run.measured(candidate)
         name, median_s = run.case_name(case.id), measured.median_s or 0.0
         low, high = measured.ci95_s or (median_s, median_s)
         text = f"{name}: median {units.duration(median_s)}, 95% CI {units.duration(low)} to "
@@ -57,28 +57,16 @@ def sweep_plots(sweep: Sweep, crossover: Crossover | None) -> list[Plot]:
     return [Plot(sweep_title(sweep), origin, axis, value_text, unit, curves=curves)]
 
 
-def roofline_plots(report: Report, ceilings: Ceilings) -> list[Plot]:
-    """The roofs of each device in the precisions that ran, and the candidates under them."""
-    run, used, under = RunView(report), set[tuple[str, str]](), []
-    for candidate in report.candidates.values():
-        measured, case = run.numbers(candidate).measurement, candidate.case
-        if measured.roofline is not None and measured.flops_per_s:
-            used.add((case.device, case.precision))
-            text = f"{run.case_name(case.id)}, {candidate.scenario}: "
-            text += f"{units.rate(measured.flops_per_s, FLOPS)}, {provenance_on(case.device)}"
-            x = measured.roofline.intensity_flops_per_byte
-            under.append((x, measured.flops_per_s, text))
-    curves = []
-    for device in ceilings.devices:
-        bandwidth, name = device.memory_bytes_per_s or 0.0, device.device
-        for precision, peak in device.peak_ops_per_s.items():
-            if peak and bandwidth and (name, precision) in used:
-                text = f"{name} {precision}: {units.rate(peak, FLOPS)}, "
-                text += f"{units.rate(bandwidth, 'B/s')}, {provenance_on(name)}"
-                low, high = 2.0**LOW, max(2.0**HIGH, 2 * peak / bandwidth)
-                roof = [(low, low * bandwidth), (peak / bandwidth, peak), (high, peak)]
-                curves.append(Curve(f"{name} {precision}", [(x, y, text) for x, y in roof]))
-    curves += [Curve("candidates", under, joined=False)] if curves else []
-    origin = provenance_on(*(device.device for device in ceilings.devices))
-    title, axis = "Roofline", "FLOP per byte of memory traffic"
-    return [Plot(title, origin, axis, units.significant, FLOPS, curves=curves)] if curves else []
+def roofline_plots(report: Report) -> list[Plot]:
+    """The limits of each device in the precisions that ran, and the candidates under them."""
+    run = RunView(report)
+    roofs, under = limits(report.candidates.values(), run)
+    curves = [Curve(n, [(10**x, 10**y, n) for x, y in line]) for n, (line, _) in roofs.items()]
+    points = []
+    for candidate, (x, y) in under:
+        name, origin = run.case_name(candidate.case.id), provenance_on(candidate.case.device)
+        text = f"{name}, {candidate.scenario}: {units.rate(10**y, FLOPS)}, {origin}"
+        points.append((10**x, 10**y, text))
+    origin = provenance_on(*(candidate.case.device for candidate, _ in under))
+    axis, curves = "FLOP per byte of memory traffic", [*curves, Curve("candidates", points, False)]
+    return [Plot("Roofline", origin, axis, units.significant, FLOPS, curves=curves)] * bool(points)

@@ -1,9 +1,9 @@
-"""A report in sections, which HTML and Markdown write down: tables, facts, code and plots."""
+"""A report in sections, which HTML and Markdown write down."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..advisor import whatif
 from ..advisor.subject import snippet
@@ -11,45 +11,24 @@ from ..records.document import Sweep
 from ..report.report import Report
 from ..report.row import Row
 from .plots import roofline_plots, row_plot, sweep_plots
-from .svg import Plot
 from .view.answers import answer_facts, notes
 from .view.curves import findings, rate_table, sweep_title
 from .view.derived import RunView, row_title
 from .view.details import largest_facts
 from .view.events import warning_text
 from .view.facts import Fact, fact, listed
+from .view.section import Section
 from .view.spans import Text
-from .view.table import Column, Line, texts_of
+from .view.table import Column, Line
 from .view.tables import advisor_columns, advisor_line, candidate_line, has_gpu, result_columns
 from .view.words import provenance, provenance_on
 
 ORIGIN = Column("origin", "Provenance")
 
 
-@dataclass(frozen=True)
-class Section:
-    """One part of a report; `origin` is the provenance of the numbers that do not say theirs."""
-
-    title: str
-    origin: str = ""
-    columns: Sequence[Column] = ()
-    lines: Sequence[Line] = ()
-    facts: Sequence[Fact] = ()
-    code: str = ""
-    plots: Sequence[Plot] = ()
-
-    @property
-    def rows(self) -> list[list[str]]:
-        """The cells of the table."""
-        keys = [column.key for column in self.columns]
-        cells = [[texts_of(line.cells.get(key, Text())) for key in keys] for line in self.lines]
-        return [[" ".join(texts[0].plain.split()) for texts in row] for row in cells]
-
-    @property
-    def remarks(self) -> list[tuple[str, str]]:
-        """The facts as label and text."""
-        parts = [(entry.label.strip(), texts_of(entry.text)) for entry in self.facts]
-        return [(label, "  ".join(text.plain for text in texts)) for label, texts in parts]
+def _origin(*names: str) -> list[str]:
+    """The provenance of the numbers that do not say theirs; none without devices."""
+    return [f"Provenance: {provenance_on(*names)}."] if names else []
 
 
 def _with(line: Line, **cells: str) -> Line:
@@ -68,12 +47,11 @@ def sections(report: Report) -> Iterator[Section]:
             yield _row(row, run)
     for found in report.largest_batches:
         title = f"Largest batch, {run.case_name(found.case)}"
-        origin = provenance_on(report.candidates[found.case].case.device)
+        origin = _origin(report.candidates[found.case].case.device)
         yield Section(title, origin, facts=largest_facts(found))
     for sweep in report.sweeps if not report.largest_batches else ():
         yield _sweep(sweep, report)
-    roofline = roofline_plots(report, report.ceilings) if report.ceilings else []
-    if roofline:
+    if roofline := roofline_plots(report):
         yield Section("Roofline", plots=roofline)
 
 
@@ -96,13 +74,13 @@ def _verdicts(rows: Sequence[Row], run: RunView) -> Section:
             facts.append(fact(provenance(found.basis), text))
     first, *others = advisor_columns(rows)
     columns = [first, Column("answer", "Answer"), *others, ORIGIN]
-    return Section("Verdicts", "", columns, lines, facts)
+    return Section("Verdicts", (), columns, lines, facts)
 
 
 def _row(row: Row, run: RunView) -> Section:
     """A row: its candidates from the fastest to the slowest, and its facts."""
     measured = [c for c in row.candidates if c.blocks]
-    measured.sort(key=lambda c: run.numbers(c).measurement.median_s or 0.0)
+    measured.sort(key=lambda c: run.measured(c).median_s or 0.0)
     lines = [
         _with(candidate_line(c, row, run), origin=provenance_on(c.case.device) if c.blocks else "")
         for c in [*measured, *(c for c in row.candidates if not c.blocks)]
@@ -110,7 +88,7 @@ def _row(row: Row, run: RunView) -> Section:
     facts = answer_facts(row, run) if row.verdict is not None else []
     return Section(
         row_title(row),
-        provenance_on(*(c.case.device for c in measured)),
+        _origin(*(c.case.device for c in measured)),
         [*result_columns(row), ORIGIN],
         lines,
         [*facts, *notes([row], run)],
@@ -127,4 +105,4 @@ def _sweep(sweep: Sweep, report: Report) -> Section:
     row = report.rows.get(sweep.scenario or "")
     crossover = row.verdict.crossover if row is not None and row.verdict is not None else None
     facts, plots = listed("", findings(sweep)), sweep_plots(sweep, crossover)
-    return Section(sweep_title(sweep), provenance_on(*origins), columns, lines, facts, plots=plots)
+    return Section(sweep_title(sweep), _origin(*origins), columns, lines, facts, plots=plots)

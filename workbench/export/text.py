@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ..advisor.subject import recommendation, rows_of
 from ..contract import Parameter, Workload, WorkloadError
@@ -12,33 +12,16 @@ from ..records.machine import Machine, Software
 from ..report.report import Report
 from ..report.row import Row
 from .view.answers import notes, result_lines
-from .view.chart import LABEL
-from .view.curves import (
-    AXIS_ROOM,
-    HEIGHT,
-    WIDTH,
-    chart_lines,
-    findings,
-    legend,
-    rate_lines,
-    sweep_title,
-)
+from .view.curves import findings, rate_table, sweep_title
 from .view.derived import RunView
 from .view.details import INDENT, largest_facts, trace_facts
 from .view.facts import PROSE, fact, facts_lines, heading
-from .view.machine import accelerator_sections, processor_sections, section_lines
+from .view.machine import accelerator_sections, processor_sections
 from .view.model import model_lines
+from .view.section import section_text
 from .view.spans import Text, plain_lines
 from .view.table import UNLIMITED, plain_table, table_lines
 from .view.tables import advisor_columns, advisor_line, has_gpu
-
-# ------------------------------------------------------------------- a run
-
-ENDED_EARLY = {  # status of a run without rows: why
-    "cancelled": "the run was cut short at its start",
-    "failed": "the run failed at its start",
-    "incomplete": "the run was killed at its start, or has just begun",
-}
 
 
 def run_text(report: Report, width: int | None = None) -> str:
@@ -46,14 +29,7 @@ def run_text(report: Report, width: int | None = None) -> str:
     no table loses a column."""
     run = RunView(report)
     prose, wide = width or PROSE, width or UNLIMITED
-    parts = [model_lines(run, prose, wide)]
-    parts += [_verdicts(run, wide), _largest_batches(run, prose)]
-    for row in _rows(report):
-        raced = not report.largest_batches or any(c.blocks for c in row.candidates)
-        if raced and not row.plan.point:
-            parts.append(result_lines(row, run, prose, wide))
-    for sweep in report.sweeps if not report.largest_batches else ():
-        parts.append(_sweep(sweep, run, prose, wide))
+    parts = [model_lines(run, prose, wide), *_results(run, prose, wide, brief=False)]
     parts.append(facts_lines(trace_facts(report.trace), prose, INDENT))
     carried = report.started.carried.items() if report.started else ()
     parts.append(facts_lines([fact("measured by", f"run {r}: {row}") for row, r in carried], prose))
@@ -62,28 +38,32 @@ def run_text(report: Report, width: int | None = None) -> str:
 
 def _nothing(report: Report) -> str:
     """Why a run has no row: it ended before any was planned."""
-    why = ENDED_EARLY.get(report.status, "it ended before a candidate was planned")
     warned = "".join(f"\nwarning: {warning.message}" for warning in report.warnings)
-    return f"Nothing was measured: {why}.{warned}"
+    return f"Nothing was measured: no candidate was planned; the run is {report.status}.{warned}"
 
 
 def summary_text(report: Report, width: int | None = None) -> str:
-    """The answers of a run alone: advice on the user's model or code, the table of verdicts, the
-    candidates of plain runs and the findings of sweeps; "" where nothing was measured."""
+    """The answers of a run alone; "" where nothing was measured."""
     run = RunView(report)
     prose, wide = width or PROSE, width or UNLIMITED
     measured = any(c.blocks for row in report.rows.values() for c in row.candidates)
     ship = recommendation(report) if measured else []
-    parts = [facts_lines([fact("", text) for text in ship], prose)]
-    parts += [_verdicts(run, wide), _largest_batches(run, prose)]
+    advice = facts_lines([fact("", text) for text in ship], prose)
+    return _joined([advice, *_results(run, prose, wide, brief=True)])
+
+
+def _results(run: RunView, prose: int, width: int, *, brief: bool) -> Iterator[list[Text]]:
+    """The table of verdicts, then each row and sweep; if `brief` those without a verdict."""
+    report = run.report
+    yield _verdicts(run, width)
+    yield _largest_batches(run, prose)
     for row in _rows(report):
-        if row.verdict is None and not row.plan.point and any(c.blocks for c in row.candidates):
-            parts.append(result_lines(row, run, prose, wide))
-    for sweep in report.sweeps:
-        if sweep.scenario is None and (sentences := list(findings(sweep))):
-            facts = [fact("", text) for text in (sweep_title(sweep), *sentences)]
-            parts.append(facts_lines(facts, prose))
-    return _joined(parts)
+        raced = any(c.blocks for c in row.candidates) or not (brief or report.largest_batches)
+        if raced and not row.plan.point and not (brief and row.verdict):
+            yield result_lines(row, run, prose, width)
+    for sweep in report.sweeps if not report.largest_batches else ():
+        if not (brief and sweep.scenario):
+            yield _sweep(sweep, run, prose, width, brief=brief)
 
 
 def _joined(parts: Sequence[Sequence[Text]]) -> str:
@@ -113,23 +93,15 @@ def _largest_batches(run: RunView, width: int) -> list[Text]:
     return lines
 
 
-# ----------------------------------------------------------------- sweeps
-
-
-def _sweep(sweep: Sweep, run: RunView, prose: int, width: int) -> list[Text]:
-    """A sweep: the rates, the findings, the remarks on its candidates, and the chart."""
+def _sweep(sweep: Sweep, run: RunView, prose: int, width: int, *, brief: bool) -> list[Text]:
+    """A sweep: the rates, the findings, and unless `brief` the remarks on its candidates."""
     rows = [r for r in run.report.rows.values() if r.sweep == (sweep.scenario or sweep.workload)]
-    facts = [*(fact("", sentence) for sentence in findings(sweep)), *notes(rows, run)]
-    chart = chart_lines(sweep, max(LABEL, min(WIDTH, prose - LABEL - AXIS_ROOM)), HEIGHT)
+    facts = [*(fact("", text) for text in findings(sweep)), *([] if brief else notes(rows, run))]
     return [
         heading(sweep_title(sweep), prose),
-        *rate_lines(sweep, width),
+        *table_lines(*rate_table(sweep), width),
         *facts_lines(facts, prose, INDENT),
-        *([Text(), *chart, *(Text.of("  ", each) for each in legend(sweep))] if chart else []),
     ]
-
-
-# --------------------------------------------------------- detect and list
 
 
 def machine_text(machine: Machine, software: Software, width: int | None = None) -> str:
@@ -138,7 +110,7 @@ def machine_text(machine: Machine, software: Software, width: int | None = None)
         *processor_sections(machine, software, None, None),
         *accelerator_sections(machine, None),
     ]
-    return plain_lines(section_lines(sections, width or PROSE)[:-1])
+    return section_text(sections, width)
 
 
 def catalogue_text(
@@ -149,13 +121,7 @@ def catalogue_text(
     """The output of `workbench list`."""
     header = ("name", "usual advice", "workload", "", "question")
     rows = [
-        (
-            s.id,
-            (s.textbook or "").upper(),
-            s.workload,
-            "on request" if s.on_request else "",
-            s.question,
-        )
+        (s.id, (s.textbook or "").upper(), s.workload, "on request" * s.on_request, s.question)
         for s in scenarios.values()
     ]
     lines = ["Scenarios (workbench advise NAME; those on request by name or with --all)"]

@@ -16,34 +16,23 @@ def header(machine: Machine) -> list[str]:
 
 def line(snapshot: Snapshot) -> str:
     """`12:00:01  cpu 37 %, 2500 MHz | gpu 0 98 %, 1980 MHz, 650 W`, without unknown readings."""
-    parts = [_host(snapshot.host), *(_gpu(reading) for reading in snapshot.gpus)]
+    host = snapshot.host
+    parts = [_device("cpu", host, host.frequency_mhz, host.memory_available_bytes, "free")]
+    for gpu in snapshot.gpus:
+        text = _device(f"gpu {gpu.index}", gpu, gpu.sm_clock_mhz, gpu.memory_used_bytes, "used")
+        held = [r.replace("_", " ") for r in gpu.clock_event_reasons or () if r != "gpu_idle"]
+        parts.append(", ".join([text, *held]))
     if snapshot.gap is not None:
         parts.append(f"GPUs: {snapshot.gap.message}")
     return f"{snapshot.time[11:19]}  {' | '.join(parts)}"
 
 
-def _host(found: HostReading) -> str:
-    known = _readings(
-        found.utilization_percent, found.frequency_mhz, found.power_w, found.temperature_c
-    )
-    free = found.memory_available_bytes
-    return ", ".join([f"cpu {known}", *([f"{units.size(free)} free"] if free is not None else [])])
-
-
-def _gpu(found: GpuReading) -> str:
-    known = _readings(
-        found.utilization_percent, found.sm_clock_mhz, found.power_w, found.temperature_c
-    )
-    parts = [f"gpu {found.index} {known}"]
-    if found.memory_used_bytes is not None:
-        parts.append(f"{units.size(found.memory_used_bytes)} used")
-    held = [r for r in found.clock_event_reasons or () if r != "gpu_idle"]
-    return ", ".join([*parts, *(reason.replace("_", " ") for reason in held)])
-
-
-def _readings(
-    percent: float | None, mhz: float | None, watts: float | None, celsius: float | None
+def _device(
+    name: str, found: HostReading | GpuReading, mhz: float | None, memory: int | None, word: str
 ) -> str:
-    readings = ((percent, "%"), (mhz, "MHz"), (watts, "W"), (celsius, "C"))
-    known = [f"{value:.0f} {unit}" for value, unit in readings if value is not None]
-    return ", ".join(known) or units.NOT_AVAILABLE
+    """The known readings of one device; `memory` bytes are free or used, as `word` says."""
+    values = (found.utilization_percent, mhz, found.power_w, found.temperature_c)
+    named = zip(values, ("%", "MHz", "W", "C"), strict=True)
+    known = [f"{value:.0f} {unit}" for value, unit in named if value is not None]
+    held = "" if memory is None else f", {units.size(memory)} {word}"
+    return f"{name} {', '.join(known) or units.NOT_AVAILABLE}{held}"

@@ -21,9 +21,6 @@ from .verdict import Verdict
 SCHEMA_VERSION = 1
 
 
-# ----------------------------------------------------------- measurements
-
-
 class Throughput(msgspec.Struct, frozen=True):
     """A rate with its unit."""
 
@@ -173,9 +170,6 @@ class Measurement(msgspec.Struct):
     metrics: dict[str, float] = msgspec.field(default_factory=dict, name="figures")
 
 
-# --------------------------------------------------------------- ceilings
-
-
 class DeviceCeilings(msgspec.Struct, frozen=True):
     """Rates of one device in its fastest 10 % of samples, which are short bursts; `unavailable`
     explains missing ones."""
@@ -205,9 +199,6 @@ class Ceilings(msgspec.Struct, frozen=True):
     devices: list[DeviceCeilings]
 
 
-# ---------------------------------------------------------- largest batch
-
-
 class BatchAttempt(msgspec.Struct, frozen=True):
     """Two steps at one batch size, in a worker of their own."""
 
@@ -225,8 +216,6 @@ class LargestBatch(msgspec.Struct):
     ended_by: str  # "memory", "budget", "range", or the code of another reason
     attempts: list[BatchAttempt]
 
-
-# ----------------------------------------------------------------- curves
 
 Value = int | float | str
 
@@ -270,9 +259,6 @@ class Sweep(msgspec.Struct, frozen=True):
     best: str | None  # id of the admissible case with the highest rate
     lead_changes: list[LeadChange]  # over a single parameter only
     scenario: str | None = None  # id of the scenario whose crossover was searched
-
-
-# --------------------------------------------------------------- document
 
 
 class Tool(msgspec.Struct, frozen=True):

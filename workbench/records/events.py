@@ -7,7 +7,7 @@ All that the screens and the JSON document show derives from these events
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Union
 
 import msgspec
 
@@ -303,38 +303,9 @@ class RunFinished(Event, frozen=True, kw_only=True, tag=True):
     overhead: Overhead | None = None
 
 
-AnyEvent = (
-    RunStarted
-    | HardwareDetected
-    | CeilingsKnown
-    | WarningRaised
-    | RacePlanned
-    | CasesJoined
-    | RaceStarted
-    | BudgetExtended
-    | RaceEnded
-    | CrossoverFound
-    | WorkerStarted
-    | WorkerEnded
-    | CasePreparing
-    | CasePrepared
-    | BlockMeasured
-    | BlockDiscarded
-    | CaseProfiled
-    | BatchTried
-    | LargestBatchFound
-    | ModelInspected
-    | ModelBuilding
-    | ModelBuilt
-    | ModelAdvised
-    | CodeExamined
-    | CodeAdvised
-    | TraceWritten
-    | CaseFinished
-    | MachineRead
-    | VerdictReached
-    | StatusChanged
-    | RunFinished
-)
+if TYPE_CHECKING:
+    AnyEvent = Event
+else:
+    AnyEvent = Union[tuple(Event.__subclasses__())]  # noqa: UP007 - a tuple of types
 
 decode = msgspec.json.Decoder(AnyEvent).decode

@@ -9,8 +9,6 @@ import msgspec
 
 from .reason import Reason
 
-# ---------------------------------------------------------------- machine
-
 
 class Cache(msgspec.Struct, frozen=True):
     """The caches of one level and kind."""

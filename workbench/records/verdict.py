@@ -23,9 +23,6 @@ class EqualPrecision(msgspec.Struct, frozen=True):
     device_ratio_ci95: tuple[float, float] | None
 
 
-# ------------------------------------------------------------------- race
-
-
 class Elimination(msgspec.Struct, frozen=True):
     """A candidate that left the race before its end, or never entered it."""
 
@@ -46,9 +43,6 @@ class RaceSummary(msgspec.Struct, frozen=True):
     joined: dict[str, int]  # later candidate to the number of rounds before it joined
     left: list[Elimination]  # in the order of leaving
     stayed: list[str]  # candidates left at the end, fastest first
-
-
-# -------------------------------------------------------------- crossover
 
 
 class CrossoverPoint(msgspec.Struct, frozen=True):
@@ -83,9 +77,6 @@ class Crossover(msgspec.Struct, frozen=True):
     then: tuple[float, str] | None = None
 
 
-# --------------------------------------------------------- time to result
-
-
 class Payoff(msgspec.Struct, frozen=True):
     """The break-even of two candidates: the steps after which a longer set-up has paid off."""
 
@@ -101,9 +92,6 @@ class Payoff(msgspec.Struct, frozen=True):
     # 95 % interval of over_step_s / step_s, from pairs; None if unknown.  If it contains 1, the
     # two cannot be distinguished and `steps` means nothing.
     step_ratio_ci95: tuple[float, float] | None = None
-
-
-# -------------------------------------------------------------- economics
 
 
 class CaseCost(msgspec.Struct, frozen=True):
@@ -128,9 +116,6 @@ class ObjectivePick(msgspec.Struct, frozen=True):
     ratio: float | None  # runner-up's value over the pick's
     ratio_ci95: tuple[float, float] | None  # None for energy: the error of a power is unknown
     unknown: Reason | None = None  # cause of a missing pick
-
-
-# ------------------------------------------------------ hardware elsewhere
 
 
 class WhatIf(msgspec.Struct, frozen=True):
@@ -160,9 +145,6 @@ class WhatIf(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(
             self, ratio=None, ratio_ci95=None, uncompared=None, of_this_kind=False
         )
-
-
-# ---------------------------------------------------------------- verdict
 
 
 class Verdict(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from money import priced_report, watts
 
 from workbench.advisor.costs import COUNTER, READINGS, one_of, step_energy
 from workbench.advisor.verdict import decide
-from workbench.export import costs
+from workbench.export.view import costs
 from workbench.export.view.answers import advice_facts
 from workbench.planning import admission, scenarios
 from workbench.planning.cases import fill_cases

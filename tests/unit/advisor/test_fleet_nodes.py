@@ -17,7 +17,7 @@ from workbench.advisor.fleet import fleet_document, is_complete
 from workbench.advisor.fleet_nodes import NO_VERDICT, Folder, read_folder
 from workbench.advisor.recordings import load
 from workbench.cli.commands import head
-from workbench.export.view.fleet import parts
+from workbench.export.view.fleet import sections
 from workbench.records.events import encode
 from workbench.records.fleet_document import FleetNode
 from workbench.report.run_files import MOST_BYTES
@@ -273,7 +273,7 @@ def test_a_run_of_scaling_answers_without_a_verdict(folder: Path) -> None:
     assert [each.ranks for each in node.run.scaling] == [1, 2]
     shown = fleet_document(head("fleet"), read_folder(folder, NOW))
     assert is_complete(shown)
-    (table,) = [part for part in parts(shown) if part.title == "Scaling over nodes"]
+    (table,) = [part for part in sections(shown) if part.title == "Scaling over nodes"]
     assert table.rows[1][:5] == ["old-1", "old", "n0", "2", "cpu"]
     assert table.rows[1][6:] == ["50%", "25%"]
     del found["measurements"][1]

@@ -13,7 +13,7 @@ import pytest
 from verdict_gallery import CROSSOVERS, GALLERY
 
 from workbench.advisor import break_even, crossover
-from workbench.export import costs
+from workbench.export.view import costs
 from workbench.records.verdict import Verdict
 
 GOLDEN = Path(__file__).parent / "golden" / "sentences.txt"

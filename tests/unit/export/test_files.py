@@ -23,7 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 from workbench.export.formats import FILES, file_text
 from workbench.export.json import dump
 from workbench.export.sections import sections
-from workbench.export.svg import svg_file
+from workbench.export.view.svg import svg_file
 from workbench.export.view.words import provenance, provenance_on
 from workbench.records import events as ev
 from workbench.records.document import Document
@@ -39,9 +39,7 @@ RUNS = {
     "model": simulated_lab.done(),
 }
 REPORTS = {name: Report.of(events) for name, events in RUNS.items()}
-PAGE = (
-    "html head meta title style body h1 section h2 span table thead tr th tbody td dl dt dd pre div"
-)
+PAGE = "html head meta title style body h1 section h2 p table thead tr th tbody td dl dt dd pre div"
 ELEMENTS = {*PAGE.split(), *"svg text line g path rect circle".split()}  # noqa: SIM905
 NAMES = "lang charset http-equiv content name class data-label viewbox role"
 ATTRIBUTES = {*NAMES.split(), *"x y x1 x2 y1 y2 d width height cx cy r".split()}  # noqa: SIM905
@@ -169,7 +167,7 @@ def test_every_number_says_where_it_comes_from(name: str) -> None:
         titles = [column.title for column in section.columns]
         cells = [row[titles.index("Provenance")] for row in section.rows if "Provenance" in titles]
         assert (
-            section.origin
+            section.notes
             or cells
             or section.title in ("Run", "To run it as it was measured")
             or not section.facts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 
 import pytest
 from builders import eventful
@@ -13,14 +12,12 @@ from hypothesis import strategies as st
 
 from workbench.cli.main import cli
 from workbench.cli.options import chosen_format, keeps_samples
-from workbench.export import json as json_export
 from workbench.export.formats import FORMATS
 from workbench.export.json import document_parts, dump, rounded
 from workbench.planning.usage import UsageError
 from workbench.records import events as ev
 from workbench.records.encoding import encode
 from workbench.report.report import Report
-from workbench.stats.samples import MANY
 
 RUN = eventful()
 REPORT = Report.of(RUN)
@@ -93,18 +90,6 @@ def test_each_measurement_and_each_verdict_has_a_line() -> None:
 def test_six_digits_keep_a_sample_to_a_hundred_thousandth(samples: list[float]) -> None:
     assert rounded(samples) == pytest.approx(samples, rel=5.000001e-6)
     assert rounded(rounded(samples)) == rounded(samples)
-
-
-def test_many_samples_are_rounded_as_few_are() -> None:
-    drawn = random.Random(0)
-    samples = [10 ** drawn.uniform(-11, 5) for _ in range(MANY)]
-    assert rounded(samples) == [rounded([sample])[0] for sample in samples]
-
-
-def test_many_samples_come_in_several_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = "".join(document_parts(REPORT))
-    monkeypatch.setattr(json_export, "AT_ONCE", 3)
-    assert "".join(document_parts(REPORT)) == whole
 
 
 def test_without_samples_every_statistic_stays() -> None:

@@ -21,7 +21,8 @@ from workbench.advisor.compare import Side, compared
 from workbench.export.log import line
 from workbench.export.text import machine_text, run_text, summary_text
 from workbench.export.view.ceilings import ceilings_text
-from workbench.export.view.comparison import comparison_text
+from workbench.export.view.comparison import sections
+from workbench.export.view.section import section_text
 from workbench.records.comparison import RunComparison
 from workbench.records.document import Tool
 from workbench.records.events import AnyEvent
@@ -72,7 +73,7 @@ OUTPUTS = {
     },
     **{f"{name}_log": log_of(RUNS[name]) for name in ("eventful", "cancelled", "model", "own_net")},
     "detect": machine_text(*machines.gpu_server()),
-    "comparison": comparison_text(COMPARISON),
+    "comparison": section_text(sections(COMPARISON)),
     "ceilings": ceilings_text(builders.ceilings("cpu", "cuda:0")),
 }
 

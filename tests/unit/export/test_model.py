@@ -17,7 +17,7 @@ from workbench.advisor.model.overview import (
     row_of,
 )
 from workbench.export.text import run_text
-from workbench.export.view.model_facts import facts_lines, preparation_lines, saved_text
+from workbench.export.view.model_facts import facts_lines, saved_text
 from workbench.records import events as ev
 from workbench.records.machine import Software
 from workbench.records.model import Port, Saved
@@ -117,7 +117,7 @@ def test_candidates_stand_from_fastest_to_slowest_with_a_word_for_who_left() -> 
 
 
 def test_every_section_stands_once_in_a_terminal_of_a_hundred_columns() -> None:
-    titles = ["Why", "Where the time of one run goes", "Variants", "Not tried", "Preparation"]
+    titles = ["Why", "Where the time of one run goes", "Variants", "Not tried"]
     titles += ["To run it as it was measured"]
     lines = TEXT.splitlines()
     headings = [line.rstrip("-").rstrip() for line in lines if line.endswith("---")]
@@ -283,4 +283,3 @@ def test_a_file_that_was_not_written_says_why() -> None:
     reason = recorded_model.BUILT[2].reason
     text = saved_text(Saved("best.onnx", None, None, reason))
     assert reason.message in text
-    assert list(preparation_lines([])) == []

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.export.svg import LEFT, WIDTH, Curve, Plot, Strip, drawing
+from workbench.export.view.svg import LEFT, WIDTH, Curve, Plot, Strip, drawing
 from workbench.text import units
 
 times = st.floats(1e-9, 1e5)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from workbench.contract import Case, Work
 from workbench.export.text import run_text
 from workbench.export.view.chart import LABEL
-from workbench.export.view.curves import chart_lines, findings, legend, rate_lines
+from workbench.export.view.curves import chart_lines, findings, legend, rate_table
+from workbench.export.view.table import table_lines
 from workbench.records import events as ev
 from workbench.records.reason import Reason
 from workbench.report.from_document import report_of
@@ -111,7 +112,7 @@ def test_a_failure_is_a_hole_in_its_curve_and_never_leads() -> None:
     (found,) = run_over("n", {"numpy": {1: None, 2: 5.0}, "torch": {1: 9.0, 2: 1.0}}).sweeps
     assert [point.rate for point in found.curves[0].points] == [None, 0.2]
     assert found.lead_changes == []
-    lines = [line.plain for line in rate_lines(found)]
+    lines = [line.plain for line in table_lines(*rate_table(found))]
     assert next(line.split()[1] for line in lines if line.startswith("1 ")) == "-"
 
 
@@ -156,7 +157,8 @@ def test_many_curves_are_all_drawn_with_marks_of_their_own() -> None:
     named = [line.plain.split(maxsplit=1) for line in legend(found)]
     names = [curve.candidate.replace("/", " ") for curve in found.curves]
     assert [name for _, name in named] == names
-    drawn = set("".join(line[LABEL:] for line in lines[:60])) - {" "}
+    cells = "".join(line[LABEL:] for line in lines[:60])
+    drawn = {cell for cell in cells if cell.isascii()} - {" "}
     assert drawn == {mark for mark, _ in named}
     assert len(drawn) == 13
 
@@ -213,6 +215,8 @@ def test_an_inadmissible_candidate_is_neither_best_nor_fastest() -> None:
         [True, True],
         [False, False],
     ]
-    rows = [line.plain for line in rate_lines(found) if line.plain[:2] in ("1 ", "2 ")]
+    rows = [
+        line.plain for line in table_lines(*rate_table(found)) if line.plain[:2] in ("1 ", "2 ")
+    ]
     assert all(row.rstrip().endswith("cpu numpy fp32 t1") for row in rows)
     assert len(rows) == 2

@@ -9,13 +9,13 @@ from ...advisor import break_even, crossover, whatif
 from ...advisor.race_summary import summary_text
 from ...advisor.subject import answer
 from ...records.reason import Warning
-from ...records.verdict import EqualPrecision, Verdict
+from ...records.verdict import Verdict
 from ...report import sweeps
 from ...report.candidate import Candidate
 from ...report.report import Report
 from ...report.row import Row
 from ...text import units
-from .. import costs
+from . import costs
 from .curves import curve_lines, legend, place_text
 from .derived import RunView, row_title
 from .details import INDENT, metrics_text
@@ -33,8 +33,9 @@ def answer_lines(row: Row, run: RunView, width: int, *, roomy: bool) -> list[Tex
     """Question, answer, reasons, warnings and command of a row; `roomy` adds the candidates."""
     facts = [fact("", row.plan.question, "dim")] if row.plan.question else []
     facts += answer_facts(row, run)
-    if row.verdict is None:
-        facts += _still_in(row, run)
+    left = [case_text(c.case.id, run) for c in row.candidates if not c.ended]
+    if left and run.going and row.started and row.verdict is None:
+        facts.append(Fact("still in", join(left, ", ")))
     lines = [heading(row_title(row), width), *facts_lines(facts, width, INDENT)]
     lines += command_lines(row.plan.reproduce)
     if roomy and row.started:
@@ -60,7 +61,7 @@ def result_lines(row: Row, run: RunView, width: int, table_width: int) -> list[T
 
 def _fastest(row: Row, run: RunView) -> list[Fact]:
     """The fastest candidate of a plain run, compared with the second."""
-    measured = (run.numbers(c).measurement for c in row.candidates if c.state != "failed")
+    measured = (run.measured(c) for c in row.candidates if c.state != "failed")
     others = [m for m in measured if m.n and m.against is not None]
     second = min(others, key=lambda m: m.against.ratio if m.against else 0.0, default=None)
     if second is None or second.against is None:
@@ -93,32 +94,15 @@ def command_lines(command: str) -> list[Text]:
 
 def answer_facts(row: Row, run: RunView) -> list[Fact]:
     """The verdict, or its substitute while there is none."""
-    if row.verdict is None:
+    if (verdict := row.verdict) is None:
         return [Fact("answer", pending_texts(row, run)[0])]
-    facts = verdict_facts(row.verdict, run)
     # The variant of a model counts, not the kind of device.
-    advice = listed("answer", answer(row, run.report))
-    return [*advice, *facts[1:]] if advice else facts
-
-
-def _still_in(row: Row, run: RunView) -> list[Fact]:
-    if not row.started or not run.going:
-        return []
-    left = [case_text(c.case.id, run) for c in row.candidates if not c.ended]
-    return [Fact("still in", join(left, ", "))] if left else []
-
-
-def verdict_facts(verdict: Verdict, run: RunView) -> list[Fact]:
-    facts = [Fact("answer", _answer(verdict))]
-    if verdict.pick is not None:
-        facts.append(Fact("pick", pick_texts(verdict, run)[0]))
-    facts += listed("why", verdict.reasons[1:])
-    facts += advice_facts(verdict)
+    facts = listed("answer", answer(row, run.report)) or [Fact("answer", _answer(verdict))]
+    facts += [Fact("pick", pick_texts(verdict, run)[0])] if verdict.pick is not None else []
+    facts += [*listed("why", verdict.reasons[1:]), *advice_facts(verdict)]
     for warning in answer_warnings(verdict):
         facts += warning_facts(warning.message, warning.remedy)
-    if verdict.next_best:
-        facts.append(fact("next", verdict.next_best))
-    return facts
+    return facts + ([fact("next", verdict.next_best)] if verdict.next_best else [])
 
 
 def answer_warnings(verdict: Verdict) -> list[Warning]:
@@ -136,38 +120,27 @@ def _answer(verdict: Verdict) -> Text:
 
 def notes(rows: Sequence[Row], run: RunView) -> list[Fact]:
     """Remarks that no column shows; each text once, with its candidates, or points of a sweep."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for row in sorted(rows, key=_place):
+    found, order = dict[str, dict[str, dict[str, None]]](), run.walk()
+    for row in sorted(rows, key=lambda row: order.index(row.plan.scenario)):
         place = place_text(row.plan.point)
         for warning in run.report.disturbances(row) if row.verdict is None else ():
             text = f"{warning.message}; {warning.remedy}"
-            found.setdefault(("! warning", text), []).extend([place] if place else [])
+            found.setdefault("! warning", {}).setdefault(text, {})[place] = None
         for candidate in row.candidates:
             name = run.case_name(candidate.case.id)
-            for note in _remarks(candidate, row, run):
-                where = found.setdefault(note, [])
-                everywhere = not place or note[0] == "simulated"
-                named = name if everywhere else f"{name} ({place})"
-                where += [named] if named not in where else []
-    facts, last = [], ""
-    for (label, text), where in sorted(found.items(), key=lambda item: item[0][0]):
-        remark = f"{', '.join(where)}: {text}" if where else text
-        facts.append(fact(" " if label == last else label, remark))
-        last = label
+            for label, text in _remarks(candidate, row, run):
+                named = f"{name} ({place})" if place and label != "simulated" else name
+                found.setdefault(label, {}).setdefault(text, {})[named] = None
+    facts = []
+    for label, texts in sorted(found.items()):
+        whole = ((", ".join(filter(None, where)), each) for each, where in texts.items())
+        facts += listed(label, [": ".join(filter(None, parts)) for parts in whole])
     return facts
-
-
-def _place(row: Row) -> list[tuple[float, str]]:
-    """The order of a row in its sweep."""
-    return [
-        (0.0, value) if isinstance(value, str) else (float(value), "")
-        for value in row.plan.point.values()
-    ]
 
 
 def _remarks(candidate: Candidate, row: Row, run: RunView) -> Iterator[tuple[str, str]]:
     """Label and text of each remark on one candidate."""
-    found = run.numbers(candidate).measurement
+    found = run.measured(candidate)
     metrics = [metrics_text(found)] if found.metrics else []
     if "batch" in row.plan.point and found.memory_peak_bytes is not None:
         metrics.append(f"peak memory {units.size(found.memory_peak_bytes)}")
@@ -186,9 +159,6 @@ def _remarks(candidate: Candidate, row: Row, run: RunView) -> Iterator[tuple[str
             yield "! warning", warning.message
 
 
-# ----------------------------------------------- crossover, break-even, costs
-
-
 def advice_facts(verdict: Verdict) -> list[Fact]:
     """Crossover, break-even points, other devices, and the best by each objective."""
     facts = []
@@ -203,7 +173,7 @@ def advice_facts(verdict: Verdict) -> list[Fact]:
     return facts + [fact(" ", sentence, "dim") for sentence in costs.notes(verdict)]
 
 
-def crossover_lines(row: Row, report: Report, width: int, *, fine: bool = False) -> list[Text]:
+def crossover_lines(row: Row, report: Report, width: int) -> list[Text]:
     """The curves over the size of a scenario; empty without a search for its crossover."""
     name = row.plan.scenario
     rows = [r for r in report.rows.values() if r.plan.of == name or r is row]
@@ -213,24 +183,7 @@ def crossover_lines(row: Row, report: Report, width: int, *, fine: bool = False)
     at = sweeps.place_of(row, list(found[0].axes))
     pick = row.verdict.pick if row.verdict is not None else None
     label = report.candidates[pick].case.label if pick in report.candidates else None
-    marks = facts_lines([Fact("", legend(found[0]))], width, 0)
+    marks = join(legend(found[0]), "  ").wrap(width)
     crossover = row.verdict.crossover if row.verdict is not None else None
-    drawn = curve_lines(found[0], at, label, width, PLOT_HEIGHT, fine=fine, found=crossover)
+    drawn = curve_lines(found[0], at, label, width, PLOT_HEIGHT, crossover)
     return [*drawn, *marks]
-
-
-def equal_precision_facts(verdict: Verdict, run: RunView) -> list[Fact]:
-    """The best candidates of both devices at one precision; none where no pair exists."""
-    if all(pair.device_ratio is None for pair in verdict.equal_precision):
-        return []
-    return [Fact(pair.precision, _pair(pair, run)) for pair in verdict.equal_precision]
-
-
-def _pair(pair: EqualPrecision, run: RunView) -> Text:
-    if pair.device_ratio is None:
-        have = pair.best_cpu or pair.best_gpu
-        return Text.of(("only ", "dim"), case_text(have, run))
-    ratio = units.ratio(*units.above_1(pair.device_ratio, pair.device_ratio_ci95))
-    gpu, cpu = case_text(pair.best_gpu, run), case_text(pair.best_cpu, run)
-    leads = (gpu, " leads ", cpu) if pair.device_ratio >= 1 else (cpu, " leads ", gpu)
-    return Text.of(f"{ratio}   ", *leads)

@@ -1,4 +1,4 @@
-"""A chart of characters over logarithmic axes: lines in braille, or in letters for a file."""
+"""A chart in braille over logarithmic axes."""
 
 from __future__ import annotations
 
@@ -57,18 +57,16 @@ def chart(
     unit: str,
     width: int,
     height: int,
-    *,
-    fine: bool = False,
     band: Band | None = None,
 ) -> list[Text]:
-    """The series, the last over the others, above an axis with as many labels as there is room
-    for, the first ones first.  `fine` draws lines in braille and names them at their ends.
+    """The series, the last over the others, with names at their ends, above an axis with as many
+    labels as there is room for, the first ones first.
 
     `width` and `height` count the plot alone; labels take `LABEL` columns more, the axis two lines.
     """
     together = [place for each in series for place in each.places]
     (left, right), (bottom, top) = (_bounds(numbers) for numbers in zip(*together, strict=True))
-    name_room = max(len(each.name) for each in series) + 3 if fine else 0
+    name_room = max(len(each.name) for each in series) + 3
     if name_room > min(MOST_NAME, width // 3):
         name_room = 0
     width -= name_room
@@ -80,15 +78,14 @@ def chart(
         return round((top - y) / (top - bottom) * (4 * height - 1))
 
     grid = [[(" ", "")] * (width + name_room) for _ in range(height)]
-    if fine and band is not None:
+    if band is not None:
         _shade(grid, band, lambda x: across(x) // 2)
-    for each in series if fine else ():
+    for each in series:
         places = [(across(x), down(y)) for x, y in each.places]
         _draw_braille(grid, places, each.mark[1])
     for each in series:
-        for x, y in each.places if fine else _between(each.places, width):
-            if each.mark[0]:
-                grid[down(y) // 4][across(x) // 2] = each.mark
+        for x, y in each.places if each.mark[0] else ():
+            grid[down(y) // 4][across(x) // 2] = each.mark
     for row_number, each in _ends(series, lambda y: down(y) // 4) if name_room else ():
         at_its_end = grid[row_number][width - 1] == each.mark
         name = f" {each.name}" if at_its_end else f" {each.mark[0]} {each.name}"
@@ -116,15 +113,6 @@ def _shade(grid: list[list[Span]], band: Band, across: Callable[[float], int]) -
 def _bounds(numbers: Sequence[float]) -> tuple[float, float]:
     low, high = min(numbers), max(numbers)
     return (low, high) if high - low > 1e-9 else (low - 0.1, high + 0.1)
-
-
-def _between(line: Sequence[Place], width: int) -> Iterator[Place]:
-    """The points, and the straight lines between them."""
-    yield from line
-    for (x, y), (to_x, to_y) in itertools.pairwise(line):
-        for step in range(1, width):
-            share = step / width
-            yield x + share * (to_x - x), y + share * (to_y - y)
 
 
 def _draw_braille(grid: list[list[Span]], line: Sequence[tuple[int, int]], tone: str) -> None:

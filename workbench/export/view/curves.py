@@ -1,4 +1,4 @@
-"""The curves of a sweep: a table of rates, findings in sentences, and a chart of characters."""
+"""The curves of a sweep: a table of rates, findings in sentences, and a chart."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from ...text import units
 from .chart import LABEL, Band, Place, Series, chart
 from .facts import heading
 from .spans import Span, Text
-from .table import UNLIMITED, Column, Line, fit, table_lines
+from .table import Column, Line, table_lines
 
 MARKS = "*o+x#@%&$~abcdefghijklmnpqrstuvwyz"  # one for each curve; further ones begin again
-WIDTH, HEIGHT = 64, 14  # cells of the plot in plain text
-AXIS_ROOM = 5  # columns after it, for the last value on the axis
 LEAST_HEIGHT = 6  # lines of the smallest useful plot
 AXIS_LINES = 2
 SHADES = 4  # tones for each kind of device
@@ -41,79 +39,39 @@ def sweep_title(sweep: Sweep) -> str:
     return f"{name} over {', '.join(sweep.axes)}"
 
 
-# ------------------------------------------------------- tables, findings
-
-
 def rate_table(sweep: Sweep) -> tuple[list[Column], list[Line]]:
-    """The rates at all points, a column for each curve."""
+    """The rates at all points, a column for each curve; the last curves leave first."""
     columns = [
         Column("at", ", ".join(sweep.axes)),
-        *(Column(c.candidate, curve_name(c), align="right") for c in sweep.curves),
-        Column("fastest", "Fastest"),
+        *(
+            Column(curve.candidate, curve_name(curve), rank, align="right")
+            for rank, curve in enumerate(sweep.curves, 1)
+        ),
+        Column("fastest", "Fastest", minimum=34),
     ]
     lines = []
-    for at, here in _points(sweep):
-        place = ", ".join(map(value_text, at.values()))
-        cells = {curve.candidate: Text.of(_rate(curve, point)) for curve, point in here}
-        best = _best(here)
-        cells["fastest"] = Text.of(curve_name(best[0]) if best else "-")
-        lines.append(Line(place, {"at": Text.of(place), **cells}))
-    return columns, lines
-
-
-def rate_lines(sweep: Sweep, width: int = UNLIMITED) -> list[Text]:
-    """The table of rates; only the fastest if that is too wide."""
-    columns, lines = rate_table(sweep)
-    natural = sum(least + 2 for _, least in fit(columns, lines, UNLIMITED)) - 2
-    return table_lines(columns, lines) if natural <= width else best_lines(sweep, width)
-
-
-_BEST_COLUMNS = (
-    Column("at", "At"),
-    Column("rate", "Best rate", align="right"),
-    Column("candidate", "Fastest", minimum=20),
-)
-
-
-def best_lines(sweep: Sweep, width: int) -> list[Text]:
-    """The fastest at each point; empty where nothing was measured."""
-    lines = []
-    for at, here in _points(sweep):
-        place = place_text(at)
-        if (best := _best(here)) is not None:
-            cells = {"rate": Text.of(_rate(*best)), "candidate": Text.of(curve_name(best[0]))}
-            lines.append(Line(place, {"at": Text.of(place), **cells}))
-    return table_lines(_BEST_COLUMNS, lines, width) if lines else []
-
-
-Here = list[tuple[Curve, CurvePoint]]  # the point of every curve at one place
-
-
-def _points(sweep: Sweep) -> Iterator[tuple[Mapping[str, Value], Here]]:
     longest = max(sweep.curves, key=lambda curve: len(curve.points), default=None)
     for place in longest.points if longest else ():
-        at = place.at
-        yield at, [(c, point) for c in sweep.curves for point in c.points if point.at == at]
+        here = [(c, point) for c in sweep.curves for point in c.points if point.at == place.at]
+        at = ", ".join(map(value_text, place.at.values()))
+        cells = {curve.candidate: Text.of(_rate(curve, point)) for curve, point in here}
+        able = [found for found in here if found[1].rate is not None and found[1].admissible]
+        best = max(able, key=lambda found: found[1].rate or 0.0, default=None)
+        text = f"{_rate(*best)}  {curve_name(best[0])}" if best else "-"
+        lines.append(Line(at, {"at": Text.of(at), **cells, "fastest": Text.of(text)}))
+    return columns, lines
 
 
 def _rate(curve: Curve, point: CurvePoint) -> str:
     return "-" if point.rate is None else units.rate(point.rate, curve.unit)
 
 
-def _best(here: Here) -> tuple[Curve, CurvePoint] | None:
-    """The fastest curve that may be picked."""
-    able = [found for found in here if found[1].rate is not None and found[1].admissible]
-    return max(able, key=lambda found: found[1].rate or 0.0, default=None)
-
-
 def findings(sweep: Sweep) -> Iterator[str]:
     """The findings of a sweep, a sentence each."""
     for change in sweep.lead_changes:
         low, high = map(value_text, change.between)
-        winner, loser = (
-            name.replace("/", " ") for name in (change.to_candidate, change.from_candidate)
-        )
-        yield f"{winner} overtakes {loser} between {change.parameter} {low} and {high}"
+        names = f"{change.to_candidate} overtakes {change.from_candidate}".replace("/", " ")
+        yield f"{names} between {change.parameter} {low} and {high}"
     for curve in sweep.curves:
         if curve.knee is not None:
             yield f"{curve_name(curve)} first reaches 90% of its best rate at batch {curve.knee}"
@@ -123,17 +81,12 @@ def findings(sweep: Sweep) -> Iterator[str]:
                 yield f"best: {_rate(curve, point)}, {curve_name(curve)} at {place_text(point.at)}"
 
 
-# ----------------------------------------------------------------- chart
-
-
 def chart_lines(
     sweep: Sweep,
     width: int,
     height: int,
-    at: Mapping[str, ParameterValue] | None = None,
+    at: Mapping[str, ParameterValue] = {},
     chosen: str | None = None,
-    *,
-    fine: bool = False,
     band: Band | None = None,
 ) -> list[Text]:
     """The curves over one number; empty where there is no such curve.
@@ -142,30 +95,22 @@ def chart_lines(
     cursor, whose curve lies over the others.
     """
     curves = sorted(sweep.curves, key=lambda curve: curve.candidate == chosen)
-    lines = [(curve, _line(curve)) for curve in curves]
-    places = {x for _, line in lines for x, _ in line}
-    one_unit = len({curve.unit for curve in curves}) == 1
-    if len(sweep.axes) != 1 or len(places) < 2 or not one_unit:
-        return []
     marks, series = _marks(sweep), []
-    for curve, line in lines:
+    for curve in curves:
         mark, tone = marks[curve.candidate]
         strong = " strong" if curve.candidate == chosen else ""
-        series += [Series((mark, tone + strong), line, curve_name(curve))] if line else []
+        if line := _line(curve):
+            series.append(Series((mark, tone + strong), line, curve_name(curve)))
+    places = sorted({x for each in series for x, _ in each.places})
+    if len(sweep.axes) != 1 or len(places) < 2 or len({curve.unit for curve in curves}) != 1:
+        return []
     ((_, values),) = sweep.axes.items()
-    numbers = [
-        value
-        for value in values
-        if not isinstance(value, str) and value > 0
-        if min(places) <= math.log10(value) <= max(places)  # others were not measured
-    ]
-    here = at.values() if at is not None else ()
+    sizes = [x for x in values if not isinstance(x, str) and x > 0 and math.log10(x) in places]
     labels = [
-        (math.log10(value), (value_text(value), "strong command" if value in here else "dim"))
-        for value in (numbers[0], numbers[-1], *numbers[1:-1])
+        (math.log10(x), (value_text(x), "strong command" if x in at.values() else "dim"))
+        for x in (sizes[0], sizes[-1], *sizes[1:-1])
     ]
-    unit = curves[0].unit
-    return chart(series, labels, unit, width, height, fine=fine, band=band)
+    return chart(series, labels, curves[0].unit, width, height, band)
 
 
 def _marks(sweep: Sweep) -> dict[str, Span]:
@@ -221,22 +166,20 @@ def curve_lines(
     chosen: str | None,
     width: int,
     height: int,
-    *,
-    fine: bool = False,
     found: Crossover | None = None,
 ) -> list[Text]:
     """The plot first, then as many findings as fit; for `at` and `chosen` see `chart_lines`."""
     band = crossing(sweep, found)
-    shaded = ", shaded where the lead goes to the other device" if fine and band else ""
+    shaded = ", shaded where the lead goes to the other device" if band else ""
     title = heading(f"{sweep.workload} over {', '.join(sweep.axes)}{shaded}", width)
     sentences = [Text.of(sentence).truncate(width) for sentence in findings(sweep)]
     room, plot_width = height - AXIS_LINES, width - LABEL - 1
     plot_height = max(LEAST_HEIGHT, room * 3 // 4, room - 1 - len(sentences))
     drawn: list[Text] = []
     if plot_width >= LABEL:
-        drawn = chart_lines(sweep, plot_width, plot_height, at, chosen, fine=fine, band=band)
+        drawn = chart_lines(sweep, plot_width, plot_height, at, chosen, band)
     if not drawn:
-        return [title, *sentences, *best_lines(sweep, width)][:height]
+        return [title, *sentences, *table_lines(*rate_table(sweep), width)][:height]
     if len(drawn) > height:
         return sentences[:height]
     room = height - len(drawn)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from ...contract import Case, ParameterValue
 from ...records.document import CurvePoint, LargestBatch, Measurement, Sweep
 from ...report import sweeps
 from ...report.candidate import Candidate
-from ...report.names import machine_name
+from ...report.names import candidate_name, machine_name
 from ...report.report import Report
 from ...report.row import Row
 from ...stats import ratios
@@ -20,22 +20,6 @@ from ...text import units
 from .curves import value_text
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """One candidate at one moment; `value_s` is the value that the row's objective counts."""
-
-    measurement: Measurement
-    value_s: float | None
-
-
-class Behind(NamedTuple):
-    """The time of a candidate over that of the best, with its interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 class Lead(NamedTuple):
@@ -66,12 +50,10 @@ class RunView:
         value: T = self._kept[key][1]
         return value
 
-    def numbers(self, candidate: Candidate) -> Numbers:
+    def measured(self, candidate: Candidate) -> Measurement:
         stamp = (len(candidate.blocks), candidate.state, len(self.report.warnings))
-        key = "numbers", candidate.scenario, candidate.case.id
-        return self._once(
-            key, stamp, lambda: Numbers(self.report.statistics(candidate), candidate.value)
-        )
+        key = "measured", candidate.scenario, candidate.case.id
+        return self._once(key, stamp, lambda: self.report.statistics(candidate))
 
     def best(self, row: Row) -> Candidate | None:
         """The pick; without one, the first in the race's own ranking."""
@@ -83,28 +65,23 @@ class RunView:
         order = ratios.ranking({name: candidate.rounds() for name, candidate in by_id.items()})
         return by_id[order[0]] if order else None
 
-    def speed(self, candidate: Candidate, row: Row) -> float | None:
-        """Time of the best over that of `candidate`, from rounds that measured both; None while
-        there are too few of them and more may come."""
-        found = self.behind(row).get(candidate.case.id)
-        return None if found is None else 1 / found.value
-
-    def behind(self, row: Row) -> dict[str, Behind]:
-        """By case: how much longer than the best each candidate takes, as far as it is known."""
+    def behind(self, row: Row) -> dict[str, Ratio]:
+        """By case: the time of each candidate over that of the best, as far as it is known."""
         stamp = [row.verdict is None, *((len(c.blocks), c.state) for c in row.candidates)]
         return self._once(("behind", row.plan.scenario), stamp, lambda: self._row_behind(row))
 
-    def _row_behind(self, row: Row) -> dict[str, Behind]:
-        found, best = dict[str, Behind](), self.best(row)
+    def _row_behind(self, row: Row) -> dict[str, Ratio]:
+        found, best = dict[str, Ratio](), self.best(row)
         fastest = best.rounds() if best is not None else {}
         for candidate in row.candidates if fastest else ():
-            rounds = candidate.rounds()
+            name, rounds = candidate.case.id, candidate.rounds()
             if candidate is best:
-                found[candidate.case.id] = Behind(1.0, 1.0, 1.0)
+                found[name] = Ratio(1.0, 1.0, 1.0, len(rounds))
             elif (paired := ratios.ratio_between(rounds, fastest)) is not None:
-                found[candidate.case.id] = Behind(paired.value, paired.low, paired.high)
+                found[name] = paired
             elif rounds and candidate.ended:
-                found[candidate.case.id] = Behind(*[1 / ratios.relative(fastest, rounds)] * 3)
+                times = 1 / ratios.relative(fastest, rounds)
+                found[name] = Ratio(times, times, times, 0)
         return found
 
     def lead(self, row: Row) -> Lead | None:
@@ -128,13 +105,14 @@ class RunView:
     def ordered(self, row: Row) -> list[Candidate]:
         """The candidates with the pick first and the slowest last, as planned while they race;
         those for reference only follow."""
-        best = self.best(row)
-        speeds = {c.case.id: self.speed(c, row) or 0.0 for c in row.candidates if row.finished}
-        by_speed = sorted(row.candidates, key=lambda c: -speeds.get(c.case.id, 0.0))
-        by_place = sorted(by_speed, key=lambda c: row.finished and c is not best)
-        return sorted(by_place, key=row.is_reference_only)
+        best, behind = self.best(row), self.behind(row) if row.finished else {}
 
-    # ------------------------------------------------------------ sweeps
+        def place(candidate: Candidate) -> tuple[bool, bool, float]:
+            far = behind.get(candidate.case.id)
+            follows = row.finished and candidate is not best
+            return row.is_reference_only(candidate), follows, far.value if far else math.inf
+
+        return sorted(row.candidates, key=place)
 
     def sweep(self, row: Row) -> Sweep | None:
         """The sweep that the row is a point of; None for a row that stands alone."""
@@ -170,20 +148,18 @@ class RunView:
         found = self.report.largest_batches
         return next((each for each in found if each.case == candidate.case.id), None)
 
-    # ------------------------------------------------------------- names
-
     def title(self, scenario: str) -> str:
         row = self.report.rows.get(scenario)
         return row_title(row) if row else scenario
 
-    def case_name(self, case_id: str | None, *, short: bool = False) -> str:
+    def case_name(self, case_id: str | None) -> str:
         """`cuda:0 torch bf16` for a case id, with the parameters that set it off from its row."""
         candidate = self.report.candidates.get(case_id or "")
         if candidate is None:
             return case_id or "none"
         row = self.report.rows.get(candidate.scenario)
-        extra = _own_parameters(candidate.case, row) if row else ""
-        return case_name(candidate.case, short=short) + extra
+        own = _own_parameters(candidate.case, row) if row else {}
+        return " ".join([candidate_name(candidate.case), *_parameters(own)])
 
     def elimination_text(self, candidate: Candidate) -> str:
         """`2.1x slower than cuda:0 torch bf16`, or the reason where no ratio is known."""
@@ -191,14 +167,10 @@ class RunView:
             return candidate.reason.message if candidate.reason is not None else ""
         return f"{units.ratio(candidate.ratio)} slower than {self.case_name(candidate.beaten_by)}"
 
-    # ----------------------------------------------------------- machine
-
     def machine_line(self, *, brief: bool = False) -> str:
         """`EPYC 9654, 16 of 192 cores (cgroup) | NVIDIA H200`; "" before detection."""
         machine = self.report.machine
-        if machine is None:
-            return ""
-        return machine_name(machine, brief=brief)
+        return "" if machine is None else machine_name(machine, brief=brief)
 
 
 def row_title(row: Row) -> str:
@@ -206,20 +178,15 @@ def row_title(row: Row) -> str:
     return ", ".join([row.plan.title, *_parameters(row.plan.point)])
 
 
-def _own_parameters(case: Case, row: Row) -> str:
-    """The parameters in which candidates of one row differ, such as ` channels_last=1`."""
+def _own_parameters(case: Case, row: Row) -> Mapping[str, ParameterValue]:
+    """The parameters in which candidates of one row differ, such as `channels_last`."""
     cases = [candidate.case for candidate in row.candidates]
-    named = sorted({name for other in cases for name in other.params})
-    differing = [name for name in named if len({str(c.params.get(name)) for c in cases}) > 1]
-    own = {name: case.params[name] for name in differing if name in case.params}
-    return "".join(f" {parameter}" for parameter in _parameters(own))
+    return {
+        name: value
+        for name, value in sorted(case.params.items())
+        if len({str(other.params.get(name)) for other in cases}) > 1
+    }
 
 
 def _parameters(values: Mapping[str, ParameterValue]) -> list[str]:
     return [f"{name}={value_text(value)}" for name, value in values.items()]
-
-
-def case_name(case: Case, *, short: bool = False) -> str:
-    """`cpu onnxruntime int8-static t2`; short writes `ort`, as its users do."""
-    name = case.label.replace("/", " ")
-    return name.replace(" onnxruntime ", " ort ") if short else name

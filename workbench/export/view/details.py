@@ -26,41 +26,32 @@ TOP_OPERATORS = 8
 
 def candidate_facts(candidate: Candidate, run: RunView) -> list[Fact]:
     """Everything known of one candidate, for terminals too narrow for all columns."""
-    found = run.numbers(candidate).measurement
+    found, reason, accuracy = run.measured(candidate), candidate.reason, candidate.accuracy
     facts = [Fact("", case_text(candidate.case.id, run).toned("strong"))]
-    if found.n:
-        facts += [fact("times", _times(found)), *_speed(found)]
-    if found.metrics:
-        facts.append(fact("metrics", metrics_text(found)))
+    facts += [fact("times", _times(found)), *_speed(found)] if found.n else []
+    facts += [fact("metrics", metrics_text(found))] if found.metrics else []
     if (largest := run.largest(candidate)) is not None:
         facts += largest_facts(largest)
     facts.append(fact("set-up", setup_text(candidate.setup)))
-    if candidate.accuracy is not None:
-        metric = candidate.accuracy.metric.replace("_", " ")
-        found_error = f"{accuracy_text(candidate)}{bound_text(candidate.accuracy)}"
-        checked = f"{metric} {found_error} against {candidate.accuracy.reference}"
-        facts.append(fact("checked", checked, "" if candidate.accuracy.passed else "error"))
-        for each in candidate.accuracy.outputs if len(candidate.accuracy.outputs) > 1 else ():
+    if accuracy is not None:
+        error = f"{accuracy_text(candidate)}{bound_text(accuracy)}"
+        text = f"{accuracy.metric.replace('_', ' ')} {error} against {accuracy.reference}"
+        facts.append(fact("checked", text, "" if accuracy.passed else "error"))
+        for each in accuracy.outputs if len(accuracy.outputs) > 1 else ():
             facts.append(fact("  output", f"{each.name}: {output_text(each)}"))
     if candidate.eliminated:
         facts.append(fact("eliminated", run.elimination_text(candidate)))
-    elif candidate.reason is not None:
-        facts.append(fact(candidate.state, candidate.reason.message, "warning"))
-    if candidate.reason is not None and candidate.reason.hint:
-        facts.append(fact("  remedy", candidate.reason.hint))
-    for warning in found.warnings:
-        facts += warning_facts(warning.message, warning.remedy)
-    return facts
+    elif reason is not None:
+        facts.append(fact(candidate.state, reason.message, "warning"))
+    facts += [fact("  remedy", reason.hint)] if reason is not None and reason.hint else []
+    return facts + [each for w in found.warnings for each in warning_facts(w.message, w.remedy)]
 
 
 def _times(found: Measurement) -> str:
-    times = [f"median {units.duration(found.median_s)}"]
+    named = (("median", found.median_s), ("min", found.min_s), ("p99", found.p99_s))
+    times = [f"{name} {units.duration(value)}" for name, value in named if value is not None]
     if found.ci95_s is not None:
-        low, high = map(units.duration, found.ci95_s)
-        times.append(f"95% {low} to {high}")
-    times.append(f"min {units.duration(found.min_s)}")
-    if found.p99_s is not None:
-        times.append(f"p99 {units.duration(found.p99_s)}")
+        times.insert(1, "95% {} to {}".format(*map(units.duration, found.ci95_s)))
     outliers = f", {found.outliers} outliers" if found.outliers else ""
     return ", ".join([*times, f"n {found.n}{outliers}"])
 
@@ -78,11 +69,10 @@ def output_text(found: OutputAccuracy) -> str:
 
 def _speed(found: Measurement) -> list[Fact]:
     """The peak rate, and its share of the machine's ceilings."""
-    facts = []
+    facts, roof, clocks = [], found.roofline, found.clocks
     if found.capability is not None:
         peak = units.rate(found.capability.value, found.capability.unit)
         facts.append(fact("peak", f"{peak} (fastest 10% of samples)"))
-    roof = found.roofline
     if roof is not None:
         intensity = units.significant(roof.intensity_flops_per_byte)
         limit = f"{units.percent(roof.fraction)} of the limit by {roof.limited_by} at {intensity}"
@@ -91,12 +81,9 @@ def _speed(found: Measurement) -> list[Fact]:
         facts.append(fact("roofline", f"{limit} FLOP/byte ({attainable}{kind})"))
     elif found.peak_fraction is not None:
         facts.append(fact("of peak", f"{units.percent(found.peak_fraction)} (burst)"))
-    if found.clocks is not None:
-        clocks = found.clocks
-        parts = [f"device {units.duration(clocks.device_s)}"]
-        parts.append(f"host {units.duration(clocks.host_s)}")
-        if clocks.issue_s is not None:
-            parts.append(f"queueing {units.duration(clocks.issue_s)}")
+    if clocks is not None:
+        named = (("device", clocks.device_s), ("host", clocks.host_s), ("queueing", clocks.issue_s))
+        parts = [f"{name} {units.duration(value)}" for name, value in named if value is not None]
         facts.append(fact("clocks", f"{', '.join(parts)}; the {clocks.counted} clock counts"))
     if found.telemetry is not None:
         facts.append(fact("sensors", _telemetry(found.telemetry)))
@@ -110,11 +97,8 @@ def metrics_text(found: Measurement) -> str:
 
 def largest_facts(found: LargestBatch) -> list[Fact]:
     """The largest batch that fitted, and every attempt on the way."""
-    facts = [fact("largest", f"batch {largest_text(found)}, ended by {found.ended_by}")]
-    for number, attempt in enumerate(found.attempts):
-        tone = "" if attempt.reason is None else "warning"
-        facts.append(fact(" " if number else "tried", _attempt(attempt), tone))
-    return facts
+    largest = fact("largest", f"batch {largest_text(found)}, ended by {found.ended_by}")
+    return [largest, *listed("tried", map(_attempt, found.attempts))]
 
 
 def _attempt(attempt: BatchAttempt) -> str:
@@ -153,17 +137,15 @@ def trace_facts(trace: Trace | None) -> list[Fact]:
 
 
 def _telemetry(found: Telemetry) -> str:
-    parts = []
-    if found.clock_mhz is not None:
-        around = (("before", found.clock_before_mhz), ("after", found.clock_after_mhz))
-        others = ", ".join(f"{mhz:.0f} {when}" for when, mhz in around if mhz is not None)
-        parts.append(f"{found.clock_mhz:.0f} MHz" + (f" ({others})" if others else ""))
-    if found.counted_power_w is not None:
-        parts.append(f"{found.counted_power_w:.0f} W by its counter")
-    elif found.power_w is not None:
-        parts.append(f"{found.power_w:.0f} W")
-    if found.temperature_c is not None:
-        parts.append(f"{found.temperature_c:.0f} C")
+    readings = (
+        ("{:.0f} MHz", found.clock_mhz),
+        ("{:.0f} MHz before", found.clock_before_mhz),
+        ("{:.0f} MHz after", found.clock_after_mhz),
+        ("{:.0f} W by its counter", found.counted_power_w),
+        ("{:.0f} W", found.power_w if found.counted_power_w is None else None),
+        ("{:.0f} C", found.temperature_c),
+    )
+    parts = [text.format(value) for text, value in readings if value is not None]
     for cause, share in found.slowed.items():
         parts.append(f"{cause.replace('_', ' ')} {units.percent(share)} of the time")
     return ", ".join(parts) or "no reading while it ran"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from ...advisor.crossover import sentence as crossover_sentence
 from ...advisor.race_summary import ended_text
 from ...advisor.subject import answer
 from ...records import events as ev
 from ...records.reason import Warning
+from ...report.candidate import Candidate
 from ...report.report import Report
 from ...report.row import Row
 from ...stats.samples import median
@@ -24,80 +24,80 @@ from .words import choice_word, reason_text
 
 @dataclass(frozen=True)
 class LogLine:
-    """`word` names the kind of event; `tone` is "", "good", "warning" or "error".
-
-    `only` names the one log that has the line: "screen" for details, "text" for results that a
-    screen shows in a table.
-    """
+    """`word` names the kind of event; `tone` is "", "good", "warning" or "error"."""
 
     at_s: float
     word: str
     text: str
     tone: str = ""
     scenario: str | None = None
-    only: Literal["", "screen", "text"] = ""
+
+
+Said = tuple[str, str] | tuple[str, str, str] | None  # word, text, tone; None for mere detail
 
 
 def narrate(event: ev.AnyEvent, run: RunView) -> LogLine | None:
     """The line for `event`, already applied to the report; None for mere detail."""
+    scenario: str | None = getattr(event, "scenario", None)
     if isinstance(event, CaseEvent):
-        return _of_case(event, run)
-    if isinstance(event, SubjectEvent):
-        return _of_subject(event, run.report)
-    return _of_run(event, run)
+        scenario, said = run.report.candidates[event.case].scenario, _of_case(event, run)
+    elif isinstance(event, SubjectEvent):
+        said = _of_subject(event, run.report)
+    else:
+        said = _of_run(event, run)
+    if isinstance(event, ev.VerdictReached):
+        scenario = event.verdict.scenario
+    if said is None:
+        return None
+    word, text, *tone = said
+    return LogLine(event.at_s, word, text, "".join(tone), scenario)
 
 
-def _of_run(event: ev.AnyEvent, run: RunView) -> LogLine | None:  # noqa: C901 - one flat arm per event
-    at = event.at_s
+def _of_run(event: ev.AnyEvent, run: RunView) -> Said:  # noqa: C901 - one flat arm per event
     match event:
         case ev.RunStarted():
             budget = f", budget {units.clock(event.budget_s)}" if event.budget_s else ""
-            return LogLine(at, "run", f"{event.id}{budget}")
+            return "run", f"{event.id}{budget}"
         case ev.HardwareDetected():
-            return LogLine(at, "detected", run.machine_line())
+            return "detected", run.machine_line()
         case ev.CeilingsKnown():
-            date = event.ceilings.measured_at[:10]
-            return LogLine(at, "ceilings", f"measured {date}", only="screen")
+            return "ceilings", f"measured {event.ceilings.measured_at[:10]}"
         case ev.WarningRaised():
             tone = "error" if event.warning.code == "no_trace" else "warning"  # it was asked for
-            return LogLine(at, "warning", warning_text(event.warning), tone)
+            return "warning", warning_text(event.warning), tone
         case ev.RacePlanned():
-            text = f"{event.title}: {_candidates(event.cases)}"
-            return LogLine(at, "planned", text, "", event.scenario, only="screen")
+            return "planned", f"{event.title}: {_candidates(event.cases)}"
         case ev.RaceStarted():
             row = run.report.rows[event.scenario]
             text = f"{run.title(event.scenario)}: {_candidates(row.candidates)}"
             if event.share_s:  # a document does not keep it
                 text += f", {units.clock(event.share_s)}{_left(row, run.report)}"
-            return LogLine(at, "race", text, "", event.scenario)
+            return "race", text
         case ev.BudgetExtended() if event.by_s > 0:
-            text = f"{run.title(event.scenario)} is open: up to {units.clock(event.by_s)} more"
-            return LogLine(at, "extended", text, "", event.scenario)
+            more = units.clock(event.by_s)
+            return "extended", f"{run.title(event.scenario)} is open: up to {more} more"
         case ev.RaceEnded():
-            text = ended_text(event.rounds, event.ended_by)
-            return LogLine(at, "ended", text, "", event.scenario, only="screen")
+            return "ended", ended_text(event.rounds, event.ended_by)
         case ev.CasesJoined():
-            names = ", ".join(run.case_name(case.id) for case in event.cases)
-            return LogLine(at, "joined", names, "", event.scenario)
+            return "joined", ", ".join(run.case_name(case.id) for case in event.cases)
         case ev.CrossoverFound():
-            text = f"{run.title(event.scenario)}: {crossover_sentence(event.crossover)}"
-            return LogLine(at, "crossover", text, "good", event.scenario)
+            found = crossover_sentence(event.crossover)
+            return "crossover", f"{run.title(event.scenario)}: {found}", "good"
         case ev.WorkerStarted():
-            return LogLine(at, "worker", f"{event.worker} up in {units.duration(event.import_s)}")
+            return "worker", f"{event.worker} up in {units.duration(event.import_s)}"
         case ev.WorkerEnded() if event.reason is not None:
-            return LogLine(at, "worker", f"{event.worker}: {reason_text(event.reason)}", "error")
+            return "worker", f"{event.worker}: {reason_text(event.reason)}", "error"
         case ev.MachineRead() if event.gap is not None:
-            return LogLine(at, "sensors", reason_text(event.gap), "warning")
+            return "sensors", reason_text(event.gap), "warning"
         case ev.VerdictReached():
-            return LogLine(at, "answer", _answer(event, run), "good", event.verdict.scenario)
+            return "answer", _answer(event, run), "good"
         case ev.TraceWritten():
-            text = f"{event.trace.file}, for ui.perfetto.dev or chrome://tracing"
-            return LogLine(at, "trace", text, "good")
+            return "trace", f"{event.trace.file}, for ui.perfetto.dev or chrome://tracing", "good"
         case ev.StatusChanged():
-            return LogLine(at, event.status, "")
+            return event.status, ""
         case ev.RunFinished():
             tone = "" if event.status == "done" else "warning"
-            return LogLine(at, event.status, f"after {units.duration(event.duration_s)}", tone)
+            return event.status, f"after {units.duration(event.duration_s)}", tone
     return None
 
 
@@ -135,82 +135,69 @@ SubjectEvent = (
 )
 
 
-def _of_subject(event: SubjectEvent, report: Report) -> LogLine | None:
-    at = event.at_s
+def _of_subject(event: SubjectEvent, report: Report) -> Said:
     match event:
         case ev.ModelInspected():
-            return LogLine(at, "model", next(facts_lines(event.facts)))
+            return "model", next(facts_lines(event.facts))
         case ev.ModelBuilt():
             text = f"{event.built.recipe}: {built_text(event.built)}"
-            return LogLine(at, "built", text, "warning" if event.built.reason else "")
+            return "built", text, "warning" if event.built.reason else ""
         case ev.CodeExamined():
-            return LogLine(at, "code", next(code_facts(event.facts)))
+            return "code", next(code_facts(event.facts))
         case ev.ModelAdvised() | ev.CodeAdvised():
             saved = event.advice.saved if event.advice else None
             if saved and len(report.verdicts) == 1:  # advice after later rows repeats it
-                tone = "good" if saved.reason is None else "error"
-                return LogLine(at, "saved", saved_text(saved), tone)
+                return "saved", saved_text(saved), "good" if saved.reason is None else "error"
     return None
 
 
 CaseEvent = ev.BatchTried | ev.BlockDiscarded | ev.CaseFinished | ev.CasePrepared | ev.CaseProfiled
 
 
-def _of_case(event: CaseEvent, run: RunView) -> LogLine | None:
+def _of_case(event: CaseEvent, run: RunView) -> Said:
     """The line of an event of one candidate, which its name begins."""
     name = run.case_name(event.case)
-    scenario = run.report.candidates[event.case].scenario
-
-    def line(word: str, text: str, tone: str = "", *, only: Literal["", "screen"] = "") -> LogLine:
-        return LogLine(event.at_s, word, f"{name}{text}", tone, scenario, only)
-
     match event:
         case ev.CasePrepared():
             passed = event.accuracy is None or event.accuracy.passed
-            text, tone = _prepared(event), "" if passed else "error"
-            return line("prepared", f": {text}" if text else "", tone, only="screen")
+            return "prepared", ": ".join([name, *_prepared(event)]), "" if passed else "error"
         case ev.BlockDiscarded():
-            return line("discarded", f": {reason_text(event.reason)}", "warning", only="screen")
+            return "discarded", f"{name}: {reason_text(event.reason)}", "warning"
         case ev.CaseFinished() if event.status == "ok":
-            return _measured(event, run, name)
+            return _measured(run.report.candidates[event.case], name, run)
         case ev.CaseFinished() if event.reason is not None:
             tone = "error" if event.status == "failed" else "warning"
-            return line(event.status, f": {reason_text(event.reason)}", tone)
+            return event.status, f"{name}: {reason_text(event.reason)}", tone
         case ev.CaseProfiled() if event.reason is not None:
-            return line("profiled", f" was not profiled: {reason_text(event.reason)}", "warning")
+            return "profiled", f"{name} was not profiled: {reason_text(event.reason)}", "warning"
         case ev.CaseProfiled():
-            return line("profiled", "", only="screen")
+            return "profiled", name
         case ev.BatchTried():
             attempt = event.attempt
             outcome = "fits" if attempt.reason is None else reason_text(attempt.reason)
-            return line("tried", f": batch {attempt.batch:,}: {outcome}")
+            return "tried", f"{name}: batch {attempt.batch:,}: {outcome}"
     return None
 
 
-def _prepared(event: ev.CasePrepared) -> str:
-    parts = []
+def _prepared(event: ev.CasePrepared) -> list[str]:
+    """The set-up in one text; empty where there is nothing to say."""
+    parts, accuracy, warmup = list[str](), event.accuracy, event.warmup
     if event.setup.build_s is not None:
         parts.append(f"built in {units.duration(event.setup.build_s)}")
-    if event.warmup.n:
-        steps = f"{event.warmup.n} step{'' if event.warmup.n == 1 else 's'}"
-        steady = f"warm after {steps}" if event.warmup.steady else f"not warm after {steps}"
-        parts.append(steady)
-    accuracy = event.accuracy
+    if warmup.n:
+        steps = f"{warmup.n} step{'' if warmup.n == 1 else 's'}"
+        parts.append(f"{'' if warmup.steady else 'not '}warm after {steps}")
     if accuracy is not None and not accuracy.passed:
         metric, value = accuracy.metric.replace("_", " "), units.figure(accuracy.value)
         parts.append(f"{metric} {value} exceeds {units.figure(accuracy.limit)}")
-    return ", ".join(parts)
+    return [", ".join(parts)] if parts else []
 
 
-def _measured(event: ev.CaseFinished, run: RunView, name: str) -> LogLine | None:
+def _measured(candidate: Candidate, name: str, run: RunView) -> Said:
     """The elimination of a candidate, or the median of one that raced to the end."""
-    candidate = run.report.candidates[event.case]
-    samples = candidate.samples_s
     if candidate.eliminated:
-        text = f"{name}: {run.elimination_text(candidate)}"
-        return LogLine(event.at_s, "eliminated", text, "", event.scenario)
-    if not samples:
+        return "eliminated", f"{name}: {run.elimination_text(candidate)}"
+    if not (samples := candidate.samples_s):
         return None
     rate = rate_text(candidate, run)
-    text = f"{name}: {units.duration(median(samples))} ({rate}, n={len(samples)})"
-    return LogLine(event.at_s, "measured", text, "", event.scenario, only="text")
+    return "measured", f"{name}: {units.duration(median(samples))} ({rate}, n={len(samples)})"

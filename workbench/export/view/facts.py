@@ -13,11 +13,10 @@ PROSE = 100  # cells of a line of prose in a file
 
 @dataclass(frozen=True)
 class Fact:
-    """A labelled text; without a label it takes the whole width.  Several texts flow onto as few
-    lines as they need, each in one piece."""
+    """A labelled text; without a label it takes the whole width."""
 
     label: str
-    text: Text | Sequence[Text]
+    text: Text
     label_tone: str = "dim"
 
 
@@ -48,22 +47,10 @@ def facts_lines(facts: Sequence[Fact], width: int, label_width: int = LABEL_WIDT
     for entry in facts:
         indent = label_width if entry.label else 0
         label = Text.of((entry.label.ljust(indent), entry.label_tone))
-        for text in _wrapped(entry.text, max(10, width - indent)):
+        for text in entry.text.wrap(max(10, width - indent)):
             lines.append(Text.of(label, text))
             label = Text.of(" " * indent)
     return lines
-
-
-def _wrapped(text: Text | Sequence[Text], width: int) -> list[Text]:
-    if isinstance(text, Text):
-        return text.wrap(width)
-    lines: list[Text] = []
-    for piece in text:
-        if lines and lines[-1].cell_length + 2 + piece.cell_length <= width:
-            lines[-1] = Text.of(lines[-1], "  ", piece)
-        else:
-            lines.append(piece)
-    return lines or [Text()]
 
 
 def label_width(facts: Sequence[Fact]) -> int:

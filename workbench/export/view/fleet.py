@@ -1,15 +1,15 @@
-"""A fleet as tables, which text, Markdown and the screen share."""
+"""A fleet as sections."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ...records.fleet_document import FleetCell, FleetDocument, FleetNode, FleetRow
 from ...report.names import candidate_name
 from ...text import units
-from ...text.sanitize import shown
-from .comparison import Part
+from .section import Section
 
 LISTED = 40  # nodes; of more only those without an answer are listed, as many
 NOTES = (
@@ -21,16 +21,16 @@ NOTES = (
 SCALING = "Ranks share a batch. Efficiency: their speed-up over one, in turns, per GPU or thread."
 
 
-def parts(found: FleetDocument, skip: int = 0) -> Iterator[Part]:
+def sections(found: FleetDocument, skip: int = 0) -> Iterator[Section]:
     """Scenarios by node type, the nodes, and the answers behind; without the `skip` columns after
     the first."""
     types = list(dict.fromkeys(node.node_type for node in found.nodes))
     header = ["Scenario", "Node type", "Lead", "95%", *types]
     tables = [
-        Part("Scenario by node type", (), header, [_row(row, types) for row in found.rows]),
+        Section.of("Scenario by node type", (), header, [_row(row, types) for row in found.rows]),
         _nodes(found),
         *_scaling(found),
-        Part(
+        Section.of(
             "Answers",
             NOTES,
             ["Scenario", "Node type", "Pick", "Time", "Lead", "95%", "Confidence", "Nodes",
@@ -38,10 +38,9 @@ def parts(found: FleetDocument, skip: int = 0) -> Iterator[Part]:
             [_cell(row, cell) for row in found.rows for cell in row.cells],
         ),
     ]  # fmt: skip
-    for title, notes, names, rows in tables:
-        left = min(skip, len(names) - 2)
-        texts = [[*map(shown, (*row[:1], *row[1 + left :]))] for row in (names, *rows)]
-        yield Part(title, notes, texts[0], texts[1:])
+    for table in tables:
+        left = min(skip, len(table.columns) - 2)
+        yield replace(table, columns=[*table.columns[:1], *table.columns[1 + left :]])
 
 
 def summary(found: FleetDocument) -> str:
@@ -81,13 +80,13 @@ def _cell(row: FleetRow, cell: FleetCell) -> list[str]:
     ]
 
 
-def _nodes(found: FleetDocument) -> Part:
+def _nodes(found: FleetDocument) -> Section:
     listed = [node for node in found.nodes if node.state != "done"]
     listed = found.nodes if len(found.nodes) <= LISTED else listed[:LISTED]
     notes = [summary(found), *(f"! {w.message}; {w.remedy}." for w in found.warnings)]
     notes += [f"{', '.join(names)}: {text}" for text, names in _events(listed).items()]
     header = ["Job", "State", "Node type", "Node", "Queued", "Run"]
-    return Part("Nodes", notes, header, list(map(_node, listed)))
+    return Section.of("Nodes", notes, header, list(map(_node, listed)))
 
 
 def _node(node: FleetNode) -> list[str]:
@@ -106,7 +105,7 @@ def _events(nodes: Sequence[FleetNode]) -> dict[str, list[str]]:
     return found
 
 
-def _scaling(found: FleetDocument) -> Iterator[Part]:
+def _scaling(found: FleetDocument) -> Iterator[Section]:
     rows = [
         [node.name, node.node_type, node.node, str(each.ranks), each.device,
          units.duration(each.median_s),
@@ -117,4 +116,4 @@ def _scaling(found: FleetDocument) -> Iterator[Part]:
     ]  # fmt: skip
     if rows:
         header = ["Job", "Node type", "Node", "Ranks", "Device", "Step", "Efficiency", "All-reduce"]
-        yield Part("Scaling over nodes", [SCALING], header, rows)
+        yield Section.of("Scaling over nodes", [SCALING], header, rows)

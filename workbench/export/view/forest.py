@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+from ...stats.samples import Ratio
 from ...text import units
 from .chart import ticks
-from .derived import Behind
 from .spans import Text
 
 VALUE = 8  # cells of the ratio in figures
 LEAST_TOP = 1.25  # end of the axis where all are level
 
 
-def _place(value: float, all_: Mapping[str, Behind], width: int) -> int:
+def _place(value: float, all_: Mapping[str, Ratio], width: int) -> int:
     """The column of a ratio between the lowest and the highest of the row."""
     low = min([1.0, *(behind.low for behind in all_.values())])
     high = max([LEAST_TOP, *(behind.high for behind in all_.values())])
@@ -22,7 +22,7 @@ def _place(value: float, all_: Mapping[str, Behind], width: int) -> int:
     return max(0, min(width - 1, round(share * (width - 1))))
 
 
-def axis(all_: Mapping[str, Behind]) -> Callable[[int], Text]:
+def axis(all_: Mapping[str, Ratio]) -> Callable[[int], Text]:
     """The head of the column: as many ticks as there is room for."""
 
     def draw(width: int) -> Text:
@@ -39,7 +39,7 @@ def axis(all_: Mapping[str, Behind]) -> Callable[[int], Text]:
     return draw
 
 
-def cell(key: str, all_: Mapping[str, Behind], tone: str) -> Callable[[int], Text]:
+def cell(key: str, all_: Mapping[str, Ratio], tone: str) -> Callable[[int], Text]:
     """`1.59x ┃  ├─●─┤`: the ratio, the best as a line at 1, and the interval around the ratio."""
 
     def draw(width: int) -> Text:

@@ -36,19 +36,8 @@ def sparkline(values: Sequence[float], width: int, low: float, high: float) -> s
         return ""
     drawn = []
     for cell in range(width):
-        if width <= len(values):
-            part = values[cell * len(values) // width : (cell + 1) * len(values) // width]
-            value = sum(part) / len(part)
-        else:
-            value = _between(values, cell, width)
-        share = (value - low) / (high - low) if high > low else 0.0
+        start, end = (place * len(values) // width for place in (cell, cell + 1))
+        part = values[start : max(start + 1, end)]
+        share = (sum(part) / len(part) - low) / (high - low) if high > low else 0.0
         drawn.append(_LEVELS[round(min(1.0, max(0.0, share)) * (len(_LEVELS) - 1))])
     return "".join(drawn)
-
-
-def _between(values: Sequence[float], cell: int, width: int) -> float:
-    """The straight line between the two values that a cell lies between."""
-    position = cell * (len(values) - 1) / max(1, width - 1)
-    below = min(int(position), len(values) - 1)
-    above = min(below + 1, len(values) - 1)
-    return values[below] + (values[above] - values[below]) * (position - below)

@@ -18,31 +18,30 @@ from .words import device_tone
 HEIGHT, MOST_BARS = 6, 40  # lines of the plot, cells of the histogram
 
 
-def course_lines(row: Row, run: RunView, width: int, *, fine: bool) -> list[Text]:
+def course_lines(row: Row, run: RunView, width: int) -> list[Text]:
     """The plot of the lead, if there is one, and the histogram in one line."""
     lead = run.lead(row) if width > 3 * LABEL else None  # less while the layout changes
-    plot = lead_lines(lead, run, width, fine=fine) if lead and len(lead.course) > 1 else []
+    plot = lead_lines(lead, run, width) if lead and len(lead.course) > 1 else []
     return [*plot, samples_line(row, run).truncate(width)]
 
 
-def lead_lines(lead: Lead, run: RunView, width: int, *, fine: bool) -> list[Text]:
+def lead_lines(lead: Lead, run: RunView, width: int) -> list[Text]:
     """The ratio of the runner-up to the best after each round, with its interval."""
     middle, low, high = (
         [(float(number), math.log10(getattr(ratio, part))) for number, ratio in lead.course]
         for part in ("value", "low", "high")
     )
     (first, _), *_, (last, ratio) = lead.course
-    blank, tone = "" if fine else ".", device_tone(lead.best.case)
     lines = [
-        Series((blank, "rule"), [(x, 0.0) for x in (first, last)], "level"),
-        Series((blank, "dim"), low),
-        Series((blank, "dim"), high),
-        Series(("" if fine else "*", tone), middle, "lead"),
+        Series(("", "rule"), [(x, 0.0) for x in (first, last)], "level"),
+        Series(("", "dim"), low),
+        Series(("", "dim"), high),
+        Series(("", device_tone(lead.best.case)), middle, "lead"),
     ]
     labels = [(float(number), (f"round {number + 1}", "dim")) for number in (last, first)]
     now = units.ratio(ratio.value, ratio.interval)
     title = f"Lead by round over {run.case_name(lead.other.case.id)}, now {now}"
-    return [heading(title, width), *chart(lines, labels, "x", width - LABEL - 5, HEIGHT, fine=fine)]
+    return [heading(title, width), *chart(lines, labels, "x", width - LABEL - 5, HEIGHT)]
 
 
 def samples_line(row: Row, run: RunView) -> Text:

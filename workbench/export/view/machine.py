@@ -13,6 +13,7 @@ from ...records.machine import (
     CoreLimit,
     Cpu,
     Gpu,
+    GpuProcess,
     GpuReading,
     HostReading,
     Isa,
@@ -26,8 +27,9 @@ from ...records.reason import Reason, Warning
 from ...text import units
 from . import glyphs
 from .ceilings import rows as ceiling_rows
-from .facts import Fact, fact, facts_lines, heading, label_width, warning_facts
-from .spans import Text
+from .facts import Fact, fact, warning_facts
+from .section import Section
+from .spans import Text, join
 
 BAR_WIDTH = 12
 
@@ -42,13 +44,8 @@ X86 = {
     "amx_int8": "AMX-INT8",
     "amx_bf16": "AMX-BF16",
 }
-ARM = {
-    "neon": "NEON",
-    "asimddp": "DotProd",
-    "i8mm": "I8MM",
-    "bf16": "BF16",
-    "sve": "SVE",
-}
+ARM = {"neon": "NEON", "asimddp": "DotProd", "i8mm": "I8MM", "bf16": "BF16", "sve": "SVE"}
+MODES = {True: "on", False: "off"}
 
 
 def warnings(found: Sequence[Warning], titles: Mapping[str, str]) -> list[Fact]:
@@ -70,17 +67,20 @@ def ceilings(found: Ceilings | None, device: str | None) -> list[Fact]:
     named = [d for d in found.devices if d.device == device] if found else []
     if found is None or not named:
         return []
-    alone = msgspec.structs.replace(found, devices=named)
-    rows = (row for row in ceiling_rows(alone) if row[0] not in ("name", "threads"))
     facts = []
-    for label, cell, *sheet in rows:
+    for label, cell, *sheet in ceiling_rows(msgspec.structs.replace(found, devices=named)):
         datasheet = f"  (datasheet: {sheet[0]})" if sheet and sheet[0] != "-" else ""
-        facts.append(fact(label, cell + datasheet))
+        facts += [fact(label, cell + datasheet)] if label not in ("name", "threads") else []
     return [*facts, fact("measured", found.measured_at[:10])]
 
 
-def reading(value: str | None) -> Text:
-    return Text.of(value) if value is not None else Text.of((units.NOT_AVAILABLE, "dim"))
+def _known(*readings: tuple[str, str | Text | None]) -> list[Fact]:
+    """The readings that there are; `missing` names the others."""
+    return [
+        Fact(label, value if isinstance(value, Text) else Text.of(value))
+        for label, value in readings
+        if value is not None
+    ]
 
 
 def cpu(found: Cpu) -> list[Fact]:
@@ -88,44 +88,34 @@ def cpu(found: Cpu) -> list[Fact]:
     limited = found.effective_cores < found.logical_cores
     why = f", limited by {found.limited_by}" if limited else ""
     cores = f"{found.effective_cores} of {found.logical_cores} cores"
-    model = found.model or units.NOT_AVAILABLE
-    facts = [
-        Fact("", Text.of((model, "strong"), f"  {found.architecture}{clock}")),
+    counts = (
+        (found.sockets, "socket" if found.sockets == 1 else "sockets"),
+        (found.physical_cores, "physical"),
+        (found.logical_cores, "logical"),
+        (found.numa_nodes if found.numa_nodes != 1 else None, "NUMA nodes"),
+        (found.efficiency_cores or None, "efficiency cores"),
+    )
+    known = ", ".join(f"{count} {noun}" for count, noun in counts if count is not None)
+    name = Text.of((found.model or units.NOT_AVAILABLE, "strong"))
+    return [
+        Fact("", Text.of(name, f"  {found.architecture}{clock}")),
         Fact("usable", Text.of((cores, "strong"), why)),
-        fact("cores", _cores(found)),
-        Fact("limits", [Text.of(_limit(one)) for one in found.limits]),
+        fact("cores", known),
+        fact("limits", ", ".join(map(_limit, found.limits))),
         Fact("instructions", instructions(found.isa, found.architecture)),
-        Fact("caches", [Text.of(_cache(cache)) for cache in found.caches] or reading(None)),
+        *([fact("caches", ", ".join(map(_cache, found.caches)))] if found.caches else []),
+        *missing(found.unavailable),
     ]
-    return facts + missing(found.unavailable)
 
 
 def now(found: HostReading | None) -> list[Fact]:
     """The latest reading, while a run goes on; empty otherwise."""
     if found is None:
         return []
-    readings = (
-        _number(found.utilization_percent, "% busy"),
-        _number(found.frequency_mhz, "MHz"),
-        _number(found.temperature_c, "°C"),
-        _number(found.power_w, "W"),
-    )
+    values = found.utilization_percent, found.frequency_mhz, found.temperature_c, found.power_w
+    readings = map(_number, values, ("% busy", "MHz", "°C", "W"))
     known = ", ".join(filter(None, readings))
     return [fact("now", known)] if known else []
-
-
-def _cores(found: Cpu) -> str:
-    parts = (
-        (found.sockets, "socket" if found.sockets == 1 else "sockets"),
-        (found.physical_cores, "physical"),
-        (found.logical_cores, "logical"),
-    )
-    counts = [f"{units.NOT_AVAILABLE if count is None else count} {noun}" for count, noun in parts]
-    if found.numa_nodes is not None and found.numa_nodes > 1:
-        counts.append(f"{found.numa_nodes} NUMA nodes")
-    if found.efficiency_cores:
-        counts.append(f"{found.efficiency_cores} efficiency cores")
-    return ", ".join(counts)
 
 
 def _limit(found: CoreLimit) -> str:
@@ -139,16 +129,15 @@ def _cache(cache: Cache) -> str:
     return f"L{cache.level}{kind} {units.size(cache.size_bytes)}{times}"
 
 
-def instructions(isa: Isa, architecture: str) -> list[Text]:
-    """`AVX2 yes  AVX-512 no`: words, because presence must not depend on a colour."""
+def instructions(isa: Isa, architecture: str) -> Text:
+    """`AVX2 yes, AVX-512 no`: words, because presence must not depend on a colour."""
     names = ARM if architecture in ("aarch64", "arm64") else X86
     chips = []
     for field, name in names.items():
         present: bool | None = getattr(isa, field)
         word = {True: "yes", False: "no", None: "?"}[present]
-        shown = [f"{name} ", (word, "strong good")] if present else [(f"{name} {word}", "dim")]
-        chips.append(Text.of(*shown))
-    return chips
+        chips.append(Text.of((f"{name} {word}", "good" if present else "dim")))
+    return join(chips, ", ")
 
 
 def used_bar(used: float, total: float, tone: str) -> Text:
@@ -161,15 +150,17 @@ def used_bar(used: float, total: float, tone: str) -> Text:
 
 def memory(found: Memory) -> list[Fact]:
     used = found.total_bytes - found.available_bytes
-    facts = [
-        Fact("used", used_bar(used, found.total_bytes, "cpu")),
-        fact("available", units.size(found.available_bytes)),
-    ]
-    if found.cgroup_limit_bytes is not None:
-        facts.append(fact("cgroup limit", units.size(found.cgroup_limit_bytes)))
     swap = f"{units.size(found.swap_used_bytes)} of {units.size(found.swap_total_bytes)} used"
-    facts.append(fact("swap", swap if found.swap_total_bytes else "none"))
-    return facts + missing(found.unavailable)
+    limit = found.cgroup_limit_bytes
+    return [
+        *_known(
+            ("used", used_bar(used, found.total_bytes, "cpu")),
+            ("available", units.size(found.available_bytes)),
+            ("cgroup limit", None if limit is None else units.size(limit)),
+            ("swap", swap if found.swap_total_bytes else "none"),
+        ),
+        *missing(found.unavailable),
+    ]
 
 
 def with_reading(found: Gpu, latest: Mapping[int, GpuReading]) -> Gpu:
@@ -194,50 +185,49 @@ def gpu_title(found: Gpu) -> str:
 def gpu(found: Gpu) -> list[Fact]:
     if found.simulated:  # there is nothing to read: a column of n/a would say no more
         return [fact("! simulated", "a CPU worker poses as this GPU; it has no sensors", "warning")]
-    facts: list[Fact] = []
-    reasons = dict(found.unavailable)
+    reasons, hidden = dict(found.unavailable), list[Fact]()
     if not found.visible:
         why = reasons.pop("device", "by CUDA_VISIBLE_DEVICES")
-        facts.append(fact("! hidden", why.removeprefix("hidden "), "warning"))
-    if found.platform is not None:
-        facts.append(fact("platform", f"{found.platform}, unproven", "warning"))
-    facts += [
-        Fact("memory used", _gpu_memory(found)),
-        Fact("driver", reading(found.driver_version)),
-        Fact("compute", reading(found.compute_capability)),
-        Fact("PCIe", _pcie(found.pcie)),
-        Fact("power", reading(_number(found.power_w, "W", found.power_limit_w))),
-        Fact("temperature", reading(_number(found.temperature_c, "°C"))),
-        Fact("busy", reading(_number(found.utilization_percent, "%"))),
-        Fact("SM clock", reading(_number(found.sm_clock_mhz, "MHz", found.max_sm_clock_mhz))),
-        Fact("clock events", _events(found.clock_event_reasons)),
-        Fact("processes", _processes(found)),
-        Fact("modes", _modes(found)),
-        Fact("NVLink", reading(None if found.nvlinks is None else f"{found.nvlinks} links active")),
+        hidden = [fact("! hidden", why.removeprefix("hidden "), "warning")]
+    unproven, cores, links = found.platform, found.worker_cores, found.nvlinks
+    modes = (("ECC", found.ecc), ("MIG", found.mig), ("persistence", found.persistence))
+    known = [f"{name} {MODES[value]}" for name, value in modes if value is not None]
+    return [
+        *hidden,
+        *_known(
+            ("platform", unproven and Text.of((f"{unproven}, unproven", "warning"))),
+            ("memory used", _gpu_memory(found)),
+            ("driver", found.driver_version),
+            ("compute", found.compute_capability),
+            ("PCIe", _pcie(found.pcie)),
+            ("power", _number(found.power_w, "W", found.power_limit_w)),
+            ("temperature", _number(found.temperature_c, "°C")),
+            ("busy", _number(found.utilization_percent, "%")),
+            ("SM clock", _number(found.sm_clock_mhz, "MHz", found.max_sm_clock_mhz)),
+            ("clock events", _events(found.clock_event_reasons)),
+            ("processes", _processes(found.processes)),
+            ("modes", ", ".join(known) or None),
+            ("NVLink", None if links is None else f"{links} links active"),
+            ("workers", cores and f"bound to cores {cores}, its NUMA node's"),
+        ),
+        *missing(reasons),
     ]
-    if found.worker_cores is not None:
-        facts.append(fact("workers", f"bound to cores {found.worker_cores}, its NUMA node's"))
-    return facts + missing(reasons)
 
 
-def _gpu_memory(found: Gpu) -> Text:
-    if found.memory_total_bytes is None:
-        return reading(None)
-    if found.memory_used_bytes is None:
-        return Text.of(f"{units.size(found.memory_total_bytes)} in total")
-    return used_bar(found.memory_used_bytes, found.memory_total_bytes, "gpu")
+def _gpu_memory(found: Gpu) -> Text | str | None:
+    total, used = found.memory_total_bytes, found.memory_used_bytes
+    if total is None or used is None:
+        return None if total is None else f"{units.size(total)} in total"
+    return used_bar(used, total, "gpu")
 
 
-def _pcie(link: Pcie) -> Text:
+def _pcie(link: Pcie) -> str | None:
     if link.generation is None and link.width is None:
-        return reading(None)
-
-    def side(generation: int | None, width: int | None) -> str:
-        return f"{generation or '?'}.0 x{width or '?'}"
-
-    now, most = side(link.generation, link.width), side(link.max_generation, link.max_width)
+        return None
     # Links slow down at idle: less than the maximum is no fault by itself.
-    return Text.of(now if now == most else f"{now} now, maximum {most}")
+    now = f"{link.generation or '?'}.0 x{link.width or '?'}"
+    most = f"{link.max_generation or '?'}.0 x{link.max_width or '?'}"
+    return now if now == most else f"{now} now, maximum {most}"
 
 
 def _number(value: float | None, unit: str, most: float | None = None) -> str | None:
@@ -246,27 +236,20 @@ def _number(value: float | None, unit: str, most: float | None = None) -> str | 
     return f"{value:.0f} {unit}" if most is None else f"{value:.0f} of {most:.0f} {unit}"
 
 
-def _events(reasons: list[str] | None) -> Text:
+def _events(reasons: Sequence[str] | None) -> Text | None:
     if reasons is None:
-        return reading(None)
+        return None
     slowed = [reason for reason in reasons if "idle" not in reason.lower()]
     return Text.of((", ".join(reasons) or "none", "warning" if slowed else ""))
 
 
-def _processes(found: Gpu) -> Text:
-    if found.processes is None:
-        return reading(None)
-    count = len(found.processes)
-    held = sum(process.used_memory_bytes or 0 for process in found.processes)
-    names = sorted({f"{p.name} ({p.user or '?'})" for p in found.processes if p.name})
-    whose = f": {', '.join(names)}" if names else ""
-    return Text.of(f"{count}, holding {units.size(held)}{whose}" if count else "none")
-
-
-def _modes(found: Gpu) -> Text:
-    words = {True: "on", False: "off", None: units.NOT_AVAILABLE}
-    named = (("ECC", found.ecc), ("MIG", found.mig), ("persistence", found.persistence))
-    return Text.of(", ".join(f"{name} {words[value]}" for name, value in named))
+def _processes(found: Sequence[GpuProcess] | None) -> str | None:
+    if not found:
+        return None if found is None else "none"
+    held = sum(process.used_memory_bytes or 0 for process in found)
+    names = sorted({f"{p.name} ({p.user or '?'})" for p in found if p.name})
+    listed = f": {', '.join(names)}" if names else ""
+    return f"{len(found)}, holding {units.size(held)}{listed}"
 
 
 def missing(unavailable: Mapping[str, str]) -> list[Fact]:
@@ -294,15 +277,14 @@ def because(name: str, reason: Reason | None) -> list[Fact]:
 def drivers(machine: Machine) -> list[Fact]:
     nvml, cuda = machine.nvml, machine.cuda
     versions = f"driver {nvml.driver_version or '?'}, library {nvml.library_version or '?'}"
-    noun = "device" if cuda.device_count == 1 else "devices"
-    devices = f"{cuda.api_version or '?'}, {cuda.device_count} {noun}"
+    devices = (
+        f"{cuda.api_version or '?'}, {cuda.device_count} device{'s'[: cuda.device_count != 1]}"
+    )
     facts = []
     for name, driver, text in (("NVML", nvml, versions), ("CUDA", cuda, devices)):
-        if driver.available or driver.reason is None or not machine.gpus:
-            # Without GPUs their section has the reason.
-            facts.append(fact(name, text if driver.available else "not available"))
-        else:
-            facts += because(name, driver.reason)
+        # Without GPUs their section has the reason.
+        why = because(name, driver.reason) if machine.gpus and not driver.available else []
+        facts += why or [fact(name, text if driver.available else "not available")]
     return facts
 
 
@@ -313,23 +295,14 @@ def software(found: Software, system: Os) -> list[Fact]:
         fact("Python", f"{found.python}  {found.executable}"),
     ]
     for name, package in found.packages.items():
-        if package.version is None:
-            facts.append(fact(name, "not installed", "dim"))
-        else:
-            detail = f"  {package.detail}" if package.detail else ""
-            facts.append(fact(name, f"{package.version}{detail}"))
+        parts = [package.version or "not installed", package.detail or ""]
+        facts.append(fact(name, "  ".join(filter(None, parts)), "" if package.version else "dim"))
     return facts + missing(found.unavailable)
 
 
 def environment(found: Software) -> list[Fact]:
-    if not found.environment:
-        return [fact("", "no environment variables affect results", "dim")]
-    return [fact("", f"{name}={value}") for name, value in found.environment.items()]
-
-
-# ------------------------------------------------------------- the sections
-
-Section = tuple[str, str, list[Fact]]  # title, tone, facts
+    facts = [fact("", f"{name}={value}") for name, value in found.environment.items()]
+    return facts or [fact("", "no environment variables affect results", "dim")]
 
 
 def processor_sections(
@@ -337,30 +310,20 @@ def processor_sections(
 ) -> list[Section]:
     reached = ceilings(known, "cpu")
     return [
-        ("CPU", "strong cpu", [*cpu(machine.cpu), *now(host)]),
-        *([("CPU ceilings", "strong cpu", reached)] if reached else []),
-        ("Memory", "strong", memory(machine.memory)),
-        ("Software", "strong", software(installed, machine.os)),
-        ("Environment", "strong", environment(installed)),
+        Section("CPU", facts=[*cpu(machine.cpu), *now(host)], tone="strong cpu"),
+        *([Section("CPU ceilings", facts=reached, tone="strong cpu")] if reached else []),
+        Section("Memory", facts=memory(machine.memory)),
+        Section("Software", facts=software(installed, machine.os)),
+        Section("Environment", facts=environment(installed)),
     ]
 
 
 def accelerator_sections(machine: Machine, known: Ceilings | None) -> list[Section]:
-    cards: list[Section] = []
+    cards = []
     for card in machine.gpus:
-        cards.append((gpu_title(card), "strong gpu", gpu(card)))
+        cards.append(Section(gpu_title(card), facts=gpu(card), tone="strong gpu"))
         if reached := ceilings(known, card.device):
-            cards.append((f"{card.device} ceilings", "strong gpu", reached))
-    return [
-        *(cards or [("GPU", "strong gpu", no_gpu(machine))]),
-        ("Drivers", "strong", drivers(machine)),
-    ]
-
-
-def section_lines(sections: Sequence[Section], width: int) -> list[Text]:
-    """Sections under one another, with a blank line after each."""
-    lines: list[Text] = []
-    indent = max(label_width(facts) for _, _, facts in sections)
-    for title, tone, facts in sections:
-        lines += [heading(title, width, tone), *facts_lines(facts, width, indent), Text()]
-    return lines
+            title = f"{card.device} ceilings"
+            cards.append(Section(title, facts=reached, tone="strong gpu"))
+    cards = cards or [Section("GPU", facts=no_gpu(machine), tone="strong gpu")]
+    return [*cards, Section("Drivers", facts=drivers(machine))]

@@ -29,7 +29,7 @@ from .derived import RunView
 from .details import INDENT, output_text
 from .facts import Fact, fact, heading, listed
 from .facts import facts_lines as wrapped
-from .model_facts import built_text, facts_lines, left_out, preparation_lines, saved_text
+from .model_facts import built_text, facts_lines, left_out, saved_text
 from .own import at_batch, code_facts, module_lines, other_races
 from .ranked import candidate_lines, columns
 from .spans import Text
@@ -253,20 +253,19 @@ def _timed(seconds: float, longest: float, tone: str) -> Callable[[int], Text]:
 
 
 def rest_lines(chosen: Candidate | None, run: RunView, width: int) -> list[Text]:
-    """The error of each output, the variants built and not tried, the preparation, the command."""
+    """The error of each output, the variants built and not tried, the command."""
     report = run.report
     model, row = report.model, row_of(report)
     if model is None and report.code is None:
         return []
     verdict = row.verdict if row else None
     missing = left_out(report, verdict)
-    built, steps = (model.built, model.facts.steps) if model else ([], [])
+    built = model.built if model else []
     lines = other_races(run, width)
     for title, facts in (
         _outputs(chosen, verdict, report),
         ("Variants", [fact(each.recipe, built_text(each)) for each in built]),
         ("Not tried", [fact(name, why) for name, why in missing.items()]),
-        ("Preparation", [fact("", text) for text in preparation_lines(steps)]),
     ):
         if facts:
             label = max(len(each.label) for each in facts) + 2
@@ -307,7 +306,7 @@ def model_lines(run: RunView, width: int, table_width: int) -> list[Text]:
         wrapped([fact("", first), *(fact(" ", text) for text in rest)], width, 2),
     ]
     if row is not None and found:
-        table = table_lines(columns(row, bars=False), candidate_lines(found, row, run), table_width)
+        table = table_lines(columns(row, bars=False), candidate_lines(found, run), table_width)
         parts.append([*table, *wrapped(list(_further_warnings(found, report)), width, INDENT)])
     explained = report.model.explained.values() if report.model else ()
     why = [fact("", brief(" ".join(each.sentences), report)) for each in explained]

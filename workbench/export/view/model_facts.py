@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ...advisor.model.overview import error_text
 from ...records.code import SavedCode
-from ...records.model import Built, ModelFacts, Port, PreparationStep, Saved
-from ...records.reason import Reason
+from ...records.model import Built, ModelFacts, Port, Saved
 from ...records.verdict import Verdict
 from ...report.report import Report
 from ...text import units
-from ...text.units import as_sentence
 from .words import reason_text
 
 MOST_NAMED = 4  # nodes left in FP32 that are listed by name
@@ -76,44 +74,20 @@ def built_text(built: Built) -> str:
 
 def left_out(report: Report, verdict: Verdict | None) -> dict[str, str]:
     """The variants and devices that were not tried, each with the reason."""
-    subject, machine = report.model or report.code, report.machine
+    subject, model, machine = report.model or report.code, report.model, report.machine
     if subject is None:
         return {}
-    names = OF_CODE if report.model is None else {}
+    names = OF_CODE if model is None else {}
     found = {names.get(name, name): why for name, why in subject.left_out.items()}
     if verdict is not None and verdict.pick is not None and verdict.best_gpu is None:
         from ...machine.nvidia.gpus import no_gpu  # the screens start without it
 
         absent = no_gpu(machine) if machine is not None else None
         # Where there is one, the first reason says why it took no part.
-        found["GPU"] = verdict.reasons[0].rstrip(".") if absent is None else _absent(absent)
-    model = report.model
+        found["GPU"] = reason_text(absent) if absent else verdict.reasons[0].rstrip(".")
     if model is not None and model.facts.unquantisable is not None:
         found.setdefault("int8", model.facts.unquantisable.message)
     return found
-
-
-def _absent(reason: Reason) -> str:
-    message = reason.message.replace("no GPU found", "none found")
-    text = f"{message}: {reason.hint}" if reason.hint else message
-    return text if reason.code == "no_gpu" else as_sentence(text).rstrip(".")
-
-
-def preparation_lines(steps: Sequence[PreparationStep]) -> Iterator[str]:
-    """The steps of the preparation that changed something, or failed."""
-    before: PreparationStep | None = None
-    for step in steps:
-        if step.reason is not None:
-            yield f"{step.step}: skipped, {step.reason.message}"
-            continue
-        if before is not None and _step(step) != _step(before):
-            yield f"{step.step}: {_step(before)} -> {_step(step)}"
-        before = step
-
-
-def _step(step: PreparationStep) -> str:
-    nodes = "" if step.nodes is None else f", {step.nodes} nodes"
-    return f"{units.size(step.size_bytes)}{nodes}"
 
 
 def saved_text(saved: Saved | SavedCode) -> str:

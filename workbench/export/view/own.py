@@ -14,17 +14,9 @@ from .facts import heading
 from .model_facts import count_text
 from .ranked import candidate_lines, columns
 from .spans import Text
-from .table import Column, Line, table_lines
+from .table import plain_table, table_lines
 
 KINDS = {"torch": "PyTorch", "function": "Python function", "command": "whole runs of a command"}
-_MODULES = (
-    Column("0", "Module", minimum=10),
-    Column("1", "Calls", align="right"),
-    Column("2", "Time", rank=2, align="right"),
-    Column("3", "Share", align="right"),
-    Column("4", ""),
-    Column("5", "Inputs", rank=3, minimum=12, patient=True),
-)
 
 
 def code_facts(facts: CodeFacts) -> Iterator[str]:
@@ -49,20 +41,21 @@ def at_batch(row: Row) -> str:
 
 def module_lines(report: Report, width: int) -> list[Text]:
     """The modules that a script calls; empty for other code."""
-    lines = []
+    rows = []
     for each in report.code.facts.modules if report.code else ():
         texts = [each.name, f"{each.calls:,}", units.duration(each.seconds, align=True)]
         texts += [units.percent(each.share), "raced" if each.chosen else "", "; ".join(each.shapes)]
-        lines.append(Line(each.name, {str(n): Text.of(text) for n, text in enumerate(texts)}))
+        rows.append(texts)
     title = heading("Modules that the script calls", width)
-    return [title, *table_lines(_MODULES, lines, width)] if lines else []
+    header = ("Module", "Calls", "Time", "Share", "", "Inputs")
+    return [title, *plain_table(header, rows, (1, 2, 3), width)] if rows else []
 
 
 def other_races(run: RunView, width: int) -> list[Text]:
     """A table for each batch but the first, with a blank line below it."""
     lines: list[Text] = []
     for row in rows_of(run.report)[1:]:
-        found = candidate_lines(ranked_candidates(run.report, row), row, run)
+        found = candidate_lines(ranked_candidates(run.report, row), run)
         table = table_lines(columns(row, bars=False), found, width)
         lines += [heading(f"The race{at_batch(row)}", width), *table, Text()]
     return lines

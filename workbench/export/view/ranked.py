@@ -50,19 +50,19 @@ def columns(row: Row, *, bars: bool = True) -> list[Column]:
     ]
 
 
-def candidate_lines(found: Sequence[RankedCandidate], row: Row, run: RunView) -> list[Line]:
+def candidate_lines(found: Sequence[RankedCandidate], run: RunView) -> list[Line]:
     """A line for each candidate; all bars share one scale."""
     most = max((ranked.gain for ranked in found if ranked.gain is not None), default=1.0)
-    return [_candidate_line(ranked, row, run, most) for ranked in found]
+    return [_candidate_line(ranked, run, most) for ranked in found]
 
 
-def _candidate_line(ranked: RankedCandidate, row: Row, run: RunView, most: float) -> Line:
+def _candidate_line(ranked: RankedCandidate, run: RunView, most: float) -> Line:
     candidate = ranked.candidate
     share, resident = agreement(candidate), metrics_of(candidate).get(RESIDENT)
     cells: dict[str, Cell] = {
         "variant": Text.of(ranked.variant),
         "run": Text.of(ranked.how),
-        "state": _states(ranked, row, run),
+        "state": _states(ranked, run),
         "error": _error(ranked),
         "top1": Text.of("" if share is None else f"{share:.0%}"),
         "size": Text.of("" if ranked.size_bytes is None else units.size(ranked.size_bytes)),
@@ -90,13 +90,14 @@ def _error(ranked: RankedCandidate) -> Text:
     return Text.of((text, "dim" if ranked.given else "good"))
 
 
-def _states(ranked: RankedCandidate, row: Row, run: RunView) -> list[Text]:
+def _states(ranked: RankedCandidate, run: RunView) -> list[Text]:
     candidate = ranked.candidate
     if ranked.word == "pick":
-        return [marked(Text.of(("pick", "strong good")), candidate, run)]
-    over = candidate.ended or not run.going
-    if ranked.word == "slower" or (ranked.word == "error" and over):
-        tone = "dim" if ranked.word == "slower" else "error"
-        texts = [Text.of((text, tone)) for text in (ranked.why, ranked.word)]
-        return [marked(text, candidate, run) for text in texts]
-    return state_texts(candidate, row, run, racing=run.going)
+        texts = [("pick", "strong good")]
+    elif ranked.word == "slower":
+        texts = [(ranked.why, "dim"), (ranked.word, "dim")]
+    elif ranked.word == "error" and (candidate.ended or not run.going):
+        texts = [(ranked.why, "error"), (ranked.word, "error")]
+    else:
+        return state_texts(candidate, run)
+    return [marked(Text.of(text), candidate, run) for text in texts]

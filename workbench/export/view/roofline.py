@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import string
+from collections.abc import Iterable
 
 from ...report.candidate import Candidate
 from ...report.measurements import bandwidth, device_ceilings
 from ...report.row import Row
 from ...text import units
-from .ceilings import HIGH, LOW, roof, roof_labels
 from .chart import LABEL, Place, Series, chart
 from .curves import MARKS
 from .derived import RunView
@@ -18,47 +17,56 @@ from .spans import Text
 from .words import case_text, device_tone
 
 FLOPS = "FLOP/s"
+LOW, HIGH = -4, 12  # powers of two of the arithmetic intensity, FLOP/byte
+AXIS = range(LOW, HIGH + 1, 4)
 LEAST = 4  # lines of the smallest useful plot
 TITLE = "Rate over FLOP per byte of memory traffic, under the measured limits"
 UNKNOWN = "The limits of this machine are not known: `workbench ceilings` measures them."
 NOTHING = "No candidate of this row has both a known limit and a measured rate."
 
 
-def roofline_lines(row: Row, run: RunView, width: int, height: int, *, fine: bool) -> list[Text]:
-    """A line for each candidate and its mark, then the chart: roofs in braille, or in letters."""
-    legend, points, roofs = list[Text](), list[Series](), dict[str, tuple[list[Place], str]]()
-    marks = iter(MARKS)
-    for candidate in run.ordered(row):
-        case, measured = candidate.case, run.numbers(candidate).measurement
-        rate, limit, over = measured.flops_per_s, measured.roofline, _roof(candidate, run)
-        if not rate or limit is None or over is None or (mark := next(marks, None)) is None:
-            continue
+def roofline_lines(row: Row, run: RunView, width: int, height: int) -> list[Text]:
+    """A line for each candidate and its mark, then the chart."""
+    roofs, under = limits(run.ordered(row), run)
+    legend, points = list[Text](), list[Series]()
+    for mark, (candidate, place) in zip(MARKS, under, strict=False):
+        case, measured = candidate.case, run.measured(candidate)
         strong = f"strong {device_tone(case)}"
-        roofs[over[0]] = over[1], device_tone(case)
-        x = min(max(limit.intensity_flops_per_byte, 2.0**LOW), 2.0**HIGH)
-        points.append(Series((mark, strong), [(math.log10(x), math.log10(rate))]))
-        top, share = units.rate(limit.attainable_flops_per_s, FLOPS), units.percent(limit.fraction)
-        text = f"  {units.rate(rate, FLOPS)}, {share} of {top} (limited by {limit.limited_by})"
-        legend.append(Text.of((f"{mark} ", strong), case_text(case.id, run), text).truncate(width))
+        points.append(Series((mark, strong), [place]))
+        if (limit := measured.roofline) is not None:
+            top = units.rate(limit.attainable_flops_per_s, FLOPS)
+            text = f"  {units.rate(measured.flops_per_s, FLOPS)}, {units.percent(limit.fraction)}"
+            parts = (case_text(case.id, run), f"{text} of {top} (limited by {limit.limited_by})")
+            legend.append(Text.of((f"{mark} ", strong), *parts).truncate(width))
     if not legend:
         return Text.of((NOTHING if run.report.ceilings else UNKNOWN, "dim")).wrap(width)
-    lines = []
-    for letter, (name, (places, tone)) in zip(string.ascii_uppercase, roofs.items(), strict=False):
-        lines.append(Series(("" if fine else letter, tone), places, name))
-        legend += [] if fine else [Text.of((f"{letter} limit of {name}", "dim"))]
     plot = height - len(legend) - 4
     if plot < LEAST or width < 3 * LABEL:
         return legend
-    lines += points
-    drawn = chart(lines, roof_labels("dim"), FLOPS, width - LABEL - 2, plot, fine=fine)
+    lines = [Series(("", tone), places, name) for name, (places, tone) in roofs.items()]
+    powers = [(power, f"1/{2**-power}" if power < 0 else f"{2**power}") for power in AXIS]
+    labels = [(power * math.log10(2), (text, "dim")) for power, text in powers]
+    drawn = chart([*lines, *points], labels, FLOPS, width - LABEL - 2, plot)
     return [*legend, Text(), heading(TITLE, width), *drawn]
 
 
-def _roof(candidate: Candidate, run: RunView) -> tuple[str, list[Place]] | None:
-    """The name and the line of the limit of a candidate, if it is known."""
-    case, device = candidate.case, device_ceilings(candidate, run.report.ceilings)
-    peak = device.peak_ops_per_s.get(case.precision) if device else None
-    kind, bytes_per_s = bandwidth(candidate, device) if device else ("", None)
-    if not peak or not bytes_per_s:
-        return None
-    return f"{case.device} {case.precision}" + " cache" * (kind == "cache"), roof(peak, bytes_per_s)
+Roofs = dict[str, tuple[list[Place], str]]  # by name: the line of the limit, and its tone
+
+
+def limits(found: Iterable[Candidate], run: RunView) -> tuple[Roofs, list[tuple[Candidate, Place]]]:
+    """The limits of the devices that ran, and the candidates with a known limit and rate."""
+    roofs, under = Roofs(), []
+    for candidate in found:
+        case, measured = candidate.case, run.measured(candidate)
+        device = device_ceilings(candidate, run.report.ceilings)
+        peak = device.peak_ops_per_s.get(case.precision) if device else None
+        kind, bytes_per_s = bandwidth(candidate, device) if device else ("", None)
+        rate, limit = measured.flops_per_s, measured.roofline
+        if peak and bytes_per_s and rate and limit is not None:
+            name = f"{case.device} {case.precision}" + " cache" * (kind == "cache")
+            ends = sorted((2.0**LOW, min(peak / bytes_per_s, 2.0**HIGH), 2.0**HIGH))
+            line = [(math.log10(x), math.log10(min(peak, x * bytes_per_s))) for x in ends]
+            roofs[name] = line, device_tone(case)
+            x = min(max(limit.intensity_flops_per_byte, 2.0**LOW), 2.0**HIGH)
+            under.append((candidate, (math.log10(x), math.log10(rate))))
+    return roofs, under

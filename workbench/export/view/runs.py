@@ -13,12 +13,12 @@ from .spans import Text
 from .table import Cell, Column, Line
 
 COLUMNS = (
-    Column("started", "Started"),
-    Column("command", "Command", minimum=20, maximum=60),
-    Column("time", "Took", rank=1, align="right"),
-    Column("status", "Status", rank=3),
-    Column("answers", "Answers", rank=2, minimum=20, maximum=60, patient=True),
-    Column("machine", "Machine", rank=4, minimum=24, patient=True),
+    Column("started", "Started", rank=2),
+    Column("command", "Command", rank=1, minimum=20, maximum=60),
+    Column("time", "Took", rank=3, align="right"),
+    Column("status", "Status"),
+    Column("answers", "Answers", rank=4, minimum=20, maximum=60, patient=True),
+    Column("machine", "Machine", rank=5, minimum=24, patient=True),
 )
 MARKED = Column("side", "")  # holds A and B
 TONES = {"done": "", "running": "strong", "failed": "error", "unreadable": "error"}
@@ -26,7 +26,7 @@ TONES = {"done": "", "running": "strong", "failed": "error", "unreadable": "erro
 
 def run_line(run: RunSummary, sides: Mapping[str, str] = {}) -> Line:
     """One run; `sides` has the letters of those that are to be compared."""
-    status = run.status + ", simulated" * run.simulated
+    statuses = [run.status + ", simulated" * run.simulated, run.status]
     answers = _answers(run)
     given = sum(answer not in ("", "unknown") for answer in run.answers.values())
     short = f"{given} of {len(answers)} answered" if any(run.answers.values()) else ""
@@ -37,7 +37,7 @@ def run_line(run: RunSummary, sides: Mapping[str, str] = {}) -> Line:
         "started": Text.of(moment(run)),
         "command": Text.of(command(run) if run.command else run.id),
         "time": Text.of(_lasted(run)),
-        "status": Text.of((status, TONES.get(run.status, "warning"))),
+        "status": [Text.of((text, TONES.get(run.status, "warning"))) for text in statuses],
         "answers": [Text.of((text, "dim")) for text in texts],
         "machine": Text.of((run.machine or "", "dim")),
     }

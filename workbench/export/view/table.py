@@ -22,8 +22,8 @@ class Column:
 
     Between `minimum` and its natural width a column gets what the lower ranks leave; a
     `patient` one waits until all others have their fill.  Without a minimum the shortest text of
-    every cell fits whole, because half a number is worse than none.  `names` that are too long
-    lose a piece of their middle, and stay different where they can.
+    every cell fits whole, because half a number is worse than none.  `names` share one
+    form, and lose a piece of their middle if that is too long.
     """
 
     key: str
@@ -104,9 +104,14 @@ def longest_that_fits(texts: Sequence[Text], width: int) -> Text:
 
 
 def cut_names(column: Column, lines: Sequence[Line], width: int) -> list[Line]:
-    """The lines with the names in this column cut to `width`, all at the place that keeps most
-    of them different."""
-    texts = {line.key: texts_of(line.cells[column.key])[-1] for line in lines}
+    """The lines with one form of the names in this column, the longest in which all fit; none
+    does: the shortest, cut to `width` at the place that keeps most of them different."""
+    cells = {n: line.cells[column.key] for n, line in enumerate(lines) if column.key in line.cells}
+    names = {number: texts_of(cell) for number, cell in cells.items()}
+    for form in range(max(map(len, names.values()), default=1)):
+        texts = {n: forms[min(form, len(forms) - 1)] for n, forms in names.items()}
+        if all(text.cell_length <= width for text in texts.values()):
+            break
     long = [text.plain for text in texts.values() if text.cell_length > width]
     room = max(0, width - 1)
 
@@ -115,14 +120,12 @@ def cut_names(column: Column, lines: Sequence[Line], width: int) -> list[Line]:
         return len(cut), -abs(head - room // 2)
 
     head = max(range(room + 1), key=different)
-    found = []
-    for line in lines:
-        text, length = texts[line.key], len(texts[line.key].plain)
+    found = list(lines)
+    for number, text in texts.items():
         if text.cell_length > width:
-            tail = text.part(length - room + head, length)
-            cut = Text.of(text.part(0, head), ELLIPSIS, tail)
-            line = replace(line, cells={**line.cells, column.key: cut})
-        found.append(line)
+            end = len(text.plain)
+            text = Text.of(text.part(0, head), ELLIPSIS, text.part(end - room + head, end))
+        found[number] = replace(found[number], cells={**found[number].cells, column.key: text})
     return found
 
 
@@ -185,8 +188,15 @@ def plain_table(
     right: Collection[int] = (),
     width: int = UNLIMITED,
 ) -> list[Text]:
+    """The table of `plain_cells`.  A header of empty titles takes no line."""
+    return table_lines(*plain_cells(header, rows, right), width)[not any(header) :]
+
+
+def plain_cells(
+    header: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[int] = ()
+) -> tuple[list[Column], list[Line]]:
     """Cells of one text each in columns of their natural width; those numbered in `right` are
-    aligned to the right.  A header of empty titles takes no line.  The last columns leave first."""
+    aligned to the right.  The last columns leave first."""
     columns = [
         Column(str(i), title, i, maximum=UNLIMITED, align="right" if i in right else "left")
         for i, title in enumerate(header)
@@ -195,4 +205,4 @@ def plain_table(
         Line(str(number), {str(i): Text.of(cell) for i, cell in enumerate(cells)})
         for number, cells in enumerate(rows)
     ]
-    return table_lines(columns, lines, width)[not any(header) :]
+    return columns, lines

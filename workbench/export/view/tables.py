@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
+import msgspec
+
 from ...records.document import SetupTimes
 from ...records.verdict import Verdict
 from ...report.candidate import Candidate
@@ -15,17 +17,15 @@ from .derived import RunView, row_title
 from .spans import Text
 from .table import UNLIMITED, Cell, Column, Line
 from .words import (
-    case_texts,
     choice_word,
     confidence_text,
     device_tone,
     here_text,
     marked,
+    name_texts,
     pick_texts,
     state_texts,
 )
-
-# -------------------------------------------------------------- verdicts
 
 NARROW, ROOMY = 72, 100
 _ADVISOR_COLUMNS = (
@@ -35,7 +35,7 @@ _ADVISOR_COLUMNS = (
     Column("confidence", "Confidence"),
     Column("ratio", "Lead", rank=1, align="right"),
     Column("interval", "95%", rank=4),
-    Column("pick", "Pick", rank=2),
+    Column("pick", "Pick", rank=2, names=True),
 )
 
 
@@ -107,37 +107,17 @@ def _fastest(row: Row, run: RunView) -> list[Text]:
     best = run.best(row)
     if best is None:
         return [Text.of(("no verdict asked", "dim"))]
-    long, short = case_texts(best.case.id, run)
+    long, short = name_texts(best.case.id, run)
     found = (("no verdict asked; fastest: ", long), ("fastest: ", long), ("fastest: ", short))
     return [Text.of((lead, "dim"), name) for lead, name in found]
 
 
-# ------------------------------------------------------------ candidates
-
 OBJECTIVE_TITLES = {"latency_p99": "p99", "time_to_result": "To result"}
-SETUP_FIELDS = (
-    ("import", "import_s"),
-    ("build", "build_s"),
-    ("transfer", "transfer_s"),
-    ("transfer out", "transfer_out_s"),
-    ("compile", "compile_s"),
-)
 APART = ""  # key of the heading above the candidates for reference only
 NO_LIMIT = 1.0  # the limit of a user's model: --max-error bounds its candidates instead
 
 _CANDIDATE = Column("candidate", "Candidate", minimum=36, names=True)
 _STATE = Column("state", "State", rank=1, patient=True, maximum=200)
-_DETAIL_COLUMNS = (
-    Column("median", "Median", rank=2, align="right"),
-    Column("rate", "Rate", rank=3, align="right"),
-    Column("accuracy", "Check / limit", rank=4, align="right"),
-    Column("import", "Import", rank=5, align="right"),
-    Column("build", "Build", rank=6, align="right"),
-    Column("transfer", "Transfer", rank=7, align="right"),
-    Column("compile", "Compile", rank=8, align="right"),
-    Column("n", "n", rank=9, align="right"),
-    Column("reason", "Reason", rank=10, minimum=20, patient=True),
-)
 
 
 def counted_columns(row: Row) -> list[Column]:
@@ -161,13 +141,8 @@ def run_columns(row: Row, run: RunView, *, marks: bool = False) -> list[Column]:
     ]
 
 
-def detail_columns(row: Row) -> list[Column]:
-    """The columns of the page with the details of one row."""
-    return [_CANDIDATE, Column("status", "Status", rank=1), *counted_columns(row), *_DETAIL_COLUMNS]
-
-
 def result_columns(row: Row) -> list[Column]:
-    """The columns of a finished run in plain text."""
+    """The columns of a finished race."""
     return [
         _CANDIDATE,
         *counted_columns(row),
@@ -203,28 +178,22 @@ def raced_lines(
 
 def candidate_line(candidate: Candidate, row: Row, run: RunView, mark: Text | None = None) -> Line:
     """One candidate, with the cells of every table that shows it."""
-    states = state_texts(candidate, row, run, racing=run.going)
-    status = states[-1]
-    if row.verdict is not None and row.verdict.pick == candidate.case.id:
-        status = marked(Text.of(("pick", "strong good")), candidate, run)
-        states = [status] if candidate.state == "ok" else states
+    states, measured = state_texts(candidate, run), run.measured(candidate)
+    is_pick = row.verdict is not None and row.verdict.pick == candidate.case.id
+    if is_pick and candidate.state == "ok":
+        states = [marked(Text.of(("pick", "strong good")), candidate, run)]
     cells: dict[str, Cell] = {
-        "candidate": case_texts(candidate.case.id, run),
+        "candidate": name_texts(candidate.case.id, run),
         "state": states,
-        "status": status,
         "accuracy": Text.of(accuracy_text(candidate)),
-        "reason": Text.of((run.elimination_text(candidate), "dim")),
-        **{name: Text.of(text) for name, text in _setup(candidate.setup, align=True)},
+        "mark": mark or Text(),
     }
-    if mark is not None:
-        cells["mark"] = mark
-    numbers = run.numbers(candidate)
-    if numbers.measurement.n:
+    if measured.n:
         cells |= {
             "rate": Text.of(rate_text(candidate, run)),
-            "value": Text.of(units.duration(numbers.value_s, align=True)),
+            "value": Text.of(units.duration(candidate.value, align=True)),
             "median": median_texts(candidate, run),
-            "n": Text.of(f"{numbers.measurement.n}"),
+            "n": Text.of(f"{measured.n}"),
         }
         if candidate.case.id in (behind := run.behind(row)):
             tone = device_tone(candidate.case) + " dim" * candidate.eliminated
@@ -234,7 +203,7 @@ def candidate_line(candidate: Candidate, row: Row, run: RunView, mark: Text | No
 
 def rate_text(candidate: Candidate, run: RunView) -> str:
     """FLOP/s where the work is known, otherwise items per second."""
-    found = run.numbers(candidate).measurement
+    found = run.measured(candidate)
     if found.flops_per_s is not None:
         return units.rate(found.flops_per_s, "FLOP/s")
     if found.throughput is None:
@@ -244,7 +213,7 @@ def rate_text(candidate: Candidate, run: RunView) -> str:
 
 def median_texts(candidate: Candidate, run: RunView) -> list[Text]:
     """The median with its interval, or alone where the column is narrow."""
-    found = run.numbers(candidate).measurement
+    found = run.measured(candidate)
     alone = units.duration(found.median_s, align=True)
     spread = units.spread(found.median_s, found.ci95_s)
     return [Text.of(alone, (f"{spread:>7}", "dim")), Text.of(alone)]
@@ -262,11 +231,7 @@ def accuracy_text(candidate: Candidate) -> str:
 
 def setup_text(setup: SetupTimes) -> str:
     """`import 1.93 s, build 12.0 ms`: the parts that were measured."""
-    return ", ".join(" ".join(part) for part in _setup(setup)) or units.NOT_AVAILABLE
-
-
-def _setup(setup: SetupTimes, *, align: bool = False) -> Iterable[tuple[str, str]]:
-    for name, field in SETUP_FIELDS:
-        value: float | None = getattr(setup, field)
-        if value is not None:
-            yield name, units.duration(value, align=align)
+    seconds = msgspec.structs.asdict(setup).items()
+    known = [(name.removesuffix("_s"), value) for name, value in seconds if value is not None]
+    parts = [f"{name.replace('_', ' ')} {units.duration(value)}" for name, value in known]
+    return ", ".join(parts) or units.NOT_AVAILABLE

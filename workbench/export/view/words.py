@@ -9,7 +9,6 @@ from ...records.document import LargestBatch
 from ...records.reason import Reason
 from ...records.verdict import Verdict
 from ...report.candidate import Candidate
-from ...report.row import Row
 from . import glyphs
 from .derived import RunView
 from .spans import Text, join
@@ -53,36 +52,39 @@ def provenance_on(*names: str) -> str:
     return ", ".join(map(provenance, sorted(bases)))
 
 
-def case_text(case_id: str | None, run: RunView, *, short: bool = False) -> Text:
+def case_text(case_id: str | None, run: RunView) -> Text:
     """A candidate's name with its device in the device's tone."""
-    candidate = run.report.candidates.get(case_id or "")
-    name = run.case_name(case_id, short=short)
+    candidate, name = run.report.candidates.get(case_id or ""), run.case_name(case_id)
     if candidate is None:
         return Text.of(name)
     device = candidate.case.device
     return Text.of((device, device_tone(candidate.case)), name[len(device) :])
 
 
-def case_texts(case_id: str, run: RunView) -> list[Text]:
-    """The name, longest first."""
-    return [case_text(case_id, run, short=short) for short in (False, True)]
+def name_texts(case_id: str, run: RunView) -> list[Text]:
+    """The name, and the same with `ort` for ONNX Runtime, as its users write."""
+    long = case_text(case_id, run)
+    return [
+        long,
+        Text(tuple((text.replace(" onnxruntime ", " ort "), t) for text, t in long.spans)),
+    ]
 
 
 def pick_texts(verdict: Verdict, run: RunView) -> list[Text]:
     """The pick, longest first; a tie shows both candidates, or dots in place of the second."""
     if verdict.pick is None:
         return [Text.of(("none", "dim"))]
-    picks = case_texts(verdict.pick, run)
+    picks = name_texts(verdict.pick, run)
     if not verdict.tie or verdict.runner_up is None:
         return picks
-    equals = case_texts(verdict.runner_up, run)
+    equals = name_texts(verdict.runner_up, run)
     both = [join(pair, " / ") for pair in zip(picks, equals, strict=True)]
     return [*both, Text.of(picks[-1], (" / ...", "dim"))]
 
 
-def state_texts(candidate: Candidate, row: Row, run: RunView, *, racing: bool) -> list[Text]:
+def state_texts(candidate: Candidate, run: RunView) -> list[Text]:
     """The state of a candidate, longest text first; every text begins with a word."""
-    state = candidate.state
+    state, largest = candidate.state, run.largest(candidate)
     if candidate.eliminated and state in ("dropped", "ok"):
         why = run.elimination_text(candidate)
         texts = (f"eliminated: {why}", f"eliminated: {why.partition(' than ')[0]}", "eliminated")
@@ -91,18 +93,15 @@ def state_texts(candidate: Candidate, row: Row, run: RunView, *, racing: bool) -
         tone = "error" if state == "failed" else "warning"
         long = [f"{state}: {candidate.reason.message}"] if candidate.reason else []
         return [Text.of((text, tone)) for text in (*long, state)]
-    largest = run.largest(candidate)
     if state == "ok" and largest is not None and largest.batch is not None:
         text = f"largest batch {largest_text(largest)}"
         return [Text.of(f"{text}, ended by {largest.ended_by}"), Text.of(text)]
     if state == "ok":
         return [marked(Text.of("done"), candidate, run)]
-    if racing and state == "preparing":
-        return [Text.of(("> loading", "strong")), Text.of(("> now", "strong"))]
-    if racing and run.report.current_case == candidate.case.id:
-        word = "measuring" if candidate.blocks else "ready"
-        if state == "measuring" and not candidate.blocks:
-            word = "trying batches"
+    words = {"preparing": "loading", "prepared": "ready", "measuring": "trying batches"}
+    word = words.get(state, "ready")
+    word = "measuring" if candidate.blocks and state != "preparing" else word
+    if run.going and (state == "preparing" or run.report.current_case == candidate.case.id):
         return [Text.of((f"> {word}", "strong")), Text.of(("> now", "strong"))]
     words = {"prepared": "ready", "measuring": "in the race"}
     return [Text.of((words.get(state, state), "dim"))]
@@ -118,7 +117,7 @@ def largest_text(found: LargestBatch) -> str:
 
 def marked(text: Text, candidate: Candidate, run: RunView) -> Text:
     """The text, with a mark if a warning makes the time of the candidate less certain."""
-    weak = run.numbers(candidate).measurement.warnings
+    weak = run.measured(candidate).warnings
     return Text.of(text, MARK) if weak else text
 
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
-from .. import assets
-from ..text import units
-from ..text.sanitize import clean, shown
-from .view.chart import ticks
+from ... import assets
+from ...text import units
+from ...text.sanitize import clean, shown
+from .chart import ticks
 
 WIDTH, CURVES = 420.0, 200.0  # units of the drawing; the letters stay readable on a phone
 TOP, LEFT, AXIS = 38.0, 66.0, 34.0  # room for the title, for values on the left and below

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..advisor.race_summary import eliminated_by_first_block
-from ..records.reason import Reason
-from ..records.verdict import CaseCost, ObjectivePick, Verdict
-from ..report.names import candidate_name
-from ..text import units
-from ..text.units import as_sentence
+from ...advisor.race_summary import eliminated_by_first_block
+from ...records.reason import Reason
+from ...records.verdict import CaseCost, ObjectivePick, Verdict
+from ...report.names import candidate_name
+from ...text import units
+from ...text.units import as_sentence
 
 
 def notes(verdict: Verdict) -> list[str]:
@@ -20,7 +20,7 @@ def notes(verdict: Verdict) -> list[str]:
     source = next(cost.joules_from for cost in verdict.costs if cost.id == pick)
     texts = []
     if others := [c for c in verdict.costs if c.joules_from not in (None, source)]:
-        one, other = _short(pick), _listed(others)
+        one, other = candidate_name(pick), _listed(others)
         texts.append(
             f"The energy of {one} ({source}) and {other} ({others[0].joules_from}) comes from "
             "different sensors. The two are not directly comparable."
@@ -33,27 +33,27 @@ def notes(verdict: Verdict) -> list[str]:
 def lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
     """The name of each objective with its best, or why there is none."""
     for found in verdict.by_objective:
-        if found.unknown is not None:
-            yield _name(found), f"unknown: {_because(found.unknown)}"
-        else:
-            yield _name(found), f"{_short(found.pick)}, {_value(found)}; {_lead(found, verdict)}"
+        text = f"unknown: {_because(found.unknown)}" if found.unknown else ""
+        if found.pick is not None:
+            text = f"{candidate_name(found.pick)}, {_value(found)}; {_lead(found, verdict)}"
+        yield found.objective.replace("_", " "), text
 
 
 def _lead(found: ObjectivePick, verdict: Verdict) -> str:
     """The lead of the best over the next."""
     if found.runner_up is None:
         return "no other candidate to compare with"
-    next_ = _short(found.runner_up)
-    factor, ci = units.ratio_parts(found.ratio, found.ratio_ci95)
+    next_ = candidate_name(found.runner_up)
     if found.ratio is None:
-        if eliminated_by_first_block(verdict.race, found.runner_up) is not None:
-            return f"{next_} was far behind after its first turn"
-        return f"too few rounds to compare with {next_}"
+        far = eliminated_by_first_block(verdict.race, found.runner_up) is not None
+        few = f"too few rounds to compare with {next_}"
+        return f"{next_} was far behind after its first turn" if far else few
     if found.ratio_ci95 is None:
-        return f"leads {next_} by about {factor}"
+        return f"leads {next_} by about {units.ratio(found.ratio)}"
+    lead = units.times(found.ratio, found.ratio_ci95)
     if found.ratio_ci95[0] <= 1:
-        return f"cannot be distinguished from {next_}: {factor} (95% CI {ci})"
-    return f"leads {next_} by {factor} (95% CI {ci})"
+        return f"cannot be distinguished from {next_}: {lead}"
+    return f"leads {next_} by {lead}"
 
 
 def _because(reason: Reason) -> str:
@@ -62,15 +62,7 @@ def _because(reason: Reason) -> str:
 
 def _listed(costs: Sequence[CaseCost]) -> str:
     first, *others = costs
-    return _short(first.id) + (f" and {len(others)} more" if others else "")
-
-
-def _name(found: ObjectivePick) -> str:
-    return found.objective.replace("_", " ")
-
-
-def _short(case: str | None) -> str:
-    return candidate_name(case) if case else "-"
+    return candidate_name(first.id) + (f" and {len(others)} more" if others else "")
 
 
 def _value(found: ObjectivePick) -> str:
@@ -80,11 +72,5 @@ def _value(found: ObjectivePick) -> str:
     if slash:
         shown = units.duration(found.value) if kind == "s" else units.joules(found.value)
         return f"{shown}/{per}"
-    return f"{_money(found.value)} {found.unit}"
-
-
-def _money(value: float) -> str:
-    """Three digits: `1,240`, `12.3`, `0.0123`, and below a thousandth `1.2e-6`."""
-    if value >= 999.5:
-        return f"{value:,.0f}"
-    return units.significant(value) if value >= 1e-3 else units.figure(value)
+    money = units.significant(found.value) if found.value >= 1e-3 else units.figure(found.value)
+    return f"{money} {found.unit}"

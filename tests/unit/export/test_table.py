@@ -1,0 +1,36 @@
+"""Tables in narrow terminals: which columns stay, and one name for one thing."""
+
+from __future__ import annotations
+
+import pytest
+
+from workbench.export.view.runs import COLUMNS, run_line
+from workbench.export.view.spans import Text
+from workbench.export.view.table import Column, Line, table_lines
+from workbench.records.comparison import RunSummary
+
+NAMES = ("cpu onnxruntime fp32", "cpu ort fp32"), ("cpu onnxruntime int8-static", "cpu ort int8")
+
+
+@pytest.mark.parametrize(("width", "word"), [(30, "onnxruntime"), (22, "ort"), (12, "ort")])
+def test_a_column_has_one_name_for_a_library(width: int, word: str) -> None:
+    lines = [Line(long, {"name": [Text.of(long), Text.of(short)]}) for long, short in NAMES]
+    column = Column("name", "Name", minimum=8, names=True)
+    _, *rows = table_lines([column], lines, width)
+    assert [row.plain.split()[1] for row in rows] == [word, word]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_a_list_of_runs_has_whole_states_at_every_width(width: int) -> None:
+    states = "done", "incomplete", "unreadable"
+    runs = [
+        RunSummary(
+            f"20261121-15301{number}-4f3a", state, "2026-11-21T15:30:12Z", 61.0,
+            "workbench advise training --quick", simulated=True, answers={"training": "gpu"},
+        )
+        for number, state in enumerate(states)
+    ]  # fmt: skip
+    head, *lines = table_lines((Column("id", "Run"), *COLUMNS), [*map(run_line, runs)], width)
+    assert "Status" in head.plain and all(line.cell_length <= width for line in lines)
+    for line, run in zip(lines, runs, strict=True):
+        assert line.plain.startswith(run.id) and run.status in line.plain

@@ -1,0 +1,68 @@
+"""A part of a report, which text, Markdown, HTML and screens write down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...text.sanitize import shown
+from .facts import PROSE, Fact, fact, facts_lines, heading, label_width
+from .spans import Text, plain_lines
+from .table import UNLIMITED, Column, Line, plain_cells, table_lines, texts_of
+
+if TYPE_CHECKING:
+    from .svg import Plot
+
+
+@dataclass(frozen=True)
+class Section:
+    """A title, sentences, a table, facts, code and plots; most sections have some of them."""
+
+    title: str
+    notes: Sequence[str] = ()
+    columns: Sequence[Column] = ()
+    lines: Sequence[Line] = ()
+    facts: Sequence[Fact] = ()
+    code: str = ""
+    plots: Sequence[Plot] = ()
+    tone: str = "strong"
+
+    @classmethod
+    def of(
+        cls, title: str, notes: Iterable[str], header: Sequence[str], rows: Iterable[Sequence[str]]
+    ) -> Section:
+        """A table of texts that may be those of others."""
+        safe = [[*map(shown, row)] for row in (header, *rows)]
+        return cls(title, [*map(shown, notes)], *plain_cells(safe[0], safe[1:]))
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The cells of the table."""
+        keys = [column.key for column in self.columns]
+        cells = [[texts_of(line.cells.get(key, Text())) for key in keys] for line in self.lines]
+        return [[texts[0].plain for texts in row] for row in cells]
+
+    @property
+    def remarks(self) -> list[tuple[str, str]]:
+        """The facts as label and text."""
+        return [(entry.label.strip(), entry.text.plain) for entry in self.facts]
+
+
+def section_lines(found: Sequence[Section], width: int, table_width: int = UNLIMITED) -> list[Text]:
+    """The sections one below the other, with their facts in one column; table columns that
+    `table_width` has no room for are left out."""
+    lines: list[Text] = []
+    indent = max((label_width(section.facts) for section in found), default=0)
+    for section in found:
+        table = table_lines(section.columns, section.lines, table_width) if section.lines else []
+        lines += [Text()] if lines else []
+        lines += [heading(section.title, width, section.tone)]
+        lines += [*facts_lines([fact("", note) for note in section.notes], width), *table]
+        lines += facts_lines(section.facts, width, indent)
+    return lines
+
+
+def section_text(found: Iterable[Section], width: int | None = None) -> str:
+    """For a terminal of `width` cells, or for a file."""
+    return plain_lines(section_lines([*found], width or PROSE))
