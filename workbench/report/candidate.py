@@ -171,6 +171,8 @@ class Candidate:
             for block, median_s in zip(self.blocks, self.medians_s, strict=True)
         }
         rounds = Rounds({number: value for number, value in values.items() if value is not None})
+        if self.objective == "latency_p99":
+            rounds.blocks = {block.round: block.samples_s for block in self.blocks}
         if from_start and rounds:
             rounds.spread = START_UP_SPREAD * fixed_s / stats.median(list(rounds.values()))
             rounds.origin = catalog.process_of(self.case)

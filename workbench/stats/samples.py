@@ -154,40 +154,6 @@ def joined(blocks: Sequence[Sequence[float]]) -> Sequence[float]:
     return found
 
 
-def tail_interval(
-    blocks: Sequence[Sequence[float]], q: float, confidence: float = 0.95
-) -> tuple[float, float] | None:
-    """A distribution-free interval of the `q` quantile of all samples, from two order statistics.
-
-    It includes the interval of the blocks' own quantiles; None if either cannot be had.
-    """
-    samples = ascending(joined(blocks))[::-1]
-    between = median_interval([quantile(block, q) for block in blocks], confidence)
-    ranks = _tail_ranks(len(samples), q, confidence)
-    if ranks is None or between is None:
-        return None
-    return min(samples[ranks[1]], between[0]), max(samples[ranks[0]], between[1])
-
-
-@cache
-def _tail_ranks(n: int, q: float, confidence: float) -> tuple[int, int] | None:
-    """Ranks from the top, 0 the largest, of the order statistics around the `q` quantile.
-
-    The number Y of samples above it is binomial.  With P(Y <= i) <= (1 - confidence) / 2 the value
-    of rank i is an upper bound, with P(Y <= j) >= (1 + confidence) / 2 that of rank j a lower one
-    (David and Nagaraja 2003, 7.1).
-    """
-    below, upper, mean = 0.0, None, n * (1 - q)
-    for y in range(max(0, int(mean - 20 * math.sqrt(mean))), n):  # what lies below is 0
-        log_term = math.lgamma(n + 1) - math.lgamma(y + 1) - math.lgamma(n - y + 1)
-        below += math.exp(log_term + y * math.log(1 - q) + (n - y) * math.log(q))
-        if below <= (1 - confidence) / 2:
-            upper = y
-        if below >= (1 + confidence) / 2:
-            return None if upper is None else (upper, y)
-    return None
-
-
 def relative_half_width(center: float, interval: tuple[float, float] | None) -> float | None:
     """Half the interval's width over its centre; None without an interval."""
     if interval is None or center <= 0:
@@ -270,6 +236,13 @@ def autocorrelation(values: Sequence[float]) -> float:
         return 0.0  # all equal, up to the rounding of their mean
     lagged = math.fsum(x * y for x, y in pairwise(from_mean))
     return min(max(lagged / power + 1 / n, 0.0), MOST_AUTOCORRELATION)
+
+
+def drift_factor(values: Sequence[float]) -> float:
+    """Factor by which the error of the mean grows where neighbouring values resemble each other
+    (Bayley and Hammersley 1946, for a first-order process); 1 below five values."""
+    alike = autocorrelation(values) if len(values) >= 5 else 0.0
+    return math.sqrt((1 + alike) / (1 - alike))
 
 
 def trend(values: Sequence[float]) -> float:
@@ -362,9 +335,13 @@ def paired_ratio(
     mean = math.fsum(winsorised) / n
     variance = math.fsum((x - mean) ** 2 for x in winsorised) / (n - 1)
     error = math.sqrt(variance) / ((len(kept) / n) * math.sqrt(n))
-    alike = autocorrelation(winsorised) if cut else 0.0
-    error *= math.sqrt((1 + alike) / (1 - alike))
-    reach = student_t_quantile((1 + confidence) / 2, len(kept) - 1) * error
+    error *= drift_factor(winsorised)
+    return by_t(center, error, len(kept) - 1, confidence, n)
+
+
+def by_t(center: float, error: float, freedom: int, confidence: float, pairs: int) -> Ratio:
+    """The ratio with this logarithm and the t interval of its standard error."""
+    reach = student_t_quantile((1 + confidence) / 2, freedom) * error
     # Identical samples do not prove a ratio exactly: a clock tick always remains in doubt.
     reach = min(max(reach, 1e-9), 700.0)
-    return Ratio(math.exp(center), math.exp(center - reach), math.exp(center + reach), n)
+    return Ratio(math.exp(center), math.exp(center - reach), math.exp(center + reach), pairs)
