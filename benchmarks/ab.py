@@ -45,7 +45,7 @@ def in_sequence(row: Row) -> float | None:
 def report(rows: list[Row]) -> str:
     """A table: a line for each slowdown and budget."""
     head = ("slower", "budget, s", "runs", "exit 4", "SLOWER", "pairs", "half-width", "failed")
-    lines = [(*head, "one after the other")]
+    lines: list[tuple[str, ...]] = [(*head, "one after the other")]
     lines.append(("---",) * len(lines[0]))
     for key in sorted({(row["slower"], row["budget_s"], row["fail_on"]) for row in rows}):
         same = [row for row in rows if (row["slower"], row["budget_s"], row["fail_on"]) == key]

@@ -43,6 +43,11 @@ class Row:
     detail: str
 
 
+def ratio_of(rounds: Sequence[tuple[float, float]]) -> Ratio | None:
+    first, second = zip(*rounds, strict=True)
+    return paired_ratio(first, second)
+
+
 def workbench(*arguments: str) -> dict[str, Any]:
     """The JSON document of a run; exit codes 0 and 1 are results."""
     done = subprocess.run(
@@ -140,7 +145,7 @@ def paired(runs: int = 10) -> Row:
         document = workbench(*PRODUCT[:2], *PRODUCT[4:], "--precision", "fp32", "--budget", "12")
         numpy, torch = document["measurements"]
         rounds = common_rounds(numpy, torch)
-        ratio = paired_ratio(*zip(*rounds, strict=True))
+        ratio = ratio_of(rounds)
         ratios.append(ratio.value if ratio else math.nan)
         solo = [
             workbench(*PRODUCT[:2], *PRODUCT[4:], *only, "--budget", "8")["measurements"][0]
@@ -197,9 +202,9 @@ def coverage(races: int = 100) -> Row:
         if number % 20 == 19:
             tell(f"  {number + 1} races")
     everything = [pair for rounds in races_rounds for pair in rounds]
-    truth = paired_ratio(*zip(*everything, strict=True))
+    truth = ratio_of(everything)
     assert truth is not None
-    within = [paired_ratio(*zip(*rounds, strict=True)) for rounds in races_rounds]
+    within = [ratio_of(rounds) for rounds in races_rounds]
     intervals = [r and r.widened(RUN_TO_RUN) for r in within]
     held = [r.low <= truth.value <= r.high for r in intervals if r is not None]
     share = sum(held) / len(held)

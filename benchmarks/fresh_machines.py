@@ -90,7 +90,8 @@ def pythons() -> Iterator[tuple[str, str]]:
     folders = [*os.get_exec_path(), *map(str, Path.home().glob(".pyenv/versions/*/bin"))]
     for path in [p for folder in folders for p in sorted(Path(folder).glob("python3.*"))]:
         if re.fullmatch(r"python3\.\d+", path.name):
-            ask = [path, "-c", "import sys; print(sys.executable)"]  # what a wrapper stands for
+            # A wrapper stands for another file.
+            ask = [str(path), "-c", "import sys; print(sys.executable)"]
             if answer := subprocess.run(ask, capture_output=True, text=True).stdout.strip():
                 found.setdefault(path.name.removeprefix("python"), answer)
     yield from sorted(found.items(), key=lambda each: int(each[0].partition(".")[2]))

@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 
 from workbench.records import events as ev
+from workbench.records.comparison import RunSummary
 from workbench.records.document import SCHEMA_VERSION, Tool
 from workbench.report import history, journal
 
@@ -45,14 +46,14 @@ def make(folder: Path, count: int) -> None:
         (folder / f"{name}.jsonl").write_bytes(b"".join(lines))
 
 
-def newest() -> list[history.RunSummary]:
+def newest() -> list[RunSummary]:
     found = history.matching(history.refreshed(), {})
     return [summary for _, summary in islice(found, SHOWN)]
 
 
 def seconds(job: object) -> float:
     began = time.perf_counter()
-    job()  # type: ignore[operator]
+    job()
     return time.perf_counter() - began
 
 

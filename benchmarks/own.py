@@ -111,7 +111,8 @@ class Plain:
         except Exception:
             torch.onnx.export(*given, dynamo=False, **options)
         stacked = map(np.stack, zip(*self.samples, strict=True))
-        np.savez(file, **dict(zip(ports, stacked, strict=True)))
+        arrays: dict[str, Any] = dict(zip(ports, stacked, strict=True))
+        np.savez(file, **arrays)
         self.lab, self.files = Lab(), {"fp32": self.model}
         facts = self.lab.inspect(self.model, self.folder, {}, file, None, 0)
         products = self.lab.prepare(self.model, self.folder)["products"]

@@ -1,10 +1,11 @@
 """Compares the pick of `advise --model` with an exhaustive measurement of every candidate.
 
 `python benchmarks/regret.py [MODEL...]` (make regret) asks for advice on each model of the corpus
-at each batch, then builds every form itself, opens it with every thread count and option, and
-times all of them in turns in one process.  Candidates over the error limit do not count.  Those
-that can still be the best after the first pass, and the pick, are timed again, since the least of
-many noisy medians is too low.  Prints Markdown; keeps what it has in .corpus/regret.jsonl.
+at each batch, then builds every form itself, opens it with every thread count and option, and in
+OpenVINO where that is installed, and times all of them in turns in one process.  Candidates over
+the error limit do not count.  Those that can still be the best after the first pass, and the pick,
+are timed again, since the least of many noisy medians is too low.  Prints Markdown; keeps what it
+has in .corpus/regret.jsonl.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from itertools import cycle, product
 from pathlib import Path
 from statistics import median
@@ -34,10 +36,12 @@ from benchmarks import corpus  # noqa: E402
 from workbench.advisor.model.candidates import Proposal, SearchSpace, first  # noqa: E402
 from workbench.contract import Case, WorkloadError  # noqa: E402
 from workbench.machine import detect  # noqa: E402
+from workbench.machine.host.isa import native  # noqa: E402
 from workbench.planning.model_question import MAX_ERROR  # noqa: E402
 from workbench.planning.threads import useful_thread_counts  # noqa: E402
 from workbench.records.model import ModelFacts  # noqa: E402
-from workbench.worker.recipe import CALIBRATIONS, ORIGINAL, SCOPES, Recipe  # noqa: E402
+from workbench.worker.recipe import CALIBRATIONS, ORIGINAL, Recipe  # noqa: E402
+from workbench.worker.session_options import BFLOAT, OPENVINO  # noqa: E402
 from workloads._shared.session import open_session  # noqa: E402
 from workloads.lab import agreement, samples  # noqa: E402
 from workloads.lab.child import Lab  # noqa: E402
@@ -88,6 +92,13 @@ class Exhaustive:
             found += [Proposal(recipe, threads=count) for count in threads]
             found.append(Proposal(recipe, threads=threads[0], mode="nospin"))
         found.append(Proposal(ORIGINAL, threads=threads[-1], mode="extended"))
+        if find_spec(OPENVINO):
+            plain = [each for each in found if each.mode is None]
+            found += [replace(each, backend=OPENVINO) for each in plain]
+            if native("bf16", cpu):
+                found += [
+                    Proposal(ORIGINAL, threads=c, backend=OPENVINO, mode=BFLOAT) for c in threads
+                ]
         yield from dict.fromkeys(found)
 
     def open(self, proposal: Proposal) -> tuple[Any, bool]:
@@ -99,7 +110,7 @@ class Exhaustive:
                 self.files[proposal.recipe] = self.lab.build(self.model, self.folder, fields)[
                     "file"
                 ]
-            case = Case("model", "cpu", "onnxruntime", "fp32", None, proposal.threads)
+            case = Case("model", "cpu", proposal.backend, "fp32", None, proposal.threads)
             case = replace(case, mode=proposal.mode)
             session = open_session(self.files[proposal.recipe], case)
             names = [port.name for port in session.get_inputs()]
@@ -133,7 +144,12 @@ def times(runners: dict[str, Any], rounds: int) -> dict[str, float]:
 
 def name_of(proposal: Proposal, facts: ModelFacts) -> str:
     variant = facts.precision if proposal.recipe == ORIGINAL else proposal.recipe.label
-    return "/".join(filter(None, (variant, proposal.mode, f"t{proposal.threads}")))
+    return _name(variant, proposal.backend, proposal.mode, proposal.threads)
+
+
+def _name(variant: str, backend: str, mode: str | None, threads: int | None) -> str:
+    library = backend if backend == OPENVINO else None
+    return "/".join(filter(None, (variant, library, mode, f"t{threads}")))
 
 
 def picked(document: dict[str, Any]) -> str:
@@ -141,7 +157,7 @@ def picked(document: dict[str, Any]) -> str:
     pick = document["verdicts"][0]["pick"]
     case = next(m["case"] for m in document["measurements"] if m["id"] == pick)
     variant = "-".join(filter(None, (case["precision"], case["quantization"])))
-    return "/".join(filter(None, (variant, case["mode"], f"t{case['threads']}")))
+    return _name(variant, case["backend"], case["mode"], case["threads"])
 
 
 def mixed_recipes(document: dict[str, Any]) -> list[Recipe]:
@@ -149,7 +165,7 @@ def mixed_recipes(document: dict[str, Any]) -> list[Recipe]:
     found = []
     for built in document["model"]["built"]:
         both = (False, True)
-        axes = product(SCOPES, ("u8", "s8"), both, both, CALIBRATIONS)
+        axes = product(("products", "all"), ("u8", "s8"), both, both, CALIBRATIONS)
         for scope, activations, per_channel, reduce_range, calibration in axes:
             recipe = Recipe("int8", "static", scope, activations, per_channel, reduce_range)
             recipe = replace(recipe, calibration=calibration, excluded=tuple(built["excluded"]))
@@ -230,12 +246,14 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 def summary(rows: Sequence[dict[str, Any]]) -> str:
     known = [row["regret"] for row in rows if row["regret"] is not None]
     plain = [row["fp32_ratio"] for row in rows if row["fp32_ratio"] is not None]
-    share = sum(r["advised_s"] for r in rows) / sum(r["exhaustive_s"] for r in rows)
+    elsewhere = sum(f"/{OPENVINO}/" in row["pick"] for row in rows)
+    advised_s = [row["advised_s"] for row in rows]
+    share = sum(advised_s) / sum(row["exhaustive_s"] for row in rows)
     return (
         f"{len(rows)} cases: geometric mean of pick / best {geometric(known):.3f}, worst "
         f"{max(known, default=math.nan):.3f}; {len(rows) - len(known)} picks over the error limit. "
-        f"FP32 on all cores: {geometric(plain):.2f}. Advice took {share:.0%} of the exhaustive "
-        f"time, {max(row['advised_s'] for row in rows):.1f} s at most."
+        f"FP32 on all cores: {geometric(plain):.2f}. OpenVINO is the pick in {elsewhere}. Advice "
+        f"took {share:.0%} of the exhaustive time, {max(advised_s):.1f} s at most."
     )
 
 

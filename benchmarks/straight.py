@@ -95,7 +95,7 @@ def sequential(case: Case, task: Any) -> Step:
 
     def step() -> Any:
         x = zero
-        for i in range(count):
+        for i in range(int(count)):
             if i % 30 == 0:
                 c, low, high = start + x, zero, two
             x = (low + high) * 0.5
@@ -151,7 +151,7 @@ def train_mlp(case: Case, task: Any) -> Step:
         network = perceptron(torch, 100, 50, 10)
         optimiser = torch.optim.SGD(network.parameters(), lr=0.01)
         one = train(network, optimiser, lambda: (task.data, task.labels))
-        for _ in range(case.params["steps"]):
+        for _ in range(int(case.params["steps"])):
             one()
         return 0.0
 
@@ -245,7 +245,7 @@ def train_resnet(case: Case, task: Any) -> Step:
     torch = torch_of(case)
     from workloads.train_resnet import resnet
 
-    network = resnet(case.params["blocks"], 0)
+    network = resnet(int(case.params["blocks"]), 0)
     optimiser = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
     return train(network, optimiser, lambda: shuffled(torch, case, task.pictures, task.labels))
 

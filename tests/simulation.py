@@ -52,7 +52,8 @@ class Noise:
         """The noise that all candidates share at the time `at_s`."""
         return 0.0
 
-    def block(self) -> float:
+    def block(self, name: str) -> float:
+        """The noise of a whole block of the candidate of this name."""
         return self.rng.gauss(0, self.own)
 
     def sample(self) -> float:
@@ -68,8 +69,8 @@ class Bursts(Noise):
         self.burst = math.log(self.rng.uniform(1.3, 3)) if self.rng.random() < 0.15 else 0.0
         return super().common(at_s)
 
-    def block(self) -> float:
-        return super().block() + self.burst * self.rng.uniform(0.8, 1.2)
+    def block(self, name: str) -> float:
+        return super().block(name) + self.burst * self.rng.uniform(0.8, 1.2)
 
 
 class HeavyTails(Noise):
@@ -78,7 +79,7 @@ class HeavyTails(Noise):
     def t3(self) -> float:
         return self.rng.gauss(0, 1) / math.sqrt(self.rng.gammavariate(1.5, 2) / 3)
 
-    def block(self) -> float:
+    def block(self, name: str) -> float:
         return self.own * self.t3()
 
     def sample(self) -> float:
@@ -88,8 +89,8 @@ class HeavyTails(Noise):
 class TwoSpeeds(Noise):
     """Two blocks in five run 8 % slower, independently of each other."""
 
-    def block(self) -> float:
-        return super().block() + (0.08 if self.rng.random() < 0.4 else 0.0)
+    def block(self, name: str) -> float:
+        return super().block(name) + (0.08 if self.rng.random() < 0.4 else 0.0)
 
 
 class Drift(Noise):
@@ -106,6 +107,22 @@ class Drift(Noise):
         return swing + self.slope * at_s / self.budget_s
 
 
+class OwnDrift(Noise):
+    """Each candidate follows a course of its own: its neighbouring rounds correlate by 0.5."""
+
+    def __init__(self, rng: random.Random, budget_s: float) -> None:
+        super().__init__(rng, budget_s)
+        self.courses: dict[str, float] = {}
+
+    def block(self, name: str) -> float:
+        step = super().block(name)
+        if name in self.courses:
+            step = 0.5 * self.courses[name] + math.sqrt(0.75) * step
+        self.courses[name] = step
+        return step
+
+
+OWN_DRIFT = "own drift"
 FAMILIES: dict[str, type[Noise]] = {
     "steady": Noise,
     "bursts": Bursts,
@@ -140,7 +157,7 @@ class NoisyPool(FakePool):
             self.had_a_turn, self.common = set(), self.noise.common(self.clock.now())
         self.had_a_turn.add(name)
         answer = super().block({**request, "seconds": 0.0})
-        felt = self.common + self.noise.drift(self.clock.now()) + self.noise.block()
+        felt = self.common + self.noise.drift(self.clock.now()) + self.noise.block(name)
         step_s = self.steps_s[name] * math.exp(felt + self.bias[name])
         fitting = max(1, request["min_samples"], round(request["seconds"] / max(step_s, 2e-3)))
         count = min(fitting, MOST_SAMPLES)
@@ -193,7 +210,7 @@ def simulate(family: str, seed: int, repeat: int = 0) -> Outcome:
     rounds = rng.uniform(1.2, 5) if rng.random() < 0.3 else rng.uniform(5, 40)
     budget_s = PREPARE_STEPS * sum(steps_s.values()) + rounds * round_s
     rng = random.Random(f"{family} {seed} {repeat}")
-    noise = FAMILIES[family](rng, budget_s)
+    noise = (OwnDrift if family == OWN_DRIFT else FAMILIES[family])(rng, budget_s)
     report, verdict, clock = run(steps_s, noise, rng, budget_s)
     return judged(report, verdict, steps_s, clock)
 
@@ -281,6 +298,7 @@ class Summary:
     wrong_ties: float
     weak: float
     median_rounds: float
+    mean_rounds: float
     mean_s: float
 
     def line(self, name: str) -> str:
@@ -290,7 +308,8 @@ class Summary:
             f"{self.wrong_leads:.2%} of {self.leads}, wrong devices {self.wrong_devices:.2%} of "
             f"{self.devices}, wrong ties {self.wrong_ties:.2%} of {self.ties}, interval in "
             f"{self.with_interval:.1%}, it holds the truth in {self.coverage:.1%}, few samples or "
-            f"unstable {self.weak:.1%}, {self.median_rounds:.0f} rounds, {self.mean_s:.1f} s"
+            f"unstable {self.weak:.1%}, {self.median_rounds:.0f} rounds "
+            f"(mean {self.mean_rounds:.2f}), {self.mean_s:.1f} s"
         )
 
 
@@ -315,5 +334,6 @@ def summary(outcomes: list[Outcome]) -> Summary:
         wrong_ties=share(ties),
         weak=share([o.weak for o in outcomes]),
         median_rounds=sorted(o.rounds for o in outcomes)[len(outcomes) // 2],
+        mean_rounds=sum(o.rounds for o in outcomes) / len(outcomes),
         mean_s=math.fsum(o.duration_s for o in outcomes) / len(outcomes),
     )

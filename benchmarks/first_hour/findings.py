@@ -90,7 +90,7 @@ class Findings(list[Finding]):
 
     def __call__(self, *described: Any, **more: Any) -> Callable[[Reader], Reader]:
         def add(read: Reader) -> Reader:
-            self.append(Finding(*described, read, **more))
+            self.append(Finding(*described, read=read, **more))
             return read
 
         return add

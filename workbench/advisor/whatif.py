@@ -16,6 +16,7 @@ from ..report.names import candidate_name
 from ..stats import samples as stats
 from ..stats.objectives import SINGLE_STEPS, START_UP_SPREAD
 from ..stats.ratios import Z95
+from ..stats.tails import tail_interval
 from ..stats.unpaired import far_ends
 from ..text import units
 from .comparison import TIMED
@@ -37,7 +38,7 @@ def counted(candidate: Candidate) -> tuple[float, Interval | None] | None:
         return None
     if objective == "latency_p99":
         p99_s, blocks = candidate.p99_s, [block.samples_s for block in candidate.blocks]
-        return None if p99_s is None else (p99_s, stats.tail_interval(blocks, 0.99))
+        return None if p99_s is None else (p99_s, tail_interval(blocks))
     value, interval = stats.median(samples), candidate.interval
     if objective != "time_to_result":
         return value, interval

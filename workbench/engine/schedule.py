@@ -12,10 +12,12 @@ from .context import Share
 from .preparation import PreparedCase
 
 BLOCK_S = 0.2  # a block, if the budget allows: a resumed worker is 3-6 % slow at its start
-SHARED_BLOCK_S = 0.1  # where candidates share a worker, which is not frozen between their turns
+# In a shared worker, which is never frozen, and for tails: stalls come in some blocks only.
+SHORT_BLOCK_S = 0.1
 SHORTEST_BLOCK_S = 0.03
 ROUNDS_WANTED = 8
-TAIL_SAMPLES = 100  # per block, or a 99th percentile would be no more than the largest sample
+TAIL_ROUNDS_WANTED = 16
+TAIL_SAMPLES = 34  # per block: three of them have the hundred that a 99th percentile needs
 LONGEST_TAIL_BLOCK_S = 1.0
 OVERDRAFT = 0.05  # share of the run's time left that the rounds for an interval may borrow
 
@@ -33,11 +35,13 @@ class RoundBudget:
     def __init__(self, plan: RowPlan, now: Callable[[], float], share: Share) -> None:
         self._now, self._share = now, share
         self._measures_tails = plan.scenario.objective == "latency_p99"
-        self._longest_s = BLOCK_S if plan.source is None else SHARED_BLOCK_S
+        is_short = plan.source is not None or self._measures_tails
+        self._longest_s = SHORT_BLOCK_S if is_short else BLOCK_S
+        self._rounds_wanted = TAIL_ROUNDS_WANTED if self._measures_tails else ROUNDS_WANTED
 
     def block_s(self, field: Collection[PreparedCase]) -> float:
         """Length of a block at which the wanted number of rounds of `field` fits, within bounds."""
-        fitting_s = (self._share.until_s - self._now()) / (ROUNDS_WANTED * len(field))
+        fitting_s = (self._share.until_s - self._now()) / (self._rounds_wanted * len(field))
         return min(self._longest_s, max(SHORTEST_BLOCK_S, fitting_s))
 
     def least_samples(self, prepared: PreparedCase) -> int:

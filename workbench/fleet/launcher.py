@@ -7,6 +7,7 @@ them submit runs once (`assets/fleet/run.sh`).
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -76,8 +77,10 @@ def begin(folder: Path, plan: FleetPlan) -> FleetPlan:
                 (new / name).rename(folder / name)  # fails if another launcher was here
             replace(folder / records.PLAN, msgspec.json.encode(plan))
     except OSError as error:
-        name = error.filename2 or error.filename
-        raise UsageError(f"--into {folder}: {error.strerror}: {name}") from None
+        text = f"--into {folder}: {error.strerror}: {error.filename2 or error.filename}"
+        if error.errno == errno.ENOTEMPTY:  # two launchers at once, or one that was killed here
+            text += "; go on with --into alone, or name another folder if it holds no plan"
+        raise UsageError(text) from None
     return plan
 
 

@@ -173,6 +173,8 @@ class Candidate:
                 fixed_s = self.fixed_s
                 found = {number: fixed_s + s for number, s in steps.items()}
         rounds = Rounds({number: value for number, value in found.items() if value is not None})
+        if self.objective == "latency_p99":
+            rounds.blocks = {block.round: block.samples_s for block in self.blocks}
         if fixed_s and rounds:
             rounds.spread = START_UP_SPREAD * fixed_s / stats.median(list(rounds.values()))
             rounds.origin = catalog.process_of(self.case)

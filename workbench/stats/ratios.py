@@ -10,11 +10,12 @@ ALPHA however long the race goes on.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 from .samples import AMBIGUOUS, MIN_PAIRS, SAME, Ratio, median, paired_ratio
+from .tails import percentiles, tail_ratio
 
 ALPHA = 0.05  # probability of at least one wrong elimination in a race
 # Standard deviation of a ratio's logarithm from run to run, although each run repeats within
@@ -34,11 +35,20 @@ class Rounds(dict[int, float]):
 
     `spread` is the run-to-run standard deviation of the logarithm of what all these rounds share
     because it was measured once, such as a start-up; more rounds do not narrow it.  Candidates
-    with the same `origin` share that measurement.
+    with the same `origin` share that measurement.  Where 99th percentiles count, `blocks` has the
+    samples of each round.
     """
 
     spread: float = 0.0
     origin: object = None
+    blocks: Mapping[int, Sequence[float]] | None = None
+    _tails: tuple[object, list[float] | None] = (None, None)
+
+    def tails(self, common: Sequence[int]) -> list[float] | None:
+        """The `percentiles` of these rounds; None if they cannot be had."""
+        if self.blocks is not None and self._tails[0] != common:
+            self._tails = common, percentiles([self.blocks[number] for number in common])
+        return self._tails[1]
 
 
 @dataclass(frozen=True)
@@ -54,18 +64,23 @@ def ratio_between(first: ByRound, second: ByRound, confidence: float = 0.95) -> 
     """Time of the first over time of the second in their common rounds, with an interval that holds
     for another run as well; None below three common rounds."""
     common = sorted(first.keys() & second.keys())
-    ratio = paired_ratio([first[r] for r in common], [second[r] for r in common], confidence)
+    one, other = (r if isinstance(r, Rounds) else Rounds() for r in (first, second))
+    values = [first[r] for r in common], [second[r] for r in common]
+    if (tail := one.tails(common)) and (other_tail := other.tails(common)):
+        logs = [math.log(a) - math.log(b) for a, b in zip(*values, strict=True)]
+        ratio: Ratio | None = tail_ratio(tail, other_tail, logs, confidence)
+    else:
+        ratio = paired_ratio(*values, confidence)
     if ratio is None:
         return None
-    spread = _spread(first, second)
+    spread = _spread(one, other)
     # A start-up is looked at once, however often the rounds are, so its part stays at 95 %.
     return replace(ratio.widened(RUN_TO_RUN, confidence).widened(spread), spread=spread)
 
 
-def _spread(first: ByRound, second: ByRound) -> float:
+def _spread(one: Rounds, other: Rounds) -> float:
     """The spread of the ratio of two.  A shared measurement cancels out, except for the difference
     of its shares in the two."""
-    one, other = (r if isinstance(r, Rounds) else Rounds() for r in (first, second))
     if one.origin is not None and one.origin == other.origin:
         return abs(one.spread - other.spread)
     return math.hypot(one.spread, other.spread)

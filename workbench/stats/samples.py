@@ -112,22 +112,9 @@ def blocked_interval(
     if within is None:
         return None
     between = median_interval(medians or [median(block) for block in blocks])
-    return _hull(within, between) or within
-
-
-def tail_interval(blocks: Sequence[Sequence[float]], q: float) -> tuple[float, float] | None:
-    """A 95 % interval of the `q` quantile of all samples, which includes that of the blocks' own
-    quantiles; None if either cannot be had."""
-    within = quantile_interval(joined(blocks), q)
-    return _hull(within, median_interval([quantile(block, q) for block in blocks]))
-
-
-def _hull(
-    one: tuple[float, float] | None, other: tuple[float, float] | None
-) -> tuple[float, float] | None:
-    if one is None or other is None:
-        return None
-    return min(one[0], other[0]), max(one[1], other[1])
+    if between is None:
+        return within
+    return min(within[0], between[0]), max(within[1], between[1])
 
 
 def joined(blocks: Sequence[Sequence[float]]) -> Sequence[float]:
@@ -215,6 +202,13 @@ def autocorrelation(values: Sequence[float]) -> float:
         return 0.0  # all equal, up to the rounding of their mean
     lagged = math.fsum(x * y for x, y in pairwise(from_mean))
     return min(max(lagged / power + 1 / n, 0.0), MOST_AUTOCORRELATION)
+
+
+def drift_factor(values: Sequence[float]) -> float:
+    """Factor by which the error of the mean grows where neighbouring values resemble each other
+    (Bayley and Hammersley 1946, for a first-order process); 1 below five values."""
+    alike = autocorrelation(values) if len(values) >= 5 else 0.0
+    return math.sqrt((1 + alike) / (1 - alike))
 
 
 def trend(values: Sequence[float]) -> float:
@@ -308,9 +302,13 @@ def paired_ratio(
     mean = math.fsum(winsorised) / n
     variance = math.fsum((x - mean) ** 2 for x in winsorised) / (n - 1)
     error = math.sqrt(variance) / ((len(kept) / n) * math.sqrt(n))
-    alike = autocorrelation(winsorised) if cut else 0.0
-    error *= math.sqrt((1 + alike) / (1 - alike))
-    reach = student_t_quantile((1 + confidence) / 2, len(kept) - 1) * error
+    error *= drift_factor(winsorised)
+    return by_t(center, error, len(kept) - 1, confidence, n)
+
+
+def by_t(center: float, error: float, freedom: int, confidence: float, pairs: int) -> Ratio:
+    """The ratio with this logarithm and the t interval of its standard error."""
+    reach = student_t_quantile((1 + confidence) / 2, freedom) * error
     # Identical samples do not prove a ratio exactly: a clock tick always remains in doubt.
     reach = min(max(reach, 1e-9), 700.0)
-    return Ratio(math.exp(center), math.exp(center - reach), math.exp(center + reach), n)
+    return Ratio(math.exp(center), math.exp(center - reach), math.exp(center + reach), pairs)

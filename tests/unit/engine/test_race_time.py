@@ -23,13 +23,20 @@ from workbench.contract import DEVICE_KINDS, Case
 from workbench.engine.context import Share
 from workbench.engine.preparation import BUDGET, PreparedCase, worker_key
 from workbench.engine.race import REFERENCE_ROUNDS
-from workbench.engine.schedule import BLOCK_S, OVERDRAFT, SHORTEST_BLOCK_S, RoundBudget
+from workbench.engine.schedule import (
+    BLOCK_S,
+    OVERDRAFT,
+    SHORTEST_BLOCK_S,
+    TAIL_SAMPLES,
+    RoundBudget,
+)
 from workbench.planning.plan import RowPlan
 from workbench.planning.request import Request
 from workbench.pool.control import Cancelled
 from workbench.pool.pool import WorkerFailed
 from workbench.records import events as ev
 from workbench.records.reason import Reason
+from workbench.stats.samples import MIN_PAIRS, MIN_SAMPLES_FOR_P99
 
 
 def test_a_possible_runner_up_stays_until_the_lead_has_an_interval() -> None:
@@ -288,8 +295,15 @@ def test_a_long_step_has_no_lead_in() -> None:
     assert [budget().turn_s(each, field) for each in field] == [1.0, pytest.approx(0.24)]
     tails = budget(objective="latency_p99")
     assert tails.least_samples(field[0]) == 1
-    assert tails.least_samples(prepared(CPU_A, 0.02)) == 50
-    assert tails.turn_s(prepared(CPU_A, 0.005), field) == pytest.approx(0.51)
+    assert tails.least_samples(prepared(CPU_A, 0.05)) == 20
+    assert tails.turn_s(prepared(CPU_A, 0.005), field) == pytest.approx(0.18)
+
+
+def test_tails_have_more_and_shorter_blocks() -> None:
+    field = [prepared(CPU_A, 1e-3), prepared(CPU_B, 1e-3)]
+    assert budget(objective="latency_p99").block_s(field) == BLOCK_S / 2
+    assert budget(objective="latency_p99", until_s=11.6).block_s(field) == pytest.approx(0.05)
+    assert MIN_PAIRS * TAIL_SAMPLES >= MIN_SAMPLES_FOR_P99
 
 
 def test_a_gpu_has_the_longest_lead_in_until_its_own_is_known() -> None:

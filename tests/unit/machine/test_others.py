@@ -51,7 +51,8 @@ def amdsmi_get_gpu_asic_info(handle): return {{"market_name": "MI300X", "vendor_
 def amdsmi_get_gpu_driver_info(handle): return {{"driver_version": "6.12.12"}}
 def amdsmi_get_gpu_vram_usage(handle): return {{"vram_total": 196592, "vram_used": handle}}
 def amdsmi_get_power_info(handle):
-    return {{"current_socket_power": "N/A", "average_socket_power": handle}}
+    lacking = "N/A" if handle == 0x23 else 0xFFFF
+    return {{"current_socket_power": lacking, "average_socket_power": handle}}
 def amdsmi_get_clock_info(handle, kind):
     assert kind == "GFX"
     return {{"clk": 132, "max_clk": 2100}}

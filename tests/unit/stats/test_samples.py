@@ -375,17 +375,6 @@ def test_an_error_from_run_to_run_is_covered_only_by_the_widened_interval() -> N
     assert 920 <= held[True] <= 980
 
 
-def test_the_interval_of_a_tail_has_the_stated_coverage() -> None:
-    rng, hits = np.random.default_rng(1), 0
-    truth = -math.log(0.01)  # the 99th percentile of an exponential distribution
-    for _ in range(200):
-        drawn = rng.exponential(size=(8, 100)).tolist()
-        low, high = stats.tail_interval(drawn, 0.99)
-        hits += low <= truth <= high
-    assert hits >= 186
-    assert stats.tail_interval(drawn[:3], 0.99) is None  # 300 samples have no upper bound
-
-
 @pytest.mark.parametrize("n", [stats.MANY, stats.MANY + 1])
 def test_many_values_have_the_median_of_their_order(n: int) -> None:
     values = [((i * 7919) % 10_007) / 3 for i in range(n)]

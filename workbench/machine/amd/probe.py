@@ -18,6 +18,8 @@ from ..nvidia.gpu_fields import normalise_bus_id, with_reasons
 from ..nvidia.nvml import GpuSample
 from ..nvidia.probe import answer
 
+# "N/A" and the highest number of a field's type, by which amdsmi.h marks what a card lacks.
+UNKNOWN = ("N/A", 0xFFFF, 0xFFFFFFFF)
 NOT_GIVEN = "AMD SMI has no value for it"
 NO_BUILD = "torch here is not a build for ROCm"
 
@@ -43,7 +45,7 @@ class AmdSmi:
             found = found[field] if field else found
         except Exception:
             return None
-        return None if found == "N/A" else found
+        return None if found in UNKNOWN else found
 
     def readings(self, handle: Any) -> dict[str, Any]:
         """The state of a card now."""
