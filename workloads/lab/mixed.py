@@ -1,9 +1,9 @@
 """The search for nodes to leave in FP32, to keep the error of a static INT8 variant in a limit.
 
 A unit is a product, or the quantised operators between it and the next.  Each unit is quantised
-alone to see its error; errors of independent units add up like lengths at right angles.  The units
-with the most error for their time stay in FP32, as many as the limit demands (by bisection, each
-step measured).  The expensive ones among them are then tried again one by one.
+alone to see its error.  The units with the most error for their time stay in FP32, as many as the
+limit demands (by bisection, each step measured).  The expensive ones among them are then tried
+again one by one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from . import agreement, bounds, products, quantise, samples
 from .errors import quiet
 from .prepare import PREPARED
 
-BOUND = "bound"  # instead of a metric: the upper bound of its error on unseen inputs
 MOST_INPUTS = 64  # in one trial
 MARGIN = 0.9  # share of the limit to keep to, since other inputs give another error
 FEW_S = 0.3  # seconds of running samples in one trial, where possible
@@ -155,9 +154,7 @@ class _Search:
         self._learns_until = self._ends - (1 - SENSITIVITY_SHARE) * seconds
         self.model = onnx.load(str(folder / PREPARED))
         self._recipe, self._metric = recipe, metric
-        self._limit, self._judged = limit, metric
-        if (folder / samples.CHECK).exists():
-            self._judged = BOUND
+        self._limit, self._is_bounded = limit, (folder / samples.CHECK).exists()
         self._ranges = quantise.ranges(folder, recipe.calibration)
         self.inputs = samples.read(folder / samples.INPUTS)[:MOST_INPUTS]
         self._reference = samples.read(folder / samples.REFERENCE)
@@ -171,10 +168,7 @@ class _Search:
         if len(found) < 2:
             raise self._no_mix("only one part of the model can be quantised")
         try:
-            order = self._order(found)
-            if self._metric == "relative_error":
-                self._require_hope(order)
-            best = self._fewest(order)
+            best = self._fewest(self._order(found))
             if best is not None:
                 self._readmit(best)
         except _OutOfTimeError:
@@ -191,12 +185,6 @@ class _Search:
             raise self._no_mix("all but the cheapest products must stay in FP32")
         return best
 
-    def _require_hope(self, order: Sequence[tuple[Unit, float]]) -> None:
-        """Give up where the errors of single units leave almost nothing to quantise."""
-        rest = order[self._predicted(order, 1.0) :]
-        if sum(unit.cost for unit, _ in rest) < LEAST_SHARE / 2:
-            raise self._no_mix("nearly every product alone exceeds it")
-
     def _no_mix(self, found: str) -> WorkloadError:
         return WorkloadError(
             f"no mix of INT8 and FP32 keeps the error limit of {self._limit:g}: {found}",
@@ -212,79 +200,66 @@ class _Search:
         if key not in self._seen:
             names = tuple(name for unit in left for name in unit.names)
             recipe = replace(self._recipe, excluded=(*self._recipe.excluded, *names))
-            error = self._run(recipe, (), len(self.inputs), self._judged)
+            error = self._error(recipe, (), len(self.inputs), self._metric, self._is_bounded)
             self._seen[key] = _Mix(recipe, error, key)
         return self._seen[key]
 
     def _alone(self, group: Sequence[Unit]) -> float:
         """The relative error over a few samples with only `group` quantised."""
         names = [name for unit in group for name in unit.names]
-        return self._run(self._recipe, names, self._few, "relative_error")
+        return self._error(self._recipe, names, self._few, "relative_error", False)
 
-    def _run(self, recipe: Recipe, only: Sequence[str], count: int, metric: str) -> float:
-        """The error over `count` samples; infinite where the variant answers NaN."""
+    def _error(
+        self, recipe: Recipe, only: Sequence[str], count: int, metric: str, is_bounded: bool
+    ) -> float:
+        """The error over `count` samples, or its upper bound; infinite where it answers NaN."""
         began = time.monotonic()
         if began + 2 * self._trial_s > self._ends:  # the chosen variant is made once more
             raise _OutOfTimeError
-        made = quantise.static(self.model, self._ranges, recipe, only)
-        session = cpu_session(made)
+        session = cpu_session(quantise.static(self.model, self._ranges, recipe, only))
         ready = time.monotonic()
-        answers = agreement.answers(session, self.inputs[:count])
+        answers, right = agreement.answers(session, self.inputs[:count]), self._reference[:count]
         ended = time.monotonic()
         self._few = max(1, min(self._few, int(FEW_S * count / max(ended - ready, 1e-9))))
         self._trial_s = max(0.7 * self._trial_s, ended - began)
         self.tried += 1
-        names = agreement.compared(session)
         try:
-            outputs = agreement.compare(names, answers, self._reference[:count])
+            outputs = agreement.compare(agreement.compared(session), answers, right)
         except WorkloadError:
             return math.inf
-        if metric == BOUND:
-            right = self._reference[:count]
-            return bounds.upper(answers, right, self._metric, bounds.CHOOSE)
+        if is_bounded:
+            return bounds.upper(answers, right, metric, bounds.CHOOSE)
         return agreement.summary(outputs, metric)
 
     # ---------------------------------------------------------- the search
 
-    def _order(self, found: Sequence[Unit]) -> list[tuple[Unit, float]]:
-        """Units with the error of each, the most error for its cost first."""
-        groups = [list(found[i : i + 1]) for i in range(len(found))]
-        self._alone(groups[0])
+    def _order(self, found: Sequence[Unit]) -> list[Unit]:
+        """The units, the most error for its cost first."""
+        self._alone(found[:1])
         began = time.monotonic()
-        self._alone(groups[-1])
+        self._alone(found[-1:])
         affordable = (self._learns_until - began) / max(time.monotonic() - began, 1e-3)
         size = max(1, math.ceil(len(found) / max(2.0, affordable)))
-        groups = [list(found[i : i + size]) for i in range(0, len(found), size)]
-        rated: list[tuple[Unit, float]] = []
-        for group in groups:
-            error = self._alone(group)
+        rating: dict[Unit, float] = {}
+        for place in range(0, len(found), size):
+            group = found[place : place + size]
             # Each unit of a group counts as an equal part of it.
-            rated.extend((unit, error / math.sqrt(len(group))) for unit in group)
-        return sorted(rated, key=lambda pair: pair[1] ** 2 / (pair[0].cost + 0.002), reverse=True)
+            square = self._alone(group) ** 2 / len(group)
+            rating.update({unit: square / (unit.cost + 0.002) for unit in group})
+        return sorted(rating, key=rating.__getitem__, reverse=True)
 
-    def _fewest(self, order: Sequence[tuple[Unit, float]]) -> _Mix | None:
+    def _fewest(self, order: Sequence[Unit]) -> _Mix | None:
         """The mix with the fewest units from the front of `order` in FP32."""
         low, high = 0, len(order)  # `low` is known to be too few, `high` leaves nothing quantised
         best = None
-        predictable = self._metric == "relative_error"  # errors of units say nothing about others
-        guess = self._predicted(order, MARGIN) if predictable else high // 2
         while low + 1 < high:
-            trial = self._try([unit for unit, _ in order[:guess]])
+            guess = (low + high) // 2
+            trial = self._try(order[:guess])
             if self._keeps(trial):
                 best, high = trial, guess
             else:
                 low = guess
-            guess = (low + high) // 2
         return best
-
-    def _predicted(self, order: Sequence[tuple[Unit, float]], margin: float) -> int:
-        """The number of units to leave in FP32, by the errors of single units."""
-        left = sum(error**2 for _, error in order)
-        for count, (_, error) in enumerate(order):
-            if left <= (margin * self._limit) ** 2:
-                return max(1, count)
-            left -= error**2
-        return max(1, len(order) - 1)
 
     def _readmit(self, mix: _Mix) -> None:
         """Quantise expensive units again, one by one, where the limit allows it."""

@@ -1,8 +1,8 @@
 """From the user's model to one that quantisers can work with, step by step.
 
 Exporters leave weights in `Constant` nodes, old opsets and tensors without types; quantisers skip
-those silently.  Every step is checked against the reference outputs.  A step whose result does not
-load or does not agree is undone, and the next step continues from the last good model.
+those silently.  Each step is checked against the reference outputs.  A step whose result does not
+load or does not agree is undone, and the next continues from the last good model.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from workbench.contract import WorkloadError
 
 from .._shared import quantisation
 from .._shared.onnx_model import LARGEST_MODEL
-from .._shared.quantisation import copied
 from .._shared.session import cpu_session
 from . import agreement, graph, products, samples
 from .errors import quiet, said
@@ -37,8 +36,6 @@ def prepare(model: Path, folder: Path) -> dict[str, Any]:
         for name, change in _steps(current):
             try:
                 changed = change(current)
-                if changed is None:
-                    continue
                 check(changed)
             except Exception as error:
                 steps.append(_failed(name, error))
@@ -100,58 +97,24 @@ class _Check:
 
 
 def _steps(model: Any) -> Iterator[tuple[str, Callable[[Any], Any]]]:
-    """Each step's name and function; the function returns None where nothing is to be done."""
+    """Each step's name and function."""
     from onnx import version_converter
 
-    yield "weights as initialisers", _weights_as_initialisers
     if (graph.opset(model) or OPSET) < OPSET:
         yield f"opset {OPSET}", partial(version_converter.convert_version, target_version=OPSET)
-    yield "shapes", _with_shapes
     yield "simplified", _simplified
 
 
-def _weights_as_initialisers(model: Any) -> Any:
-    """Constants become initialisers, and initialisers are no longer inputs as well."""
+def _simplified(model: Any) -> Any:
+    """With constants as initialisers, which are no longer inputs as well, and types inferred."""
     import onnx
 
-    held = [n for n in model.graph.node if n.op_type == "Constant" and _tensor(n) is not None]
-    weights = {weight.name for weight in model.graph.initializer}
-    fed = [port for port in model.graph.input if port.name in weights]
-    if not held and not fed:
-        return None
-    changed = copied(model)
-    body = changed.graph
-    for node in held:
-        weight = onnx.TensorProto()
-        weight.CopyFrom(_tensor(node))
-        weight.name = node.output[0]
-        body.initializer.append(weight)
-    constants = {node.output[0] for node in held}
-    rest = [n for n in body.node if not (n.op_type == "Constant" and n.output[0] in constants)]
-    ports = [port for port in body.input if port.name not in weights]
-    for field, kept in ((body.node, rest), (body.input, ports)):
-        copies = [copied(item) for item in kept]
-        del field[:]
-        field.extend(copies)
+    changed = onnx.load_model_from_string(quantisation.simplify(model.SerializeToString()))
+    weights = {weight.name for weight in changed.graph.initializer}
+    for port in [port for port in changed.graph.input if port.name in weights]:
+        changed.graph.input.remove(port)
     changed.ir_version = max(4, changed.ir_version)  # before, every initialiser is an input too
     return changed
-
-
-def _tensor(node: Any) -> Any:
-    """The tensor of a Constant node; None where it holds its value in another attribute."""
-    return next((a.t for a in node.attribute if a.name == "value" and a.HasField("t")), None)
-
-
-def _with_shapes(model: Any) -> Any:
-    from onnx import shape_inference
-
-    return shape_inference.infer_shapes(model, data_prop=True)
-
-
-def _simplified(model: Any) -> Any:
-    import onnx
-
-    return onnx.load_model_from_string(quantisation.simplify(model.SerializeToString()))
 
 
 def _name_nodes(model: Any) -> None:

@@ -32,6 +32,10 @@ BETWEEN = (
     "MaxPool", "Mul", "Pad", "Relu", "Reshape", "Resize", "Sigmoid", "Slice", "Split", "Squeeze",
     "Transpose", "Unsqueeze", "Where",
 )  # fmt: skip
+NO_INTEGERS = (
+    "its products have no constant weights, lie inside If, Loop or Scan, where only dynamic "
+    "quantisation works, or have no integer kernel in this variant; another may"
+)
 DYNAMIC = ("MatMul", "Attention", "LSTM", "EmbedLayerNormalization")  # Gemm is rewritten as MatMul
 INTEGER = {  # operators of an optimised graph that multiply integers
     "ConvInteger",
@@ -55,7 +59,7 @@ def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
         if recipe.precision == "fp16":
             made = quantisation.halved(model.SerializeToString())
         elif recipe.method == "dynamic":
-            made = _dynamic(model, folder, recipe)
+            made = _dynamic(folder, recipe)
         else:
             made = static(model, ranges(folder, recipe.calibration), recipe)
         found = keep(folder, recipe, made)
@@ -89,7 +93,7 @@ def keep(folder: Path, recipe: Recipe, made: bytes) -> dict[str, Any]:
             raise WorkloadError(
                 f"{recipe.quantization} quantisation left every product in floating point",
                 code="not_quantised",
-                hint=_why_none(products.kept(folder)),
+                hint=NO_INTEGERS,
             )
     else:
         cpu_session(made, EXTENDED)  # whether it loads
@@ -102,15 +106,6 @@ def keep(folder: Path, recipe: Recipe, made: bytes) -> dict[str, Any]:
         "operators": dict(Counter(operators)),
         "coverage": coverage,
     }
-
-
-def _why_none(found: Sequence[products.Product]) -> str:
-    quantisable = [product for product in found if product.quantisable]
-    if not quantisable:
-        return "none of its products has constant weights"
-    if all(product.inside for product in quantisable):
-        return "they lie inside If, Loop or Scan, where only dynamic quantisation works"
-    return "this variant has no integer kernels for them; another may"
 
 
 def static_types(recipe: Recipe) -> tuple[str, ...]:
@@ -151,23 +146,14 @@ def ranges(folder: Path, method: str, left_out: int | None = None) -> Ranges:
     return {name: tuple(found) for name, found in json.loads(file.read_text()).items()}
 
 
-def _dynamic(model: Any, folder: Path, recipe: Recipe) -> bytes:
+def _dynamic(folder: Path, recipe: Recipe) -> bytes:
     """Weights in INT8, activations quantised as they come."""
-    file = folder / PREPARED
     types = [*DYNAMIC, *(["Conv"] if recipe.scope == "all" else [])]
     inside = any(product.inside for product in products.kept(folder))
-
-    try:
-        return quantisation.dynamic(file, recipe, types, EnableSubgraph=inside)
-    except Exception:
-        if "LSTM" not in {node.op_type for node in model.graph.node}:
-            raise
-        # Some LSTMs (weights shared or per channel) stop the tool, though not the other operators.
-        types.remove("LSTM")
-        return quantisation.dynamic(file, recipe, types, EnableSubgraph=inside)
+    return quantisation.dynamic(folder / PREPARED, recipe, types, EnableSubgraph=inside)
 
 
-def integer_share(made: bytes, folder: Path) -> float | None:
+def integer_share(made: bytes, folder: Path) -> float:
     """The share of multiply-adds in INT8, 0 to 1, in the graph that ONNX Runtime runs.
 
     A quantised weight counts only where an integer kernel reads it: pairs without a kernel are
