@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-METRICS = ("relative_error", "disagreement")
 _FLOATS = ("float", "double", "float16")
 _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 COMPARABLE = {f"tensor({name})" for name in (*_FLOATS, *_INTEGERS, "bool", "string")}

@@ -86,8 +86,8 @@ class Lab:
     ) -> dict[str, Any]:
         """Find the nodes of a static variant to leave in FP32, to keep its error within `limit`.
 
-        `metric` is one of `agreement.METRICS`.  Returns the fields of `build`, the recipe, its
-        `error` and the number of models `tried`.
+        `metric` is "relative_error" or "disagreement".  Returns the fields of `build`, the recipe,
+        its `error` and the number of models `tried`.
         """
         from . import mixed
 

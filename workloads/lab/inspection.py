@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.contract import WorkloadError
 
+from .._shared.onnx_model import LARGEST_MODEL
 from . import graph, inputs, quantise, samples, shapes
 from .errors import bad_model, clear_errors, one_line
 from .load import Loaded, load
@@ -210,7 +211,11 @@ def _facts(
     chosen: inputs.Chosen,
     answers: Mapping[str, Array],
 ) -> dict[str, Any]:
-    model = loaded.proto
+    model, unquantisable = loaded.proto, None
+    if loaded.size_bytes > LARGEST_MODEL:  # the quantisers write one protocol buffer
+        gigabytes = f"{loaded.size_bytes / 2**30:.1f} GiB"
+        message = f"it has {gigabytes} of weights; the quantisers take 2 at most"
+        unquantisable = {"code": "too_large", "message": message, "hint": None}
     return {
         "file": one_line(loaded.path.name),
         "sha256": loaded.sha256,
@@ -218,8 +223,8 @@ def _facts(
         "ir_version": model.ir_version,
         "opset": graph.opset(model) or 0,
         "producer": one_line(f"{model.producer_name} {model.producer_version}"),
-        "precision": loaded.precision,
-        "parameters": loaded.parameters,
+        "precision": graph.precision(model),
+        "parameters": graph.parameters(model),
         "operators": {one_line(name): n for name, n in graph.operators(model).items()},
         "control_flow": graph.control_flow(model),
         "quantised": graph.is_quantised(model),
@@ -237,16 +242,10 @@ def _facts(
         "calibration_samples": len(chosen.calibration),
         "same_samples": chosen.same,
         "inputs_from": one_line(chosen.source),
-        "forms": [
-            {
-                "step": "as given",
-                "size_bytes": loaded.size_bytes,
-                "nodes": sum(1 for _ in graph.nodes(model)),
-            }
-        ],
+        "forms": [],
         "multiply_adds": None,
         "weights_bytes": 0,
-        "unquantisable": loaded.unquantisable,
+        "unquantisable": unquantisable,
     }
 
 

@@ -1,7 +1,7 @@
 """Reading an untrusted ONNX model, with one line about whatever is wrong with it.
 
-The graph is parsed once.  Its weights are dropped as soon as they are counted, since ONNX Runtime
-reads the file itself.
+The graph is parsed once.  The values of its weights are dropped, since ONNX Runtime reads the file
+itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from workbench.files import read
 
-from .._shared.onnx_model import LARGEST_FILE, LARGEST_MODEL
+from .._shared.onnx_model import LARGEST_FILE
 from . import graph
 from .errors import AGAIN, bad_model, clear_errors, one_line
 
@@ -63,9 +63,6 @@ class Loaded:
     proto: Any
     sha256: str  # the file's, without external data
     size_bytes: int  # external data included
-    parameters: int
-    precision: str  # the precision of most weights, as a case names it
-    unquantisable: dict[str, str | None] | None  # the reason, as fields of workbench's Reason
 
 
 def load(model: str) -> Loaded:
@@ -80,9 +77,8 @@ def load(model: str) -> Loaded:
         _require_inference(path.name, proto)
         size += _external_bytes(path, proto)
         _require_arrays(path.name, proto)
-        parameters, precision = graph.parameters(proto), graph.precision(proto)
         _drop_weights(proto)
-    return Loaded(path, proto, sha256, size, parameters, precision, _unquantisable(size))
+    return Loaded(path, proto, sha256, size)
 
 
 def _bytes(path: Path) -> bytes:
@@ -203,10 +199,3 @@ def _drop_weights(proto: Any) -> None:
         if tensor.data_location == tensor.EXTERNAL or tensor.ByteSize() > SMALL:
             for field in ("raw_data", "float_data", "int32_data", "int64_data", "double_data"):
                 tensor.ClearField(field)
-
-
-def _unquantisable(size_bytes: int) -> dict[str, str | None] | None:
-    if size_bytes <= LARGEST_MODEL:  # the quantisers write one protocol buffer too
-        return None
-    message = f"it has {size_bytes / 2**30:.1f} GiB of weights; the quantisers take 2 at most"
-    return {"code": "too_large", "message": message, "hint": None}

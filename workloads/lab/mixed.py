@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,6 @@ MARGIN = 0.9  # share of the limit to keep to, since other inputs give another e
 FEW_S = 0.3  # seconds of running samples in one trial, where possible
 SENSITIVITY_SHARE = 0.4  # share of the time for rating the units one by one
 LEAST_SHARE = 0.1  # share of the cost in INT8 below which a mix gains nothing
-FUSED = 3  # nodes that become one: a product, its addition and its activation
 SMALL_SHARE = 0.005  # share of the cost that is not worth a trial
 
 
@@ -44,31 +43,21 @@ def mixed(
     """Write the mixed variant of `recipe`; see `workloads.lab.child.Lab.mixed`."""
     with quiet():
         search = _Search(folder, recipe, metric, limit, seconds)
-        node_s = products.seconds(folder / PREPARED, folder, search.inputs)
-        chosen = search.run(units(search.model, products.kept(folder), recipe, node_s))
-        made = quantise.static(
-            search.model, quantise.ranges(folder, recipe.calibration), chosen.recipe
-        )
-        kept = quantise.keep(folder, chosen.recipe, made)
-        quantise.cross_validate(folder, search.model, chosen.recipe)
+        chosen = search.run(units(search.model, products.kept(folder), recipe))
+        built = quantise.build(folder, chosen.recipe)
     return {
         "recipe": chosen.recipe.as_fields(),
-        **kept,
+        **built,
         "error": chosen.error,
         "tried": search.tried,
     }
 
 
-def units(
-    model: Any,
-    found: Sequence[products.Product],
-    recipe: Recipe,
-    node_s: Mapping[str, float],
-) -> list[Unit]:
+def units(model: Any, found: Sequence[products.Product], recipe: Recipe) -> list[Unit]:
     """The nodes that a static variant quantises, as units.
 
     Each product with the nodes that it absorbs is a unit; the nodes between it and the next
-    product are another.  `node_s` are FP32 seconds by node, as far as they are known.
+    product are another.
     """
     multiplying = {p.name for p in found if p.type in quantise.PRODUCTS and p.weights}
     types = set(quantise.static_types(recipe)) - set(quantise.PRODUCTS)
@@ -87,50 +76,18 @@ def units(
             members.setdefault((mine, follows), []).append(node.name)
         place.setdefault(mine, 0)
         owner.update(dict.fromkeys(node.output, mine))
-    cost = _costs(model, [p for p in found if not p.inside], node_s)
+    cost = _costs([p for p in found if not p.inside])
     return [
         Unit(tuple(names), sum(cost.get(name, 0.0) for name in names)) for names in members.values()
     ]
 
 
-def _costs(
-    model: Any, found: Sequence[products.Product], node_s: Mapping[str, float]
-) -> dict[str, float]:
-    """The share of each product in the seconds, else in the multiply-adds or the weights.
-
-    A product without known seconds is rated by its work, at the speed of the others.
-    """
-    work = products.work(found)
-    seconds = _seconds(model, work, node_s)
-    done = sum(work[name] for name in seconds)
-    rate = sum(seconds.values()) / done if done else 1.0
-    cost = {name: seconds.get(name, work[name] * rate) if done else work[name] for name in work}
+def _costs(found: Sequence[products.Product]) -> dict[str, float]:
+    """The share of each product in the seconds in FP32, else in the arithmetic or the weights."""
+    seconds = {product.name: product.seconds for product in found}
+    cost = seconds if any(seconds.values()) else products.work(found)
     whole = sum(cost.values()) or 1.0
-    return {name: value / whole for name, value in cost.items()}
-
-
-def _seconds(model: Any, names: Collection[str], node_s: Mapping[str, float]) -> dict[str, float]:
-    """Known seconds of the products `names`; ONNX Runtime renames nodes that it fuses or whose
-    layout it changes."""
-    takers: dict[str, list[Any]] = {}
-    for node in model.graph.node:
-        for name in node.input:
-            takers.setdefault(name, []).append(node)
-    found = {}
-    for node in model.graph.node:
-        if node.name not in names:
-            continue
-        keys, last = [node.name, f"{node.name}/MatMulScaleFusion/"], node
-        for _ in range(FUSED):
-            keys.append(f"{last.output[0]}_nchwc")
-            after = takers.get(last.output[0], [])
-            if len(after) != 1:
-                break
-            last = after[0]
-        key = next((key for key in keys if key in node_s), None)
-        if key is not None:
-            found[node.name] = node_s[key]
-    return found
+    return {name: each / whole for name, each in cost.items()}
 
 
 @dataclass(frozen=True)

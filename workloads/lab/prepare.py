@@ -16,7 +16,6 @@ from typing import Any
 from workbench.contract import WorkloadError
 
 from .._shared import quantisation
-from .._shared.onnx_model import LARGEST_MODEL
 from .._shared.session import cpu_session
 from . import agreement, graph, products, samples
 from .errors import quiet, said
@@ -29,7 +28,9 @@ CHECKED = 4  # samples that check each step
 
 def prepare(model: Path, folder: Path) -> dict[str, Any]:
     """Write `prepared.onnx` into `folder`; see `workloads.lab.child.Lab.prepare`."""
-    current = load(model)
+    import onnx
+
+    current = onnx.load(str(model))
     steps = [_step("as given", current)]
     with quiet():
         check = _Check(folder)
@@ -55,24 +56,6 @@ def prepare(model: Path, folder: Path) -> dict[str, Any]:
         "weights_bytes": products.weights_bytes(found),
         "products": dict(Counter(p.type for p in found if p.quantisable and not p.inside)),
     }
-
-
-def load(file: Path) -> Any:
-    """The model with its external data embedded; WorkloadError where that is too large."""
-    import onnx
-
-    model = onnx.load(str(file), load_external_data=False)
-    outside = graph.external_files(model)
-    size = model.ByteSize() + sum((file.parent / name).stat().st_size for name in outside)
-    if size > LARGEST_MODEL:
-        raise WorkloadError(
-            f"the model takes {size / 2**30:.1f} GiB, more than one ONNX file holds",
-            code="unsupported",
-            hint="it is measured as it is; quantise it where it was exported",
-        )
-    if outside:
-        onnx.load_external_data_for_model(model, str(file.parent))
-    return model
 
 
 class _Check:

@@ -55,48 +55,26 @@ def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
     import onnx
 
     model = onnx.load(str(folder / PREPARED))
+    coverage = None
     with quiet():
         if recipe.precision == "fp16":
             made = quantisation.halved(model.SerializeToString())
-        elif recipe.method == "dynamic":
-            made = _dynamic(folder, recipe)
+            cpu_session(made, EXTENDED)  # whether it loads
         else:
-            made = static(model, ranges(folder, recipe.calibration), recipe)
-        found = keep(folder, recipe, made)
-        if recipe.method == "static":
-            cross_validate(folder, model, recipe)
-    return found
-
-
-def cross_validate(folder: Path, model: Any, recipe: Recipe) -> None:
-    """Where the inputs that calibrate also choose, keep the answers to them of variants whose
-    ranges come from the other inputs."""
-    if not (folder / samples.FOLDS).exists():
-        return
-    inputs = samples.read(folder / samples.INPUTS)
-    answers: list[Any] = [None] * len(inputs)
-    for fold in range(FOLDS):
-        found = ranges(folder, recipe.calibration, fold)
-        session = cpu_session(static(model, found, recipe))
-        answers[fold::FOLDS] = agreement.answers(session, inputs[fold::FOLDS])
-    samples.write(folder / f"{recipe.label}{samples.FOLDED}", answers)
-
-
-def keep(folder: Path, recipe: Recipe, made: bytes) -> dict[str, Any]:
-    """Write the variant `made` and return its file, size, operators and share in INT8."""
-    import onnx
-
-    coverage = None
-    if recipe.method is not None:
-        coverage = integer_share(made, folder)
-        if not coverage:
-            raise WorkloadError(
-                f"{recipe.quantization} quantisation left every product in floating point",
-                code="not_quantised",
-                hint=NO_INTEGERS,
-            )
-    else:
-        cpu_session(made, EXTENDED)  # whether it loads
+            if recipe.method == "dynamic":
+                made = _dynamic(folder, recipe)
+            else:
+                made = static(model, ranges(folder, recipe.calibration), recipe)
+            coverage = integer_share(made, folder)
+            if not coverage:
+                raise WorkloadError(
+                    f"{recipe.quantization} quantisation left every product in floating point",
+                    code="not_quantised",
+                    hint=NO_INTEGERS,
+                )
+        if recipe.method == "static" and (folder / samples.FOLDS).exists():
+            answers = _cross_validated(folder, model, recipe)
+            samples.write(folder / f"{recipe.label}{samples.FOLDED}", answers)
     file = folder / f"{recipe.label}.onnx"
     file.write_bytes(made)
     operators = (node.op_type for node in graph.nodes(onnx.load_model_from_string(made)))
@@ -106,6 +84,18 @@ def keep(folder: Path, recipe: Recipe, made: bytes) -> dict[str, Any]:
         "operators": dict(Counter(operators)),
         "coverage": coverage,
     }
+
+
+def _cross_validated(folder: Path, model: Any, recipe: Recipe) -> list[Any]:
+    """The answers to inputs that both calibrate and choose, of variants whose ranges come from the
+    other inputs."""
+    inputs = samples.read(folder / samples.INPUTS)
+    answers: list[Any] = [None] * len(inputs)
+    for fold in range(FOLDS):
+        found = ranges(folder, recipe.calibration, fold)
+        session = cpu_session(static(model, found, recipe))
+        answers[fold::FOLDS] = agreement.answers(session, inputs[fold::FOLDS])
+    return answers
 
 
 def static_types(recipe: Recipe) -> tuple[str, ...]:

@@ -123,15 +123,6 @@ def test_external_weights_are_embedded(tmp_path: Path) -> None:
     assert cpu_session(moved)
 
 
-def test_too_much_external_data_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = folder_of(perceptron(), tmp_path, ROWS)
-    onnx.save(perceptron(), str(file), save_as_external_data=True, size_threshold=0)
-    monkeypatch.setattr(prepare, "LARGEST_MODEL", 1000)
-    with pytest.raises(WorkloadError) as refused:
-        Lab().prepare(str(file), str(tmp_path))
-    assert refused.value.code == "unsupported"
-
-
 def test_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     prepared(convolutional(9, as_nodes=True), tmp_path, IMAGES)
     build(tmp_path, STATIC)
