@@ -43,15 +43,9 @@ def inspect(
     answered: str | None = None,
     fewest: int | None = None,
 ) -> dict[str, Any]:
-    """The fields of ModelFacts; writes inputs, calibration and reference into `folder`.
+    """The fields of ModelFacts; see `workloads.lab.child.Lab.inspect`.
 
     From `fewest` inputs to check on, those of the user's are kept apart; None: never.
-
-    A folder `answered` holds inputs with their reference outputs and inputs to calibrate with, in
-    files of `samples`: they take the place of other inputs and of the model's own answers.
-
-    WorkloadError `bad_model` where the model cannot be read or run, `bad_input` where the user's
-    inputs or shapes do not fit it.
     """
     name = Path(model).name
     with clear_errors(f"{one_line(name)} cannot be used"):

@@ -181,15 +181,14 @@ def _require_arrays(name: str, proto: Any) -> None:
         raise bad_model(f"{name} has two inputs with the same name")
     if not proto.graph.output:
         raise bad_model(f"{name} has no outputs to compare", "export it with outputs")
+    names = {number: name.lower() for name, number in onnx.TensorProto.DataType.items()}
     for value in found:
-        element = value.type.tensor_type.elem_type
-        if element not in TYPES:  # 0 where it is no tensor
-            known = onnx.TensorProto.DataType.values()
-            word = onnx.TensorProto.DataType.Name(element).lower() if element in known else element
+        element = value.type.tensor_type.elem_type  # 0 where it is no tensor
+        if element not in TYPES:
             kind = value.type.WhichOneof("value") or "nothing"
-            what = f"type {word}" if element else kind.removesuffix("_type").replace("_", " ")
+            what = names.get(element, element) if element else kind.removesuffix("_type")
             raise bad_model(
-                f"input {value.name} is of {what}: not supported, since it cannot be generated",
+                f"input {value.name} has type {what}: not supported, since it cannot be generated",
                 "export the model with a tensor as this input, in a type such as float32 or int64",
             )
 

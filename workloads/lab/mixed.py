@@ -133,11 +133,8 @@ class _Search:
         best = self._best_seen(MARGIN * self._limit) or self._best_seen(self._limit)
         if best is None:
             nearest = min((mix.error for mix in self._seen.values()), default=math.inf)
-            raise self._no_mix(
-                f"the best of {len(self._seen)} has an error of {nearest:.3g}"
-                if math.isfinite(nearest)
-                else "there was no time to try one"
-            )
+            tried = f"the best of {len(self._seen)} has an error of {nearest:.3g}"
+            raise self._no_mix(tried if self._seen else "there was no time to try one")
         if sum(unit.cost for unit in found if unit not in best.left) < LEAST_SHARE:
             raise self._no_mix("all but the cheapest products must stay in FP32")
         return best

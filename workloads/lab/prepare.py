@@ -33,19 +33,23 @@ def prepare(model: Path, folder: Path) -> dict[str, Any]:
     current = onnx.load(str(model))
     steps = [_step("as given", current)]
     with quiet():
-        check = _Check(folder)
+        inputs = samples.read(folder / samples.INPUTS)[:CHECKED]
+        reference = samples.read(folder / samples.REFERENCE)[:CHECKED]
         for name, change in _steps(current):
             try:
                 changed = change(current)
-                check(changed)
+                _require_same(changed, inputs, reference)
             except Exception as error:
-                steps.append(_failed(name, error))
+                code = error.code if isinstance(error, WorkloadError) else "failed"
+                hint = "quantisation continues without this step"
+                reason = {"code": code, "message": said(error), "hint": hint}
+                steps.append({"step": name, "size_bytes": None, "nodes": None, "reason": reason})
                 continue
             current = changed
             steps.append(_step(name, current))
         _name_nodes(current)
         _fit_weights(current)
-        found = products.find(current, folder, check.inputs[0])
+        found = products.find(current, folder, inputs[0])
     products.keep(folder, found)
     (folder / PREPARED).write_bytes(current.SerializeToString())
     for stale in folder.glob("ranges-*.json"):  # from a model prepared here earlier
@@ -58,25 +62,16 @@ def prepare(model: Path, folder: Path) -> dict[str, Any]:
     }
 
 
-class _Check:
-    """Raises where a model does not load, or its outputs differ from the original's."""
-
-    def __init__(self, folder: Path) -> None:
-        self.inputs = samples.read(folder / samples.INPUTS)[:CHECKED]
-        self._reference = samples.read(folder / samples.REFERENCE)[:CHECKED]
-
-    def __call__(self, model: Any) -> None:
-        session = cpu_session(model.SerializeToString())
-        found = agreement.compare(
-            agreement.compared(session),
-            agreement.answers(session, self.inputs),
-            self._reference,
+def _require_same(model: Any, inputs: Any, reference: Any) -> None:
+    """Raise where a model does not load, or its outputs differ from the original's."""
+    session = cpu_session(model.SerializeToString())
+    found = agreement.answers(session, inputs)
+    outputs = agreement.compare(agreement.compared(session), found, reference)
+    error = agreement.summary(outputs, "relative_error")
+    if error > LARGEST_ERROR:
+        raise WorkloadError(
+            f"its outputs differ from the original's by {error:.2g}", code="wrong_result"
         )
-        error = agreement.summary(found, "relative_error")
-        if error > LARGEST_ERROR:
-            raise WorkloadError(
-                f"its outputs differ from the original's by {error:.2g}", code="wrong_result"
-            )
 
 
 def _steps(model: Any) -> Iterator[tuple[str, Callable[[Any], Any]]]:
@@ -132,12 +127,3 @@ def _fit_weights(model: Any) -> None:
 def _step(name: str, model: Any) -> dict[str, Any]:
     count = sum(1 for _ in graph.nodes(model))
     return {"step": name, "size_bytes": model.ByteSize(), "nodes": count, "reason": None}
-
-
-def _failed(name: str, error: Exception) -> dict[str, Any]:
-    reason = {
-        "code": error.code if isinstance(error, WorkloadError) else "failed",
-        "message": said(error),
-        "hint": "quantisation continues without this step",
-    }
-    return {"step": name, "size_bytes": None, "nodes": None, "reason": reason}

@@ -119,10 +119,10 @@ def work(found: Sequence[Product]) -> dict[str, int]:
     return {p.name: (p.multiply_adds if known else p.weights_bytes) or 0 for p in found}
 
 
-def share(found: Sequence[Product], chosen: set[str]) -> float | None:
+def share(found: Sequence[Product], chosen: set[str]) -> float:
+    """The share of the work in the `chosen` products, 0 to 1."""
     cost = work(found)
-    whole = sum(cost.values())
-    return sum(cost[name] for name in cost if name in chosen) / whole if whole else None
+    return sum(cost[name] for name in cost if name in chosen) / (sum(cost.values()) or 1)
 
 
 def _profiled(

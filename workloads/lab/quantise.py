@@ -160,7 +160,7 @@ def integer_share(made: bytes, folder: Path) -> float:
     taken = {name for node in integer for name in node.input}
     found = products.kept(folder)
     chosen = {p.name for p in found if p.quantisable and _taken(p, taken)}
-    return products.share(found, chosen) or 0.0
+    return products.share(found, chosen)
 
 
 def _taken(product: products.Product, taken: set[str]) -> bool:

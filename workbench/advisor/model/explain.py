@@ -6,6 +6,7 @@ that it computes.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,25 +23,12 @@ from ..comparison import better, worse
 from .overview import COUNTED, ratio_of, variant_of
 
 CONVERSIONS = "quantise, dequantise"
-_STANDS_FOR = {
-    "ConvInteger": "Conv",
-    "FusedConv": "Conv",
-    "NhwcFusedConv": "Conv",
-    "Gemm": "MatMul",
-    "QGemm": "MatMul",
-    "FusedGemm": "MatMul",
-    "FusedMatMul": "MatMul",
-    "MatMulInteger": "MatMul",
-    "MatMulIntegerToFloat": "MatMul",
-    "DynamicQuantizeMatMul": "MatMul",
-    "DynamicQuantizeLSTM": "LSTM",
-    "QAttention": "Attention",
-    "QuantizeLinear": CONVERSIONS,
-    "DequantizeLinear": CONVERSIONS,
-    "DynamicQuantizeLinear": CONVERSIONS,
-    "ReorderInput": "layout",
-    "ReorderOutput": "layout",
-}
+_OPERATORS = (  # what to replace in the name of a kernel, for that of its operator
+    (r".*uantizeLinear$", CONVERSIONS),
+    (r"^Reorder(In|Out)put$", "layout"),
+    (r"^(Nhwc|Fused|QLinear|DynamicQuantize|Q(?=[A-Z]))+|Integer(ToFloat)?$", ""),
+    (r"^Gemm$", "MatMul"),
+)
 _INTEGER = ("QLinear", "QGemm", "QAttention", "MatMulInteger", "ConvInteger", "DynamicQuantize")
 NOTABLE = 0.15  # share of a run's time below which nothing is worth a sentence
 MOST_ROWS = 12  # most rows in the table of operators
@@ -50,8 +38,9 @@ NEAR_MEMORY = 0.6  # share of the measured bandwidth from which memory is the li
 
 def stands_for(kernel: str) -> str:
     """The operator that `kernel` computes: `QLinearConv` is a Conv."""
-    plain = _STANDS_FOR.get(kernel, kernel.removeprefix("QLinear").removeprefix("Nhwc"))
-    return _STANDS_FOR.get(plain, plain)
+    for pattern, word in _OPERATORS:
+        kernel = re.sub(pattern, word, kernel)
+    return kernel
 
 
 @dataclass(frozen=True)
@@ -217,15 +206,15 @@ def _limits(candidate: Candidate, context: ModelContext) -> Iterator[str]:
     best = "best" if candidate.objective in COUNTED else "fastest"
     yield f"{candidate_name(candidate.case)} is the {best} run of the model as given."
     products_s = sum(profile.by_operator.get(name, 0.0) for name in ("MatMul", "LSTM", "Conv"))
-    ceiling = context.memory_bytes_per_s
-    if ceiling and products_s > 0 and products_s > NOTABLE * profile.run_s:
-        rate = context.facts.weights_bytes / products_s
+    ceiling, weights_bytes = context.memory_bytes_per_s, context.facts.weights_bytes
+    if ceiling and products_s > NOTABLE * profile.run_s:
+        rate = weights_bytes / products_s
         if NEAR_MEMORY <= rate / ceiling <= 1 / NEAR_MEMORY:
             yield (
-                f"Its products read {units.size(context.facts.weights_bytes)} of weights a run at "
-                f"{units.rate(rate, 'B/s')}, {rate / ceiling:.0%} of the memory bandwidth."
+                f"Its products read {units.size(weights_bytes)} of weights a run at "
+                f"{units.rate(rate, 'B/s')}, {rate / ceiling:.0%} of the memory bandwidth. "
+                "Memory limits it; smaller weights would help."
             )
-            yield "Memory limits it; smaller weights would help."
     yield from _idle(profile)
 
 
@@ -239,11 +228,11 @@ def _idle(profile: KernelTimes) -> Iterator[str]:
 
 def _threads(candidate: Candidate, given: Candidate) -> Iterator[str]:
     mine, other = candidate.case.threads, given.case.threads
-    if mine is None or other is None or mine == other:
+    if mine is None or other is None or mine >= other:
         return
-    if mine < other and median(candidate.ordered_s) < median(given.samples_s):
+    if median(candidate.ordered_s) < median(given.ordered_s):
         enough = "One thread is" if mine == 1 else f"{mine} threads are"
-        yield f"{enough} enough: too little work to split{' further'[: 8 * (mine > 1)]}."
+        yield f"{enough} enough: too little work to split further."
 
 
 def _table(mine: KernelTimes, other: KernelTimes) -> list[OperatorTimes]:

@@ -199,24 +199,25 @@ def recommendation(report: Report) -> list[str]:
         return ["No recommendation: the run ended too early."]
     pick = report.candidates.get(verdict.pick or "")
     if pick is None:
-        return [f"No recommendation. {brief(verdict.reasons[0])}" if verdict.reasons else "None."]
-    refuted = _refuted(pick, row, model.facts)
-    return [_ship(pick, row, model.facts), *refuted, *_ties(verdict, report)]
+        return [" ".join(["No recommendation.", *map(brief, verdict.reasons[:1])])]
+    return [
+        _ship(pick, row, model.facts),
+        *_refuted(pick, row, model.facts),
+        *_ties(verdict, report),
+    ]
 
 
 def _ship(pick: Candidate, row: Row, facts: ModelFacts) -> str:
-    given = original(row, facts, pick.case.device_kind)
-    gained = None if given is None else ratio_of(given, pick)
-    error = _error(pick, facts)
+    ways = _ways(pick.case)
     if is_as_given(pick.case, facts):
-        words = f"Ship {facts.file} as it is{_ways(pick.case)}"
         others = any(not is_as_given(c.case, facts) and c.blocks for c in row.candidates)
         why = ": no other variant was better within the error limit" if others else ""
-        return f"{words}{why}."
-    if given is None or gained is None:  # the model as given did not race
-        return f"Ship {variant_of(pick.case)}{_ways(pick.case)}{error}."
-    gain = gain_text(gained, row, f"the model as given ({short_name(given.case)})")
-    return f"Ship {variant_of(pick.case)}{_ways(pick.case)}: {gain}{error}."
+        return f"Ship {facts.file} as it is{ways}{why}."
+    given, gain = original(row, facts, pick.case.device_kind), ""
+    if given is not None and (gained := ratio_of(given, pick)) is not None:
+        other = f"the model as given ({short_name(given.case)})"
+        gain = f": {gain_text(gained, row, other)}"
+    return f"Ship {variant_of(pick.case)}{ways}{gain}{_error(pick, facts)}."
 
 
 def gain_text(gained: tuple[float, Ratio | None], row: Row, other: str) -> str:
@@ -244,11 +245,12 @@ def _ways(case: Case) -> str:
 
 
 def _error(pick: Candidate, facts: ModelFacts) -> str:
-    if pick.accuracy is None:
+    accuracy = pick.accuracy
+    if accuracy is None:
         return ""
-    metric = "error" if pick.accuracy.metric == "relative_error" else "disagreement"
+    metric = "error" if accuracy.metric == "relative_error" else "disagreement"
     allowed = "" if facts.max_error is None else f" of {error_text(facts.max_error)} allowed"
-    return f"; {metric} {error_text(pick.accuracy.value)}{bound_text(pick.accuracy)}{allowed}"
+    return f"; {metric} {error_text(accuracy.value)}{bound_text(accuracy)}{allowed}"
 
 
 def _refuted(pick: Candidate, row: Row, facts: ModelFacts) -> Iterator[str]:
