@@ -33,8 +33,8 @@ BETWEEN = (
     "Transpose", "Unsqueeze", "Where",
 )  # fmt: skip
 NO_INTEGERS = (
-    "its products have no constant weights, lie inside If, Loop or Scan, where only dynamic "
-    "quantisation works, or have no integer kernel in this variant; another may"
+    "another may: here they have no constant weights, lie inside If, Loop or Scan, or have no "
+    "integer kernel"
 )
 DYNAMIC = ("MatMul", "Attention", "LSTM", "EmbedLayerNormalization")  # Gemm is rewritten as MatMul
 INTEGER = {  # operators of an optimised graph that multiply integers
