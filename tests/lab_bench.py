@@ -11,9 +11,9 @@ import msgspec
 from lab_builders import answer, candidate, cpu
 
 from workbench.contract import Case
-from workbench.engine.model_child import CHILD
 from workbench.engine.model_conclusion import ModelRun
 from workbench.engine.model_lab import ModelLab
+from workbench.engine.model_variants import LAB
 from workbench.planning.model_question import ModelQuestion
 from workbench.planning.plan import resolve
 from workbench.planning.request import Request
@@ -67,10 +67,10 @@ class Child:
         self.build_s = 0.0
 
     def start(self, key: object, deadline_s: float) -> None:
-        assert key == CHILD
+        assert key == LAB
 
     def ask(self, key: object, deadline_s: float, kind: Any, **request: Any) -> Answer[Any]:
-        assert key == CHILD
+        assert key == LAB
         self.asked.append(request)
         self.deadlines.append(deadline_s)
         reply = self.answers[request["op"]]
@@ -139,12 +139,12 @@ class Bench:
     @property
     def run(self) -> ModelRun:
         """The opened model."""
-        assert self.lab._run is not None
-        return self.lab._run
+        assert self.lab.run is not None
+        return self.lab.run
 
     @property
     def left_out(self) -> dict[str, str]:
-        return self.run.builder.left_out
+        return self.run.variants.left_out
 
     def built(self) -> list[Built]:
         return [event.built for event in self.events if isinstance(event, ev.ModelBuilt)]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from ..advisor.model.explain import ModelContext, explain
@@ -11,16 +12,14 @@ from ..advisor.model.overview import is_as_given, original, variant_of
 from ..advisor.model.snippet import snippet
 from ..contract import Case, kind_of
 from ..planning.model_question import ModelQuestion
-from ..pool.pool import WorkerFailed
-from ..records.model import Advice, Explanation, ModelFacts, Saved
+from ..records.model import Advice, ModelFacts
 from ..report.candidate import Candidate
 from ..report.report import Report
 from ..report.row import Row
 from ..stats.samples import median
 from ..worker.onnx_gpu import CPU, CUDA
-from .model_builder import VariantBuilder
-from .model_child import Child
 from .model_search import CandidateSearch
+from .model_variants import ModelVariants
 from .profiling import Profiling
 
 MOST_EXPLAINED = 8  # candidates
@@ -33,17 +32,8 @@ class ModelRun:
     question: ModelQuestion
     facts: ModelFacts
     providers: Mapping[str, str]  # the word of a case's mode to ONNX Runtime's name
-    child: Child
-    builder: VariantBuilder
+    variants: ModelVariants
     search: CandidateSearch
-
-    def save(self, case: Case, target: Path) -> Saved:
-        """Write the variant that `case` runs to `target`."""
-        try:
-            saved = self.child.save(self.builder.file(case), target)
-        except WorkerFailed as failure:
-            return Saved(target.name, None, None, failure.reason)
-        return Saved(str(target), saved.size_bytes, saved.difference)
 
     def provider(self, case: Case) -> str:
         """ONNX Runtime's name of the provider that ran `case`."""
@@ -58,16 +48,16 @@ def conclude(run: ModelRun, row: Row, report: Report, profiling: Profiling) -> A
     pick = report.candidates[verdict.pick]
     saved = None
     if question.save_best is not None:  # before time runs out
-        saved = run.save(pick.case, Path(question.save_best))
-    explained = _to_explain(row, pick, run.facts)
-    for candidate in explained:
-        if not profiling.has_time_for(candidate):
-            break
+        saved = run.variants.save(pick.case, Path(question.save_best))
+    given = original(row, run.facts, pick.case.device_kind) or pick
+    explained = _to_explain(row, pick, given)
+    for candidate in takewhile(profiling.has_time_for, explained):
         profiling.profile(candidate)
     is_saved = saved is not None and saved.reason is None
     file = saved.file if saved is not None and is_saved else _file_of(question, pick, run.facts)
+    context = _context(run, report)
     return Advice(
-        explanations=_explanations(explained, row, run, report),
+        explanations=[explain(each, given, each is pick, context) for each in explained],
         snippet=snippet(run.facts, pick.case, file, run.provider(pick.case)),
         weak_evidence=weak_evidence(run.facts),
         saved=saved,
@@ -82,40 +72,26 @@ def _file_of(question: ModelQuestion, pick: Candidate, facts: ModelFacts) -> str
     return f"{name.stem}.{variant_of(pick.case)}{name.suffix}"
 
 
-def _to_explain(row: Row, pick: Candidate, facts: ModelFacts) -> list[Candidate]:
+def _to_explain(row: Row, pick: Candidate, given: Candidate) -> list[Candidate]:
     """The pick, the model as given, and the fastest run of each INT8 variant."""
-    found = [pick]
-    given = original(row, facts, pick.case.device_kind)
-    if given is not None and given is not pick:
-        found.append(given)
     best: dict[str, Candidate] = {}
-    for candidate in row.candidates:
-        variant = candidate.case.quantization
-        if variant is None or not candidate.blocks:
-            continue
-        known = best.get(variant)
-        if known is None or median(candidate.samples_s) < median(known.samples_s):
-            best[variant] = candidate
-    found += [candidate for candidate in best.values() if candidate is not pick]
-    return found[:MOST_EXPLAINED]
+    for each in row.candidates:
+        if each.blocks and (form := each.case.quantization) is not None:
+            best[form] = min(best.get(form, each), each, key=lambda c: median(c.samples_s))
+    found = {each.case.id: each for each in (pick, given, *best.values())}
+    return list(found.values())[:MOST_EXPLAINED]
 
 
-def _explanations(
-    explained: Sequence[Candidate], row: Row, run: ModelRun, report: Report
-) -> list[Explanation]:
-    if report.machine is None:
-        return []
+def _context(run: ModelRun, report: Report) -> ModelContext:
+    assert report.machine is not None and report.model is not None  # noqa: S101 - it has raced
     devices = report.ceilings.devices if report.ceilings else []
-    context = ModelContext(
+    return ModelContext(
         facts=run.facts,
         cpu=report.machine.cpu,
         limit=run.question.limit,
-        built={each.recipe: each for each in report.model.built} if report.model else {},
+        built={each.recipe: each for each in report.model.built},
         memory_bytes_per_s=next((d.memory_bytes_per_s for d in devices if d.device == "cpu"), None),
     )
-    pick = explained[0]
-    given = original(row, run.facts, pick.case.device_kind) or pick
-    return [explain(each, given, each is pick, context) for each in explained]
 
 
 def weak_evidence(facts: ModelFacts) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from ..advisor.comparison import ranked
 from ..advisor.limits import exceeds_error_limit, is_admissible
@@ -14,7 +14,7 @@ from ..planning.scenario import Scenario
 from ..pool.control import Control
 from ..report.candidate import Candidate
 from ..worker.recipe import ORIGINAL
-from .model_builder import VariantBuilder
+from .model_variants import ModelVariants
 
 BUILD_SHARE = 0.4  # longest time for a variant without which there is no race, of the budget
 JOIN_SHARE = 0.2  # time that must be left for a new variant, of the budget
@@ -42,58 +42,49 @@ def case_of(proposal: Proposal, scenario: Scenario) -> Case:
     )
 
 
+@dataclass(eq=False)
 class CandidateSearch:
     """The candidate source of a model's row: first planned proposals, then a local search."""
 
-    def __init__(
-        self,
-        proposals: Sequence[Proposal],
-        space: SearchSpace,
-        scenario: Scenario,
-        builder: VariantBuilder,
-        *,
-        request: Request,
-        control: Control,
-    ) -> None:
-        self._space = space
-        self._scenario = scenario
-        self._builder = builder
-        self._request = request
-        self._control = control
-        self._proposals: dict[str, Proposal] = {}  # by case id
-        self._waiting = list(proposals)
-        self._mixed = False
+    waiting: list[Proposal]
+    space: SearchSpace
+    scenario: Scenario
+    variants: ModelVariants
+    request: Request
+    control: Control
+    _proposals: dict[str, Proposal] = field(default_factory=dict)  # by case id
+    _mixed: bool = False
 
     def start(self) -> list[Case]:
         """The cases to start with: the model as given, otherwise the first variant."""
-        given = [proposal for proposal in self._waiting if proposal.recipe == ORIGINAL]
-        self._waiting = [proposal for proposal in self._waiting if proposal.recipe != ORIGINAL]
-        return self._admit(given, 0.0) or self._next(BUILD_SHARE * self._request.budget)
+        given = [proposal for proposal in self.waiting if proposal.recipe == ORIGINAL]
+        self.waiting = [proposal for proposal in self.waiting if proposal.recipe != ORIGINAL]
+        return self._admit(given, 0.0) or self._next(BUILD_SHARE * self.request.budget)
 
     def stop(self) -> None:
         """Record the variants that no time was left for."""
-        self._builder.leave_out(proposal.recipe for proposal in self._waiting)
-        self._waiting.clear()
+        self.variants.leave_out(proposal.recipe for proposal in self.waiting)
+        self.waiting.clear()
 
     # --------------------------------------------------------- the race asks
 
     def files(self, case: Case) -> Mapping[str, str]:
-        return self._builder.files(case)
+        return self.variants.files(case)
 
     def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
         """A variant that waits, else a mixed variant, else neighbours of the leader."""
-        budget_s = self._request.budget
+        budget_s = self.request.budget
         if left_s >= JOIN_SHARE * budget_s and (cases := self._next(left_s / 2)):
             return cases
         measured = [c for c in candidates if c.blocks and c.case.device == "cpu"]
-        order = ranked(c for c in measured if is_admissible(c, self._scenario))
+        order = ranked(c for c in measured if is_admissible(c, self.scenario))
         if not order or left_s < JOIN_LEAST_SHARE * budget_s:
             return []
         leader = order[0]
-        until_s = self._control.now() + left_s / 2
+        until_s = self.control.now() + left_s / 2
         if mixed := self._mix(measured, leader, MIX_SHARE * left_s):
             return self._admit([mixed], until_s)
-        if self._request.thorough or len(leader.blocks) < SETTLED_ROUNDS:
+        if self.request.thorough or len(leader.blocks) < SETTLED_ROUNDS:
             return []
         room = max(0, MOST_CANDIDATES - len(candidates))
         return self._admit(self._around(order)[:room], until_s)
@@ -111,21 +102,21 @@ class CandidateSearch:
 
         One at a time: what was measured so far is an answer already, should time run out.
         """
-        until_s = self._control.now() + seconds
+        until_s = self.control.now() + seconds
         cases: list[Case] = []
-        while self._waiting and not cases:
-            if self._builder.timed_out:
+        while self.waiting and not cases:
+            if self.variants.timed_out:
                 self.stop()
                 break
-            cases = self._admit([self._waiting.pop(0)], until_s)
+            cases = self._admit([self.waiting.pop(0)], until_s)
         return cases
 
     def _admit(self, proposals: Sequence[Proposal], until_s: float) -> list[Case]:
         """The cases of proposals whose variant exists, or can be built before `until_s`."""
         admitted = []
         for proposal in proposals:
-            if self._builder.build(proposal.recipe, until_s):
-                case = case_of(proposal, self._scenario)
+            if self.variants.build(proposal.recipe, until_s):
+                case = case_of(proposal, self.scenario)
                 self._proposals[case.id] = proposal
                 admitted.append(case)
         return admitted
@@ -134,7 +125,7 @@ class CandidateSearch:
         """New proposals near the leader, and the next best with the leader's threads."""
         known = set(self._proposals.values())
         leader = self._proposals[order[0].case.id]
-        new = [proposal for proposal in neighbours(leader, self._space) if proposal not in known]
+        new = [proposal for proposal in neighbours(leader, self.space) if proposal not in known]
         # A candidate that lost with other threads may win with the leader's.
         for candidate in order[1 : 1 + RIVALS]:
             proposal = self._proposals[candidate.case.id]
@@ -151,7 +142,7 @@ class CandidateSearch:
         if base is None:
             return None
         self._mixed = True
-        recipe = self._builder.mix(self._proposals[base.case.id].recipe, seconds)
+        recipe = self.variants.mix(self._proposals[base.case.id].recipe, seconds)
         return None if recipe is None else Proposal(recipe, threads=base.case.threads)
 
     def _worth_mixing(self, measured: Sequence[Candidate], leader: Candidate) -> Candidate | None:
@@ -163,11 +154,11 @@ class CandidateSearch:
             for c in measured
             if (c.case.quantization or "").startswith("static")
             and c.accuracy is not None
-            and exceeds_error_limit(c, self._scenario)
+            and exceeds_error_limit(c, self.scenario)
             and min(c.samples_s) < MIX_GAIN * best_s
         ]
         least = min((error for error, _ in errors), default=0.0)
         near = [c for error, c in errors if error <= NEAR * least]
-        if not convolves(self._space):  # in a chain of products, operators between them cost more
+        if not convolves(self.space):  # in a chain of products, operators between them cost more
             near = [c for c in near if "products" in (c.case.quantization or "")] or near
         return min(near, key=lambda c: min(c.samples_s), default=None)

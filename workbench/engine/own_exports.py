@@ -26,9 +26,8 @@ from ..records.machine import Cpu
 from ..worker.code import WORKLOAD, Code
 from ..worker.recipe import ORIGINAL
 from ..worker.session_options import BFLOAT, ONNX_BACKENDS, OPENVINO
-from .model_builder import VariantBuilder
-from .model_child import Child
 from .model_search import case_of
+from .model_variants import ModelVariants
 
 EXPORTER = WorkerKey("cpu", "torch", alone="export")
 START_S = 60.0
@@ -55,7 +54,7 @@ class Exports:
     exported: ExportedCode | None = None
     breaks: list[str] = field(default_factory=list)
     _probed: bool = False  # for graph breaks
-    _builder: VariantBuilder | None = None
+    _variants: ModelVariants | None = None
     _waiting: list[Proposal] | None = None  # INT8 forms; None before they are known
     _lab: SearchSpace | None = None  # once the lab has prepared the exported model
     _proposals: dict[str, Proposal] = field(default_factory=dict)  # by case id
@@ -87,8 +86,8 @@ class Exports:
         found = {"code": self.code.as_text()}
         if case.backend not in ONNX_BACKENDS or self.exported is None:
             return found
-        builder = self._builder if case.quantization is not None else None
-        model = builder.file(case) if builder else self.exported.model
+        variants = self._variants if case.quantization is not None else None
+        model = variants.file(case) if variants else self.exported.model
         return {**found, "model": model, "folder": self._folder(case.batch)}
 
     def _folder(self, batch: int | None) -> str:
@@ -102,10 +101,10 @@ class Exports:
         until_s = self.control.now() + seconds
         if self._waiting is None:
             self._waiting = self._quantisable(self.exported, threads) if self.exported else []
-        while self._waiting and self._builder is not None:
+        while self._waiting and self._variants is not None:
             proposal = self._waiting.pop(0)
-            if self._builder.timed_out:
-                self._builder.leave_out(p.recipe for p in [proposal, *self._waiting])
+            if self._variants.timed_out:
+                self._variants.leave_out(p.recipe for p in [proposal, *self._waiting])
                 self._waiting.clear()
             elif cases := self._built([proposal], scenario, until_s):
                 return cases
@@ -126,7 +125,7 @@ class Exports:
         """The cases of the proposals whose file exists or could be built."""
         cases = []
         for proposal in found:
-            if self._builder is not None and self._builder.build(proposal.recipe, until_s):
+            if self._variants is not None and self._variants.build(proposal.recipe, until_s):
                 case = case_of(proposal, scenario)
                 if case.backend == OPENVINO and case.mode == BFLOAT:  # the error limit is BF16's
                     case = replace(case, precision=BFLOAT, mode=None)
@@ -137,16 +136,16 @@ class Exports:
     def _quantisable(self, exported: ExportedCode, threads: tuple[int, ...]) -> list[Proposal]:
         """The INT8 forms worth building; the lab reads and prepares the exported model."""
         question = ModelQuestion(exported.model, max_error=self.code.max_error)
-        child = Child(question, self.request, pool=self.pool, control=self.control)
+        variants = ModelVariants(
+            question, self.request, self.left_out, self.pool, self.control, self.emit
+        )
         try:
             given = self._folder(self.batches[0])
-            facts, products = child.prepare(child.inspect(given=given))
+            facts, products = variants.prepare(variants.inspect(given=given))
         except (WorkerFailed, UsageError) as error:
             self.left_out["int8"] = str(error)
             return []
-        self._builder = VariantBuilder(
-            child, facts, self.left_out, control=self.control, emit=self.emit
-        )
+        self._variants = variants
         self._lab = SearchSpace(
             facts=facts,
             products=products,

@@ -95,10 +95,9 @@ class ModelQuestion:
 
     def options(self) -> Iterator[str]:
         """The command-line options that ask the same."""
-        yield from ("--model", self.file)
-        if self.objective != "latency":
-            yield from ("--objective", self.objective)
         for option, value in (
+            ("--model", self.file),
+            ("--objective", None if self.objective == "latency" else self.objective),
             ("--max-error", self.max_error),
             ("--min-agreement", self.min_agreement),
             ("--inputs", self.inputs),

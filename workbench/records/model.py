@@ -20,7 +20,7 @@ class Port(msgspec.Struct, frozen=True):
 class PreparationStep(msgspec.Struct, frozen=True):
     """The size of a model after a step of its preparation for quantisation."""
 
-    step: str  # "as given", "opset 13", "weights as initialisers", "shapes", "simplified"
+    step: str  # "as given", "opset 13", "simplified"
     size_bytes: int | None
     nodes: int | None
     reason: Reason | None = None  # why the step was undone

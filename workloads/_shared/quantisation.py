@@ -21,7 +21,6 @@ STATIC_OPS = ("Conv", "MatMul", "Gemm", "Relu", "GlobalAveragePool", "Flatten")
 QUANTISED_OPS = {"dynamic": ("ConvInteger", "MatMulInteger"), "static": ("DequantizeLinear",)}
 CALIBRATIONS = {"minmax": "MinMax", "percentile": "Percentile", "entropy": "Entropy"}
 
-copied = deepcopy
 Ranges = dict[str, tuple[float, float, str]]  # smallest, largest, NumPy's word for their type
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-METRICS = ("relative_error", "disagreement")
 _FLOATS = ("float", "double", "float16")
 _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 COMPARABLE = {f"tensor({name})" for name in (*_FLOATS, *_INTEGERS, "bool", "string")}
@@ -52,23 +52,16 @@ def compare(
             (np.asarray(answer[place]), np.asarray(reference[place]))
             for answer, reference in zip(answers, references, strict=True)
         ]
-        for answer, reference in pairs:
-            if answer.shape != reference.shape:
-                raise WorkloadError(
-                    f"output {name} has shape {answer.shape}, the original's {reference.shape}",
-                    code="wrong_result",
-                )
-        errors = [_relative(*_as_real(*pair), name) for pair in pairs]
+        parts = np.array([sums(*pair, name) for pair in pairs])
+        errors = [_relative(off, right) for off, right, *_ in parts]
+        off, right, length, product = parts.sum(axis=0).tolist()
+        scale = math.sqrt(right * length)
         worst = int(np.argmax(errors))
-        together = _as_real(
-            np.concatenate([answer.ravel() for answer, _ in pairs]),
-            np.concatenate([reference.ravel() for _, reference in pairs]),
-        )
         found.append(
             OutputAccuracy(
                 name=name,
-                relative_error=_relative(*together, name),
-                cosine=_cosine(*together),
+                relative_error=_relative(off, right),
+                cosine=product / scale if scale > 0 else None,
                 top1_agreement=_top1(pairs),
                 worst_sample=worst,
                 worst_error=errors[worst],
@@ -93,16 +86,6 @@ def summary(outputs: Sequence[OutputAccuracy], metric: str) -> float:
     return 1.0 - min(shares)
 
 
-def squares(answer: Array, reference: Array) -> tuple[float, float]:
-    """The squared norms of the difference and of the reference."""
-    import numpy as np
-
-    answer, reference = _as_real(np.asarray(answer), np.asarray(reference))
-    known = np.isfinite(reference)
-    off = answer[known] - reference[known]
-    return float(off.ravel() @ off.ravel()), float(np.sum(reference[known] ** 2))
-
-
 def differing(answer: Array, reference: Array) -> float:
     """The share of rows whose largest entry changes; 0 without rows, as where nothing is found."""
     import numpy as np
@@ -115,40 +98,34 @@ def has_classes(reference: Array) -> bool:
     return reference.ndim >= 1 and reference.shape[-1] >= 2 and reference.dtype.kind == "f"
 
 
-def _as_real(answer: Array, reference: Array) -> tuple[Array, Array]:
+def sums(answer: Array, reference: Array, name: str = "") -> tuple[float, ...]:
+    """The squared norms of the difference, the reference and the answer, and the product of both.
+
+    Entries whose reference is not finite are left out.
+    """
     import numpy as np
 
-    if reference.dtype.kind == "f":
-        return answer.astype(np.float64), reference.astype(np.float64)
-    # Numbers that name things are right or wrong, not near.
-    differs = (answer != reference).astype(np.float64)
-    return np.ones_like(differs) - differs, np.ones_like(differs)
-
-
-def _relative(answer: Array, reference: Array, name: str) -> float:
-    """Norm of the difference over the norm of the reference, over its finite entries."""
-    import numpy as np
-
+    if answer.shape != reference.shape:
+        raise WorkloadError(
+            f"output {name} has shape {answer.shape}, the original's {reference.shape}",
+            code="wrong_result",
+        )
+    if reference.dtype.kind != "f":  # numbers that name things are right or wrong, not near
+        answer, reference = answer == reference, np.ones(reference.shape)
     known = np.isfinite(reference)
-    answer, reference = answer[known], reference[known]
+    answer, reference = answer[known].astype(np.float64), reference[known].astype(np.float64)
     if not np.isfinite(answer).all():
         raise WorkloadError(
-            f"output {name} has NaN or infinity where the original has none",
-            code="non_finite",
+            f"output {name} has NaN or infinity where the original has none", code="non_finite"
         )
-    off, whole = float(np.linalg.norm(answer - reference)), float(np.linalg.norm(reference))
-    if whole == 0.0:
-        return 0.0 if off == 0.0 else 1.0
-    return off / whole
+    off = answer - reference
+    pairs = (off, off), (reference, reference), (answer, answer), (answer, reference)
+    return tuple(float(one @ other) for one, other in pairs)
 
 
-def _cosine(answer: Array, reference: Array) -> float | None:
-    import numpy as np
-
-    known = np.isfinite(reference)
-    answer, reference = answer[known], reference[known]
-    scale = float(np.linalg.norm(answer)) * float(np.linalg.norm(reference))
-    return float(answer @ reference) / scale if scale > 0 else None
+def _relative(off: float, whole: float) -> float:
+    """The relative error by the squared norms of the difference and of the reference."""
+    return math.sqrt(off / whole) if whole else float(off > 0)
 
 
 def _top1(pairs: Sequence[tuple[Array, Array]]) -> float | None:

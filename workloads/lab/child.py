@@ -54,9 +54,13 @@ class Lab:
         metric: str = "relative_error",
         limit: float | None = None,
     ) -> dict[str, Any]:
-        """Read the model, find inputs that it runs on and keep its answers; returns the fields of
-        ModelFacts.  A folder `given` holds both already.  With a `limit`, inputs are
-        kept apart to check it, where there are enough."""
+        """Read the model, write inputs that it runs on and its answers into `folder`; returns the
+        fields of ModelFacts.
+
+        A folder `given` holds inputs and what is right for them already.  With a `limit`, inputs
+        are kept apart to check it, where there are enough.  WorkloadError `bad_model` where the
+        model cannot be read or run, `bad_input` where inputs or shapes do not fit it.
+        """
         fewest = None if limit is None else bounds.fewest(metric, limit)
         return inspection.inspect(model, folder, shapes, inputs, batch, seed, given, fewest)
 
@@ -86,8 +90,8 @@ class Lab:
     ) -> dict[str, Any]:
         """Find the nodes of a static variant to leave in FP32, to keep its error within `limit`.
 
-        `metric` is one of `agreement.METRICS`.  Returns the fields of `build`, the recipe, its
-        `error` and the number of models `tried`.
+        `metric` is "relative_error" or "disagreement".  Returns the fields of `build`, the recipe,
+        its `error` and the number of models `tried`.
         """
         from . import mixed
 

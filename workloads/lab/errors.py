@@ -18,14 +18,15 @@ from .._shared.session import SILENT
 LONGEST = 300  # characters of a message
 MOST_READ = 4000  # characters of an exception's text
 AGAIN = "download or export it again; onnx.checker.check_model(path) may say more"
-# Error codes, source locations and signatures in ONNX Runtime's messages.
-_NOISE = re.compile(
-    r"\[ONNXRuntimeError\] : \d+ : \w+ : |Load model from .*? failed:\s*|Fatal error: "
-)
-_SOURCE = re.compile(r"(?:Exception during \w+: )?/\S+?\.(?:cc|h):\d+ ")
-_SHORT_SOURCE = re.compile(r"\w+\.(?:cc|h):\d+ \w+ ")
-_STATUS = re.compile(
-    r"Non-zero status code returned while running (\w+) node\. Name:'(.*?)' Status Message: "
+_NOISE = (  # in ONNX Runtime's messages, with what stays of it
+    (r"\[ONNXRuntimeError\] : \d+ : \w+ : |Load model from .*? failed:\s*|Fatal error: ", ""),
+    # A source location, with the function's signature.
+    (r"(?:Exception during \w+: )?/\S+?\.(?:cc|h):\d+ (?:.*?\)(?: const)? )?", ""),
+    (
+        r"Non-zero status code returned while running (\w+) node\. Name:'(.*?)' Status Message: ",
+        r"\1 node \2: ",
+    ),
+    (r"\w+\.(?:cc|h):\d+ \w+ ", ""),
 )
 
 
@@ -38,11 +39,6 @@ def bad_input(message: str, hint: str) -> WorkloadError:
     return WorkloadError(one_line(message), code="bad_input", hint=one_line(hint))
 
 
-def no_memory(message: str) -> WorkloadError:
-    hint = "choose smaller inputs with --shape or --batch, or free memory"
-    return WorkloadError(one_line(message), code="no_memory", hint=hint)
-
-
 def one_line(text: str, longest: int = LONGEST) -> str:
     """`text` without line breaks, with escapes for unprintable characters, cut where it is long."""
     return shown(" ".join(text.split()), longest)
@@ -50,21 +46,10 @@ def one_line(text: str, longest: int = LONGEST) -> str:
 
 def said(error: BaseException) -> str:
     """The message of a library's exception, without source locations and signatures."""
-    text = _NOISE.sub("", one_line(str(error)[:MOST_READ], MOST_READ))
-    while place := _SOURCE.search(text):
-        text = text[: place.start()] + _after_signature(text[place.end() :])
-    text = _STATUS.sub(r"\1 node \2: ", _SHORT_SOURCE.sub("", text))
+    text = one_line(str(error)[:MOST_READ], MOST_READ)
+    for pattern, kept in _NOISE:
+        text = re.sub(pattern, kept, text)
     return one_line(text) or type(error).__name__
-
-
-def _after_signature(text: str) -> str:
-    """The rest of `text` after the first balanced parentheses."""
-    depth = 0
-    for position, character in enumerate(text):
-        depth += (character == "(") - (character == ")")
-        if character == ")" and depth == 0:
-            return text[position + 1 :].removeprefix(" const").lstrip()
-    return text
 
 
 @contextlib.contextmanager
@@ -78,9 +63,11 @@ def clear_errors(what: str, code: str = "bad_model", hint: str = AGAIN) -> Itera
         hint = hint if error.hint is None else one_line(error.hint)
         raise WorkloadError(one_line(str(error)), code=error.code, hint=hint) from error
     except Exception as error:
+        why = said(error)
         if is_out_of_memory(error):
-            raise no_memory(f"{what}: not enough memory") from error
-        raise WorkloadError(one_line(f"{what}: {said(error)}"), code=code, hint=hint) from error
+            why, code = "not enough memory", "no_memory"
+            hint = "choose smaller inputs with --shape or --batch, or free memory"
+        raise WorkloadError(one_line(f"{what}: {why}"), code=code, hint=hint) from error
 
 
 @contextlib.contextmanager

@@ -25,7 +25,6 @@ _QUANTISED = (
 )
 _FLOATS = {1: "fp32", 10: "fp16", 11: "fp64", 16: "bf16"}  # by TensorProto.DataType
 STANDARD_DOMAINS = ("", "ai.onnx")
-MOST_PARAMETERS = 2**62  # a cap, since a damaged file may declare any shape
 
 
 def subgraphs(node: Any) -> Iterator[Any]:
@@ -86,20 +85,23 @@ def constants(model: Any) -> dict[str, Any]:
 
 
 def parameters(model: Any) -> int:
-    """The number of values in the model's tensors."""
-    found = sum(max(0, int(prod(tensor.dims))) for tensor in tensors(model))
-    return min(found, MOST_PARAMETERS)
+    """The number of values in the model's tensors; a damaged file may declare any shape."""
+    return min(sum(map(_values, tensors(model))), 2**62)
+
+
+def _values(tensor: Any) -> int:
+    return max(0, int(prod(tensor.dims)))
 
 
 def precision(model: Any) -> str:
     """The precision of most weights, as a case names it; FP32 without weights."""
     if is_quantised(model):
         return "int8"
-    counted: Counter[str] = Counter()
+    counted = dict.fromkeys(_FLOATS, 0)
     for tensor in tensors(model):
-        if (name := _FLOATS.get(tensor.data_type)) is not None:
-            counted[name] += max(0, int(prod(tensor.dims)))
-    return max(counted, key=counted.__getitem__, default="fp32")
+        if tensor.data_type in counted:
+            counted[tensor.data_type] += _values(tensor)
+    return _FLOATS[max(counted, key=counted.__getitem__)]
 
 
 def operators(model: Any) -> dict[str, int]:
@@ -113,28 +115,25 @@ def operators(model: Any) -> dict[str, int]:
 
 def control_flow(model: Any) -> list[str]:
     """The types of operators with graphs of their own."""
-    return sorted({node.op_type for node in nodes(model) if any(True for _ in subgraphs(node))})
+    return sorted({node.op_type for node in nodes(model) if next(subgraphs(node), None)})
 
 
 def is_quantised(model: Any) -> bool:
     return any(node.op_type.startswith(_QUANTISED) for node in nodes(model))
 
 
-def opset(model: Any, domain: str = "") -> int | None:
-    """The version of an operator set that the model imports; None where it imports none."""
-    names = STANDARD_DOMAINS if domain in STANDARD_DOMAINS else (domain,)
-    return max((o.version for o in model.opset_import if o.domain in names), default=None)
+def opset(model: Any) -> int | None:
+    """The version of ONNX's operators that the model imports; None where it imports none."""
+    versions = (each.version for each in model.opset_import if each.domain in STANDARD_DOMAINS)
+    return max(versions, default=None)
 
 
 def names_are_text(model: Any) -> bool:
     """Whether every name is valid UTF-8; protobuf returns other names as bytes."""
-    for graph in graphs(model):
-        for node in graph.node:
-            for name in (node.name, node.op_type, node.domain, *node.input, *node.output):
-                if not isinstance(name, str):
-                    return False
-    named = [*model.graph.input, *model.graph.output, *tensors(model)]
-    return all(isinstance(each.name, str) for each in named)
+    names = [each.name for each in (*model.graph.input, *model.graph.output, *tensors(model))]
+    for node in nodes(model):
+        names += [node.name, node.op_type, node.domain, *node.input, *node.output]
+    return all(isinstance(name, str) for name in names)
 
 
 def free_inputs(model: Any) -> list[Any]:

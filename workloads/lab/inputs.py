@@ -25,7 +25,6 @@ CHECK_SHARE = 0.4  # of the samples: kept apart, to check the chosen variant
 CALIBRATION_SHARE = 0.4  # of the others, unless each of them does both
 ENOUGH_APART = 400  # samples besides those that check, below which each calibrates and chooses
 ENOUGH_FOR_BOTH = 4  # samples from which half choose and half calibrate
-WRITE = "write it with numpy.savez(path, {}=array), an array for each input"
 
 
 @dataclass
@@ -61,18 +60,18 @@ def samples_in(
     import numpy as np
 
     arrays = _arrays(Path(file), inputs)
-    inputs = [_with_rank(port, arrays[port.name], shapes) for port in inputs]
-    sizes = next(possible_sizes(inputs, {**_shapes_in(inputs, arrays, batch), **shapes}, batch))
+    ports = [_as_given(port, arrays[port.name], shapes) for port in inputs]
     split = {
-        port.name: _samples(port, _cast(port, arrays[port.name]), sizes, shapes) for port in inputs
+        port.name: _samples(port, _cast(port, arrays[port.name]), counts_batch(ports, port), batch)
+        for port in ports
     }
-    count = _count({name: len(samples) for name, samples in split.items()})
+    found = {name: list(made[0].shape) for name, made in split.items()}
+    sizes = next(possible_sizes(inputs, {**shapes, **found}, batch))
+    count = _count({name: len(made) for name, made in split.items()})
     samples = [
         {name: made[number if len(made) > 1 else 0] for name, made in split.items()}
         for number in range(count)
     ]
-    if samples:
-        sizes.shapes = {name: list(array.shape) for name, array in samples[0].items()}
     name = Path(file).name
     origins = {port.name: f"from {one_line(name)}" for port in inputs}
     if count < ENOUGH_FOR_BOTH:
@@ -97,8 +96,7 @@ def _arrays(path: Path, inputs: Sequence[Input]) -> dict[str, Array]:
     names = [port.name for port in inputs]
     if not names:
         raise bad_input(f"the model has no inputs to fill from {path.name}", "drop --inputs")
-    hint = WRITE.format(names[0] if names[0].isidentifier() else "**{" + repr(names[0]) + ": ...}")
-    hint = hint.replace(": ...}=array", ": array}")
+    hint = f"write it with numpy.savez(path, **{{{names[0]!r}: array}}), an array for each input"
     try:
         with read.opened(path) as file:
             if file.read(2) != b"PK":
@@ -120,40 +118,11 @@ def _arrays(path: Path, inputs: Sequence[Input]) -> dict[str, Array]:
         raise bad_input(f"{path.name} cannot be read: {why}", hint) from None
 
 
-def _with_rank(port: Input, array: Array, shapes: Mapping[str, Sequence[int]]) -> Input:
-    """An input without a declared rank takes that of its given shape, or else of its array."""
-    if port.axes is not None:
-        return port
-    return Input(port.name, port.type, list(shapes.get(port.name, array.shape)))
-
-
-def _shapes_in(
-    inputs: Sequence[Input], arrays: Mapping[str, Array], batch: int | None
-) -> dict[str, list[int]]:
-    """Shapes of inputs by their arrays, for dynamic axes other than the batch."""
-    found = {}
-    for port in inputs:
-        shape, axes = arrays[port.name].shape, port.axes or []
-        batched = counts_batch(inputs, port)
-        if len(shape) == len(axes) + 1:
-            shape = shape[1:]
-            if batched and batch not in (None, shape[0]):
-                message = f"{port.name} holds samples of batch {shape[0]}, --batch is {batch}"
-                raise bad_input(message, "drop --batch")
-        elif len(shape) != len(axes) or not axes:
-            continue
-        elif batched:
-            shape = (batch or 1, *shape[1:])
-        elif isinstance(axes[0], int):
-            shape = (axes[0], *shape[1:])
-        if all(size > 0 for size in shape):
-            fits = all(
-                not isinstance(axis, int) or axis == size
-                for axis, size in zip(axes, shape, strict=True)
-            )
-            if fits:
-                found[port.name] = list(shape)
-    return found
+def _as_given(port: Input, array: Array, shapes: Mapping[str, Sequence[int]]) -> Input:
+    """The input with its given shape, or without a declared rank with that of its array."""
+    if port.name in shapes:
+        return Input(port.name, port.type, list(shapes[port.name]))
+    return port if port.axes is not None else Input(port.name, port.type, list(array.shape))
 
 
 def _cast(port: Input, array: Array) -> Array:
@@ -181,31 +150,31 @@ def _cast(port: Input, array: Array) -> Array:
     return made
 
 
-def _samples(
-    port: Input, array: Array, sizes: Sizes, given: Mapping[str, Sequence[int]]
-) -> list[Array]:
+def _samples(port: Input, array: Array, batched: bool, batch: int | None) -> list[Array]:
+    """The samples in `array`; its first axis counts rows, or samples where it is additional."""
     import numpy as np
 
     axes = port.axes or []
-    wanted = sizes.shapes[port.name]
     if array.ndim == len(axes) + 1:
         samples = list(array)
-    elif array.ndim == len(axes) and axes:
-        rows = wanted[0]
+        if batched and batch not in (None, len(samples[0])):
+            message = f"{port.name} holds samples of batch {len(samples[0])}, --batch is {batch}"
+            raise bad_input(message, "drop --batch")
+    elif array.ndim != len(axes):
+        raise _misfit(port, array)
+    elif not axes:
+        samples = [array]
+    else:
+        dynamic = (batch or 1) if batched else len(array)
+        rows = max(1, axes[0]) if isinstance(axes[0], int) else dynamic
         samples = [array[at : at + rows] for at in range(0, len(array) - rows + 1, rows)]
         if not samples:
             raise bad_input(
                 f"{port.name} has {len(array)} rows, a batch has {rows}",
                 f"add rows until there are {rows}, or choose a smaller --batch",
             )
-    elif array.ndim == len(axes):
-        samples = [array]
-    else:
-        raise _misfit(port, array)
-    exact = given.get(port.name)
-    for axis, size in enumerate(samples[0].shape):
-        fixed = axes[axis] if exact is None else exact[axis]
-        if isinstance(fixed, int) and fixed != size:
+    for axis, size in zip(axes, samples[0].shape, strict=True):
+        if isinstance(axis, int) and axis != size:
             raise _misfit(port, array)
     return [np.ascontiguousarray(sample).reshape(sample.shape) for sample in samples]
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.contract import WorkloadError
 
+from .._shared.onnx_model import LARGEST_MODEL
 from . import graph, inputs, quantise, samples, shapes
 from .errors import bad_model, clear_errors, one_line
 from .load import Loaded, load
-from .original import Original, does_not_run
+from .original import Original
 from .values import Maker
 
 if TYPE_CHECKING:
@@ -42,62 +43,40 @@ def inspect(
     answered: str | None = None,
     fewest: int | None = None,
 ) -> dict[str, Any]:
-    """The fields of ModelFacts; writes inputs, calibration and reference into `folder`.
+    """The fields of ModelFacts; see `workloads.lab.child.Lab.inspect`.
 
     From `fewest` inputs to check on, those of the user's are kept apart; None: never.
-
-    A folder `answered` holds inputs with their reference outputs and inputs to calibrate with, in
-    files of `samples`: they take the place of other inputs and of the model's own answers.
-
-    WorkloadError `bad_model` where the model cannot be read or run, `bad_input` where the user's
-    inputs or shapes do not fit it.
     """
     name = Path(model).name
     with clear_errors(f"{one_line(name)} cannot be used"):
         loaded = load(model)
-        original = Original(loaded)
+        original = Original(loaded.path)
         ports = shapes.ports(graph.free_inputs(loaded.proto))
         if answered is not None:
             chosen = _from_folder(ports, Path(answered))
-        elif file is None:
-            maker = Maker(loaded.proto, ports)
-            chosen = _random(loaded, original, ports, given, batch, seed, maker)
-            if _undefined(original.outputs, [_run(loaded, original, chosen.choose[0])]):
-                # A model that takes a root or a logarithm of its inputs may need positive ones.
-                maker = Maker(loaded.proto, ports, positive=True)
-                chosen = _random(loaded, original, ports, given, batch, seed, maker)
+        elif file is not None:
+            foldable = loaded.size_bytes <= FOLDABLE
+            drawn = inputs.samples_in(file, ports, given, batch, fewest, seed, foldable=foldable)
+            chosen = _affordable_part(drawn, original, fewest)
         else:
-            drawn = inputs.samples_in(
-                file, ports, given, batch, fewest, seed, foldable=loaded.size_bytes <= FOLDABLE
-            )
-            chosen = _affordable_part(drawn, loaded, original, fewest)
+            # A model that takes a root or a logarithm of its inputs may need positive ones.
+            for positive in (False, True):
+                maker = Maker(loaded.proto, ports, positive=positive)
+                sizes = shapes.possible_sizes(ports, given, batch)
+                chosen = _random(original, sizes, maker, seed)
+                if not _undefined(original.outputs, [original.run(chosen.choose[0])]):
+                    break
         began = time.perf_counter()
-        reference = [_run(loaded, original, each) for each in [*chosen.choose, *chosen.check]]
+        reference = [original.run(each) for each in [*chosen.choose, *chosen.check]]
         step_s = (time.perf_counter() - began) / len(reference)
         if (output := _undefined(original.outputs, reference)) is not None:
             hint = "pass other inputs" if file else RANGE_HINT
             raise bad_model(f"the original model answers NaN or infinity in {output}", hint)
-        for target, kept in (
-            (samples.INPUTS, chosen.choose),
-            (samples.CALIBRATION, chosen.calibration),
-            (samples.CHECK, chosen.check),
-        ):
-            Path(folder, target).unlink(missing_ok=True)
-            if kept:
-                samples.write(Path(folder, target), [list(sample.values()) for sample in kept])
-        samples.write(Path(folder, samples.CHECK_REFERENCE), reference[len(chosen.choose) :])
-        reference = reference[: len(chosen.choose)]
-        Path(folder, samples.FOLDS).unlink(missing_ok=True)
-        if chosen.folded:
-            Path(folder, samples.FOLDS).touch()
         answers = dict(zip(original.outputs, reference[0], strict=True))
-        if answered is not None:
-            reference = samples.read(Path(answered, samples.REFERENCE))
-        samples.write(Path(folder, samples.REFERENCE), reference)
-        facts = _facts(loaded, ports, chosen, answers)
+        _write(chosen, reference, Path(folder), answered)
         needed = None if fewest is None else math.ceil(fewest / inputs.CHECK_SHARE)
         return {
-            **facts,
+            **_facts(loaded, ports, chosen, answers),
             "uncompared": original.uncompared,
             "step_s": step_s,
             "check_samples": len(chosen.check),
@@ -106,48 +85,63 @@ def inspect(
         }
 
 
+def _write(
+    chosen: inputs.Chosen, reference: Sequence[Sequence[Array]], folder: Path, answered: str | None
+) -> None:
+    """Write the inputs and what is right for them; files of earlier inputs go."""
+    count = len(chosen.choose)
+    right = samples.read(Path(answered, samples.REFERENCE)) if answered else reference[:count]
+    for file, kept in (
+        (samples.INPUTS, [list(sample.values()) for sample in chosen.choose]),
+        (samples.CALIBRATION, [list(sample.values()) for sample in chosen.calibration]),
+        (samples.CHECK, [list(sample.values()) for sample in chosen.check]),
+        (samples.REFERENCE, right),
+        (samples.CHECK_REFERENCE, reference[count:]),
+    ):
+        (folder / file).unlink(missing_ok=True)
+        if kept:
+            samples.write(folder / file, kept)
+    (folder / samples.FOLDS).unlink(missing_ok=True)
+    if chosen.folded:
+        (folder / samples.FOLDS).touch()
+
+
 def _random(
-    loaded: Loaded,
-    original: Original,
-    ports: Sequence[shapes.Input],
-    given: Mapping[str, Sequence[int]],
-    batch: int | None,
-    seed: int,
-    maker: Maker,
+    original: Original, possible: Iterable[shapes.Sizes], maker: Maker, seed: int
 ) -> inputs.Chosen:
-    """Random inputs in the first sizes that run."""
+    """Random inputs in the first of the `possible` sizes that run."""
     import numpy as np
 
     first: WorkloadError | None = None
     began = time.monotonic()
-    for sizes in shapes.possible_sizes(ports, given, batch):
+    for sizes in possible:
         generators = [np.random.default_rng([seed, part]) for part in range(2)]
         sample = maker.sample(sizes.shapes, generators[0])
         started = time.perf_counter()
         try:
             original.run(sample)
-        except Exception as error:
-            first = first or does_not_run(loaded.path.name, error, sizes.shapes)
+        except WorkloadError as error:
+            first = first or error
             if time.monotonic() - began > TRIALS_S:
                 break
             continue
         count = 1
-        if ports:
+        if sample:
             took = time.perf_counter() - started
             count = _affordable(original, sample, took, RANDOM_S / 2, FEWEST, SAMPLES)
         choose = [sample, *(maker.sample(sizes.shapes, generators[0]) for _ in range(count - 1))]
         calibration = [maker.sample(sizes.shapes, generators[1]) for _ in range(count)]
-        return inputs.Chosen(sizes, choose, calibration, maker.origins, "random", same=not ports)
-    raise first or bad_model(f"{loaded.path.name} runs with no sizes of its inputs")
+        return inputs.Chosen(sizes, choose, calibration, maker.origins, "random", same=not sample)
+    raise first or bad_model("it runs with no sizes of its inputs")
 
 
 def _affordable_part(
-    chosen: inputs.Chosen, loaded: Loaded, original: Original, fewest: int | None
+    chosen: inputs.Chosen, original: Original, fewest: int | None
 ) -> inputs.Chosen:
     """As many of the samples as the model runs in time; none check if they are too few for it."""
     first = chosen.choose[0]
     started = time.perf_counter()
-    answers = _run(loaded, original, first)
+    answers = original.run(first)
     took = time.perf_counter() - started
     size = sum(array.nbytes for array in [*first.values(), *answers])
     least, most = fewest or 0, min(MOST_CHECK, CHECK_BYTES // max(1, size))
@@ -191,14 +185,6 @@ def _affordable(
     return max(fewest, min(most, int(seconds / max(took_s, 1e-6))))
 
 
-def _run(loaded: Loaded, original: Original, sample: Mapping[str, Array]) -> list[Array]:
-    try:
-        return original.run(sample)
-    except Exception as error:
-        tried = {name: list(array.shape) for name, array in sample.items()}
-        raise does_not_run(loaded.path.name, error, tried) from error
-
-
 def _undefined(names: Sequence[str], reference: Sequence[Sequence[Array]]) -> str | None:
     """The first output that nothing can be compared with: one with NaN, or with infinity only.
 
@@ -206,11 +192,8 @@ def _undefined(names: Sequence[str], reference: Sequence[Sequence[Array]]) -> st
     """
     import numpy as np
 
-    for place, name in enumerate(names):
-        for outputs in reference:
-            array = outputs[place]
-            if array.dtype.kind != "f" or not array.size:
-                continue
+    for name, arrays in zip(names, zip(*reference, strict=True), strict=True):
+        for array in (each for each in arrays if each.dtype.kind == "f" and each.size):
             if np.isnan(array).any() or np.isinf(array).all():
                 return name
     return None
@@ -222,7 +205,11 @@ def _facts(
     chosen: inputs.Chosen,
     answers: Mapping[str, Array],
 ) -> dict[str, Any]:
-    model = loaded.proto
+    model, unquantisable = loaded.proto, None
+    if loaded.size_bytes > LARGEST_MODEL:  # the quantisers write one protocol buffer
+        gigabytes = f"{loaded.size_bytes / 2**30:.1f} GiB"
+        message = f"it has {gigabytes} of weights; the quantisers take 2 at most"
+        unquantisable = {"code": "too_large", "message": message, "hint": None}
     return {
         "file": one_line(loaded.path.name),
         "sha256": loaded.sha256,
@@ -230,8 +217,8 @@ def _facts(
         "ir_version": model.ir_version,
         "opset": graph.opset(model) or 0,
         "producer": one_line(f"{model.producer_name} {model.producer_version}"),
-        "precision": loaded.precision,
-        "parameters": loaded.parameters,
+        "precision": graph.precision(model),
+        "parameters": graph.parameters(model),
         "operators": {one_line(name): n for name, n in graph.operators(model).items()},
         "control_flow": graph.control_flow(model),
         "quantised": graph.is_quantised(model),
@@ -249,16 +236,10 @@ def _facts(
         "calibration_samples": len(chosen.calibration),
         "same_samples": chosen.same,
         "inputs_from": one_line(chosen.source),
-        "forms": [
-            {
-                "step": "as given",
-                "size_bytes": loaded.size_bytes,
-                "nodes": sum(1 for _ in graph.nodes(model)),
-            }
-        ],
+        "forms": [],
         "multiply_adds": None,
         "weights_bytes": 0,
-        "unquantisable": loaded.unquantisable,
+        "unquantisable": unquantisable,
     }
 
 

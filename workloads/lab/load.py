@@ -1,22 +1,23 @@
 """Reading an untrusted ONNX model, with one line about whatever is wrong with it.
 
-The graph is parsed once.  Its weights are dropped as soon as they are counted, since ONNX Runtime
-reads the file itself.
+The graph is parsed once.  The values of its weights are dropped, since ONNX Runtime reads the file
+itself.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
 from typing import Any
 
 from workbench.files import read
 
-from .._shared.onnx_model import LARGEST_FILE, LARGEST_MODEL
+from .._shared.onnx_model import LARGEST_FILE
 from . import graph
-from .errors import bad_model, clear_errors, one_line
+from .errors import AGAIN, bad_model, clear_errors, one_line
 
 SMALL = 4096  # bytes of a constant that stays in the parsed graph
 EXPORT = "export the model to ONNX first, for instance by torch.onnx.export or tf2onnx"
@@ -35,15 +36,22 @@ TYPES = {
     12: "uint32",
     13: "uint64",
 }
-_MAGIC: tuple[tuple[int, bytes, str, str], ...] = (
-    (4, b"TFL3", "a TensorFlow Lite model", "convert it with tf2onnx --tflite"),
-    (4, b"ORTM", "a model in ONNX Runtime's ORT format", "pass the ONNX file it was made from"),
-    (0, b"\x89HDF", "an HDF5 file, such as Keras writes", EXPORT),
-    (0, b"GGUF", "a GGUF file", EXPORT),
-    *((0, bytes([0x80, version]), "a Python pickle", EXPORT) for version in (2, 3, 4, 5)),
-    (0, b"\x1f\x8b", "a gzip archive", "unpack it first"),
-    (0, b"\x28\xb5\x2f\xfd", "a Zstandard archive", "unpack it first"),
-    (0, b"\x7fELF", "a program or library", EXPORT),
+# Files of other kinds by their beginning, and what to do about them; the first that fits counts.
+_OTHERS = (
+    (rb"\Z", "an empty file", AGAIN),
+    (rb"....TFL3", "a TensorFlow Lite model", "convert it with tf2onnx --tflite"),
+    (rb"....ORTM", "a model in ONNX Runtime's ORT format", "pass the ONNX file it was made from"),
+    (rb"\x89HDF", "an HDF5 file, such as Keras writes", EXPORT),
+    (rb"GGUF", "a GGUF file", EXPORT),
+    (rb"\x80[\x02-\x05]", "a Python pickle", EXPORT),
+    (rb"PK\x03\x04.*(data\.pkl|\.pt)", "a PyTorch checkpoint (.pt)", EXPORT),
+    (rb"PK\x03\x04|\x1f\x8b|\x28\xb5\x2f\xfd", "an archive", "unpack it first"),
+    (rb".{4}\0{4}\{", "a safetensors file: weights without a graph", EXPORT),
+    (rb"version https://git-lfs", "a Git LFS pointer", "fetch the file with git lfs pull"),
+    (rb"\s*[{[]", "JSON", EXPORT),
+    (rb"\s*<.*html", "a web page", "download the file itself, not the page about it"),
+    (rb"[^\0-\x08\x0e-\x1f]*\Z", "text", "pass the binary file"),
+    (rb"", "a damaged file", AGAIN),
 )
 
 
@@ -55,9 +63,6 @@ class Loaded:
     proto: Any
     sha256: str  # the file's, without external data
     size_bytes: int  # external data included
-    parameters: int
-    precision: str  # the precision of most weights, as a case names it
-    unquantisable: dict[str, str | None] | None  # the reason, as fields of workbench's Reason
 
 
 def load(model: str) -> Loaded:
@@ -72,9 +77,8 @@ def load(model: str) -> Loaded:
         _require_inference(path.name, proto)
         size += _external_bytes(path, proto)
         _require_arrays(path.name, proto)
-        parameters, precision = graph.parameters(proto), graph.precision(proto)
         _drop_weights(proto)
-    return Loaded(path, proto, sha256, size, parameters, precision, _unquantisable(size))
+    return Loaded(path, proto, sha256, size)
 
 
 def _bytes(path: Path) -> bytes:
@@ -96,68 +100,40 @@ def _parsed(path: Path, data: bytes) -> Any:
     import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-    known = looks_like(data)
-    if known:
-        raise bad_model(f"{path.name} is not an ONNX model: it looks like {known[0]}", known[1])
     proto = onnx.ModelProto()
-    broken = "it is truncated, damaged or not an ONNX model: download or export it again"
     try:
         proto.ParseFromString(data)
     except DecodeError:
-        raise bad_model(f"{path.name} cannot be parsed as ONNX", broken) from None
+        proto.Clear()
     if not proto.HasField("graph"):
-        raise bad_model(f"{path.name} has no graph", broken)
+        what, hint = looks_like(data)
+        raise bad_model(f"{path.name} is not an ONNX model: it looks like {what}", hint)
     if not proto.graph.node:
-        raise bad_model(f"{path.name} has no nodes: there is nothing to run", broken)
+        raise bad_model(f"{path.name} has no nodes: there is nothing to run")
     if not graph.names_are_text(proto):
-        raise bad_model(f"{path.name} has a name that is not valid UTF-8", broken)
+        raise bad_model(f"{path.name} has a name that is not valid UTF-8")
     return proto
 
 
-def looks_like(data: bytes) -> tuple[str, str] | None:
-    """The format of another kind of file by its first bytes, and what to do about it."""
-    if not data:
-        return "an empty file", "download or export it again"
-    for offset, magic, what, hint in _MAGIC:
-        if data[offset : offset + len(magic)] == magic:
-            return what, hint
-    if data[:4] == b"PK\x03\x04":
-        inside = data[:4096]
-        if b"data.pkl" in inside or b".pt" in inside:
-            return "a PyTorch checkpoint (.pt)", EXPORT
-        return "a zip archive", f"unpack it; if it is a .pt or .keras file, {EXPORT}"
-    length = int.from_bytes(data[:8], "little")
-    if data[8:9] == b"{" and 0 < length < len(data):
-        return "a safetensors file: weights without a graph", EXPORT
-    return _text(data[:512])
-
-
-def _text(beginning: bytes) -> tuple[str, str] | None:
-    if beginning.startswith(b"version https://git-lfs"):
-        return "a Git LFS pointer, not the file itself", "fetch it with git lfs pull"
-    if any(byte < 9 or 13 < byte < 32 for byte in beginning):
-        return None
-    word = beginning.lstrip()[:1]
-    if word in (b"{", b"["):
-        return "JSON", EXPORT
-    if word == b"<" and b"html" in beginning.lower():
-        return "a web page", "download the file itself, not the page about it"
-    return "text", "pass the binary file; onnx.parser reads ONNX's text format"
+def looks_like(data: bytes) -> tuple[str, str]:
+    """What a file that is no model is by its first bytes, and what to do about it."""
+    return next(
+        (what, hint)
+        for pattern, what, hint in _OTHERS
+        if re.match(pattern, data[:4096], re.DOTALL | re.IGNORECASE)
+    )
 
 
 def _require_inference(name: str, proto: Any) -> None:
     if proto.training_info:
         raise bad_model(f"{name} has a training graph", "export it for inference")
     for node in graph.nodes(proto):
-        for attribute in node.attribute:
-            if (
-                node.op_type == "BatchNormalization"
-                and attribute.name == "training_mode"
-                and attribute.i
-            ):
-                raise bad_model(
-                    f"{name} was exported in training mode", "call model.eval() before the export"
-                )
+        if node.op_type == "BatchNormalization" and any(
+            attribute.name == "training_mode" and attribute.i for attribute in node.attribute
+        ):
+            raise bad_model(
+                f"{name} was exported in training mode", "call model.eval() before the export"
+            )
 
 
 def _external_bytes(path: Path, proto: Any) -> int:
@@ -181,23 +157,12 @@ def _external_bytes(path: Path, proto: Any) -> int:
 
 
 def _external_file(folder: Path, location: str, end: int) -> int:
-    shown = one_line(location)
-    leave = "external data must be in the model's folder: export it again, or copy it there"
-    parts = (*PurePosixPath(location).parts, *PureWindowsPath(location).parts)
-    absolute = PurePosixPath(location).is_absolute() or PureWindowsPath(location).anchor
-    if not location or "\0" in location:
-        raise bad_model("a tensor names no file for its external data", leave)
-    if absolute or ".." in parts:
-        raise bad_model(f"the model's external data {shown} lies outside its folder", leave)
-    file = folder / location
-    if not file.resolve().is_relative_to(folder):
-        raise bad_model(f"the external data {shown} is a link out of the model's folder", leave)
-    if not file.exists():
-        raise bad_model(
-            f"the model's external data {shown} is missing", "copy it into the model's folder"
-        )
+    file, shown = folder / location, one_line(location)
+    copy = "copy it into the model's folder, or export the model again"
+    if not file.resolve().is_relative_to(folder):  # also by a link
+        raise bad_model(f"the model's external data {shown} lies outside its folder", copy)
     if not file.is_file() or not os.access(file, os.R_OK):
-        raise bad_model(f"the external data {shown} is not a readable file", leave)
+        raise bad_model(f"the model's external data {shown} is missing or cannot be read", copy)
     size = file.stat().st_size
     if size < end:
         raise bad_model(
@@ -216,15 +181,14 @@ def _require_arrays(name: str, proto: Any) -> None:
         raise bad_model(f"{name} has two inputs with the same name")
     if not proto.graph.output:
         raise bad_model(f"{name} has no outputs to compare", "export it with outputs")
+    names = {number: name.lower() for name, number in onnx.TensorProto.DataType.items()}
     for value in found:
-        element = value.type.tensor_type.elem_type
-        if element not in TYPES:  # 0 where it is no tensor
-            known = onnx.TensorProto.DataType.values()
-            word = onnx.TensorProto.DataType.Name(element).lower() if element in known else element
+        element = value.type.tensor_type.elem_type  # 0 where it is no tensor
+        if element not in TYPES:
             kind = value.type.WhichOneof("value") or "nothing"
-            what = f"type {word}" if element else kind.removesuffix("_type").replace("_", " ")
+            what = names.get(element, element) if element else kind.removesuffix("_type")
             raise bad_model(
-                f"input {value.name} is of {what}: not supported, since it cannot be generated",
+                f"input {value.name} has type {what}: not supported, since it cannot be generated",
                 "export the model with a tensor as this input, in a type such as float32 or int64",
             )
 
@@ -234,10 +198,3 @@ def _drop_weights(proto: Any) -> None:
         if tensor.data_location == tensor.EXTERNAL or tensor.ByteSize() > SMALL:
             for field in ("raw_data", "float_data", "int32_data", "int64_data", "double_data"):
                 tensor.ClearField(field)
-
-
-def _unquantisable(size_bytes: int) -> dict[str, str | None] | None:
-    if size_bytes <= LARGEST_MODEL:  # the quantisers write one protocol buffer too
-        return None
-    message = f"it has {size_bytes / 2**30:.1f} GiB of weights; the quantisers take 2 at most"
-    return {"code": "too_large", "message": message, "hint": None}

@@ -1,16 +1,16 @@
 """The search for nodes to leave in FP32, to keep the error of a static INT8 variant in a limit.
 
 A unit is a product, or the quantised operators between it and the next.  Each unit is quantised
-alone to see its error; errors of independent units add up like lengths at right angles.  The units
-with the most error for their time stay in FP32, as many as the limit demands (by bisection, each
-step measured).  The expensive ones among them are then tried again one by one.
+alone to see its error.  The units with the most error for their time stay in FP32, as many as the
+limit demands (by bisection, each step measured).  The expensive ones among them are then tried
+again one by one.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,11 @@ from . import agreement, bounds, products, quantise, samples
 from .errors import quiet
 from .prepare import PREPARED
 
-BOUND = "bound"  # instead of a metric: the upper bound of its error on unseen inputs
 MOST_INPUTS = 64  # in one trial
 MARGIN = 0.9  # share of the limit to keep to, since other inputs give another error
 FEW_S = 0.3  # seconds of running samples in one trial, where possible
 SENSITIVITY_SHARE = 0.4  # share of the time for rating the units one by one
 LEAST_SHARE = 0.1  # share of the cost in INT8 below which a mix gains nothing
-FUSED = 3  # nodes that become one: a product, its addition and its activation
 SMALL_SHARE = 0.005  # share of the cost that is not worth a trial
 
 
@@ -45,31 +43,21 @@ def mixed(
     """Write the mixed variant of `recipe`; see `workloads.lab.child.Lab.mixed`."""
     with quiet():
         search = _Search(folder, recipe, metric, limit, seconds)
-        node_s = products.seconds(folder / PREPARED, folder, search.inputs)
-        chosen = search.run(units(search.model, products.kept(folder), recipe, node_s))
-        made = quantise.static(
-            search.model, quantise.ranges(folder, recipe.calibration), chosen.recipe
-        )
-        kept = quantise.keep(folder, chosen.recipe, made)
-        quantise.cross_validate(folder, search.model, chosen.recipe)
+        chosen = search.run(units(search.model, products.kept(folder), recipe))
+        built = quantise.build(folder, chosen.recipe)
     return {
         "recipe": chosen.recipe.as_fields(),
-        **kept,
+        **built,
         "error": chosen.error,
         "tried": search.tried,
     }
 
 
-def units(
-    model: Any,
-    found: Sequence[products.Product],
-    recipe: Recipe,
-    node_s: Mapping[str, float],
-) -> list[Unit]:
+def units(model: Any, found: Sequence[products.Product], recipe: Recipe) -> list[Unit]:
     """The nodes that a static variant quantises, as units.
 
     Each product with the nodes that it absorbs is a unit; the nodes between it and the next
-    product are another.  `node_s` are FP32 seconds by node, as far as they are known.
+    product are another.
     """
     multiplying = {p.name for p in found if p.type in quantise.PRODUCTS and p.weights}
     types = set(quantise.static_types(recipe)) - set(quantise.PRODUCTS)
@@ -88,50 +76,18 @@ def units(
             members.setdefault((mine, follows), []).append(node.name)
         place.setdefault(mine, 0)
         owner.update(dict.fromkeys(node.output, mine))
-    cost = _costs(model, [p for p in found if not p.inside], node_s)
+    cost = _costs([p for p in found if not p.inside])
     return [
         Unit(tuple(names), sum(cost.get(name, 0.0) for name in names)) for names in members.values()
     ]
 
 
-def _costs(
-    model: Any, found: Sequence[products.Product], node_s: Mapping[str, float]
-) -> dict[str, float]:
-    """The share of each product in the seconds, else in the multiply-adds or the weights.
-
-    A product without known seconds is rated by its work, at the speed of the others.
-    """
-    work = products.work(found)
-    seconds = _seconds(model, work, node_s)
-    done = sum(work[name] for name in seconds)
-    rate = sum(seconds.values()) / done if done else 1.0
-    cost = {name: seconds.get(name, work[name] * rate) if done else work[name] for name in work}
+def _costs(found: Sequence[products.Product]) -> dict[str, float]:
+    """The share of each product in the seconds in FP32, else in the arithmetic or the weights."""
+    seconds = {product.name: product.seconds for product in found}
+    cost = seconds if any(seconds.values()) else products.work(found)
     whole = sum(cost.values()) or 1.0
-    return {name: value / whole for name, value in cost.items()}
-
-
-def _seconds(model: Any, names: Collection[str], node_s: Mapping[str, float]) -> dict[str, float]:
-    """Known seconds of the products `names`; ONNX Runtime renames nodes that it fuses or whose
-    layout it changes."""
-    takers: dict[str, list[Any]] = {}
-    for node in model.graph.node:
-        for name in node.input:
-            takers.setdefault(name, []).append(node)
-    found = {}
-    for node in model.graph.node:
-        if node.name not in names:
-            continue
-        keys, last = [node.name, f"{node.name}/MatMulScaleFusion/"], node
-        for _ in range(FUSED):
-            keys.append(f"{last.output[0]}_nchwc")
-            after = takers.get(last.output[0], [])
-            if len(after) != 1:
-                break
-            last = after[0]
-        key = next((key for key in keys if key in node_s), None)
-        if key is not None:
-            found[node.name] = node_s[key]
-    return found
+    return {name: each / whole for name, each in cost.items()}
 
 
 @dataclass(frozen=True)
@@ -155,9 +111,7 @@ class _Search:
         self._learns_until = self._ends - (1 - SENSITIVITY_SHARE) * seconds
         self.model = onnx.load(str(folder / PREPARED))
         self._recipe, self._metric = recipe, metric
-        self._limit, self._judged = limit, metric
-        if (folder / samples.CHECK).exists():
-            self._judged = BOUND
+        self._limit, self._is_bounded = limit, (folder / samples.CHECK).exists()
         self._ranges = quantise.ranges(folder, recipe.calibration)
         self.inputs = samples.read(folder / samples.INPUTS)[:MOST_INPUTS]
         self._reference = samples.read(folder / samples.REFERENCE)
@@ -171,10 +125,7 @@ class _Search:
         if len(found) < 2:
             raise self._no_mix("only one part of the model can be quantised")
         try:
-            order = self._order(found)
-            if self._metric == "relative_error":
-                self._require_hope(order)
-            best = self._fewest(order)
+            best = self._fewest(self._order(found))
             if best is not None:
                 self._readmit(best)
         except _OutOfTimeError:
@@ -182,20 +133,11 @@ class _Search:
         best = self._best_seen(MARGIN * self._limit) or self._best_seen(self._limit)
         if best is None:
             nearest = min((mix.error for mix in self._seen.values()), default=math.inf)
-            raise self._no_mix(
-                f"the best of {len(self._seen)} has an error of {nearest:.3g}"
-                if math.isfinite(nearest)
-                else "there was no time to try one"
-            )
+            tried = f"the best of {len(self._seen)} has an error of {nearest:.3g}"
+            raise self._no_mix(tried if self._seen else "there was no time to try one")
         if sum(unit.cost for unit in found if unit not in best.left) < LEAST_SHARE:
             raise self._no_mix("all but the cheapest products must stay in FP32")
         return best
-
-    def _require_hope(self, order: Sequence[tuple[Unit, float]]) -> None:
-        """Give up where the errors of single units leave almost nothing to quantise."""
-        rest = order[self._predicted(order, 1.0) :]
-        if sum(unit.cost for unit, _ in rest) < LEAST_SHARE / 2:
-            raise self._no_mix("nearly every product alone exceeds it")
 
     def _no_mix(self, found: str) -> WorkloadError:
         return WorkloadError(
@@ -212,79 +154,66 @@ class _Search:
         if key not in self._seen:
             names = tuple(name for unit in left for name in unit.names)
             recipe = replace(self._recipe, excluded=(*self._recipe.excluded, *names))
-            error = self._run(recipe, (), len(self.inputs), self._judged)
+            error = self._error(recipe, (), len(self.inputs), self._metric, self._is_bounded)
             self._seen[key] = _Mix(recipe, error, key)
         return self._seen[key]
 
     def _alone(self, group: Sequence[Unit]) -> float:
         """The relative error over a few samples with only `group` quantised."""
         names = [name for unit in group for name in unit.names]
-        return self._run(self._recipe, names, self._few, "relative_error")
+        return self._error(self._recipe, names, self._few, "relative_error", False)
 
-    def _run(self, recipe: Recipe, only: Sequence[str], count: int, metric: str) -> float:
-        """The error over `count` samples; infinite where the variant answers NaN."""
+    def _error(
+        self, recipe: Recipe, only: Sequence[str], count: int, metric: str, is_bounded: bool
+    ) -> float:
+        """The error over `count` samples, or its upper bound; infinite where it answers NaN."""
         began = time.monotonic()
         if began + 2 * self._trial_s > self._ends:  # the chosen variant is made once more
             raise _OutOfTimeError
-        made = quantise.static(self.model, self._ranges, recipe, only)
-        session = cpu_session(made)
+        session = cpu_session(quantise.static(self.model, self._ranges, recipe, only))
         ready = time.monotonic()
-        answers = agreement.answers(session, self.inputs[:count])
+        answers, right = agreement.answers(session, self.inputs[:count]), self._reference[:count]
         ended = time.monotonic()
         self._few = max(1, min(self._few, int(FEW_S * count / max(ended - ready, 1e-9))))
         self._trial_s = max(0.7 * self._trial_s, ended - began)
         self.tried += 1
-        names = agreement.compared(session)
         try:
-            outputs = agreement.compare(names, answers, self._reference[:count])
+            outputs = agreement.compare(agreement.compared(session), answers, right)
         except WorkloadError:
             return math.inf
-        if metric == BOUND:
-            right = self._reference[:count]
-            return bounds.upper(answers, right, self._metric, bounds.CHOOSE)
+        if is_bounded:
+            return bounds.upper(answers, right, metric, bounds.CHOOSE)
         return agreement.summary(outputs, metric)
 
     # ---------------------------------------------------------- the search
 
-    def _order(self, found: Sequence[Unit]) -> list[tuple[Unit, float]]:
-        """Units with the error of each, the most error for its cost first."""
-        groups = [list(found[i : i + 1]) for i in range(len(found))]
-        self._alone(groups[0])
+    def _order(self, found: Sequence[Unit]) -> list[Unit]:
+        """The units, the most error for its cost first."""
+        self._alone(found[:1])
         began = time.monotonic()
-        self._alone(groups[-1])
+        self._alone(found[-1:])
         affordable = (self._learns_until - began) / max(time.monotonic() - began, 1e-3)
         size = max(1, math.ceil(len(found) / max(2.0, affordable)))
-        groups = [list(found[i : i + size]) for i in range(0, len(found), size)]
-        rated: list[tuple[Unit, float]] = []
-        for group in groups:
-            error = self._alone(group)
+        rating: dict[Unit, float] = {}
+        for place in range(0, len(found), size):
+            group = found[place : place + size]
             # Each unit of a group counts as an equal part of it.
-            rated.extend((unit, error / math.sqrt(len(group))) for unit in group)
-        return sorted(rated, key=lambda pair: pair[1] ** 2 / (pair[0].cost + 0.002), reverse=True)
+            square = self._alone(group) ** 2 / len(group)
+            rating.update({unit: square / (unit.cost + 0.002) for unit in group})
+        return sorted(rating, key=rating.__getitem__, reverse=True)
 
-    def _fewest(self, order: Sequence[tuple[Unit, float]]) -> _Mix | None:
+    def _fewest(self, order: Sequence[Unit]) -> _Mix | None:
         """The mix with the fewest units from the front of `order` in FP32."""
         low, high = 0, len(order)  # `low` is known to be too few, `high` leaves nothing quantised
         best = None
-        predictable = self._metric == "relative_error"  # errors of units say nothing about others
-        guess = self._predicted(order, MARGIN) if predictable else high // 2
         while low + 1 < high:
-            trial = self._try([unit for unit, _ in order[:guess]])
+            guess = (low + high) // 2
+            trial = self._try(order[:guess])
             if self._keeps(trial):
                 best, high = trial, guess
             else:
                 low = guess
-            guess = (low + high) // 2
         return best
-
-    def _predicted(self, order: Sequence[tuple[Unit, float]], margin: float) -> int:
-        """The number of units to leave in FP32, by the errors of single units."""
-        left = sum(error**2 for _, error in order)
-        for count, (_, error) in enumerate(order):
-            if left <= (margin * self._limit) ** 2:
-                return max(1, count)
-            left -= error**2
-        return max(1, len(order) - 1)
 
     def _readmit(self, mix: _Mix) -> None:
         """Quantise expensive units again, one by one, where the limit allows it."""

@@ -1,8 +1,8 @@
 """From the user's model to one that quantisers can work with, step by step.
 
 Exporters leave weights in `Constant` nodes, old opsets and tensors without types; quantisers skip
-those silently.  Every step is checked against the reference outputs.  A step whose result does not
-load or does not agree is undone, and the next step continues from the last good model.
+those silently.  Each step is checked against the reference outputs.  A step whose result does not
+load or does not agree is undone, and the next continues from the last good model.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from typing import Any
 from workbench.contract import WorkloadError
 
 from .._shared import quantisation
-from .._shared.onnx_model import LARGEST_MODEL
-from .._shared.quantisation import copied
 from .._shared.session import cpu_session
 from . import agreement, graph, products, samples
 from .errors import quiet, said
@@ -30,24 +28,28 @@ CHECKED = 4  # samples that check each step
 
 def prepare(model: Path, folder: Path) -> dict[str, Any]:
     """Write `prepared.onnx` into `folder`; see `workloads.lab.child.Lab.prepare`."""
-    current = load(model)
+    import onnx
+
+    current = onnx.load(str(model))
     steps = [_step("as given", current)]
     with quiet():
-        check = _Check(folder)
+        inputs = samples.read(folder / samples.INPUTS)[:CHECKED]
+        reference = samples.read(folder / samples.REFERENCE)[:CHECKED]
         for name, change in _steps(current):
             try:
                 changed = change(current)
-                if changed is None:
-                    continue
-                check(changed)
+                _require_same(changed, inputs, reference)
             except Exception as error:
-                steps.append(_failed(name, error))
+                code = error.code if isinstance(error, WorkloadError) else "failed"
+                hint = "quantisation continues without this step"
+                reason = {"code": code, "message": said(error), "hint": hint}
+                steps.append({"step": name, "size_bytes": None, "nodes": None, "reason": reason})
                 continue
             current = changed
             steps.append(_step(name, current))
         _name_nodes(current)
         _fit_weights(current)
-        found = products.find(current, folder, check.inputs[0])
+        found = products.find(current, folder, inputs[0])
     products.keep(folder, found)
     (folder / PREPARED).write_bytes(current.SerializeToString())
     for stale in folder.glob("ranges-*.json"):  # from a model prepared here earlier
@@ -60,98 +62,37 @@ def prepare(model: Path, folder: Path) -> dict[str, Any]:
     }
 
 
-def load(file: Path) -> Any:
-    """The model with its external data embedded; WorkloadError where that is too large."""
-    import onnx
-
-    model = onnx.load(str(file), load_external_data=False)
-    outside = graph.external_files(model)
-    size = model.ByteSize() + sum((file.parent / name).stat().st_size for name in outside)
-    if size > LARGEST_MODEL:
+def _require_same(model: Any, inputs: Any, reference: Any) -> None:
+    """Raise where a model does not load, or its outputs differ from the original's."""
+    session = cpu_session(model.SerializeToString())
+    found = agreement.answers(session, inputs)
+    outputs = agreement.compare(agreement.compared(session), found, reference)
+    error = agreement.summary(outputs, "relative_error")
+    if error > LARGEST_ERROR:
         raise WorkloadError(
-            f"the model takes {size / 2**30:.1f} GiB, more than one ONNX file holds",
-            code="unsupported",
-            hint="it is measured as it is; quantise it where it was exported",
+            f"its outputs differ from the original's by {error:.2g}", code="wrong_result"
         )
-    if outside:
-        onnx.load_external_data_for_model(model, str(file.parent))
-    return model
-
-
-class _Check:
-    """Raises where a model does not load, or its outputs differ from the original's."""
-
-    def __init__(self, folder: Path) -> None:
-        self.inputs = samples.read(folder / samples.INPUTS)[:CHECKED]
-        self._reference = samples.read(folder / samples.REFERENCE)[:CHECKED]
-
-    def __call__(self, model: Any) -> None:
-        session = cpu_session(model.SerializeToString())
-        found = agreement.compare(
-            agreement.compared(session),
-            agreement.answers(session, self.inputs),
-            self._reference,
-        )
-        error = agreement.summary(found, "relative_error")
-        if error > LARGEST_ERROR:
-            raise WorkloadError(
-                f"its outputs differ from the original's by {error:.2g}", code="wrong_result"
-            )
 
 
 def _steps(model: Any) -> Iterator[tuple[str, Callable[[Any], Any]]]:
-    """Each step's name and function; the function returns None where nothing is to be done."""
+    """Each step's name and function."""
     from onnx import version_converter
 
-    yield "weights as initialisers", _weights_as_initialisers
     if (graph.opset(model) or OPSET) < OPSET:
         yield f"opset {OPSET}", partial(version_converter.convert_version, target_version=OPSET)
-    yield "shapes", _with_shapes
     yield "simplified", _simplified
 
 
-def _weights_as_initialisers(model: Any) -> Any:
-    """Constants become initialisers, and initialisers are no longer inputs as well."""
+def _simplified(model: Any) -> Any:
+    """With constants as initialisers, which are no longer inputs as well, and types inferred."""
     import onnx
 
-    held = [n for n in model.graph.node if n.op_type == "Constant" and _tensor(n) is not None]
-    weights = {weight.name for weight in model.graph.initializer}
-    fed = [port for port in model.graph.input if port.name in weights]
-    if not held and not fed:
-        return None
-    changed = copied(model)
-    body = changed.graph
-    for node in held:
-        weight = onnx.TensorProto()
-        weight.CopyFrom(_tensor(node))
-        weight.name = node.output[0]
-        body.initializer.append(weight)
-    constants = {node.output[0] for node in held}
-    rest = [n for n in body.node if not (n.op_type == "Constant" and n.output[0] in constants)]
-    ports = [port for port in body.input if port.name not in weights]
-    for field, kept in ((body.node, rest), (body.input, ports)):
-        copies = [copied(item) for item in kept]
-        del field[:]
-        field.extend(copies)
+    changed = onnx.load_model_from_string(quantisation.simplify(model.SerializeToString()))
+    weights = {weight.name for weight in changed.graph.initializer}
+    for port in [port for port in changed.graph.input if port.name in weights]:
+        changed.graph.input.remove(port)
     changed.ir_version = max(4, changed.ir_version)  # before, every initialiser is an input too
     return changed
-
-
-def _tensor(node: Any) -> Any:
-    """The tensor of a Constant node; None where it holds its value in another attribute."""
-    return next((a.t for a in node.attribute if a.name == "value" and a.HasField("t")), None)
-
-
-def _with_shapes(model: Any) -> Any:
-    from onnx import shape_inference
-
-    return shape_inference.infer_shapes(model, data_prop=True)
-
-
-def _simplified(model: Any) -> Any:
-    import onnx
-
-    return onnx.load_model_from_string(quantisation.simplify(model.SerializeToString()))
 
 
 def _name_nodes(model: Any) -> None:
@@ -186,12 +127,3 @@ def _fit_weights(model: Any) -> None:
 def _step(name: str, model: Any) -> dict[str, Any]:
     count = sum(1 for _ in graph.nodes(model))
     return {"step": name, "size_bytes": model.ByteSize(), "nodes": count, "reason": None}
-
-
-def _failed(name: str, error: Exception) -> dict[str, Any]:
-    reason = {
-        "code": error.code if isinstance(error, WorkloadError) else "failed",
-        "message": said(error),
-        "hint": "quantisation continues without this step",
-    }
-    return {"step": name, "size_bytes": None, "nodes": None, "reason": reason}

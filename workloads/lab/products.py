@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from workbench.worker.session_options import UNOPTIMISED
+
 from .._shared.profiling import ended_profile, kernels
 from .._shared.session import cpu_session
 from . import agreement, graph
@@ -26,7 +28,7 @@ WEIGHTS = {
 }
 QUANTISABLE = ("Conv", "MatMul", "Gemm", "LSTM")  # operators with an integer kernel on the CPU
 FILE = "products.json"
-TIMED_RUNS = 5  # for the seconds of each node, after one that does not count
+RUNS = 3  # the fastest counts for the seconds of each node
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Product:
     type: str
     weights: dict[str, int]  # constant operands: name to size in bytes
     multiply_adds: int | None  # None where its shapes were not seen
+    seconds: float = 0.0  # without graph optimisations, which would rename or fuse it; 0: unknown
     inside: bool = False  # in a subgraph of If, Loop or Scan, where only dynamic INT8 works
 
     @property
@@ -49,27 +52,30 @@ class Product:
 
 
 def find(model: Any, folder: Path, sample: Sequence[Any]) -> list[Product]:
-    """The products of all graphs, with the shapes of a profiled run of `sample`.
+    """The products of all graphs, with the shapes and seconds of profiled runs of `sample`.
 
     Node names must be unique.  A run shows shapes of dynamic axes too, where inference on the
     graph gives up; a branch that is not taken counts as no work.
     """
     seen: dict[str, list[Any]] = {}
-    for name, event in _profiled(model.SerializeToString(), folder, [sample], "none"):
+    for name, event in _profiled(model.SerializeToString(), folder, [sample] * RUNS):
         seen.setdefault(name, []).append(event)
     found = []
     for node, weights, inside in _multiplying(model.graph, {}, False):
         places = WEIGHTS[node.op_type]
         held = [node.input[i] for i in places if i < len(node.input) and node.input[i] in weights]
         sizes = {name: list(weights[name].dims) for name in held}
-        counts = [_multiply_adds(node, sizes, event) for event in seen.get(node.name, [])]
+        events = seen.get(node.name, [])
+        counts = [_multiply_adds(node, sizes, event) for event in events]
         known = bool(seen) and None not in counts and (inside or bool(counts))
+        fastest_s = min((event["dur"] * 1e-6 for event in events), default=0.0)
         found.append(
             Product(
                 name=node.name,
                 type=node.op_type,
                 weights={name: _bytes(weights[name]) for name in held},
-                multiply_adds=sum(count or 0 for count in counts) if known else None,
+                multiply_adds=sum(count or 0 for count in counts) // RUNS if known else None,
+                seconds=fastest_s * len(events) / RUNS,
                 inside=inside,
             )
         )
@@ -113,29 +119,19 @@ def work(found: Sequence[Product]) -> dict[str, int]:
     return {p.name: (p.multiply_adds if known else p.weights_bytes) or 0 for p in found}
 
 
-def share(found: Sequence[Product], chosen: set[str]) -> float | None:
+def share(found: Sequence[Product], chosen: set[str]) -> float:
+    """The share of the work in the `chosen` products, 0 to 1."""
     cost = work(found)
-    whole = sum(cost.values())
-    return sum(cost[name] for name in cost if name in chosen) / whole if whole else None
-
-
-def seconds(file: Path, folder: Path, samples: Sequence[Sequence[Any]]) -> dict[str, float]:
-    """Seconds of each node of the model in `file` by its name as ONNX Runtime runs it; empty where
-    the run fails."""
-    repeated = [samples[number % len(samples)] for number in range(1 + TIMED_RUNS)]
-    found: dict[str, float] = {}
-    for name, event in _profiled(file.read_bytes(), folder, repeated):
-        found[name] = min(found.get(name, math.inf), event["dur"] * 1e-6)
-    return found
+    return sum(cost[name] for name in cost if name in chosen) / (sum(cost.values()) or 1)
 
 
 def _profiled(
-    model: bytes, folder: Path, samples: Sequence[Sequence[Any]], mode: str = ""
+    model: bytes, folder: Path, samples: Sequence[Sequence[Any]]
 ) -> list[tuple[str, Any]]:
-    """The kernels that ran for `samples`; empty where the run fails."""
+    """The kernels that ran for `samples`, without optimisations; empty where the run fails."""
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         try:
-            session = cpu_session(model, mode, profile=Path(scratch, "profile"))
+            session = cpu_session(model, UNOPTIMISED, profile=Path(scratch, "profile"))
             agreement.answers(session, samples)
             return list(kernels(ended_profile(session)))
         except Exception:

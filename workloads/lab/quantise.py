@@ -32,6 +32,10 @@ BETWEEN = (
     "MaxPool", "Mul", "Pad", "Relu", "Reshape", "Resize", "Sigmoid", "Slice", "Split", "Squeeze",
     "Transpose", "Unsqueeze", "Where",
 )  # fmt: skip
+NO_INTEGERS = (
+    "another may: here they have no constant weights, lie inside If, Loop or Scan, or have no "
+    "integer kernel"
+)
 DYNAMIC = ("MatMul", "Attention", "LSTM", "EmbedLayerNormalization")  # Gemm is rewritten as MatMul
 INTEGER = {  # operators of an optimised graph that multiply integers
     "ConvInteger",
@@ -51,48 +55,26 @@ def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
     import onnx
 
     model = onnx.load(str(folder / PREPARED))
+    coverage = None
     with quiet():
         if recipe.precision == "fp16":
             made = quantisation.halved(model.SerializeToString())
-        elif recipe.method == "dynamic":
-            made = _dynamic(model, folder, recipe)
+            cpu_session(made, EXTENDED)  # whether it loads
         else:
-            made = static(model, ranges(folder, recipe.calibration), recipe)
-        found = keep(folder, recipe, made)
-        if recipe.method == "static":
-            cross_validate(folder, model, recipe)
-    return found
-
-
-def cross_validate(folder: Path, model: Any, recipe: Recipe) -> None:
-    """Where the inputs that calibrate also choose, keep the answers to them of variants whose
-    ranges come from the other inputs."""
-    if not (folder / samples.FOLDS).exists():
-        return
-    inputs = samples.read(folder / samples.INPUTS)
-    answers: list[Any] = [None] * len(inputs)
-    for fold in range(FOLDS):
-        found = ranges(folder, recipe.calibration, fold)
-        session = cpu_session(static(model, found, recipe))
-        answers[fold::FOLDS] = agreement.answers(session, inputs[fold::FOLDS])
-    samples.write(folder / f"{recipe.label}{samples.FOLDED}", answers)
-
-
-def keep(folder: Path, recipe: Recipe, made: bytes) -> dict[str, Any]:
-    """Write the variant `made` and return its file, size, operators and share in INT8."""
-    import onnx
-
-    coverage = None
-    if recipe.method is not None:
-        coverage = integer_share(made, folder)
-        if not coverage:
-            raise WorkloadError(
-                f"{recipe.quantization} quantisation left every product in floating point",
-                code="not_quantised",
-                hint=_why_none(products.kept(folder)),
-            )
-    else:
-        cpu_session(made, EXTENDED)  # whether it loads
+            if recipe.method == "dynamic":
+                made = _dynamic(folder, recipe)
+            else:
+                made = static(model, ranges(folder, recipe.calibration), recipe)
+            coverage = integer_share(made, folder)
+            if not coverage:
+                raise WorkloadError(
+                    f"{recipe.quantization} quantisation left every product in floating point",
+                    code="not_quantised",
+                    hint=NO_INTEGERS,
+                )
+        if recipe.method == "static" and (folder / samples.FOLDS).exists():
+            answers = _cross_validated(folder, model, recipe)
+            samples.write(folder / f"{recipe.label}{samples.FOLDED}", answers)
     file = folder / f"{recipe.label}.onnx"
     file.write_bytes(made)
     operators = (node.op_type for node in graph.nodes(onnx.load_model_from_string(made)))
@@ -104,13 +86,16 @@ def keep(folder: Path, recipe: Recipe, made: bytes) -> dict[str, Any]:
     }
 
 
-def _why_none(found: Sequence[products.Product]) -> str:
-    quantisable = [product for product in found if product.quantisable]
-    if not quantisable:
-        return "none of its products has constant weights"
-    if all(product.inside for product in quantisable):
-        return "they lie inside If, Loop or Scan, where only dynamic quantisation works"
-    return "this variant has no integer kernels for them; another may"
+def _cross_validated(folder: Path, model: Any, recipe: Recipe) -> list[Any]:
+    """The answers to inputs that both calibrate and choose, of variants whose ranges come from the
+    other inputs."""
+    inputs = samples.read(folder / samples.INPUTS)
+    answers: list[Any] = [None] * len(inputs)
+    for fold in range(FOLDS):
+        found = ranges(folder, recipe.calibration, fold)
+        session = cpu_session(static(model, found, recipe))
+        answers[fold::FOLDS] = agreement.answers(session, inputs[fold::FOLDS])
+    return answers
 
 
 def static_types(recipe: Recipe) -> tuple[str, ...]:
@@ -151,23 +136,14 @@ def ranges(folder: Path, method: str, left_out: int | None = None) -> Ranges:
     return {name: tuple(found) for name, found in json.loads(file.read_text()).items()}
 
 
-def _dynamic(model: Any, folder: Path, recipe: Recipe) -> bytes:
+def _dynamic(folder: Path, recipe: Recipe) -> bytes:
     """Weights in INT8, activations quantised as they come."""
-    file = folder / PREPARED
     types = [*DYNAMIC, *(["Conv"] if recipe.scope == "all" else [])]
     inside = any(product.inside for product in products.kept(folder))
-
-    try:
-        return quantisation.dynamic(file, recipe, types, EnableSubgraph=inside)
-    except Exception:
-        if "LSTM" not in {node.op_type for node in model.graph.node}:
-            raise
-        # Some LSTMs (weights shared or per channel) stop the tool, though not the other operators.
-        types.remove("LSTM")
-        return quantisation.dynamic(file, recipe, types, EnableSubgraph=inside)
+    return quantisation.dynamic(folder / PREPARED, recipe, types, EnableSubgraph=inside)
 
 
-def integer_share(made: bytes, folder: Path) -> float | None:
+def integer_share(made: bytes, folder: Path) -> float:
     """The share of multiply-adds in INT8, 0 to 1, in the graph that ONNX Runtime runs.
 
     A quantised weight counts only where an integer kernel reads it: pairs without a kernel are
@@ -184,7 +160,7 @@ def integer_share(made: bytes, folder: Path) -> float | None:
     taken = {name for node in integer for name in node.input}
     found = products.kept(folder)
     chosen = {p.name for p in found if p.quantisable and _taken(p, taken)}
-    return products.share(found, chosen) or 0.0
+    return products.share(found, chosen)
 
 
 def _taken(product: products.Product, taken: set[str]) -> bool:

@@ -9,7 +9,7 @@ from workbench.contract import WorkloadError
 from workbench.files import write
 
 from .._shared.session import cpu_session
-from . import agreement, graph, prepare, samples
+from . import agreement, graph, samples
 from .errors import quiet
 
 
@@ -19,12 +19,14 @@ def save(model: Path, folder: Path, variant: Path, destination: Path) -> dict[st
     Weights outside the file are embedded.  Returns the fields of `workbench.records.model.Saved`;
     `difference` is the largest relative error of an output against those of `variant`.
     """
+    import onnx
+
     source = variant if variant.is_absolute() else folder / variant
     if not source.is_file():
         raise WorkloadError(f"there is no variant {variant.name}", code="unsupported")
     _require_free(model, destination)
     with quiet():
-        content = prepare.load(source).SerializeToString()
+        content = onnx.load(str(source)).SerializeToString()
         _write(destination, content)
         return {
             "file": str(destination),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -108,7 +109,7 @@ def possible_sizes(
     }
     used = _batch(inputs, batch_keys, known, given, batch)
     known = {**dict.fromkeys(batch_keys, used or 1), **known}
-    too_large: dict[str, list[int]] | None = None
+    fits = False
     for sizes in _sizes(inputs, known, used or 1):
         shapes = {
             port.name: list(given[port.name])
@@ -120,12 +121,10 @@ def possible_sizes(
             for port in inputs
         }
         if 8 * sum(map(prod, shapes.values())) <= LARGEST_INPUTS:
-            too_large = {}
+            fits = True
             yield Sizes(used, shapes)
-        elif too_large is None:
-            too_large = shapes
-    if too_large:
-        listed = ", ".join(f"{name} {shape}" for name, shape in too_large.items())
+    if not fits:
+        listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         raise bad_model(f"the inputs are too large to generate: {listed}", SHAPES_HINT)
 
 
@@ -137,8 +136,6 @@ def _check_given(inputs: Sequence[Input], given: Mapping[str, Sequence[int]]) ->
         if name not in by_name:
             raise bad_input(f"{option}: there is no such input", the_inputs)
         axes = by_name[name].axes
-        if any(size < 1 for size in shape):
-            raise bad_input(f"{option}: a size is at least 1", the_inputs)
         if axes is None:
             continue
         if len(axes) != len(shape):
@@ -184,21 +181,16 @@ def _batch(
     if shaped is not None:
         if batch is not None and batch != shaped:
             shape = ", ".join(f"{name}={','.join(map(str, s))}" for name, s in given.items())
-            raise bad_input(
-                f"--batch {batch} and --shape {shape} contradict each other", "pass one of the two"
-            )
+            message = f"--batch {batch} and --shape {shape} contradict each other"
+            raise bad_input(message, "pass one of the two")
         return shaped
     if keys:
         return 1 if batch is None else batch
     fixed = next((p.axes[0] for p in inputs if p.axes is not None and len(p.axes) > 1), None)
     if batch is not None and batch != fixed:
-        message = (
-            "the model has no batch axis"
-            if fixed is None
-            else f"the model's batch is fixed at {fixed}"
-        )
+        is_fixed = "has no batch axis" if fixed is None else f"has a batch fixed at {fixed}"
         raise bad_input(
-            f"{message}: it cannot run with --batch {batch}",
+            f"the model {is_fixed}: it cannot run with --batch {batch}",
             "export it with a dynamic first axis (torch.onnx.export: dynamic_axes)",
         )
     return fixed if isinstance(fixed, int) else None
@@ -209,29 +201,25 @@ def _sizes(
 ) -> Iterator[dict[Any, int]]:
     """Values for every dynamic axis: first a guess, then SIZES for axes without a clear name, then
     SIZES anywhere."""
-    guess, open_axes, channels = dict(known), [], []
-    by_name = []
+    guess, by_name, open_axes, channels = dict(known), [], [], []
     audio = any(_RATE.search(port.name) for port in inputs)
     for port in inputs:
         axes = port.axes or []
+        usual = dict(enumerate(_BY_RANK.get(len(axes), ())))
         for place, axis in enumerate(axes):
             key = _key(port, place)
             if isinstance(axis, int) or key in guess:
                 continue
             named = _by_name(axis, known)
+            guess[key] = AUDIO if audio and len(axes) == 2 else named or usual.get(place, 16)
             if axis is None and place == 1 and len(axes) == 3 and _STATE.search(port.name):
                 guess[key] = batch
-                continue
-            if named is not None:
+            elif named is not None:
                 by_name.append(key)
             elif len(axes) == 4 and place == 1:
                 channels.append(key)
             else:
                 open_axes.append(key)
-            usual = _BY_RANK.get(len(axes), ())
-            guess[key] = named or (usual[place] if place < len(usual) else 16)
-            if audio and len(axes) == 2:
-                guess[key] = AUDIO
     tried = []
     for sizes in _variations(guess, by_name, open_axes, channels):
         if sizes not in tried:
@@ -245,17 +233,11 @@ def _variations(
     guess: dict[Any, int], by_name: list[Any], open_axes: list[Any], channels: list[Any]
 ) -> Iterator[dict[Any, int]]:
     yield guess
-    for kind in (open_axes, [*open_axes, *by_name]):
-        for count in CHANNELS if channels else (None,):
-            fixed = {} if count is None else dict.fromkeys(channels, count)
-            if kind:
-                for size in SIZES:
-                    yield {**guess, **dict.fromkeys(kind, size), **fixed}
-            else:
-                yield {**guess, **fixed}
-    for key in (*open_axes, *by_name):
-        for size in SIZES:
-            yield {**guess, key: size}
+    for keys in (open_axes, [*open_axes, *by_name]):
+        for count, size in product(CHANNELS, SIZES):
+            yield {**guess, **dict.fromkeys(keys, size), **dict.fromkeys(channels, count)}
+    for key, size in product((*open_axes, *by_name), SIZES):
+        yield {**guess, key: size}
 
 
 def _by_name(axis: Axis, known: Mapping[Any, int]) -> int | None:

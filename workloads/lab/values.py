@@ -21,16 +21,9 @@ if TYPE_CHECKING:
 
 # Operators that pass numbers on unchanged.
 _PASSES = (
-    "Cast",
-    "Reshape",
+    "Cast", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose",
     "Unsqueeze",
-    "Squeeze",
-    "Identity",
-    "Slice",
-    "Flatten",
-    "Transpose",
-    "Expand",
-)
+)  # fmt: skip
 _TABLE_PASSES = (*_PASSES, "DequantizeLinear")
 _COMPARES = ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual")
 
@@ -61,9 +54,7 @@ class Maker:
         made: dict[str, NDArray[Any]] = {}
         for name, (kind, low, high) in self._ranges.items():
             shape = tuple(shapes[name])
-            if kind == "bool":
-                made[name] = np.ones(shape, np.bool_)
-            elif kind.startswith("float"):
+            if kind.startswith("float"):
                 single = np.float64 if kind == "float64" else np.float32
                 draw = generator.random if self._positive else generator.standard_normal
                 made[name] = np.asarray(draw(shape, single), kind)
@@ -89,9 +80,9 @@ def _range(port: Input, reader: _Reader) -> tuple[int, int, str]:
         return 0, last, f"0..{last}, the rows of its table"
     if "mask" in port.name.lower():
         return 1, 1, "ones, a mask by its name"
-    fitting = [value for value in compared if int(limits.min) <= value <= largest]
-    if fitting:
-        return fitting[0], fitting[0], f"{fitting[0]}, which the graph compares it with"
+    for value in compared:
+        if int(limits.min) <= value <= largest:
+            return value, value, f"{value}, which the graph compares it with"
     if limits.bits == 8:
         return int(limits.min), int(limits.max), "random bytes"
     return 0, 1, "random, 0 or 1"
@@ -116,8 +107,7 @@ class _Reader:
         rows: list[int] = []
         compared: list[int] = []
         waiting, seen = [name], {name}
-        while waiting:
-            current = waiting.pop(0)
+        for current in waiting:  # which grows meanwhile
             for node in self._users.get(current, ()):
                 operands = list(node.input)
                 if node.op_type in (*_PASSES, "Gather") and operands[0] == current:

@@ -185,7 +185,7 @@ def test_the_pick_is_saved_to_the_given_file() -> None:
     saved = {"file": "/x/best.onnx", "size_bytes": 300, "difference": 0.0}
     bench = Bench({"save": saved}, {"save_best": "out/best.onnx"})
     static = next(case for case in bench.open() if label(case) == f"{STATIC}/t4")
-    found = bench.run.save(static, Path("out/best.onnx"))
+    found = bench.run.variants.save(static, Path("out/best.onnx"))
     assert (found.file, found.size_bytes, found.reason) == ("out/best.onnx", 300, None)
     asked = bench.child.asked[-1]
     assert asked["variant"] == f"{STATIC}.onnx"
@@ -195,7 +195,7 @@ def test_the_pick_is_saved_to_the_given_file() -> None:
 def test_a_failed_save_has_its_reason() -> None:
     bench = Bench({"save": failure("no_space", "the disk is full")}, {"save_best": "out/b.onnx"})
     (case, *_) = bench.open()
-    found = bench.run.save(case, Path("out/b.onnx"))
+    found = bench.run.variants.save(case, Path("out/b.onnx"))
     assert found.reason is not None and found.reason.message == "the disk is full"
     assert found.size_bytes is None
 

@@ -50,7 +50,6 @@ def test_a_path_that_is_no_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.onnx").touch()
     error = refusal(tmp_path / "empty.onnx", tmp_path)
     assert "an empty file" in str(error)
-    assert error.hint
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -103,9 +102,9 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     whole = made.conv_net().SerializeToString()
     path = tmp_path / "model.onnx"
     path.write_bytes(whole[: len(whole) // 2])
-    assert "cannot be parsed" in str(refusal(path, tmp_path))
+    assert "a damaged file" in str(refusal(path, tmp_path))
     path.write_bytes(b"\x08\x08\x12\x04cafe")
-    assert "has no graph" in str(refusal(path, tmp_path))
+    assert "a damaged file" in str(refusal(path, tmp_path))
     path.write_bytes(whole.replace(b"relu", b"\xff\xfe\xfd\xfc"))
     assert "not valid UTF-8" in str(refusal(path, tmp_path))
     path.write_bytes(made.model([], [made.port("x", shape=[1])], []).SerializeToString())
@@ -113,9 +112,8 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_recognised_or_not_without_an_exception(data: bytes) -> None:
-    found = loading.looks_like(data)
-    assert found is None or all(found)
+def test_any_bytes_look_like_something(data: bytes) -> None:
+    assert all(loading.looks_like(data))
 
 
 # -------------------------------------------------------------- the contents
@@ -127,9 +125,8 @@ def test_versions_that_are_too_new_are_named(tmp_path: Path) -> None:
     assert "max supported" in str(error)
     assert "older" in str(error.hint)
     error = refusal(made.saved(tmp_path, made.one_node(opset=99)), tmp_path)
-    assert "opset 99" in str(error)
-    assert "reads up to" in str(error)
-    assert "convert" in str(error.hint)
+    assert "opset 99" in str(error).lower()
+    assert "older" in str(error.hint)
 
 
 def test_unknown_operators_are_named(tmp_path: Path) -> None:
@@ -161,11 +158,10 @@ def test_functions_are_counted_by_what_they_do(tmp_path: Path) -> None:
     [
         ("/etc/passwd", "outside its folder"),
         ("../weights.bin", "outside its folder"),
-        ("C:\\weights.bin", "outside its folder"),
-        ("link.bin", "link out of"),
+        ("link.bin", "outside its folder"),
         ("absent.bin", "absent.bin is missing"),
-        ("sub", "not a readable file"),
-        ("", "names no file"),
+        ("sub", "sub is missing or cannot be read"),
+        ("", "is missing or cannot be read"),
     ],
 )
 def test_external_data_elsewhere_is_refused(location: str, message: str, tmp_path: Path) -> None:

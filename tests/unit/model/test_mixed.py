@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from lab_models import Graph, convolutional, error_of, folder_of, perceptron
 
 from workbench.contract import WorkloadError
 from workbench.worker.recipe import Recipe
-from workloads.lab import mixed, prepare, products, samples
+from workloads.lab import mixed, products
 from workloads.lab.child import Lab
 
 ROWS = (4, 32)
@@ -24,7 +25,10 @@ LONG_S = 60.0
 @pytest.fixture(autouse=True)
 def _unprofiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Costs by arithmetic, which does not vary as seconds do."""
-    monkeypatch.setattr(products, "seconds", lambda *_: {})
+    costs = mixed._costs
+    monkeypatch.setattr(
+        mixed, "_costs", lambda found: costs([replace(each, seconds=0.0) for each in found])
+    )
 
 
 def uneven(hostile: int = 1) -> Any:
@@ -104,29 +108,17 @@ def test_each_product_has_seconds_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
-    prepared(uneven(), tmp_path)
-    inputs = samples.read(tmp_path / samples.INPUTS)
-    found = products.seconds(tmp_path / prepare.PREPARED, tmp_path, inputs)
-    assert {product.name for product in products.kept(tmp_path)} <= set(found)
-    assert all(0 < seconds < 1 for seconds in found.values())
-    assert products.seconds(tmp_path / prepare.PREPARED, tmp_path, [[inputs[0][0][:, :3]]]) == {}
-
-
-def test_costs_are_shares_of_the_seconds_where_those_are_known(tmp_path: Path) -> None:
     prepared(convolutional(), tmp_path, (2, 3, 16, 16))
-    model, found = onnx.load(str(tmp_path / "prepared.onnx")), products.kept(tmp_path)
-    first, second, last = (product.name for product in found)
-    relu = next(node for node in model.graph.node if node.op_type == "Relu")
-    seconds = {f"{relu.output[0]}_nchwc": 3.0, second: 4.0, last: 1.0}  # fused with its activation
-    assert mixed._costs(model, found, seconds) == {first: 0.375, second: 0.5, last: 0.125}
+    found = products.kept(tmp_path)
+    whole = sum(product.seconds for product in found)
+    assert 0 < whole < 1
+    assert mixed._costs(found) == {p.name: pytest.approx(p.seconds / whole) for p in found}
 
 
-def test_the_cost_of_an_untimed_product_follows_its_work(tmp_path: Path) -> None:
+def test_costs_follow_the_work_where_seconds_are_unknown(tmp_path: Path) -> None:
     prepared(uneven(), tmp_path)
-    model, found = onnx.load(str(tmp_path / "prepared.onnx")), products.kept(tmp_path)
-    equal = {product.name: 0.25 for product in found}
-    assert mixed._costs(model, found, {}) == equal
-    assert mixed._costs(model, found, {found[0].name: 7.0}) == equal
+    found = products.kept(tmp_path)
+    assert mixed._costs(found) == {product.name: 0.25 for product in found}
 
 
 def test_the_expensive_one_of_two_like_errors_is_quantised_again(
@@ -134,8 +126,8 @@ def test_the_expensive_one_of_two_like_errors_is_quantised_again(
 ) -> None:
     prepared(uneven(), tmp_path)
     first, _, third, last = (product.name for product in products.kept(tmp_path))
-    costs = {product.name: 1.0 for product in products.kept(tmp_path)} | {last: 100.0}
-    monkeypatch.setattr(products, "seconds", lambda *_: costs)
+    costs = {product.name: 1 / 103 for product in products.kept(tmp_path)} | {last: 100 / 103}
+    monkeypatch.setattr(mixed, "_costs", lambda _: costs)
     mix = search(tmp_path, 0.015)
     assert last not in mix["recipe"]["excluded"]
     assert {first, third} & set(mix["recipe"]["excluded"])
@@ -145,7 +137,7 @@ def test_units_are_products_with_what_they_absorb(tmp_path: Path) -> None:
     prepared(convolutional(), tmp_path, (2, 3, 16, 16))
     model = onnx.load(str(tmp_path / "prepared.onnx"))
     for scope, counts in (("products", [2, 2, 1]), ("all", [2, 2, 2, 1])):
-        found = mixed.units(model, products.kept(tmp_path), Recipe("int8", "static", scope), {})
+        found = mixed.units(model, products.kept(tmp_path), Recipe("int8", "static", scope))
         assert [len(unit.names) for unit in found] == counts
         assert sum(unit.cost for unit in found) == pytest.approx(1.0)
 

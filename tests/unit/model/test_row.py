@@ -9,8 +9,7 @@ import pytest
 from lab_bench import STATIC, Bench, failure, label, labels, variant
 
 from workbench.engine import model_lab as labs
-from workbench.engine.model_builder import NO_TIME
-from workbench.engine.model_child import NOT_USABLE
+from workbench.engine.model_variants import NO_TIME, NOT_USABLE
 from workbench.planning.usage import UsageError
 from workbench.records import events as ev
 
@@ -96,7 +95,7 @@ def test_without_any_variant_the_model_races_alone() -> None:
     assert len(bench.child.recipes()) == len(set(bench.child.recipes()))  # none is tried again
 
 
-@pytest.mark.parametrize("code", [*NOT_USABLE, "missing_package", "no_memory"])
+@pytest.mark.parametrize("code", NOT_USABLE)
 def test_a_model_that_cannot_be_used_is_refused_in_one_line(code: str) -> None:
     bench = Bench({"inspect": failure(code, "it is no ONNX model", "export it again")})
     with pytest.raises(UsageError) as refused:

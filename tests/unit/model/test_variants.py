@@ -18,6 +18,7 @@ from lab_models import (
     recurrent,
     transformer,
 )
+from onnx_models import port
 
 from workbench.contract import WorkloadError
 from workbench.worker.recipe import Recipe
@@ -43,9 +44,20 @@ def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
 def test_weights_in_constant_nodes_become_initialisers(tmp_path: Path) -> None:
     facts = prepared(convolutional(as_nodes=True), tmp_path, IMAGES)
     steps = {step["step"]: step for step in facts["forms"]}
-    assert steps["as given"]["nodes"] - steps["weights as initialisers"]["nodes"] == 6
+    assert steps["as given"]["nodes"] - steps["simplified"]["nodes"] == 6
     assert all(step["reason"] is None for step in facts["forms"])
     assert facts["products"] == {"Conv": 2, "Gemm": 1}
+
+
+def test_weights_are_no_longer_inputs_as_well(tmp_path: Path) -> None:
+    model = perceptron(12)
+    model.ir_version = 3
+    for weight in model.graph.initializer:
+        model.graph.input.append(port(weight.name, weight.data_type, list(weight.dims)))
+    prepared(model, tmp_path, ROWS)
+    found = onnx.load(str(tmp_path / prepare.PREPARED))
+    assert [each.name for each in found.graph.input] == ["x"] and found.ir_version >= 4
+    assert build(tmp_path, STATIC)["coverage"] == 1.0
 
 
 def test_an_old_opset_is_raised_until_weights_can_scale_per_channel(tmp_path: Path) -> None:
@@ -77,11 +89,10 @@ def test_a_step_that_changes_the_outputs_is_left_out(
         weight.raw_data = bytes(len(weight.raw_data))
         return spoilt
 
-    monkeypatch.setattr(prepare, "_with_shapes", spoil)
+    monkeypatch.setattr(prepare, "_simplified", spoil)
     facts = prepared(perceptron(), tmp_path, ROWS)
     reasons = {step["step"]: step["reason"] for step in facts["forms"]}
-    assert reasons["shapes"]["code"] == "wrong_result"
-    assert reasons["simplified"] is None
+    assert reasons["simplified"]["code"] == "wrong_result"
     assert error_of(str(tmp_path / prepare.PREPARED), tmp_path) < 1e-6
 
 
@@ -110,15 +121,6 @@ def test_external_weights_are_embedded(tmp_path: Path) -> None:
     Lab().prepare(str(file), str(tmp_path))
     moved = (tmp_path / prepare.PREPARED).read_bytes()
     assert cpu_session(moved)
-
-
-def test_too_much_external_data_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = folder_of(perceptron(), tmp_path, ROWS)
-    onnx.save(perceptron(), str(file), save_as_external_data=True, size_threshold=0)
-    monkeypatch.setattr(prepare, "LARGEST_MODEL", 1000)
-    with pytest.raises(WorkloadError) as refused:
-        Lab().prepare(str(file), str(tmp_path))
-    assert refused.value.code == "unsupported"
 
 
 def test_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -199,7 +201,7 @@ def test_excluded_nodes_stay_as_they_were(tmp_path: Path) -> None:
     prepared(convolutional(), tmp_path, IMAGES)
     first, second, _ = products.kept(tmp_path)
     made = build(tmp_path, Recipe("int8", "static", excluded=(first.name,)))
-    expected = 1 - products.share(products.kept(tmp_path), {first.name})  # type: ignore[operator]
+    expected = 1 - products.share(products.kept(tmp_path), {first.name})
     assert made["coverage"] == pytest.approx(expected)
     (weight,) = second.weights
     kept = {w.name for w in onnx.load(made["file"]).graph.initializer}

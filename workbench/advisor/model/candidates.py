@@ -23,7 +23,8 @@ PRODUCTS = ("MatMul", "Gemm", "LSTM", "Attention", "EmbedLayerNormalization")
 STATIC = (*CONVOLUTIONS, "MatMul", "Gemm")  # operators with static variants
 ON_GPU = ("tensorrt", "directml", "rocm", "migraphx")  # providers, by their word in a case's mode
 SLOW_S = 0.05  # a run from which trying a variant that is usually slow costs too much
-INSIDE = Recipe("int8", "dynamic", scope="products")  # the only one that enters If, Loop and Scan
+DYNAMIC = Recipe("int8", "dynamic", scope="products")  # the only one to enter If, Loop and Scan
+NO_PRODUCTS = "it has no product or convolution with constant weights"
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,6 @@ def first(space: SearchSpace) -> tuple[list[Proposal], dict[str, str]]:
     """The proposals that start, and the reason for each variant that does not."""
     left_out: dict[str, str] = {}
     recipes = [ORIGINAL, *_quantised(space, left_out)]
-    if not space.thorough:
-        recipes = recipes[:1] + [r for r in recipes[1:] if r in _promising(space, left_out)]
     found = _on_cpu(recipes, space) if space.on_cpu else []
     for gpu in space.gpus if "onnxruntime" in space.backends else ():
         found += _on_gpu(gpu, space)
@@ -161,71 +160,68 @@ def static_recipe(cpu: Cpu) -> Recipe:
 
 
 def _quantised(space: SearchSpace, left_out: dict[str, str]) -> list[Recipe]:
-    """Every INT8 variant that this model allows."""
-    facts = space.facts
+    """The INT8 variants that this model allows; in a default run those that are promising."""
+    facts, inside = space.facts, ", ".join(space.facts.control_flow)
+    why = None
     if facts.quantised:
-        left_out["int8"] = "the model is quantised already; it races as it is"
-        return []
-    if facts.unquantisable is not None:
-        left_out["int8"] = facts.unquantisable.message
-        return []
-    if facts.precision != "fp32":
-        left_out["int8"] = f"only FP32 models can be quantised, this one is {facts.precision}"
+        why = "the model is quantised already; it races as it is"
+    elif facts.unquantisable is not None:
+        why = facts.unquantisable.message
+    elif facts.precision != "fp32":
+        why = f"only FP32 models can be quantised, this one is {facts.precision}"
+    elif not space.products and not inside:
+        why = NO_PRODUCTS
+    if why is not None:
+        left_out["int8"] = why
         return []
     if not space.products:
-        inside = ", ".join(facts.control_flow)
-        why = "it has no product or convolution with constant weights"
-        if not inside:
-            left_out["int8"] = why
-            return []
-        left_out["int8-static"] = f"{why} outside of {inside}, which the static quantiser skips"
-        return [INSIDE]
+        skips = f"outside of {inside}, which the static quantiser skips"
+        left_out["int8-static"] = f"{NO_PRODUCTS} {skips}"
+        return [DYNAMIC]
+    found = _every(space) if space.thorough else _promising(space, left_out)
+    return [recipe for recipe in found if _takes(space, recipe)]
+
+
+def _every(space: SearchSpace) -> list[Recipe]:
     static = static_recipe(space.cpu)
-    found = []
-    if _takes(space, STATIC):
-        shapes = [
-            replace(static, scope=scope, per_channel=per_channel)
-            for scope in ("all", "products")
-            for per_channel in (True, False)
-        ]
-        found += shapes
-        for method in ("percentile", "entropy"):
-            found += [replace(recipe, calibration=method) for recipe in shapes]
-        other = "s8" if static.activations == "u8" else "u8"
-        found += [replace(recipe, activations=other) for recipe in shapes[:2]]
-        found += [replace(recipe, reduce_range=not static.reduce_range) for recipe in shapes[:2]]
-    if _takes(space, PRODUCTS):
-        found.append(Recipe("int8", "dynamic", scope="products"))
-    if _takes(space, CONVOLUTIONS):
-        found.append(Recipe("int8", "dynamic"))
-    return found
+    shapes = [
+        replace(static, scope=scope, per_channel=per_channel)
+        for scope in ("all", "products")
+        for per_channel in (True, False)
+    ]
+    other = "s8" if static.activations == "u8" else "u8"
+    return [
+        *shapes,
+        *(replace(each, calibration=way) for way in ("percentile", "entropy") for each in shapes),
+        *(replace(each, activations=other) for each in shapes[:2]),
+        *(replace(each, reduce_range=not static.reduce_range) for each in shapes[:2]),
+        DYNAMIC,
+        Recipe("int8", "dynamic"),
+    ]
 
 
 def _promising(space: SearchSpace, left_out: dict[str, str]) -> list[Recipe]:
     """The INT8 variants that are worth a place in a default run."""
-    static = static_recipe(space.cpu)
-    if not space.products:
-        return [INSIDE]
+    static, dynamic = static_recipe(space.cpu), Recipe("int8", "dynamic")
     found = [
         replace(static, per_channel=True),
         static,
         replace(static, scope="products", per_channel=True),
-        Recipe("int8", "dynamic", scope="products"),
+        DYNAMIC,
     ]
-    if _takes(space, CONVOLUTIONS):
-        if space.step_s < SLOW_S:
-            found.append(Recipe("int8", "dynamic"))
-        else:
-            left_out["int8-dynamic"] = (
-                "ONNX Runtime does not optimise ConvInteger, which its convolutions would use; "
-                "--thorough measures it"
-            )
-    if static.activations == "u8" and _takes(space, STATIC):
-        left_out["int8-static-s8s8"] = (
-            "on x86 ONNX Runtime computes most signed activations as unsigned or in FP32; "
+    if space.step_s < SLOW_S:
+        found.append(dynamic)
+    elif _takes(space, dynamic):
+        left_out["int8-dynamic"] = (
+            "ONNX Runtime does not optimise ConvInteger, which its convolutions would use; "
             "--thorough measures it"
         )
-    if _takes(space, STATIC):
+    if _takes(space, static):
+        if static.activations == "u8":
+            left_out["int8-static-s8s8"] = (
+                "on x86 ONNX Runtime computes most signed activations as unsigned or in FP32; "
+                "--thorough measures it"
+            )
         left_out["other calibrations"] = (
             "percentile and entropy ranges help with outliers in real inputs; "
             "--thorough measures them"
@@ -233,5 +229,7 @@ def _promising(space: SearchSpace, left_out: dict[str, str]) -> list[Recipe]:
     return found
 
 
-def _takes(space: SearchSpace, kinds: tuple[str, ...]) -> bool:
-    return any(space.products.get(kind) for kind in kinds)
+def _takes(space: SearchSpace, recipe: Recipe) -> bool:
+    """Whether the model has operators that this recipe quantises, and no narrower one."""
+    dynamic = CONVOLUTIONS if recipe.scope == "all" else PRODUCTS
+    return any(space.products.get(k) for k in (STATIC if recipe.method == "static" else dynamic))

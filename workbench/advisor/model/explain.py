@@ -6,55 +6,41 @@ that it computes.
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ...machine.host.isa import X86, lacking
+from ...machine.host.isa import lacking
 from ...records.machine import Cpu
 from ...records.model import Built, Explanation, ModelFacts, OperatorTimes
 from ...report.candidate import Candidate
 from ...report.names import candidate_name
-from ...stats.ratios import ratio_between, relative
 from ...stats.samples import median
 from ...text import units
 from ...text.units import times
-from .overview import variant_of
+from ..comparison import better, worse
+from .overview import COUNTED, ratio_of, variant_of
 
 CONVERSIONS = "quantise, dequantise"
-_STANDS_FOR = {
-    "ConvInteger": "Conv",
-    "FusedConv": "Conv",
-    "NhwcFusedConv": "Conv",
-    "Gemm": "MatMul",
-    "QGemm": "MatMul",
-    "FusedGemm": "MatMul",
-    "FusedMatMul": "MatMul",
-    "MatMulInteger": "MatMul",
-    "MatMulIntegerToFloat": "MatMul",
-    "DynamicQuantizeMatMul": "MatMul",
-    "DynamicQuantizeLSTM": "LSTM",
-    "QAttention": "Attention",
-    "QuantizeLinear": CONVERSIONS,
-    "DequantizeLinear": CONVERSIONS,
-    "DynamicQuantizeLinear": CONVERSIONS,
-    "ReorderInput": "layout",
-    "ReorderOutput": "layout",
-}
+_OPERATORS = (  # what to replace in the name of a kernel, for that of its operator
+    (r".*uantizeLinear$", CONVERSIONS),
+    (r"^Reorder(In|Out)put$", "layout"),
+    (r"^(Nhwc|Fused|QLinear|DynamicQuantize|Q(?=[A-Z]))+|Integer(ToFloat)?$", ""),
+    (r"^Gemm$", "MatMul"),
+)
 _INTEGER = ("QLinear", "QGemm", "QAttention", "MatMulInteger", "ConvInteger", "DynamicQuantize")
 NOTABLE = 0.15  # share of a run's time below which nothing is worth a sentence
 MOST_ROWS = 12  # most rows in the table of operators
 IDLE = 0.5  # share of a run below which its kernels no longer dominate
 NEAR_MEMORY = 0.6  # share of the measured bandwidth from which memory is the limit
-COMPARED = {  # objectives other than time
-    "memory": ("lower in peak memory", "higher in peak memory"),
-    "energy": ("lower in energy", "higher in energy"),
-}
 
 
 def stands_for(kernel: str) -> str:
     """The operator that `kernel` computes: `QLinearConv` is a Conv."""
-    plain = _STANDS_FOR.get(kernel, kernel.removeprefix("QLinear").removeprefix("Nhwc"))
-    return _STANDS_FOR.get(plain, plain)
+    for pattern, word in _OPERATORS:
+        kernel = re.sub(pattern, word, kernel)
+    return kernel
 
 
 @dataclass(frozen=True)
@@ -67,22 +53,21 @@ class KernelTimes:
 
     @classmethod
     def of(cls, candidate: Candidate) -> KernelTimes:
-        by_operator: dict[str, float] = {}
-        by_kernel: dict[str, float] = {}
+        by_operator: dict[str, float] = defaultdict(float)
+        by_kernel: dict[str, float] = defaultdict(float)
         for kernel in candidate.operators:
             seconds = kernel.self_s / candidate.profiled_steps
-            by_kernel[kernel.name] = by_kernel.get(kernel.name, 0.0) + seconds
-            name = stands_for(kernel.name)
-            by_operator[name] = by_operator.get(name, 0.0) + seconds
+            by_kernel[kernel.name] += seconds
+            by_operator[stands_for(kernel.name)] += seconds
         return cls(by_operator, by_kernel, median(candidate.ordered_s))
 
     @property
     def total_s(self) -> float:
         return sum(self.by_kernel.values())
 
-    def share(self, *names: str) -> float:
-        """Share of all kernel time that these operators or kernels take, 0 to 1."""
-        own_s = sum(self.by_kernel.get(name, self.by_operator.get(name, 0.0)) for name in names)
+    def share(self, name: str) -> float:
+        """Share of all kernel time that an operator or kernel takes, 0 to 1."""
+        own_s = self.by_kernel.get(name, self.by_operator.get(name, 0.0))
         return own_s / self.total_s if self.total_s else 0.0
 
 
@@ -110,7 +95,7 @@ def explain(
         if mine.run_s <= other.run_s:
             sentences += _gains(mine, other)
         elif candidate.case.precision == "int8":
-            sentences += _losses(candidate, mine, other, context)
+            sentences += _losses(mine, other, context)
         if candidate.case.precision == "int8":
             sentences += _left_in_fp32(candidate, mine, context)
     if candidate.fallback_fraction > NOTABLE:
@@ -123,23 +108,20 @@ def explain(
 
 
 def _headline(candidate: Candidate, given: Candidate) -> str:
-    mine, others = candidate.rounds(), given.rounds()
     name, other = candidate_name(candidate.case), candidate_name(given.case)
-    better, worse = COMPARED.get(candidate.objective, ("faster", "slower"))
-    ratio = ratio_between(others, mine)
+    gained = ratio_of(given, candidate)
+    if gained is None:
+        return f"{name} cannot be compared with {other}: no {candidate.objective} was measured."
+    factor, ratio = gained
     if ratio is not None and ratio.low <= 1 <= ratio.high:
         interval = times(ratio.value, ratio.interval)
         return f"{name} and {other} cannot be distinguished: {interval}."
-    if ratio is not None:
-        lead = ratio if ratio.low > 1 else ratio.inverse()
-        interval = times(lead.value, lead.interval)
-        return f"{name} is {interval} {better if ratio.low > 1 else worse} than {other}."
-    if not (mine and others):
-        return f"{name} cannot be compared with {other}: no {candidate.objective} was measured."
-    factor = relative(others, mine)
-    few = "one round" if len(mine) == 1 else "too few rounds for an interval"
-    word = better if factor > 1 else worse
-    return f"{name} is {max(factor, 1 / factor):.2f}x {word} than {other} ({few})."
+    word = (better if factor > 1 else worse)(candidate.objective)
+    if ratio is None:
+        few = "after one or two rounds only"
+        return f"{name} is {max(factor, 1 / factor):.2f}x {word} than {other}, {few}."
+    lead = ratio if factor > 1 else ratio.inverse()
+    return f"{name} is {times(lead.value, lead.interval)} {word} than {other}."
 
 
 def _too_far_off(candidate: Candidate, context: ModelContext) -> Iterator[str]:
@@ -157,10 +139,9 @@ def _too_far_off(candidate: Candidate, context: ModelContext) -> Iterator[str]:
     )
 
 
-def _losses(
-    candidate: Candidate, mine: KernelTimes, other: KernelTimes, context: ModelContext
-) -> Iterator[str]:
-    if mine.share("ConvInteger") > NOTABLE:
+def _losses(mine: KernelTimes, other: KernelTimes, context: ModelContext) -> Iterator[str]:
+    is_slow_conv = mine.share("ConvInteger") > NOTABLE
+    if is_slow_conv:
         mine_s, other_s = mine.by_kernel["ConvInteger"], other.by_operator.get("Conv", 0.0)
         yield (
             f"ConvInteger takes {mine.share('ConvInteger'):.0%} of its time: "
@@ -170,23 +151,14 @@ def _losses(
     missing = lacking("int8", context.cpu)
     if missing is not None:
         yield f"This CPU has no {missing}, so INT8 products gain little over FP32."
-    built = context.built.get(variant_of(candidate.case))
-    is_signed = built is not None and "s8s8" in built.recipe and (built.coverage or 1.0) < 1.0
-    if is_signed and context.cpu.architecture in X86:
-        yield (
-            "Its activations are signed: those that several operators read are computed in FP32 by "
-            "ONNX Runtime on x86."
-        )
     if mine.share(CONVERSIONS) > NOTABLE:
         yield (
             f"Quantising and dequantising takes {mine.share(CONVERSIONS):.0%} of its time "
             f"({units.duration(mine.by_operator[CONVERSIONS])} a run), more than its products save."
         )
-    for name in ("Conv", "MatMul"):
+    for name in ("MatMul",) if is_slow_conv else ("Conv", "MatMul"):
         mine_s, other_s = mine.by_operator.get(name, 0.0), other.by_operator.get(name, 0.0)
-        if mine_s > other_s and mine_s - other_s > NOTABLE * mine.run_s:
-            if name == "Conv" and mine.share("ConvInteger") > NOTABLE:
-                continue
+        if mine_s - other_s > NOTABLE * mine.run_s:
             yield (
                 f"{name} takes {units.duration(mine_s)} in INT8 and "
                 f"{units.duration(other_s)} in FP32: its sizes do not suit the integer kernels."
@@ -231,18 +203,18 @@ def _left_in_fp32(candidate: Candidate, mine: KernelTimes, context: ModelContext
 def _limits(candidate: Candidate, context: ModelContext) -> Iterator[str]:
     """The limits of the model as given."""
     profile = KernelTimes.of(candidate)
-    best = "best" if candidate.objective in COMPARED else "fastest"
+    best = "best" if candidate.objective in COUNTED else "fastest"
     yield f"{candidate_name(candidate.case)} is the {best} run of the model as given."
     products_s = sum(profile.by_operator.get(name, 0.0) for name in ("MatMul", "LSTM", "Conv"))
-    ceiling = context.memory_bytes_per_s
-    if ceiling and products_s > 0 and products_s > NOTABLE * profile.run_s:
-        rate = context.facts.weights_bytes / products_s
+    ceiling, weights_bytes = context.memory_bytes_per_s, context.facts.weights_bytes
+    if ceiling and products_s > NOTABLE * profile.run_s:
+        rate = weights_bytes / products_s
         if NEAR_MEMORY <= rate / ceiling <= 1 / NEAR_MEMORY:
             yield (
-                f"Its products read {units.size(context.facts.weights_bytes)} of weights a run at "
-                f"{units.rate(rate, 'B/s')}, {rate / ceiling:.0%} of the memory bandwidth."
+                f"Its products read {units.size(weights_bytes)} of weights a run at "
+                f"{units.rate(rate, 'B/s')}, {rate / ceiling:.0%} of the memory bandwidth. "
+                "Memory limits it; smaller weights would help."
             )
-            yield "Memory limits it; smaller weights would help."
     yield from _idle(profile)
 
 
@@ -256,11 +228,11 @@ def _idle(profile: KernelTimes) -> Iterator[str]:
 
 def _threads(candidate: Candidate, given: Candidate) -> Iterator[str]:
     mine, other = candidate.case.threads, given.case.threads
-    if mine is None or other is None or mine == other:
+    if mine is None or other is None or mine >= other:
         return
-    if mine < other and median(candidate.ordered_s) < median(given.samples_s):
+    if median(candidate.ordered_s) < median(given.ordered_s):
         enough = "One thread is" if mine == 1 else f"{mine} threads are"
-        yield f"{enough} enough: too little work to split{' further'[: 8 * (mine > 1)]}."
+        yield f"{enough} enough: too little work to split further."
 
 
 def _table(mine: KernelTimes, other: KernelTimes) -> list[OperatorTimes]:

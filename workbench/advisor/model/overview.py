@@ -22,11 +22,11 @@ from ...stats.samples import Ratio, median
 from ...text import units
 from ...text.units import times
 from ...worker.session_options import EXTENDED, NO_SPIN, OPENVINO
-from ..comparison import ranked
+from ..comparison import better, ranked
 
 WORKLOAD = "model"
 OPTIONS = {NO_SPIN: "spinning off", EXTENDED: "extended optimisations only"}
-LESS = {"memory": "less peak memory than", "energy": "less energy than"}  # by objective
+COUNTED = ("memory", "energy")  # objectives other than time
 WORDS = {"beaten": "slower", "slower_precision": "slower"}  # by reason code
 NEGLIGIBLE = 5e-5  # an error that would show as 0.00%
 _BACKEND = re.compile(r"\b(cpu|\w+:\d+)([ /])onnxruntime[ /]([^\s,;:]+)")
@@ -101,7 +101,7 @@ def agreement(candidate: Candidate) -> float | None:
 def counted(candidate: Candidate) -> str:
     """The measured memory or energy: `61.0 MiB`, `0.0123 J`; "" where the objective is time."""
     values = list(candidate.rounds().values())
-    if not values or candidate.objective not in LESS:
+    if not values or candidate.objective not in COUNTED:
         return ""
     value = median(values)
     return units.size(value) if candidate.objective == "memory" else f"{units.significant(value)} J"
@@ -137,7 +137,9 @@ def ranked_candidates(report: Report) -> list[RankedCandidate]:
         case = candidate.case
         ratio = ratio_of(given, candidate)
         as_given = is_as_given(case, model.facts)
-        word, why = outcome(candidate, row, _above(candidate, model.facts))
+        over, limit = is_too_far_off(candidate, model.facts), model.facts.max_error
+        above = "above the limit" + ("" if limit is None else f" of {error_text(limit)}")
+        word, why = outcome(candidate, row, above if over else "")
         found.append(
             RankedCandidate(
                 candidate=candidate,
@@ -145,7 +147,7 @@ def ranked_candidates(report: Report) -> list[RankedCandidate]:
                 how=how(case),
                 gain=None if ratio is None else ratio[0],
                 size_bytes=model.facts.size_bytes if as_given else sizes.get(variant_of(case)),
-                over=is_too_far_off(candidate, model.facts),
+                over=over,
                 given=as_given,
                 word=word,
                 why=brief(why),
@@ -168,13 +170,6 @@ def in_order(row: Row) -> list[Candidate]:
     """The measured candidates from best to worst, then the others as planned."""
     measured = ranked(c for c in row.candidates if c.blocks)
     return measured + [c for c in row.candidates if c not in measured]
-
-
-def _above(candidate: Candidate, facts: ModelFacts) -> str:
-    if not is_too_far_off(candidate, facts):
-        return ""
-    limit = "" if facts.max_error is None else f" of {error_text(facts.max_error)}"
-    return f"above the limit{limit}"
 
 
 def outcome(candidate: Candidate, row: Row, above: str) -> tuple[str, str]:
@@ -204,34 +199,35 @@ def recommendation(report: Report) -> list[str]:
         return ["No recommendation: the run ended too early."]
     pick = report.candidates.get(verdict.pick or "")
     if pick is None:
-        return [f"No recommendation. {brief(verdict.reasons[0])}" if verdict.reasons else "None."]
-    refuted = _refuted(pick, row, model.facts)
-    return [_ship(pick, row, model.facts), *refuted, *_ties(verdict, report)]
+        return [" ".join(["No recommendation.", *map(brief, verdict.reasons[:1])])]
+    return [
+        _ship(pick, row, model.facts),
+        *_refuted(pick, row, model.facts),
+        *_ties(verdict, report),
+    ]
 
 
 def _ship(pick: Candidate, row: Row, facts: ModelFacts) -> str:
-    given = original(row, facts, pick.case.device_kind)
-    gained = None if given is None else ratio_of(given, pick)
-    error = _error(pick, facts)
+    ways = _ways(pick.case)
     if is_as_given(pick.case, facts):
-        words = f"Ship {facts.file} as it is{_ways(pick.case)}"
         others = any(not is_as_given(c.case, facts) and c.blocks for c in row.candidates)
         why = ": no other variant was better within the error limit" if others else ""
-        return f"{words}{why}."
-    if given is None or gained is None:  # the model as given did not race
-        return f"Ship {variant_of(pick.case)}{_ways(pick.case)}{error}."
-    gain = gain_text(gained, row, f"the model as given ({short_name(given.case)})")
-    return f"Ship {variant_of(pick.case)}{_ways(pick.case)}: {gain}{error}."
+        return f"Ship {facts.file} as it is{ways}{why}."
+    given, gain = original(row, facts, pick.case.device_kind), ""
+    if given is not None and (gained := ratio_of(given, pick)) is not None:
+        other = f"the model as given ({short_name(given.case)})"
+        gain = f": {gain_text(gained, row, other)}"
+    return f"Ship {variant_of(pick.case)}{ways}{gain}{_error(pick, facts)}."
 
 
 def gain_text(gained: tuple[float, Ratio | None], row: Row, other: str) -> str:
     """`1.92x (95% CI 1.90-1.94) faster than fp32 t2`."""
-    better, ratio = LESS.get(row.plan.objective, "faster than"), gained[1]
+    word, ratio = better(row.plan.objective), gained[1]
     if ratio is None:
-        return f"{gained[0]:.2f}x {better} {other}, after one or two rounds only"
+        return f"{gained[0]:.2f}x {word} than {other}, after one or two rounds only"
     measured = times(ratio.value, ratio.interval)
     if ratio.low > 1:
-        return f"{measured} {better} {other}"
+        return f"{measured} {word} than {other}"
     return f"best so far, but it and {other} cannot be distinguished: {measured}"
 
 
@@ -249,11 +245,12 @@ def _ways(case: Case) -> str:
 
 
 def _error(pick: Candidate, facts: ModelFacts) -> str:
-    if pick.accuracy is None:
+    accuracy = pick.accuracy
+    if accuracy is None:
         return ""
-    metric = "error" if pick.accuracy.metric == "relative_error" else "disagreement"
+    metric = "error" if accuracy.metric == "relative_error" else "disagreement"
     allowed = "" if facts.max_error is None else f" of {error_text(facts.max_error)} allowed"
-    return f"; {metric} {error_text(pick.accuracy.value)}{bound_text(pick.accuracy)}{allowed}"
+    return f"; {metric} {error_text(accuracy.value)}{bound_text(accuracy)}{allowed}"
 
 
 def _refuted(pick: Candidate, row: Row, facts: ModelFacts) -> Iterator[str]:
@@ -284,25 +281,22 @@ def _ties(verdict: Verdict, report: Report) -> Iterator[str]:
 def compared(report: Report, case: str | None = None) -> Explanation | None:
     """The explanation with operators to compare: of `case`, else of the pick, else of the best
     other variant; None where no two were profiled."""
-    row, advice = row_of(report), report.model.advice if report.model else None
-    if row is None or advice is None:
-        return None
-    known = {each.case: each for each in advice.explanations if _profiled_both(each)}
-    order = [case or "", (row.verdict.pick if row.verdict else None) or ""]
+    row = row_of(report)
+    known = {
+        each.case: each
+        for each in (report.model.explained.values() if report.model else ())
+        if any(o.fp32_s for o in each.operators) and any(o.int8_s for o in each.operators)
+    }
+    order = [case, row.verdict.pick if row and row.verdict else None]
     order += [entry.candidate.case.id for entry in ranked_candidates(report)]
     return next((known[each] for each in order if each in known), None)
 
 
-def _profiled_both(found: Explanation) -> bool:
-    operators = found.operators
-    return any(each.fp32_s for each in operators) and any(each.int8_s for each in operators)
-
-
 def unprofiled(report: Report) -> str | None:
     """Why there are no operators to compare."""
-    advice = report.model.advice if report.model else None
-    for each in advice.explanations if advice and compared(report) is None else ():
-        candidate = report.candidates[each.case]
+    explained = report.model.explained if report.model else {}
+    for case in explained if compared(report) is None else ():
+        candidate = report.candidates[case]
         if not candidate.operators:
             why = f": {candidate.unprofiled.message}" if candidate.unprofiled else ""
             return f"{short_name(candidate.case)} was not profiled{why}"

@@ -24,6 +24,7 @@ from ...report.report import Report
 from ...report.row import Row
 from ...stats.samples import median
 from ...text import units
+from ...text.units import as_sentence
 from .answers import answer_warnings
 from .derived import RunView
 from .details import INDENT, output_text
@@ -38,6 +39,7 @@ from .words import bar
 
 TIMES = "Where the time of one run goes"
 RACED = "a whole run, raced"
+_TONES = (("fp32", "cpu-1"), ("int8", "cpu-0"))  # columns of times with their tones
 
 # ------------------------------------------------------------- the model
 
@@ -50,12 +52,11 @@ def head_lines(run: RunView, width: int, *, roomy: bool, title: str = "") -> lis
     if not name:
         row = row_of(run.report)
         return [Text.of((row.plan.title if row else title, "strong"))]
-    lines = [Text.of((name, "strong"), first.removeprefix(name))]
-    lines += [Text.of((line, "dim")) for line in rest]
-    if not roomy and len(lines) > 2:
-        lines[1] = Text.of(lines[1], (f"  and {len(lines) - 2} more", "dim"))
-    kept = lines if roomy else lines[:2]
-    return [line.truncate(width) for line in kept]
+    head = Text.of((name, "strong"), first.removeprefix(name))
+    lines = [Text.of((line, "dim")) for line in rest]
+    if not roomy and len(lines) > 1:
+        lines = [Text.of(lines[0], (f"  and {len(lines) - 1} more", "dim"))]
+    return [line.truncate(width) for line in (head, *lines)]
 
 
 def _described(report: Report) -> list[str]:
@@ -81,8 +82,7 @@ def stage(run: RunView) -> str:
         return f"building {building.recipe}"
     if not rows:
         return "choosing its candidates"
-    row = next((row for row in rows if row.verdict is None), None)
-    if row is not None:
+    if row := next((row for row in rows if row.verdict is None), None):
         left = sum(not candidate.ended for candidate in row.candidates)
         where = at_batch(row) if report.code is not None else ""
         return f"racing{where}, {left} of {len(row.candidates)} candidates left"
@@ -116,11 +116,13 @@ def _why_lines(
     width: int,
 ) -> list[Text]:
     """Why a candidate won, lost or failed; empty where nothing is known."""
-    if explained is None and not candidate.reason:
-        return []
     sentences = list(explained.sentences) if explained else []
-    if explained is None or candidate.state == "failed":
-        sentences.insert(0, _sentence(found, candidate))
+    failed = candidate.state == "failed"
+    if failed or (explained is None and candidate.reason):
+        why = next((ranked.why for ranked in found if ranked.candidate is candidate), "")
+        sentences.insert(0, as_sentence(f"failed: {why}" if failed else why))
+    if not sentences:
+        return []
     facts = [fact("", brief(text, report)) for text in sentences]
     title = f"Why {_name(candidate, report)}"
     return [Text(), heading(title, width), *wrapped(facts, width, 0)]
@@ -128,12 +130,6 @@ def _why_lines(
 
 def _name(candidate: Candidate, report: Report) -> str:
     return brief(candidate_name(candidate.case), report)
-
-
-def _sentence(found: Sequence[RankedCandidate], candidate: Candidate) -> str:
-    why = next((ranked.why for ranked in found if ranked.candidate is candidate), "")
-    text = f"{candidate.state}: {why}" if candidate.state == "failed" else why
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
@@ -227,19 +223,16 @@ def operator_lines(chosen: Candidate | None, report: Report, width: int) -> list
     )
     lines = []
     for each in found.operators:
-        both = each.fp32_s and each.int8_s
-        cells: dict[str, Cell] = {
-            "operator": Text.of(each.operator),
-            "fp32": _timed(each.fp32_s, longest, "cpu-1"),
-            "int8": _timed(each.int8_s, longest, "cpu-0"),
-            "gain": Text.of(units.ratio(each.fp32_s / each.int8_s) if both else ""),
-        }
+        cells: dict[str, Cell] = {"operator": Text.of(each.operator)}
+        cells |= {key: _timed(getattr(each, f"{key}_s"), longest, tone) for key, tone in _TONES}
+        if each.fp32_s and each.int8_s:
+            cells["gain"] = Text.of(units.ratio(each.fp32_s / each.int8_s))
         lines.append(Line(each.operator, cells))
     if given is not None and given.blocks and candidate.blocks:
         # A profiled run is slower, and may mislead.
         times = [median(c.samples_s) for c in (given, candidate)]
         cells = {"operator": Text.of(RACED), "gain": Text.of(units.ratio(times[0] / times[1]))}
-        for key, seconds in zip(("fp32", "int8"), times, strict=True):
+        for (key, _), seconds in zip(_TONES, times, strict=True):
             cells[key] = Text.of(f"{units.duration(seconds, align=True):>7}")
         lines.append(Line(RACED, cells))
     return [title, *table_lines(columns, lines, width)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...advisor.model.overview import LESS, RankedCandidate, agreement, counted, error_text
+from ...advisor.model.overview import COUNTED, RankedCandidate, agreement, counted, error_text
 from ...advisor.own.overview import RESIDENT
 from ...report.measurements import metrics_of
 from ...report.row import Row
@@ -37,7 +37,7 @@ _COLUMNS = (
 def columns(row: Row, *, bars: bool = True) -> list[Column]:
     """The columns of the candidates, with one for memory or energy if that is the objective, and
     one for the times of calls with resident inputs if there are any."""
-    own, asked = row.plan.workload == OWN, row.plan.objective in LESS
+    own, asked = row.plan.workload == OWN, row.plan.objective in COUNTED
     titles = {"counted": row.plan.objective.capitalize()}
     titles |= {"variant": "Candidate"} if own else {}
     shown = dict.fromkeys(("run", "top1", "size"), not own) | {"bar": bars, "counted": asked}

@@ -1,0 +1,215 @@
+"""A user's model in the lab's worker: its facts, and its variants, each built at most once.
+
+The worker is one like the others: limited, frozen between requests, replaced when it dies.  Each
+request has a share of the budget as its deadline.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from .. import catalog
+from ..advisor.model.overview import variant_of
+from ..contract import Case
+from ..planning.model_question import ModelQuestion
+from ..planning.request import Request
+from ..planning.usage import UsageError
+from ..pool.answers import Made, Mixed, ModelSteps, SavedFile
+from ..pool.control import Control
+from ..pool.pool import Pool, WorkerFailed
+from ..pool.worker_process import WorkerKey
+from ..records import events as ev
+from ..records.model import Built, ModelFacts, Saved
+from ..records.reason import Reason
+from ..worker.recipe import ORIGINAL, Recipe
+from ..worker.session_options import BFLOAT
+
+LAB = WorkerKey("cpu", catalog.LAB)
+START_S = 60.0  # for importing from a cold disk
+INSPECT_SHARE, PREPARE_SHARE, BUILD_SHARE = 0.4, 0.25, 0.35  # deadlines as shares of the budget
+LEAST_S = 0.5  # shortest deadline of a request
+OVER_S = 2.0  # seconds that a search may overrun its time
+# Reasons that are about the model, the options or this computer, rather than about the worker.
+NOT_USABLE = (
+    "bad_model", "bad_input", "unsupported", "non_finite", "missing_package", "no_memory",
+)  # fmt: skip
+NO_TIME = "the budget left no time to build it; raise --budget"
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Made)
+
+
+@dataclass(eq=False)
+class ModelVariants:
+    """Knows the file of each variant, and why others are missing."""
+
+    question: ModelQuestion
+    request: Request
+    left_out: dict[str, str]  # recipe or option that is not tried, and why
+    pool: Pool
+    control: Control
+    emit: Callable[[ev.AnyEvent], None]
+    timed_out: bool = False  # a build took too long, as others would
+    _precision: str = ""  # of the model as given, once it was inspected
+    _files: dict[str, str] = field(default_factory=dict)  # by label
+    _failed: set[Recipe] = field(default_factory=set)
+
+    # ---------------------------------------------------------- the model
+
+    def inspect(self, given: str | None = None) -> ModelFacts:
+        """The facts about the model; UsageError where it or an option cannot be used, WorkerFailed
+        where the worker fails.
+
+        A folder `given` holds its inputs and reference outputs.
+        """
+        question, request = self.question, self.request
+        try:
+            facts = self._ask(
+                self._share_s(INSPECT_SHARE),
+                ModelFacts,
+                op="inspect",
+                shapes=question.run_shapes(),
+                inputs=None if question.inputs is None else str(Path(question.inputs).absolute()),
+                batch=request.batch[0] if request.batch else None,
+                seed=request.seed,
+                given=given,
+                metric=question.metric,
+                limit=question.limit,
+            )
+        except WorkerFailed as failure:
+            if failure.reason.code in NOT_USABLE:
+                raise UsageError(self._refusal(failure.reason)) from None
+            raise
+        self._precision = facts.precision
+        self._files[facts.precision] = self._model
+        return msgspec.structs.replace(facts, max_error=question.limit)
+
+    def _refusal(self, reason: Reason) -> str:
+        """One line that names the file once."""
+        files = (self.question.file, self.question.inputs)
+        is_named = any(Path(file).name in reason.message for file in files if file)
+        prefix = "" if is_named else f"{self.question.file}: "
+        hint = f" ({reason.hint})" if reason.hint else ""
+        return f"{prefix}{reason.message}{hint}"
+
+    def prepare(self, facts: ModelFacts) -> tuple[ModelFacts, dict[str, int]]:
+        """The facts after preparation, and the number of nodes that can be quantised, by type;
+        WorkerFailed may be raised."""
+        prepared = self._ask(self._share_s(PREPARE_SHARE), ModelSteps, op="prepare")
+        facts = msgspec.structs.replace(
+            facts,
+            steps=prepared.forms,
+            multiply_adds=prepared.multiply_adds,
+            weights_bytes=prepared.weights_bytes,
+        )
+        return facts, prepared.products
+
+    def providers(self) -> dict[str, str]:
+        """Execution providers other than the CPU's: the word of a mode to ONNX Runtime's name."""
+        try:
+            return self._ask(self._share_s(INSPECT_SHARE), dict[str, str], op="providers")
+        except WorkerFailed as failure:
+            self.left_out["other providers"] = failure.reason.message
+            return {}
+
+    # ---------------------------------------------------------- its variants
+
+    def build(self, recipe: Recipe, until_s: float) -> bool:
+        """Whether there is a file of `recipe`, built before `until_s` if necessary."""
+        if self._label(recipe) in self._files:
+            return True
+        if recipe in self._failed:
+            return False
+        if self.control.now() >= until_s:
+            self.left_out.setdefault(recipe.label, NO_TIME)
+            return False
+        made = self._made(recipe, recipe.label, Made, self._share_s(BUILD_SHARE), op="build")
+        if isinstance(made, Reason):
+            self._failed.add(recipe)
+            self.timed_out |= made.code == "timeout"
+        return isinstance(made, Made)
+
+    def mix(self, recipe: Recipe, seconds: float) -> Recipe | None:
+        """`recipe` without the nodes that take it over the limit, found within `seconds`; None: no
+        such mix was found."""
+        asked = {"metric": self.question.metric, "limit": self.question.limit}
+        label, limit_s = f"{recipe.label}-mixed", seconds + OVER_S
+        made = self._made(recipe, label, Mixed, limit_s, op="mixed", seconds=seconds, **asked)
+        return made.recipe if isinstance(made, Mixed) else None
+
+    def _made(
+        self, recipe: Recipe, label: str, kind: type[M], deadline_s: float, **asked: Any
+    ) -> M | Reason:
+        """What the worker made of `recipe` under this label, or why it could not."""
+        search = kind is Mixed
+        self.emit(ev.ModelBuilding(at_s=self.control.now(), recipe=recipe.label, search=search))
+        began = time.monotonic()
+        made: M | Reason
+        try:
+            made = self._ask(deadline_s, kind, recipe=recipe.as_fields(), **asked)
+        except WorkerFailed as failure:
+            made = failure.reason
+            built = Built(label, time.monotonic() - began, reason=made)
+        else:
+            self._files[label] = made.file
+            self.left_out.pop(label, None)  # there may have been no time for it at first
+            built = Built(
+                recipe=label,
+                seconds=time.monotonic() - began,
+                size_bytes=made.size_bytes,
+                operators=made.operators,
+                coverage=made.coverage,
+                excluded=list(made.recipe.excluded) if isinstance(made, Mixed) else [],
+            )
+        self.emit(ev.ModelBuilt(at_s=self.control.now(), built=built))
+        return made
+
+    def leave_out(self, recipes: Iterable[Recipe]) -> None:
+        """Record that no time is left for these, unless they were built or failed."""
+        for recipe in recipes:
+            if self._label(recipe) not in self._files and recipe not in self._failed:
+                self.left_out.setdefault(recipe.label, NO_TIME)
+
+    def file(self, case: Case) -> str:
+        return self._files[variant_of(case)]
+
+    def files(self, case: Case) -> Mapping[str, str]:
+        """The files and options that `workloads.lab.workload` needs to run `case`."""
+        file = self.file(case)
+        files = {"model": file, "folder": str(self.pool.scratch), "metric": self.question.metric}
+        exact = file == self._model and not {BFLOAT, "tf32"} & set(case.mode_words)
+        return files if exact else {**files, "limit": repr(self.question.limit)}
+
+    def save(self, case: Case, target: Path) -> Saved:
+        """Write the variant that `case` runs to `target`."""
+        asked = {"variant": self.file(case), "destination": str(target.absolute())}
+        try:
+            saved = self._ask(self._share_s(BUILD_SHARE), SavedFile, op="save", **asked)
+        except WorkerFailed as failure:
+            return Saved(target.name, None, None, failure.reason)
+        return Saved(str(target), saved.size_bytes, saved.difference)
+
+    def _label(self, recipe: Recipe) -> str:
+        return self._precision if recipe == ORIGINAL else recipe.label
+
+    # ---------------------------------------------------------- requests
+
+    @property
+    def _model(self) -> str:
+        return str(Path(self.question.file).absolute())
+
+    def _share_s(self, share: float) -> float:
+        """A deadline: this share of the budget, or the rest of it if that is less."""
+        budget = self.request.budget
+        return max(LEAST_S, min(share * budget, budget - self.control.now()))
+
+    def _ask(self, deadline_s: float, kind: type[T], **asked: Any) -> T:
+        self.pool.start(LAB, START_S)
+        whole = {"model": self._model, "folder": str(self.pool.scratch), **asked}
+        return self.pool.ask(LAB, deadline_s, kind, **whole).result
