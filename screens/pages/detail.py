@@ -1,4 +1,4 @@
-"""The details of one row: every candidate, equal precisions and the log of its race."""
+"""The details of one row: every candidate and the log of its race."""
 
 from __future__ import annotations
 

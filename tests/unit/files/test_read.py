@@ -282,4 +282,5 @@ def test_a_run_that_ended_at_its_start_says_so(status: str | None) -> None:
     report = Report.of([first])
     if status is not None:
         report.status = status
-    assert run_text(report, 80).startswith("Nothing was measured: the run ")
+    end = f"the run is {status or 'incomplete'}."
+    assert run_text(report, 80).startswith(f"Nothing was measured: no candidate was planned; {end}")

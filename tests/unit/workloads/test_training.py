@@ -88,9 +88,9 @@ def test_a_gradient_that_is_no_number_is_found(name: str) -> None:
 
 def test_a_loss_that_is_no_number_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     task = prepared(case_of("train_mlp_deep"))
-    right = task._epoch
-    found = iter([1.0, float("nan"), 1.0])
-    monkeypatch.setattr(task, "_epoch", lambda labels: right(labels) * next(found))
+    right = task.loss_on
+    factors = iter([1.0, float("nan"), 1.0])
+    monkeypatch.setattr(task, "loss_on", lambda batch: right(batch) * next(factors))
     assert not task.check().passed
 
 
