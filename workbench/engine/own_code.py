@@ -7,7 +7,7 @@ another, where the answer may differ.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -36,17 +36,14 @@ from ..records.code import CodeAdvice, CodeFacts, SavedCode
 from ..records.machine import Machine
 from ..records.reason import Reason
 from ..records.verdict import Crossover
-from ..report.candidate import Candidate
 from ..report.report import Report
 from ..report.row import Row
-from ..worker.code import COMMAND, FUNCTION, TORCH, WORKLOAD, Code
+from ..worker.code import COMMAND, FUNCTION, TORCH, WORKLOAD
 from ..worker.session_options import ONNX_BACKENDS
-from .own_exports import EXPORTER, Exports
-from .own_search import OwnSearch
-from .own_training import TrainingSearch
+from .own_exports import EXPORTER, START_S, Exports, consult
+from .own_search import FixedCases, OwnSearch, TrainingSearch
 from .profiling import Profiling
 
-START_S = 60.0  # for importing from a cold disk
 EXAMINE_SHARE = 0.5  # longest time to import, build and call the code once, of the budget
 SCRIPT_SHARE = 1 / 3  # a script is cut after this share of the budget
 FIRST_WEIGHT = 2.0  # of the row that finds the candidates, against the others
@@ -57,60 +54,34 @@ NOT_USABLE = ("bad_target", "bad_input", "missing_package", "unsupported")
 SAVE_S, SAVE_SHARE = 10.0, 0.2  # reserved for --save-best: seconds, or share if that is less
 
 
-@dataclass(frozen=True)
-class FixedCases:
-    """The source of a row whose candidates are all known from the start."""
-
-    code: Code
-
-    def files(self, case: Case) -> Mapping[str, str]:
-        return {"code": self.code.as_text()}
-
-    def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
-        return []
-
-    def baseline(self, candidates: Sequence[Candidate]) -> str | None:
-        """The first: all threads, or the first value of each placeholder."""
-        return candidates[0].case.id if candidates else None
-
-
+@dataclass
 class OwnCode:
     """The rows of `advise --torch`, `--function` and `--command`: a row source."""
 
+    request: Request
+    plan: RowPlan  # before anything is known about the code
+    pool: Pool
+    machine: Machine
+    backends: tuple[str, ...]
+    control: Control
+    emit: Callable[[ev.AnyEvent], None]
     profiled_steps = 20
 
-    def __init__(
-        self,
-        request: Request,
-        plan: RowPlan,
-        *,
-        pool: Pool,
-        machine: Machine,
-        backends: tuple[str, ...],
-        control: Control,
-        emit: Callable[[ev.AnyEvent], None],
-    ) -> None:
-        assert request.own is not None  # noqa: S101 - the caller has code to race
-        self._question: OwnQuestion = request.own
-        self._request = request
-        self._plan = plan
-        self._pool = pool
-        self._machine = machine
-        self._backends = backends
-        self._control = control
-        self._emit = emit
-        folder = pool.scratch / WORKLOAD
+    def __post_init__(self) -> None:
+        assert self.request.own is not None  # noqa: S101 - the caller has code to race
+        self._question: OwnQuestion = self.request.own
+        folder = self.pool.scratch / WORKLOAD
         folder.mkdir(exist_ok=True)
-        self._code = self._question.code(str(folder), os.getcwd(), request.seed)  # noqa: PTH109
+        self._code = self._question.code(str(folder), os.getcwd(), self.request.seed)  # noqa: PTH109
         self._facts: CodeFacts | None = None
         self._exports: Exports | None = None
-        self._load_s = 0.0
+        self._saved: SavedCode | None = None
 
     @property
     def reserved_s(self) -> float:
         """Seconds of the budget that the race leaves for `conclude`."""
         saves = self._question.save_best is not None
-        return min(SAVE_S, SAVE_SHARE * self._request.budget) if saves else 0.0
+        return min(SAVE_S, SAVE_SHARE * self.request.budget) if saves else 0.0
 
     # ------------------------------------------------------------------ rows
 
@@ -120,33 +91,33 @@ class OwnCode:
         Where the code raised, hung or died, its row has one case and the reason (`refused`).
         UsageError where the code or an option cannot be used.
         """
-        gpus = tuple(gpu_devices(self._request, self._machine))
+        gpus = tuple(gpu_devices(self.request, self.machine))
+        began_s = self.control.now()
         try:
-            began_s = self._control.now()
             facts = self._facts = self._examine(gpus)
-            self._load_s = self._control.now() - began_s
         except WorkerFailed as failure:
             if failure.reason.code in NOT_USABLE:
                 raise UsageError(_one_line(failure.reason)) from None
             case = Case(WORKLOAD, "cpu", BACKENDS[self._question.kind], "fp32")
-            return [replace(self._plan, cases=[case], refused=failure.reason)]
-        self._emit(ev.CodeExamined(at_s=self._control.now(), facts=facts))
+            return [replace(self.plan, cases=[case], refused=failure.reason)]
+        load_s = self.control.now() - began_s
+        self.emit(ev.CodeExamined(at_s=self.control.now(), facts=facts))
         if self._question.kind == TORCH:
-            rows = self._torch_rows(facts, gpus)
+            rows = self._torch_rows(facts, gpus, load_s)
         else:
             cases = self._fixed_cases(facts, gpus)
-            rows = [replace(self._plan, cases=cases, source=FixedCases(self._code))]
+            rows = [replace(self.plan, cases=cases, source=FixedCases(self._code))]
         if not all(row.cases for row in rows):
             raise UsageError("no candidate is left with these filters")
         return rows
 
     def _fixed_cases(self, facts: CodeFacts, gpus: Sequence[str]) -> list[Case]:
-        question, request = self._question, self._request
+        question, request = self._question, self.request
         if question.kind == COMMAND:
             return own_cases.command_cases(question, request)
         if request.batch and facts.batch is None:
             raise UsageError(f"--batch: {facts.name} has no parameter for a size; leave it out")
-        return own_cases.function_cases(question, facts, self._machine, request, gpus)
+        return own_cases.function_cases(question, facts, self.machine, request, gpus)
 
     def _examine(self, gpus: Sequence[str]) -> CodeFacts:
         """The facts, found on the CPU, or on a GPU where the code cannot do without one.
@@ -165,90 +136,65 @@ class OwnCode:
     def _key(self, device: str) -> WorkerKey:
         """The worker that answers questions; that of a function has its first candidate's number
         of threads."""
-        most = max(self._request.threads, default=self._machine.cpu.effective_cores)
+        most = max(self.request.threads, default=self.machine.cpu.effective_cores)
         threads = most if self._question.kind == FUNCTION and device == "cpu" else None
         return WorkerKey(device, BACKENDS[self._question.kind], threads)
 
     def _ask(self, device: str) -> CodeFacts:
-        key, budget, now = self._key(device), self._request.budget, self._control.now
-        self._pool.start(key, min(START_S, budget - now()))
+        key, budget, now = self._key(device), self.request.budget, self.control.now
+        self.pool.start(key, min(START_S, budget - now()))
         deadline_s = max(1.0, min(EXAMINE_SHARE * budget, budget - now()))
         # A script is cut in time for the calls that follow.
         seconds = min(SCRIPT_SHARE * budget, deadline_s / 2)
         self._code = replace(self._code, seconds=seconds)
-        return self._pool.ask(
-            key,
-            deadline_s,
-            CodeFacts,
-            op="consult",
-            workload=WORKLOAD,
-            question="examine",
-            code=self._code.as_text(),
-        ).result
+        return consult(self.pool, key, self._code, "examine", CodeFacts, deadline_s)
 
-    def _torch_rows(self, facts: CodeFacts, gpus: tuple[str, ...]) -> list[RowPlan]:
-        sizes = self._batches(facts)
-        space = Space(facts, self._machine.cpu, self._thread_counts(), gpus, self._request)
-        self._exports = Exports(
+    def _torch_rows(self, facts: CodeFacts, gpus: tuple[str, ...], load_s: float) -> list[RowPlan]:
+        first, *others = self._batches(facts)
+        threads = own_cases.thread_counts(self.machine, self.request)
+        space = Space(facts, self.machine.cpu, threads, gpus, self.request)
+        exports = self._exports = Exports(
             self._code,
-            sizes,
-            request=self._request,
-            cpu=self._machine.cpu,
-            pool=self._pool,
-            control=self._control,
-            emit=self._emit,
-            backends=self._backends,
-            convolves=facts.convolves,
-            load_s=self._load_s,
+            [first, *others],
+            space,
+            pool=self.pool,
+            control=self.control,
+            emit=self.emit,
+            backends=self.backends,
+            load_s=load_s,
         )
+        plain = msgspec.structs.replace(self.plan.scenario, batch=first, weight=FIRST_WEIGHT)
         if self._question.train:
-            return [self._training_row(space, sizes[0])]
-        rows: list[RowPlan] = []
-        first: OwnSearch | None = None
-        for batch in sizes:
-            point = {"batch": batch} if rows and batch is not None else {}
-            plain = self._plan.scenario
-            title = f"{plain.title} at batch {batch}" if point else plain.title
+            params = {**plain.params, "batches": batches(space)}
+            plain = msgspec.structs.replace(plain, params=params)
+            return [self._row(TrainingSearch(space, plain, exports))]
+        search = OwnSearch(space, plain, exports)
+        rows = [self._row(search)]
+        for batch in filter(None, others):
             scenario = msgspec.structs.replace(
                 plain,
-                id=point_name(WORKLOAD, point),
-                title=title,
+                id=point_name(WORKLOAD, {"batch": batch}),
+                title=f"{plain.title} at batch {batch}",
                 batch=batch,
-                weight=1.0 if rows else FIRST_WEIGHT,
+                weight=1.0,
             )
-            search = OwnSearch(space, scenario, self._exports, first)
-            cases = search.start()
-            after = rows[0].scenario.id if rows else None
-            rows.append(
-                replace(self._plan, scenario=scenario, cases=cases, source=search, after=after)
-            )
-            first = first or search
+            rows.append(self._row(OwnSearch(space, scenario, exports, search), after=plain.id))
         return rows
 
-    def _training_row(self, space: Space, batch: int | None) -> RowPlan:
-        assert self._exports is not None  # noqa: S101 - made for this row
-        plain = self._plan.scenario
-        params = {**plain.params, "batches": batches(space)}
-        scenario = msgspec.structs.replace(plain, batch=batch, params=params)
-        search = TrainingSearch(space, scenario, self._exports)
-        return replace(self._plan, scenario=scenario, cases=search.start(), source=search)
+    def _row(self, search: OwnSearch, after: str | None = None) -> RowPlan:
+        cases = search.start()
+        return replace(self.plan, scenario=search.scenario, cases=cases, source=search, after=after)
 
     def _batches(self, facts: CodeFacts) -> list[int | None]:
-        if self._request.batch:
+        if self.request.batch:
             if facts.batch is None:
                 raise UsageError(
                     f"--batch: the inputs of {facts.name} share no first axis; leave it out"
                 )
-            return list(self._request.batch)
+            return list(self.request.batch)
         if facts.batch is None or not facts.resizable:
             return [facts.batch]
         return [facts.batch, OTHER_BATCH if facts.batch == SMALL_BATCH else SMALL_BATCH]
-
-    def _thread_counts(self) -> tuple[int, ...]:
-        """All, half and one thread, or the requested numbers; the largest first."""
-        cores = self._machine.cpu.effective_cores
-        counts = set(self._request.threads) or {cores, max(1, cores // 2), 1}
-        return tuple(sorted(counts, reverse=True))
 
     # ------------------------------------------------------------ afterwards
 
@@ -257,23 +203,23 @@ class OwnCode:
         own = report.rows[WORKLOAD]
         found = None if row is own else self._crossover(report)
         if found is not None and found.between == "device":
-            at_s = self._control.now()
-            self._emit(ev.CrossoverFound(at_s=at_s, scenario=WORKLOAD, crossover=found))
-        exports = self._exports
+            at_s = self.control.now()
+            self.emit(ev.CrossoverFound(at_s=at_s, scenario=WORKLOAD, crossover=found))
+        exports, facts = self._exports, self._facts
         advice = None
-        if own.verdict is not None and own.verdict.pick is not None and self._facts is not None:
+        if own.verdict is not None and own.verdict.pick is not None and facts is not None:
             pick = report.candidates[own.verdict.pick]
-            saved = self._save(pick.case) if row is own else None
-            known = report.code.advice.saved if report.code and report.code.advice else None
+            if row is own:
+                self._saved = self._save(pick.case, facts)
             advice = CodeAdvice(
-                snippet=snippet(self._facts, pick.case, self._question),
+                snippet=snippet(facts, pick.case, self._question),
                 flips=flips(report),
                 share=script_gain(report, own, pick),
-                saved=saved or known,
+                saved=self._saved,
             )
-        self._emit(
+        self.emit(
             ev.CodeAdvised(
-                at_s=self._control.now(),
+                at_s=self.control.now(),
                 advice=advice,
                 left_out=exports.left_out if exports else {},
                 breaks=exports.breaks if exports else [],
@@ -285,40 +231,38 @@ class OwnCode:
         """What the rows so far show of the batch at which another candidate leads."""
         points = []
         for row in rows_of(report):
-            able = [c for c in row.candidates if c.blocks and is_admissible(c, self._plan.scenario)]
-            batches = {candidate.case.batch for candidate in able}
-            points += [Measured(float(batch), able) for batch in batches if batch is not None]
+            able = [c for c in row.candidates if c.blocks and is_admissible(c, self.plan.scenario)]
+            if able and (batch := able[0].case.batch) is not None:
+                points.append(Measured(float(batch), able))
         return crossover.conclude(points, "batch", whole=True)
 
-    def _save(self, case: Case) -> SavedCode | None:
+    def _save(self, case: Case, facts: CodeFacts) -> SavedCode | None:
         """Write the artefact and the script of --save-best."""
         folder = self._question.save_best
         if folder is None:
             return None
-        assert self._facts is not None  # noqa: S101 - something was picked
-        found = lines(self._facts, case, self._question)
+        found = lines(facts, case, self._question)
         key = EXPORTER if case.backend in ONNX_BACKENDS else self._key(self._code.home)
         files = self._exports.files(case) if self._exports else {}
         try:
-            self._pool.start(key, START_S)
-            saved = self._pool.ask(
+            self.pool.start(key, START_S)
+            saved = consult(
+                self.pool,
                 key,
-                max(1.0, self._request.budget - self._control.now()),
+                self._code,
+                "save",
                 SavedFiles,
-                op="consult",
-                workload=WORKLOAD,
-                question="save",
-                code=self._code.as_text(),
+                max(1.0, self.request.budget - self.control.now()),
                 picked=case,
                 destination=str(Path(folder).absolute()),
                 onnx_file=files.get("model", ""),
                 setup=found.setup,
                 call=found.call,
-                renews=bool(self._facts.mutated),
+                renews=bool(facts.mutated),
             )
         except WorkerFailed as failure:
             return SavedCode(folder, reason=failure.reason)
-        return SavedCode(folder, saved.result.files)
+        return SavedCode(folder, saved.files)
 
 
 def _one_line(reason: Reason) -> str:

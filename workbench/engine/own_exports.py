@@ -14,7 +14,6 @@ from ..advisor.model.candidates import Proposal, SearchSpace, first, neighbours
 from ..advisor.own import candidates as ways
 from ..contract import Case
 from ..planning.model_question import ModelQuestion
-from ..planning.request import Request
 from ..planning.scenario import Scenario
 from ..planning.usage import UsageError
 from ..pool.answers import ExportedCode, GraphBreaks
@@ -22,7 +21,6 @@ from ..pool.control import Control
 from ..pool.pool import Pool, WorkerFailed
 from ..pool.worker_process import WorkerKey, knows_compiler
 from ..records import events as ev
-from ..records.machine import Cpu
 from ..worker.code import WORKLOAD, Code
 from ..worker.recipe import ORIGINAL
 from ..worker.session_options import BFLOAT, ONNX_BACKENDS, OPENVINO
@@ -30,10 +28,24 @@ from .model_search import case_of
 from .model_variants import ModelVariants
 
 EXPORTER = WorkerKey("cpu", "torch", alone="export")
-START_S = 60.0
+START_S = 60.0  # for importing from a cold disk
 BREAKS_S = 15.0  # longest probe for graph breaks
 
 T = TypeVar("T")
+
+
+def consult(
+    pool: Pool,
+    key: WorkerKey,
+    code: Code,
+    question: str,
+    kind: type[T],
+    deadline_s: float,
+    **details: object,
+) -> T:
+    """A worker's answer to a question about the code; WorkerFailed may be raised."""
+    asked = {"workload": WORKLOAD, "question": question, "code": code.as_text()}
+    return pool.ask(key, deadline_s, kind, op="consult", **asked, **details).result
 
 
 @dataclass
@@ -42,13 +54,11 @@ class Exports:
 
     code: Code
     batches: Sequence[int | None]
-    request: Request
-    cpu: Cpu
+    space: ways.Space
     pool: Pool
     control: Control
     emit: Callable[[ev.AnyEvent], None]
     backends: tuple[str, ...] = ("onnxruntime",)  # libraries that run the exported model
-    convolves: bool = False
     load_s: float = 0.0  # that a worker takes to import, build and call the code
     left_out: dict[str, str] = field(default_factory=dict)
     exported: ExportedCode | None = None
@@ -67,8 +77,8 @@ class Exports:
         if self.exported is None and "onnx" not in self.left_out:
             self.emit(ev.ModelBuilding(at_s=self.control.now(), recipe="onnx"))
             try:
-                asked = {"batches": self.batches}
-                self.exported = self._ask("export", ExportedCode, seconds, **asked)
+                batches = self.batches
+                self.exported = self._ask("export", ExportedCode, seconds, batches=batches)
             except WorkerFailed as failure:
                 self.left_out["onnx"] = failure.reason.message
             if self.exported and not self.exported.dynamic and len(self.batches) > 1:
@@ -94,13 +104,11 @@ class Exports:
         """Where the module's inputs and reference outputs at `batch` are."""
         return str(Path(self.code.folder, f"b{batch or 0}"))
 
-    def next_quantised(
-        self, scenario: Scenario, threads: tuple[int, ...], seconds: float
-    ) -> list[Case]:
+    def next_quantised(self, scenario: Scenario, seconds: float) -> list[Case]:
         """The next INT8 form of the exported model, built within `seconds`; none if all are."""
         until_s = self.control.now() + seconds
         if self._waiting is None:
-            self._waiting = self._quantisable(self.exported, threads) if self.exported else []
+            self._waiting = self._quantisable(self.exported) if self.exported else []
         while self._waiting and self._variants is not None:
             proposal = self._waiting.pop(0)
             if self._variants.timed_out:
@@ -114,11 +122,8 @@ class Exports:
         """Cases of the exported model that differ from the leader in one respect."""
         if self._lab is None:
             return []
-        threads, mode = leader.threads, leader.mode
-        proposal = self._proposals.get(leader.id) or Proposal(
-            ORIGINAL, "cpu", threads, mode, leader.backend
-        )
-        found = list(neighbours(proposal, self._lab))
+        plain = Proposal(ORIGINAL, "cpu", leader.threads, leader.mode, leader.backend)
+        found = list(neighbours(self._proposals.get(leader.id, plain), self._lab))
         return self._built(found, scenario, self.control.now() + seconds)
 
     def _built(self, found: Sequence[Proposal], scenario: Scenario, until_s: float) -> list[Case]:
@@ -133,11 +138,11 @@ class Exports:
                 self._proposals[case.id] = proposal
         return cases
 
-    def _quantisable(self, exported: ExportedCode, threads: tuple[int, ...]) -> list[Proposal]:
+    def _quantisable(self, exported: ExportedCode) -> list[Proposal]:
         """The INT8 forms worth building; the lab reads and prepares the exported model."""
         question = ModelQuestion(exported.model, max_error=self.code.max_error)
         variants = ModelVariants(
-            question, self.request, self.left_out, self.pool, self.control, self.emit
+            question, self.space.request, self.left_out, self.pool, self.control, self.emit
         )
         try:
             given = self._folder(self.batches[0])
@@ -149,11 +154,11 @@ class Exports:
         self._lab = SearchSpace(
             facts=facts,
             products=products,
-            cpu=self.cpu,
-            threads=threads,
+            cpu=self.space.cpu,
+            threads=self.space.threads,
             backends=self.backends,
             precisions=("int8",),
-            thorough=self.request.thorough,
+            thorough=self.space.request.thorough,
             step_s=facts.step_s,
         )
         found, unpromising = first(self._lab)
@@ -163,8 +168,8 @@ class Exports:
     def may_compile(self, left_s: float) -> bool:
         """Whether compiling fits into the time left; probes for graph breaks first."""
         nodes = self.exported.nodes if self.exported else None
-        compile_s = ways.compile_s(nodes, convolves=self.convolves, cold=not knows_compiler())
-        need_s = self.load_s + compile_s
+        convolves, cold = self.space.facts.convolves, not knows_compiler()
+        need_s = self.load_s + ways.compile_s(nodes, convolves=convolves, cold=cold)
         if need_s > left_s:
             text = f"compiling may take {need_s:.0f} s, but only {left_s:.0f} s were left"
             self.leave_out("compile", f"{text}; raise --budget")
@@ -172,21 +177,17 @@ class Exports:
         self.left_out.pop("compile", None)
         # What torch.export took as a whole has no break.
         if not self._probed and not (self.exported and self.exported.whole):
-            self._probed = True
-            self._probe_breaks(min(BREAKS_S, left_s / 4))
+            self._probed, seconds = True, min(BREAKS_S, left_s / 4)
+            try:
+                found = self._ask("breaks", GraphBreaks, seconds, batch=self.batches[0])
+                self.breaks = found.reasons
+            except WorkerFailed as failure:
+                self.leave_out("graph breaks", failure.reason.message)
         return True
-
-    def _probe_breaks(self, seconds: float) -> None:
-        try:
-            self.breaks = self._ask("breaks", GraphBreaks, seconds, batch=self.batches[0]).reasons
-        except WorkerFailed as failure:
-            self.leave_out("graph breaks", failure.reason.message)
 
     def _ask(self, question: str, kind: type[T], deadline_s: float, **details: object) -> T:
         """Ask the exporter; WorkerFailed may be raised."""
-        left_s = self.request.budget - self.control.now()
-        self.pool.start(EXPORTER, min(START_S, left_s))
-        asked = {"workload": WORKLOAD, "question": question, "code": self.code.as_text()}
-        left_s = self.request.budget - self.control.now()
-        deadline_s = max(0.5, min(deadline_s, left_s))
-        return self.pool.ask(EXPORTER, deadline_s, kind, op="consult", **asked, **details).result
+        budget, now = self.space.request.budget, self.control.now
+        self.pool.start(EXPORTER, min(START_S, budget - now()))
+        deadline_s = max(0.5, min(deadline_s, budget - now()))
+        return consult(self.pool, EXPORTER, self.code, question, kind, deadline_s, **details)

@@ -2,21 +2,26 @@
 
 What answers soonest starts: the code as written.  The rest joins round by round, the cheap first:
 other precisions and layouts, ONNX Runtime, INT8 forms, torch.compile, other numbers of threads.
-Where torch leads ONNX Runtime by far, torch.compile comes before the INT8 forms.
+Where torch leads ONNX Runtime by far, torch.compile comes before the INT8 forms.  The best way to
+train is looked for one setting at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 from ..advisor.limits import is_admissible
 from ..advisor.own import candidates as ways
+from ..advisor.own import training
 from ..advisor.own.candidates import Proposal, Space
+from ..advisor.own.overview import WAITING
 from ..contract import Case
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
 from ..stats import ratios
+from ..worker.code import Code
 from ..worker.session_options import ONNX_BACKENDS
 from .own_exports import Exports
 
@@ -33,36 +38,49 @@ FAR_AHEAD = 2.5  # times as fast as the best eager way: compiling does not make 
 Stage = Callable[[Sequence[Candidate], float], list[Case] | None]
 
 
+@dataclass(frozen=True)
+class FixedCases:
+    """The source of a row whose candidates are all known from the start."""
+
+    code: Code
+
+    def files(self, case: Case) -> Mapping[str, str]:
+        return {"code": self.code.as_text()}
+
+    def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
+        return []
+
+    def baseline(self, candidates: Sequence[Candidate]) -> str | None:
+        """The code as written: the first candidate."""
+        return candidates[0].case.id if candidates else None
+
+
 class OwnSearch:
     """The candidate source of one row.  `first`: the search of the row at the user's own batch,
     whose best candidates race in this row too."""
 
     def __init__(
-        self,
-        space: Space,
-        scenario: Scenario,
-        exports: Exports,
-        first: OwnSearch | None = None,
+        self, space: Space, scenario: Scenario, exports: Exports, first: OwnSearch | None = None
     ) -> None:
         self.scenario = scenario
         self.candidates: Sequence[Candidate] = ()  # as of the latest round
         self._space = space
         self._exports = exports
         self._request = space.request
-        self._first = first
         self._known: set[str] = set()  # ids of all cases so far
         stages: list[Stage] = [self._change, self._export, self._quantise, self._compile]
         if first is not None:
-            stages = [self._carry_over]
+            stages = [partial(self._carry_over, first)]
         self._stages = [*stages, self._vary]
 
     def start(self) -> list[Case]:
         """The code as written; where the filters leave that out, the first that they admit."""
         space, budget_s = self._space, self._request.budget
-        plain = [Proposal(gpu, name) for gpu in space.gpus for name in ways.precisions(gpu, space)]
-        if space.on_cpu:
-            threads, found = space.threads[0], ways.precisions("cpu", space)
-            plain += [Proposal("cpu", precision, None, threads) for precision in found]
+        plain = [
+            Proposal(device, precision, None, threads)
+            for device, threads in space.devices.items()
+            for precision in ways.precisions(device, space)
+        ]
         return (
             self._new(ways.as_written(space))
             or self._new(ways.quick_changes(space))
@@ -78,9 +96,8 @@ class OwnSearch:
         return self._exports.files(case)
 
     def baseline(self, candidates: Sequence[Candidate]) -> str | None:
-        """The code as written, with all threads."""
-        cases = [proposal.case(self.scenario) for proposal in ways.as_written(self._space)]
-        return cases[0].id if cases else None
+        """The code as written; where an option leaves it out, the first candidate."""
+        return candidates[0].case.id if candidates else None
 
     def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
         """The cases of the next stage that has some; a stage that returns None is over."""
@@ -131,22 +148,20 @@ class OwnSearch:
             self._stages.remove(self._compile)
             self._stages.insert(0, self._compile)
             return self.join(candidates, left_s)
-        cases = self._exports.next_quantised(self.scenario, self._space.threads, left_s / 2)
-        return self._admitted(cases) or None if cases else None
+        return self._admitted(self._exports.next_quantised(self.scenario, left_s / 2)) or None
 
     def _compile(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
-        best = dict[str, Proposal]()
-        for candidate in self._ranked(candidates):
-            case = candidate.case
+        best: dict[str, Proposal] = {}  # by device
+        for case in (candidate.case for candidate in self._ranked(candidates)):
             if case.backend == "torch":
                 plain = Proposal(case.device, case.precision, None, case.threads)
                 best.setdefault(case.device, plain)
-        proposals = [p for p in ways.compiled(self._space, best.values()) if self._is_new(p)]
-        if not proposals or self._is_far_ahead(candidates):
+        found = ways.compiled(self._space, best.values())
+        if all(proposal.case(self.scenario).id in self._known for proposal in found):
             return None
-        if not self._exports.may_compile(left_s):
+        if self._is_far_ahead(candidates) or not self._exports.may_compile(left_s):
             return None
-        return self._new(proposals) or None
+        return self._new(found) or None
 
     def _vary(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
         """The leader with other numbers of threads, and other options of its library."""
@@ -181,10 +196,9 @@ class OwnSearch:
         """Other numbers of threads; none on a GPU."""
         return [n for n in self._space.threads if n != case.threads] if case.threads else []
 
-    def _carry_over(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
+    def _carry_over(self, first: OwnSearch, _: object, left_s: float) -> list[Case] | None:
         """The best candidates of the row before, at this row's batch."""
-        assert self._first is not None  # noqa: S101 - a stage of rows that have one before them
-        ranked = self._first.ranked()
+        ranked = self._ranked(first.candidates)
         kinds: dict[tuple[str, ...], Case] = {}  # the best of each kind, in their order
         for candidate in ranked:
             case = candidate.case
@@ -192,31 +206,24 @@ class OwnSearch:
         chosen = dict.fromkeys([*(c.case for c in ranked[:LEADERS]), *kinds.values()])
         kept = [case for case in chosen if self._exports.runs(case, self.scenario)]
         moved = [replace(case, batch=self.scenario.batch) for case in kept[:MOST_CARRIED]]
-        # A compiled candidate is compiled again for another batch.
-        affordable = [
-            case for case in moved if not case.is_compiled or self._exports.may_compile(left_s)
-        ]
-        return self._admitted(affordable) or None
+        return self._admitted(self._affordable(moved, left_s)) or None
 
     # --------------------------------------------------------------- helpers
 
-    def ranked(self) -> list[Candidate]:
-        """The admissible candidates, fastest first."""
-        return self._ranked(self.candidates)
-
     def _ranked(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """The admissible candidates, fastest first."""
         valid = {c.case.id: c for c in candidates if c.blocks and is_admissible(c, self.scenario)}
         return [valid[case] for case in ratios.ranking({i: c.rounds() for i, c in valid.items()})]
 
     def _lag(self, candidates: Sequence[Candidate]) -> float:
         """The time of the exported model in FP32 over that of the best eager way; 1 if unknown."""
-        eager = [c for c in self._ranked(candidates) if c.case.backend == "torch"]
+        eager = [_best_s(c) for c in self._ranked(candidates) if c.case.backend == "torch"]
         plain = [
             _best_s(c)
             for c in candidates
             if c.blocks and c.case.backend in ONNX_BACKENDS and c.case.precision == "fp32"
         ]
-        return min(plain) / _best_s(eager[0]) if eager and plain else 1.0
+        return min(plain) / eager[0] if eager and plain else 1.0
 
     def _is_far_ahead(self, candidates: Sequence[Candidate]) -> bool:
         """Whether another library leads the best eager way by too much for compiling to win."""
@@ -230,20 +237,48 @@ class OwnSearch:
             self._exports.leave_out("compile", f"{text}; --thorough compiles it anyway")
         return lead > FAR_AHEAD
 
-    def _is_new(self, proposal: Proposal) -> bool:
-        return proposal.case(self.scenario).id not in self._known
+    def _affordable(self, cases: Sequence[Case], left_s: float) -> list[Case]:
+        """The cases without those that are compiled, if no time is left for that."""
+        return [c for c in cases if not c.is_compiled or self._exports.may_compile(left_s)]
 
-    def _new(self, proposals: Iterator[Proposal] | Sequence[Proposal]) -> list[Case]:
-        return self._admitted([p.case(self.scenario) for p in proposals])
+    def _new(self, proposals: Iterable[Proposal]) -> list[Case]:
+        return self._admitted([proposal.case(self.scenario) for proposal in proposals])
 
-    def _admitted(self, cases: Sequence[Case]) -> list[Case]:
+    def _admitted(self, cases: Iterable[Case]) -> list[Case]:
         """The cases that are new and pass the filters of the request."""
-        found = []
-        for case in cases:
-            if case.id not in self._known and self._space.admits(proposal_of(case)):
-                self._known.add(case.id)
-                found.append(case)
-        return found
+        new = {case.id: case for case in cases if case.id not in self._known}
+        found = {i: case for i, case in new.items() if self._space.admits(proposal_of(case))}
+        self._known.update(found)
+        return list(found.values())
+
+
+class TrainingSearch(OwnSearch):
+    """The candidate source of a training's row."""
+
+    def __init__(self, space: Space, scenario: Scenario, exports: Exports) -> None:
+        super().__init__(space, scenario, exports)
+        self._led: set[str] = set()  # leaders whose neighbours were tried
+        self._stages = [self._vary_settings]
+
+    def start(self) -> list[Case]:
+        for mode, why in self._space.facts.impossible.items():
+            self._exports.leave_out(mode, why)
+        return self._new(training.start(self._space))
+
+    def _vary_settings(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
+        """Neighbours of the leader of each device, once it has led for some rounds."""
+        leaders: dict[str, Candidate] = {}
+        for candidate in self._ranked(candidates):
+            leaders.setdefault(candidate.case.device, candidate)
+        for leader in leaders.values():
+            if leader.case.id in self._led or len(leader.blocks) < SETTLED_ROUNDS:
+                continue
+            self._led.add(leader.case.id)
+            waiting = leader.blocks[-1].metrics.get(WAITING, 0.0)
+            found = training.after(proposal_of(leader.case), self._space, waiting)
+            if cases := self._affordable(self._new(found), left_s):
+                return cases
+        return []
 
 
 def proposal_of(case: Case) -> Proposal:

@@ -1,4 +1,4 @@
-"""The candidates of a user's function and of a user's command."""
+"""The candidates of a user's function and of a user's command, and numbers of threads."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from ..contract import Case
 from ..records.code import CodeFacts
 from ..records.machine import Machine
 from ..worker.code import WORKLOAD
-from .own_over import parse_over
-from .own_question import OwnQuestion
+from .own_question import OwnQuestion, parse_over
 from .request import Request
 
 
@@ -27,14 +26,18 @@ def function_cases(
 
     The first value of --batch is its size.
     """
-    cores = machine.cpu.effective_cores
-    counts = request.threads or (cores, max(1, cores // 2), 1)
     batch = request.batch[0] if request.batch and facts.batch is not None else facts.batch
     plain = Case(WORKLOAD, "cpu", "python", "", batch=batch, params=question.scenario().params)
-    found = [replace(plain, threads=count) for count in dict.fromkeys(counts)]
-    if request.devices and "cpu" not in request.devices:
-        found = []
+    counts = thread_counts(machine, request) if "cpu" in (request.devices or ("cpu",)) else ()
+    found = [replace(plain, threads=count) for count in counts]
     return found + [replace(plain, device=gpu) for gpu in gpus if facts.takes_device]
+
+
+def thread_counts(machine: Machine, request: Request) -> tuple[int, ...]:
+    """All cores, half of them and one, or the requested numbers; the largest first."""
+    cores = machine.cpu.effective_cores
+    counts = set(request.threads) or {cores, max(1, cores // 2), 1}
+    return tuple(sorted(counts, reverse=True))
 
 
 def command_cases(question: OwnQuestion, request: Request) -> list[Case]:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..text.sanitize import shown
-from ..worker.code import COMMAND, FUNCTION, TORCH, WORKLOAD, Code
+from ..worker.code import COMMAND, FUNCTION, PLACEHOLDER, TORCH, WORKLOAD, Code
 from .model_question import check_share
-from .own_over import parse_over
 from .scenario import Scenario
 
 OBJECTIVES = ("latency", "throughput")
 MODES = ("plain", "nhwc", "compile", "reduce-overhead", "graph", "fused")  # joined by "+"
 PICKLES = (".pt", ".pth")
+MOST = 64  # combinations of the values of --over in one race
 TARGETS = {
     TORCH: "package.module:build, script.py, or model.pt2",
     FUNCTION: "package.module:work",
@@ -121,3 +123,36 @@ class OwnQuestion:
                 yield from (option, str(value))
         yield from ["--train"] if self.train else []
         yield from ["--allow-pickle"] if self.pickled else []
+
+
+def parse_over(texts: Sequence[str], command: str) -> dict[str, list[str]]:
+    """The values of each axis such as `workers=0,2,4`.
+
+    Raises ValueError, in one sentence, unless axes and placeholders of `command` match one to one
+    and each axis has values that differ.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ValueError(f"--command: {error} in {command!r}") from None
+    if not words:
+        raise ValueError("--command is empty")
+    placeholders = dict.fromkeys(PLACEHOLDER.findall(" ".join(words)))
+    axes: dict[str, list[str]] = {}
+    for text in texts:
+        name, equals, listed = (part.strip() for part in text.partition("="))
+        if not equals:
+            raise ValueError(f"--over takes NAME=VALUE,VALUE, not {text!r}")
+        if name not in placeholders:
+            raise ValueError(f"--over {name}: the command has no placeholder {{{name}}}")
+        if name in axes:
+            raise ValueError(f"--over {name} is given twice")
+        axes[name] = values = [part.strip() for part in listed.split(",")]
+        shown = {value.rpartition("/")[2] for value in values}  # as in ids of cases
+        if len(shown) < len(values) or "" in values:
+            raise ValueError(f"--over {name}: a value is empty or named twice in {listed!r}")
+    if missing := [name for name in placeholders if name not in axes]:
+        raise ValueError(f"the command has {{{missing[0]}}}: add --over {missing[0]}=VALUE,VALUE")
+    if math.prod(map(len, axes.values())) > MOST:
+        raise ValueError(f"--over: at most {MOST} combinations can race")
+    return axes

@@ -7,9 +7,9 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from workbench.contract import WorkloadError
 from workbench.worker.failures import first_line
 
+from .target import unusable
 from .tree import Example, module_with_inputs
 
 OPAQUE = "opaque_obj"  # constants by this name are unpickled by torch.export.load
@@ -30,30 +30,30 @@ def opened(path: Path, pickled: bool) -> tuple[Any, Example]:
             has_objects = any(OPAQUE in each for each in parts.namelist())
     except (OSError, zipfile.BadZipFile) as error:
         text = f"{path.name} is not an archive of torch.export"
-        raise _unusable(text, "write it with torch.export.save") from error
+        raise unusable(text, "write it with torch.export.save") from error
     if has_objects and not pickled:
-        raise _unusable(f"{path.name} holds Python objects", "export it without them")
+        raise unusable(f"{path.name} holds Python objects", "export it without them")
     return _archived(path, pickled)
 
 
 def _unpickled(path: Path, pickled: bool) -> tuple[Any, Example]:
     if not pickled:
         hint = "use torch.export.save, or --allow-pickle if you trust the file"
-        raise _unusable(f"{path.name} is a pickle, which runs code when it is loaded", hint)
+        raise unusable(f"{path.name} is a pickle, which runs code when it is loaded", hint)
     import torch
 
     try:
         found = torch.load(path, map_location="cpu", weights_only=False)
     except Exception as error:
         hint = "run this where its classes can be imported"
-        raise _unusable(f"{path.name} cannot be loaded: {first_line(error)}", hint) from error
+        raise unusable(f"{path.name} cannot be loaded: {first_line(error)}", hint) from error
     module, example = module_with_inputs(found) or (None, None)
     if example is None:
         hint = (
             "pickle (module, args), or name a function that builds the module: package.module:build"
         )
         kind = type(found).__name__
-        raise _unusable(f"{path.name} holds {kind}, not a module with its inputs", hint)
+        raise unusable(f"{path.name} holds {kind}, not a module with its inputs", hint)
     return module, example
 
 
@@ -66,17 +66,13 @@ def _archived(path: Path, pickled: bool) -> tuple[Any, Example]:
         module = program.module()
     except Exception as error:
         hint = "export it again with this torch, or run with the --python that wrote it"
-        raise _unusable(f"{path.name} cannot be loaded: {first_line(error)}", hint) from error
+        raise unusable(f"{path.name} cannot be loaded: {first_line(error)}", hint) from error
     finally:
         del os.environ[STRICT]  # what workers leave for one another are pickles
     if not program.example_inputs:
         hint = "save the program as torch.export.export returned it"
-        raise _unusable(f"{path.name} holds no example inputs", hint)
+        raise unusable(f"{path.name} holds no example inputs", hint)
     for method in ("train", "eval"):  # its own refuse; the mode is part of the graph
         vars(module).pop(method, None)
     args, kwargs = program.example_inputs
     return module, Example(tuple(args), dict(kwargs))
-
-
-def _unusable(message: str, hint: str) -> WorkloadError:
-    return WorkloadError(message, code="bad_input", hint=hint)

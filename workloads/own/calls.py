@@ -170,8 +170,7 @@ def _copied(example: Example) -> Example:
     import torch
 
     with torch.inference_mode(False), torch.no_grad():
-        held = tensors((example.args, example.kwargs)).values()
-        memo: dict[int, Any] = {id(tensor): tensor.detach().clone() for tensor in held}
+        memo: dict[int, Any] = {id(x): x.detach().clone() for x in tensors(example).values()}
         return copy.deepcopy(example, memo)
 
 

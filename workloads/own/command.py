@@ -52,7 +52,7 @@ class CommandTask(Task):
             text=True,  # a progress bar ends its lines with a carriage return
             errors="replace",
         )
-        if self._prints_line(self._process):
+        if any(self._is_last(line) for line in self._process.stdout or ()):
             return
         status = self._process.wait()
         if status:
@@ -65,16 +65,11 @@ class CommandTask(Task):
         self.restore()
         raise WorkloadError(text, code="user_code")
 
-    def _prints_line(self, process: subprocess.Popen[str]) -> bool:
-        """Read what the command prints, up to the line, if there is one to wait for."""
-        if self._until is None or process.stdout is None:
-            return False
-        for line in process.stdout:
-            os.write(LOG, line.encode())
-            self._errors.write(line.encode())
-            if self._until.search(line.rstrip("\n")):
-                return True
-        return False
+    def _is_last(self, line: str) -> bool:
+        """Log a line that the command prints; returns whether it is the one to wait for."""
+        os.write(LOG, line.encode())
+        self._errors.write(line.encode())
+        return self._until is not None and self._until.search(line.rstrip("\n")) is not None
 
     def restore(self) -> None:
         """End the command with all that it has started, and pass its errors on to the log."""
@@ -124,10 +119,4 @@ def examine(code: Code) -> dict[str, Any]:
                 text.update(file.read_bytes())
             else:
                 text.update(f"{found.st_size} {found.st_mtime_ns}".encode())
-    return {
-        "kind": code.kind,
-        "name": code.name,
-        "code_sha256": text.hexdigest(),
-        "inputs_sha256": "",
-        "precision": "",
-    }
+    return {"code_sha256": text.hexdigest(), "inputs_sha256": "", "precision": ""}

@@ -16,7 +16,8 @@ from workbench.worker.code import Code
 from workbench.worker.failures import first_line
 
 from .reference import GUARDS, arrays, call, errors, guard, reference
-from .subject import MODULES, Subject, hash_of, subject
+from .script import MODULES
+from .subject import Subject, hash_of, subject
 from .target import user_errors
 from .tree import Example
 
@@ -54,22 +55,22 @@ def known(code: Code) -> dict[str, Any]:
 
 def _facts(code: Code, one: Subject) -> dict[str, Any]:
     notes: list[str] = []
-    parameters = list(one.module.parameters())
     sizes = Counter[str]()
-    for each in parameters:
+    for each in one.module.parameters():
         sizes[str(each.dtype).removeprefix("torch.")] += each.numel()
     dtype = sizes.most_common(1)[0][0] if sizes else "float32"
-    return {
-        "kind": code.kind,
-        "name": shown(code.name),
+    facts = {
         "code_sha256": _hash_of_code(code, one),
         "precision": PRECISIONS.get(dtype, "fp32"),
-        "parameters": sum(each.numel() for each in parameters),
+        "parameters": sizes.total(),
         "convolves": _convolves(one.module),
         **(_trained if code.train else _called)(code, one, notes),
-        **_of_script(one, notes),
-        "notes": notes,
     }
+    if (listed := Path(code.folder, MODULES)).exists():  # those that a script called
+        ran = json.loads(listed.read_text())
+        notes += map(shown, ran["notes"])
+        facts |= {"modules": ran["modules"], "cut": ran["cut"]}
+    return {**facts, "notes": notes}
 
 
 def _trained(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
@@ -112,19 +113,19 @@ def _inputs(example: Example) -> dict[str, Any]:
 
 def _behaviour(one: Subject, example: Example, notes: list[str]) -> dict[str, Any]:
     """How calls affect one another: state, changed inputs, chance; and the time of a call."""
-    within = _guard(one, example)
-    first = one.copy()
     inputs = example.mapped(lambda tensor: tensor.clone().to(one.code.home))
-    before = {name: hash_of(Example((each,), {})) for name, each in inputs.tensors().items()}
-    with user_errors(one.name), guard(within):
-        answer = list(arrays(first(*inputs.args, **inputs.kwargs)).values())
-        after = {name: hash_of(Example((each,), {})) for name, each in inputs.tensors().items()}
-        mutated = [name for name in before if after[name] != before[name]]
+    before = _hashes(inputs)
+    with user_errors(one.name):
+        within, first = _guard(one, example), one.copy()
+        with guard(within):
+            answer = list(arrays(first(*inputs.args, **inputs.kwargs)).values())
+        after = _hashes(inputs)
         began = time.perf_counter()
         again = list(arrays(call(first, example, within=within)).values())
         step_s = time.perf_counter() - began
         del first  # before another copy takes as much memory
         fresh = list(arrays(call(one.copy(), example, within=within)).values())
+    mutated = [shown(name, 60) for name in before if after[name] != before[name]]
     by_chance = _differ(answer, fresh)
     stateful = not by_chance and _differ(answer, again)
     if by_chance:
@@ -132,15 +133,19 @@ def _behaviour(one: Subject, example: Example, notes: list[str]) -> dict[str, An
     if stateful:
         notes.append("a second call differs from the first, so each candidate has its own copy")
     if mutated:
-        names = ", ".join(shown(name, 60) for name in mutated)
+        names = ", ".join(mutated)
         notes.append(f"a call changes its inputs ({names}), which are restored before each call")
     return {
         "stateful": stateful,
         "nondeterministic": by_chance,
-        "mutated": [shown(name, 60) for name in mutated],
+        "mutated": mutated,
         "step_s": step_s,
         "guard": within,
     }
+
+
+def _hashes(example: Example) -> dict[str, str]:
+    return {name: hash_of(Example((each,), {})) for name, each in example.tensors().items()}
 
 
 def _guard(one: Subject, example: Example) -> str:
@@ -150,11 +155,10 @@ def _guard(one: Subject, example: Example) -> str:
             call(one.copy(), example, within=name)
         except Exception as error:
             if any(mark in first_line(error) for mark in NO_CUDA_MARKS):
-                break  # the other contexts have no GPU either
-            continue
-        return name
-    with user_errors(one.name):
-        call(one.copy(), example, within=GUARDS[-1])
+                raise  # the other contexts have no GPU either
+        else:
+            return name
+    call(one.copy(), example, within=GUARDS[-1])
     return GUARDS[-1]
 
 
@@ -174,15 +178,12 @@ def _resizes(one: Subject, example: Example, batch: int, within: str) -> bool:
     try:
         small = arrays(call(one.copy(), example, within=within))
         large = arrays(call(one.copy(), example.mapped(_with_other_rows), within=within))
-    except Exception:
-        return False
-    rows = [name for name, each in small.items() if each.ndim and each.shape[0] == batch]
-    if not rows or any(large[name].shape[:1] != (2 * batch,) for name in rows):
-        return False
-    halves = [large[name][:batch] for name in rows]
-    try:
+        rows = [name for name, each in small.items() if each.ndim and each.shape[0] == batch]
+        if not rows or any(large[name].shape[:1] != (2 * batch,) for name in rows):
+            return False
+        halves = [large[name][:batch] for name in rows]
         return max(errors(halves, [small[name] for name in rows])) <= ROWS_ALIKE
-    except WorkloadError:
+    except Exception:
         return False
 
 
@@ -211,13 +212,3 @@ def _hash_of_code(code: Code, one: Subject) -> str:
     known = getattr(one.namespace, "__file__", None)
     path = Path(known) if known else Path(code.directory, file)
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
-
-
-def _of_script(one: Subject, notes: list[str]) -> dict[str, Any]:
-    """The modules that a script called; nothing for other code."""
-    listed = Path(one.code.folder) / MODULES
-    if not listed.exists():
-        return {}
-    found: dict[str, Any] = json.loads(listed.read_text())
-    notes += map(shown, found["notes"])
-    return {"modules": found["modules"], "cut": found["cut"]}

@@ -22,7 +22,8 @@ from workbench.worker.failures import first_line, is_out_of_memory
 
 from .._shared.session import cpu_session
 from ..lab import agreement, samples
-from .reference import Reference, folder_of
+from .reference import Reference
+from .subject import folder_of
 from .tree import tensors
 
 if TYPE_CHECKING:

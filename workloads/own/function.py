@@ -18,12 +18,16 @@ from workbench.worker.code import WORKLOAD, Code
 from .inference import user_check
 from .plain import digest, is_array, parts, relative_error, unreadable
 from .subject import takes_device
-from .target import resolve, seed_loaded, user_errors
+from .target import resolve, seed_loaded, unusable, user_errors
 
 LIMIT = 1e-3  # relative error against the first call, where the user names none
 OWN_SPREAD = 2.0  # a result may differ by this multiple of what two equal calls differ by
 MOST_SPREAD = 0.1  # results that differ by more between equal calls are not compared
 FIRST = "the result of the first call"
+RETURNS = (
+    "let its attribute inputs(n) return a tuple of positional arguments, a dictionary of keywords,"
+    " or the only argument"
+)
 DEVICE = "device"
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -40,13 +44,9 @@ class FunctionTask(Task):
         self.function: Callable[..., Any] = resolve(code)
         if not callable(self.function):
             raise WorkloadError(f"{code.name} is not a function", code="bad_target")
-        deferring = (inspect.isgeneratorfunction, inspect.iscoroutinefunction)
-        if any(defers(self.function) for defers in deferring):
-            raise WorkloadError(
-                f"{code.name} returns before its work is done",
-                code="bad_input",
-                hint="name a function that runs it to its end",
-            )
+        if inspect.isgeneratorfunction(self.function) or inspect.iscoroutinefunction(self.function):
+            hint = "name a function that runs it to its end"
+            raise unusable(f"{code.name} returns before its work is done", hint)
         self._inputs: Callable[..., Any] | None = getattr(self.function, "inputs", None)
         self._own_check: Callable[[Any], Any] | None = getattr(self.function, "check", None)
         with user_errors(code.name):  # a built-in function may have no signature
@@ -66,13 +66,12 @@ class FunctionTask(Task):
         It is the first of `inputs`, or the first of the function if that has no default.
         """
         asked = self._signature if self._inputs is None else inspect.signature(self._inputs)
-        for each in asked.parameters.values():
-            if each.kind in POSITIONAL and each.name != DEVICE:
-                has_default = each.default is not inspect.Parameter.empty
-                if self._inputs is None and has_default:
-                    return None
-                return each.default if isinstance(each.default, int) else 1
-        return None
+        positional = (p for p in asked.parameters.values() if p.kind in POSITIONAL)
+        first = next((each for each in positional if each.name != DEVICE), None)
+        has_default = first is not None and first.default is not inspect.Parameter.empty
+        if first is None or (self._inputs is None and has_default):
+            return None
+        return first.default if isinstance(first.default, int) else 1
 
     def _renew(self) -> None:
         """Make new arguments, from equal seeds in every process."""
@@ -82,19 +81,14 @@ class FunctionTask(Task):
         try:
             found = self._signature.bind(*args, **{**keywords, **named})
         except TypeError as error:
-            raise WorkloadError(
-                f"{self._code.name} cannot be called: {error}",
-                code="bad_input",
-                hint="let its attribute inputs(n) return a tuple of positional arguments, a"
-                " dictionary of keywords, or the only argument",
-            ) from None
+            raise unusable(f"{self._code.name} cannot be called: {error}", RETURNS) from None
         self._args, self._keywords = found.args, found.kwargs
         self.named = {name: each for name, each in found.arguments.items() if name != DEVICE}
 
     def step(self) -> None:
         try:
             self._result = self.function(*self._args, **self._keywords)
-        except (Exception, SystemExit):
+        except (Exception, SystemExit):  # a context around it would be timed
             with user_errors(self._code.name):
                 raise
 
@@ -192,16 +186,12 @@ def examine(code: Code) -> dict[str, Any]:
     task.restore()
     step_s = time_sample(task, 1).host_s
     notes = [f"calls change {name}: each gets fresh inputs, untimed" for name in task.mutated]
-    if accuracy.reference.startswith("not checked"):
-        notes.append(accuracy.reference)
-    if task.spread:
-        notes.append("two calls with equal inputs differ")
+    notes += [accuracy.reference] * accuracy.reference.startswith("not checked")
+    notes += ["two calls with equal inputs differ"] * (task.spread > 0)
     source = code.target.encode()
     with suppress(TypeError, OSError):  # an object without a file
         source = Path(inspect.getfile(inspect.unwrap(task.function))).read_bytes()
     return {
-        "kind": code.kind,
-        "name": code.name,
         "code_sha256": hashlib.sha256(source).hexdigest(),
         "inputs_sha256": inputs_sha256,
         "precision": "",

@@ -1,14 +1,15 @@
-"""Calls of a user's module by torch: eager, autocast, another layout, compiled, as a CUDA graph.
+"""Calls of a user's module: by torch, eager, under autocast, in another layout, compiled or as a
+CUDA graph, or exported to ONNX and called by ONNX Runtime.
 
-A step takes inputs from the host and leaves its outputs there, as a caller would: on a GPU both
-transfers count.  `metrics` gives the time with inputs resident apart.
+A step of torch takes inputs from the host and leaves its outputs there, as a caller would: on a GPU
+both transfers count.  `metrics` gives the time with inputs resident apart.
 """
 
 from __future__ import annotations
 
 import copy
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from statistics import median
 from typing import Any
 
@@ -16,15 +17,16 @@ from workbench.contract import COMPILED, Accuracy, Case, Setup, WorkloadError
 from workbench.worker.code import Code
 
 from .._shared.cuda_graph import graphed
-from .._shared.torch_task import TorchTask, arithmetic, compiled, synchronize
+from .._shared.torch_task import TorchTask, compiled, dtype_of, synchronize
+from ..lab.agreement import answer
+from ..lab.workload import ModelTask
 from . import examine
-from .reference import arrays, guard, reference
-from .subject import subject
+from .reference import Reference, arrays, call, guard, reference
+from .subject import Subject, subject
 from .target import user_errors
 from .tree import Example, mapped
 
 RESIDENT_CALLS = 5
-REDUCED = {"bf16": "bfloat16", "fp16": "float16"}
 # Modules without state, by code, device and layout.
 _shared: dict[tuple[Code, str, bool], Any] = {}
 
@@ -44,7 +46,7 @@ class ModuleTask(TorchTask):
             one = subject(code)
             self.pristine = one.example(case.batch)
             self.check_output = one.part("check")
-            self.hosted = self._on_host()
+            self.restore()
         with user_errors(one.name), setup.phase("transfer"):
             self.model = self._module(one)
             synchronize(self.device)
@@ -56,42 +58,35 @@ class ModuleTask(TorchTask):
                 with setup.phase("compile"):
                     self.model = self._graph()
 
-    def _module(self, one: Any) -> Any:
+    def _module(self, one: Subject) -> Any:
         """The module on its device; cases share weights unless calls change them."""
+        if self.known["stateful"]:
+            return self.laid_out(one.on(self.device))
         key = (self.code, str(self.device), "nhwc" in self.modes)
-        if key not in _shared or self.known["stateful"]:
-            made = self.laid_out(one.on(self.device))
-            if self.known["stateful"]:
-                return made
-            _shared[key] = made
+        if key not in _shared:
+            _shared[key] = self.laid_out(one.on(self.device))
         # Weights alone are shared: what a module keeps for later calls is each case's own.
         like = _shared[key]
         weights = {id(each): each for each in (*like.parameters(), *like.buffers())}
         try:
             return copy.deepcopy(like, weights)
         except Exception:  # it holds what cannot be copied
-            return one.on(self.device)
-
-    def _on_host(self) -> Example:
-        return self.pristine.mapped(lambda tensor: tensor.clone())  # pageable, as a caller's
+            return self.laid_out(one.on(self.device))
 
     def _moved(self) -> Example:
         """The inputs on the device, in the layout of the case."""
         is_moved = self.on_gpu or "nhwc" in self.modes
         return self.hosted.mapped(self.moved) if is_moved else self.hosted
 
-    def _autocast(self) -> AbstractContextManager[Any]:
+    def _autocast(self) -> Any:
         import torch
 
-        name = REDUCED.get(arithmetic(self.case))
-        if name is None or self.known["precision"] != "fp32":
+        kind = dtype_of(self.case)
+        if self.known["precision"] != "fp32" or kind not in (torch.bfloat16, torch.float16):
             return nullcontext()
         # A graph would replay with the addresses of weights that the cache has freed.
         cached = "graph" not in self.modes
-        context: AbstractContextManager[Any] = torch.autocast(
-            self.device.type, dtype=getattr(torch, name), cache_enabled=cached
-        )
-        return context
+        return torch.autocast(self.device.type, dtype=kind, cache_enabled=cached)
 
     def _compile(self, setup: Setup) -> None:
         example, mode = self._moved(), self.case.compile_mode
@@ -112,13 +107,13 @@ class ModuleTask(TorchTask):
 
     def _answer(self) -> Any:
         output = self._call(self._moved())
-        return mapped(output, lambda _, tensor: tensor.cpu()) if self.on_gpu else output
+        return mapped(output, lambda tensor: tensor.cpu()) if self.on_gpu else output
 
     def step(self) -> None:
         self._answer()
 
     def restore(self) -> None:
-        self.hosted = self._on_host()
+        self.hosted = self.pristine.mapped(lambda tensor: tensor.clone())  # pageable, as a caller's
 
     def check(self) -> Accuracy:
         with user_errors(self.code.name):
@@ -127,8 +122,7 @@ class ModuleTask(TorchTask):
             if self.check_output is not None:
                 user_check(self.check_output, output)
         self.restore()
-        found = reference(self.code, self.case.batch, self.known["guard"])
-        return found.judge(self.code, self.case.precision, answers)
+        return right(self.code, self.case).judge(self.code, self.case.precision, answers)
 
     def metrics(self) -> dict[str, float]:
         if not self.on_gpu or self.restores:
@@ -141,6 +135,37 @@ class ModuleTask(TorchTask):
             synchronize(self.device)
             times.append(time.perf_counter() - began)
         return {"resident_s": median(times)}
+
+
+class ExportedTask(ModelTask):
+    """One run of a variant of the exported module, compared with the module in torch."""
+
+    def __init__(self, case: Case, setup: Setup, code: Code) -> None:
+        self.right = right(code, case)  # first, since it writes the file that the task reads
+        super().__init__(case, setup)
+        self.code = code
+
+    def check(self) -> Accuracy:
+        answers = answer(self.session, self.outputs, self.inputs[0])
+        if examine.known(self.code)["checks"]:
+            self._ask_user(answers)
+        return self.right.judge(self.code, self.case.precision, answers)
+
+    def _ask_user(self, answers: list[Any]) -> None:
+        """Show the user's own check the answers in the form of the module's output."""
+        import torch
+
+        one, waiting = subject(self.code), iter(answers)
+        within = examine.known(self.code)["guard"]
+        with user_errors(self.code.name):
+            like = call(one.copy(), one.example(self.case.batch), within=within)
+            output = mapped(like, lambda _: torch.from_numpy(next(waiting)))
+            user_check(one.part("check"), output)
+
+
+def right(code: Code, case: Case) -> Reference:
+    """The reference at the batch of `case`."""
+    return reference(code, case.batch, examine.known(code)["guard"])
 
 
 def guard_of(known: dict[str, Any], modes: list[str]) -> str:

@@ -2,43 +2,33 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import math
 import pickle
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
+
+from .tree import as_array, leaves
 
 PLAIN = (bool, int, float, complex, str, bytes, tuple, type(None))
 WRONG = 2.0  # error of what has no distance, such as another shape: above any limit
 
 
-def parts(value: Any, path: str = "") -> dict[str, Any]:
+def parts(value: Any) -> dict[str, Any]:
     """The contents of nested containers by path: arrays as NumPy's, numbers in a list as one
     tuple, and everything else as it is."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+    return {path: _plain(leaf) for path, leaf in leaves(value).items()}
+
+
+def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        if value and all(type(each) in (int, float) for each in value):
-            return {path: tuple(value)}
-        value = dict(enumerate(value))
-    if not isinstance(value, Mapping):
-        return {path: _array(value)}
-    found: dict[str, Any] = {}
-    for key, each in value.items():
-        found.update(parts(each, f"{path}.{key}" if path else str(key)))
-    return found
-
-
-def _array(value: Any) -> Any:
-    """A tensor, or an array of any library, as NumPy's; other values as they are."""
-    array = value
-    if hasattr(value, "detach"):
-        array = value.detach().cpu()
-        array = (array.float() if "bfloat16" in str(array.dtype) else array).numpy()
-    elif type(value).__module__.partition(".")[0] == "cupy":
-        array = value.get()
+        return tuple(value)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        return as_array(value)
+    array = value.get() if type(value).__module__.partition(".")[0] == "cupy" else value
     if not hasattr(array, "__array__"):
         return value
     import numpy as np

@@ -13,7 +13,7 @@ from typing import Any
 from workbench.contract import WorkloadError
 
 from .subject import Subject
-from .target import user_errors
+from .target import unusable, user_errors
 from .tree import Example, tensors
 
 Batches = Generator[Any, None, None]
@@ -61,7 +61,7 @@ class Recipe:
         example = self.arguments(batch)
         output = module(*example.args, **example.kwargs)
         if self.judges_batch:
-            loss = self.loss(output, as_given(batch) if isinstance(batch, Example) else batch)
+            loss = self.loss(output, as_given(batch))
         elif self.loss is not None:
             loss = self.loss(output)
         else:
@@ -71,11 +71,7 @@ class Recipe:
             return loss
         shape = f" of shape {list(loss.shape)}" if isinstance(loss, torch.Tensor) else ""
         where = "its output" if self.loss is None else "its loss function"
-        raise WorkloadError(
-            f"{where} gives a {type(loss).__name__}{shape}, not a scalar loss",
-            code="bad_input",
-            hint=HINT,
-        )
+        raise unusable(f"{where} gives a {type(loss).__name__}{shape}, not a scalar loss", HINT)
 
     def optimiser(self, module: Any, *, fused: bool = False) -> Any:
         """The user's optimiser, else AdamW with torch's settings; `fused`: one kernel for all
@@ -121,7 +117,7 @@ class Recipe:
                         found = True
                         yield batch
                 if not found:
-                    raise WorkloadError(f"{what} yields no batch", code="bad_input")
+                    raise unusable(f"{what} yields no batch")
 
     def _loader(self, size: int, workers: int, pin: bool) -> Any:
         from torch.utils.data import DataLoader, RandomSampler
@@ -157,11 +153,13 @@ def _named(what: str, loader: Any) -> Iterator[Any]:
         raise WorkloadError(f"{what}: {cause}", code="user_code") from error
 
 
-def as_given(example: Example) -> Any:
-    """What `inputs(batch)` returned: a tensor, a tuple or a dictionary."""
-    if example.kwargs:
-        return (example.args, example.kwargs) if example.args else example.kwargs
-    return example.args[0] if len(example.args) == 1 else example.args
+def as_given(batch: Any) -> Any:
+    """A batch as the data yield it or `inputs(batch)` returned it."""
+    if not isinstance(batch, Example):
+        return batch
+    if batch.kwargs:
+        return (batch.args, batch.kwargs) if batch.args else batch.kwargs
+    return batch.args[0] if len(batch.args) == 1 else batch.args
 
 
 def _takes_two(function: Any) -> bool:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import inspect
 import shutil
-import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from workbench.contract import Case, WorkloadError, decode_case
 from workbench.worker.code import COMMAND, Code
 from workbench.worker.session_options import ONNX_BACKENDS
 
+from ..lab import graph
+from . import export, recipe
 from .function import arguments, wait_for
-from .subject import takes_device
+from .subject import Subject, takes_device
 from .target import seed_loaded
-
-if TYPE_CHECKING:
-    from .subject import Subject
 
 COPIED = (takes_device, arguments, wait_for, seed_loaded)  # into the script of a function
 MODEL, ARCHIVE, WEIGHTS, INPUTS = "model.onnx", "model.pt2", "weights.pt", "inputs.pt"
@@ -99,36 +98,27 @@ print(f"median of 50 calls: {{statistics.median(times[5:]) * 1e3:.3f}} ms")
 
 
 def save(
-    code: Code,
-    subject: Subject | None,
-    picked: dict[str, Any],
-    destination: str,
-    onnx_file: str,
-    setup: list[str],
-    call: list[str],
-    renews: bool = False,  # a function's inputs before each call
+    code: Code, subject: Subject | None, picked: dict[str, Any], destination: str, **how: Any
 ) -> dict[str, Any]:
     """Write the folder `destination` in one piece; returns the names of its `files`.
 
-    `picked` are the fields of a case, `setup` and `call` its lines to paste.  WorkloadError where
-    the folder holds something already, or the module can be neither built again nor exported.
+    `picked` are the fields of a case, `how` what `_script` takes.  WorkloadError where the folder
+    holds something already, or the module can be neither built again nor exported.
     """
     target, case = Path(destination), decode_case(picked)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        written = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-        try:
+        with TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as hidden:
+            written = Path(hidden, target.name)
+            written.mkdir()
             if code.kind == COMMAND:
                 file = written / "reproduce.sh"
-                file.write_text("\n".join(["#!/bin/sh", *call, ""]))
+                file.write_text("\n".join(["#!/bin/sh", *how["call"], ""]))
                 file.chmod(0o755)
             else:
-                text = _script(written, code, subject, case, onnx_file, setup, call, renews)
+                text = _script(written, code, subject, case, **how)
                 (written / "reproduce.py").write_text(text)
-            written.chmod(0o755)
             written.replace(target)
-        finally:
-            shutil.rmtree(written, ignore_errors=True)
     except OSError as error:
         raise WorkloadError(f"cannot write {target}: {error.strerror}") from error
     return {"files": sorted(each.name for each in target.iterdir())}
@@ -139,12 +129,13 @@ def _script(
     code: Code,
     subject: Subject | None,
     case: Case,
+    *,
     onnx_file: str,
     setup: list[str],
     call: list[str],
-    renews: bool,
+    renews: bool = False,  # a function's inputs before each call
 ) -> str:
-    """The text of the script; what it loads is written into `folder`."""
+    """The text of the script, with the lines to paste; what it loads is written into `folder`."""
     module, _, attribute = code.target.partition(":")
     target = TARGET.format(module=module, attribute=attribute)
     wait = "lambda: None" if case.device == "cpu" else "torch.cuda.synchronize"
@@ -175,46 +166,38 @@ def _script(
 
 def _inputs(code: Code, subject: Subject, batch: int | None) -> tuple[Any, ...]:
     """The arguments of a call, and the batch that a loss may take."""
-    from .recipe import Recipe, as_given
-
     if not code.train:
         example = subject.example(batch)
         return example.args, example.kwargs, None
-    recipe = Recipe(subject)
-    sample = recipe.sample(batch, code.seed)
-    call = recipe.arguments(sample)
-    return call.args, call.kwargs, as_given(call) if call is sample else sample
+    trained = recipe.Recipe(subject)
+    sample = trained.sample(batch, code.seed)
+    call = trained.arguments(sample)
+    return call.args, call.kwargs, recipe.as_given(sample)
 
 
 def _module(folder: Path, code: Code, subject: Subject, batch: int | None, target: str) -> str:
     """Write the module or its weights; returns the lines that load it as `model`."""
     import torch
 
-    from .export import archive
-
-    builds = ":" in code.target and "::" not in code.target
-    try:
-        if code.train:
-            raise WorkloadError(f"{code.name} is trained", code="not_exported")
-        archive(subject, batch, folder / ARCHIVE)
-    except WorkloadError as error:
-        (folder / ARCHIVE).unlink(missing_ok=True)
-        if not builds:
-            text = f"only a module that a function builds can be saved: {error}"
-            raise WorkloadError(text) from error
-        torch.save(subject.module.state_dict(), folder / WEIGHTS)
-        built = target + BUILT.format(weights=f'torch.load(HERE / "{WEIGHTS}")')
-        return built + TRAINED if code.train else built
-    if builds:
-        return target + ARCHIVED + BUILT.format(weights="program.state_dict")
-    return ARCHIVED + GRAPH
+    builds, why = ":" in code.target and "::" not in code.target, f"{code.name} is trained"
+    if not code.train:
+        try:
+            export.archive(subject, batch, folder / ARCHIVE)
+            built = target + ARCHIVED + BUILT.format(weights="program.state_dict")
+            return built if builds else ARCHIVED + GRAPH
+        except WorkloadError as error:
+            (folder / ARCHIVE).unlink(missing_ok=True)
+            why = str(error)
+    if not builds:
+        raise WorkloadError(f"only a module that a function builds can be saved: {why}")
+    torch.save(subject.module.state_dict(), folder / WEIGHTS)
+    weights = f'torch.load(HERE / "{WEIGHTS}")'
+    return target + BUILT.format(weights=weights) + TRAINED * code.train
 
 
 def _copy(source: Path, target: Path) -> None:
     """Copy a model with the files of its weights, if those are apart."""
     import onnx
-
-    from ..lab import graph
 
     shutil.copyfile(source, target)
     for name in graph.external_files(onnx.load(str(source), load_external_data=False)):

@@ -21,24 +21,48 @@ from workbench.worker.code import Code
 from workbench.worker.failures import first_line
 
 from .calls import Called, Run
+from .target import unusable
 from .tree import Example
 
-PICKLE, PATHS = "module.pt", "paths.json"  # files in `Code.folder`
+PICKLE, PATHS, MODULES = "module.pt", "paths.json", "modules.json"  # files in `Code.folder`
+
+
+def opened(code: Code) -> tuple[Any, Example | None]:
+    """The module that the script calls, and its inputs; only the first worker runs the script."""
+    folder, name = Path(code.folder), code.target.partition("::")[2]
+    if (folder / MODULES).exists():
+        if why := json.loads((folder / MODULES).read_text())["not_handed_over"]:
+            raise WorkloadError(why, hint="name a function that builds it")
+        return received(code)
+    ran = run(code)
+    chosen = choose(ran, name)
+    folder.mkdir(parents=True, exist_ok=True)
+    modules = [
+        {
+            "name": shown(each.name, 60),
+            "calls": each.calls,
+            "seconds": each.seconds,
+            "share": min(1.0, each.seconds / ran.seconds),  # calls in threads may overlap
+            "shapes": [shown(shape, 60) for shape in each.shapes],
+            "chosen": each is chosen,
+        }
+        for each in ran.modules
+    ]
+    found = {"modules": modules, "cut": ran.cut, "notes": [*ran.notes, *chosen.notes]}
+    found["not_handed_over"] = hand_over(chosen, ran, code)
+    (folder / MODULES).write_text(json.dumps(found))
+    return chosen.module, chosen.example
 
 
 def run(code: Code) -> Run:
     """Run the script of `code` as `python script.py ARGUMENTS` would, for `code.seconds` at most.
 
     Call it once, in the main thread.  Modules called inside a compiled function are not seen.
-    WorkloadError: `bad_target` if there is no such file, `user_code` if it failed before it called
-    a module, `bad_input` if it called none.
+    WorkloadError: `user_code` if it failed before it called a module, `bad_input` if it called
+    none.
     """
-
     name = code.target.partition("::")[0]
-    script = Path(code.directory, name)
-    if not script.is_file():
-        raise WorkloadError(f"there is no script {name}", code="bad_target")
-    settings = _settings()
+    script, settings = Path(code.directory, name), _settings()
     path, alive, ran, failure = list(sys.path), threading.active_count(), Run(), ""
     with _as_main(script, [name, *code.arguments]) as main, ran.watched(code.seconds):
         failure = _failure(script, main)
@@ -51,10 +75,9 @@ def run(code: Code) -> Run:
     if not ran.modules:
         if failure:
             raise WorkloadError(f"{name} {failure} before it called a module", code="user_code")
-        raise WorkloadError(
+        raise unusable(
             f"{name} called no torch module" + f" within {code.seconds:.3g} s" * ran.cut,
-            code="bad_input",
-            hint="name a function that returns the module: `--torch package.module:build`",
+            "name a function that returns the module: `--torch package.module:build`",
         )
     if failure:
         ran.notes.append(f"the script {failure}")

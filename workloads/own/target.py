@@ -97,6 +97,11 @@ def _line(error: BaseException) -> str:
     return f" ({Path(users[-1].filename).name}:{users[-1].lineno})" if users else ""
 
 
+def unusable(message: str, hint: str | None = None) -> WorkloadError:
+    """What the user handed over cannot be timed or compared."""
+    return WorkloadError(message, code="bad_input", hint=hint)
+
+
 def seed_loaded(seed: int) -> None:
     """Seed the generators of the libraries that are loaded."""
     random.seed(seed)

@@ -6,20 +6,20 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from workbench.contract import Accuracy, Case, Setup, WorkloadError
+from workbench.worker.block import time_sample
 from workbench.worker.code import WORKLOAD, Code
 
 from .._shared.torch_task import synchronize
 from .._shared.training import TrainingTask, gradients, untouched
 from .._shared.waiting import mark, waiting_fraction
 from .recipe import DEFAULT_BATCH, Recipe
-from .reference import Reference, errors, folder_of
-from .subject import Subject
-from .target import user_errors
+from .reference import Reference, errors
+from .subject import Subject, folder_of, kept
+from .target import unusable, user_errors
 from .tree import mapped
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ KEPT = "training.pt"  # the batch of the check, whether its modules are frozen, 
 AHEAD = 2  # batches that each loader process makes in advance: DataLoader's prefetch_factor
 SAME = 1e-6  # distance up to which two gradients count as equal
 REDUCED = 0.05  # tolerance of gradients in a reduced precision
+NO_OPTIMIZER = "it defines no optimizer, so torch.optim.AdamW is used with its usual settings"
+NO_DATA = "it defines no dataset or loader, so each step has the same inputs, and no step waits"
 
 
 class Training(TrainingTask):
@@ -97,7 +99,7 @@ class Training(TrainingTask):
     def _moved(self, batch: Any) -> Any:
         """The batch on the device; a copy of the example, since a call may change its inputs."""
         pinned, fresh = self.pin, self.recipe.data is None
-        return mapped(batch, lambda _, x: self.moved(x, non_blocking=pinned, copy=fresh))
+        return mapped(batch, lambda x: self.moved(x, non_blocking=pinned, copy=fresh))
 
     def check(self) -> Accuracy:
         """Compare loss and gradients of one batch at the initial weights, without chance."""
@@ -108,17 +110,16 @@ class Training(TrainingTask):
 
     def _reference(self) -> tuple[Any, bool, Reference]:
         """What is in KEPT, computed by the first worker that needs it."""
-        import torch
 
-        file = folder_of(self.code, self.case.batch) / KEPT
-        if not file.exists():
-            file.parent.mkdir(parents=True, exist_ok=True)
+        def made() -> tuple[Any, bool, Reference]:
             batch = self.recipe.sample(self.case.batch, self.code.seed)
             with user_errors(self.one.name):
-                torch.save((batch, *computed(self.recipe, batch, self.code.seed)), file)
-        # It is ours, and the batch may hold types of the user.
-        kept: tuple[Any, bool, Reference] = torch.load(file, weights_only=False)
-        return kept
+                return batch, *computed(self.recipe, batch, self.code.seed)
+
+        found: tuple[Any, bool, Reference] = kept(
+            folder_of(self.code, self.case.batch) / KEPT, made
+        )
+        return found
 
 
 def computed(recipe: Recipe, batch: Any, seed: int) -> tuple[bool, Reference]:
@@ -129,7 +130,7 @@ def computed(recipe: Recipe, batch: Any, seed: int) -> tuple[bool, Reference]:
     def eager(*, frozen: bool = True, double: bool = False) -> list[NDArray[Any]]:
         module = training_mode(recipe.one.copy())
 
-        def fresh(_: str, tensor: Any) -> Any:
+        def fresh(tensor: Any) -> Any:
             return tensor.double() if double and tensor.is_floating_point() else tensor.clone()
 
         torch.manual_seed(seed)
@@ -157,25 +158,19 @@ def examine(code: Code, one: Subject) -> dict[str, Any]:
     task = Training(Case(WORKLOAD, "cpu", "torch", "fp32"), Setup(), code, one)
     recipe, impossible = task.recipe, {}
     task.step()  # the first allocates
-    began = time.perf_counter()
-    task.step()
-    step_s = time.perf_counter() - began
+    step_s = time_sample(task, 1).host_s
     task.close()
     if not math.isfinite(value := task.loss() or 0.0):
-        raise WorkloadError(f"the loss of {one.name} is {value}", code="bad_input")
+        raise unusable(f"the loss of {one.name} is {value}")
     try:
         recipe.optimiser(task.network, fused=True)
     except (WorkloadError, RuntimeError) as error:
         impossible["fused"] = str(error)
     notes = ["loss and gradients of one step are checked; where training ends up is not"]
     if recipe.optimizer is None:
-        notes.append(
-            "it defines no optimizer, so torch.optim.AdamW is used with its usual settings"
-        )
+        notes.append(NO_OPTIMIZER)
     if recipe.data is None:
-        notes.append(
-            "it defines no dataset or loader, so each step has the same inputs, and no step waits"
-        )
+        notes.append(NO_DATA)
     return {
         "notes": notes,
         "data": recipe.data,

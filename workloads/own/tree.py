@@ -1,5 +1,5 @@
-"""Tensors inside nested containers: lists, tuples, dictionaries, dataclasses, model outputs, and
-the arguments of a call."""
+"""Values inside nested containers: lists, tuples, dictionaries, dataclasses, model outputs, and the
+arguments of a call."""
 
 from __future__ import annotations
 
@@ -8,60 +8,79 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 
-def tensors(tree: Any) -> dict[str, Any]:
-    """The tensors in `tree` by their path, such as `0`, `logits` or `past.0.1`, in order."""
+def leaves(tree: Any, path: str = "") -> dict[str, Any]:
+    """The values in `tree` that are no containers, by path: `0`, `logits` or `past.0.1`."""
+    held = _contents(tree)
+    if held is None:
+        return {path: tree}
     found: dict[str, Any] = {}
-    mapped(tree, lambda path, tensor: found.setdefault(path, tensor))
+    for key, value in held.items():
+        found |= leaves(value, f"{path}.{key}" if path else str(key))
     return found
 
 
-def mapped(tree: Any, function: Callable[[str, Any], Any], path: str = "") -> Any:
-    """A copy of `tree` with `function(path, tensor)` in the place of each tensor."""
+def tensors(tree: Any) -> dict[str, Any]:
+    """The tensors in `tree` by path, in order."""
+    import torch
+
+    return {path: leaf for path, leaf in leaves(tree).items() if isinstance(leaf, torch.Tensor)}
+
+
+def mapped(tree: Any, function: Callable[[Any], Any]) -> Any:
+    """A copy of `tree` with `function(tensor)` in the place of each tensor."""
     import torch
 
     if isinstance(tree, torch.Tensor):
-        return function(path, tree)
-    if isinstance(tree, Mapping):
-        changed = {key: mapped(value, function, _inner(path, key)) for key, value in tree.items()}
-        return _like(tree, changed)
+        return function(tree)
+    held = _contents(tree)
+    if held is None:
+        return tree
+    changed = {key: mapped(value, function) for key, value in held.items()}
     if isinstance(tree, (list, tuple)):
-        parts = [mapped(value, function, _inner(path, place)) for place, value in enumerate(tree)]
+        parts = list(changed.values())
         return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
-    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        names = [each.name for each in dataclasses.fields(tree)]
-        changed = {
-            name: mapped(getattr(tree, name), function, _inner(path, name)) for name in names
-        }
+    if not isinstance(tree, Mapping):
         return dataclasses.replace(tree, **changed)
-    return tree
-
-
-def _inner(path: str, key: object) -> str:
-    return f"{path}.{key}" if path else str(key)
-
-
-def _like(tree: Mapping[Any, Any], changed: dict[Any, Any]) -> Any:
-    """`changed` in the type of `tree`, where that can be made from keywords or a dictionary."""
-    if type(tree) is dict:
-        return changed
     try:
-        return type(tree)(**changed)
-    except TypeError:
+        return changed if type(tree) is dict else type(tree)(**changed)
+    except TypeError:  # it is made in another way
         return changed
+
+
+def as_array(tensor: Any) -> Any:
+    """A copy of a tensor's values as NumPy's: BF16 as FP32, complex numbers as pairs."""
+    import torch
+
+    plain = tensor.detach().cpu().to_dense()
+    plain = plain.float() if plain.dtype == torch.bfloat16 else plain
+    plain = torch.view_as_real(plain.resolve_conj()) if plain.is_complex() else plain
+    return plain.resolve_neg().numpy().copy()
+
+
+def _contents(tree: Any) -> Mapping[Any, Any] | None:
+    """What a container holds, by key; None for other values, and for a list of numbers."""
+    if isinstance(tree, Mapping):
+        return tree
+    if isinstance(tree, (list, tuple)):
+        is_numeric = tree and all(type(each) in (int, float) for each in tree)
+        return None if is_numeric else dict(enumerate(tree))
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        return {each.name: getattr(tree, each.name) for each in dataclasses.fields(tree)}
+    return None
 
 
 def module_with_inputs(found: Any) -> tuple[Any, Example | None] | None:
     """The parts of a module, `(module, args)` or `(module, args, kwargs)`; None: it is none."""
     from torch import nn
 
-    parts = found if isinstance(found, (tuple, list)) else (found,)
-    if not (1 <= len(parts) <= 3 and isinstance(parts[0], nn.Module)):
+    module, *given = found if isinstance(found, (tuple, list)) and found else (found,)
+    if not isinstance(module, nn.Module) or len(given) > 2:
         return None
-    if len(parts) == 1:
-        return parts[0], None
-    args = parts[1] if isinstance(parts[1], (tuple, list)) else (parts[1],)
-    kwargs = parts[2] if len(parts) == 3 else {}
-    return (parts[0], Example(tuple(args), dict(kwargs))) if isinstance(kwargs, Mapping) else None
+    if not given:
+        return module, None
+    args, kwargs = given if len(given) == 2 else (given[0], {})
+    args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
+    return (module, Example(args, dict(kwargs))) if isinstance(kwargs, Mapping) else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,14 +94,9 @@ class Example:
         """The tensors by name: the position, or the keyword."""
         return tensors({**dict(enumerate(self.args)), **self.kwargs})
 
-    def mapped(self, function: Any) -> Example:
+    def mapped(self, function: Callable[[Any], Any]) -> Example:
         """The same arguments with `function(tensor)` in the place of each tensor."""
-
-        def each(_: str, tensor: Any) -> Any:
-            return function(tensor)
-
-        args = tuple(mapped(list(self.args), each))
-        return Example(args, mapped(self.kwargs, each))
+        return Example(mapped(self.args, function), mapped(self.kwargs, function))
 
     @property
     def batch(self) -> int | None:

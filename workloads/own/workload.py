@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from workbench.contract import Case, Setup, Task, Variant, Work, Workload
+from workbench.text.sanitize import shown
 from workbench.worker.code import COMMAND, FUNCTION, TORCH, Code
 from workbench.worker.code import WORKLOAD as NAME
 from workbench.worker.session_options import ONNX_BACKENDS
 
-from . import command, examine, export, function, inference, onnx, save, training
+from . import command, examine, export, function, inference, save, training
 from .reference import reference
 from .subject import subject
 
@@ -50,7 +51,7 @@ class Own(Workload):
             command.own_processes()
             return command.CommandTask(code, case)
         if case.backend in ONNX_BACKENDS:
-            return onnx.ExportedTask(case, setup, code)
+            return inference.ExportedTask(case, setup, code)
         if code.train:
             return training.Training(case, setup, code, subject(code))
         return inference.ModuleTask(case, setup, code)
@@ -63,7 +64,7 @@ class Own(Workload):
 
     def _examine(self, code: Code) -> dict[str, Any]:
         kinds = {TORCH: examine.module, FUNCTION: function.examine, COMMAND: command.examine}
-        return kinds[code.kind](code)
+        return {"kind": code.kind, "name": shown(code.name), **kinds[code.kind](code)}
 
     def _export(self, code: Code, batches: list[int | None]) -> dict[str, Any]:
         """Export for all `batches` where that works, with inputs for each."""

@@ -12,6 +12,7 @@ import machines
 import msgspec
 import pytest
 
+from workbench.advisor.own.candidates import Space
 from workbench.contract import Case, Setup, WorkloadError
 from workbench.engine.own_exports import Exports
 from workbench.planning.own_question import OwnQuestion
@@ -19,6 +20,7 @@ from workbench.planning.request import Request
 from workbench.pool.answers import ExportedCode
 from workbench.pool.control import Control
 from workbench.pool.pool import Answer, WorkerFailed
+from workbench.records.code import CodeFacts
 from workbench.records.reason import Reason
 from workloads.lab.child import Lab
 from workloads.own.workload import WORKLOAD
@@ -50,12 +52,11 @@ def exports(tmp_path: Path, monkeypatch: Any) -> Exports:
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     question = OwnQuestion("torch", "modules:picture")
     code = question.code(str(tmp_path / "own"), str(USER), 0)
-    WORKLOAD.consult("examine", code=code.as_text())
+    facts = msgspec.convert(WORKLOAD.consult("examine", code=code.as_text()), CodeFacts)
     return Exports(
         code,
         [4, 8],
-        request=Request(own=question),
-        cpu=machines.cpu_server()[0].cpu,
+        Space(facts, machines.cpu_server()[0].cpu, (2, 1), (), Request(own=question)),
         pool=InProcess(tmp_path),  # type: ignore[arg-type]
         control=Control(),
         emit=lambda event: None,
@@ -71,7 +72,7 @@ def test_an_int8_form_of_the_module_races_at_both_batches(exports: Exports) -> N
     scenario = msgspec.structs.replace(scenario, batch=4)
     assert exports.export(60.0)
     assert exports.exported is not None and exports.exported.dynamic
-    (case,) = exports.next_quantised(scenario, (2, 1), 60.0)
+    (case,) = exports.next_quantised(scenario, 60.0)
     assert (case.backend, case.precision, case.batch) == ("onnxruntime", "int8", 4)
     assert exports.files(case)["model"] != exports.exported.model
     for batch in (4, 8):
@@ -86,5 +87,5 @@ def test_a_model_that_the_lab_cannot_use_is_left_out(exports: Exports, tmp_path:
     model.write_bytes(b"broken")
     exports.exported = ExportedCode(str(model), dynamic=False)
     scenario = OwnQuestion("torch", "modules:picture").scenario()
-    assert exports.next_quantised(scenario, (1,), 60.0) == []
+    assert exports.next_quantised(scenario, 60.0) == []
     assert "model.onnx" in exports.left_out["int8"]

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.planning.own_cases import command_cases, function_cases
-from workbench.planning.own_over import parse_over
-from workbench.planning.own_question import OwnQuestion
+from workbench.planning.own_question import OwnQuestion, parse_over
 from workbench.planning.request import Request
 from workbench.records.code import CodeFacts
 

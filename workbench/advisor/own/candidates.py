@@ -66,6 +66,12 @@ class Space:
         devices = self.request.devices
         return self.facts.needs_gpu is None and (not devices or "cpu" in devices)
 
+    @property
+    def devices(self) -> dict[str, int | None]:
+        """The devices, each with the number of threads for other ways than eager."""
+        on_cpu = {"cpu": self.threads[0]} if self.on_cpu else {}
+        return {**on_cpu, **dict.fromkeys(self.gpus)}
+
     def admits(self, proposal: Proposal) -> bool:
         """Whether a proposal passes the filters of the request."""
         request, mode = self.request, proposal.mode or "plain"
@@ -96,17 +102,13 @@ def precisions(device: str, space: Space) -> list[str]:
 
 def quick_changes(space: Space) -> list[Proposal]:
     """Other precisions and layouts, which take no time to prepare."""
-    layouts: list[str | None] = [None, NHWC] if space.facts.convolves else [None]
     found: list[Proposal] = []
-    if space.on_cpu:
-        for precision in precisions("cpu", space):
-            found += [Proposal("cpu", precision, way, space.threads[0]) for way in layouts]
-    for gpu in space.gpus:
+    for device, threads in space.devices.items():
         # A graph replays one call: state and changed inputs would be wrong.
-        replays = not (kind_of(gpu).on_host or space.facts.stateful or space.facts.mutated)
-        ways = [*layouts, GRAPH] if replays else layouts
-        for precision in precisions(gpu, space):
-            found += [Proposal(gpu, precision, way) for way in ways]
+        replays = not (kind_of(device).on_host or space.facts.stateful or space.facts.mutated)
+        modes = [None, *[NHWC] * space.facts.convolves, *[GRAPH] * replays]
+        for precision in precisions(device, space):
+            found += [Proposal(device, precision, mode, threads) for mode in modes]
     known = set(as_written(space))
     return [each for each in found if each not in known and space.admits(each)]
 
@@ -116,10 +118,9 @@ def compiled(space: Space, best: Iterable[Proposal]) -> list[Proposal]:
     in the state of its second call."""
     found = []
     for proposal in best if not space.facts.stateful else ():
+        modes = [COMPILE] if kind_of(proposal.device).on_host else [COMPILE, REDUCE]
         # Layouts are left to the compiler, which chooses its own.
-        found.append(replace(proposal, mode=COMPILE))
-        if not kind_of(proposal.device).on_host:
-            found.append(replace(proposal, mode=REDUCE))
+        found += [replace(proposal, mode=mode) for mode in modes]
     return list(filter(space.admits, found))
 
 

@@ -23,9 +23,7 @@ def start(space: Space) -> list[Proposal]:
     facts = space.facts
     found = [*as_written(space), *quick_changes(space)]
     if FUSED not in facts.impossible:
-        if space.on_cpu:
-            found.append(Proposal("cpu", facts.precision, FUSED, space.threads[0]))
-        found += [Proposal(gpu, facts.precision, FUSED) for gpu in space.gpus]
+        found += [Proposal(d, facts.precision, FUSED, n) for d, n in space.devices.items()]
     return [
         replace(each, tuning=_tuning(space, each.device)) for each in found if each.mode != GRAPH
     ]

@@ -217,7 +217,8 @@ def test_the_saved_script_calls_it_as_it_is_measured(
     case = Case("own", "cpu", "python", "", batch=task.batch)
     call = "result = work(*inputs, device='cpu')" if task.takes_device else "result = work(*inputs)"
     folder = tmp_path / "best"
-    save(of, None, asdict(case), str(folder), "", [], [call], renews=name == "sorts")
+    how = {"onnx_file": "", "setup": [], "call": [call], "renews": name == "sorts"}
+    save(of, None, asdict(case), str(folder), **how)
     monkeypatch.chdir(of.directory)
     ran = runpy.run_path(str(folder / "reproduce.py"))
     assert capsys.readouterr().out.startswith("median of 50 calls: ")

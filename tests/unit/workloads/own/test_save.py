@@ -67,7 +67,8 @@ class Saved:
         facts = CodeFacts(code.kind, code.name, "", "", inputs=inputs, loss=loss)
         made = lines(facts, case, question)
         where = str(self.folder)
-        found = save(code, net, asdict(case), where, file, made.setup, made.call)
+        more = {"onnx_file": file, "setup": made.setup, "call": made.call}
+        found = save(code, net, asdict(case), where, **more)
         return list(found["files"])
 
     @property

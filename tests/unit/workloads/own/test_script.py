@@ -31,7 +31,6 @@ REQUESTS: dict[str, tuple[str, list[str], float, list[str]]] = {
     "training": ("scripts/training.py", [], 60.0, ["Classifier"]),
     "many": ("scripts/many.py", [], 60.0, ["Locked", "Guarded"]),
     "none": ("scripts/none.py", [], 60.0, []),
-    "absent": ("scripts/absent.py", [], 60.0, []),
     "broken": ("scripts/none.py", ["data"], 60.0, []),
     "forks": ("scripts/forks.py", [], 60.0, []),
 }
@@ -143,7 +142,6 @@ def test_what_was_seen_before_the_end_counts(outcomes: Outcomes) -> None:
             "scripts/none.py raised ValueError: no data before it called a module",
         ),
         ("none", "bad_input", "scripts/none.py called no torch module"),
-        ("absent", "bad_target", "there is no script scripts/absent.py"),
     ],
 )
 def test_a_script_that_calls_no_module_says_why(

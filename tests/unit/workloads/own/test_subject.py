@@ -124,7 +124,7 @@ def test_what_inputs_returns_becomes_arguments(given, args, kwargs) -> None:
 def test_tensors_are_found_in_every_container(code) -> None:
     output = call(subject(code("containers")).copy(), subject(code("containers")).example(None))
     assert list(tensors(output)) == ["0", "1.first", "1.rest.0", "1.rest.1.last"]
-    doubled = mapped(output, lambda _, tensor: 2 * tensor)
+    doubled = mapped(output, lambda tensor: 2 * tensor)
     assert type(doubled) is type(output)
     assert torch.equal(doubled.parts.rest[1]["last"], 2 * output.parts.rest[1]["last"])
     assert doubled.mean is not output.mean
