@@ -6,7 +6,7 @@ from collections.abc import Iterator, Set
 
 from ..records.machine import Gpu, Machine, Package, Software
 from ..records.reason import Warning
-from .nvidia.driver_errors import ABSENT, NVML_NO_PERMISSION, missing_capability, nvml_text
+from .nvidia.driver_errors import ABSENT, NVML_NO_PERMISSION, nvml_text
 from .packages.software import PRECISION_VARIABLES
 from .packages.stack_query import FURTHER
 
@@ -180,8 +180,7 @@ def _driver(machine: Machine) -> Iterator[Warning]:
             "cuda_without_nvml",
             "CUDA works but NVML does not, so power, clocks and utilization are unknown:"
             f" {nvml_why}",
-            (nvml.reason and nvml.reason.hint)
-            or missing_capability(in_container=machine.os.container is not None),
+            (nvml.reason and nvml.reason.hint) or "reinstall the NVIDIA driver",
         )
     elif nvml.available and not cuda.available and any(gpu.visible for gpu in machine.gpus):
         yield Warning(
@@ -237,21 +236,16 @@ def _gpus(machine: Machine) -> Iterator[Warning]:
                 f"`sudo nvidia-smi -i {gpu.index} -c DEFAULT`",
                 subject(gpu),
             )
-        elif gpu.processes:
-            yield _busy(gpu)
-
-
-def _busy(gpu: Gpu) -> Warning:
-    """Nothing of ours runs yet, so every process on the GPU belongs to others."""
-    count = len(gpu.processes or ())
-    programs = "another process uses" if count == 1 else f"{count} other processes use"
-    used = f", {gpu.utilization_percent:.0f}% busy" if gpu.utilization_percent else ""
-    return Warning(
-        "busy_gpu",
-        f"{programs} {gpu.name or 'the GPU'} ({gpu.device or 'no CUDA device'}{used})",
-        "see which with `nvidia-smi`; wait or choose another GPU with --device",
-        subject(gpu),
-    )
+        elif gpu.processes:  # of others, since nothing of ours runs yet
+            count = len(gpu.processes)
+            programs = "another process uses" if count == 1 else f"{count} other processes use"
+            used = f", {gpu.utilization_percent:.0f}% busy" if gpu.utilization_percent else ""
+            yield Warning(
+                "busy_gpu",
+                f"{programs} {gpu.name or 'the GPU'} ({gpu.device or 'no CUDA device'}{used})",
+                "see which with `nvidia-smi`; wait or choose another GPU with --device",
+                subject(gpu),
+            )
 
 
 def subject(gpu: Gpu) -> str:

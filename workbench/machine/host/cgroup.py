@@ -61,25 +61,14 @@ def _unescape(field: str) -> str:
     return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), field)
 
 
-# The usual places of the hierarchies, for a /proc/self/mountinfo that cannot be read.
-_USUAL_MOUNTS = [
-    Mount(2, frozenset((UNIFIED,)), "/", "/sys/fs/cgroup"),
-    Mount(2, frozenset((UNIFIED,)), "/", "/sys/fs/cgroup/unified"),
-    Mount(1, frozenset(("cpu", "cpuacct")), "/", "/sys/fs/cgroup/cpu"),
-    Mount(1, frozenset(("memory",)), "/", "/sys/fs/cgroup/memory"),
-]
-
-
 def groups(root: Path, controller: str) -> list[Group]:
     """This process's group and all its ancestors that govern `controller`, nearest first.
 
     Every ancestor counts: the kernel enforces the tightest limit on the way up.
     """
     membership = parse_membership(read_text(root / "proc/self/cgroup"))
-    mountinfo = read_text(root / "proc/self/mountinfo")
-    mounts = _USUAL_MOUNTS if mountinfo is None else parse_mounts(mountinfo)
     governing: list[Group] = []
-    for mount in mounts:
+    for mount in parse_mounts(read_text(root / "proc/self/mountinfo")):
         name = controller if mount.version == 1 else UNIFIED
         if name in mount.controllers:
             inner = _below(membership.get(name, "/"), mount.root)
@@ -136,6 +125,13 @@ def cpuset(root: Path) -> set[int] | None:
     return None
 
 
+# Version -> the files with limit and usage, and the line of memory.stat with the cache.
+_MEMORY_NAMES = {
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    2: ("memory.max", "memory.current", "inactive_file"),
+}
+
+
 @dataclass(frozen=True)
 class MemoryLimit:
     limit_bytes: int
@@ -150,31 +146,17 @@ def memory_limits(root: Path, total_bytes: int) -> list[MemoryLimit]:
     """
     limits = []
     for group in groups(root, "memory"):
-        names = _V2_MEMORY if group.version == 2 else _V1_MEMORY
-        limit = read_int(group.folder / names.limit)
+        limit_file, usage_file, cache_line = _MEMORY_NAMES[group.version]
+        limit = read_int(group.folder / limit_file)
         if limit is None or not 0 <= limit < total_bytes:
             continue
-        usage = read_int(group.folder / names.usage) or 0
-        cache = stat_value(read_text(group.folder / "memory.stat"), names.cache)
+        usage = read_int(group.folder / usage_file) or 0
+        cache = stat_value(read_text(group.folder / "memory.stat"), cache_line)
         limits.append(MemoryLimit(limit, max(0, limit - max(0, usage - cache))))
     return limits
 
 
-@dataclass(frozen=True)
-class _MemoryFiles:
-    limit: str
-    usage: str
-    cache: str  # a line of memory.stat
-
-
-_V1_MEMORY = _MemoryFiles("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-_V2_MEMORY = _MemoryFiles("memory.max", "memory.current", "inactive_file")
-
-
 def stat_value(text: str | None, name: str) -> int:
     """The number after `name` in the `name number` lines of memory.stat, cpu.stat and vmstat."""
-    for line in (text or "").splitlines():
-        key, _, value = line.partition(" ")
-        if key == name:
-            return parse_int(value) or 0
-    return 0
+    found = re.search(rf"^{name} (.*)", text or "", re.MULTILINE)
+    return parse_int(found[1]) or 0 if found else 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,10 @@ from ...process.cores import allowed_cores
 from ...records.reason import Warning
 from ...text.sanitize import shown
 from .cgroup import groups, stat_value
-from .load import NOTICEABLE, busy_s, core_times, cpu_seconds, disturbs, total_s
+from .load import busy_s, core_times, total_s
 from .sysfs import read_int, read_text
 
+NOTICEABLE = 0.25  # cores; any living system uses less than this in the background
 NAMED_SHARE = 0.25  # share of others' use above which a program is named
 SHORTEST_S = 0.2  # the kernel counts in ticks of 10 ms per core: a shorter time says nothing
 STOLEN = 0.02  # share of our cores' time
@@ -64,7 +66,7 @@ class DisturbanceMonitor:
         """Warnings about `subject` for everything that disturbed it since `start`."""
         before, now = self._before, self._read(own)
         return [
-            *self._busy(subject, self._foreign_cores(now), set(own), now),
+            *self._busy(subject, set(own), now),
             *_stolen(subject, before, now),
             *_over_quota(subject, before, now),
             *_swapped(subject, before, now),
@@ -84,10 +86,10 @@ class DisturbanceMonitor:
         cores = (total - was - own_s) / elapsed_s
         return 0.0 if own_s < 0 or cores > most + NOTICEABLE else min(max(0.0, cores), most)
 
-    def _busy(
-        self, subject: str, foreign_cores: float, own: Set[int], now: _Counters
-    ) -> Iterator[Warning]:
-        if disturbs(foreign_cores, self._cores):
+    def _busy(self, subject: str, own: Set[int], now: _Counters) -> Iterator[Warning]:
+        foreign_cores = self._foreign_cores(now)
+        free = len(self._allowed) - foreign_cores
+        if foreign_cores >= NOTICEABLE and free < self._cores:  # fewer than our candidates use
             busiest = " and ".join(self._busiest(foreign_cores, own, now))
             which = f" (mostly {busiest})" if busiest else ""
             yield Warning(
@@ -112,7 +114,7 @@ class DisturbanceMonitor:
     def _read(self, own: Iterable[int]) -> _Counters:
         return _Counters(
             at_s=time.monotonic(),
-            own_s=cpu_seconds(own),
+            own_s=_cpu_seconds(own),
             core_times=core_times(self._allowed),
             quota=self._quota(),
             swapped_pages=parse_swapped(read_text(self._root / "proc/vmstat")),
@@ -131,6 +133,16 @@ class DisturbanceMonitor:
         cpus = self._root / "sys/devices/system/cpu"
         counts = cpus.glob("cpu[0-9]*/thermal_throttle/core_throttle_count")
         return sum(read_int(count) or 0 for count in counts)
+
+
+def _cpu_seconds(pids: Iterable[int]) -> float:
+    """CPU seconds of these processes and of their children that have ended."""
+    total = 0.0
+    for pid in pids:
+        with suppress(psutil.Error):
+            # User and system of itself, and on Linux those of its children; then waiting for disks.
+            total += sum(psutil.Process(pid).cpu_times()[:4])
+    return total
 
 
 def _programs() -> dict[int, tuple[str, float]]:

@@ -29,10 +29,7 @@ def parse_meminfo(text: str | None) -> dict[str, int]:
 
 def system_memory(root: Path = Path("/")) -> tuple[int, int] | None:
     """Total and available bytes of the whole machine, or None where the kernel does not say."""
-    return _total_and_available(parse_meminfo(read_text(root / "proc/meminfo")))
-
-
-def _total_and_available(sizes: dict[str, int]) -> tuple[int, int] | None:
+    sizes = parse_meminfo(read_text(root / "proc/meminfo"))
     if "MemTotal" not in sizes:
         return None
     # Kernels before 3.14 and some sandboxes have no MemAvailable.
@@ -42,11 +39,11 @@ def _total_and_available(sizes: dict[str, int]) -> tuple[int, int] | None:
 
 def read_memory(root: Path = Path("/")) -> Memory:
     """The memory that this process may use."""
-    sizes = parse_meminfo(read_text(root / "proc/meminfo"))
-    system = _total_and_available(sizes)
+    system = system_memory(root)
     if system is None:
         return _portable_memory()
     total, available = system
+    sizes = parse_meminfo(read_text(root / "proc/meminfo"))
     limits = memory_limits(root, total)
     swap_total = sizes.get("SwapTotal", 0)
     unread = () if "SwapTotal" in sizes else _SWAP
@@ -64,23 +61,9 @@ def _portable_memory() -> Memory:
     """The same from psutil: for macOS and sandboxes that hide /proc."""
     import psutil  # 20 ms, and Linux does without it
 
-    unavailable = {}
-    total = available = swap_total = swap_used = 0
     try:
-        memory = psutil.virtual_memory()
-        total, available = memory.total, memory.available
+        memory, swap = psutil.virtual_memory(), psutil.swap_memory()
     except (OSError, RuntimeError) as error:
-        unavailable["total_bytes"] = unavailable["available_bytes"] = f"psutil: {error}"
-    try:
-        swap = psutil.swap_memory()
-        swap_total, swap_used = swap.total, swap.used
-    except (OSError, RuntimeError) as error:
-        unavailable |= dict.fromkeys(_SWAP, f"psutil: {error}")
-    return Memory(
-        total_bytes=total,
-        available_bytes=available,
-        cgroup_limit_bytes=None,
-        swap_total_bytes=swap_total,
-        swap_used_bytes=swap_used,
-        unavailable=unavailable,
-    )
+        unread = ("total_bytes", "available_bytes", *_SWAP)
+        return Memory(0, 0, None, 0, 0, dict.fromkeys(unread, f"psutil: {error}"))
+    return Memory(memory.total, memory.available, None, swap.total, swap.used)

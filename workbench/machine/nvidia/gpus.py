@@ -138,29 +138,14 @@ def _without_cuda(gpu: Gpu, cuda: CudaAnswer, visible_devices: str | None) -> Gp
 def _cuda_only(device: CudaDevice, nvml: Nvml) -> Gpu:
     """A GPU that CUDA offers and NVML does not list, as in a container without `utility`."""
     text = f"NVML: {nvml.reason.message}" if nvml.reason else "NVML does not list this GPU"
-    is_mig = device.uuid is not None and device.gpu_uuid not in (None, device.uuid)
-    gpu = Gpu(
-        index=None,
-        device=f"cuda:{device.ordinal}",
-        uuid=device.uuid and f"{'MIG' if is_mig else 'GPU'}-{device.uuid}",
-        pci_bus_id=device.pci_bus_id,
-        name=device.name,
-        memory_total_bytes=device.memory_total_bytes,
-        compute_capability=device.compute_capability,
-        l2_cache_bytes=device.l2_cache_bytes,
-    )
-    return with_reasons(gpu, text)
+    return _merge(with_reasons(Gpu(None, None, None, None, None), text), device)
 
 
 def on_the_bus(root: Path = Path("/")) -> list[str]:
     """PCI addresses of NVIDIA GPUs, from sysfs: known even without a driver."""
-    try:
-        devices = sorted((root / "sys/bus/pci/devices").iterdir())
-    except OSError:
-        return []
     return [
         device.name
-        for device in devices
+        for device in sorted((root / "sys/bus/pci/devices").glob("*"))
         if (read_text(device / "vendor") or "").strip() == _NVIDIA_VENDOR
         and (read_text(device / "class") or "").startswith(_DISPLAY_CLASS)
     ]

@@ -42,7 +42,7 @@ def try_packages(names: Iterable[str], python: str | None = None) -> dict[str, T
 
 
 def _answer(process: QueryProcess) -> Trial:
-    trial = process.parse(process.line(DEADLINE_S), _decode)
+    trial = process.answer(_decode, DEADLINE_S)
     process.close()
     if isinstance(trial, Ended):
         return Trial(failure=f"the process that tried it {trial.message}")
