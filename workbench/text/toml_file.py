@@ -103,10 +103,11 @@ def read(path: Path) -> TomlFile:
         raise TomlError(f"{name}: tables or lists are nested too deeply") from None
     file = TomlFile(path, text, tables)
     for keys, number in _numbers(tables):
+        name = next(key for key in reversed(keys) if isinstance(key, str))
         if isinstance(number, int) and abs(number) >= 1 << 63:  # TOML 1.0: integers have 64 bits
-            raise file.error(f"{_last_name(keys)}: the number has more than 64 bits", keys)
+            raise file.error(f"{name}: the number has more than 64 bits", keys)
         if not math.isfinite(number):
-            raise file.error(f"{_last_name(keys)} = {number} is not finite", keys)
+            raise file.error(f"{name} = {number} is not finite", keys)
     return file
 
 
@@ -121,20 +122,10 @@ def _syntax(name: str, text: str, message: str) -> str:
     return f"{name}, line {line}: {shown(message[: at.start()])} (column {column})"
 
 
-def _numbers(tables: dict[str, Any]) -> Iterator[tuple[tuple[Key, ...], float]]:
+def _numbers(value: Any, keys: tuple[Key, ...] = ()) -> Iterator[tuple[tuple[Key, ...], float]]:
     """Every number with the keys that lead to it."""
-    waiting: list[tuple[tuple[Key, ...], Any]] = [((), tables)]
-    while waiting:
-        keys, value = waiting.pop()
-        if len(keys) > 16:
-            continue  # deeper than anything that is read
-        if isinstance(value, (int, float)):
-            yield keys, value
-        elif isinstance(value, dict):
-            waiting += [((*keys, key), inner) for key, inner in value.items()]
-        elif isinstance(value, list):
-            waiting += [((*keys, place), inner) for place, inner in enumerate(value)]
-
-
-def _last_name(keys: Sequence[Key]) -> str:
-    return next((key for key in reversed(keys) if isinstance(key, str)), "")
+    if isinstance(value, (int, float)):
+        yield keys, value
+    elif isinstance(value, (dict, list)) and len(keys) <= 16:  # nothing deeper is read
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _numbers(inner, (*keys, key))

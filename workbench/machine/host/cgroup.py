@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...records.machine import CoreLimit
-from .sysfs import machine_path, parse_cpulist, parse_int, read_int, read_text
+from .sysfs import parse_cpulist, parse_int, read_int, read_text
 
 UNIFIED = ""  # the name of the v2 hierarchy in /proc/self/cgroup: "0::/path"
 _ESCAPE = re.compile(r"\\([0-7]{3})")
@@ -34,13 +34,8 @@ class Mount:
 
 def parse_membership(text: str | None) -> dict[str, str]:
     """Controller name -> group path, from the `id:controllers:path` lines of /proc/self/cgroup."""
-    groups: dict[str, str] = {}
-    for line in (text or "").splitlines():
-        parts = line.split(":", 2)
-        if len(parts) == 3 and parts[2].startswith("/"):
-            for controller in parts[1].split(","):
-                groups.setdefault(controller, parts[2])
-    return groups
+    lines = re.findall(r"^\d+:([^:\n]*):(/.*)$", text or "", re.MULTILINE)
+    return {controller: path for names, path in lines for controller in names.split(",")}
 
 
 def parse_mounts(text: str | None) -> list[Mount]:
@@ -112,7 +107,7 @@ def cpu_quota(root: Path) -> CoreLimit | None:
             period = read_text(group.folder / "cpu.cfs_period_us") or ""
         cores = parse_quota(quota, period)
         if cores is not None:
-            limits.append(CoreLimit(name="cgroup", cores=cores, source=machine_path(file, root)))
+            limits.append(CoreLimit("cgroup", cores, f"/{file.relative_to(root).as_posix()}"))
     return min(limits, key=lambda limit: limit.cores, default=None)
 
 
@@ -132,14 +127,9 @@ _MEMORY_NAMES = {
 }
 
 
-@dataclass(frozen=True)
-class MemoryLimit:
-    limit_bytes: int
-    available_bytes: int  # left before the group has to swap or is killed
-
-
-def memory_limits(root: Path, total_bytes: int) -> list[MemoryLimit]:
-    """Every memory limit on the way up that lies below the machine's own memory.
+def memory_limits(root: Path, total_bytes: int) -> list[tuple[int, int]]:
+    """Every memory limit on the way up that lies below the machine's own memory, with the bytes
+    that are left before the group has to swap or is killed.
 
     v1 spells "no limit" as a number near 2**63, hence the comparison with `total_bytes`.
     Page cache that the kernel would drop first (`inactive_file`) counts as available.
@@ -152,7 +142,7 @@ def memory_limits(root: Path, total_bytes: int) -> list[MemoryLimit]:
             continue
         usage = read_int(group.folder / usage_file) or 0
         cache = stat_value(read_text(group.folder / "memory.stat"), cache_line)
-        limits.append(MemoryLimit(limit, max(0, limit - max(0, usage - cache))))
+        limits.append((limit, max(0, limit - max(0, usage - cache))))
     return limits
 
 

@@ -47,11 +47,9 @@ def core_limits(root: Path) -> list[CoreLimit]:
 
 
 def _logical_cores(root: Path) -> CoreLimit:
-    online = topology.online_cpus(root)
-    if online:
+    if online := topology.online_cpus(root):
         return CoreLimit("logical", float(len(online)), "/sys/devices/system/cpu/online")
-    blocks = cpuinfo.parse_cpuinfo(read_text(root / "proc/cpuinfo"))
-    if blocks:
+    if blocks := cpuinfo.parse_cpuinfo(read_text(root / "proc/cpuinfo")):
         return CoreLimit("logical", float(len(blocks)), "/proc/cpuinfo")
     return CoreLimit("logical", float(os.cpu_count() or 1), "os.cpu_count()")
 

@@ -6,11 +6,12 @@ On Linux /proc/meminfo (proc(5)) is read directly: importing psutil takes 20 ms,
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from ...records.machine import Memory
 from .cgroup import memory_limits
-from .sysfs import parse_int, read_text
+from .sysfs import read_text
 
 _KIB = 1024  # /proc/meminfo says "kB" and means KiB
 _SWAP = ("swap_total_bytes", "swap_used_bytes")
@@ -18,13 +19,8 @@ _SWAP = ("swap_total_bytes", "swap_used_bytes")
 
 def parse_meminfo(text: str | None) -> dict[str, int]:
     """Name -> bytes, for the lines that carry a size."""
-    sizes: dict[str, int] = {}
-    for line in (text or "").splitlines():
-        name, _, rest = line.partition(":")
-        value = parse_int(rest.removesuffix(" kB"))
-        if value is not None and value >= 0 and rest.endswith(" kB"):
-            sizes.setdefault(name.strip(), value * _KIB)
-    return sizes
+    lines = re.findall(r"^(\w+): *([0-9]{1,19}) kB$", text or "", re.MULTILINE)
+    return {name: int(size) * _KIB for name, size in lines}
 
 
 def system_memory(root: Path = Path("/")) -> tuple[int, int] | None:
@@ -49,8 +45,8 @@ def read_memory(root: Path = Path("/")) -> Memory:
     unread = () if "SwapTotal" in sizes else _SWAP
     return Memory(
         total_bytes=total,
-        available_bytes=min([available, *(limit.available_bytes for limit in limits)]),
-        cgroup_limit_bytes=min((limit.limit_bytes for limit in limits), default=None),
+        available_bytes=min([available, *(left for _, left in limits)]),
+        cgroup_limit_bytes=min((limit for limit, _ in limits), default=None),
         swap_total_bytes=swap_total,
         swap_used_bytes=max(0, swap_total - sizes.get("SwapFree", swap_total)),
         unavailable=dict.fromkeys(unread, "/proc/meminfo does not say"),

@@ -46,8 +46,3 @@ def parse_cpulist(text: str | None) -> set[int] | None:
             return None
         cpus.update(range(first, last + 1))
     return cpus
-
-
-def machine_path(path: Path, root: Path) -> str:
-    """`path` as the machine knows it, without the folder that a test put in front."""
-    return "/" + path.relative_to(root).as_posix()

@@ -31,11 +31,9 @@ def container(root: Path = Path("/")) -> str | None:
     if (root / ".dockerenv").exists():
         return "docker"
     groups = read_text(root / "proc/self/cgroup") or ""
-    for word, name in _CGROUP_WORDS.items():
-        if word in groups:
-            return name
-    # systemd-nspawn, LXC and podman set it for PID 1's children.
-    return os.environ.get("container")  # noqa: SIM112
+    named = (name for word, name in _CGROUP_WORDS.items() if word in groups)
+    # systemd-nspawn, LXC and podman set the variable for PID 1's children.
+    return next(named, os.environ.get("container"))  # noqa: SIM112
 
 
 def read_os(root: Path) -> Os:

@@ -12,7 +12,6 @@ from ...records.machine import Cache
 from .sysfs import parse_cpulist, parse_int, read_int, read_text
 
 _CPUS = "sys/devices/system/cpu"
-_KINDS = {"Data": "data", "Instruction": "instruction", "Unified": "unified"}
 _UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3}
 
 
@@ -41,9 +40,9 @@ def caches(root: Path, cpus: set[int]) -> list[Cache]:
             if cpu in covered.get(folder.name, ()):
                 continue  # an earlier CPU shares it
             level = read_int(folder / "level")
-            kind = _KINDS.get((read_text(folder / "type") or "").strip())
+            kind = (read_text(folder / "type") or "").strip().lower()
             size = parse_size(read_text(folder / "size"))
-            if level is not None and kind is not None and size:
+            if level is not None and kind and size:
                 counts[level, kind, size] += 1
             sharing = parse_cpulist(read_text(folder / "shared_cpu_list"))
             covered.setdefault(folder.name, set()).update(sharing or {cpu})

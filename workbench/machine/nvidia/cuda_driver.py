@@ -56,7 +56,7 @@ def survey() -> CudaAnswer:
     except OSError as error:
         return failed(loading_failure(LIBRARY, error))
     version = _number(library, "cuDriverGetVersion")
-    api = None if version is None else _version(version)
+    api = None if version is None else f"{version // 1000}.{version % 1000 // 10}"  # 13000: 13.0
     code = _call(library, "cuInit", 0)
     count = ctypes.c_int()
     if code == _SUCCESS:
@@ -86,11 +86,6 @@ def _reason(code: int) -> Reason:
 def _call(library: Any, name: str, *arguments: Any) -> int:
     function = getattr(library, name, None)
     return _NO_SYMBOL if function is None else int(function(*arguments))
-
-
-def _version(number: int) -> str:
-    """13000 -> "13.0": 1000 * major + 10 * minor."""
-    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def _device(library: Any, ordinal: int) -> CudaDevice:

@@ -19,8 +19,6 @@ from .gpu_fields import with_reasons
 from .nvml_fields import NvmlFields
 from .nvml_query import Failure, Query, connect
 
-_SLOW_EVERY = 4  # samples
-
 
 class NvmlHeader(msgspec.Struct, frozen=True):
     """The first answer of a survey; one `Gpu` for each of `count` follows."""
@@ -102,7 +100,7 @@ def _link(query: Query, one: Any, two: Any) -> str:
 
 
 def samples(indices: Sequence[int], *, every_s: float) -> Iterator[GpuSample]:
-    """Readings of these GPUs every `every_s` seconds, for ever; the slow ones less often."""
+    """Readings of these GPUs every `every_s` seconds, for ever; every fourth has the slow ones."""
     connected = connect()
     if isinstance(connected, Reason):
         yield GpuSample(time.monotonic(), [], connected)
@@ -116,8 +114,7 @@ def samples(indices: Sequence[int], *, every_s: float) -> Iterator[GpuSample]:
             lost.append(GpuReading(index, unavailable={"*": _with_hint(failure)}))
         else:
             fields[index] = NvmlFields(query, handle)
-    for number in itertools.count():
-        slow = number % _SLOW_EVERY == 0
+    for slow in itertools.cycle((True, False, False, False)):
         gpus = [gpu.sample(index, slow=slow) for index, gpu in fields.items()]
         yield GpuSample(time.monotonic(), gpus + lost)
         time.sleep(every_s)

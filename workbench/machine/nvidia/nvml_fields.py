@@ -11,11 +11,9 @@ from typing import Any
 from ...records.machine import Gpu, GpuReading, Pcie
 from ..host.memory import system_memory
 from .driver_errors import NVML_INVALID_ARGUMENT, NVML_NOT_SUPPORTED, nvml_text
+from .gpu_fields import gpu_process
 from .nvml_query import Call, Failure, Query
-from .process_owner import gpu_process
 
-_MW_PER_W = 1000
-_MJ_PER_J = 1000
 _NS_PER_S = 1e9
 _SM = 1  # NVML_CLOCK_SM
 _GPU_SENSOR = 0  # NVML_TEMPERATURE_GPU
@@ -84,8 +82,12 @@ def _bus_id(info: Any) -> str:
     return f"{info.domain:04x}:{info.bus:02x}:{info.device:02x}.0"
 
 
+def _named(names: dict[int, str]) -> Callable[[int], str]:
+    return lambda mode: names.get(mode, f"mode_{mode}")
+
+
 def _watts(milliwatts: int) -> float:
-    return milliwatts / _MW_PER_W
+    return milliwatts / 1000
 
 
 def _current_mode(modes: list[int]) -> bool:
@@ -93,8 +95,6 @@ def _current_mode(modes: list[int]) -> bool:
     return bool(modes[0])
 
 
-_POWER = _Reading("nvmlDeviceGetPowerUsage", convert=_watts)
-_SLOWED = _Reading("nvmlDeviceGetFieldValues", extra=(list(_SLOWED_FIELDS),))
 _PROCESSES = _Reading(
     "nvmlDeviceGetComputeRunningProcesses_v3",
     "nvmlDeviceGetComputeRunningProcesses_v2",
@@ -146,21 +146,15 @@ _OF_GPU = _CHANGING | {
     "ecc_uncorrected": _Reading(
         "nvmlDeviceGetTotalEccErrors", extra=(_UNCORRECTED, _SINCE_DRIVER_LOAD)
     ),
-    "virtualization": _Reading(
-        "nvmlDeviceGetVirtualizationMode",
-        convert=lambda mode: _VIRTUALIZATION.get(mode, f"mode_{mode}"),
-    ),
-    "compute_mode": _Reading(
-        "nvmlDeviceGetComputeMode", convert=lambda mode: _COMPUTE_MODE.get(mode, f"mode_{mode}")
-    ),
+    "virtualization": _Reading("nvmlDeviceGetVirtualizationMode", convert=_named(_VIRTUALIZATION)),
+    "compute_mode": _Reading("nvmlDeviceGetComputeMode", convert=_named(_COMPUTE_MODE)),
     "processes": _PROCESSES,
 }
 _OF_SAMPLE = _CHANGING | {
     "pcie_generation": _LINK["generation"],
     "pcie_width": _LINK["width"],
     "energy_j": _Reading(
-        "nvmlDeviceGetTotalEnergyConsumption",
-        convert=lambda millijoules: millijoules / _MJ_PER_J,
+        "nvmlDeviceGetTotalEnergyConsumption", convert=lambda millijoules: millijoules / 1000
     ),
 }
 # They take milliseconds: 4.5 ms for the processes of an RTX 4090 and 0.14 ms for its fan, where its
@@ -230,7 +224,7 @@ class NvmlFields:
             milliwatts = values[0].value.uiVal
             if milliwatts not in (0, _NOT_AVAILABLE):
                 return _watts(milliwatts), 0.0
-        watts = self._take("power_w", _POWER)
+        watts = self._take("power_w", _Reading("nvmlDeviceGetPowerUsage", convert=_watts))
         if watts is None:
             return None, None
         capability, _ = self._query.ask(("nvmlDeviceGetCudaComputeCapability", self._handle))
@@ -239,7 +233,8 @@ class NvmlFields:
 
     def _slowed(self) -> dict[str, float] | None:
         """Seconds by cause; each field value carries a return code of its own."""
-        values = self._take("slowed_s", _SLOWED)
+        fields = _Reading("nvmlDeviceGetFieldValues", extra=(list(_SLOWED_FIELDS),))
+        values = self._take("slowed_s", fields)
         if values is None:
             return None
         seconds = {

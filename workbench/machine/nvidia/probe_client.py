@@ -26,7 +26,6 @@ NVML_LIBRARY = "libnvidia-ml.so.1"
 # Per answer: the first call after boot takes seconds per GPU without persistence mode.
 DEADLINE_S = 30.0
 
-_ENDINGS = {"crashed": "crashed", "silent": "hung", "not_started": "not_started"}
 _LOST_GPU = "a lost GPU can cause this: read `dmesg | grep -iE 'nvrm|xid'`, then reboot"
 
 _decode_header = msgspec.json.Decoder(NvmlHeader).decode
@@ -54,7 +53,7 @@ def start_probe(
 
 def ending(ended: Ended, api: str = "NVML") -> Reason:
     """Why the process that asks NVML, CUDA or amdsmi gave no answer."""
-    code = f"{api.lower()}_{_ENDINGS[ended.kind]}"
+    code = f"{api.lower()}_{'hung' if ended.kind == 'silent' else ended.kind}"
     return Reason(code, f"the process that asks {api} {ended.message}", _LOST_GPU)
 
 
