@@ -13,6 +13,9 @@ from ...records.machine import CoreLimit
 from .sysfs import parse_cpulist, parse_int, read_int, read_text
 
 UNIFIED = ""  # the name of the v2 hierarchy in /proc/self/cgroup: "0::/path"
+_MOUNT = re.compile(
+    r"^(?:\S+ ){3}(\S+) (\S+) .*- (cgroup2?) \S+ (\S+)$", re.MULTILINE
+)  # its group, its folder, its kind, its options
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
@@ -41,14 +44,10 @@ def parse_membership(text: str | None) -> dict[str, str]:
 def parse_mounts(text: str | None) -> list[Mount]:
     """The cgroup mounts among the lines of /proc/self/mountinfo."""
     mounts = []
-    for line in (text or "").splitlines():
-        before, separator, after = line.partition(" - ")
-        fields, kind = before.split(), after.split()
-        if not separator or len(fields) < 5 or not kind or kind[0] not in ("cgroup", "cgroup2"):
-            continue
-        version = 2 if kind[0] == "cgroup2" else 1
-        controllers = frozenset(kind[-1].split(",")) if version == 1 else frozenset((UNIFIED,))
-        mounts.append(Mount(version, controllers, _unescape(fields[3]), _unescape(fields[4])))
+    for group, point, kind, options in _MOUNT.findall(text or ""):
+        version = 2 if kind == "cgroup2" else 1
+        controllers = frozenset(options.split(",") if version == 1 else (UNIFIED,))
+        mounts.append(Mount(version, controllers, _unescape(group), _unescape(point)))
     return mounts
 
 
@@ -88,10 +87,9 @@ def _below(path: str, mounted: str) -> list[str]:
 
 def parse_quota(quota: str | None, period: str | None) -> float | None:
     """CPU bandwidth in cores: microseconds of run time per period; None: no limit."""
-    run_us, period_us = parse_int(quota), parse_int(period)
-    if run_us is None or period_us is None or run_us <= 0 or period_us <= 0:
-        return None  # "max" in v2 and -1 in v1 mean no limit
-    return run_us / period_us
+    run_us, period_us = parse_int(quota) or 0, parse_int(period) or 0
+    # "max" in v2 and -1 in v1 mean no limit.
+    return run_us / period_us if run_us > 0 and period_us > 0 else None
 
 
 def cpu_quota(root: Path) -> CoreLimit | None:

@@ -22,9 +22,7 @@ from .sysfs import read_int, read_text
 from .topology import online_cpus
 
 _CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
-_UJ_PER_J = 1e6
 _NOT_LINUX = "read from /proc and /sys, which only Linux has"
-_ROOT_ONLY = "only root may read it on this kernel (since CVE-2020-8694)"
 
 _BUSY = ("user", "nice", "system", "irq", "softirq")  # guest time is part of user time
 _IDLE = ("idle", "iowait", "steal")
@@ -114,8 +112,8 @@ def package_energy_j(root: Path = Path("/")) -> tuple[float | None, str]:
     read = [read_int(package / "energy_uj") for package in packages]
     known = [value for value in read if value is not None]
     if len(known) < len(packages):
-        return None, _ROOT_ONLY
-    return sum(known) / _UJ_PER_J, ""
+        return None, "only root may read it on this kernel (since CVE-2020-8694)"
+    return sum(known) / 1e6, ""
 
 
 def core_times(cores: Iterable[int]) -> dict[int, Any]:

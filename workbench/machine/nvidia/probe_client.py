@@ -108,11 +108,7 @@ class GpuProbes:
         self._nvml = missing(NVML_LIBRARY) or NvmlProbe()
         self._cuda = missing(CUDA_LIBRARY) or CudaProbe()
 
-    def collect(self, deadline_s: float = DEADLINE_S) -> tuple[Nvml, list[Gpu], CudaAnswer]:
-        if isinstance(self._nvml, Reason):
-            nvml, gpus = Nvml(available=False, reason=self._nvml), list[Gpu]()
-        else:
-            nvml, gpus = self._nvml.collect(deadline_s)
-        if isinstance(self._cuda, Reason):
-            return nvml, gpus, failed(self._cuda)
-        return nvml, gpus, self._cuda.collect(deadline_s)
+    def collect(self, deadline_s: float) -> tuple[Nvml, list[Gpu], CudaAnswer]:
+        nvml, cuda = self._nvml, self._cuda
+        found = (Nvml(False, nvml), []) if isinstance(nvml, Reason) else nvml.collect(deadline_s)
+        return *found, failed(cuda) if isinstance(cuda, Reason) else cuda.collect(deadline_s)

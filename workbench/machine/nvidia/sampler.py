@@ -21,8 +21,7 @@ _decode = msgspec.json.Decoder(GpuSample).decode
 
 
 class GpuSampler:
-    """Reads the GPUs with these numbers in their vendor's library; a crash costs a gap, not the
-    run."""
+    """Reads the GPUs with these numbers in their vendor's library; a crash costs only a gap."""
 
     def __init__(
         self,
