@@ -19,7 +19,8 @@ from ..files.read import whole
 from .sanitize import shown
 
 MOST_BYTES = 1 << 18  # hundreds of scenarios
-LONGEST_VALUE = 50  # lines, of which the first is found; a longer one is found somewhere within
+MOST_SEARCHED = 1 << 15  # bytes; in a larger file no line is looked for, which takes seconds
+LONGEST_VALUE = 10  # lines, of which the first is found; a longer one is found somewhere within
 Key = str | int
 
 _AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
@@ -54,7 +55,7 @@ class TomlFile:
         None where there is none."""
         while keys and not _holds(self.tables, keys):
             keys = keys[:-1]
-        if not keys:
+        if not keys or len(self.text) > MOST_SEARCHED:
             return None
         lines = self.text.split("\n")
         counts = range(len(lines) + 1)

@@ -100,17 +100,13 @@ def ratio_parts(value: float | None, interval: Sequence[float] | None) -> tuple[
     """`("38.2x", "37.1-39.0")`, both with the same number of decimals."""
     if value is None:
         return "", ""
-    decimals = _decimals(value)
+    # Two decimals for 0.48 and 3.15, one for 38.2, none for 412, more for small ratios.
+    edges = (99.5, 9.95, 0.0995, 0.00995)
+    decimals = next((place for place, edge in enumerate(edges) if value >= edge), len(edges))
     text = f"{value:.{decimals}f}x"
     if interval is None:
         return text, ""
     return text, f"{interval[0]:.{decimals}f}-{interval[1]:.{decimals}f}"
-
-
-def _decimals(value: float) -> int:
-    """Two decimals for 0.48 and 3.15, one for 38.2, none for 412, more for small ratios."""
-    edges = (99.5, 9.95, 0.0995, 0.00995)
-    return next((decimals for decimals, edge in enumerate(edges) if value >= edge), len(edges))
 
 
 def ratio(value: float | None, interval: Sequence[float] | None = None) -> str:

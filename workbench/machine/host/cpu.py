@@ -18,9 +18,7 @@ from ...process.cores import affinity_mask
 from ...records.machine import CoreLimit, Cpu, Isa
 from . import cpuinfo, topology
 from .cgroup import cpu_quota
-from .sysfs import parse_int, read_text
-
-_NOT_LINUX = "read from /proc and /sys, which only Linux has"
+from .sysfs import NOT_LINUX, parse_int, read_text
 
 
 def slurm_limit(environ: Mapping[str, str]) -> CoreLimit | None:
@@ -116,9 +114,9 @@ def _ask_psutil(cpu: Cpu) -> Cpu:
 
 def _absences(cpu: Cpu, *, has_cpuinfo: bool) -> dict[str, str]:
     linux = platform.system() == "Linux"
-    unread = "/proc/cpuinfo cannot be read" if linux else _NOT_LINUX
+    unread = "/proc/cpuinfo cannot be read" if linux else NOT_LINUX
     unsaid = "/proc/cpuinfo does not say" if has_cpuinfo else unread
-    hidden = "sysfs does not show it, as in many virtual machines" if linux else _NOT_LINUX
+    hidden = "sysfs does not show it, as in many virtual machines" if linux else NOT_LINUX
     reasons = {
         "model": (cpu.model, unsaid),
         "vendor": (cpu.vendor, unsaid),

@@ -18,11 +18,10 @@ import psutil
 from ...process.cores import allowed_cores
 from ...records.machine import HostReading
 from .memory import system_memory
-from .sysfs import read_int, read_text
+from .sysfs import NOT_LINUX, read_int, read_text
 from .topology import online_cpus
 
 _CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
-_NOT_LINUX = "read from /proc and /sys, which only Linux has"
 
 _BUSY = ("user", "nice", "system", "irq", "softirq")  # guest time is part of user time
 _IDLE = ("idle", "iowait", "steal")
@@ -42,7 +41,7 @@ class HostReader:
         reasons: dict[str, str] = {}
         memory = system_memory(self._root)
         if memory is None:
-            reasons["memory_available_bytes"] = _NOT_LINUX
+            reasons["memory_available_bytes"] = NOT_LINUX
         return HostReading(
             utilization_percent=self._utilization(reasons),
             frequency_mhz=self._frequency(reasons),
@@ -58,7 +57,7 @@ class HostReader:
         pairs = [(before[core], times) for core, times in now.items() if core in before]
         total = sum(total_s(new) - total_s(old) for old, new in pairs)
         if total <= 0:
-            reasons["utilization_percent"] = "no time has passed" if now else _NOT_LINUX
+            reasons["utilization_percent"] = "no time has passed" if now else NOT_LINUX
             return None
         busy = sum(busy_s(new) - busy_s(old) for old, new in pairs)
         return 100.0 * min(1.0, max(0.0, busy / total))
