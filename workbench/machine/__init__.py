@@ -35,8 +35,7 @@ def detect(
 
     deadline_s = DEADLINE_S if deadline_s is None else deadline_s
     stack = StackQuery(python)
-    os_info = read_os(root)
-    probes = GpuProbes(in_container=os_info.container is not None)
+    probes = GpuProbes()
     cpu = read_cpu(root)
     memory = read_memory(root)
     software = stack.collect(deadline_s)
@@ -45,7 +44,7 @@ def detect(
     gpus += other_gpus(software, gpus, root, python, deadline_s)
     machine = Machine(
         hostname=platform.node(),
-        os=os_info,
+        os=read_os(root),
         cpu=cpu,
         memory=memory,
         gpus=placed(gpus, root),

@@ -59,7 +59,7 @@ def _answer(name: str, process: QueryProcess, until_s: float) -> list[Gpu]:
         found = msgspec.json.decode(printable_json(line), type=list[dict[str, Any]])
         return msgspec.convert([{**least, **gpu} for gpu in found], list[Gpu])
 
-    answer = process.parse(process.line(max(0.0, until_s - time.monotonic())), decode)
+    answer = process.answer(decode, max(0.0, until_s - time.monotonic()))
     process.close()
     return [] if isinstance(answer, Ended) else answer
 

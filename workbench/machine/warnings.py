@@ -8,9 +8,8 @@ from collections.abc import Iterator, Set
 from .. import catalog
 from ..records.machine import Gpu, Machine, Package, Software
 from ..records.reason import Warning
-from .nvidia.driver_errors import ABSENT, NVML_NO_PERMISSION, missing_capability, nvml_text
+from .nvidia.driver_errors import ABSENT, NVML_NO_PERMISSION, nvml_text
 from .packages.software import PRECISION_VARIABLES
-from .packages.stack_query import FURTHER
 
 # Code -> message, remedy, variables; `{}` stands for NAME=VALUE, in the remedy for NAME.
 _VARIABLES = {
@@ -50,7 +49,6 @@ _VARIABLES = {
 }
 _CUDA_BUILD = "CUDA "
 _ORT = "onnxruntime"
-_ORT_OTHERS = tuple(name for name in FURTHER if name.startswith("onnxruntime-"))
 _TURING = (7, 5)  # the oldest compute capability that CUDA 13 still serves
 _BLACKWELL = (10, 0)  # the first that torch's CUDA 12.6 builds have no code for
 _CUDA_13 = (13, 0)
@@ -76,7 +74,7 @@ def missing_backends(software: Software, backends: Set[str]) -> Iterator[Warning
         return
     installed = {name for name, package in software.packages.items() if package.version}
     for name in sorted(backends & software.packages.keys() - installed):
-        if name == _ORT and not installed.isdisjoint(_ORT_OTHERS):
+        if name == _ORT and any(other.startswith(_ORT) for other in installed):
             continue
         other = " (onnxruntime-gpu for an NVIDIA GPU)" if name == _ORT else ""
         yield Warning(
@@ -141,7 +139,7 @@ def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
             f"torch {torch.version} ({torch.detail}) has no code for compute capability"
             f" {lacking[0].compute_capability}, that of {lacking[0].name or 'the GPU'}",
             _torch_remedy(machine, gpus, software.executable),
-            subject(lacking[0]) if len(gpus) == 1 else None,
+            about,
         )
 
 
@@ -153,7 +151,8 @@ def lacks_code_for(package: Package, gpu: Gpu) -> bool:
 
 def lacks_capability(gpu: Gpu, least: tuple[int, int]) -> bool:
     """Whether the compute capability of a GPU is known to be below `least`."""
-    return any(capability < least for capability in _capabilities([gpu]))
+    capability = _numbers(gpu.compute_capability)
+    return capability is not None and capability < least
 
 
 def _torch_remedy(machine: Machine, gpus: list[Gpu], executable: str) -> str:
@@ -166,7 +165,7 @@ def _torch_remedy(machine: Machine, gpus: list[Gpu], executable: str) -> str:
     if driver is not None and _is_too_old(driver, gpus):
         least = "13.0" if _has_blackwell(gpus) else "12.6"
         return f"update the NVIDIA driver to one for CUDA {least} or later, then reinstall torch"
-    old = not _has_blackwell(gpus) and any(c < _TURING for c in _capabilities(gpus))
+    old = not _has_blackwell(gpus) and any(lacks_capability(gpu, _TURING) for gpu in gpus)
     tag = "cu126" if old or (driver is not None and driver < _CUDA_13) else "cu130"
     index = f"https://download.pytorch.org/whl/{tag}"
     return f"{executable} -m pip install --force-reinstall torch --index-url {index}"
@@ -178,12 +177,7 @@ def _is_too_old(driver: tuple[int, ...], gpus: list[Gpu]) -> bool:
 
 
 def _has_blackwell(gpus: list[Gpu]) -> bool:
-    return any(c >= _BLACKWELL for c in _capabilities(gpus))
-
-
-def _capabilities(gpus: list[Gpu]) -> list[tuple[int, ...]]:
-    read = [_numbers(gpu.compute_capability) for gpu in gpus]
-    return [capability for capability in read if capability is not None]
+    return any((_numbers(gpu.compute_capability) or ()) >= _BLACKWELL for gpu in gpus)
 
 
 def _numbers(version: str | None) -> tuple[int, ...] | None:
@@ -202,8 +196,7 @@ def _driver(machine: Machine) -> Iterator[Warning]:
             "cuda_without_nvml",
             "CUDA works but NVML does not, so power, clocks and utilization are unknown:"
             f" {nvml_why}",
-            (nvml.reason and nvml.reason.hint)
-            or missing_capability(in_container=machine.os.container is not None),
+            (nvml.reason and nvml.reason.hint) or "reinstall the NVIDIA driver",
         )
     elif nvml.available and not cuda.available and any(gpu.visible for gpu in machine.gpus):
         yield Warning(
@@ -259,21 +252,16 @@ def _gpus(machine: Machine) -> Iterator[Warning]:
                 f"`sudo nvidia-smi -i {gpu.index} -c DEFAULT`",
                 subject(gpu),
             )
-        elif gpu.processes:
-            yield _busy(gpu)
-
-
-def _busy(gpu: Gpu) -> Warning:
-    """Nothing of ours runs yet, so every process on the GPU belongs to others."""
-    count = len(gpu.processes or ())
-    programs = "another process uses" if count == 1 else f"{count} other processes use"
-    used = f", {gpu.utilization_percent:.0f}% busy" if gpu.utilization_percent else ""
-    return Warning(
-        "busy_gpu",
-        f"{programs} {gpu.name or 'the GPU'} ({gpu.device or 'no CUDA device'}{used})",
-        "see which with `nvidia-smi`; wait or choose another GPU with --device",
-        subject(gpu),
-    )
+        elif gpu.processes:  # of others, since nothing of ours runs yet
+            count = len(gpu.processes)
+            programs = "another process uses" if count == 1 else f"{count} other processes use"
+            used = f", {gpu.utilization_percent:.0f}% busy" if gpu.utilization_percent else ""
+            yield Warning(
+                "busy_gpu",
+                f"{programs} {gpu.name or 'the GPU'} ({gpu.device or 'no CUDA device'}{used})",
+                "see which with `nvidia-smi`; wait or choose another GPU with --device",
+                subject(gpu),
+            )
 
 
 def subject(gpu: Gpu) -> str:
@@ -324,10 +312,9 @@ def _environment(machine: Machine, software: Software) -> Iterator[Warning]:
 
 def _packages(software: Software) -> Iterator[Warning]:
     installed = [name for name, package in software.packages.items() if package.version]
-    others = [name for name in installed if name in _ORT_OTHERS]
-    if others and (_ORT in installed or len(others) > 1):
-        names = [name for name in installed if name == _ORT or name in _ORT_OTHERS]
-        keep = others[0]
+    names = [name for name in installed if name.startswith(_ORT)]
+    if len(names) > 1:
+        keep = next(name for name in names if name != _ORT)
         yield Warning(
             "two_onnxruntimes",
             f"{' and '.join(names)} share one import name, so only one of them is imported",

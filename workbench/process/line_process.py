@@ -108,6 +108,10 @@ class QueryProcess:
             children.exit_code(self._process, _REAP_S)  # by itself, since its pipe has closed
             self._end(self._process)
 
+    def answer(self, decode: Callable[[bytes], _Answer], deadline_s: float) -> _Answer | Ended:
+        """The next line decoded; see `line` and `parse`."""
+        return self.parse(self.line(deadline_s), decode)
+
     def parse(self, line: bytes | Ended, decode: Callable[[bytes], _Answer]) -> _Answer | Ended:
         """`line` decoded; a line that `decode` rejects ends the child."""
         if isinstance(line, Ended):

@@ -21,11 +21,10 @@ def say(line: str) -> None:
     try:
         sys.stderr.write(shown(line, LONGEST_LINE) + "\n")
         sys.stderr.flush()
-    except BrokenPipeError:
+    except OSError as error:
         let_go(sys.stderr)
-        raise
-    except OSError:
-        let_go(sys.stderr)
+        if isinstance(error, BrokenPipeError):
+            raise
 
 
 def say_bug(error: BaseException) -> None:

@@ -6,7 +6,7 @@ Microseconds are written `us`: the Greek letter does not survive every font and 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..contract import DEVICE_KINDS
 
@@ -69,10 +69,8 @@ def rate(value: float | None, unit: str) -> str:
     unit = "B/s" if unit == "bytes/s" else unit
     prefixed = unit in ("FLOP/s", "OP/s", "B/s")
     if prefixed or value >= 999_500:
-        for scale, prefix in _PREFIXES:
-            if value >= scale * 0.9995:
-                gap = "" if prefixed else " "
-                return f"{significant(value / scale)} {prefix}{gap}{unit}"
+        full = unit if prefixed else f" {unit}"
+        return _scaled(value, [*((scale, prefix + full) for scale, prefix in _PREFIXES), (1, unit)])
     if value >= 9_995:
         return f"{round(value, -2):,.0f} {unit}"
     return f"{value:,.0f} {unit}" if value >= 999.5 else f"{significant(value)} {unit}"
@@ -102,17 +100,13 @@ def ratio_parts(value: float | None, interval: Sequence[float] | None) -> tuple[
     """`("38.2x", "37.1-39.0")`, both with the same number of decimals."""
     if value is None:
         return "", ""
-    decimals = _decimals(value)
+    # Two decimals for 0.48 and 3.15, one for 38.2, none for 412, more for small ratios.
+    edges = (99.5, 9.95, 0.0995, 0.00995)
+    decimals = next((place for place, edge in enumerate(edges) if value >= edge), len(edges))
     text = f"{value:.{decimals}f}x"
     if interval is None:
         return text, ""
     return text, f"{interval[0]:.{decimals}f}-{interval[1]:.{decimals}f}"
-
-
-def _decimals(value: float) -> int:
-    """Two decimals for 0.48 and 3.15, one for 38.2, none for 412, more for small ratios."""
-    edges = (99.5, 9.95, 0.0995, 0.00995)
-    return next((decimals for decimals, edge in enumerate(edges) if value >= edge), len(edges))
 
 
 def ratio(value: float | None, interval: Sequence[float] | None = None) -> str:
@@ -138,28 +132,20 @@ def spread(center: float | None, interval: Sequence[float] | None) -> str:
     return f"±{percent((interval[1] - interval[0]) / 2 / center)}"
 
 
-_ENDINGS = ("_fraction", "_bytes_per_s", "_bytes", "_s")
+# Ending of a metric's name -> the form of its value.
+_FORMS: dict[str, Callable[[float], str]] = {
+    "_fraction": percent,
+    "_bytes_per_s": lambda value: rate(value, "B/s"),
+    "_bytes": size,
+    "_s": duration,
+    "": lambda value: f"{value:,.0f}" if value == int(value) else significant(value),
+}
 
 
 def named(name: str, value: float) -> str:
     """A metric whose name ends in its unit: `waiting 12%`, `allreduce 1.20 GB/s`, `epochs 3`."""
-    return " ".join(named_parts(name, value))
-
-
-def named_parts(name: str, value: float) -> tuple[str, str]:
-    """The same as a label and a value."""
-    ending = next((end for end in _ENDINGS if name.endswith(end)), "")
-    text = {
-        "_fraction": percent,
-        "_bytes_per_s": lambda number: rate(number, "B/s"),
-        "_bytes": size,
-        "_s": duration,
-    }.get(ending, _plain)(value)
-    return name.removesuffix(ending).replace("_", " "), text
-
-
-def _plain(value: float) -> str:
-    return f"{value:,.0f}" if value == int(value) else significant(value)
+    ending = next(ending for ending in _FORMS if name.endswith(ending))
+    return f"{name.removesuffix(ending).replace('_', ' ')} {_FORMS[ending](value)}"
 
 
 DEVICES = tuple(k.name + (":" if k.numbered else " ") for k in DEVICE_KINDS.values())

@@ -91,11 +91,14 @@ def test_a_library_without_the_api_is_broken(stub: StubDriver, tmp_path: Path) -
     assert driver.reason is not None and driver.reason.code == "library_broken"
 
 
-def test_a_corrupt_library_is_told_from_a_missing_one(tmp_path: Path) -> None:
+def test_a_corrupt_library_is_told_from_a_missing_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     broken = tmp_path / "libcuda.so.1"
     broken.write_bytes(b"not a library")
-    reason = probe_client.missing(str(broken), in_container=False)
+    reason = probe_client.missing(str(broken))
     assert reason is not None and reason.code == "library_broken"
-    absent = probe_client.missing("libcuda-of-nobody.so.1", in_container=True)
+    absent = probe_client.missing("libcuda-of-nobody.so.1")
     assert absent is not None and absent.code == "library_missing"
     assert "--gpus all" in str(absent.hint)

@@ -14,7 +14,6 @@ import pytest
 from stub_driver import StubDriver, build, compiler
 
 from workbench.machine import detect
-from workbench.machine.host.cpu import effective_cores
 from workbench.records.machine import Machine, Software
 
 ROOT = Path(__file__).parents[3]
@@ -122,7 +121,3 @@ def test_detect_on_an_empty_tree_still_answers(tmp_path: Path) -> None:
     assert machine.cpu.effective_cores >= 1
     assert machine.memory.total_bytes > 0
     assert software.python
-
-
-def test_effective_cores_are_what_detect_says() -> None:
-    assert effective_cores() == detect()[0].cpu.effective_cores

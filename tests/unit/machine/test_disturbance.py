@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.machine.host import disturbance, load
+from workbench.machine.host import disturbance
 from workbench.machine.host.disturbance import DisturbanceMonitor, parse_swapped
 
 CGROUP = "sys/fs/cgroup/pod/cpu.stat"
@@ -119,7 +119,6 @@ def test_other_programs_are_a_warning_with_the_cores_they_used(
     calm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(DisturbanceMonitor, "_foreign_cores", lambda self, now: 1.4)
-    monkeypatch.setattr(load, "allowed_cores", lambda: [0, 1])
     found = after(calm, {})
     assert list(found) == ["busy_machine"]
     assert "1.4 of 2 cores" in found["busy_machine"]
@@ -129,7 +128,6 @@ def test_the_programs_that_took_most_of_it_are_named(
     calm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(DisturbanceMonitor, "_foreign_cores", lambda self, now: 2.0)
-    monkeypatch.setattr(load, "allowed_cores", lambda: [0, 1])
 
     write(calm, {"proc/7/stat": process("make (2)", 5000), "proc/9/stat": process("worker", 0)})
     monitor = DisturbanceMonitor(2, root=calm, allowed=range(2))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from workbench.machine.host import cgroup, cpuinfo, memory, topology
 from workbench.machine.host.cpu import slurm_limit, tightest
-from workbench.machine.host.sysfs import machine_path, parse_cpulist, parse_int
+from workbench.machine.host.sysfs import parse_cpulist, parse_int
 from workbench.machine.nvidia.gpu_fields import normalise_bus_id
 from workbench.machine.nvidia.nvml_fields import clock_event_names
 from workbench.records.machine import CoreLimit
@@ -145,7 +144,3 @@ def test_clock_events_are_named_and_unknown_bits_shown() -> None:
     assert clock_event_names(0) == []
     assert clock_event_names(0x44) == ["sw_power_cap", "hw_thermal_slowdown"]
     assert clock_event_names(0x8000_0000_0000_0001) == ["gpu_idle", "bit_0x8000000000000000"]
-
-
-def test_shown_paths_are_the_machines_own(tmp_path: Path) -> None:
-    assert machine_path(tmp_path / "sys/fs/cgroup/cpu.max", tmp_path) == "/sys/fs/cgroup/cpu.max"

@@ -6,7 +6,7 @@ import getpass
 import os
 from pathlib import Path
 
-from workbench.machine.nvidia.process_owner import gpu_process
+from workbench.machine.nvidia.gpu_fields import gpu_process
 
 
 def test_a_process_of_this_machine_has_a_name_and_a_user() -> None:

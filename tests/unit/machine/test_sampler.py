@@ -30,7 +30,7 @@ def samples(
     stub: StubDriver, *indices: int, library: str = "nvml", **settings: str
 ) -> Iterator[GpuSample]:
     """Every sample until the sampler gives up, or 30 s have passed."""
-    watching = GpuSampler(indices, environ=stub.environ(library, **settings))
+    watching = GpuSampler(indices, every_s=0.01, environ=stub.environ(library, **settings))
     until = time.monotonic() + 30
     try:
         while time.monotonic() < until and not watching._over:

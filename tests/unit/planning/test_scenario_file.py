@@ -144,6 +144,7 @@ def test_a_wrong_field_is_refused_with_its_line(tmp_path: Path, change: str, mes
         ('a = """\n[[scenario]]\n"""\n[[scenario]]\nid = 1', ", line 1: expected [[scenario]]"),
         ('[[scenario]]\nquestion = """\n[[scenario]]"""\nid = 3', ", line 4: id: Expected"),
         ("# [[scenario]]\n\n[[scenario]]\nid = 3", ", line 4: id"),
+        ("[[scenario]]\n\nid = [\n    1,\n    2,\n]\n", ", line 3: id: Expected"),
         ("[scenario]\nid = 'x'", ", line 1: a scenario starts with [[scenario]]"),
         ("id = 'x'", ", line 1: expected [[scenario]], not 'id'; is a [[scenario]]"),
         ("scenario = 3", "the file has no [[scenario]]"),

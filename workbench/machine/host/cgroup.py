@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...records.machine import CoreLimit
-from .sysfs import machine_path, parse_cpulist, parse_int, read_int, read_text
+from .sysfs import parse_cpulist, parse_int, read_int, read_text
 
 UNIFIED = ""  # the name of the v2 hierarchy in /proc/self/cgroup: "0::/path"
+_MOUNT = re.compile(
+    r"^(?:\S+ ){3}(\S+) (\S+) .*- (cgroup2?) \S+ (\S+)$", re.MULTILINE
+)  # its group, its folder, its kind, its options
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
@@ -34,40 +37,22 @@ class Mount:
 
 def parse_membership(text: str | None) -> dict[str, str]:
     """Controller name -> group path, from the `id:controllers:path` lines of /proc/self/cgroup."""
-    groups: dict[str, str] = {}
-    for line in (text or "").splitlines():
-        parts = line.split(":", 2)
-        if len(parts) == 3 and parts[2].startswith("/"):
-            for controller in parts[1].split(","):
-                groups.setdefault(controller, parts[2])
-    return groups
+    lines = re.findall(r"^\d+:([^:\n]*):(/.*)$", text or "", re.MULTILINE)
+    return {controller: path for names, path in lines for controller in names.split(",")}
 
 
 def parse_mounts(text: str | None) -> list[Mount]:
     """The cgroup mounts among the lines of /proc/self/mountinfo."""
     mounts = []
-    for line in (text or "").splitlines():
-        before, separator, after = line.partition(" - ")
-        fields, kind = before.split(), after.split()
-        if not separator or len(fields) < 5 or not kind or kind[0] not in ("cgroup", "cgroup2"):
-            continue
-        version = 2 if kind[0] == "cgroup2" else 1
-        controllers = frozenset(kind[-1].split(",")) if version == 1 else frozenset((UNIFIED,))
-        mounts.append(Mount(version, controllers, _unescape(fields[3]), _unescape(fields[4])))
+    for group, point, kind, options in _MOUNT.findall(text or ""):
+        version = 2 if kind == "cgroup2" else 1
+        controllers = frozenset(options.split(",") if version == 1 else (UNIFIED,))
+        mounts.append(Mount(version, controllers, _unescape(group), _unescape(point)))
     return mounts
 
 
 def _unescape(field: str) -> str:
     return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), field)
-
-
-# The usual places of the hierarchies, for a /proc/self/mountinfo that cannot be read.
-_USUAL_MOUNTS = [
-    Mount(2, frozenset((UNIFIED,)), "/", "/sys/fs/cgroup"),
-    Mount(2, frozenset((UNIFIED,)), "/", "/sys/fs/cgroup/unified"),
-    Mount(1, frozenset(("cpu", "cpuacct")), "/", "/sys/fs/cgroup/cpu"),
-    Mount(1, frozenset(("memory",)), "/", "/sys/fs/cgroup/memory"),
-]
 
 
 def groups(root: Path, controller: str) -> list[Group]:
@@ -76,10 +61,8 @@ def groups(root: Path, controller: str) -> list[Group]:
     Every ancestor counts: the kernel enforces the tightest limit on the way up.
     """
     membership = parse_membership(read_text(root / "proc/self/cgroup"))
-    mountinfo = read_text(root / "proc/self/mountinfo")
-    mounts = _USUAL_MOUNTS if mountinfo is None else parse_mounts(mountinfo)
     governing: list[Group] = []
-    for mount in mounts:
+    for mount in parse_mounts(read_text(root / "proc/self/mountinfo")):
         name = controller if mount.version == 1 else UNIFIED
         if name in mount.controllers:
             inner = _below(membership.get(name, "/"), mount.root)
@@ -104,10 +87,9 @@ def _below(path: str, mounted: str) -> list[str]:
 
 def parse_quota(quota: str | None, period: str | None) -> float | None:
     """CPU bandwidth in cores: microseconds of run time per period; None: no limit."""
-    run_us, period_us = parse_int(quota), parse_int(period)
-    if run_us is None or period_us is None or run_us <= 0 or period_us <= 0:
-        return None  # "max" in v2 and -1 in v1 mean no limit
-    return run_us / period_us
+    run_us, period_us = parse_int(quota) or 0, parse_int(period) or 0
+    # "max" in v2 and -1 in v1 mean no limit.
+    return run_us / period_us if run_us > 0 and period_us > 0 else None
 
 
 def cpu_quota(root: Path) -> CoreLimit | None:
@@ -123,7 +105,7 @@ def cpu_quota(root: Path) -> CoreLimit | None:
             period = read_text(group.folder / "cpu.cfs_period_us") or ""
         cores = parse_quota(quota, period)
         if cores is not None:
-            limits.append(CoreLimit(name="cgroup", cores=cores, source=machine_path(file, root)))
+            limits.append(CoreLimit("cgroup", cores, f"/{file.relative_to(root).as_posix()}"))
     return min(limits, key=lambda limit: limit.cores, default=None)
 
 
@@ -136,45 +118,33 @@ def cpuset(root: Path) -> set[int] | None:
     return None
 
 
-@dataclass(frozen=True)
-class MemoryLimit:
-    limit_bytes: int
-    available_bytes: int  # left before the group has to swap or is killed
+# Version -> the files with limit and usage, and the line of memory.stat with the cache.
+_MEMORY_NAMES = {
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    2: ("memory.max", "memory.current", "inactive_file"),
+}
 
 
-def memory_limits(root: Path, total_bytes: int) -> list[MemoryLimit]:
-    """Every memory limit on the way up that lies below the machine's own memory.
+def memory_limits(root: Path, total_bytes: int) -> list[tuple[int, int]]:
+    """Every memory limit on the way up that lies below the machine's own memory, with the bytes
+    that are left before the group has to swap or is killed.
 
     v1 spells "no limit" as a number near 2**63, hence the comparison with `total_bytes`.
     Page cache that the kernel would drop first (`inactive_file`) counts as available.
     """
     limits = []
     for group in groups(root, "memory"):
-        names = _V2_MEMORY if group.version == 2 else _V1_MEMORY
-        limit = read_int(group.folder / names.limit)
+        limit_file, usage_file, cache_line = _MEMORY_NAMES[group.version]
+        limit = read_int(group.folder / limit_file)
         if limit is None or not 0 <= limit < total_bytes:
             continue
-        usage = read_int(group.folder / names.usage) or 0
-        cache = stat_value(read_text(group.folder / "memory.stat"), names.cache)
-        limits.append(MemoryLimit(limit, max(0, limit - max(0, usage - cache))))
+        usage = read_int(group.folder / usage_file) or 0
+        cache = stat_value(read_text(group.folder / "memory.stat"), cache_line)
+        limits.append((limit, max(0, limit - max(0, usage - cache))))
     return limits
-
-
-@dataclass(frozen=True)
-class _MemoryFiles:
-    limit: str
-    usage: str
-    cache: str  # a line of memory.stat
-
-
-_V1_MEMORY = _MemoryFiles("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-_V2_MEMORY = _MemoryFiles("memory.max", "memory.current", "inactive_file")
 
 
 def stat_value(text: str | None, name: str) -> int:
     """The number after `name` in the `name number` lines of memory.stat, cpu.stat and vmstat."""
-    for line in (text or "").splitlines():
-        key, _, value = line.partition(" ")
-        if key == name:
-            return parse_int(value) or 0
-    return 0
+    found = re.search(rf"^{name} (.*)", text or "", re.MULTILINE)
+    return parse_int(found[1]) or 0 if found else 0

@@ -1,7 +1,7 @@
 """The CPU, and how many of its cores this process can really use.
 
 OpenMP, OpenBLAS and oneTBB before 2022.3 (oneTBB#190) respect affinity but not a cgroup quota, so
-thread settings must come from `effective_cores`, which respects both, and Slurm.
+thread settings must come from `Cpu.effective_cores`, which respects both, and Slurm.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -18,17 +18,7 @@ from ...process.cores import affinity_mask
 from ...records.machine import CoreLimit, Cpu, Isa
 from . import cpuinfo, topology
 from .cgroup import cpu_quota
-from .sysfs import parse_int, read_text
-
-_NOT_LINUX = "read from /proc and /sys, which only Linux has"
-
-AffinityReader = Callable[[], int | None]
-
-
-def affinity_cores() -> int | None:
-    """Logical CPUs in this process's affinity mask (taskset, cpuset); None: no such mask here."""
-    mask = affinity_mask()
-    return len(mask) if mask else None
+from .sysfs import NOT_LINUX, parse_int, read_text
 
 
 def slurm_limit(environ: Mapping[str, str]) -> CoreLimit | None:
@@ -46,27 +36,18 @@ def slurm_limit(environ: Mapping[str, str]) -> CoreLimit | None:
     return None
 
 
-def core_limits(
-    root: Path = Path("/"),
-    *,
-    environ: Mapping[str, str] = os.environ,
-    affinity: AffinityReader = affinity_cores,
-) -> list[CoreLimit]:
+def core_limits(root: Path) -> list[CoreLimit]:
     """Everything that limits the usable cores; the machine's own number comes first."""
-    limits = [_logical_cores(root)]
-    mask = affinity()
-    if mask:
-        limits.append(CoreLimit("affinity", float(mask), "sched_getaffinity"))
-    further = (cpu_quota(root), slurm_limit(environ))
-    return limits + [limit for limit in further if limit is not None]
+    mask = affinity_mask()  # taskset or a cpuset
+    affinity = CoreLimit("affinity", float(len(mask)), "sched_getaffinity") if mask else None
+    limits = (_logical_cores(root), affinity, cpu_quota(root), slurm_limit(os.environ))
+    return [limit for limit in limits if limit is not None]
 
 
 def _logical_cores(root: Path) -> CoreLimit:
-    online = topology.online_cpus(root)
-    if online:
+    if online := topology.online_cpus(root):
         return CoreLimit("logical", float(len(online)), "/sys/devices/system/cpu/online")
-    blocks = cpuinfo.parse_cpuinfo(read_text(root / "proc/cpuinfo"))
-    if blocks:
+    if blocks := cpuinfo.parse_cpuinfo(read_text(root / "proc/cpuinfo")):
         return CoreLimit("logical", float(len(blocks)), "/proc/cpuinfo")
     return CoreLimit("logical", float(os.cpu_count() or 1), "os.cpu_count()")
 
@@ -80,20 +61,9 @@ def tightest(limits: list[CoreLimit]) -> tuple[int, str]:
     return min(whole, key=lambda pair: pair[0])  # the first of equals
 
 
-def effective_cores(root: Path = Path("/")) -> int:
-    """The number of threads that can run at once for this process, at least 1."""
-    return tightest(core_limits(root))[0]
-
-
-def read_cpu(
-    root: Path = Path("/"),
-    *,
-    environ: Mapping[str, str] = os.environ,
-    affinity: AffinityReader = affinity_cores,
-    architecture: str | None = None,
-) -> Cpu:
+def read_cpu(root: Path) -> Cpu:
     """Everything about the CPU; a field that the system hides is None, with a reason."""
-    limits = core_limits(root, environ=environ, affinity=affinity)
+    limits = core_limits(root)
     effective, limited_by = tightest(limits)
     cores = {limit.name: limit.cores for limit in limits}
     logical = int(cores["logical"])
@@ -105,7 +75,7 @@ def read_cpu(
     cpu = Cpu(
         model=cpuinfo.model(blocks),
         vendor=cpuinfo.vendor(blocks),
-        architecture=architecture or platform.machine(),
+        architecture=platform.machine(),
         sockets=sockets,
         physical_cores=physical,
         logical_cores=logical,
@@ -144,9 +114,9 @@ def _ask_psutil(cpu: Cpu) -> Cpu:
 
 def _absences(cpu: Cpu, *, has_cpuinfo: bool) -> dict[str, str]:
     linux = platform.system() == "Linux"
-    unread = "/proc/cpuinfo cannot be read" if linux else _NOT_LINUX
+    unread = "/proc/cpuinfo cannot be read" if linux else NOT_LINUX
     unsaid = "/proc/cpuinfo does not say" if has_cpuinfo else unread
-    hidden = "sysfs does not show it, as in many virtual machines" if linux else _NOT_LINUX
+    hidden = "sysfs does not show it, as in many virtual machines" if linux else NOT_LINUX
     reasons = {
         "model": (cpu.model, unsaid),
         "vendor": (cpu.vendor, unsaid),

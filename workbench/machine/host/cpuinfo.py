@@ -40,14 +40,9 @@ def _maker(implementer: int) -> _Maker:
 def parse_cpuinfo(text: str | None) -> list[Block]:
     """One block of `name : value` lines per logical CPU, without the block of the board itself."""
     blocks: list[Block] = []
-    block: Block = {}
-    for line in [*(text or "").splitlines(), ""]:
-        name, separator, value = line.partition(":")
-        if separator:
-            block.setdefault(name.strip(), value.strip())
-        elif not line.strip() and block:
-            blocks.append(block)
-            block = {}
+    for part in (text or "").split("\n\n"):
+        lines = [line.partition(":") for line in part.splitlines()]
+        blocks.append({name.strip(): value.strip() for name, _, value in lines})
     return [block for block in blocks if "processor" in block]
 
 

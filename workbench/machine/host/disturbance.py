@@ -8,8 +8,10 @@ thermal events that the kernel counts under thermal_throttle.
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections.abc import Iterable, Iterator, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,14 +22,17 @@ from ...process.cores import allowed_cores
 from ...records.reason import Warning
 from ...text.sanitize import shown
 from .cgroup import groups, stat_value
-from .load import NOTICEABLE, busy_s, core_times, cpu_seconds, disturbs, total_s
+from .readings import busy_s, core_times, total_s
 from .sysfs import read_int, read_text
 
+NOTICEABLE = 0.25  # cores; any living system uses less than this in the background
 NAMED_SHARE = 0.25  # share of others' use above which a program is named
 SHORTEST_S = 0.2  # the kernel counts in ticks of 10 ms per core: a shorter time says nothing
 STOLEN = 0.02  # share of our cores' time
 THROTTLED_PERIODS = 0.02  # share of the quota's periods
 SWAPPED_PAGES = 256  # 1 MiB in pages of 4 KiB; a page or two move at any time
+
+_Disturbance = tuple[str, str, str]  # code, message, remedy
 
 
 @dataclass(frozen=True)
@@ -62,14 +67,9 @@ class DisturbanceMonitor:
 
     def warnings(self, own: Iterable[int], subject: str) -> list[Warning]:
         """Warnings about `subject` for everything that disturbed it since `start`."""
-        before, now = self._before, self._read(own)
-        return [
-            *self._busy(subject, self._foreign_cores(now), set(own), now),
-            *_stolen(subject, before, now),
-            *_over_quota(subject, before, now),
-            *_swapped(subject, before, now),
-            *_hot(subject, before, now),
-        ]
+        now = self._read(own)
+        found = (*self._busy(set(own), now), *_disturbances(self._before, now))
+        return [Warning(code, message, remedy, subject) for code, message, remedy in found]
 
     def _foreign_cores(self, now: _Counters) -> float:
         """Mean number of cores that others used since `start`, from 0 to all.
@@ -84,18 +84,14 @@ class DisturbanceMonitor:
         cores = (total - was - own_s) / elapsed_s
         return 0.0 if own_s < 0 or cores > most + NOTICEABLE else min(max(0.0, cores), most)
 
-    def _busy(
-        self, subject: str, foreign_cores: float, own: Set[int], now: _Counters
-    ) -> Iterator[Warning]:
-        if disturbs(foreign_cores, self._cores):
+    def _busy(self, own: Set[int], now: _Counters) -> Iterator[_Disturbance]:
+        foreign_cores = self._foreign_cores(now)
+        free = len(self._allowed) - foreign_cores
+        if foreign_cores >= NOTICEABLE and free < self._cores:  # fewer than our candidates use
             busiest = " and ".join(self._busiest(foreign_cores, own, now))
             which = f" (mostly {busiest})" if busiest else ""
-            yield Warning(
-                "busy_machine",
-                f"other processes used {foreign_cores:.1f} of {len(self._allowed)} cores{which}",
-                "stop them and rerun",
-                subject,
-            )
+            used = f"other processes used {foreign_cores:.1f} of {len(self._allowed)} cores"
+            yield "busy_machine", used + which, "stop them and rerun"
 
     def _busiest(self, foreign_cores: float, own: Set[int], now: _Counters) -> list[str]:
         """Names of at most two programs that used a good part of it, as far as they are visible."""
@@ -106,13 +102,13 @@ class DisturbanceMonitor:
                 used_s[name] = used_s.get(name, 0.0) + cpu_s - before_s
         elapsed_s = max((passed for _, passed in _passed(self._before, now)), default=0.0)
         least_s = NAMED_SHARE * foreign_cores * elapsed_s
-        ranked = sorted(used_s, key=used_s.__getitem__, reverse=True)
-        return [name for name in ranked if used_s[name] >= least_s][:2]
+        busiest = heapq.nlargest(2, used_s, key=used_s.__getitem__)
+        return [name for name in busiest if used_s[name] >= least_s]
 
     def _read(self, own: Iterable[int]) -> _Counters:
         return _Counters(
             at_s=time.monotonic(),
-            own_s=cpu_seconds(own),
+            own_s=_cpu_seconds(own),
             core_times=core_times(self._allowed),
             quota=self._quota(),
             swapped_pages=parse_swapped(read_text(self._root / "proc/vmstat")),
@@ -133,6 +129,16 @@ class DisturbanceMonitor:
         return sum(read_int(count) or 0 for count in counts)
 
 
+def _cpu_seconds(pids: Iterable[int]) -> float:
+    """CPU seconds of these processes and of their children that have ended."""
+    total = 0.0
+    for pid in pids:
+        with suppress(psutil.Error):
+            # User and system of itself, and on Linux those of its children; then waiting for disks.
+            total += sum(psutil.Process(pid).cpu_times()[:4])
+    return total
+
+
 def _programs() -> dict[int, tuple[str, float]]:
     """Process id -> name without arguments, and CPU seconds."""
     programs = {}
@@ -146,10 +152,7 @@ def _programs() -> dict[int, tuple[str, float]]:
 
 
 def parse_swapped(text: str | None) -> int:
-    """Pages moved to or from swap, from /proc/vmstat.
-
-    psutil prints a warning on our terminal where that file is missing.
-    """
+    """Pages moved to or from swap; psutil would print a warning where /proc/vmstat is missing."""
     return stat_value(text, "pswpin") + stat_value(text, "pswpout")
 
 
@@ -161,15 +164,12 @@ def _passed(before: _Counters, now: _Counters) -> Iterator[tuple[float, float]]:
         yield max(0.0, stolen), max(0.0, total_s(times) - total_s(was))
 
 
-def _stolen(subject: str, before: _Counters, now: _Counters) -> Iterator[Warning]:
+def _disturbances(before: _Counters, now: _Counters) -> Iterator[_Disturbance]:
     passed = list(_passed(before, now))
     stolen, total = sum(steal for steal, _ in passed), sum(seconds for _, seconds in passed)
     if total and stolen / total >= STOLEN:
         message = f"{stolen / total:.0%} CPU steal: the hypervisor gave this time to other machines"
-        yield Warning("stolen_time", message, "rerun later or use a dedicated host", subject)
-
-
-def _over_quota(subject: str, before: _Counters, now: _Counters) -> Iterator[Warning]:
+        yield "stolen_time", message, "rerun later or use a dedicated host"
     shares = []
     for group, (throttled, periods) in now.quota.items():
         was_throttled, was_periods = before.quota.get(group, (throttled, periods))
@@ -178,19 +178,12 @@ def _over_quota(subject: str, before: _Counters, now: _Counters) -> Iterator[War
     if shares and max(shares) >= THROTTLED_PERIODS:
         message = f"the container's CPU quota paused the work in {max(shares):.0%} of its periods"
         remedy = "give the container whole cores (a cpuset) or a larger quota, or lower --threads"
-        yield Warning("cgroup_throttled", message, remedy, subject)
-
-
-def _swapped(subject: str, before: _Counters, now: _Counters) -> Iterator[Warning]:
+        yield "cgroup_throttled", message, remedy
     pages = now.swapped_pages - before.swapped_pages
     if pages >= SWAPPED_PAGES:
         message = f"the machine swapped {pages} pages during the measurement"
-        yield Warning("swapping", message, "free memory or measure smaller sizes", subject)
-
-
-def _hot(subject: str, before: _Counters, now: _Counters) -> Iterator[Warning]:
+        yield "swapping", message, "free memory or measure smaller sizes"
     events = now.thermal_events - before.thermal_events
     if events > 0:
         message = f"the CPU slowed down {events} times to stay cool"
-        remedy = "improve its cooling or let it rest, then rerun"
-        yield Warning("cpu_throttled", message, remedy, subject)
+        yield "cpu_throttled", message, "improve its cooling or let it rest, then rerun"

@@ -10,7 +10,7 @@ It assumes a very high clock, because Linux may report one without the boost (se
 
 from __future__ import annotations
 
-from ...records.machine import Cpu, Isa
+from ...records.machine import Cpu
 
 X86 = ("x86_64", "AMD64", "i686")
 FASTEST_CLOCK_HZ = 6.5e9  # above any processor sold
@@ -41,7 +41,7 @@ _PER_CYCLE = {
 
 def native(precision: str, cpu: Cpu) -> bool:
     """Whether this CPU is known to have an extension for `precision`."""
-    return any(getattr(cpu.isa, field) for field, _ in _NATIVE.get(precision, ()))
+    return having(precision, cpu) is not None
 
 
 def having(precision: str, cpu: Cpu) -> str | None:
@@ -67,15 +67,9 @@ def bound_ops_per_s(precision: str, cpu: Cpu, threads: int) -> float | None:
     """Operations per second that `threads` cores cannot exceed; None where that is unknown."""
     if cpu.architecture not in X86:
         return None  # the registers do not show vendors' coprocessors (Apple's AMX)
-    per_cycle = _per_cycle(precision, cpu.isa)
+    rates = _PER_CYCLE.get(precision, {})
+    per_cycle = max((rates[field] for field in rates if getattr(cpu.isa, field)), default=None)
     if per_cycle is None:
         return None
     clock = max(FASTEST_CLOCK_HZ, (cpu.max_frequency_mhz or 0.0) * 1e6)
     return per_cycle * clock * min(threads, cpu.logical_cores)
-
-
-def _per_cycle(precision: str, isa: Isa) -> int | None:
-    rates = _PER_CYCLE.get(precision)
-    if rates is None or isa.avx2 is None:
-        return None
-    return max((ops for field, ops in rates.items() if getattr(isa, field)), default=None)

@@ -6,11 +6,12 @@ On Linux /proc/meminfo (proc(5)) is read directly: importing psutil takes 20 ms,
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from ...records.machine import Memory
 from .cgroup import memory_limits
-from .sysfs import parse_int, read_text
+from .sysfs import read_text
 
 _KIB = 1024  # /proc/meminfo says "kB" and means KiB
 _SWAP = ("swap_total_bytes", "swap_used_bytes")
@@ -18,21 +19,13 @@ _SWAP = ("swap_total_bytes", "swap_used_bytes")
 
 def parse_meminfo(text: str | None) -> dict[str, int]:
     """Name -> bytes, for the lines that carry a size."""
-    sizes: dict[str, int] = {}
-    for line in (text or "").splitlines():
-        name, _, rest = line.partition(":")
-        value = parse_int(rest.removesuffix(" kB"))
-        if value is not None and value >= 0 and rest.endswith(" kB"):
-            sizes.setdefault(name.strip(), value * _KIB)
-    return sizes
+    lines = re.findall(r"^(\w+): *([0-9]{1,19}) kB$", text or "", re.MULTILINE)
+    return {name: int(size) * _KIB for name, size in lines}
 
 
 def system_memory(root: Path = Path("/")) -> tuple[int, int] | None:
     """Total and available bytes of the whole machine, or None where the kernel does not say."""
-    return _total_and_available(parse_meminfo(read_text(root / "proc/meminfo")))
-
-
-def _total_and_available(sizes: dict[str, int]) -> tuple[int, int] | None:
+    sizes = parse_meminfo(read_text(root / "proc/meminfo"))
     if "MemTotal" not in sizes:
         return None
     # Kernels before 3.14 and some sandboxes have no MemAvailable.
@@ -42,18 +35,18 @@ def _total_and_available(sizes: dict[str, int]) -> tuple[int, int] | None:
 
 def read_memory(root: Path = Path("/")) -> Memory:
     """The memory that this process may use."""
-    sizes = parse_meminfo(read_text(root / "proc/meminfo"))
-    system = _total_and_available(sizes)
+    system = system_memory(root)
     if system is None:
         return _portable_memory()
     total, available = system
+    sizes = parse_meminfo(read_text(root / "proc/meminfo"))
     limits = memory_limits(root, total)
     swap_total = sizes.get("SwapTotal", 0)
     unread = () if "SwapTotal" in sizes else _SWAP
     return Memory(
         total_bytes=total,
-        available_bytes=min([available, *(limit.available_bytes for limit in limits)]),
-        cgroup_limit_bytes=min((limit.limit_bytes for limit in limits), default=None),
+        available_bytes=min([available, *(left for _, left in limits)]),
+        cgroup_limit_bytes=min((limit for limit, _ in limits), default=None),
         swap_total_bytes=swap_total,
         swap_used_bytes=max(0, swap_total - sizes.get("SwapFree", swap_total)),
         unavailable=dict.fromkeys(unread, "/proc/meminfo does not say"),
@@ -64,23 +57,9 @@ def _portable_memory() -> Memory:
     """The same from psutil: for macOS and sandboxes that hide /proc."""
     import psutil  # 20 ms, and Linux does without it
 
-    unavailable = {}
-    total = available = swap_total = swap_used = 0
     try:
-        memory = psutil.virtual_memory()
-        total, available = memory.total, memory.available
+        memory, swap = psutil.virtual_memory(), psutil.swap_memory()
     except (OSError, RuntimeError) as error:
-        unavailable["total_bytes"] = unavailable["available_bytes"] = f"psutil: {error}"
-    try:
-        swap = psutil.swap_memory()
-        swap_total, swap_used = swap.total, swap.used
-    except (OSError, RuntimeError) as error:
-        unavailable |= dict.fromkeys(_SWAP, f"psutil: {error}")
-    return Memory(
-        total_bytes=total,
-        available_bytes=available,
-        cgroup_limit_bytes=None,
-        swap_total_bytes=swap_total,
-        swap_used_bytes=swap_used,
-        unavailable=unavailable,
-    )
+        unread = ("total_bytes", "available_bytes", *_SWAP)
+        return Memory(0, 0, None, 0, 0, dict.fromkeys(unread, f"psutil: {error}"))
+    return Memory(memory.total, memory.available, None, swap.total, swap.used)

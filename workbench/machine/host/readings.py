@@ -11,17 +11,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+
+import psutil
 
 from ...process.cores import allowed_cores
 from ...records.machine import HostReading
-from .load import busy_s, core_times, total_s
 from .memory import system_memory
-from .sysfs import read_int, read_text
+from .sysfs import NOT_LINUX, read_int, read_text
+from .topology import online_cpus
 
 _CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
-_UJ_PER_J = 1e6
-_NOT_LINUX = "read from /proc and /sys, which only Linux has"
-_ROOT_ONLY = "only root may read it on this kernel (since CVE-2020-8694)"
+
+_BUSY = ("user", "nice", "system", "irq", "softirq")  # guest time is part of user time
+_IDLE = ("idle", "iowait", "steal")
 
 
 class HostReader:
@@ -38,7 +41,7 @@ class HostReader:
         reasons: dict[str, str] = {}
         memory = system_memory(self._root)
         if memory is None:
-            reasons["memory_available_bytes"] = _NOT_LINUX
+            reasons["memory_available_bytes"] = NOT_LINUX
         return HostReading(
             utilization_percent=self._utilization(reasons),
             frequency_mhz=self._frequency(reasons),
@@ -54,7 +57,7 @@ class HostReader:
         pairs = [(before[core], times) for core, times in now.items() if core in before]
         total = sum(total_s(new) - total_s(old) for old, new in pairs)
         if total <= 0:
-            reasons["utilization_percent"] = "no time has passed" if now else _NOT_LINUX
+            reasons["utilization_percent"] = "no time has passed" if now else NOT_LINUX
             return None
         busy = sum(busy_s(new) - busy_s(old) for old, new in pairs)
         return 100.0 * min(1.0, max(0.0, busy / total))
@@ -108,5 +111,27 @@ def package_energy_j(root: Path = Path("/")) -> tuple[float | None, str]:
     read = [read_int(package / "energy_uj") for package in packages]
     known = [value for value in read if value is not None]
     if len(known) < len(packages):
-        return None, _ROOT_ONLY
-    return sum(known) / _UJ_PER_J, ""
+        return None, "only root may read it on this kernel (since CVE-2020-8694)"
+    return sum(known) / 1e6, ""
+
+
+def core_times(cores: Iterable[int]) -> dict[int, Any]:
+    """psutil's times of these cores since boot, in seconds by kind; {} where it cannot read any."""
+    try:
+        times = psutil.cpu_times(percpu=True)
+    except OSError:
+        return {}
+    numbers = sorted(online_cpus(Path("/")) or ())  # psutil leaves them out
+    if len(numbers) != len(times):  # in some containers psutil sees fewer cores than sysfs shows
+        numbers = list(range(len(times)))
+    numbered = dict(zip(numbers, times, strict=True))
+    return {core: numbered[core] for core in cores if core in numbered}
+
+
+def busy_s(times: Any) -> float:
+    """Seconds used by programs and the kernel; time stolen by a hypervisor is not among them."""
+    return sum(getattr(times, kind, 0.0) for kind in _BUSY)
+
+
+def total_s(times: Any) -> float:
+    return busy_s(times) + sum(getattr(times, kind, 0.0) for kind in _IDLE)

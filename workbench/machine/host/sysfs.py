@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+NOT_LINUX = "read from /proc and /sys, which only Linux has"
 # Far above the kernel's NR_CPUS (8,192 on x86-64): a longer list is garbage, not a machine.
 _MOST_CPUS = 1 << 16
 _LARGEST = 1 << 64  # the kernel's counters are 64 bits wide
@@ -46,8 +47,3 @@ def parse_cpulist(text: str | None) -> set[int] | None:
             return None
         cpus.update(range(first, last + 1))
     return cpus
-
-
-def machine_path(path: Path, root: Path) -> str:
-    """`path` as the machine knows it, without the folder that a test put in front."""
-    return "/" + path.relative_to(root).as_posix()

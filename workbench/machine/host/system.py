@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
+import re
 from pathlib import Path
 
 from ...records.machine import Os
@@ -20,38 +20,35 @@ _CGROUP_WORDS = {
 }
 
 
-def container(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> str | None:
+def container(root: Path = Path("/")) -> str | None:
     """The kind of container this process runs in, or None; the most reliable sign wins."""
-    if "KUBERNETES_SERVICE_HOST" in environ:
+    if "KUBERNETES_SERVICE_HOST" in os.environ:
         return "kubernetes"
-    if "APPTAINER_CONTAINER" in environ or "SINGULARITY_CONTAINER" in environ:
+    if "APPTAINER_CONTAINER" in os.environ or "SINGULARITY_CONTAINER" in os.environ:
         return "apptainer"
     if (root / "run/.containerenv").exists():
         return "podman"
     if (root / ".dockerenv").exists():
         return "docker"
     groups = read_text(root / "proc/self/cgroup") or ""
-    for word, name in _CGROUP_WORDS.items():
-        if word in groups:
-            return name
-    return environ.get("container")  # systemd-nspawn, LXC and podman set it for PID 1's children
+    named = (name for word, name in _CGROUP_WORDS.items() if word in groups)
+    # systemd-nspawn, LXC and podman set the variable for PID 1's children.
+    return next(named, os.environ.get("container"))  # noqa: SIM112
 
 
-def read_os(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> Os:
+def read_os(root: Path) -> Os:
     return Os(
         system=platform.system(),
         release=platform.release(),
         distribution=_distribution(root),
-        container=container(root, environ),
+        container=container(root),
     )
 
 
 def _distribution(root: Path) -> str | None:
     """PRETTY_NAME of os-release(5); the version on macOS."""
     for file in ("etc/os-release", "usr/lib/os-release"):
-        for line in (read_text(root / file) or "").splitlines():
-            name, _, value = line.partition("=")
-            if name == "PRETTY_NAME":
-                return value.strip().strip("\"'") or None
+        if found := re.search(r"^PRETTY_NAME=(.*)", read_text(root / file) or "", re.MULTILINE):
+            return found[1].strip().strip("\"'") or None
     version = platform.mac_ver()[0]
     return f"macOS {version}" if version else None

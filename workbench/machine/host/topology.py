@@ -12,9 +12,7 @@ from ...records.machine import Cache
 from .sysfs import parse_cpulist, parse_int, read_int, read_text
 
 _CPUS = "sys/devices/system/cpu"
-_KINDS = {"Data": "data", "Instruction": "instruction", "Unified": "unified"}
 _UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3}
-_KHZ_PER_MHZ = 1000
 
 
 def online_cpus(root: Path) -> set[int] | None:
@@ -24,22 +22,13 @@ def online_cpus(root: Path) -> set[int] | None:
 
 def sockets_and_cores(root: Path, cpus: set[int]) -> tuple[int | None, int | None]:
     """Sockets and physical cores; None each where the kernel does not say."""
-    packages: set[int] = set()
-    cores = 0
-    covered: set[int] = set()
-    for cpu in sorted(cpus):
-        if cpu in covered:
-            continue
-        folder = root / _CPUS / f"cpu{cpu}/topology"
-        siblings = parse_cpulist(read_text(folder / "thread_siblings_list"))
-        if siblings is None:
-            return None, None
-        covered |= siblings
-        cores += 1
-        package = read_int(folder / "physical_package_id")
-        if package is not None and package >= 0:  # -1: the firmware does not say
-            packages.add(package)
-    return len(packages) or None, cores or None
+    folders = [root / _CPUS / f"cpu{cpu}/topology" for cpu in cpus]
+    siblings = [parse_cpulist(read_text(folder / "thread_siblings_list")) for folder in folders]
+    if None in siblings:
+        return None, None
+    packages = {read_int(folder / "physical_package_id") for folder in folders}
+    packages -= {None, -1}  # -1: the firmware does not say
+    return len(packages) or None, len({min(each) for each in siblings if each}) or None
 
 
 def caches(root: Path, cpus: set[int]) -> list[Cache]:
@@ -47,28 +36,20 @@ def caches(root: Path, cpus: set[int]) -> list[Cache]:
     counts: Counter[tuple[int, str, int]] = Counter()
     covered: dict[str, set[int]] = {}
     for cpu in sorted(cpus):
-        for index in _cache_indices(root, cpu, covered):
-            folder = root / _CPUS / f"cpu{cpu}/cache" / index
+        for folder in (root / _CPUS / f"cpu{cpu}/cache").glob("index*"):
+            if cpu in covered.get(folder.name, ()):
+                continue  # an earlier CPU shares it
             level = read_int(folder / "level")
-            kind = _KINDS.get((read_text(folder / "type") or "").strip())
+            kind = (read_text(folder / "type") or "").strip().lower()
             size = parse_size(read_text(folder / "size"))
-            if level is not None and kind is not None and size:
+            if level is not None and kind and size:
                 counts[level, kind, size] += 1
             sharing = parse_cpulist(read_text(folder / "shared_cpu_list"))
-            covered.setdefault(index, set()).update(sharing or {cpu})
+            covered.setdefault(folder.name, set()).update(sharing or {cpu})
     return [
         Cache(level=level, kind=kind, size_bytes=size, instances=count)
         for (level, kind, size), count in sorted(counts.items())
     ]
-
-
-def _cache_indices(root: Path, cpu: int, covered: dict[str, set[int]]) -> list[str]:
-    """The caches of `cpu` that no earlier CPU shares and that are not counted yet."""
-    try:
-        entries = [path.name for path in (root / _CPUS / f"cpu{cpu}/cache").iterdir()]
-    except OSError:
-        return []
-    return [n for n in entries if n.startswith("index") and cpu not in covered.get(n, ())]
 
 
 def parse_size(text: str | None) -> int | None:
@@ -114,10 +95,6 @@ def max_frequency_mhz(root: Path) -> float | None:
     acpi-cpufreq often leaves the boost out: an EPYC 7451 with "CPU max MHz: 2300" ran at 2894
     (github.com/util-linux/util-linux/issues/755).
     """
-    try:
-        policies = list((root / _CPUS / "cpufreq").glob("policy*"))
-    except OSError:
-        return None
-    clocks = [read_int(policy / "cpuinfo_max_freq") for policy in policies]
-    highest = max((clock for clock in clocks if clock and clock > 0), default=None)
-    return None if highest is None else highest / _KHZ_PER_MHZ
+    files = (root / _CPUS / "cpufreq").glob("policy*/cpuinfo_max_freq")
+    highest_khz = max((read_int(file) or 0 for file in files), default=0)
+    return highest_khz / 1000 if highest_khz > 0 else None

@@ -9,6 +9,7 @@ import msgspec
 
 from ... import assets
 from ...records.reason import Reason
+from ..host.system import container
 
 NVML_INVALID_ARGUMENT = 2
 NVML_NOT_SUPPORTED = 3
@@ -48,36 +49,26 @@ def nvml_text(code: int) -> str:
     return f"{meaning.message} (NVML {code})" if meaning else f"NVML error {code}"
 
 
-def nvml_reason(code: int, *, in_container: bool) -> Reason:
-    return _reason("NVML", code, in_container)
-
-
-def cuda_reason(code: int, *, in_container: bool) -> Reason:
-    return _reason("CUDA", code, in_container)
-
-
-def _reason(api: str, code: int, in_container: bool) -> Reason:
+def error_reason(api: str, code: int) -> Reason:
+    """An error of "NVML" or "CUDA" with its remedy, which may differ inside a container."""
     file = _file()
     meaning = file.meanings[api].get(str(code))
     if meaning is None:
-        return Reason(
-            f"{api.lower()}_error_{code}", f"{api} error {code}", file.hints["kernel_log"]
-        )
-    hint = (meaning.container_hint if in_container else None) or meaning.hint
+        name, text = f"{api.lower()}_error_{code}", f"{api} error {code}"
+        return Reason(name, text, file.hints["kernel_log"])
+    hint = (meaning.container_hint if container() else None) or meaning.hint
     hint = file.hints.get(hint, hint) if hint else None
     return Reason(meaning.code, f"{meaning.message} ({api} {code})", hint)
 
 
-def library_missing(library: str, *, in_container: bool) -> Reason:
-    hint = _file().hints["container" if in_container else "driver"]
-    return Reason("library_missing", f"{library} is not installed", hint)
+def loading_failure(library: str, error: OSError) -> Reason:
+    """The reason why `library` does not load; dlopen gives it only in words."""
+    if str(error).startswith(f"{library}: cannot open shared object file: No such file"):
+        hint = _file().hints["container" if container() else "driver"]
+        return Reason("library_missing", f"{library} is not installed", hint)
+    return library_broken(library, str(error))
 
 
 def library_broken(library: str, detail: str) -> Reason:
     hint = "reinstall the NVIDIA driver's libraries for this architecture"
     return Reason("library_broken", f"{library} cannot be loaded: {detail}", hint)
-
-
-def missing_capability(*, in_container: bool) -> str:
-    """The remedy where CUDA works and NVML is missing."""
-    return _file().hints["container"] if in_container else "install the driver's libnvidia-ml.so.1"

@@ -1,12 +1,16 @@
-"""Helpers for filling a `Gpu`: bus ids, missing fields and their reasons."""
+"""Helpers for filling a `Gpu`: bus ids, processes, missing fields and their reasons."""
 
 from __future__ import annotations
 
+import pwd
 import re
+from pathlib import Path
 
 import msgspec
 
-from ...records.machine import Gpu
+from ...records.machine import Gpu, GpuProcess
+from ...text.sanitize import shown
+from ..host.sysfs import read_text
 
 _BUS_ID = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?", re.I)
 # Fields that are never read from the driver, or by CUDA alone.
@@ -35,3 +39,18 @@ def with_reasons(gpu: Gpu, reason: str) -> Gpu:
     """`gpu` with `reason` for every missing field that has no reason yet."""
     reasons = dict.fromkeys(missing_fields(gpu), reason)
     return msgspec.structs.replace(gpu, unavailable={**reasons, **gpu.unavailable})
+
+
+def gpu_process(pid: int, used_memory_bytes: int | None, root: Path = Path("/")) -> GpuProcess:
+    """The process with its name and user; without them if `pid` is of another pid namespace."""
+    folder = root / "proc" / str(pid)
+    # A program chooses its name freely, and it is shown on a terminal.
+    name = shown((read_text(folder / "comm") or "").strip()) or None
+    return GpuProcess(pid, used_memory_bytes, name, _user(folder) if name else None)
+
+
+def _user(folder: Path) -> str | None:
+    try:
+        return pwd.getpwuid(folder.stat().st_uid).pw_name
+    except (KeyError, OSError):  # KeyError: a number without a name
+        return None

@@ -33,9 +33,10 @@ def join(gpus: list[Gpu], nvml: Nvml, cuda: CudaAnswer, visible_devices: str | N
     """
     left = list(cuda.devices)
     partners = [_take(gpu, left) for gpu in gpus]
-    unmatched = [i for i, gpu in enumerate(gpus) if partners[i] is None and _may_be(gpu, left)]
-    if len(unmatched) == len(left) == 1:
-        partners[unmatched[0]] = left.pop()  # all others are accounted for
+    if len(left) == 1:  # all others are accounted for
+        free = [n for n, gpu in enumerate(gpus) if not partners[n] and _may_be(gpu, left[0])]
+        if len(free) == 1:
+            partners[free[0]] = left.pop()
     joined = [
         _without_cuda(gpu, cuda, visible_devices) if partner is None else _merge(gpu, partner)
         for gpu, partner in zip(gpus, partners, strict=True)
@@ -45,8 +46,9 @@ def join(gpus: list[Gpu], nvml: Nvml, cuda: CudaAnswer, visible_devices: str | N
 
 def _take(gpu: Gpu, devices: list[CudaDevice]) -> CudaDevice | None:
     """Remove and return the device whose identity shows that it is this GPU."""
-    uuid = _bare(gpu.uuid)
-    by_uuid = [d for d in devices if uuid is not None and uuid in (d.uuid, d.gpu_uuid)]
+    # CUDA's have no prefix `GPU-` or `MIG-`.
+    uuid = gpu.uuid and gpu.uuid.split("-", 1)[-1].lower()
+    by_uuid = [d for d in devices if uuid and uuid in (d.uuid, d.gpu_uuid)]
     by_bus = [d for d in devices if gpu.pci_bus_id is not None and gpu.pci_bus_id == d.pci_bus_id]
     for device in by_uuid or by_bus:
         devices.remove(device)
@@ -54,11 +56,8 @@ def _take(gpu: Gpu, devices: list[CudaDevice]) -> CudaDevice | None:
     return None
 
 
-def _may_be(gpu: Gpu, devices: list[CudaDevice]) -> bool:
-    """Whether nothing known speaks against the one device left being this GPU."""
-    if len(devices) != 1:
-        return False
-    device = devices[0]
+def _may_be(gpu: Gpu, device: CudaDevice) -> bool:
+    """Whether nothing known speaks against the device being this GPU."""
     if device.integrated:
         # A Jetson's GPU has different UUIDs in NVML and CUDA; both say that it shares the memory.
         return _shares_memory(gpu)
@@ -69,11 +68,6 @@ def _may_be(gpu: Gpu, devices: list[CudaDevice]) -> bool:
 def _shares_memory(gpu: Gpu) -> bool:
     """Whether its memory is the system's (see `NvmlFields`)."""
     return gpu.memory_total_bytes is not None and "memory_total_bytes" in gpu.unavailable
-
-
-def _bare(uuid: str | None) -> str | None:
-    """The hexadecimal groups without NVML's `GPU-` or `MIG-`."""
-    return None if uuid is None else uuid.split("-", 1)[-1].lower()
 
 
 def _merge(gpu: Gpu, device: CudaDevice) -> Gpu:
@@ -138,29 +132,14 @@ def _without_cuda(gpu: Gpu, cuda: CudaAnswer, visible_devices: str | None) -> Gp
 def _cuda_only(device: CudaDevice, nvml: Nvml) -> Gpu:
     """A GPU that CUDA offers and NVML does not list, as in a container without `utility`."""
     text = f"NVML: {nvml.reason.message}" if nvml.reason else "NVML does not list this GPU"
-    is_mig = device.uuid is not None and device.gpu_uuid not in (None, device.uuid)
-    gpu = Gpu(
-        index=None,
-        device=f"cuda:{device.ordinal}",
-        uuid=device.uuid and f"{'MIG' if is_mig else 'GPU'}-{device.uuid}",
-        pci_bus_id=device.pci_bus_id,
-        name=device.name,
-        memory_total_bytes=device.memory_total_bytes,
-        compute_capability=device.compute_capability,
-        l2_cache_bytes=device.l2_cache_bytes,
-    )
-    return with_reasons(gpu, text)
+    return _merge(with_reasons(Gpu(None, None, None, None, None), text), device)
 
 
 def on_the_bus(root: Path = Path("/")) -> list[str]:
     """PCI addresses of NVIDIA GPUs, from sysfs: known even without a driver."""
-    try:
-        devices = sorted((root / "sys/bus/pci/devices").iterdir())
-    except OSError:
-        return []
     return [
         device.name
-        for device in devices
+        for device in sorted((root / "sys/bus/pci/devices").glob("*"))
         if (read_text(device / "vendor") or "").strip() == _NVIDIA_VENDOR
         and (read_text(device / "class") or "").startswith(_DISPLAY_CLASS)
     ]
@@ -199,6 +178,5 @@ def no_gpu(machine: Machine) -> Reason | None:
     said = f"NVML: {nvml_says}; CUDA: {cuda_says}"
     if all(reason is not None and reason.code in ABSENT for reason in (nvml, cuda)):
         return Reason("no_gpu", f"no GPU found ({said})")
-    hints = [reason.hint for reason in (nvml, cuda) if reason is not None and reason.hint]
-    hint = hints[0] if hints else None
+    hint = next((reason.hint for reason in (nvml, cuda) if reason and reason.hint), None)
     return Reason("gpu_unknown", f"it is unknown whether there is a GPU ({said})", hint)

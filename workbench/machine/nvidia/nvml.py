@@ -14,13 +14,10 @@ import msgspec
 
 from ...records.machine import Gpu, GpuReading, Nvml
 from ...records.reason import Reason
-from ..host.system import container
-from .driver_errors import nvml_reason
+from .driver_errors import error_reason
 from .gpu_fields import with_reasons
 from .nvml_fields import NvmlFields
-from .nvml_query import Query, connect
-
-_SLOW_EVERY = 4  # samples
+from .nvml_query import Failure, Query, connect
 
 
 class NvmlHeader(msgspec.Struct, frozen=True):
@@ -38,31 +35,28 @@ class GpuSample(msgspec.Struct, frozen=True):
     reason: Reason | None = None
 
 
-def survey(first: int = 0) -> Iterator[NvmlHeader | Gpu]:
-    """The library's state, then one `Gpu` from number `first` on, each as soon as it is read."""
-    in_container = container() is not None
-    connected = connect(in_container=in_container)
+def survey() -> Iterator[NvmlHeader | Gpu]:
+    """The library's state, then its GPUs, each as soon as it is read."""
+    connected = connect()
     if isinstance(connected, Reason):
         yield NvmlHeader(Nvml(available=False, reason=connected), 0)
         return
     query, count = connected
-    driver, driver_reason = query.ask(("nvmlSystemGetDriverVersion",))
+    driver, driver_failure = query.ask(("nvmlSystemGetDriverVersion",))
     library, _ = query.ask(("nvmlSystemGetNVMLVersion",))
-    empty = Reason("no_gpu", "NVML works but lists no GPU", None) if count == 0 else None
+    empty = Reason("no_gpu", "NVML works but lists no GPU") if count == 0 else None
     yield NvmlHeader(Nvml(True, empty, driver, library), count)
-    for index in range(first, count):
-        handle, failure = query.ask_code(("nvmlDeviceGetHandleByIndex", index))
-        if failure is not None or handle is None:
+    for index in range(count):
+        handle, failure = query.ask(("nvmlDeviceGetHandleByIndex", index))
+        if failure is not None:
             gpu = Gpu(index, None, None, None, None, driver_version=driver)
-            yield with_reasons(gpu, _handle_failure(failure, in_container))
+            yield with_reasons(gpu, _with_hint(failure))
         else:
-            yield NvmlFields(query, handle).read(index, driver, driver_reason)
+            yield NvmlFields(query, handle).read(index, driver, driver_failure)
 
 
-def _handle_failure(failure: int | str | None, in_container: bool) -> str:
-    if not isinstance(failure, int):
-        return failure or "NVML gives no handle"
-    reason = nvml_reason(failure, in_container=in_container)
+def _with_hint(failure: Failure) -> str:
+    reason = error_reason("NVML", failure.code) if failure.code else Reason("", failure.text)
     return f"{reason.message}; {reason.hint}" if reason.hint else reason.message
 
 
@@ -81,7 +75,7 @@ _P2P_READ, _P2P_NVLINK = 0, 2  # nvml.h nvmlGpuP2PCapsIndex_t
 
 def links() -> Links:
     """The link from every GPU to every other."""
-    connected = connect(in_container=container() is not None)
+    connected = connect()
     if isinstance(connected, Reason):
         return Links([], connected)
     query, count = connected
@@ -106,9 +100,8 @@ def _link(query: Query, one: Any, two: Any) -> str:
 
 
 def samples(indices: Sequence[int], *, every_s: float) -> Iterator[GpuSample]:
-    """Readings of these GPUs every `every_s` seconds, for ever; the slow ones less often."""
-    in_container = container() is not None
-    connected = connect(in_container=in_container)
+    """Readings of these GPUs every `every_s` seconds, for ever; every fourth has the slow ones."""
+    connected = connect()
     if isinstance(connected, Reason):
         yield GpuSample(time.monotonic(), [], connected)
         return
@@ -116,15 +109,12 @@ def samples(indices: Sequence[int], *, every_s: float) -> Iterator[GpuSample]:
     fields: dict[int, NvmlFields] = {}
     lost: list[GpuReading] = []
     for index in indices:
-        handle, failure = query.ask_code(("nvmlDeviceGetHandleByIndex", index))
-        if failure is not None or handle is None:
-            lost.append(
-                GpuReading(index, unavailable={"*": _handle_failure(failure, in_container)})
-            )
+        handle, failure = query.ask(("nvmlDeviceGetHandleByIndex", index))
+        if failure is not None:
+            lost.append(GpuReading(index, unavailable={"*": _with_hint(failure)}))
         else:
             fields[index] = NvmlFields(query, handle)
-    for number in itertools.count():
-        slow = number % _SLOW_EVERY == 0
+    for slow in itertools.cycle((True, False, False, False)):
         gpus = [gpu.sample(index, slow=slow) for index, gpu in fields.items()]
         yield GpuSample(time.monotonic(), gpus + lost)
         time.sleep(every_s)

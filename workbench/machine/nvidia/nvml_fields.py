@@ -11,11 +11,9 @@ from typing import Any
 from ...records.machine import Gpu, GpuReading, Pcie
 from ..host.memory import system_memory
 from .driver_errors import NVML_INVALID_ARGUMENT, NVML_NOT_SUPPORTED, nvml_text
-from .nvml_query import Call, Query
-from .process_owner import gpu_process
+from .gpu_fields import gpu_process
+from .nvml_query import Call, Failure, Query
 
-_MW_PER_W = 1000
-_MJ_PER_J = 1000
 _NS_PER_S = 1e9
 _SM = 1  # NVML_CLOCK_SM
 _GPU_SENSOR = 0  # NVML_TEMPERATURE_GPU
@@ -28,7 +26,6 @@ _COMPUTE_MODE = {0: "default", 1: "exclusive_process", 2: "prohibited", 3: "excl
 # Above any GPU's number (NVML_NVLINK_MAX_LINKS was 6, then 18, now 36): the driver ends the list.
 _MOST_NVLINKS = 256
 _NOT_AVAILABLE = 0xFFFFFFFF  # NVML_VALUE_NOT_AVAILABLE as an unsigned int
-_NO_VALUE = "NVML gives no value"
 _POWER_INSTANT = 186  # NVML_FI_DEV_POWER_INSTANT, mW as an unsigned int, for the whole GPU
 # nvmlDeviceGetPowerUsage is instantaneous up to this compute capability and a mean over
 # `_AVERAGED_S` on newer GPUs (nvml.h).
@@ -66,6 +63,108 @@ def clock_event_names(mask: int) -> list[str]:
     return [_CLOCK_EVENTS.get(bit, f"bit_{bit:#x}") for bit in bits]
 
 
+class _Reading:
+    """NVML's functions for one field, the newest first, and the conversion of their answer."""
+
+    def __init__(
+        self,
+        *functions: str,
+        extra: Call = (),
+        convert: Callable[[Any], Any] = lambda value: value,
+    ) -> None:
+        self.functions = functions
+        self.extra = extra  # arguments after the handle
+        self.convert = convert
+
+
+def _bus_id(info: Any) -> str:
+    """Made from the numbers: the struct's text is bytes or str, depending on nvidia-ml-py."""
+    return f"{info.domain:04x}:{info.bus:02x}:{info.device:02x}.0"
+
+
+def _named(names: dict[int, str]) -> Callable[[int], str]:
+    return lambda mode: names.get(mode, f"mode_{mode}")
+
+
+def _watts(milliwatts: int) -> float:
+    return milliwatts / 1000
+
+
+def _current_mode(modes: list[int]) -> bool:
+    """The first of `[current, pending]`; the second applies after the next reboot."""
+    return bool(modes[0])
+
+
+_PROCESSES = _Reading(
+    "nvmlDeviceGetComputeRunningProcesses_v3",
+    "nvmlDeviceGetComputeRunningProcesses_v2",
+    convert=lambda listed: [gpu_process(p.pid, p.usedGpuMemory) for p in listed],
+)
+# The link now, which slows down when it is idle.
+_LINK = {
+    "generation": _Reading("nvmlDeviceGetCurrPcieLinkGeneration"),
+    "width": _Reading("nvmlDeviceGetCurrPcieLinkWidth"),
+}
+_PCIE = _LINK | {  # the most that card and slot allow
+    "max_generation": _Reading("nvmlDeviceGetMaxPcieLinkGeneration"),
+    "max_width": _Reading("nvmlDeviceGetMaxPcieLinkWidth"),
+    "gpu_max_generation": _Reading("nvmlDeviceGetGpuMaxPcieLinkGeneration"),
+}
+# Fields of both `Gpu` and `GpuReading`.
+_CHANGING = {
+    "utilization_percent": _Reading(
+        "nvmlDeviceGetUtilizationRates", convert=lambda rates: float(rates.gpu)
+    ),
+    "temperature_c": _Reading(
+        "nvmlDeviceGetTemperatureV",
+        "nvmlDeviceGetTemperature",
+        extra=(_GPU_SENSOR,),
+        convert=float,
+    ),
+    "sm_clock_mhz": _Reading("nvmlDeviceGetClockInfo", extra=(_SM,), convert=float),
+    "clock_event_reasons": _Reading(
+        "nvmlDeviceGetCurrentClocksEventReasons",
+        "nvmlDeviceGetCurrentClocksThrottleReasons",
+        convert=clock_event_names,
+    ),
+}
+_OF_GPU = _CHANGING | {
+    "uuid": _Reading("nvmlDeviceGetUUID"),
+    "pci_bus_id": _Reading("nvmlDeviceGetPciInfo", convert=_bus_id),
+    "name": _Reading("nvmlDeviceGetName"),
+    "compute_capability": _Reading(
+        "nvmlDeviceGetCudaComputeCapability", convert=lambda pair: f"{pair[0]}.{pair[1]}"
+    ),
+    "power_limit_w": _Reading(
+        "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit", convert=_watts
+    ),
+    "power_default_w": _Reading("nvmlDeviceGetPowerManagementDefaultLimit", convert=_watts),
+    "max_sm_clock_mhz": _Reading("nvmlDeviceGetMaxClockInfo", extra=(_SM,), convert=float),
+    "ecc": _Reading("nvmlDeviceGetEccMode", convert=_current_mode),
+    "mig": _Reading("nvmlDeviceGetMigMode", convert=_current_mode),
+    "persistence": _Reading("nvmlDeviceGetPersistenceMode", convert=bool),
+    "ecc_uncorrected": _Reading(
+        "nvmlDeviceGetTotalEccErrors", extra=(_UNCORRECTED, _SINCE_DRIVER_LOAD)
+    ),
+    "virtualization": _Reading("nvmlDeviceGetVirtualizationMode", convert=_named(_VIRTUALIZATION)),
+    "compute_mode": _Reading("nvmlDeviceGetComputeMode", convert=_named(_COMPUTE_MODE)),
+    "processes": _PROCESSES,
+}
+_OF_SAMPLE = _CHANGING | {
+    "pcie_generation": _LINK["generation"],
+    "pcie_width": _LINK["width"],
+    "energy_j": _Reading(
+        "nvmlDeviceGetTotalEnergyConsumption", convert=lambda millijoules: millijoules / 1000
+    ),
+}
+# They take milliseconds: 4.5 ms for the processes of an RTX 4090 and 0.14 ms for its fan, where its
+# memory takes 12 us (MangoHud#2104).
+_OF_SLOW_SAMPLE = _OF_SAMPLE | {
+    "fan_percent": _Reading("nvmlDeviceGetFanSpeed", convert=float),
+    "processes": _PROCESSES,
+}
+
+
 class NvmlFields:
     """Reads one GPU through a valid handle and collects the reasons for what is missing."""
 
@@ -74,78 +173,25 @@ class NvmlFields:
         self._handle = handle
         self._reasons: dict[str, str] = {}
 
-    def take(
-        self, field: str, *names: str, extra: Call = (), convert: Callable[[Any], Any] | None = None
-    ) -> Any:
-        """One reading by the first of the functions `names` that this driver has."""
-        forms: list[Call] = [(name, self._handle, *extra) for name in names]
-        value, reason = self._query.ask(*forms)
-        if reason is None and value == _NOT_AVAILABLE:
-            value, reason = None, _NO_VALUE
-        if reason is not None:
-            self._reasons[field] = reason
-            return None
-        return value if convert is None else convert(value)
-
-    def read(self, index: int, driver: str | None, driver_reason: str | None) -> Gpu:
-        if driver_reason is not None:
-            self._reasons["driver_version"] = driver_reason
+    def read(self, index: int, driver: str | None, driver_failure: Failure | None) -> Gpu:
+        if driver_failure is not None:
+            self._reasons["driver_version"] = driver_failure.text
         total, used = self._memory()
         return Gpu(
             index=index,
             device=None,
-            uuid=self.take("uuid", "nvmlDeviceGetUUID"),
-            pci_bus_id=self.take("pci_bus_id", "nvmlDeviceGetPciInfo", convert=_bus_id),
-            name=self.take("name", "nvmlDeviceGetName"),
             memory_total_bytes=total,
             memory_used_bytes=used,
-            compute_capability=self.take(
-                "compute_capability",
-                "nvmlDeviceGetCudaComputeCapability",
-                convert=lambda pair: f"{pair[0]}.{pair[1]}",
-            ),
             driver_version=driver,
-            pcie=self._pcie(),
+            pcie=Pcie(**{name: self._take(f"pcie.{name}", _PCIE[name]) for name in _PCIE}),
             power_w=self._power()[0],
-            power_limit_w=self.take(
-                "power_limit_w",
-                "nvmlDeviceGetEnforcedPowerLimit",
-                "nvmlDeviceGetPowerManagementLimit",
-                convert=_watts,
-            ),
-            power_default_w=self.take(
-                "power_default_w", "nvmlDeviceGetPowerManagementDefaultLimit", convert=_watts
-            ),
-            max_sm_clock_mhz=self.take(
-                "max_sm_clock_mhz", "nvmlDeviceGetMaxClockInfo", extra=(_SM,), convert=float
-            ),
-            ecc=self.take("ecc", "nvmlDeviceGetEccMode", convert=_current_mode),
-            mig=self.take("mig", "nvmlDeviceGetMigMode", convert=_current_mode),
-            persistence=self.take("persistence", "nvmlDeviceGetPersistenceMode", convert=bool),
-            ecc_uncorrected=self.take(
-                "ecc_uncorrected",
-                "nvmlDeviceGetTotalEccErrors",
-                extra=(_UNCORRECTED, _SINCE_DRIVER_LOAD),
-            ),
             nvlinks=self._nvlinks(),
-            virtualization=self.take(
-                "virtualization",
-                "nvmlDeviceGetVirtualizationMode",
-                convert=lambda mode: _VIRTUALIZATION.get(mode, f"mode_{mode}"),
-            ),
-            compute_mode=self.take(
-                "compute_mode",
-                "nvmlDeviceGetComputeMode",
-                convert=lambda mode: _COMPUTE_MODE.get(mode, f"mode_{mode}"),
-            ),
-            processes=self._processes(),
-            **self._changing(),
+            **self._each(_OF_GPU),
             unavailable=self._reasons,
         )
 
     def sample(self, index: int, *, slow: bool) -> GpuReading:
-        """The fields that change.  The `slow` ones take milliseconds: 4.5 ms for the processes of
-        an RTX 4090, 0.14 ms for its fan, 12 us for its memory (MangoHud#2104)."""
+        """The fields that change; those that take long only if `slow`."""
         self._reasons = {}
         _, used = self._memory()
         power_w, power_over_s = self._power()
@@ -154,47 +200,22 @@ class NvmlFields:
             memory_used_bytes=used,
             power_w=power_w,
             power_over_s=power_over_s,
-            pcie_generation=self.take("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration"),
-            pcie_width=self.take("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth"),
-            energy_j=self.take(
-                "energy_j",
-                "nvmlDeviceGetTotalEnergyConsumption",
-                convert=lambda millijoules: millijoules / _MJ_PER_J,
-            ),
             slowed_s=self._slowed(),
-            fan_percent=self.take("fan_percent", "nvmlDeviceGetFanSpeed", convert=float)
-            if slow
-            else None,
-            processes=self._processes() if slow else None,
-            **self._changing(),
+            **self._each(_OF_SLOW_SAMPLE if slow else _OF_SAMPLE),
             unavailable=self._reasons,
         )
 
-    def _changing(self) -> dict[str, Any]:
-        """The fields that `Gpu` and `GpuReading` share and one call each gives."""
-        return {
-            "utilization_percent": self.take(
-                "utilization_percent",
-                "nvmlDeviceGetUtilizationRates",
-                convert=lambda rates: float(rates.gpu),
-            ),
-            "temperature_c": self.take(
-                "temperature_c",
-                "nvmlDeviceGetTemperatureV",
-                "nvmlDeviceGetTemperature",
-                extra=(_GPU_SENSOR,),
-                convert=float,
-            ),
-            "sm_clock_mhz": self.take(
-                "sm_clock_mhz", "nvmlDeviceGetClockInfo", extra=(_SM,), convert=float
-            ),
-            "clock_event_reasons": self.take(
-                "clock_event_reasons",
-                "nvmlDeviceGetCurrentClocksEventReasons",
-                "nvmlDeviceGetCurrentClocksThrottleReasons",
-                convert=clock_event_names,
-            ),
-        }
+    def _each(self, readings: dict[str, _Reading]) -> dict[str, Any]:
+        return {field: self._take(field, reading) for field, reading in readings.items()}
+
+    def _take(self, field: str, reading: _Reading) -> Any:
+        """One reading by the first of its functions that this driver has."""
+        forms: list[Call] = [(name, self._handle, *reading.extra) for name in reading.functions]
+        value, failure = self._query.ask(*forms)
+        if failure is None and value != _NOT_AVAILABLE:
+            return reading.convert(value)
+        self._reasons[field] = failure.text if failure else "NVML gives no value"
+        return None
 
     def _power(self) -> tuple[float | None, float | None]:
         """Watts, and the seconds over which they are a mean: 0 if they are instantaneous."""
@@ -203,24 +224,17 @@ class NvmlFields:
             milliwatts = values[0].value.uiVal
             if milliwatts not in (0, _NOT_AVAILABLE):
                 return _watts(milliwatts), 0.0
-        watts = self.take("power_w", "nvmlDeviceGetPowerUsage", convert=_watts)
+        watts = self._take("power_w", _Reading("nvmlDeviceGetPowerUsage", convert=_watts))
         if watts is None:
             return None, None
         capability, _ = self._query.ask(("nvmlDeviceGetCudaComputeCapability", self._handle))
         instantaneous = capability is not None and tuple(capability) <= _GA100
         return watts, 0.0 if instantaneous else _AVERAGED_S
 
-    def _processes(self) -> Any:
-        return self.take(
-            "processes",
-            "nvmlDeviceGetComputeRunningProcesses_v3",
-            "nvmlDeviceGetComputeRunningProcesses_v2",
-            convert=lambda listed: [gpu_process(p.pid, p.usedGpuMemory) for p in listed],
-        )
-
     def _slowed(self) -> dict[str, float] | None:
         """Seconds by cause; each field value carries a return code of its own."""
-        values = self.take("slowed_s", "nvmlDeviceGetFieldValues", extra=(list(_SLOWED_FIELDS),))
+        fields = _Reading("nvmlDeviceGetFieldValues", extra=(list(_SLOWED_FIELDS),))
+        values = self._take("slowed_s", fields)
         if values is None:
             return None
         seconds = {
@@ -235,56 +249,30 @@ class NvmlFields:
     def _memory(self) -> tuple[int | None, int | None]:
         """Total and used bytes; version 2 of the call leaves the driver's reserve out of `used`."""
         version = 0x02000028  # nvmlMemory_v2: the struct's size and, in the top byte, its version
-        info, failure = self._query.ask_code(
+        info, failure = self._query.ask(
             ("nvmlDeviceGetMemoryInfo", self._handle, version),
             ("nvmlDeviceGetMemoryInfo", self._handle),
         )
         if failure is None and info.total:
             return int(info.total), int(info.used)
         # GB10 and Jetson answer "not supported", or success with a total of 0 (nvitop#208).
-        shared = system_memory() if failure in (None, NVML_NOT_SUPPORTED) else None
-        reason = nvml_text(failure) if isinstance(failure, int) else failure or "NVML says 0"
+        is_shared = failure is None or failure.code == NVML_NOT_SUPPORTED
+        shared = system_memory() if is_shared else None
+        reason = failure.text if failure else "NVML says 0"
         if shared is not None:
             reason = f"{reason}: {_SHARED_MEMORY}"
         self._reasons["memory_total_bytes"] = self._reasons["memory_used_bytes"] = reason
         return (None, None) if shared is None else (shared[0], shared[0] - shared[1])
 
-    def _pcie(self) -> Pcie:
-        """The link now (it slows down when idle), and the most that card and slot allow."""
-        return Pcie(
-            generation=self.take("pcie.generation", "nvmlDeviceGetCurrPcieLinkGeneration"),
-            width=self.take("pcie.width", "nvmlDeviceGetCurrPcieLinkWidth"),
-            max_generation=self.take("pcie.max_generation", "nvmlDeviceGetMaxPcieLinkGeneration"),
-            max_width=self.take("pcie.max_width", "nvmlDeviceGetMaxPcieLinkWidth"),
-            gpu_max_generation=self.take(
-                "pcie.gpu_max_generation", "nvmlDeviceGetGpuMaxPcieLinkGeneration"
-            ),
-        )
-
     def _nvlinks(self) -> int | None:
         """Number of active links; the driver refuses the first one that the card does not have."""
         active = 0
         for link in range(_MOST_NVLINKS):
-            state, failure = self._query.ask_code(("nvmlDeviceGetNvLinkState", self._handle, link))
-            if failure in (NVML_NOT_SUPPORTED, NVML_INVALID_ARGUMENT):
+            state, failure = self._query.ask(("nvmlDeviceGetNvLinkState", self._handle, link))
+            if failure and failure.code in (NVML_NOT_SUPPORTED, NVML_INVALID_ARGUMENT):
                 break
-            if failure is not None:
-                reason = nvml_text(failure) if isinstance(failure, int) else failure
-                self._reasons["nvlinks"] = reason
+            if failure:
+                self._reasons["nvlinks"] = failure.text
                 return None
             active += bool(state)
         return active
-
-
-def _bus_id(info: Any) -> str:
-    """Made from the numbers: the struct's text is bytes or str, depending on nvidia-ml-py."""
-    return f"{info.domain:04x}:{info.bus:02x}:{info.device:02x}.0"
-
-
-def _watts(milliwatts: int) -> float:
-    return milliwatts / _MW_PER_W
-
-
-def _current_mode(modes: list[int]) -> bool:
-    """The first of `[current, pending]`; the second applies after the next reboot."""
-    return bool(modes[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...records.reason import Reason
 from .driver_errors import (
@@ -11,7 +11,7 @@ from .driver_errors import (
     NVML_DEPRECATED,
     NVML_FUNCTION_NOT_FOUND,
     NVML_NOT_SUPPORTED,
-    nvml_reason,
+    error_reason,
     nvml_text,
 )
 
@@ -21,41 +21,42 @@ _FORM_MISSING = (NVML_FUNCTION_NOT_FOUND, NVML_ARGUMENT_VERSION_MISMATCH, NVML_D
 Call = tuple[Any, ...]  # a function's name in pynvml, then its arguments
 
 
+class Failure(NamedTuple):
+    """Why a call gave nothing, in words, with NVML's code if it was called."""
+
+    text: str
+    code: int | None = None
+
+
 class Query:
-    """Asks pynvml; every failure comes back as `(None, reason)`."""
+    """Asks pynvml; a failure is an answer, too."""
 
     def __init__(self, pynvml: ModuleType) -> None:
         self._pynvml = pynvml
 
-    def ask(self, *forms: Call) -> tuple[Any, str | None]:
+    def ask(self, *forms: Call) -> tuple[Any, Failure | None]:
         """The answer of the first form of a call that this driver has, newest form first."""
-        value, failure = self.ask_code(*forms)
-        if isinstance(failure, int):
-            return None, nvml_text(failure)
-        return value, failure
-
-    def ask_code(self, *forms: Call) -> tuple[Any, int | str | None]:
-        """Like `ask`, but an NVML error keeps its code (`NVMLError` itself is unhashable)."""
-        failures: list[int | str] = []
+        failures: list[Failure] = []
         for name, *arguments in forms:
             function = getattr(self._pynvml, name, None)
             if function is None:
-                failures.append(f"the installed nvidia-ml-py has no {name}")
+                failures.append(Failure(f"the installed nvidia-ml-py has no {name}"))
                 continue
             try:
                 return function(*arguments), None
             except self._pynvml.NVMLError as error:
-                failures.append(int(error.value))
-                if error.value not in (*_FORM_MISSING, NVML_NOT_SUPPORTED):
+                code = int(error.value)
+                failures.append(Failure(nvml_text(code), code))
+                if code not in (*_FORM_MISSING, NVML_NOT_SUPPORTED):
                     break
             except UnicodeDecodeError:
-                failures.append("NVML's text is not valid UTF-8")
+                failures.append(Failure("NVML's text is not valid UTF-8"))
                 break
-        telling = [f for f in failures if isinstance(f, int) and f not in _FORM_MISSING]
+        telling = [each for each in failures if each.code not in (None, *_FORM_MISSING)]
         return None, (telling or failures)[-1]
 
 
-def connect(*, in_container: bool) -> tuple[Query, int] | Reason:
+def connect() -> tuple[Query, int] | Reason:
     """NVML, initialised, and how many GPUs it lists; or why it cannot be used."""
     try:
         import pynvml
@@ -65,11 +66,9 @@ def connect(*, in_container: bool) -> tuple[Query, int] | Reason:
         hint = "`pip uninstall pynvml; pip install --force-reinstall nvidia-ml-py`"
         return Reason("pynvml_foreign", "the module pynvml is not nvidia-ml-py's", hint)
     query = Query(pynvml)
-    _, failure = query.ask_code(("nvmlInit",))
-    count = 0
+    count, failure = query.ask(("nvmlInit",))
     if failure is None:
-        count, failure = query.ask_code(("nvmlDeviceGetCount",))
+        count, failure = query.ask(("nvmlDeviceGetCount",))
     if failure is not None:
-        code = failure if isinstance(failure, int) else NVML_FUNCTION_NOT_FOUND
-        return nvml_reason(code, in_container=in_container)
+        return error_reason("NVML", failure.code or NVML_FUNCTION_NOT_FOUND)
     return query, int(count)

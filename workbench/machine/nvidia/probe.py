@@ -1,7 +1,7 @@
 """The child process that asks the driver.  Its arguments say what about, and it answers in JSON
 lines, each written as soon as it is known, so that everything read before a crash is kept.
 
-`nvml [FIRST]`              an `NvmlHeader`, then a `Gpu` per line, from number FIRST on
+`nvml`                      an `NvmlHeader`, then a `Gpu` per line
 `links`                     one `Links`
 `cuda`                      one `CudaAnswer`
 `sample SECONDS INDEX...`   a `GpuSample` of these GPUs every SECONDS, until it is killed
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> None:
     topic, *further = arguments
     lines: Iterator[nvml.NvmlHeader | Gpu | nvml.GpuSample | nvml.Links | cuda_driver.CudaAnswer]
     if topic == "nvml":
-        lines = nvml.survey(int(further[0]) if further else 0)
+        lines = nvml.survey()
     elif topic == "links":
         lines = iter((nvml.links(),))
     elif topic == "sample":

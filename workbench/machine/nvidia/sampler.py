@@ -9,30 +9,30 @@ import msgspec
 
 from ...process.line_process import Ended
 from .nvml import GpuSample
-from .probe_client import nvml_reason_of, start_probe
+from .probe_client import ending, start_probe
 
 # NVML's calls wait for one another at the driver's lock, and so do the calls of the program that is
 # measured: an overlay that polled at 40 Hz held it two thirds of the time (MangoHud#2104).
 EVERY_S = 0.5
 SILENT_S = 30.0  # a call on a lost GPU can hang; the first after boot takes seconds
 MOST_RESTARTS = 3
+_APIS = {"nvidia": "NVML", "amd": "amdsmi"}
 _decode = msgspec.json.Decoder(GpuSample).decode
 
 
 class GpuSampler:
-    """Reads the GPUs with these numbers in their vendor's library; a crash costs a gap, not the
-    run."""
+    """Reads the GPUs with these numbers in their vendor's library; a crash costs only a gap."""
 
     def __init__(
         self,
         indices: Sequence[int],
         *,
-        every_s: float | None = None,
+        every_s: float = EVERY_S,
         vendor: str = "nvidia",
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self._vendor = vendor
-        self._arguments = ["sample", f"{every_s or EVERY_S:g}", *map(str, indices)]
+        self._arguments = ["sample", f"{every_s:g}", *map(str, indices)]
         self._environ = environ
         self._restarts = 0
         self._over = False
@@ -54,21 +54,16 @@ class GpuSampler:
             self._heard_at_s = time.monotonic()
             answer = self._process.parse(line, _decode)
             if isinstance(answer, Ended):
-                sample = GpuSample(time.monotonic(), [], nvml_reason_of(answer, self._vendor))
-                self._over = not self._restart()
+                sample = GpuSample(time.monotonic(), [], ending(answer, _APIS[self._vendor]))
+                self._over = self._restarts == MOST_RESTARTS
+                if not self._over:
+                    self._restarts += 1
+                    self._start()
             else:
                 sample = answer
                 self._over = sample.reason is not None  # NVML's own refusal is final
             yield sample
         self.close()
-
-    def _restart(self) -> bool:
-        """Start again after a death, a few times; False if that was too often."""
-        if self._restarts == MOST_RESTARTS:
-            return False
-        self._restarts += 1
-        self._start()
-        return True
 
     def close(self) -> None:
         self._process.close()

@@ -25,10 +25,6 @@ class Trial(msgspec.Struct, frozen=True):
     failure: str | None = None  # why it could not be tried at all
 
 
-def _decode(line: bytes) -> Trial:
-    return msgspec.json.decode(printable_json(line), type=Trial)
-
-
 def try_packages(names: Iterable[str], python: str | None = None) -> dict[str, Trial]:
     """Package -> trial; a crash or a hang is that package's failure."""
     environ = {**os.environ, "ORT_DISABLE_TELEMETRY": "1"}
@@ -42,7 +38,8 @@ def try_packages(names: Iterable[str], python: str | None = None) -> dict[str, T
 
 
 def _answer(process: QueryProcess) -> Trial:
-    trial = process.parse(process.line(DEADLINE_S), _decode)
+    decode = msgspec.json.Decoder(Trial).decode
+    trial = process.answer(lambda line: decode(printable_json(line)), DEADLINE_S)
     process.close()
     if isinstance(trial, Ended):
         return Trial(failure=f"the process that tried it {trial.message}")
