@@ -21,14 +21,14 @@ from typing import Any
 
 from screen import median_under_the_screen
 
-from workbench.machine.host.cpu import effective_cores
+from workbench.machine.host.cpu import read_cpu
 from workbench.stats.ratios import RUN_TO_RUN
 from workbench.stats.samples import MIN_PAIRS, Ratio, blocked_interval, paired_ratio
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "measurement.md"
 BEGIN, END = "<!-- written by make benchmark -->", "<!-- end -->"
-THREADS = effective_cores()
+THREADS = read_cpu(Path("/")).effective_cores
 PRODUCT = ("run", "matmul", "--backend", "torch", "--device", "cpu", "--set", "n=1024")
 
 

@@ -24,7 +24,7 @@ sys.path[0] = str(ROOT)  # not this folder, where `workloads` would be this file
 from benchmarks import straight, straight_libraries  # noqa: E402
 from workbench import catalog  # noqa: E402
 from workbench.contract import Case, Setup  # noqa: E402
-from workbench.machine.host.cpu import effective_cores  # noqa: E402
+from workbench.machine.host.cpu import read_cpu  # noqa: E402
 from workbench.stats.samples import paired_ratio  # noqa: E402
 from workbench.text import units  # noqa: E402
 
@@ -45,7 +45,7 @@ def case_of(name: str, backend: str, precision: str) -> Case:
         device="cpu",
         backend=backend,
         precision=precision,
-        threads=effective_cores(),
+        threads=read_cpu(Path("/")).effective_cores,
         batch=None if batch is None else int(batch),
         params=workload.values(workload.quick),
         tuning=workload.tuning(workload.quick),
