@@ -64,7 +64,8 @@ def test_a_side_of_ab_that_lacks_the_backend_is_named(cli, other_python: Path) -
     pythons = ("--python", str(other_python), "--python", sys.executable)
     done = cli("ab", "matmul", "--set", "n=64", "--backend", "torch", *pythons, "--budget", "8")
     assert done.returncode == 1
-    assert f"side A (--python {other_python}): torch is not installed" in done.stdout
+    text = " ".join(done.stdout.split())
+    assert f"side A (--python {other_python}): torch is not installed" in text
 
 
 def test_the_worker_modules_are_importable_without_this_environment() -> None:
