@@ -81,9 +81,10 @@ def hardware(opened: OpenedRun, width: int) -> str:
     lines = facts_lines(machine.warnings(report.warnings, titles), width)
     if report.machine is not None and report.software is not None:
         known = report.ceilings
-        left = machine.processor_sections(report.machine, report.software, known, report.host)
+        left = machine.processor_sections(report.machine, report.software, known)
         right = machine.accelerator_sections(report.machine, known)
-        lines += machine.section_lines([*left, *right], width)
+        live = machine.live_sections(report.machine, report.host, report.gpus, report.gap)
+        lines += machine.section_lines([*live, *left, *right], width)
     return plain_lines(lines)
 
 

@@ -23,6 +23,7 @@ from ...records.machine import (
     Software,
 )
 from ...records.reason import Reason, Warning
+from ...report.report import KEPT
 from ...text import units
 from . import glyphs
 from .ceilings import rows as ceiling_rows
@@ -30,6 +31,16 @@ from .facts import Fact, fact, facts_lines, heading, label_width, warning_facts
 from .spans import Text
 
 BAR_WIDTH = 12
+VALUE_WIDTH = 18
+
+# Field of a reading -> its label, its unit and the field of its limit; without one it ends at 100.
+SENSORS = {
+    "utilization_percent": ("busy", "%", ""),
+    "frequency_mhz": ("clock", "MHz", "max_frequency_mhz"),
+    "sm_clock_mhz": ("SM clock", "MHz", "max_sm_clock_mhz"),
+    "power_w": ("power", "W", "power_limit_w"),
+    "temperature_c": ("temperature", "°C", ""),
+}
 
 # Field of `Isa` -> its usual name, by processor family.
 X86 = {
@@ -100,20 +111,6 @@ def cpu(found: Cpu) -> list[Fact]:
     return facts + missing(found.unavailable)
 
 
-def now(found: HostReading | None) -> list[Fact]:
-    """The latest reading, while a run goes on; empty otherwise."""
-    if found is None:
-        return []
-    readings = (
-        _number(found.utilization_percent, "% busy"),
-        _number(found.frequency_mhz, "MHz"),
-        _number(found.temperature_c, "°C"),
-        _number(found.power_w, "W"),
-    )
-    known = ", ".join(filter(None, readings))
-    return [fact("now", known)] if known else []
-
-
 def _cores(found: Cpu) -> str:
     parts = (
         (found.sockets, "socket" if found.sockets == 1 else "sockets"),
@@ -172,13 +169,26 @@ def memory(found: Memory) -> list[Fact]:
     return facts + missing(found.unavailable)
 
 
-def with_reading(found: Gpu, latest: Mapping[int, GpuReading]) -> Gpu:
-    """The card with its latest readings, while a run goes on."""
-    now = latest.get(found.index) if found.index is not None else None
-    if now is None:
-        return found
+def with_readings(
+    machine: Machine, host: Sequence[HostReading], gpus: Mapping[int, Sequence[GpuReading]]
+) -> Machine:
+    """The machine with its latest readings, while a run goes on."""
+    free = host[-1].memory_available_bytes if host else None
+    held = machine.memory
+    if free is not None:
+        held = msgspec.structs.replace(held, available_bytes=free)
+    latest: dict[int | None, GpuReading] = {n: readings[-1] for n, readings in gpus.items()}
+    watched = machine.watched
+    cards = [
+        _with_reading(card, latest.get(card.index)) if card in watched else card
+        for card in machine.gpus
+    ]
+    return msgspec.structs.replace(machine, memory=held, gpus=cards)
+
+
+def _with_reading(found: Gpu, now: GpuReading | None) -> Gpu:
     common = {*GpuReading.__struct_fields__} & {*Gpu.__struct_fields__} - {"index", "unavailable"}
-    read = {field: getattr(now, field) for field in common}
+    read = {field: getattr(now, field, None) for field in common}
     known = {field: value for field, value in read.items() if value is not None}
     return msgspec.structs.replace(found, **known)
 
@@ -332,12 +342,48 @@ def environment(found: Software) -> list[Fact]:
 Section = tuple[str, str, list[Fact]]  # title, tone, facts
 
 
+def live_sections(
+    machine: Machine,
+    host: Sequence[HostReading],
+    gpus: Mapping[int, Sequence[GpuReading]],
+    gap: Reason | None,
+) -> list[Section]:
+    """The sensors of a machine `with_readings`; `gap` says why those of the GPUs are missing."""
+    held = [Fact("memory", memory(machine.memory)[0].text)]
+    found = [("CPU now", "strong cpu", sensors(host, machine.cpu, "cpu") + held)] if host else []
+    for card in machine.watched:
+        facts = [fact("! readings", gap.message, "warning")] if gap else []
+        if readings := gpus.get(-1 if card.index is None else card.index):
+            events = Fact("clock events", _events(card.clock_event_reasons))
+            facts = [*sensors(readings, card, "gpu"), Fact("memory", _gpu_memory(card)), events]
+        if facts:
+            found.append((f"{gpu_title(card)} now", "strong gpu", facts))
+    return found
+
+
+def sensors(
+    readings: Sequence[HostReading] | Sequence[GpuReading], limits: Cpu | Gpu, tone: str
+) -> list[Fact]:
+    """Each sensor with its latest value and its course up to its limit, then what is missing."""
+    facts = []
+    for field, (label, unit, limit) in SENSORS.items():
+        course = [v for each in readings if (v := getattr(each, field, None)) is not None]
+        if course:
+            most = getattr(limits, limit, None)
+            text = _number(course[-1], unit, most) or ""
+            high = most or (max(course) if limit else 100.0) or 1.0
+            # One cell for each reading, the newest at the right: it moves and never stretches.
+            line = glyphs.sparkline(course, len(course), 0.0, high).rjust(KEPT)
+            facts.append(Fact(label, Text.of(text.ljust(VALUE_WIDTH), (line, tone))))
+    return facts + missing(readings[-1].unavailable)
+
+
 def processor_sections(
-    machine: Machine, installed: Software, known: Ceilings | None, host: HostReading | None
+    machine: Machine, installed: Software, known: Ceilings | None
 ) -> list[Section]:
     reached = ceilings(known, "cpu")
     return [
-        ("CPU", "strong cpu", [*cpu(machine.cpu), *now(host)]),
+        ("CPU", "strong cpu", cpu(machine.cpu)),
         *([("CPU ceilings", "strong cpu", reached)] if reached else []),
         ("Memory", "strong", memory(machine.memory)),
         ("Software", "strong", software(installed, machine.os)),
@@ -360,7 +406,7 @@ def accelerator_sections(machine: Machine, known: Ceilings | None) -> list[Secti
 def section_lines(sections: Sequence[Section], width: int) -> list[Text]:
     """Sections under one another, with a blank line after each."""
     lines: list[Text] = []
-    indent = max(label_width(facts) for _, _, facts in sections)
+    indent = max((label_width(facts) for _, _, facts in sections), default=0)
     for title, tone, facts in sections:
         lines += [heading(title, width, tone), *facts_lines(facts, width, indent), Text()]
     return lines
