@@ -18,6 +18,7 @@ from workbench.export.log import line
 from workbench.export.text import run_text, summary_text
 from workbench.export.view import answers, curves, details, machine, model, tables
 from workbench.export.view.facts import facts_lines
+from workbench.export.view.sensors import live_sections
 from workbench.export.view.spans import plain_lines
 from workbench.report.report import Report
 from workbench.report.run_files import OpenedRun, open_run
@@ -83,7 +84,7 @@ def hardware(opened: OpenedRun, width: int) -> str:
         known = report.ceilings
         left = machine.processor_sections(report.machine, report.software, known)
         right = machine.accelerator_sections(report.machine, known)
-        live = machine.live_sections(report.machine, report.host, report.gpus, report.gap)
+        live = live_sections(report.machine, report.host, report.gpus, report.gap)
         lines += machine.section_lines([*live, *left, *right], width)
     return plain_lines(lines)
 

@@ -8,6 +8,7 @@ from textual.content import Content
 
 from workbench.export.view import machine as text
 from workbench.export.view.facts import facts_lines
+from workbench.export.view.sensors import live_sections, with_readings
 
 from ..state.session import Session
 from ..text.styles import joined
@@ -46,10 +47,10 @@ class HardwareScreen(ViewScreen):
             right.show(lambda *_: Content(""))
             return
         if now.display:
-            machine = text.with_readings(machine, report.host, report.gpus)
+            machine = with_readings(machine, report.host, report.gpus)
         processor = text.processor_sections(machine, software, report.ceilings)
         accelerators = text.accelerator_sections(machine, report.ceilings)
-        live = text.live_sections(machine, report.host, report.gpus, report.gap)
+        live = live_sections(machine, report.host, report.gpus, report.gap)
         now.show(lambda width, _: sections(live, width))
         left.show(lambda width, _: sections(processor, width))
         right.show(lambda width, _: sections(accelerators, width))

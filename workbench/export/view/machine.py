@@ -13,8 +13,6 @@ from ...records.machine import (
     CoreLimit,
     Cpu,
     Gpu,
-    GpuReading,
-    HostReading,
     Isa,
     Machine,
     Memory,
@@ -23,7 +21,6 @@ from ...records.machine import (
     Software,
 )
 from ...records.reason import Reason, Warning
-from ...report.report import KEPT
 from ...text import units
 from . import glyphs
 from .ceilings import rows as ceiling_rows
@@ -31,16 +28,6 @@ from .facts import Fact, fact, facts_lines, heading, label_width, warning_facts
 from .spans import Text
 
 BAR_WIDTH = 12
-VALUE_WIDTH = 18
-
-# Field of a reading -> its label, its unit and the field of its limit; without one it ends at 100.
-SENSORS = {
-    "utilization_percent": ("busy", "%", ""),
-    "frequency_mhz": ("clock", "MHz", "max_frequency_mhz"),
-    "sm_clock_mhz": ("SM clock", "MHz", "max_sm_clock_mhz"),
-    "power_w": ("power", "W", "power_limit_w"),
-    "temperature_c": ("temperature", "°C", ""),
-}
 
 # Field of `Isa` -> its usual name, by processor family.
 X86 = {
@@ -169,30 +156,6 @@ def memory(found: Memory) -> list[Fact]:
     return facts + missing(found.unavailable)
 
 
-def with_readings(
-    machine: Machine, host: Sequence[HostReading], gpus: Mapping[int, Sequence[GpuReading]]
-) -> Machine:
-    """The machine with its latest readings, while a run goes on."""
-    free = host[-1].memory_available_bytes if host else None
-    held = machine.memory
-    if free is not None:
-        held = msgspec.structs.replace(held, available_bytes=free)
-    latest: dict[int | None, GpuReading] = {n: readings[-1] for n, readings in gpus.items()}
-    watched = machine.watched
-    cards = [
-        _with_reading(card, latest.get(card.index)) if card in watched else card
-        for card in machine.gpus
-    ]
-    return msgspec.structs.replace(machine, memory=held, gpus=cards)
-
-
-def _with_reading(found: Gpu, now: GpuReading | None) -> Gpu:
-    common = {*GpuReading.__struct_fields__} & {*Gpu.__struct_fields__} - {"index", "unavailable"}
-    read = {field: getattr(now, field, None) for field in common}
-    known = {field: value for field, value in read.items() if value is not None}
-    return msgspec.structs.replace(found, **known)
-
-
 def gpu_title(found: Gpu) -> str:
     device = found.device or "hidden"
     number = "" if found.index is None else f" {found.index}"
@@ -212,15 +175,15 @@ def gpu(found: Gpu) -> list[Fact]:
     if found.platform is not None:
         facts.append(fact("platform", f"{found.platform}, unproven", "warning"))
     facts += [
-        Fact("memory used", _gpu_memory(found)),
+        Fact("memory used", gpu_memory(found)),
         Fact("driver", reading(found.driver_version)),
         Fact("compute", reading(found.compute_capability)),
         Fact("PCIe", _pcie(found.pcie)),
-        Fact("power", reading(_number(found.power_w, "W", found.power_limit_w))),
-        Fact("temperature", reading(_number(found.temperature_c, "°C"))),
-        Fact("busy", reading(_number(found.utilization_percent, "%"))),
-        Fact("SM clock", reading(_number(found.sm_clock_mhz, "MHz", found.max_sm_clock_mhz))),
-        Fact("clock events", _events(found.clock_event_reasons)),
+        Fact("power", reading(number_text(found.power_w, "W", found.power_limit_w))),
+        Fact("temperature", reading(number_text(found.temperature_c, "°C"))),
+        Fact("busy", reading(number_text(found.utilization_percent, "%"))),
+        Fact("SM clock", reading(number_text(found.sm_clock_mhz, "MHz", found.max_sm_clock_mhz))),
+        Fact("clock events", clock_events(found.clock_event_reasons)),
         Fact("processes", _processes(found)),
         Fact("modes", _modes(found)),
         Fact("NVLink", reading(None if found.nvlinks is None else f"{found.nvlinks} links active")),
@@ -230,7 +193,7 @@ def gpu(found: Gpu) -> list[Fact]:
     return facts + missing(reasons)
 
 
-def _gpu_memory(found: Gpu) -> Text:
+def gpu_memory(found: Gpu) -> Text:
     if found.memory_total_bytes is None:
         return reading(None)
     if found.memory_used_bytes is None:
@@ -250,13 +213,13 @@ def _pcie(link: Pcie) -> Text:
     return Text.of(now if now == most else f"{now} now, maximum {most}")
 
 
-def _number(value: float | None, unit: str, most: float | None = None) -> str | None:
+def number_text(value: float | None, unit: str, most: float | None = None) -> str | None:
     if value is None:
         return None
     return f"{value:.0f} {unit}" if most is None else f"{value:.0f} of {most:.0f} {unit}"
 
 
-def _events(reasons: list[str] | None) -> Text:
+def clock_events(reasons: list[str] | None) -> Text:
     if reasons is None:
         return reading(None)
     slowed = [reason for reason in reasons if "idle" not in reason.lower()]
@@ -340,42 +303,6 @@ def environment(found: Software) -> list[Fact]:
 # ------------------------------------------------------------- the sections
 
 Section = tuple[str, str, list[Fact]]  # title, tone, facts
-
-
-def live_sections(
-    machine: Machine,
-    host: Sequence[HostReading],
-    gpus: Mapping[int, Sequence[GpuReading]],
-    gap: Reason | None,
-) -> list[Section]:
-    """The sensors of a machine `with_readings`; `gap` says why those of the GPUs are missing."""
-    held = [Fact("memory", memory(machine.memory)[0].text)]
-    found = [("CPU now", "strong cpu", sensors(host, machine.cpu, "cpu") + held)] if host else []
-    for card in machine.watched:
-        facts = [fact("! readings", gap.message, "warning")] if gap else []
-        if readings := gpus.get(-1 if card.index is None else card.index):
-            events = Fact("clock events", _events(card.clock_event_reasons))
-            facts = [*sensors(readings, card, "gpu"), Fact("memory", _gpu_memory(card)), events]
-        if facts:
-            found.append((f"{gpu_title(card)} now", "strong gpu", facts))
-    return found
-
-
-def sensors(
-    readings: Sequence[HostReading] | Sequence[GpuReading], limits: Cpu | Gpu, tone: str
-) -> list[Fact]:
-    """Each sensor with its latest value and its course up to its limit, then what is missing."""
-    facts = []
-    for field, (label, unit, limit) in SENSORS.items():
-        course = [v for each in readings if (v := getattr(each, field, None)) is not None]
-        if course:
-            most = getattr(limits, limit, None)
-            text = _number(course[-1], unit, most) or ""
-            high = most or (max(course) if limit else 100.0) or 1.0
-            # One cell for each reading, the newest at the right: it moves and never stretches.
-            line = glyphs.sparkline(course, len(course), 0.0, high).rjust(KEPT)
-            facts.append(Fact(label, Text.of(text.ljust(VALUE_WIDTH), (line, tone))))
-    return facts + missing(readings[-1].unavailable)
 
 
 def processor_sections(
