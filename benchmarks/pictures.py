@@ -50,7 +50,7 @@ PICTURES_OF_DOCS = (
 async def svg_of(picture: Picture) -> str:
     """Open the recording, press the keys, and return Textual's picture of the screen."""
     opened = open_run(str(RUNS / f"{picture.run}.json"))
-    app = WorkbenchApp(lambda _: ReplaySource(()), replay=True, report=opened.report)
+    app = WorkbenchApp(lambda _: ReplaySource(()), replay=True, starts=False, report=opened.report)
     async with app.run_test(size=picture.size) as pilot:
         await pilot.pause()
         for key in picture.keys:

@@ -28,7 +28,7 @@ from .pages.run import RunScreen
 from .pages.runs import RunsScreen
 from .pages.shell import Shell
 from .state.event_source import CANCEL_S, EventSource, EventSourceError
-from .state.session import Failure, Session
+from .state.session import Session
 from .widgets.keybar import OPTIONAL, TABS
 
 REPAINT_S = 0.25  # at most four repaints a second, for slow connections
@@ -50,28 +50,17 @@ SCREENS: tuple[type[ViewScreen], ...] = (
 
 
 def _tab_bindings() -> Iterator[Binding]:
-    """The key of each screen; the key bar names those that every run has in one entry."""
-    always = [screen for screen in SCREENS if not screen.NEEDS_MODEL]
+    """The key of each screen; the key bar names them in one entry."""
+    keys = f"{SCREENS[0].KEY}-{SCREENS[-1].KEY}"
     for screen in SCREENS:
-        first = screen is always[0]
-        yield Binding(
-            screen.KEY,
-            f"switch_mode('{screen.LABEL}')",
-            "Screens" if first else screen.LABEL,
-            show=first or screen.NEEDS_MODEL,
-            key_display=" ".join(each.KEY for each in always) if first else screen.KEY,
-            group=TABS,
-        )
+        action, first = f"switch_mode('{screen.LABEL}')", screen is SCREENS[0]
+        yield Binding(screen.KEY, action, "Screens", show=first, key_display=keys, group=TABS)
 
 
 class WorkbenchApp(Shell):
     """Shows the run that `start_source` starts for a request; it measures nothing itself."""
 
     TITLE = "workbench"
-    CSS_PATH: ClassVar[list[str]] = [  # type: ignore[assignment]
-        "app.tcss",
-        *(screen.STYLE for screen in SCREENS),
-    ]
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
         screen.LABEL: screen for screen in SCREENS
     }
@@ -109,24 +98,23 @@ class WorkbenchApp(Shell):
 
     def __init__(
         self,
-        start_source: Callable[[Request], EventSource],
+        start_source: Callable[[Request | Report], EventSource],
         request: Request | None = None,
         *,
         replay: bool = False,
+        starts: bool = True,
         report: Report | None = None,
         preview: Sequence[Row] = (),
         first: EventSource | None = None,
-        again: Callable[[Report], EventSource] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`first` is the source of a replay; `again` runs the command of a report, and without it a
-        replay starts nothing."""
+        """`first` is the source of a replay, which `starts` other runs or does not; `start_source`
+        takes a request, or a report whose command is to run again."""
         super().__init__()
         self._start_source = start_source
-        self._request = request or Request()  # the run on the screen, or the one that `s` starts
-        self._replay = replay
-        self._first, self._again = first, again
-        self._same: Report | None = None  # the recorded run that `s` repeats
+        self._request = request or Request()  # the one that the form begins with
+        self._wanted: Request | Report = self._request  # the run that `s` starts
+        self._replay, self._starts, self._first = replay, starts, first
         self._asked_at: float | None = None  # when `x` asked whether to stop
         self._preview = preview  # rows of `request` before the engine has planned them
         self._recorded = report  # a document's report; its source has no events
@@ -139,6 +127,8 @@ class WorkbenchApp(Shell):
         self._painted_at = 0.0
         self._able: tuple[object, ...] = ()
         self.session = self.raced = self._new_session()  # the one shown, and the one raced here
+        self._asked = self._wanted
+        self.asked = self.session  # the last run of the request on the command line
 
     # ----------------------------------------------------------- the run
 
@@ -155,7 +145,7 @@ class WorkbenchApp(Shell):
         self._start()
 
     def _new_session(self) -> Session:
-        question = None if self._same else self._request.question
+        question = self._wanted.question if isinstance(self._wanted, Request) else None
         return Session(
             replay=self._replay,
             subject=None if question is None else question.scenario().title,
@@ -168,21 +158,26 @@ class WorkbenchApp(Shell):
         """Start the same run again; in a replay, a run of the recorded command."""
         if self.session.going or self._leaving:
             return
-        if self.session.replay and self._again is not None:
-            self._same, self._preview = self.session.report, ()
+        if self.session.replay and self.session.report.started is not None:
+            self._wanted, self._preview = self.session.report, ()
         self._begin()
+
+    def start_again(self, report: Report) -> None:
+        """Start the command of a kept run."""
+        if self.check_action("start", ()):
+            self._wanted, self._preview, self._opened = report, (), False
+            self.show_mode(self.DEFAULT_MODE)
+            self._begin()
 
     def _begin(self) -> None:
         """Leave the replay, if this is one, and start a run."""
-        if self._again is not None:
-            self._replay, self._recorded = False, None
+        self._replay, self._recorded = False, None
+        if self._source is not None:
+            self.run_worker(self._source.close(), group="source")  # that of `watch` has no end
         self.session = self.raced = self._new_session()
+        if self._wanted is self._asked:
+            self.asked = self.session
         self._start()
-
-    def _new_source(self) -> EventSource:
-        if self._same is not None and self._again is not None:
-            return self._again(self._same)
-        return self._start_source(self._request)
 
     def follow(self, source: EventSource, mode: str) -> None:
         self._opened = mode != self.DEFAULT_MODE
@@ -191,7 +186,7 @@ class WorkbenchApp(Shell):
 
     def _start(self) -> None:
         self._over = asyncio.Event()
-        self._source, self._first = self._first or self._new_source(), None
+        self._source, self._first = self._first or self._start_source(self._wanted), None
         self.run_worker(self._pump(self._source, self.session), group="source")
         self.repaint()
 
@@ -209,15 +204,16 @@ class WorkbenchApp(Shell):
                     if count % BREATH == 0:
                         await asyncio.sleep(0)
         except EventSourceError as error:
-            session.failure = Failure(str(error), error.remedy, error.log_tail)
+            session.failure = error
         except (KeyError, ValueError) as error:
             # Report.apply refuses an event about a case or scenario that was never announced.
-            session.failure = Failure(
+            session.failure = EventSourceError(
                 f"an event does not fit the run: {error!r}", "report it with the run's journal"
             )
         finally:
             session.ended = True
-            self._over.set()
+            if session is self.raced:
+                self._over.set()
             await source.close()
         if not session.replay:
             self.show_title("workbench")
@@ -226,14 +222,16 @@ class WorkbenchApp(Shell):
         self.repaint()
 
     def _open_screen(self, session: Session, event: AnyEvent | None = None) -> None:
-        """Show the Model screen for a model, the Run screen for a plain `run` without verdict."""
+        """Show the screen of a model, of a plain `run` without verdict, or of `watch`."""
         plans = [event] if isinstance(event, RacePlanned) else []
         if event is None:  # the rows of a document are there from the start
             plans = [row.plan for row in session.report.rows.values()]
         plain = any(plan.textbook is None and plan.of is None for plan in plans)
-        if not self._opened and (plain or session.has_model):
+        watching = session.phase == "watching"
+        if not self._opened and (plain or watching or session.has_model):
             self._opened = True
-            self.switch_mode((ModelScreen if session.has_model else RunScreen).LABEL)
+            screen = ModelScreen if session.has_model else HardwareScreen if watching else RunScreen
+            self.switch_mode(screen.LABEL)
 
     # ------------------------------------------------------ the repaints
 
@@ -259,7 +257,7 @@ class WorkbenchApp(Shell):
     def refresh_keys(self) -> None:
         """Redraw the key bar if other keys work now than before."""
         session = self.session
-        able = session.phase, bool(session.report.rows), session.has_model, self.current_mode
+        able = session.phase, bool(session.report.rows), self.current_mode
         if able != self._able:
             self._able = able
             self.screen.refresh_bindings()  # the app's own method does nothing while it mounts
@@ -267,10 +265,8 @@ class WorkbenchApp(Shell):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         going = self.session.going
         match action:
-            case "switch_mode":
-                return parameters[0] in [tab.mode for tab in self.tabs]
             case "start" | "new":
-                return not going and (not self._replay or self._again is not None)
+                return not going and self._starts
             case "close_run":
                 return self.session is not self.raced
             case "resume":
@@ -321,14 +317,14 @@ class WorkbenchApp(Shell):
         report = self.session.report
         installed = report.software.packages if report.software else None
         self.push_screen(
-            NewRunScreen(request or self._request, report.machine, installed), self._start_other
+            NewRunScreen(request or self._request, report.machine, installed), self.start_other
         )
 
-    def _start_other(self, request: Request | None) -> None:
+    def start_other(self, request: Request | None) -> None:
         """Start the run that the form describes, and show its screen."""
         if request is None:
             return
-        self._request, self._same, self._preview = request, None, ()
+        self._request, self._wanted, self._preview = request, request, ()
         self._opened = request.question is None
         self.show_mode((RunScreen if request.workloads else AdvisorScreen).LABEL)
         self._begin()
@@ -359,17 +355,18 @@ class WorkbenchApp(Shell):
 
 
 def run_tui(
-    start_source: Callable[[Request], EventSource],
+    start_source: Callable[[Request | Report], EventSource],
     request: Request | None = None,
     *,
-    finish: Callable[[Report, int], int] | None = None,
+    finish: Callable[[Report, Report, int], int] | None = None,
     **options: Any,
 ) -> int:
     """Show runs until the user quits, and return the exit code.
 
     `start_source` starts a run: first `request`, later those from the form; `options` are those of
     `WorkbenchApp`.  When the TUI has closed, the summary of the last run goes to stdout, except in
-    a replay.  `finish` gets its report and the exit code, and returns the code to use.
+    a replay.  `finish` gets its report, that of the last run of `request`, and the exit code, and
+    returns the code to use.
     """
     app = WorkbenchApp(start_source, request, **options)
     code = app.show()
@@ -381,4 +378,6 @@ def run_tui(
     report = raced.report
     if summary := summary_text(report, shutil.get_terminal_size().columns):
         sys.stdout.write(f"{summary}\n")
-    return code if finish is None or report.started is None else finish(report, code)
+    if finish is None or report.started is None:
+        return code
+    return finish(report, app.asked.report, code)

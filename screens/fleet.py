@@ -29,7 +29,6 @@ class FleetApp(TerminalApp):
     """Shows the folder as `read` finds it, again and again while jobs run."""
 
     TITLE = "workbench fleet"
-    CSS_PATH: ClassVar[list[str]] = ["app.tcss"]  # type: ignore[assignment]
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("right", "shift(1)", "Columns", key_display="← →", priority=True),
         Binding("left", "shift(-1)", show=False, priority=True),

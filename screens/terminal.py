@@ -38,6 +38,7 @@ BACKLOG = 8  # writes that wait for a terminal which does not read
 class TerminalApp(App[None]):
     """What the applications have in common: their palette, their signals and their end."""
 
+    CSS_PATH = "app.tcss"
     ENABLE_COMMAND_PALETTE = False
     _shown_title = ""
 

@@ -96,13 +96,14 @@ SIXTEEN = replace(
 
 
 OWN = {theme.name: theme for theme in (DARK, LIGHT, SIXTEEN)}
+NAMES = [*OWN, *(name for name in BUILTIN_THEMES if not name.startswith("ansi"))]
 
 
 def themes(app: App[Any]) -> list[str]:
     """The names of the themes that the terminal can show, ours first."""
     if app.no_color or app.console.color_system in ("standard", None):
         return [SIXTEEN.name]
-    return [*OWN, *(name for name in BUILTIN_THEMES if not name.startswith("ansi"))]
+    return NAMES
 
 
 def _complete(name: str) -> Theme:

@@ -67,7 +67,11 @@ def replayed(
 ) -> WorkbenchApp:
     """An app whose run is over before anyone looks; `report` is that of a document."""
     return WorkbenchApp(
-        lambda _: ReplaySource(events), replay=replay, report=report, monotonic=lambda: 0.0
+        lambda _: ReplaySource(events),
+        replay=replay,
+        starts=not replay,
+        report=report,
+        monotonic=lambda: 0.0,
     )
 
 

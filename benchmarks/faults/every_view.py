@@ -19,6 +19,7 @@ from workbench.export.text import run_text, summary_text
 from workbench.export.view import answers, curves, details, machine, model, tables
 from workbench.export.view.facts import facts_lines
 from workbench.export.view.section import section_lines
+from workbench.export.view.sensors import live_sections
 from workbench.export.view.spans import plain_lines
 from workbench.report.report import Report
 from workbench.report.run_files import OpenedRun, open_run
@@ -82,9 +83,10 @@ def hardware(opened: OpenedRun, width: int) -> str:
     lines = facts_lines(machine.warnings(report.warnings, titles), width)
     if report.machine is not None and report.software is not None:
         known = report.ceilings
-        left = machine.processor_sections(report.machine, report.software, known, report.host)
+        left = machine.processor_sections(report.machine, report.software, known)
         right = machine.accelerator_sections(report.machine, known)
-        lines += section_lines([*left, *right], width)
+        live = live_sections(report.machine, report.host, report.gpus, report.gap)
+        lines += section_lines([*live, *left, *right], width)
     return plain_lines(lines)
 
 

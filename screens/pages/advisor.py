@@ -26,9 +26,10 @@ ROOMY_HEIGHT = 34
 
 
 class AdvisorScreen(ViewScreen):
-    KEY, LABEL, STYLE = "3", "Advisor", "advisor.tcss"
+    KEY, LABEL = "3", "Advisor"
     HELP = "one line per scenario: the usual advice, the result here and the pick"
     AUTO_FOCUS = "Table"
+    HORIZONTAL_BREAKPOINTS = [(0, "-below"), (180, "-side-by-side")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         FILTER,
         Binding("escape", "follow", show=False, tooltip="follow the row that is raced again"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol, cast
+from typing import Any, ClassVar, cast
 
 from textual import events
 from textual.app import ComposeResult
@@ -20,7 +20,7 @@ from workbench.report.row import Row
 
 from ..state.session import Session
 from ..text.styles import joined
-from ..widgets.bars import Tab, TopBars
+from ..widgets.bars import TopBars
 from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
 from ..widgets.keybar import OPTIONAL, KeyBar
@@ -37,16 +37,6 @@ FILTER = Binding(
 )
 
 
-class HasSession(Protocol):
-    """The part of the application that a screen uses."""
-
-    @property
-    def session(self) -> Session: ...
-
-    @property
-    def tabs(self) -> list[Tab]: ...
-
-
 class ReportChanged(Message):
     """The report has changed; sent to the visible screen at most four times a second."""
 
@@ -61,8 +51,6 @@ class ViewScreen(Screen[None]):
     KEY: ClassVar[str] = ""  # key that shows it
     LABEL: ClassVar[str] = ""  # its tab
     HELP: ClassVar[str] = ""
-    STYLE: ClassVar[str] = ""  # style sheet in screens/
-    NEEDS_MODEL: ClassVar[bool] = False  # offered only where the run is about the user's own
     COPIES: ClassVar[bool] = True  # it has a selected row, whose command `c` copies
     # Pane has these keys too, but the table has the focus.
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -82,16 +70,13 @@ class ViewScreen(Screen[None]):
 
     @property
     def session(self) -> Session:
-        return cast(HasSession, self.app).session
+        found: Session = cast(Any, self.app).session
+        return found
 
     @property
     def row(self) -> Row | None:
         """The selected row."""
         return None
-
-    @classmethod
-    def is_offered(cls, session: Session) -> bool:
-        return session.has_model or not cls.NEEDS_MODEL
 
     def compose(self) -> ComposeResult:
         yield Static("needs 40x10 or more", id="too-small")
@@ -109,7 +94,7 @@ class ViewScreen(Screen[None]):
 
     def repaint(self) -> None:
         session, self._drawn_for = self.session, self.size
-        self.query_one(TopBars).show(session, cast(HasSession, self.app).tabs)
+        self.query_one(TopBars).show(session, cast(Any, self.app).tabs)
         failure = self.query_one("#failure", Drawn)
         failure.display = session.failure is not None
         failure.show(lambda width, _: failure_text(session, width))
@@ -166,7 +151,7 @@ def failure_text(session: Session, width: int) -> Content:
         return Content("")
     lines = facts_lines(
         [
-            fact("! failed", failure.message, "strong error", label_tone="strong error"),
+            fact("! failed", str(failure), "strong error", label_tone="strong error"),
             fact("  remedy", failure.remedy),
         ],
         width,

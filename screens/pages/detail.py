@@ -39,7 +39,7 @@ class DetailScreen(ViewScreen):
 
     def body(self) -> ComposeResult:
         yield Drawn(id="detail-title")
-        yield Table(id="all-candidates", opens=False)
+        yield Table(id="all-candidates", opens="")
         with Pane(id="detail-pane", can_focus=False):
             yield Drawn(id="detail")
 

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any, cast
+
+from textual import work
 from textual.app import ComposeResult
 from textual.containers import Container
 from textual.content import Content
 
 from workbench.advisor.model.overview import RankedCandidate
 from workbench.advisor.subject import ranked_candidates, row_of, snippet
+from workbench.export.view.facts import heading
 from workbench.export.view.model import answer_lines, code_lines, head_lines, rest_lines
 from workbench.export.view.ranked import candidate_lines, columns
 from workbench.export.view.spans import Text
+from workbench.export.view.table import Column, Line
+from workbench.planning.model_question import ModelQuestion
+from workbench.planning.request import Request
 from workbench.report.candidate import Candidate
 from workbench.report.row import Row
+from workbench.text import units
+from workbench.text.sanitize import shown
 
 from ..state.session import Session
 from ..text.styles import joined
@@ -22,27 +32,33 @@ from ..widgets.table import Table
 from .base import ViewScreen
 from .detail import DetailScreen
 
+QUESTION = "Which variant of your model should you ship?"
+HINT = "Open an ONNX file below to race its variants; n takes any path, and your own code."
+NO_FILE = "no .onnx file lies in this folder or the two levels below it"
+PLACES = ("*.onnx", "[!.]*/*.onnx", "[!.]*/[!.]*/*.onnx")
+MOST_FILES = 40
+FILES = (Column("file", "File", minimum=24), Column("size", "Size", rank=1, align="right"))
 ROOMY_HEIGHT = 34
 SIDE_BY_SIDE = 150
 
 
 class ModelScreen(ViewScreen):
-    KEY, LABEL, STYLE = "4", "Model", "model.tcss"
+    KEY, LABEL = "4", "Model"
     HELP = "your model or code: ways to run it, which one to take, the lines to paste"
-    NEEDS_MODEL = True
     AUTO_FOCUS = "Table"
+    HORIZONTAL_BREAKPOINTS = [(0, "-below"), (SIDE_BY_SIDE, "-side-by-side")]  # noqa: RUF012
 
     def __init__(self) -> None:
         super().__init__()
         self._found: list[RankedCandidate] = []
-        self._led: str | None = None  # cursor position set here, None until set
+        self._files: list[Line] | None = None  # to choose from, None until they are found
 
     def body(self) -> ComposeResult:
         yield Drawn(id="model-head")
         yield Table(id="forms")
-        with Pane(id="model-pane", can_focus=False), Container(id="model-columns"):
-            yield Drawn(id="model-answer", classes="column")
-            yield Drawn(id="model-more", classes="column")
+        with Pane(id="model-pane", can_focus=False), Container(classes="columns"):
+            yield Drawn(id="model-answer")
+            yield Drawn(id="model-more")
 
     @property
     def chosen(self) -> Candidate | None:
@@ -52,33 +68,48 @@ class ModelScreen(ViewScreen):
     def row(self) -> Row | None:
         return row_of(self.session.report)
 
+    @work(thread=True)
+    def _look(self) -> None:
+        """Search in a thread, since a file system may stall."""
+        found = sorted({path for place in PLACES for path in Path().glob(place)})
+        self._files = [_file_line(path) for path in found if path.is_file()][:MOST_FILES]
+        self.app.call_from_thread(self.repaint)
+
+    def _draw_files(self, table: Table) -> None:
+        """The picker of a model, where the run on the screen is about none."""
+        if self._files is None:
+            self._files = []
+            self._look()
+        self.query_one("#model-head", Drawn).show(
+            lambda width, _: joined([heading(QUESTION, width), *Text.of((HINT, "dim")).wrap(width)])
+        )
+        can = bool(self.app.check_action("new", ()))
+        table.show(FILES, self._files if can else (), Text.of((NO_FILE, "dim")))
+        table.release()
+
     def draw(self, session: Session) -> None:
-        row = self.row
-        self._found = ranked_candidates(session.report)
+        row, table = self.row, self.query_one(Table)
+        self._found = ranked_candidates(session.report) if session.has_model else []
+        table.opens = "details" if session.has_model else "run"
+        self.query_one("#model-pane").display = session.has_model
+        table.display = not session.has_model or (row is not None and bool(self._found))
+        if not session.has_model:
+            self._draw_files(table)
+            return
         roomy = self.size.height >= ROOMY_HEIGHT
         self.query_one("#model-head", Drawn).show(
             lambda width, _: joined(
                 head_lines(session, width, roomy=roomy, title=session.subject or "")
             )
         )
-        table = self.query_one(Table)
-        table.display = row is not None and bool(self._found)
         if row is not None:
-            self._lead(table, row.verdict.pick if row.verdict else None)
             table.show(columns(row), candidate_lines(self._found, session), Text())
+            table.lead(row.verdict.pick if row.verdict else None)
         self._draw_pane()
-
-    def _lead(self, table: Table, pick: str | None) -> None:
-        """Put the cursor at the top, then on the pick, unless the user has moved it."""
-        if pick is not None and table.cursor == self._led != pick:
-            self._led = table.cursor = pick
-        elif table.cursor is None and self._found:
-            self._led = table.cursor = self._found[0].candidate.case.id
 
     def _draw_pane(self) -> None:
         found, chosen, session = self._found, self.chosen, self.session
         wide = self.size.width >= SIDE_BY_SIDE
-        self.query_one("#model-columns").set_class(wide, "-side-by-side")
         answer, more = self.query_one("#model-answer", Drawn), self.query_one("#model-more", Drawn)
 
         def left(width: int, _height: int) -> Content:
@@ -97,9 +128,16 @@ class ModelScreen(ViewScreen):
 
     def on_table_selected(self, message: Table.Selected) -> None:
         row = self.row
-        if row is not None:
+        if not self.session.has_model:
+            cast(Any, self.app).start_other(Request(model=ModelQuestion(message.key)))
+        elif row is not None:
             self.app.push_screen(DetailScreen(row.plan.scenario, message.key))
 
     def command(self) -> str | None:
         """The code if there is any, otherwise the command that reproduces the run."""
         return snippet(self.session.report) or super().command()
+
+
+def _file_line(path: Path) -> Line:
+    size = units.size(path.stat().st_size)
+    return Line(str(path), {"file": Text.of(shown(str(path))), "size": Text.of(size)})

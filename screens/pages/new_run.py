@@ -36,26 +36,19 @@ _COLUMNS = (Column("name", "Measure", maximum=24), Column("title", "", rank=1, m
 
 
 class FieldInput(Input):
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "submit", "Start", key_display="enter"),
-    ]
+    # Not the screen's key: what was typed before enter counts.
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "submit", "Start")]
 
 
 class Tick(Static, can_focus=True):
     """A check box.  Textual's Checkbox shows its state by colour alone."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "tick", "Tick"),
-        Binding("enter", "submit", "Start", key_display="enter"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("space", "tick", "Tick")]
 
     on: reactive[bool] = reactive(False, init=False)
 
     class Changed(Message):
         """The box was ticked or cleared."""
-
-    class Submitted(Message):
-        """The user pressed enter."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -70,9 +63,6 @@ class Tick(Static, can_focus=True):
 
     def on_click(self) -> None:
         self.action_tick()
-
-    def action_submit(self) -> None:
-        self.post_message(self.Submitted())
 
 
 class FieldLine(Horizontal):
@@ -122,6 +112,7 @@ class NewRunScreen(ModalScreen[Request | None]):
     # With priority: a key that follows at once must find the focus already moved.
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,right", "choose", "Choose", key_display="enter", priority=True),
+        Binding("enter", "start", "Start"),
         Binding("tab", "app.focus_next", "Next field", priority=True, group=OPTIONAL),
         Binding("shift+tab", "app.focus_previous", "FormField before", show=False, priority=True),
         Binding("down", "move(1)", "Next", show=False, priority=True),
@@ -236,7 +227,7 @@ class NewRunScreen(ModalScreen[Request | None]):
         return isinstance(self.focused, Table)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return self._choosing if action == "choose" else True
+        return {"choose": self._choosing, "start": not self._choosing}.get(action, True)
 
     def action_move(self, step: int) -> None:
         if self._choosing:
@@ -249,7 +240,7 @@ class NewRunScreen(ModalScreen[Request | None]):
 
     def action_choose(self) -> None:
         self.on_table_moved()
-        self.focus_next(FieldInput)
+        self.focus_next(Input)
 
     def on_table_moved(self) -> None:
         entry = self.query_one(Table).cursor
@@ -278,12 +269,9 @@ class NewRunScreen(ModalScreen[Request | None]):
         self._show_entry()
 
     def on_input_submitted(self) -> None:
-        self._start()
+        self.action_start()
 
-    def on_tick_submitted(self) -> None:
-        self._start()
-
-    def _start(self) -> None:
+    def action_start(self) -> None:
         """Start the run, or go to the first invalid field."""
         self._check()
         if not self._checked.error:

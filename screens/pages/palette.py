@@ -74,6 +74,6 @@ class Entries(Provider):
         for name in catalog.files():
             request = Request(workloads=(name,))
             yield Entry(f"Workload: {name}", "set up a run", partial(app.action_new, request))
-        for _, run in islice(matching(refreshed(), {}), RUNS):
+        for path, run in islice(matching(refreshed(), {}), RUNS):
             text = f"Run: {moment(run)} {command(run)}"
-            yield Entry(text, run.status, partial(app.open_kept, run.id))
+            yield Entry(text, run.status, partial(app.read_run, path, app.show_run))

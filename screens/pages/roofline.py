@@ -15,7 +15,7 @@ from .row import RowScreen
 
 
 class RooflineScreen(RowScreen):
-    KEY, LABEL, STYLE = "6", "Roofline", "roofline.tcss"
+    KEY, LABEL = "6", "Roofline"
     HELP = "the candidates of one row under the measured limits of their devices"
 
     def body(self) -> ComposeResult:

@@ -15,9 +15,9 @@ from textual.binding import Binding, BindingType
 from workbench.export.view.runs import COLUMNS, MARKED, run_line, run_lines
 from workbench.export.view.spans import Text
 from workbench.records.comparison import RunSummary
-from workbench.report import history
+from workbench.report import history, journal
 from workbench.report.journal import JournalError
-from workbench.report.run_files import OpenedRun, read_journal
+from workbench.report.run_files import OpenedRun
 from workbench.text.sanitize import shown
 
 from ..state.session import Session
@@ -33,21 +33,19 @@ from .shell import RUNS, Shell
 PAGE = 60  # runs that are read when the cursor reaches the last one
 QUESTION = "Delete this run?  del again deletes it, a move keeps it."
 EMPTY = "No run is kept yet: n starts one, and it appears here."
-
-
-class RunTable(Table):
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "Open")]
+NOT_KEPT = "No run can be kept: set XDG_STATE_HOME to a folder that can be written, unlike {}."
 
 
 class RunsScreen(ViewScreen):
-    KEY, LABEL, STYLE = "5", RUNS, "runs.tcss"
-    HELP = "the kept runs: open, compare, export, delete"
+    KEY, LABEL = "5", RUNS
+    HELP = "the kept runs: open, start again, compare, export, delete"
     COPIES = False
     AUTO_FOCUS = "Table"
     BINDINGS: ClassVar[list[BindingType]] = [
         FILTER,
         Binding("v", "mark", "Mark", tooltip="on the Runs screen: mark a run as A, another as B"),
         Binding("c", "compare", "Compare", tooltip="on the Runs screen: compare A with B"),
+        Binding("s", "again", "Run again", tooltip="on the Runs screen: start its command again"),
         Binding("e", "export", "Export", tooltip="on the Runs screen: write an HTML page of it"),
         Binding(
             "delete", "delete", "Delete", key_display="del", tooltip="on Runs, twice: delete it"
@@ -66,7 +64,7 @@ class RunsScreen(ViewScreen):
 
     def body(self) -> ComposeResult:
         yield Drawn(id="runs-title")
-        yield RunTable(id="runs")
+        yield Table(id="runs", opens="run")
         yield FilterBar()
         with Pane(id="run-pane", can_focus=False):
             yield Drawn(id="run-detail")
@@ -106,8 +104,11 @@ class RunsScreen(ViewScreen):
         self._going = session.going
         sides = dict(zip(self._marks, "AB", strict=False))
         lines = [run_line(run, sides) for _, run in self._found.values()]
-        empty = "reading the runs..." if self._index is None else EMPTY
-        if self._index is not None and self.query_one(FilterBar).value:
+        folder = journal.runs_folder()
+        empty = EMPTY if journal.can_be_written(folder) else NOT_KEPT.format(folder)
+        if self._index is None:
+            empty = "reading the runs..."
+        elif self.query_one(FilterBar).value:
             empty = "nothing matches the filter"
         self.query_one(Table).show(
             (MARKED, *COLUMNS), lines, Text.of((self._problem or empty, "dim"))
@@ -154,6 +155,8 @@ class RunsScreen(ViewScreen):
                 return readable
             case "export":
                 return readable and not self.session.going
+            case "again":
+                return readable and bool(self.app.check_action("start", ()))
             case "compare":
                 return len(self._marks) == 2 and not self.session.going
             case "delete":
@@ -179,25 +182,21 @@ class RunsScreen(ViewScreen):
         self.app.push_screen(CompareScreen(first, second))
 
     def on_table_selected(self) -> None:
-        if not self.session.going:  # reading a journal would disturb the measurement
-            self._read(cast(Shell, self.app).show_run)
+        self._read(self._shell.show_run)
+
+    def action_again(self) -> None:
+        self._read(lambda opened: self._shell.start_again(opened.report))
 
     def action_export(self) -> None:
-        self._read(lambda opened: cast(Shell, self.app).export(opened.report))
+        self._read(lambda opened: self._shell.export(opened.report))
 
-    @work(thread=True, exclusive=True, group="read")
     def _read(self, then: Callable[[OpenedRun], None]) -> None:
-        if (chosen := self._chosen) is None:
-            return
-        try:
-            opened = read_journal(chosen[0])
-        except JournalError as error:
-            self.app.call_from_thread(self._complain, str(error))
-        else:
-            self.app.call_from_thread(then, opened)
+        if (chosen := self._chosen) is not None:
+            self._shell.read_run(chosen[0], then)
 
-    def _complain(self, text: str) -> None:
-        self.notify(shown(text), severity="error", markup=False)
+    @property
+    def _shell(self) -> Shell:
+        return cast(Shell, self.app)
 
     def action_delete(self) -> None:
         """Ask at the first press; the second one on the same run deletes it."""
@@ -211,6 +210,6 @@ class RunsScreen(ViewScreen):
         try:
             history.delete(path)
         except OSError as error:
-            self._complain(f"{run.id} is not deleted: {error.strerror}")
+            self._shell.complain(f"{run.id} is not deleted: {error.strerror}")
         self._marks.pop(run.id, None)
         self._refresh_index()

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
+from textual import work
 from textual.app import App
 
 from workbench.files.config import ConfigError, assign
+from workbench.report.journal import JournalError
 from workbench.report.report import Report
-from workbench.report.run_files import OpenedRun
+from workbench.report.run_files import OpenedRun, read_journal
 from workbench.text.sanitize import shown
 
 from ..state.event_source import EventSource, ReplaySource
@@ -53,11 +56,10 @@ class Shell(TerminalApp):
 
     @property
     def tabs(self) -> list[Tab]:
-        """The tabs of the screens that this run has."""
+        """The tabs of the screens."""
         return [
             Tab(page.LABEL, f"{page.KEY} {page.LABEL}", self.current_mode == page.LABEL)
             for page in self.pages
-            if page.is_offered(self.session)
         ]
 
     def action_help(self) -> None:
@@ -94,21 +96,28 @@ class Shell(TerminalApp):
             replace(path, file_text("html", report).encode())
             self.notify(shown(str(path.absolute())), title="Exported", markup=False)
         except OSError as error:
-            self.notify(f"{path} cannot be written: {error.strerror}", severity="error")
+            self.complain(f"{path} cannot be written: {error.strerror}")
 
     def follow(self, source: EventSource, mode: str) -> None:
         """Show the session, which `source` fills, beginning with the screen of this mode."""
         raise NotImplementedError
 
-    def open_kept(self, name: str) -> None:
-        """Show the kept run of this id, or say why it cannot be read."""
-        from workbench.report.journal import JournalError
-        from workbench.report.run_files import open_run
+    def start_again(self, report: Report) -> None:
+        """Start the command of a kept run."""
+        raise NotImplementedError
 
+    @work(thread=True, exclusive=True, group="read")
+    def read_run(self, path: Path, then: Callable[[OpenedRun], None]) -> None:
+        """Read a kept run in a thread and go on with it, or say why it cannot be read."""
         try:
-            self.show_run(open_run(name))
+            opened = read_journal(path)
         except JournalError as error:
-            self.notify(shown(str(error)), severity="error", markup=False)
+            self.call_from_thread(self.complain, str(error))
+        else:
+            self.call_from_thread(then, opened)
+
+    def complain(self, text: str) -> None:
+        self.notify(shown(text), severity="error", markup=False)
 
     def show_run(self, opened: OpenedRun) -> None:
         """Show a kept run in the place of the one that was raced here, until escape."""
@@ -134,7 +143,7 @@ class Shell(TerminalApp):
         try:
             assign("theme", name)
         except ConfigError as error:
-            self.notify(shown(str(error)), severity="warning", markup=False)
+            self.complain(str(error))
 
     def show_mode(self, mode: str) -> None:
         """Show a screen without details, neither on it nor on the one that is left."""

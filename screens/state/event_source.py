@@ -7,8 +7,9 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from typing import IO, Protocol
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Protocol
 
 from workbench.engine.exit_codes import USAGE
 from workbench.process.children import clean
@@ -18,6 +19,9 @@ from workbench.records.reason import Warning
 from workbench.report.journal import UNREADABLE
 from workbench.text.output import LONGEST_LINE
 from workbench.text.sanitize import shown
+
+if TYPE_CHECKING:
+    from workbench.machine.snapshots import Snapshot
 
 LINE_LIMIT = 2**26  # one event with a long block of samples is one line
 CANCEL_S = 2.0  # time for an engine to write its partial result
@@ -70,6 +74,33 @@ class ReplaySource:
 
     async def close(self) -> None:
         self.send("cancel")
+
+
+class WatchSource:
+    """The readings of a machine, without a run, until it is closed."""
+
+    def __init__(
+        self,
+        known: Sequence[ev.AnyEvent],
+        snapshots: Callable[[Callable[[float], object]], Iterator[Snapshot]],
+    ) -> None:
+        """`known` comes before the first snapshot; `snapshots` takes the function that waits."""
+        self._known, self._left = known, threading.Event()
+        self._snapshots = snapshots(self._left.wait)
+
+    async def events(self) -> AsyncGenerator[ev.AnyEvent, None]:
+        for event in self._known:
+            yield event
+        while found := await asyncio.to_thread(next, self._snapshots, None):
+            if self._left.is_set():
+                return
+            yield ev.MachineRead(at_s=0.0, host=found.host, gpus=found.gpus, gap=found.gap)
+
+    def send(self, control: str) -> None:
+        """There is no run that a control could reach."""
+
+    async def close(self) -> None:
+        self._left.set()
 
 
 class EngineSource:

@@ -20,6 +20,7 @@ from workbench.planning.request import Request, fake_devices, whole_numbers, wor
 from workbench.planning.scenario import ScenarioError
 from workbench.planning.usage import UsageError, unknown
 from workbench.records.machine import Machine
+from workbench.text import units
 from workbench.worker.code import COMMAND, KINDS, TORCH
 
 SCENARIOS = ""  # the entry for the scenarios, in place of a workload's name
@@ -156,7 +157,7 @@ class RunForm:
         """Check the input as the command line is checked."""
         try:
             request = self._request()
-            return Checked(request, outlook=_outlook(self._resolve(request)))
+            return Checked(request, outlook=_outlook(self._resolve(request), request.budget))
         except (UsageError, ScenarioError, WorkloadError) as error:
             wrong = self._wrong()
             return Checked(self._request(without=wrong), wrong, str(error))
@@ -278,11 +279,14 @@ def _seconds(text: str) -> float | None:
         raise UsageError(f"--budget takes seconds, not {text!r}") from None
 
 
-def _outlook(rows: list[RowPlan]) -> str:
-    """`7 rows, up to 6 candidates each`; rows alone if the machine is not known."""
+def _outlook(rows: list[RowPlan], budget_s: float) -> str:
+    """`7 rows, up to 6 candidates each, about 2.1 s for one`; rows alone without a machine."""
     count = len(rows)
     most = max((len(row.cases) for row in rows), default=0)
     text = f"{count} row{'' if count == 1 else 's'}"
     if most:
         text += f", {'' if count == 1 else 'up to '}{most} candidate{'' if most == 1 else 's'}"
-    return text + (" each" if most and count > 1 else "")
+    if most:
+        share_s = budget_s / sum(len(row.cases) for row in rows)
+        text += f"{' each' if count > 1 else ''}, about {units.duration(share_s)} for one"
+    return text

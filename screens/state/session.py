@@ -15,24 +15,17 @@ from workbench.records.events import AnyEvent
 from workbench.report.report import Report
 from workbench.report.row import Row
 
+from .event_source import EventSourceError
+
 LOG_LINES = 500  # more than any terminal shows; the journal keeps everything
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why the stream of events broke off, in words."""
-
-    message: str
-    remedy: str
-    log_tail: tuple[str, ...] = ()
 
 
 @dataclass
 class Session(RunView):
     """One run.  `phase` says how far it is:
 
-    starting, running, paused, stopping, finished, incomplete (the journal breaks off) or
-    died (the engine ended without a last event).
+    starting, running, paused, stopping, finished, incomplete (the journal breaks off), died (the
+    engine ended without a last event) or watching (readings without a run).
     """
 
     replay: bool = False
@@ -43,7 +36,7 @@ class Session(RunView):
     log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
     ended: bool = False  # no more events will come
     cancelling: bool = False
-    failure: Failure | None = None
+    failure: EventSourceError | None = None  # why the stream of events broke off
     _heard_at: float = 0.0
 
     def __post_init__(self) -> None:
@@ -67,6 +60,8 @@ class Session(RunView):
             return "incomplete"
         if self.cancelling:
             return "stopping"
+        if self.report.machine is not None and self.report.started is None:
+            return "watching"
         if self.report.started is None or self.report.machine is None:
             return "starting"
         return self.report.status

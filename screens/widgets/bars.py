@@ -32,6 +32,7 @@ PHASE_WORDS = {
     "starting": ("starting", "bold"),
     "running": ("racing", "bold"),
     "searching": ("searching", "bold"),
+    "watching": ("watching", "bold"),
     "paused": ("paused", "bold $warning"),
     "stopping": ("stopping", "bold $warning"),
     "incomplete": ("breaks off", "bold $warning"),
@@ -96,7 +97,7 @@ def _state(session: Session) -> Content:
     else:
         word = finished.status
         style = "bold $success" if word == "done" else "bold $warning"
-    if session.replay:
+    if session.replay and session.phase != "watching":
         word = f"recorded, {word}"
     return Content.styled(word, style)
 
@@ -107,7 +108,9 @@ def _activity(session: Session) -> Content:
         case "starting":
             return Content("detecting hardware...")
         case "died":
-            return Content(session.failure.message if session.failure else "")
+            return Content(str(session.failure or ""))
+        case "watching":
+            return Content("this machine; n starts a run")
         case "stopping":
             return Content("writing what was measured...")
         case "finished" | "incomplete" if session.has_model:

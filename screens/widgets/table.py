@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 from textual import events
 from textual.app import ComposeResult
@@ -45,10 +45,11 @@ class TableLine(Static):
             self.refresh()
 
     def on_click(self, event: events.Click) -> None:
+        table = self.query_ancestor(Table)
         if self.index is not None:
-            self.post_message(Table.LineClicked(self.index))
+            table.click_line(self.index)
         else:
-            self.post_message(Table.HeadClicked(event.x - len(MARK)))
+            table.click_title(event.x - len(MARK))
 
 
 @dataclass
@@ -73,7 +74,8 @@ class Table(Widget, can_focus=True):
         Binding("down,j", "move(1)", "Down", show=False),
         Binding("home,g", "move(-1000)", "First", show=False),
         Binding("end,G", "move(1000)", "Last", show=False),
-        Binding("enter", "select", "Details", key_display="enter"),
+        Binding("enter", "select('details')", "Details"),
+        Binding("enter", "select('run')", "Open"),
         Binding(
             "greater_than_sign",
             "sort(1)",
@@ -97,20 +99,10 @@ class Table(Widget, can_focus=True):
             super().__init__()
             self.key = key
 
-    class LineClicked(Message):
-        def __init__(self, index: int) -> None:
-            super().__init__()
-            self.index = index
-
-    class HeadClicked(Message):
-        def __init__(self, x: int) -> None:
-            super().__init__()
-            self.x = x
-
-    def __init__(self, *, id: str | None = None, opens: bool = True) -> None:  # noqa: A002 - Textual's name
-        """`opens`: something answers to `Selected`."""
+    def __init__(self, *, id: str | None = None, opens: str = "details") -> None:  # noqa: A002 - Textual's name
+        """`opens`: what `Selected` leads to, details, another run or nothing."""
         super().__init__(id=id)
-        self._opens = opens
+        self.opens = opens
         self._shown = _Shown()
         self._given: Sequence[Line] = ()  # in the order of the page
         self._sorted: tuple[str, bool] | None = None  # key of a column, and whether backwards
@@ -204,12 +196,12 @@ class Table(Widget, can_focus=True):
         if self._sorted is not None:
             self.sort_by((self._sorted[0], not self._sorted[1]))
 
-    def on_table_head_clicked(self, message: HeadClicked) -> None:
-        message.stop()
+    def click_title(self, x: int) -> None:
+        """Sort by the column at this place, a second time backwards."""
         end = 0
         for column, width in self._fitted() if self._shown.lines else ():
             end += width + GAP
-            if message.x < end:
+            if x < end:
                 again = self._sorted is not None and self._sorted[0] == column.key
                 self.sort_by((column.key, again and not (self._sorted or ("", True))[1]))
                 return
@@ -248,17 +240,21 @@ class Table(Widget, can_focus=True):
             self.cursor = self._shown.lines[min(max(0, index + step), last)].key
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return self._opens and self.cursor is not None if action == "select" else True
+        if action != "select":
+            return True
+        # Reading a journal would disturb the measurement.
+        can = self.opens != "run" or not cast(Any, self.app).session.going
+        return can and self.opens in parameters and self.cursor is not None
 
-    def action_select(self) -> None:
+    def action_select(self, _: str) -> None:
         if self.cursor is not None:
             self.post_message(self.Selected(self.cursor))
 
-    def on_table_line_clicked(self, message: LineClicked) -> None:
-        message.stop()
-        if message.index < len(self._shown.lines):
+    def click_line(self, index: int) -> None:
+        """Move the cursor here, a second time open the line."""
+        if index < len(self._shown.lines):
             self._led = False
-            key = self._shown.lines[message.index].key
-            if key == self.cursor:
+            key = self._shown.lines[index].key
+            if key == self.cursor and self.check_action("select", (self.opens,)):
                 self.post_message(self.Selected(key))
             self.cursor = key

@@ -201,7 +201,7 @@ async def test_s_and_n_work_in_a_replay_of_an_own_run() -> None:
         return HeldFeed(scenes.midway())
 
     first = ReplaySource(scenes.h200())
-    app = WorkbenchApp(start, replay=True, first=first, again=start, monotonic=lambda: 0.0)
+    app = WorkbenchApp(start, replay=True, first=first, monotonic=lambda: 0.0)
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         assert "recorded, done" in text(pilot) and "n New" in text(pilot) and not asked
@@ -225,10 +225,11 @@ async def test_an_earlier_run_opens_from_the_palette_and_the_last_result_is_not_
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         mine = app.session
-        app.open_kept("gone")
-        await pilot.pause()
+        app.read_run(folder / "gone.jsonl", app.show_run)
+        await app.workers.wait_for_complete([w for w in app.workers if w.group == "read"])
         assert app.session is mine and app._notifications
-        app.open_kept(earlier[0].id)
+        app.read_run(folder / f"{earlier[0].id}.jsonl", app.show_run)
+        await app.workers.wait_for_complete([w for w in app.workers if w.group == "read"])
         await settle(pilot)
         assert app.session.replay and "recorded, done" in text(pilot)
         assert app.raced is mine

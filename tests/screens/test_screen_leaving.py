@@ -7,14 +7,15 @@ import random
 
 import pytest
 import scenes
-from stage import held, replayed
+from stage import HeldFeed, held, replayed, settle
 from textual import events
 from textual.app import App
 
-from screens.app import run_tui
+from screens.app import WorkbenchApp, run_tui
 from screens.pages.help import HelpScreen
 from screens.state.event_source import ReplaySource
 from screens.terminal import TerminalApp
+from workbench.planning.request import Request
 
 SIZE = (80, 24)
 OPENERS = {"question_mark": "?", "n": "n", "enter": None, "1": "1", "2": "2"}
@@ -67,7 +68,8 @@ def test_an_error_of_ours_is_one_line_and_keeps_the_run(
     monkeypatch.setattr(HelpScreen, "on_mount", fails)
     monkeypatch.setattr("screens.app.WorkbenchApp.on_ready", broken, raising=False)
     code = run_tui(
-        lambda _: ReplaySource(scenes.midway()), finish=lambda _, code: kept.append(code) or code
+        lambda _: ReplaySource(scenes.midway()),
+        finish=lambda _, __, code: kept.append(code) or code,
     )
     assert code == 1
     assert kept == [1]
@@ -85,3 +87,14 @@ def test_a_panic_of_textual_is_a_failure_too(
         "screens.app.WorkbenchApp.on_ready", lambda app: app.panic("x"), raising=False
     )
     assert run_tui(lambda _: ReplaySource(scenes.midway())) == 1
+
+
+async def test_output_is_of_the_run_that_the_command_line_asked_for() -> None:
+    feeds = [HeldFeed(scenes.cpu_only()), HeldFeed(scenes.midway()), HeldFeed(scenes.h200())]
+    app = WorkbenchApp(lambda _: feeds.pop(0), Request(quick=True), monotonic=lambda: 0.0)
+    async with app.run_test() as pilot:
+        await settle(pilot)
+        first = app.session
+        app.start_other(Request(workloads=("matmul",)))
+        await settle(pilot)
+        assert app.raced is not first and app.asked is first

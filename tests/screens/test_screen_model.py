@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import machines
@@ -52,12 +52,58 @@ async def test_a_run_of_a_model_opens_on_its_screen() -> None:
         assert "[4 Model]" in text(pilot)
 
 
-async def test_other_runs_have_no_such_screen() -> None:
-    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        await press(pilot, "4")
-        assert "[3 Advisor]" in text(pilot)
-        assert "Model" not in text(pilot)
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with models at several depths, in which the screens run."""
+    for name in ("b.onnx", "models/a.onnx", "1/2/3/deep.onnx", ".hidden/c.onnx", "notes.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(bytes(2048))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+async def listed(pilot: Pilot[None]) -> str:
+    """The Model screen when the thread that looks for files is done."""
+    await settle(pilot)
+    await press(pilot, "4")
+    while any(each.is_running and each.group != "source" for each in pilot.app.workers):
+        await pilot.pause(0.01)
+    await settle(pilot)
+    return text(pilot)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
+def test_the_picker(snap_compare: Callable[..., bool], folder: Path, size: tuple[int, int]) -> None:
+    async def before(pilot: Pilot[None]) -> None:
+        await listed(pilot)
+
+    assert snap_compare(replayed(scenes.h200()), terminal_size=size, run_before=before)
+
+
+async def test_other_runs_offer_the_models_of_the_folder_and_enter_races_one(folder: Path) -> None:
+    asked: list[Request] = []
+
+    def start(request: Request) -> HeldFeed:
+        asked.append(request)
+        return HeldFeed([*scenes.h200()] if len(asked) == 1 else [])
+
+    app = WorkbenchApp(start, monotonic=lambda: 0.0)
+    async with app.run_test(size=SIZE) as pilot:
+        shown = await listed(pilot)
+        assert "b.onnx" in shown and "models/a.onnx" in shown and "2 KiB" in shown
+        assert "deep.onnx" not in shown and "c.onnx" not in shown and "notes" not in shown
+        assert "enter Open" in shown
+        await press(pilot, "down", "enter")
+        assert asked[1].model == ModelQuestion("models/a.onnx")
+        assert "[4 Model]" in text(pilot) and "reading it, making inputs" in text(pilot)
+
+
+async def test_no_model_is_offered_during_a_run(folder: Path) -> None:
+    app, feed = held(scenes.midway())
+    async with app.run_test(size=SIZE) as pilot:
+        assert "b.onnx" not in await listed(pilot)
+        await press(pilot, "enter", "x", "x")
+        assert feed.closed and "b.onnx" in text(pilot)
 
 
 async def test_the_screen_is_there_before_the_engine_says_a_word() -> None:

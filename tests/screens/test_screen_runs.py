@@ -11,15 +11,17 @@ from pathlib import Path
 import msgspec
 import pytest
 import scenes
-from stage import held, press, replayed, settle, text
+from stage import HeldFeed, held, press, replayed, settle, text
 from textual.pilot import Pilot
 
+from screens.app import WorkbenchApp
 from screens.pages.compare import CompareScreen
 from screens.pages.runs import PAGE, RunsScreen
 from screens.widgets.table import Table, TableLine
 from workbench.records import events as ev
 from workbench.records.comparison import RunSummary
 from workbench.report import history, journal
+from workbench.report.report import Report
 from workbench.report.run_files import read_journal
 
 SIZES = [
@@ -111,6 +113,39 @@ async def test_without_a_run_it_says_how_to_get_one() -> None:
         assert "No run is kept yet: n starts one" in text(pilot)
 
 
+async def test_where_no_run_can_be_kept_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
+        await open_runs(pilot)
+        assert "No run can be kept: set XDG_STATE_HOME" in text(pilot)
+        assert "n starts one" not in text(pilot)
+
+
+async def test_s_starts_the_command_of_the_chosen_run_again(kept: Path) -> None:
+    asked: list[object] = []
+
+    def start(request: object) -> HeldFeed:
+        asked.append(request)
+        return HeldFeed(scenes.cpu_only() if len(asked) == 1 else scenes.midway())
+
+    app = WorkbenchApp(start, monotonic=lambda: 0.0)
+    async with app.run_test(size=SIZE) as pilot:
+        await open_runs(pilot)
+        assert "s Run again" in text(pilot)
+        await press(pilot, "down", "down", "s")
+        await loaded(pilot)
+        again = asked[1]
+        assert isinstance(again, Report) and again.started is not None
+        assert again.started.id == "20261121-100000-bbbb"
+        assert "racing" in text(pilot) and "[3 Advisor]" in text(pilot)
+        await press(pilot, "5", "s")
+        await loaded(pilot)
+        assert len(asked) == 2 and "Run again" not in text(pilot)
+
+
 async def test_strings_of_a_journal_do_not_steer_the_terminal(kept: Path) -> None:
     async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
         await open_runs(pilot)
@@ -170,6 +205,7 @@ async def test_a_run_in_progress_is_not_disturbed(kept: Path) -> None:
         await press(pilot, "v", "down", "v", "c", "e", "enter")
         await loaded(pilot)
         assert app.session is own and isinstance(app.screen, RunsScreen)
+        assert "enter Open" not in text(pilot)
         assert "others open when it has ended" in text(pilot)
 
 

@@ -6,7 +6,8 @@ import pytest
 import scenes
 from builders import block
 
-from screens.state.session import Failure, Session
+from screens.state.event_source import EventSourceError
+from screens.state.session import Session
 from workbench.export.text import summary_text
 from workbench.export.view.derived import RunView
 from workbench.records import events as ev
@@ -57,7 +58,7 @@ def test_a_cancelled_run_returns_its_own_exit_code() -> None:
 
 def test_a_dead_engine_is_a_failure() -> None:
     session = session_of(scenes.midway())
-    session.failure = Failure("killed", "try again")
+    session.failure = EventSourceError("killed", "try again")
     assert (session.phase, session.exit_code) == ("died", 1)
 
 

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator
 
 import machines
 import pytest
+import scenes
+from stage import HeldFeed, held, press, settle, text
 from textual.pilot import Pilot
 
-from screens.watch import WatchApp
+from screens.app import WorkbenchApp
+from screens.state.event_source import WatchSource
 from workbench.machine.snapshots import Snapshot
-from workbench.records.machine import GpuReading, HostReading, Machine
+from workbench.planning.request import Request
+from workbench.records import events as ev
+from workbench.records.machine import GpuReading, HostReading, Machine, Software
 from workbench.records.reason import Reason
+from workbench.report.report import Report
 
 SIZES = [pytest.param((80, 24), id="80x24"), pytest.param((120, 40), id="120x40")]
 
 
-def course(machine: Machine, count: int = 90, *, lost: bool = False) -> Iterator[Snapshot]:
+def course(machine: Machine, count: int, *, lost: bool) -> Iterator[Snapshot]:
     """A GPU that goes to work, and one reading that is not given."""
     for number in range(count):
         wave = 0.5 + 0.5 * math.sin(number / 9)
@@ -43,47 +50,87 @@ def course(machine: Machine, count: int = 90, *, lost: bool = False) -> Iterator
         yield Snapshot("2026-11-21T12:02:00.000Z", host, [], gap)
 
 
-async def drawn(app: WatchApp, pilot: Pilot[None]) -> str:
-    while not app.finished:
-        await pilot.pause(0.01)
-    await pilot.pause()
-    return str(app.query_one("#readings").render())
+class Watch:
+    """The screens on these readings, and a run that they may start."""
+
+    def __init__(
+        self, found: tuple[Machine, Software], count: int = 90, *, lost: bool = False
+    ) -> None:
+        self.started: list[Request | Report] = []
+        self.feed, self.is_read = HeldFeed(scenes.midway()), threading.Event()
+
+        def readings(sleep: Callable[[float], object]) -> Iterator[Snapshot]:
+            yield from course(found[0], count, lost=lost)
+            self.is_read.set()
+            sleep(60.0)
+
+        known = ev.HardwareDetected(at_s=0.0, machine=found[0], software=found[1])
+        source = WatchSource([known], readings)
+        self.app = WorkbenchApp(self.start, replay=True, first=source, monotonic=lambda: 0.0)
+
+    def start(self, asked: Request | Report) -> HeldFeed:
+        self.started.append(asked)
+        return self.feed
+
+    async def read(self, pilot: Pilot[None]) -> str:
+        """The screen after the last reading."""
+        while not self.is_read.is_set():
+            await pilot.pause(0.01)
+        await settle(pilot)
+        return text(pilot)
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_the_watch_of_a_machine_with_a_gpu(
     snap_compare: Callable[..., bool], size: tuple[int, int]
 ) -> None:
-    machine = machines.gpu_server()[0]
-    app = WatchApp(machine, course(machine))
+    watch = Watch(machines.gpu_server())
 
     async def before(pilot: Pilot[None]) -> None:
-        await drawn(app, pilot)
+        await watch.read(pilot)
 
-    assert snap_compare(app, terminal_size=size, run_before=before)
+    assert snap_compare(watch.app, terminal_size=size, run_before=before)
 
 
 async def test_a_gap_takes_the_place_of_readings_that_would_be_old() -> None:
-    machine = machines.gpu_server()[0]
-    app = WatchApp(machine, course(machine, 3, lost=True))
-    async with app.run_test(size=(100, 30)) as pilot:
-        text = await drawn(app, pilot)
-    assert "died of SIGSEGV" in text and "SM clock" not in text
+    watch = Watch(machines.gpu_server(), 3, lost=True)
+    async with watch.app.run_test(size=(120, 60)) as pilot:
+        shown = await watch.read(pilot)
+        assert "died of SIGSEGV" in shown and "clock" in shown
+        assert watch.app.session.report.gpus == {}
 
 
 async def test_without_a_gpu_it_says_why() -> None:
-    machine = machines.cpu_server()[0]
-    app = WatchApp(machine, course(machine, 2))
-    async with app.run_test(size=(100, 30)) as pilot:
-        text = await drawn(app, pilot)
-    assert "No GPU to watch" in text and "busy" in text
+    watch = Watch(machines.cpu_server(), 2)
+    async with watch.app.run_test(size=(120, 60)) as pilot:
+        shown = await watch.read(pilot)
+        assert "watching" in shown and "No GPU was found" in shown and "busy" in shown
+
+
+async def test_a_run_of_its_own_shows_courses_while_it_lasts() -> None:
+    reading = ev.MachineRead(at_s=1.0, host=HostReading(40.0, 2000.0, None, None, 2**30, {}))
+    app, feed = held([*scenes.midway(), reading, reading])
+    async with app.run_test(size=(120, 60)) as pilot:
+        await settle(pilot)
+        await press(pilot, "1")
+        assert "busy" in text(pilot) and "▄▄" in text(pilot)
+        await press(pilot, "x", "x")
+        assert feed.closed and "▄▄" not in text(pilot)
+
+
+async def test_s_starts_the_default_run_and_ends_the_watch() -> None:
+    watch = Watch(machines.cpu_server(), 1)
+    async with watch.app.run_test(size=(120, 60)) as pilot:
+        await watch.read(pilot)
+        await press(pilot, "s", "3")
+        assert len(watch.started) == 1 and watch.app.session.phase == "running"
+        await press(pilot, "q")
+    assert watch.feed.said == ["cancel"]
 
 
 async def test_quitting_wakes_the_thread_that_waits_for_the_next_snapshot() -> None:
-    machine = machines.cpu_server()[0]
-    woken: list[bool] = []
-    app = WatchApp(machine, course(machine, 1), stop=lambda: woken.append(True))
-    async with app.run_test() as pilot:
-        await drawn(app, pilot)
-        await pilot.press("q")
-    assert woken and app.return_code == 0
+    watch = Watch(machines.cpu_server(), 1)
+    async with watch.app.run_test() as pilot:
+        await watch.read(pilot)
+        await press(pilot, "q")
+    assert watch.app.return_code == 0

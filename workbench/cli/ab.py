@@ -13,11 +13,11 @@ import click
 from .. import catalog
 from ..engine.exit_codes import CUT_SHORT
 from ..export.formats import DOCUMENT, FORMATS
-from ..planning.request import Request, words
+from ..planning.request import Request
 from ..planning.usage import UsageError
 from ..records.ab import Side
 from .compare import fail_on_option
-from .options import Command, examples, own_options, questions, run_options
+from .options import command, own_options, questions, run_options
 
 OF_A_SIDE = ("--python", "--env", "--path", "--command")
 # Options of other runs that say nothing here, or that each side may have of its own.
@@ -36,14 +36,11 @@ LEFT_OUT |= {f"as_{name}" for name in FORMATS if name != DOCUMENT}
 FOLDER = click.Path(exists=True, file_okay=False, resolve_path=True)
 
 
-@click.command(
-    cls=Command,
+@command(
+    "workbench ab matmul --python old/bin/python --python new/bin/python",
+    "workbench ab --function package.module:work --path main --path branch --fail-on 2%",
+    "workbench ab --command 'python old.py' --command 'python new.py' --markdown",
     context_settings={"default_map": {"budget_s": 120.0}},
-    epilog=examples(
-        "workbench ab matmul --python old/bin/python --python new/bin/python",
-        "workbench ab --function package.module:work --path main --path branch --fail-on 2%",
-        "workbench ab --command 'python old.py' --command 'python new.py' --markdown",
-    ),
 )
 @click.argument("names", nargs=-1, metavar="[WORKLOAD|SCENARIO]...")
 @click.option("--python", "pythons", multiple=True, metavar="PATH", help="Interpreter.")
@@ -77,8 +74,6 @@ def ab(names: tuple[str, ...], fail_on: float | None, markdown: bool, **options:
     first, other = both = side_of("A", 0, given), side_of("B", -1, given)
     check_python(first.python)
     check_python(other.python)
-    for name in ("devices", "backends", "precisions", "modes"):
-        options[name] = words(options[name])
     options |= {"command": first.command, "save_best": None, "python": first.python}
     asked: dict[str, Any] = questions(options)
     if "own" in asked:

@@ -17,7 +17,25 @@ import msgspec
 from .. import __version__, catalog
 from ..engine.exit_codes import FAILED, OK
 from ..planning.request import Request
-from .launch import all_gpus_report, check_python, in_terminal, show_replay, show_watch, take_part
+from ..planning.usage import UsageError
+from .launch import (
+    all_gpus_report,
+    check_python,
+    check_theme,
+    in_terminal,
+    show_replay,
+    show_watch,
+    take_part,
+)
+from .options import (
+    anonymize_option,
+    chosen_format,
+    command,
+    format_options,
+    json_option,
+    keeps_samples,
+    no_samples_option,
+)
 
 
 def head(command: str) -> dict[str, Any]:
@@ -33,7 +51,45 @@ def echo_json(value: Any) -> None:
     click.echo(dump(value).encode())  # UTF-8 (RFC 8259), whatever the locale
 
 
-def show_detected(python: str | None, *, as_json: bool) -> None:
+@command("workbench open last", "workbench open report.json --plain", name="open")
+@click.argument("run", metavar="RUN")
+@format_options(whole=True)
+@no_samples_option
+@anonymize_option
+@click.option("--where", is_flag=True, help="Show where the seconds of the run went, as text.")
+def open_(run: str, anonymize: bool, where: bool, **options: bool) -> None:
+    """Show an earlier run.
+
+    RUN is a JSON document, a journal, the id of a run, or `last`.
+    """
+    from ..export.formats import FORMATS, PLAIN, document
+    from ..export.view.where import where_lines
+    from ..report.anonymous import anonymised
+    from ..report.run_files import OpenedRun, open_run
+    from ..text.output import put
+
+    export_as = chosen_format(options)
+    samples = keeps_samples(options, export_as)
+    opened = open_run(run)
+    if anonymize:
+        opened = OpenedRun(anonymised(opened.report), [])
+    if where and export_as in (None, PLAIN):
+        click.echo("\n".join(where_lines(opened.report)))
+        return
+    if export_as is None and in_terminal():
+        sys.exit(show_replay(opened, is_own=not anonymize and not Path(run).exists()))
+    whole = FORMATS[export_as or PLAIN].whole
+    if not samples:
+        put(document(opened.report, samples=False))
+    elif whole is not None:
+        put(whole(opened.report))
+
+
+@command("workbench detect", "workbench detect --json | jq .machine.cpu")
+@click.option("--python", metavar="PATH", help="Interpreter whose packages are listed.")
+@json_option
+def detect(python: str | None, as_json: bool) -> None:
+    """Show the hardware and software that a run would use."""
     from .. import machine
     from ..machine.warnings import hardware_warnings
 
@@ -53,10 +109,22 @@ def show_detected(python: str | None, *, as_json: bool) -> None:
         click.echo(f"warning: {warning_text(warning)}", err=True)
 
 
-def show_examination(python: str | None, *, all_gpus: bool, as_json: bool) -> int:
-    """Returns the exit code: a failure if something cannot work."""
+@command(
+    "workbench doctor", "workbench doctor --json > report.json    anonymised, for a bug report"
+)
+@click.option("--python", metavar="PATH", help="Interpreter whose packages are tried.")
+@click.option(
+    "--all-gpus", is_flag=True, help="Also run one product on every GPU, and show their links."
+)
+@json_option
+def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
+    """Check hardware, driver and packages.
+
+    Says what is wrong and how to fix it, and tries torch and ONNX Runtime on every device.  Exits 1
+    if something cannot work.
+    """
     from .. import machine
-    from ..advisor import doctor
+    from ..advisor.doctor import examine, is_installed
     from ..engine import ceiling_store
     from ..export.doctor import doctor_text
     from ..machine.packages.stack_trial import TRIALS
@@ -66,10 +134,10 @@ def show_examination(python: str | None, *, all_gpus: bool, as_json: bool) -> in
     check_python(python)
     found, software = machine.detect(python)
     silent = "python" in software.unavailable
-    installed = [name for name in TRIALS if doctor.is_installed(name, software)]
+    installed = [name for name in TRIALS if is_installed(name, software)]
     trials = try_packages([] if silent else installed, python)
     known = ceiling_store.load(ceiling_store.fingerprint(found, software))
-    examined = doctor.examine(found, software, trials, known)
+    examined = examine(found, software, trials, known)
     if all_gpus:
         report, links = all_gpus_report(found, python)
         examined = examined.with_all_gpus(report, links)
@@ -78,30 +146,61 @@ def show_examination(python: str | None, *, all_gpus: bool, as_json: bool) -> in
         echo_json(Pseudonyms(found)({**parts, "machine": found, "software": software}))
     else:
         click.echo(doctor_text(examined))
-    return FAILED if examined.failed else OK
+    sys.exit(FAILED if examined.failed else OK)
 
 
-def watch_machine(every_s: float, count: int | None, *, as_json: bool, plain: bool) -> int:
+@command("workbench watch", "workbench watch --json --every 5 --count 12 | jq .gpus[].power_w")
+@click.option(
+    "--every",
+    "every_s",
+    type=click.FloatRange(0.5, 3600),
+    default=1.0,
+    metavar="SECONDS",
+    help="Time between two snapshots; default 1, at least 0.5.",
+)
+@click.option("--count", type=click.IntRange(1), metavar="N", help="Stop after N snapshots.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--plain", is_flag=True, help="Text, even in a terminal.")
+def watch(every_s: float, count: int | None, as_json: bool, plain: bool) -> None:
+    """Watch processor and GPUs.
+
+    Shows utilisation, clocks, power, temperature and throttling.  Ends with Ctrl-C or q.
+    """
     from .. import machine
     from ..export.watch import header, line
     from ..machine.snapshots import snapshots
     from ..records.events import encode
 
-    found, _ = machine.detect()
+    found, software = machine.detect()
     if not as_json and not plain and count is None and in_terminal():
-        return show_watch(found, every_s=every_s)
+        sys.exit(show_watch(found, software, every_s=every_s))
     with suppress(KeyboardInterrupt):  # the usual end
         if not as_json:
             click.echo("\n".join(header(found)))
         for snapshot in islice(snapshots(found, every_s=every_s), count):
             click.echo(encode(snapshot) if as_json else line(snapshot))
-    return OK
 
 
-def show_ceilings(
+@command(
+    "workbench ceilings",
+    "workbench ceilings --again --budget 120",
+    "workbench ceilings --json | jq '.ceilings.devices[].peak_ops_per_s'",
+)
+@click.option("--again", is_flag=True, help="Measure again, even if this machine's are known.")
+@click.option("--budget", "budget_s", type=float, metavar="SECONDS", help="Wall time; default 60.")
+@click.option("--device", "devices", multiple=True, metavar="DEVICE", help="cpu, gpu, cuda:0 ...")
+@click.option("--threads", type=int, metavar="N", help="CPU threads; default all usable cores.")
+@click.option("--python", metavar="PATH", help="Interpreter of the workers.")
+@json_option
+def ceilings(
     *, again: bool, threads: int | None, as_json: bool, python: str | None, **options: Any
-) -> int:
-    """Measures them first where they are unknown; returns the exit code of that run."""
+) -> None:
+    """Show the limits of this machine.
+
+    FLOP/s by precision, bandwidth and launch latency are measured once, and kept until hardware,
+    driver, packages or environment change.  Every result is then reported as a fraction of its
+    limit.
+    """
     from .. import machine
     from ..engine import ceiling_store
     from ..export.view.ceilings import ceilings_text
@@ -127,10 +226,18 @@ def show_ceilings(
         echo_json({**head("ceilings"), **parts})
     elif known is not None:
         click.echo(ceilings_text(known))
-    return code
+    sys.exit(code)
 
 
-def show_catalogue(file: str | None, *, as_json: bool) -> None:
+@command("workbench list", "workbench list --json | jq '.workloads'", name="list")
+@click.option("--scenarios", "file", metavar="FILE.toml", help="Include your own scenarios.")
+@click.option("--backends", is_flag=True, help="The libraries that can race, and how to get them.")
+@json_option
+def list_(file: str | None, backends: bool, as_json: bool) -> None:
+    """Show the scenarios and workloads, and what each teaches."""
+    if backends:
+        show_backends(as_json=as_json)
+        return
     from ..export.text import catalogue_text
     from ..planning import scenarios
 
@@ -173,26 +280,46 @@ def show_backends(*, as_json: bool) -> None:
         click.echo(line.plain.rstrip())
 
 
-def show_run(
-    name: str, export_as: str | None, *, samples: bool, anonymize: bool, where: bool
-) -> None:
-    """An earlier run in one of the export formats; without one on the screens, or as text."""
-    from ..export.formats import FORMATS, PLAIN, document
-    from ..export.view.where import where_lines
-    from ..report.anonymous import anonymised
-    from ..report.run_files import OpenedRun, open_run
-    from ..text.output import put
+PARTS = ("document", "events", "ab", "compare", "fleet", "fleet-plan", "runs")
 
-    opened = open_run(name)
-    if anonymize:
-        opened = OpenedRun(anonymised(opened.report), [])
-    if where and export_as in (None, PLAIN):
-        click.echo("\n".join(where_lines(opened.report)))
+
+@command("workbench schema > document.schema.json", "workbench schema events")
+@click.argument("part", type=click.Choice(PARTS), default="document")
+def schema(part: str) -> None:
+    """Print the JSON Schema of the document, of an event, or of what another command prints.
+
+    `events` is the schema of each line of --jsonl and of a journal.
+    """
+    from ..records.schema import schema_of
+
+    echo_json(schema_of(part))
+
+
+@command("workbench config set prices cpu=0.10,gpu=2.99")
+@click.argument("change", required=False, type=click.Choice(("set", "unset")))
+@click.argument("key", required=False, metavar="[KEY]")
+@click.argument("value", required=False, metavar="[VALUE]")
+def config(change: str | None, key: str | None, value: str | None) -> None:
+    """Show the remembered choices and their file, or change one."""
+    from ..files.config import KEYS, ConfigError, assign, load, path
+    from ..text.output import say
+    from ..text.sanitize import shown
+
+    if change is not None:
+        if key is None or (value is None) is (change == "set"):
+            raise UsageError("it is `config set KEY VALUE` or `config unset KEY`")
+        if key == "theme" and value is not None:
+            check_theme(value)
+        try:
+            assign(key, value)
+        except ConfigError as error:
+            raise UsageError(str(error)) from None
         return
-    if export_as is None and in_terminal():
-        sys.exit(show_replay(opened, is_own=not anonymize and not Path(name).exists()))
-    whole = FORMATS[export_as or PLAIN].whole
-    if not samples:
-        put(document(opened.report, samples=False))
-    elif whole is not None:
-        put(whole(opened.report))
+    values, wrong = load()
+    click.echo(shown(str(path()), 4000))
+    for name, meaning in KEYS.items():
+        found = values.get(name, "-")
+        text = ",".join(found) if isinstance(found, list) else str(found)
+        click.echo(f"{name:8}{shown(text, 60):24}  {meaning}")
+    for line in wrong:
+        say(f"workbench: {line}")

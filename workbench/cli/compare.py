@@ -9,7 +9,7 @@ from string import ascii_uppercase
 import click
 
 from ..planning.usage import UsageError
-from .options import Command, examples, json_option
+from .options import command, json_option
 
 
 def _share(_: click.Context, option: click.Parameter, text: str | None) -> float | None:
@@ -24,7 +24,7 @@ fail_on_option = click.option(
 )
 
 
-@click.command(cls=Command, epilog=examples("workbench compare before.json last --fail-on 5%"))
+@command("workbench compare before.json last --fail-on 5%")
 @click.argument("runs", nargs=-1, metavar="A B [C]...")
 @fail_on_option
 @click.option("--markdown", is_flag=True, help="Tables for a pull request.")

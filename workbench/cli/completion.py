@@ -59,12 +59,9 @@ class Text(click.types.StringParamType):
         return found
 
 
-class Completed(click.Command):
-    """A command whose texts are all completed."""
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        found = super().get_params(ctx)
-        for parameter in found:
-            if parameter.type is click.STRING:
-                parameter.type = Text()
-        return found
+def completed(parameters: list[click.Parameter]) -> list[click.Parameter]:
+    """The parameters, all texts of which are completed."""
+    for parameter in parameters:
+        if parameter.type is click.STRING:
+            parameter.type = Text()
+    return parameters

@@ -10,10 +10,10 @@ from ..export.formats import FILES, file_text
 from ..files.write import replace
 from ..planning.usage import UsageError, new_folder, target
 from ..text.output import put
-from .options import Command, anonymize_option, examples
+from .options import anonymize_option, command
 
 
-@click.command(cls=Command, epilog=examples("workbench export last --html run.html --svg plots"))
+@command("workbench export last --html run.html --svg plots")
 @click.argument("run", metavar="RUN")
 @click.option("--svg", metavar="DIR", help="Every plot, in a new folder.")
 @anonymize_option

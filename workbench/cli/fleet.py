@@ -12,14 +12,13 @@ import click
 
 from ..engine.exit_codes import CUT_SHORT, FAILED, OK
 from ..export.formats import FORMATS
-from ..planning.request import Request, words
+from ..planning.request import Request
 from ..planning.usage import UsageError
 from .options import (
     PRICES,
-    Command,
     Group,
     all_of,
-    examples,
+    command,
     json_option,
     own_options,
     questions,
@@ -98,7 +97,7 @@ def read(place: Path, *, alone: bool = False) -> FleetDocument:
     return fleet_document(head("fleet"), found)
 
 
-@fleet.command(cls=Command, epilog=examples("workbench fleet collect night"))
+@command("workbench fleet collect night")
 @click.argument("folder", metavar="DIR", type=FOLDER)
 def collect(folder: str) -> None:
     """Gather what has come into DIR so far, and write DIR/fleet-document.json.
@@ -123,12 +122,9 @@ def collect(folder: str) -> None:
     sys.exit(OK if is_complete(found) else FAILED)
 
 
-@fleet.command(
-    cls=Command,
-    epilog=examples(
-        "workbench fleet show night --price a100=2.99 --price cpu=0.10",
-        "workbench fleet show night --json | jq '.rows[].choice'",
-    ),
+@command(
+    "workbench fleet show night --price a100=2.99 --price cpu=0.10",
+    "workbench fleet show night --json | jq '.rows[].choice'",
 )
 @click.argument("place", metavar="DIR|FILE", type=click.Path(exists=True, path_type=Path))
 @all_of(PRICES)
@@ -167,7 +163,7 @@ def show(
     sys.exit(OK if is_complete(found) else FAILED)
 
 
-@fleet.command(cls=Command, epilog=examples("workbench fleet plan --quick --per-type 1"))
+@command("workbench fleet plan --quick --per-type 1")
 @of_a_fleet
 @click.option("--json", "json_", is_flag=True, help="The plan as JSON.")
 def plan(json_: bool, **options: Any) -> None:
@@ -184,7 +180,7 @@ def plan(json_: bool, **options: Any) -> None:
         click.echo("\n".join(shown(line, 2000) for line in plan_lines(planned)))
 
 
-@fleet.command(cls=Command, epilog=examples("workbench fleet run --into DIR --model M.onnx"))
+@command("workbench fleet run --into DIR --model M.onnx")
 @click.option("--into", type=Path, required=True, help="A folder that the nodes share.")
 @click.option("--detach", is_flag=True, help="Return once all jobs are submitted.")
 @click.option("--every", "every_s", type=click.FloatRange(1), default=15.0, help=EVERY)
@@ -229,7 +225,7 @@ def run(
     sys.exit(OK if is_complete(found) else FAILED)
 
 
-@fleet.command(cls=Command, epilog=examples("workbench fleet manifest --kubernetes --image IMAGE"))
+@command("workbench fleet manifest --kubernetes --image IMAGE")
 @click.option("--kubernetes", is_flag=True, required=True, expose_value=False, help="For kubectl.")
 @click.option("--image", required=True, help="A container image that has workbench.")
 @click.option("--pool", "pools", multiple=True, required=True, help="LABEL=VALUE of its nodes.")
@@ -247,8 +243,6 @@ def _request(**options: Any) -> Request:
     from ..planning.plan import resolve
     from ..planning.scenarios import load_with
 
-    for name in ("devices", "backends", "precisions", "modes"):
-        options[name] = words(options[name])
     asked: dict[str, Any] = questions(options := {**options, "save_best": None})
     request = Request(**asked, **options)
     resolve(request, *load_with(request.scenario_file))
@@ -275,5 +269,6 @@ def _plan(hosts: str | None, hosts_file: str | None, **options: Any) -> FleetPla
     return make_plan(nodes, request, python=python, **settings)
 
 
-for each in (plan, run, manifest):
+for each in (collect, show, plan, run, manifest):
+    fleet.add_command(each)
     each.params = [option for option in each.params if option.name not in LEFT_OUT]

@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterable
 
 import click
 
-from .completion import Completed
-
 COMMANDS = {
     "Measure": "advise model run ab ceilings fleet",
     "Earlier runs": "open runs resume compare export",
@@ -27,32 +25,28 @@ OPTIONS = {  # by the names of the parameters; the others come first
 COMMON = "quick budget_s devices model torch as_json version _click_default_help"
 
 
-class Sectioned(Completed):
-    """A command that shows its options in sections."""
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        sectioned = {name for names in OPTIONS.values() for name in names.split()}
-        others = {str(each.name) for each in self.get_params(ctx)} - sectioned
-        _write(formatter, "Options", _rows(self, ctx, others))
-        for title, names in OPTIONS.items():
-            _write(formatter, title, _rows(self, ctx, names.split()))
+def write_options(ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    """The options of a command in sections."""
+    sectioned = {name for names in OPTIONS.values() for name in names.split()}
+    others = {str(each.name) for each in ctx.command.get_params(ctx)} - sectioned
+    _write(formatter, "Options", _rows(ctx, others))
+    for title, names in OPTIONS.items():
+        _write(formatter, title, _rows(ctx, names.split()))
 
 
-class SectionedProgram(Sectioned, click.Group):
-    """A program that shows its commands in sections, then the most common options."""
+def write_commands(
+    program: click.Group, ctx: click.Context, formatter: click.HelpFormatter
+) -> None:
+    """The commands of the program in sections, then the most common options."""
+    for title, names in COMMANDS.items():
+        rows = [(name, program.commands[name].get_short_help_str(100)) for name in names.split()]
+        _write(formatter, title, rows)
+    title = "Common options (workbench advise --help shows all)"
+    _write(formatter, title, _rows(ctx, COMMON.split()))
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for title, names in COMMANDS.items():
-            rows = [(name, self.commands[name].get_short_help_str(100)) for name in names.split()]
-            _write(formatter, title, rows)
-        title = "Common options (workbench advise --help shows all)"
-        _write(formatter, title, _rows(self, ctx, COMMON.split()))
 
-
-def _rows(
-    command: click.Command, ctx: click.Context, names: Collection[str]
-) -> list[tuple[str, str]]:
-    options = (each for each in command.get_params(ctx) if isinstance(each, click.Option))
+def _rows(ctx: click.Context, names: Collection[str]) -> list[tuple[str, str]]:
+    options = (each for each in ctx.command.get_params(ctx) if isinstance(each, click.Option))
     rows = (each.get_help_record(ctx) for each in options if each.name in names)
     return [row for row in rows if row is not None]  # None: hidden
 

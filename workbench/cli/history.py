@@ -19,7 +19,7 @@ from ..engine.exit_codes import FAILED, OK
 from ..export.formats import PLAIN
 from ..planning.usage import UsageError
 from ..text.output import say, terminal_width
-from .options import Command, chosen_format, examples, format_options, json_option
+from .options import chosen_format, command, format_options, json_option
 
 if TYPE_CHECKING:
     from ..records.comparison import RunSummary
@@ -39,10 +39,7 @@ def _moment(_: click.Context, option: click.Parameter, text: str | None) -> floa
         raise UsageError(f"{option.opts[0]} takes 2026-11-20, or an age: 12h, 7d, 8w") from None
 
 
-@click.command(
-    cls=Command,
-    epilog=examples("workbench runs realtime --since 7d", "workbench runs --prune --older 90d"),
-)
+@command("workbench runs realtime --since 7d", "workbench runs --prune --older 90d")
 @click.argument("text", required=False, metavar="[TEXT]")
 @click.option("--status", type=STATUS, help="How they ended.")
 @click.option("--since", callback=_moment, metavar="WHEN", help="A date, or an age such as 7d.")
@@ -119,7 +116,7 @@ def _prune(old: Sequence[tuple[Path, RunSummary]], *, yes: bool) -> int:
     return FAILED if failed else OK
 
 
-@click.command(cls=Command, epilog=examples("workbench resume last --json"))
+@command("workbench resume last --json")
 @click.argument("run", metavar="ID")
 @format_options()
 def resume(run: str, **options: bool) -> None:

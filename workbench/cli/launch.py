@@ -10,14 +10,15 @@ import os
 import shlex
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..export.formats import PLAIN
-from ..planning.request import NAME_PYTHON, Request, words
-from ..planning.usage import UsageError, new_folder, target
+from ..planning.request import NAME_PYTHON, Request
+from ..planning.usage import UsageError, new_folder, target, unknown
 from ..text.output import say
 from .options import chosen_format, keeps_samples
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ..machine.nvidia.nvml import Links
     from ..planning.plan import RowPlan
     from ..records.fleet_document import FleetDocument
-    from ..records.machine import Machine
+    from ..records.machine import Machine, Software
     from ..report.report import Report
     from ..report.run_files import OpenedRun
 
@@ -49,8 +50,6 @@ def start(
     samples = keeps_samples(options, export_as, named)
     if control:
         check_control()
-    for name in ("devices", "backends", "precisions", "modes"):
-        options[name] = words(options[name])
     check_python(options["python"])
     if not control:  # else the TUI that started this run has done so
         with_choices(options)
@@ -155,21 +154,22 @@ def show_live(
     from screens.app import run_tui  # noqa: TID251 - this module alone opens the outer layer
 
     from ..planning.plan import planned
-    from ..report.journal import is_kept
     from ..report.row import Row
 
-    def finish(report: Report, code: int) -> int:
-        run = report.started.id if report.started is not None else ""
-        if is_kept(run):
-            sys.stdout.write(f"kept: workbench open {run}\n")
-        if output is None:
-            return code
-        from .headless import save
-
-        return save(output, report, code, samples=samples)
-
     preview = [Row(planned(row, request, 0.0)) for row in rows]
-    return run_tui(_engine, request, preview=preview, finish=finish, again=_engine)
+    finish = partial(_finish, output=output, samples=samples)
+    return run_tui(_engine, request, preview=preview, finish=finish)
+
+
+def _finish(last: Report, asked: Report, code: int, output: Target | None, *, samples: bool) -> int:
+    """Say that the `last` run is kept, and write the run that the command line `asked` for."""
+    from ..report.journal import is_kept
+    from .headless import save
+
+    run = last.started.id if last.started is not None else ""
+    if is_kept(run):
+        sys.stdout.write(f"kept: workbench open {run}\n")
+    return code if output is None else save(output, asked, code, samples=samples)
 
 
 def _engine(asked: Request | Report) -> EngineSource:
@@ -182,7 +182,11 @@ def _engine(asked: Request | Report) -> EngineSource:
     if isinstance(asked, Request):
         options = asked.arguments(*display)
     else:
-        _, *options = shlex.split(asked.started.tool.command if asked.started else "workbench")
+        recorded = asked.started.tool.command if asked.started else "workbench"
+        try:
+            _, *options = shlex.split(recorded)
+        except ValueError:  # a quote without its partner, which the engine refuses as a name
+            options = [recorded]
         end = options.index("--") if "--" in options else len(options)  # arguments of a script
         options[end:end] = display
     # It ends by its control pipe, after it has written its journal.
@@ -203,14 +207,34 @@ def show_replay(opened: OpenedRun, *, is_own: bool) -> int:
         replay=True,
         report=None if opened.events else opened.report,
         first=ReplaySource(opened.events),
-        again=_engine if is_own else None,
+        finish=partial(_finish, output=None, samples=True),
+        starts=is_own,
     )
 
 
-def show_watch(found: Machine, *, every_s: float) -> int:
-    from screens.watch import run_watch  # noqa: TID251
+def show_watch(found: Machine, software: Software, *, every_s: float) -> int:
+    """The Hardware screen on the readings of this machine, from which a run can be started."""
+    from screens.app import run_tui  # noqa: TID251
+    from screens.state.event_source import WatchSource  # noqa: TID251
 
-    return run_watch(found, every_s=every_s)
+    from ..engine import ceiling_store
+    from ..machine.snapshots import snapshots
+    from ..records import events as ev
+
+    known: list[ev.AnyEvent] = [ev.HardwareDetected(at_s=0.0, machine=found, software=software)]
+    if ceilings := ceiling_store.load(ceiling_store.fingerprint(found, software)):
+        known.append(ev.CeilingsKnown(at_s=0.0, ceilings=ceilings))
+    source = WatchSource(known, lambda sleep: snapshots(found, every_s=every_s, sleep=sleep))
+    finish = partial(_finish, output=None, samples=True)
+    return run_tui(_engine, replay=True, first=source, finish=finish)
+
+
+def check_theme(name: str) -> None:
+    """UsageError where the screens have no such theme."""
+    from screens.theme import NAMES  # noqa: TID251
+
+    if name not in NAMES:
+        raise unknown("theme", name, NAMES)
 
 
 def show_fleet(read: Callable[[], FleetDocument], found: FleetDocument) -> FleetDocument:

@@ -22,10 +22,9 @@ from ..planning.usage import UsageError
 from ..report.journal import JournalError
 from ..text.output import let_go, say, say_bug
 from ..text.sanitize import shown
-from . import commands
 from .ab import ab
+from .commands import ceilings, config, detect, doctor, list_, open_, schema, watch
 from .compare import compare
-from .config import config
 from .export import export
 from .fleet import fleet
 from .history import resume, runs
@@ -33,20 +32,14 @@ from .launch import start
 from .options import (
     Program,
     ReaderGone,
-    anonymize_option,
-    chosen_format,
+    command,
     examples,
-    format_options,
-    json_option,
-    keeps_samples,
     model_options,
-    no_samples_option,
     own_options,
     questions,
     run_options,
     scenario_options,
 )
-from .schema import schema
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 SHORT = {  # of what the system is short, and what gives more of it (errno(3))
@@ -87,20 +80,15 @@ def cli(context: click.Context, /, **options: Any) -> None:
         raise UsageError(f"put {name} after the command: workbench {context.invoked_subcommand}")
 
 
-# --------------------------------------------------------------------- runs
-
-
-@cli.command(
-    epilog=examples(
-        "workbench advise",
-        "workbench advise realtime branching --json",
-        "workbench advise --model M.onnx",
-        "workbench advise --torch package.model:build --batch 1,8..64",
-        "workbench advise --torch model.pt2 --save-best best",
-        "workbench advise --torch script.py::Net --python .venv/bin/python -- --epochs 1",
-        "workbench advise --function package.module:work",
-        "workbench advise --command 'python train.py --device {device}' --over device=cpu,cuda",
-    )
+@command(
+    "workbench advise",
+    "workbench advise realtime branching --json",
+    "workbench advise --model M.onnx",
+    "workbench advise --torch package.model:build --batch 1,8..64",
+    "workbench advise --torch model.pt2 --save-best best",
+    "workbench advise --torch script.py::Net --python .venv/bin/python -- --epochs 1",
+    "workbench advise --function package.module:work",
+    "workbench advise --command 'python train.py --device {device}' --over device=cpu,cuda",
 )
 @click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
 @scenario_options
@@ -117,12 +105,10 @@ def advise(scenarios: tuple[str, ...], **options: Any) -> None:
     start({**options, **asked}, scenarios=scenarios)
 
 
-@cli.command(
-    epilog=examples(
-        "workbench model M.onnx",
-        "workbench model M.onnx --inputs data.npz --save-best best.onnx",
-        "workbench model M.onnx --max-error 0.01 --batch 1,8..64 --json",
-    )
+@command(
+    "workbench model M.onnx",
+    "workbench model M.onnx --inputs data.npz --save-best best.onnx",
+    "workbench model M.onnx --max-error 0.01 --batch 1,8..64 --json",
 )
 @click.argument("file", metavar="M.onnx")
 @model_options
@@ -136,15 +122,13 @@ def model(context: click.Context, /, file: str, **options: Any) -> None:
     context.invoke(advise, scenarios=(), model=file, **options)
 
 
-@cli.command(
-    epilog=examples(
-        "workbench run matmul --set n=2048",
-        "workbench run digits --precision fp32 --json",
-        "workbench run train_cnn --batch 8..128 --device cpu",
-        "workbench run matmul --set n=64..4096 --precision fp32,bf16",
-        "workbench run train_cnn --largest-batch --device gpu",
-        "workbench run --all --quick",
-    )
+@command(
+    "workbench run matmul --set n=2048",
+    "workbench run digits --precision fp32 --json",
+    "workbench run train_cnn --batch 8..128 --device cpu",
+    "workbench run matmul --set n=64..4096 --precision fp32,bf16",
+    "workbench run train_cnn --largest-batch --device gpu",
+    "workbench run --all --quick",
 )
 @click.argument("workloads", nargs=-1, metavar="WORKLOAD...")
 @click.option(
@@ -170,127 +154,12 @@ def run(workloads: tuple[str, ...], **options: Any) -> None:
     start(options, workloads=workloads)
 
 
-@cli.command("open", epilog=examples("workbench open last", "workbench open report.json --plain"))
-@click.argument("run", metavar="RUN")
-@format_options(whole=True)
-@no_samples_option
-@anonymize_option
-@click.option("--where", is_flag=True, help="Show where the seconds of the run went, as text.")
-def open_(run: str, anonymize: bool, where: bool, **options: bool) -> None:
-    """Show an earlier run.
-
-    RUN is a JSON document, a journal, the id of a run, or `last`.
-    """
-    export_as = chosen_format(options)
-    samples = keeps_samples(options, export_as)
-    commands.show_run(run, export_as, samples=samples, anonymize=anonymize, where=where)
-
-
-cli.add_command(export)
-cli.add_command(runs)
-cli.add_command(resume)
-cli.add_command(ab)
-cli.add_command(compare)
-cli.add_command(fleet)
-
-
-# -------------------------------------------------------------- the machine
-
-
-@cli.command(epilog=examples("workbench detect", "workbench detect --json | jq .machine.cpu"))
-@click.option("--python", metavar="PATH", help="Interpreter whose packages are listed.")
-@json_option
-def detect(python: str | None, as_json: bool) -> None:
-    """Show the hardware and software that a run would use."""
-    commands.show_detected(python, as_json=as_json)
-
-
-@cli.command(
-    epilog=examples(
-        "workbench doctor", "workbench doctor --json > report.json    anonymised, for a bug report"
-    )
-)
-@click.option("--python", metavar="PATH", help="Interpreter whose packages are tried.")
-@click.option(
-    "--all-gpus", is_flag=True, help="Also run one product on every GPU, and show their links."
-)
-@json_option
-def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
-    """Check hardware, driver and packages.
-
-    Says what is wrong and how to fix it, and tries torch and ONNX Runtime on every device.  Exits 1
-    if something cannot work.
-    """
-    sys.exit(commands.show_examination(python, all_gpus=all_gpus, as_json=as_json))
-
-
-@cli.command(
-    epilog=examples(
-        "workbench watch", "workbench watch --json --every 5 --count 12 | jq .gpus[].power_w"
-    )
-)
-@click.option(
-    "--every",
-    "every_s",
-    type=click.FloatRange(0.5, 3600),
-    default=1.0,
-    metavar="SECONDS",
-    help="Time between two snapshots; default 1, at least 0.5.",
-)
-@click.option("--count", type=click.IntRange(1), metavar="N", help="Stop after N snapshots.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@click.option("--plain", is_flag=True, help="Text, even in a terminal.")
-def watch(every_s: float, count: int | None, as_json: bool, plain: bool) -> None:
-    """Watch processor and GPUs.
-
-    Shows utilisation, clocks, power, temperature and throttling.  Ends with Ctrl-C or q.
-    """
-    sys.exit(commands.watch_machine(every_s, count, as_json=as_json, plain=plain))
-
-
-@cli.command(
-    epilog=examples(
-        "workbench ceilings",
-        "workbench ceilings --again --budget 120",
-        "workbench ceilings --json | jq '.ceilings.devices[].peak_ops_per_s'",
-    )
-)
-@click.option("--again", is_flag=True, help="Measure again, even if this machine's are known.")
-@click.option("--budget", "budget_s", type=float, metavar="SECONDS", help="Wall time; default 60.")
-@click.option("--device", "devices", multiple=True, metavar="DEVICE", help="cpu, gpu, cuda:0 ...")
-@click.option("--threads", type=int, metavar="N", help="CPU threads; default all usable cores.")
-@click.option("--python", metavar="PATH", help="Interpreter of the workers.")
-@json_option
-def ceilings(**options: Any) -> None:
-    """Show the limits of this machine.
-
-    FLOP/s by precision, bandwidth and launch latency are measured once, and kept until hardware,
-    driver, packages or environment change.  Every result is then reported as a fraction of its
-    limit.
-    """
-    sys.exit(commands.show_ceilings(**options))
-
-
-# ------------------------------------------------------------ the catalogue
-
-
-@cli.command("list", epilog=examples("workbench list", "workbench list --json | jq '.workloads'"))
-@click.option("--scenarios", "file", metavar="FILE.toml", help="Include your own scenarios.")
-@click.option("--backends", is_flag=True, help="The libraries that can race, and how to get them.")
-@json_option
-def list_(file: str | None, backends: bool, as_json: bool) -> None:
-    """Show the scenarios and workloads, and what each teaches."""
-    if backends:
-        commands.show_backends(as_json=as_json)
-        return
-    commands.show_catalogue(file, as_json=as_json)
-
-
-cli.add_command(schema)
-cli.add_command(config)
-
-
-# ----------------------------------------------------------- the entry point
+COMMANDS = (
+    ab, advise, ceilings, compare, config, detect, doctor, export, fleet, list_, model, open_,
+    resume, run, runs, schema, watch,
+)  # fmt: skip
+for each in COMMANDS:
+    cli.add_command(each)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -15,17 +15,24 @@ from ..export.formats import DOCUMENT, EVENTS, FORMATS, PLAIN
 from ..planning.model_question import OBJECTIVES, ModelQuestion
 from ..planning.own_question import OBJECTIVES as OBJECTIVES_OF_CODE
 from ..planning.own_question import OwnQuestion
-from ..planning.request import whole_numbers
+from ..planning.request import whole_numbers, words
 from ..planning.usage import UsageError
 from ..worker.code import COMMAND, FUNCTION, KINDS, TORCH
-from .help import Sectioned, SectionedProgram
+from .completion import completed
+from .help import write_commands, write_options
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Command(Sectioned):
+class Command(click.Command):
     """A command whose values say something: an unset variable of the shell is no choice of all,
     and NaN passes every comparison with a limit."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        return completed(super().get_params(ctx))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_options(ctx, formatter)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         rest = super().parse_args(ctx, self._with_arguments(args))
@@ -54,7 +61,7 @@ class Group(Command, click.Group):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         self.format_commands(ctx, formatter)
-        super().format_options(ctx, formatter)
+        write_options(ctx, formatter)
 
     def _with_arguments(self, args: list[str]) -> list[str]:
         is_command = not self.commands.keys().isdisjoint(args[:1])
@@ -69,8 +76,11 @@ class Group(Command, click.Group):
             return super().invoke(context)
 
 
-class Program(SectionedProgram, Group):
+class Program(Group):
     """The program itself."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_commands(self, ctx, formatter)
 
 
 @contextmanager
@@ -102,8 +112,20 @@ def _format_option(name: str) -> Callable[[F], F]:
     return click.option(f"--{name}", f"as_{name}", is_flag=True, help=FORMATS[name].help)
 
 
-def _repeatable(name: str, field: str, metavar: str, text: str) -> Callable[[F], F]:
-    return click.option(name, field, multiple=True, metavar=metavar, help=f"{text}  Repeatable.")
+def _words(_: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Several names: `cpu,gpu`, or the option several times."""
+    for text in texts:
+        _check(option, text)
+    return words(texts)
+
+
+def _repeatable(name: str, field: str, metavar: str, text: str, **more: Any) -> Callable[[F], F]:
+    text = f"{text}  Repeatable."
+    return click.option(name, field, multiple=True, metavar=metavar, help=text, **more)
+
+
+def _names(name: str, field: str, text: str, metavar: str = "NAME") -> Callable[[F], F]:
+    return _repeatable(name, field, metavar, text, callback=_words)
 
 
 def all_of(options: Iterable[Callable[[F], F]]) -> Callable[[F], F]:
@@ -165,12 +187,10 @@ SHARED = [
     ),
     click.option("--quick", is_flag=True, help="Smaller sizes (default budget 20 s)."),
     click.option("--thorough", is_flag=True, help="More rounds, narrower intervals (300 s)."),
-    _repeatable(
-        "--device", "devices", "DEVICE", "cpu, gpu, cuda:0 ..., or the simulated fake:0@SPEED."
-    ),
-    _repeatable("--backend", "backends", "NAME", f"{', '.join(catalog.backends())}."),
-    _repeatable("--precision", "precisions", "NAME", f"{', '.join(PRECISIONS)}."),
-    _repeatable("--mode", "modes", "NAME", "Modes to compare: plain, compile, fused, nhwc ..."),
+    _names("--device", "devices", "cpu, gpu, cuda:0 ..., or the simulated fake:0@SPEED.", "DEVICE"),
+    _names("--backend", "backends", f"{', '.join(catalog.backends())}."),
+    _names("--precision", "precisions", f"{', '.join(PRECISIONS)}."),
+    _names("--mode", "modes", "Modes to compare: plain, compile, fused, nhwc ..."),
     click.option(
         "--threads",
         callback=_numbers,
@@ -364,6 +384,11 @@ def questions(options: dict[str, Any]) -> dict[str, ModelQuestion | OwnQuestion]
     if kind == "model":
         return {"model": ModelQuestion(target, **given)}
     return {"own": OwnQuestion(kind, target, **given)} if kind else {}
+
+
+def command(*lines: str, name: str | None = None, **settings: Any) -> Callable[..., Command]:
+    """A decorator for a command with these examples."""
+    return click.command(name, cls=Command, epilog=examples(*lines), **settings)
 
 
 def examples(*lines: str) -> str:

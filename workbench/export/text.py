@@ -107,7 +107,7 @@ def _sweep(sweep: Sweep, run: RunView, prose: int, width: int, *, brief: bool) -
 def machine_text(machine: Machine, software: Software, width: int | None = None) -> str:
     """The output of `workbench detect`."""
     sections = [
-        *processor_sections(machine, software, None, None),
+        *processor_sections(machine, software, None),
         *accelerator_sections(machine, None),
     ]
     return section_text(sections, width)

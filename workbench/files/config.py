@@ -57,10 +57,11 @@ def assign(key: str, text: str | None) -> None:
     """Set a key to the value that a user typed, or take it out; other lines stay as they are."""
     if key not in KEYS:
         raise ConfigError(_complaint(key))
-    lines = [line for line in _text().splitlines() if not re.match(rf"\s*{key}\s*=", line)]
+    top, *tables = re.split(r"^(?=\s*\[)", _text(), maxsplit=1, flags=re.MULTILINE)
+    lines = [line for line in top.splitlines() if not re.match(rf"\s*{key}\s*=", line)]
     if text is not None:
         lines.insert(0, f"{key} = {json.dumps(_value(key, text), ensure_ascii=False)}")
-    content = "".join(f"{line}\n" for line in lines)
+    content = "".join([*(f"{line}\n" for line in lines), *tables])
     _parsed(content)
     try:
         path().parent.mkdir(parents=True, exist_ok=True)

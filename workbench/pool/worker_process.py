@@ -29,7 +29,7 @@ from ..process.cores import GPU_CORES, cpulist
 from ..process.line_process import LineProcess
 from ..records.ab import Side
 from ..records.machine import Machine
-from ..report.journal import runs_folder
+from ..report.journal import can_be_written, runs_folder
 from ..worker import onnx_gpu
 from .guardian import RUN_ID_VARIABLE
 from .resource_limits import limit_resources
@@ -225,8 +225,10 @@ def _environment(
     threads = key.threads or min(settings.threads, len(near) or settings.threads)
     environment.update(dict.fromkeys(variables, str(threads)))
     environment[GPU_CORES] = json.dumps(settings.gpu_cores if near else {})
-    environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled_folder()))
-    environment.setdefault(onnx_gpu.CACHE, str(compiled_folder() / "tensorrt"))
+    kept = compiled_folder()
+    compiled = kept if can_be_written(kept) else scratch / "compiled"  # it lasts for this run
+    environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled))
+    environment.setdefault(onnx_gpu.CACHE, str(compiled / "tensorrt"))
     if device == "cpu" and settings.hide_gpus:
         # Both torch.compile and Adam open CUDA where they see it (pytorch#150622).
         environment.update({k.hidden_by: "" for k in DEVICE_KINDS.values() if k.hidden_by})

@@ -40,6 +40,12 @@ def runs_folder() -> Path:
     return platformdirs.user_state_path("workbench", appauthor=False) / "runs"
 
 
+def can_be_written(folder: Path) -> bool:
+    """Whether files can be put into a folder, which need not exist yet."""
+    there = next(place for place in (folder, *folder.parents) if os.access(place, os.F_OK))
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+
+
 def new_run_id() -> str:
     """A sortable id, `20261121-153012-4f3a`."""
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -28,12 +29,14 @@ from ..records.document import (
 )
 from ..records.machine import GpuReading, HostReading, Machine, Software
 from ..records.model import ModelReport
-from ..records.reason import Warning
+from ..records.reason import Reason, Warning
 from ..records.verdict import Verdict
 from .candidate import Candidate, price_of
 from .measurements import measurement_warnings, statistics, with_samples
 from .row import Row
 from .sweeps import sweeps
+
+KEPT = 24  # readings of each sensor
 
 
 @dataclass
@@ -50,8 +53,10 @@ class Report:
     rows: dict[str, Row] = field(default_factory=dict)
     # Case id to candidate; if several rows have the case, that of the row raced last.
     candidates: dict[str, Candidate] = field(default_factory=dict)
-    host: HostReading | None = None  # latest reading
-    gpus: dict[int, GpuReading] = field(default_factory=dict)  # NVML's number to latest reading
+    # The last readings of the processor, and of each GPU by NVML's number.
+    host: deque[HostReading] = field(default_factory=lambda: deque(maxlen=KEPT))
+    gpus: dict[int, deque[GpuReading]] = field(default_factory=dict)
+    gap: Reason | None = None  # cause of missing GPU readings
     workers: dict[str, ev.WorkerStarted] = field(default_factory=dict)  # by name, while alive
     trace: Trace | None = None
     largest_batches: list[LargestBatch] = field(default_factory=list)
@@ -155,8 +160,7 @@ class Report:
             case ev.TraceWritten():
                 self.trace = event.trace
             case ev.MachineRead():
-                self.host = event.host or self.host
-                self.gpus |= {reading.index: reading for reading in event.gpus}
+                self._take(event)
             case ev.VerdictReached():
                 self.rows[event.verdict.scenario].verdict = event.verdict
             case ev.StatusChanged():
@@ -164,6 +168,16 @@ class Report:
             case ev.RunFinished():
                 self.finished, self.status = event, event.status
                 self.current_row = self.current_case = None
+
+    def _take(self, event: ev.MachineRead) -> None:
+        if event.host is not None:
+            self.host.append(event.host)
+        if event.gpus or event.gap is not None:
+            self.gap = event.gap
+        if event.gap is not None:
+            self.gpus = {}  # an old reading must not pass for a new one
+        for reading in event.gpus:
+            self.gpus.setdefault(reading.index, deque(maxlen=KEPT)).append(reading)
 
     def _enter(
         self, row: Row, cases: Iterable[Case], work: Mapping[str, Work], after: int | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 import scenes
 from click.testing import CliRunner
@@ -12,6 +13,7 @@ from workbench.cli.launch import _engine, with_choices
 from workbench.cli.main import cli
 from workbench.files import config
 from workbench.planning.usage import UsageError
+from workbench.records import events as ev
 from workbench.report.report import Report
 
 NOTHING: dict[str, Any] = {
@@ -31,12 +33,29 @@ def test_set_show_and_unset() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["set"], ["set", "theme"], ["unset"], ["unset", "theme", "nord"], ["set", "colour", "red"]],
+    [
+        ["set"],
+        ["set", "theme"],
+        ["unset"],
+        ["unset", "theme", "nord"],
+        ["set", "colour", "red"],
+        ["set", "theme", "nrod"],
+    ],
 )
 def test_what_is_wrong_is_a_usage_error(arguments: list[str]) -> None:
     with pytest.raises(UsageError):
         cli.main(["config", *arguments], standalone_mode=False)
     assert not config.path().exists()
+
+
+def test_the_same_key_of_another_table_stays() -> None:
+    config.path().parent.mkdir(parents=True)
+    config.path().write_text('theme = "nord"\n[other]\ntheme = "mine"\n')
+    assert CliRunner().invoke(cli, ["config", "set", "theme", "workbench-light"]).exit_code == 0
+    kept = 'theme = "workbench-light"\n[other]\ntheme = "mine"\n'
+    assert config.path().read_text() == kept
+    config.assign("theme", None)
+    assert config.path().read_text() == '[other]\ntheme = "mine"\n'
 
 
 def test_choices_fill_in_what_the_command_line_leaves_open() -> None:
@@ -60,3 +79,11 @@ def test_a_recorded_command_runs_again_in_an_engine() -> None:
     assert report.started is not None
     recorded = report.started.tool.command.split()[1:]
     assert _engine(report)._argv[-len(recorded) - 2 :] == [*recorded, "--jsonl", "--control"]
+
+
+def test_a_recorded_command_with_half_a_quote_is_left_to_the_engine_to_refuse() -> None:
+    started = scenes.h200()[0]
+    assert isinstance(started, ev.RunStarted)
+    tool = msgspec.structs.replace(started.tool, command="workbench run 'matmul")
+    report = Report.of([msgspec.structs.replace(started, tool=tool)])
+    assert _engine(report)._argv[-3:] == ["workbench run 'matmul", "--jsonl", "--control"]

@@ -7,8 +7,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from workbench.cli.commands import PARTS
 from workbench.cli.main import cli
-from workbench.cli.schema import PARTS
 from workbench.records.schema import PARTS as KNOWN
 from workbench.records.schema import schema_of
 

@@ -44,6 +44,17 @@ def test_a_command_has_the_users_environment_and_the_mark_of_the_run() -> None:
     assert _environment("command") == {**os.environ, "WORKBENCH_RUN_ID": "the-run"}
 
 
+def test_compiled_code_lasts_for_the_run_where_the_state_folder_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    kept = str(worker_process.compiled_folder())
+    assert _environment("torch")["TORCHINDUCTOR_CACHE_DIR"] == kept
+    (tmp_path / "state").touch()
+    assert _environment("torch")["TORCHINDUCTOR_CACHE_DIR"] == "/scratch/compiled"
+
+
 def test_a_compilation_that_was_killed_costs_only_what_it_was_writing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,8 +14,6 @@ from ...records.machine import (
     Cpu,
     Gpu,
     GpuProcess,
-    GpuReading,
-    HostReading,
     Isa,
     Machine,
     Memory,
@@ -74,7 +72,7 @@ def ceilings(found: Ceilings | None, device: str | None) -> list[Fact]:
     return [*facts, fact("measured", found.measured_at[:10])]
 
 
-def _known(*readings: tuple[str, str | Text | None]) -> list[Fact]:
+def facts_of(*readings: tuple[str, str | Text | None]) -> list[Fact]:
     """The readings that there are; `missing` names the others."""
     return [
         Fact(label, value if isinstance(value, Text) else Text.of(value))
@@ -106,16 +104,6 @@ def cpu(found: Cpu) -> list[Fact]:
         *([fact("caches", ", ".join(map(_cache, found.caches)))] if found.caches else []),
         *missing(found.unavailable),
     ]
-
-
-def now(found: HostReading | None) -> list[Fact]:
-    """The latest reading, while a run goes on; empty otherwise."""
-    if found is None:
-        return []
-    values = found.utilization_percent, found.frequency_mhz, found.temperature_c, found.power_w
-    readings = map(_number, values, ("% busy", "MHz", "°C", "W"))
-    known = ", ".join(filter(None, readings))
-    return [fact("now", known)] if known else []
 
 
 def _limit(found: CoreLimit) -> str:
@@ -153,7 +141,7 @@ def memory(found: Memory) -> list[Fact]:
     swap = f"{units.size(found.swap_used_bytes)} of {units.size(found.swap_total_bytes)} used"
     limit = found.cgroup_limit_bytes
     return [
-        *_known(
+        *facts_of(
             ("used", used_bar(used, found.total_bytes, "cpu")),
             ("available", units.size(found.available_bytes)),
             ("cgroup limit", None if limit is None else units.size(limit)),
@@ -161,17 +149,6 @@ def memory(found: Memory) -> list[Fact]:
         ),
         *missing(found.unavailable),
     ]
-
-
-def with_reading(found: Gpu, latest: Mapping[int, GpuReading]) -> Gpu:
-    """The card with its latest readings, while a run goes on."""
-    now = latest.get(found.index) if found.index is not None else None
-    if now is None:
-        return found
-    common = {*GpuReading.__struct_fields__} & {*Gpu.__struct_fields__} - {"index", "unavailable"}
-    read = {field: getattr(now, field) for field in common}
-    known = {field: value for field, value in read.items() if value is not None}
-    return msgspec.structs.replace(found, **known)
 
 
 def gpu_title(found: Gpu) -> str:
@@ -194,17 +171,17 @@ def gpu(found: Gpu) -> list[Fact]:
     known = [f"{name} {MODES[value]}" for name, value in modes if value is not None]
     return [
         *hidden,
-        *_known(
+        *facts_of(
             ("platform", unproven and Text.of((f"{unproven}, unproven", "warning"))),
-            ("memory used", _gpu_memory(found)),
+            ("memory used", gpu_memory(found)),
             ("driver", found.driver_version),
             ("compute", found.compute_capability),
             ("PCIe", _pcie(found.pcie)),
-            ("power", _number(found.power_w, "W", found.power_limit_w)),
-            ("temperature", _number(found.temperature_c, "°C")),
-            ("busy", _number(found.utilization_percent, "%")),
-            ("SM clock", _number(found.sm_clock_mhz, "MHz", found.max_sm_clock_mhz)),
-            ("clock events", _events(found.clock_event_reasons)),
+            ("power", number_text(found.power_w, "W", found.power_limit_w)),
+            ("temperature", number_text(found.temperature_c, "°C")),
+            ("busy", number_text(found.utilization_percent, "%")),
+            ("SM clock", number_text(found.sm_clock_mhz, "MHz", found.max_sm_clock_mhz)),
+            ("clock events", clock_events(found.clock_event_reasons)),
             ("processes", _processes(found.processes)),
             ("modes", ", ".join(known) or None),
             ("NVLink", None if links is None else f"{links} links active"),
@@ -214,7 +191,7 @@ def gpu(found: Gpu) -> list[Fact]:
     ]
 
 
-def _gpu_memory(found: Gpu) -> Text | str | None:
+def gpu_memory(found: Gpu) -> Text | str | None:
     total, used = found.memory_total_bytes, found.memory_used_bytes
     if total is None or used is None:
         return None if total is None else f"{units.size(total)} in total"
@@ -230,13 +207,13 @@ def _pcie(link: Pcie) -> str | None:
     return now if now == most else f"{now} now, maximum {most}"
 
 
-def _number(value: float | None, unit: str, most: float | None = None) -> str | None:
+def number_text(value: float | None, unit: str, most: float | None = None) -> str | None:
     if value is None:
         return None
     return f"{value:.0f} {unit}" if most is None else f"{value:.0f} of {most:.0f} {unit}"
 
 
-def _events(reasons: Sequence[str] | None) -> Text | None:
+def clock_events(reasons: Sequence[str] | None) -> Text | None:
     if reasons is None:
         return None
     slowed = [reason for reason in reasons if "idle" not in reason.lower()]
@@ -306,11 +283,11 @@ def environment(found: Software) -> list[Fact]:
 
 
 def processor_sections(
-    machine: Machine, installed: Software, known: Ceilings | None, host: HostReading | None
+    machine: Machine, installed: Software, known: Ceilings | None
 ) -> list[Section]:
     reached = ceilings(known, "cpu")
     return [
-        Section("CPU", facts=[*cpu(machine.cpu), *now(host)], tone="strong cpu"),
+        Section("CPU", facts=cpu(machine.cpu), tone="strong cpu"),
         *([Section("CPU ceilings", facts=reached, tone="strong cpu")] if reached else []),
         Section("Memory", facts=memory(machine.memory)),
         Section("Software", facts=software(installed, machine.os)),

@@ -1,0 +1,91 @@
+"""The sensors of a machine in words, with the course of each over its last readings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from ...records.machine import Cpu, Gpu, GpuReading, HostReading, Machine
+from ...records.reason import Reason
+from ...report.report import KEPT
+from . import glyphs
+from .facts import Fact, fact
+from .machine import clock_events, facts_of, gpu_memory, gpu_title, memory, missing, number_text
+from .section import Section
+from .spans import Text
+
+VALUE_WIDTH = 18
+
+# Field of a reading -> its label, its unit and the field of its limit; without one it ends at 100.
+SENSORS = {
+    "utilization_percent": ("busy", "%", ""),
+    "frequency_mhz": ("clock", "MHz", "max_frequency_mhz"),
+    "sm_clock_mhz": ("SM clock", "MHz", "max_sm_clock_mhz"),
+    "power_w": ("power", "W", "power_limit_w"),
+    "temperature_c": ("temperature", "°C", ""),
+}
+
+
+def live_sections(
+    machine: Machine,
+    host: Sequence[HostReading],
+    gpus: Mapping[int, Sequence[GpuReading]],
+    gap: Reason | None,
+) -> list[Section]:
+    """The sensors of a machine `with_readings`; `gap` says why those of the GPUs are missing."""
+    held = [Fact("memory", memory(machine.memory)[0].text)]
+    found = []
+    if host:
+        facts = sensors(host, machine.cpu, "cpu") + held
+        found.append(Section("CPU now", facts=facts, tone="strong cpu"))
+    for card in machine.watched:
+        facts = [fact("! readings", gap.message, "warning")] if gap else []
+        if readings := gpus.get(-1 if card.index is None else card.index):
+            events = clock_events(card.clock_event_reasons)
+            held = facts_of(("memory", gpu_memory(card)), ("clock events", events))
+            facts = sensors(readings, card, "gpu") + held
+        if facts:
+            found.append(Section(f"{gpu_title(card)} now", facts=facts, tone="strong gpu"))
+    return found
+
+
+def sensors(
+    readings: Sequence[HostReading] | Sequence[GpuReading], limits: Cpu | Gpu, tone: str
+) -> list[Fact]:
+    """Each sensor with its latest value and its course up to its limit, then what is missing."""
+    facts = []
+    for field, (label, unit, limit) in SENSORS.items():
+        course = [v for each in readings if (v := getattr(each, field, None)) is not None]
+        if course:
+            most = getattr(limits, limit, None)
+            text = number_text(course[-1], unit, most) or ""
+            high = most or (max(course) if limit else 100.0) or 1.0
+            # One cell for each reading, the newest at the right: it moves and never stretches.
+            line = glyphs.sparkline(course, len(course), 0.0, high).rjust(KEPT)
+            facts.append(Fact(label, Text.of(text.ljust(VALUE_WIDTH), (line, tone))))
+    return facts + missing(readings[-1].unavailable)
+
+
+def with_readings(
+    machine: Machine, host: Sequence[HostReading], gpus: Mapping[int, Sequence[GpuReading]]
+) -> Machine:
+    """The machine with its latest readings, while a run goes on."""
+    free = host[-1].memory_available_bytes if host else None
+    held = machine.memory
+    if free is not None:
+        held = msgspec.structs.replace(held, available_bytes=free)
+    latest: dict[int | None, GpuReading] = {n: readings[-1] for n, readings in gpus.items()}
+    watched = machine.watched
+    cards = [
+        _with_reading(card, latest.get(card.index)) if card in watched else card
+        for card in machine.gpus
+    ]
+    return msgspec.structs.replace(machine, memory=held, gpus=cards)
+
+
+def _with_reading(found: Gpu, now: GpuReading | None) -> Gpu:
+    common = {*GpuReading.__struct_fields__} & {*Gpu.__struct_fields__} - {"index", "unavailable"}
+    read = {field: getattr(now, field, None) for field in common}
+    known = {field: value for field, value in read.items() if value is not None}
+    return msgspec.structs.replace(found, **known)
