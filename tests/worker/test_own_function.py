@@ -90,6 +90,21 @@ def test_exits_prints_and_changes_of_inputs_leave_the_worker_in_order(start, tmp
     assert "printed by the user" in worker.log_tail()
 
 
+def test_what_the_users_code_wrote_is_in_its_file_when_the_worker_has_ended(
+    start, tmp_path
+) -> None:
+    written = tmp_path / "log.txt"
+    text = f"log = open({str(written)!r}, 'w')\ndef work():\n    log.write('row')\n"
+    (tmp_path / "held.py").write_text(text)
+    worker = start("python")
+    code = Code(FUNCTION, "held:work", str(tmp_path), str(tmp_path))
+    assert _consult(worker, code.as_text())["ok"]
+    assert written.read_text() == "", "it waits in the buffer"
+    worker.ask_to_end()
+    assert worker.exit_code(30.0) == 0
+    assert written.read_text().startswith("row")
+
+
 def test_a_hang_at_import_is_left_to_the_deadline(start, tmp_path) -> None:
     worker = start("python")
     code = _code(tmp_path, "hangs_at_import:x")

@@ -16,12 +16,11 @@ import msgspec
 from ..advisor import crossover
 from ..advisor.crossover import Measured
 from ..advisor.limits import is_admissible
-from ..advisor.own.candidates import Space
+from ..advisor.own.candidates import Space, command_cases, function_cases
 from ..advisor.own.overview import compile_calls, flips, rows_of, script_gain
 from ..advisor.own.snippet import lines, snippet
 from ..advisor.own.training import batches
 from ..contract import Case
-from ..planning import own_cases
 from ..planning.cases import gpu_devices
 from ..planning.own_question import OwnQuestion
 from ..planning.plan import RowPlan, point_name
@@ -76,6 +75,9 @@ class OwnCode:
         self._facts: CodeFacts | None = None
         self._exports: Exports | None = None
         self._saved: SavedCode | None = None
+        cores = self.machine.cpu.effective_cores
+        counts = set(self.request.threads) or {cores, max(1, cores // 2), 1}
+        self._threads = tuple(sorted(counts, reverse=True))
 
     @property
     def reserved_s(self) -> float:
@@ -102,22 +104,19 @@ class OwnCode:
             return [replace(self.plan, cases=[case], refused=failure.reason)]
         load_s = self.control.now() - began_s
         self.emit(ev.CodeExamined(at_s=self.control.now(), facts=facts))
+        if self.request.batch and facts.batch is None:
+            why = "no parameter takes a size, or its inputs share no first axis"
+            raise UsageError(f"--batch: {facts.name} has no batch to change: {why}")
+        space = Space(facts, self.machine.cpu, self._threads, gpus, self.request)
         if self._question.kind == TORCH:
-            rows = self._torch_rows(facts, gpus, load_s)
+            rows = self._torch_rows(space, load_s)
         else:
-            cases = self._fixed_cases(facts, gpus)
+            cases_of = function_cases if self._question.kind == FUNCTION else command_cases
+            cases = cases_of(space, self._question)
             rows = [replace(self.plan, cases=cases, source=FixedCases(self._code))]
         if not all(row.cases for row in rows):
             raise UsageError("no candidate is left with these filters")
         return rows
-
-    def _fixed_cases(self, facts: CodeFacts, gpus: Sequence[str]) -> list[Case]:
-        question, request = self._question, self.request
-        if question.kind == COMMAND:
-            return own_cases.command_cases(question, request)
-        if request.batch and facts.batch is None:
-            raise UsageError(f"--batch: {facts.name} has no parameter for a size; leave it out")
-        return own_cases.function_cases(question, facts, self.machine, request, gpus)
 
     def _examine(self, gpus: Sequence[str]) -> CodeFacts:
         """The facts, found on the CPU, or on a GPU where the code cannot do without one.
@@ -134,10 +133,9 @@ class OwnCode:
             return msgspec.structs.replace(self._ask(gpus[0]), needs_gpu=failure.reason)
 
     def _key(self, device: str) -> WorkerKey:
-        """The worker that answers questions; that of a function has its first candidate's number
-        of threads."""
-        most = max(self.request.threads, default=self.machine.cpu.effective_cores)
-        threads = most if self._question.kind == FUNCTION and device == "cpu" else None
+        """The worker that answers questions; that of a function is its first candidate's."""
+        of_function = self._question.kind == FUNCTION and device == "cpu"
+        threads = self._threads[0] if of_function else None
         return WorkerKey(device, BACKENDS[self._question.kind], threads)
 
     def _ask(self, device: str) -> CodeFacts:
@@ -149,10 +147,8 @@ class OwnCode:
         self._code = replace(self._code, seconds=seconds)
         return consult(self.pool, key, self._code, "examine", CodeFacts, deadline_s)
 
-    def _torch_rows(self, facts: CodeFacts, gpus: tuple[str, ...], load_s: float) -> list[RowPlan]:
-        first, *others = self._batches(facts)
-        threads = own_cases.thread_counts(self.machine, self.request)
-        space = Space(facts, self.machine.cpu, threads, gpus, self.request)
+    def _torch_rows(self, space: Space, load_s: float) -> list[RowPlan]:
+        first, *others = self._batches(space.facts)
         exports = self._exports = Exports(
             self._code,
             [first, *others],
@@ -187,10 +183,6 @@ class OwnCode:
 
     def _batches(self, facts: CodeFacts) -> list[int | None]:
         if self.request.batch:
-            if facts.batch is None:
-                raise UsageError(
-                    f"--batch: the inputs of {facts.name} share no first axis; leave it out"
-                )
             return list(self.request.batch)
         if facts.batch is None or not facts.resizable:
             return [facts.batch]

@@ -9,8 +9,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,7 +20,7 @@ from workbench.worker.code import Code
 from workbench.worker.failures import first_line
 
 from .calls import Called, Run
-from .target import unusable
+from .target import flush_at_exit, flush_files, unusable
 from .tree import Example
 
 PICKLE, PATHS, MODULES = "module.pt", "paths.json", "modules.json"  # files in `Code.folder`
@@ -64,8 +63,9 @@ def run(code: Code) -> Run:
     name = code.target.partition("::")[0]
     script, settings = Path(code.directory, name), _settings()
     path, alive, ran, failure = list(sys.path), threading.active_count(), Run(), ""
-    with _as_main(script, [name, *code.arguments]) as main, ran.watched(code.seconds):
-        failure = _failure(script, main)
+    flush_at_exit()
+    with ran.watched(code.seconds):
+        failure = _failure(script, [name, *code.arguments])
     ran.paths += [os.path.abspath(each) for each in sys.path if each not in path]  # noqa: PTH100
     sys.path[:] = [*path, *ran.paths]  # at the end, where they hide no other module
     os.chdir(code.directory)
@@ -169,9 +169,12 @@ def _cloudpickle(code: Code) -> Any:
         return sys.modules["cloudpickle"]
 
 
-def _failure(script: Path, main: ModuleType) -> str:
-    """Run the script; returns what went wrong, or nothing."""
-    own = os.getpid()
+def _failure(script: Path, argv: list[str]) -> str:
+    """Run the script as the main program; returns what went wrong, or nothing."""
+    own, kept, main = os.getpid(), (sys.argv, sys.modules["__main__"]), ModuleType("__main__")
+    main.__file__ = os.path.abspath(script)  # noqa: PTH100 - Python follows no link here,
+    sys.path.insert(0, str(script.resolve().parent))  # but does here
+    sys.argv, sys.modules["__main__"] = argv, main
     try:
         program = compile(script.read_bytes(), str(script), "exec", dont_inherit=True)
         exec(program, main.__dict__)  # noqa: S102 - the user asked for it
@@ -181,20 +184,8 @@ def _failure(script: Path, main: ModuleType) -> str:
         traceback.print_exc()
         return f"raised {first_line(error)}"
     finally:
-        if os.getpid() != own:
-            os._exit(0)  # a copy that the script forked
-    return ""
-
-
-@contextmanager
-def _as_main(script: Path, argv: list[str]) -> Iterator[ModuleType]:
-    """The module in which the script runs, in its surroundings; its folder is importable."""
-    main = ModuleType("__main__")
-    main.__file__ = os.path.abspath(script)  # noqa: PTH100 - Python follows no link here,
-    sys.path.insert(0, str(script.resolve().parent))  # but does here
-    kept = sys.argv, sys.modules["__main__"]
-    sys.argv, sys.modules["__main__"] = argv, main
-    try:
-        yield main
-    finally:
+        if os.getpid() != own:  # a copy that the script forked
+            flush_files()
+            os._exit(0)
         sys.argv, sys.modules["__main__"] = kept
+    return ""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import difflib
+import gc
 import importlib
+import io
 import operator
 import random
 import sys
 import sysconfig
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
@@ -55,6 +59,7 @@ def _module(name: str, folder: str) -> Any:
             code="bad_target",
             hint="rename the file or package",
         )
+    flush_at_exit()
     sys.path[:] = [folder, *(entry for entry in sys.path if entry != folder)]
     sys.argv[:] = [name]  # a module may read it at import
     with user_errors(f"import of {name}"):
@@ -68,6 +73,19 @@ def _module(name: str, folder: str) -> Any:
                 code="bad_target",
                 hint="--python names the environment that has it",
             ) from None
+
+
+@cache
+def flush_at_exit() -> None:
+    """Have files that the user's code leaves open written to the end: workers end by os._exit."""
+    atexit.register(flush_files)
+
+
+def flush_files() -> None:
+    for each in gc.get_objects():
+        if issubclass(type(each), (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)):
+            with suppress(Exception):  # closed, or its pipe is
+                each.flush()
 
 
 @contextmanager

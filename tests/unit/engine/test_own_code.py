@@ -206,7 +206,7 @@ class Unbatched(SimulatedOwn):
 
 
 def test_a_batch_needs_a_common_axis() -> None:
-    with pytest.raises(UsageError, match="share no first axis"):
+    with pytest.raises(UsageError, match=r"^--batch: shop\.model:build has no batch to change"):
         raced(Unbatched, batch=(4,))
 
 
@@ -290,5 +290,27 @@ class Sizeless(SimulatedOwn):
 
 
 def test_a_batch_needs_a_function_with_a_size() -> None:
-    with pytest.raises(UsageError, match=r"^--batch: m:work has no parameter for a size"):
+    with pytest.raises(UsageError, match=r"^--batch: m:work has no batch to change"):
         raced(Sizeless, own=OwnQuestion("function", "m:work"), batch=(4,))
+
+
+class Sized(SimulatedOwn):
+    facts: ClassVar = {**Sizeless.facts, "batch": 1}
+
+    def step_s(self, case: Case) -> float:
+        return 0.02
+
+    def accuracy(self, case: Case) -> dict[str, Any]:
+        found = {"metric": "relative_error", "reference": "the result of the first call"}
+        return {**found, "value": 0.0, "limit": 1e-3, "passed": True}
+
+
+@pytest.mark.parametrize(
+    ("threads", "raced_with"), [((), [2, 1]), ((1, 3, 1), [3, 1])], ids=["default", "asked"]
+)
+def test_threads_are_all_half_and_one_or_those_asked_for(
+    threads: tuple[int, ...], raced_with: list[int]
+) -> None:
+    events = raced(Sized, own=OwnQuestion("function", "m:work"), threads=threads)
+    planned = next(each for each in events if isinstance(each, ev.RacePlanned))
+    assert [case.threads for case in planned.cases] == raced_with

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from workbench.cli import main
 from workbench.planning import scenarios
 from workbench.planning.model_question import ModelQuestion
-from workbench.planning.own_question import MODES, OBJECTIVES, OwnQuestion
+from workbench.planning.own_question import MODES, OBJECTIVES, OwnQuestion, parse_over
 from workbench.planning.plan import planned, resolve
 from workbench.planning.request import Request, check
 from workbench.planning.usage import UsageError, new_folder
@@ -311,3 +311,32 @@ def test_a_folder_that_may_not_be_written_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(UsageError, match="Permission denied"):
         new_folder("--save-best", tmp_path / "best")
+
+
+# ------------------------------------------------------- values of --over
+
+
+@pytest.mark.parametrize(
+    ("over", "command", "says"),
+    [
+        (["workers"], "run {workers}", "takes NAME=VALUE,VALUE, not 'workers'"),
+        (["batch=1"], "run {workers}", "--over batch: the command has no placeholder {batch}"),
+        ([], "run {workers}", "the command has {workers}: add --over workers="),
+        (["x="], "run {x}", "a value is empty"),
+        (["x=1,,2"], "run {x}", "a value is empty"),
+        (["x=1,1"], "run {x}", "a value is empty or named twice"),
+        (["x=a/c.yaml,b/c.yaml"], "run {x}", "a value is empty or named twice"),
+        (["x=1", "x=2"], "run {x}", "--over x is given twice"),
+        (["x=" + ",".join(map(str, range(65)))], "run {x}", "at most 64 combinations"),
+        ([], "run 'x", "--command: No closing quotation"),
+        ([], "  ", "--command is empty"),
+    ],
+)
+def test_a_wrong_over_is_one_sentence(over: list[str], command: str, says: str) -> None:
+    with pytest.raises(ValueError, match=r"--") as caught:
+        parse_over(over, command)
+    assert says in str(caught.value)
+
+
+def test_values_come_back_as_they_were_given() -> None:
+    assert parse_over(["x=2,02,1e3,text, 7 "], "run {x}") == {"x": ["2", "02", "1e3", "text", "7"]}

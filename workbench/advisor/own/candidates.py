@@ -1,17 +1,21 @@
-"""The ways to call a user's torch module that race, and when each may start.
+"""The candidates of the user's code: of a function, of a command, and the ways to call a torch
+module with the condition under which each may start.
 
-Pure functions of the facts about the module and the machine.  No way is assumed to help: autocast
-to BF16 without native support is up to 500 times slower (pytorch#146508), torch.compile can slow
-small modules (pytorch#98441, #106466), and channels_last can cost (pytorch#50036).
+Pure functions of facts.  No way is assumed to help: autocast to BF16 without native support is up
+to 500 times slower (pytorch#146508), torch.compile can slow small modules (pytorch#98441, #106466),
+and channels_last can cost (pytorch#50036).
 """
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ...contract import Case, ParameterValue, kind_of
 from ...machine.host.isa import native
+from ...planning.own_question import OwnQuestion, parse_over
 from ...planning.request import Request
 from ...planning.scenario import Scenario
 from ...records.code import CodeFacts
@@ -53,7 +57,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Space:
-    """The module, the machine and the options that decide which candidates there can be."""
+    """The code, the machine and the options that decide which candidates there can be."""
 
     facts: CodeFacts
     cpu: Cpu
@@ -129,3 +133,33 @@ def compile_s(nodes: int | None, *, convolves: bool, cold: bool) -> float:
     operations = UNKNOWN_NODES if nodes is None else nodes
     more_s = CONVOLVING_S + CONVOLVING_NODE_S * operations if convolves else 0.0
     return COMPILE_S + NODE_S * operations + more_s + (COLD_S if cold else 0.0)
+
+
+def function_cases(space: Space, question: OwnQuestion) -> list[Case]:
+    """The function with each number of threads, and on each GPU if it takes a device.
+
+    The value of --batch is its size.
+    """
+    facts, asked = space.facts, space.request.batch
+    batch, params = asked[0] if asked else facts.batch, question.scenario().params
+    plain = Case(WORKLOAD, "cpu", "python", "", batch=batch, params=params)
+    found = [replace(plain, threads=count) for count in space.threads if space.on_cpu]
+    return found + [replace(plain, device=gpu) for gpu in space.gpus if facts.takes_device]
+
+
+def command_cases(space: Space, question: OwnQuestion) -> list[Case]:
+    """The command with every combination of the values of --over.
+
+    The value of an axis called `device` says where it runs: `cuda` and `gpu` mean the first GPU,
+    and any other word the CPU.
+    """
+    axes = parse_over(question.over, question.target)
+    found = []
+    for values in itertools.product(*axes.values()):
+        tuning = dict(zip(axes, values, strict=True))
+        device = tuning.get("device", "cpu")
+        device = "cuda:0" if device in ("cuda", "gpu") else device
+        device = device if re.fullmatch(r"cuda:[0-9]+", device) else "cpu"
+        found.append(Case(WORKLOAD, device, "command", "", tuning=tuning))
+    wanted = space.request.devices
+    return [case for case in found if not wanted or {case.device, case.device_kind} & {*wanted}]

@@ -5,8 +5,6 @@ Pure functions of a report.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ...contract import Case
 from ...records.code import CodeReport
 from ...report.candidate import Candidate
@@ -55,10 +53,9 @@ def ranked_candidates(report: Report, row: Row) -> list[RankedCandidate]:
         return []
     given, found = as_written(row, code), []
     for candidate in in_order(row):
-        accuracy, above = candidate.accuracy, ""
-        if accuracy is not None and accuracy.value > accuracy.limit:
-            above = f"above the limit of {error_text(accuracy.limit)}"
-        gained = ratio_of(given, candidate)
+        accuracy, gained = candidate.accuracy, ratio_of(given, candidate)
+        over = accuracy is not None and accuracy.value > accuracy.limit
+        above = f"above the limit of {error_text(accuracy.limit)}" if accuracy and over else ""
         word, why = outcome(candidate, row, above)
         found.append(
             RankedCandidate(
@@ -67,7 +64,7 @@ def ranked_candidates(report: Report, row: Row) -> list[RankedCandidate]:
                 how="",
                 gain=gained[0] if gained else None,
                 size_bytes=None,
-                over=bool(above),
+                over=over,
                 given=candidate is given,
                 word=word,
                 why=why,
@@ -81,10 +78,17 @@ def ranked_candidates(report: Report, row: Row) -> list[RankedCandidate]:
 
 def recommendation(report: Report) -> list[str]:
     """The device and the way to run the code, the gain, and all that qualifies it."""
-    rows = rows_of(report)
-    if report.code is None or not rows:
+    rows, code = rows_of(report), report.code
+    if code is None or not rows:
         return []
-    return [*answer(rows[0], report), *_further(report.code)]
+    found = answer(rows[0], report)
+    if code.advice is not None:
+        found += filter(None, [*code.advice.flips, code.advice.share])
+    if code.compile_calls is not None:
+        found.append(f"Compiling pays off after {code.compile_calls:,.0f} calls.")
+    if code.breaks:
+        found.append(f"Graph breaks: {listed(code.breaks, MOST_BREAKS)}.")
+    return found
 
 
 def answer(row: Row, report: Report) -> list[str]:
@@ -137,21 +141,11 @@ def _ways(case: Case, own: str) -> list[str]:
     parts = [] if case.precision in (own, "") else [precision + " autocast" * (precision != "TF32")]
     if library := LIBRARIES.get(case.backend):
         parts = [f"{library} " + "-".join(filter(None, (precision, case.quantization)))]
-    parts += [MODES.get(word, word) for word in (case.mode or "").split("+") if word]
+    parts += [MODES.get(word, word) for word in case.mode_words if word]
     parts += [f"{name}={value}" for name, value in case.tuning.items()]
     if case.threads is not None:
         parts.append(f"{case.threads} thread{'s'[: case.threads != 1]}")
     return parts
-
-
-def _further(code: CodeReport) -> Iterator[str]:
-    """How the answer changes with the batch, what it means for the script, and for compiling."""
-    if code.advice is not None:
-        yield from filter(None, [*code.advice.flips, code.advice.share])
-    if code.compile_calls is not None:
-        yield f"Compiling pays off after {code.compile_calls:,.0f} calls."
-    if code.breaks:
-        yield f"Graph breaks: {listed(code.breaks, MOST_BREAKS)}."
 
 
 # ------------------------------------------------------------ what advice holds

@@ -59,9 +59,8 @@ def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
     setup = ["import torch", "", *_process(facts, case)]
     setup.append(f"model = model.{'train' if question.train else 'eval'}()")
     setup += _placed(case, named)
-    words = (case.mode or "").split("+")
     if case.is_compiled:
-        how = ', mode="reduce-overhead"' if "reduce-overhead" in words else ""
+        how = ', mode="reduce-overhead"' if "reduce-overhead" in case.mode_words else ""
         setup.append(f"model = torch.compile(model{how})")
     if question.train:
         return _training(facts, case, setup, call)
@@ -69,7 +68,7 @@ def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
     in_compiler = case.is_compiled and facts.guard == "inference_mode"
     guard = "no_grad" if in_compiler else facts.guard
     contexts = f"with torch.{guard}(){_autocast(facts, case)}:"
-    if "graph" in words:
+    if "graph" in case.mode_words:
         return _graph(setup, contexts, call)
     return Lines(setup, [contexts, f"    output = {call}"])
 
@@ -116,7 +115,7 @@ def _process(facts: CodeFacts, case: Case) -> list[str]:
 def _placed(case: Case, named: bool) -> list[str]:
     """The module and its inputs in the layout and on the device of the case."""
     steps = []
-    if "nhwc" in (case.mode or "").split("+"):
+    if "nhwc" in case.mode_words:
         steps.append(("memory_format=torch.channels_last", "getattr(x, 'ndim', 0) == 4"))
     if not kind_of(case.device).on_host:
         steps.append((repr(case.device), "isinstance(x, torch.Tensor)"))
@@ -152,8 +151,8 @@ def _graph(setup: list[str], contexts: str, call: str) -> Lines:
 
 
 def _training(facts: CodeFacts, case: Case, setup: list[str], call: str) -> Lines:
-    words, device = (case.mode or "").split("+"), case.device.partition(":")[0]
-    if "fused" in words:
+    device = case.device.partition(":")[0]
+    if "fused" in case.mode_words:
         setup.append("for group in optimizer.param_groups:")
         setup.append("    group.update(fused=True, foreach=False)")
     if "workers" in case.tuning:

@@ -8,6 +8,8 @@ from typing import Any
 import machines
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from workbench.advisor.own.candidates import (
     COMPILE,
@@ -16,10 +18,13 @@ from workbench.advisor.own.candidates import (
     Proposal,
     Space,
     as_written,
+    command_cases,
     compile_s,
     compiled,
+    function_cases,
     quick_changes,
 )
+from workbench.planning.own_question import OwnQuestion
 from workbench.planning.request import Request
 from workbench.records.code import CodeFacts
 from workbench.records.machine import Isa
@@ -142,3 +147,74 @@ def test_compiling_takes_longer_with_operations_convolutions_and_without_a_cache
     assert warm(100) < compile_s(100, convolves=True, cold=False)
     assert warm(100) < compile_s(100, convolves=False, cold=True)
     assert warm(None) > warm(100)  # unknown: not a small one
+
+
+# ------------------------------------------------- functions and commands
+
+
+WORK = CodeFacts("function", "mod:work", "", "", precision="", batch=1)
+FUNCTION = OwnQuestion("function", "pkg/mod.py:work")
+TRAIN = "python train.py --device {device} --workers {workers}"
+
+
+def _function(facts: CodeFacts = WORK, request: Request | None = None) -> list[str]:
+    one = Space(facts, machines.epyc(), (8, 4, 1), (GPU,), request or Request())
+    return [case.id for case in function_cases(one, FUNCTION)]
+
+
+def _command(*over: str, command: str = TRAIN, request: Request | None = None):
+    return command_cases(space(request=request), OwnQuestion("command", command, over=over))
+
+
+def test_a_function_runs_with_each_number_of_threads() -> None:
+    name = "own[batch=1,code=mod.py:work]"
+    assert _function() == [f"{name}/cpu/python/t{threads}" for threads in (8, 4, 1)]
+
+
+def test_a_function_that_takes_a_device_runs_on_gpus() -> None:
+    facts = CodeFacts("function", "mod:work", "", "", takes_device=True)
+    assert _function(facts)[-1] == "own[code=mod.py:work]/cuda:0/python"
+    assert len(_function(facts, Request(devices=("gpu",)))) == 1
+
+
+def test_a_size_is_the_requests() -> None:
+    asked = Request(batch=(64,))
+    assert "batch=64" in _function(WORK, asked)[0]
+
+
+def test_a_command_runs_with_every_combination() -> None:
+    found = _command("device=cpu,cuda", "workers=0,2")
+    assert [case.id for case in found] == [
+        "own[]/cpu/command/device=cpu,workers=0",
+        "own[]/cpu/command/device=cpu,workers=2",
+        "own[]/cuda:0/command/device=cuda,workers=0",
+        "own[]/cuda:0/command/device=cuda,workers=2",
+    ]
+    assert found[0].tuning == {"device": "cpu", "workers": "0"}
+    assert {case.threads for case in found} == {None}
+    only = _command("device=cpu,cuda", "workers=0", request=Request(devices=("gpu",)))
+    assert [case.device for case in only] == ["cuda:0"]
+
+
+def test_a_command_without_placeholders_is_one_case() -> None:
+    assert [case.label for case in _command(command="make bench")] == ["cpu/command"]
+
+
+@pytest.mark.parametrize(
+    ("value", "device"),
+    [("cpu", "cpu"), ("gpu", "cuda:0"), ("cuda", "cuda:0"), ("cuda:3", "cuda:3"), ("tpu", "cpu")],
+)
+def test_the_axis_called_device_decides_the_device(value: str, device: str) -> None:
+    (found,) = _command(f"device={value}", command="run {device}")
+    assert (found.device, found.tuning) == (device, {"device": value})
+
+
+@given(st.lists(st.text("ab=,/0.5 {}", max_size=9), max_size=3), st.text("ab {}'", max_size=9))
+def test_any_text_gives_distinct_cases_or_one_sentence(over: list[str], command: str) -> None:
+    question = OwnQuestion("command", command, over=tuple(over))
+    try:
+        found = command_cases(space(), question)
+    except ValueError as error:
+        assert str(error) and "\n" not in str(error)
+    else:
+        assert 1 <= len(found) == len({case.id for case in found}) <= 64
