@@ -97,7 +97,7 @@ def test_every_candidate_has_a_line_and_a_mark_and_every_limit_its_name() -> Non
         legend, plot = lines[: lines.index("")], "".join(line[19:] for line in lines[-20:])
         names = [line for line in legend if " of " in line and "limited by" in line[:120]]
         assert len(legend) >= len(able) > 5 and sum(line[0] in plot for line in legend) >= 3
-        assert not names or "cuda:0 torch bf16" in names[0]
+        assert not names or "cuda:0 torch fp16" in names[0]
         if width == 100:
             assert "cuda:0 bf16" in "".join(lines) and "cpu bf16 cache" in "".join(lines)
 
