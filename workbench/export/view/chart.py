@@ -83,7 +83,7 @@ def chart(
     for each in series:
         places = [(across(x), down(y)) for x, y in each.places]
         _draw_braille(grid, places, each.mark[1])
-    for each in reversed(series):  # the first, such as the best, is not hidden by another
+    for each in series:
         for x, y in each.places if each.mark[0] else ():
             grid[down(y) // 4][across(x) // 2] = each.mark
     for row_number, each in _ends(series, lambda y: down(y) // 4) if name_room else ():

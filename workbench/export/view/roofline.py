@@ -46,7 +46,8 @@ def roofline_lines(row: Row, run: RunView, width: int, height: int) -> list[Text
     lines = [Series(("", tone), places, name) for name, (places, tone) in roofs.items()]
     powers = [(power, f"1/{2**-power}" if power < 0 else f"{2**power}") for power in AXIS]
     labels = [(power * math.log10(2), (text, "dim")) for power, text in powers]
-    drawn = chart([*lines, *points], labels, FLOPS, width - LABEL - 2, plot)
+    # The best is drawn last, so that no other hides it.
+    drawn = chart([*lines, *reversed(points)], labels, FLOPS, width - LABEL - 2, plot)
     return [*legend, Text(), heading(TITLE, width), *drawn]
 
 
