@@ -271,4 +271,5 @@ def _plan(hosts: str | None, hosts_file: str | None, **options: Any) -> FleetPla
 
 for each in (collect, show, plan, run, manifest):
     fleet.add_command(each)
+for each in (plan, run, manifest):
     each.params = [option for option in each.params if option.name not in LEFT_OUT]

@@ -17,6 +17,7 @@ from workbench.planning.own_question import MODES, OBJECTIVES, OwnQuestion, pars
 from workbench.planning.plan import planned, resolve
 from workbench.planning.request import Request, check
 from workbench.planning.usage import UsageError, new_folder
+from workbench.report import run_files
 
 BUILD = OwnQuestion("torch", "package.module:build")
 NAN = float("nan")
@@ -126,10 +127,16 @@ def test_the_bare_command_takes_the_same_options_and_arguments(start: list[str])
 
 
 def test_other_commands_keep_what_follows_two_dashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[str] = []
-    monkeypatch.setattr(main.commands, "show_run", lambda run, *_, **__: shown.append(run))
-    main.cli.main(["open", "--", "-odd.json"], standalone_mode=False)
-    assert shown == ["-odd.json"]
+    opened: list[str] = []
+
+    def refuse(run: str) -> None:
+        opened.append(run)
+        raise UsageError("read")
+
+    monkeypatch.setattr(run_files, "open_run", refuse)
+    with pytest.raises(UsageError, match="read"):
+        main.cli.main(["open", "--", "-odd.json"], standalone_mode=False)
+    assert opened == ["-odd.json"]
 
 
 # ---------------------------------------------------------------- its row
