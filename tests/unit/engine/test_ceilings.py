@@ -327,7 +327,7 @@ def test_the_text_holds_each_figure_and_the_reason_for_a_gap() -> None:
     assert "FP32" in text
     assert "200 GFLOP/s" in text
     assert "cpu fp16: no fast path" in text
-    assert "memory-bound below  20.0 FLOP/byte  20.0 FLOP/byte" in text
+    assert "ridge point       20.0 FLOP/byte  20.0 FLOP/byte" in text
     assert max(map(len, text.splitlines())) <= 100
     assert "INT8" not in text  # no device has one
 

@@ -59,5 +59,5 @@ def _figures(device: DeviceCeilings) -> dict[str, str]:
         "threads": str(device.threads or "-"),
         **{label: units.rate(v, unit) if v else "-" for label, (v, unit) in rates.items()},
         **{label: units.duration(s) if s else "-" for label, s in waits.items()},
-        "memory-bound below": ridge,
+        "ridge point": ridge,
     }
