@@ -26,7 +26,7 @@ WAYS: dict[str, dict[str, str]] = {
     "huge pages": {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "THP_MEM_ALLOC_ENABLE": "1"},
     "packed anew": {"MKL_DISABLE_FAST_MM": "1"},  # MKL keeps no buffer from call to call
 }
-SAMPLES = {"product": 4, "triad": 4}  # of a draw in a turn
+SAMPLES = {"product": 4, "triad": 4}  # in each turn, by work
 Times = dict[tuple[str, int], list[float]]  # by work and draw, one value for each round
 
 

@@ -156,7 +156,7 @@ def leaders(points: Sequence[Measured]) -> set[str]:
 
 
 def _named(points: Sequence[Measured]) -> tuple[str, Named]:
-    """What is compared, "device" or "candidate", and the measured ones by its names."""
+    """The kind that is compared, "device" or "candidate", and the measured ones by its names."""
     kinds = {c.case.device_kind for point in points for c in point.candidates}
     between = "device" if kinds == set(KINDS) else "candidate"
     ordered = sorted((p for p in points if p.candidates), key=lambda point: point.value)

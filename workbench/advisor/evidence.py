@@ -145,8 +145,8 @@ class Evidence:
 
     @cached_property
     def doubts(self) -> list[tuple[str | None, str]]:
-        """What could change the pick although no interval shows it: the candidate and the cause;
-        the gravest first."""
+        """Doubts that could change the pick although no interval shows it, the gravest first: each
+        with the candidate, if it is about one, and the cause."""
         return [] if self.pick is None else list(self._doubts(self.pick))
 
     def _doubts(self, pick: Candidate) -> Iterator[tuple[str | None, str]]:

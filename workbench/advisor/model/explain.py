@@ -23,7 +23,7 @@ from ..comparison import better, worse
 from .overview import COUNTED, ratio_of, variant_of
 
 CONVERSIONS = "quantise, dequantise"
-_OPERATORS = (  # what to replace in the name of a kernel, for that of its operator
+_OPERATORS = (  # a pattern in the name of a kernel, and the operator's name for it
     (r".*uantizeLinear$", CONVERSIONS),
     (r"^Reorder(In|Out)put$", "layout"),
     (r"^(Nhwc|Fused|QLinear|DynamicQuantize|Q(?=[A-Z]))+|Integer(ToFloat)?$", ""),
