@@ -91,8 +91,9 @@ def node_types(nodes: Iterable[Node]) -> list[NodeType]:
         gpus = [entry.partition(":")[2] for entry in first.gres if entry.startswith("gpu:")]
         words = "-".join([first.partition or first.name, f"{first.cores}c", *gpus])
         base = re.sub(r"[^A-Za-z0-9_]+", "-", words[:80]).strip("-")
-        names[base] += 1
-        name = base if names[base] == 1 else f"{base}.{names[base]}"
+        names[base.lower()] += 1  # some file systems do not tell J from j
+        number = names[base.lower()]
+        name = base if number == 1 else f"{base}.{number}"
         listed = [*first.features], [*first.gres], first.partition, [node.name for node in group]
         types.append(NodeType(name, first.cores, least, *listed))
     return types

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from workbench.fleet import nodes
@@ -99,6 +99,7 @@ def test_other_text_is_refused_in_one_line(text: str) -> None:
         assert str(error).isprintable()
 
 
+@example([Node("a", 1, 1 << 30, partition="J"), Node("b", 1, 1 << 30, partition="j")])
 @given(
     st.lists(
         st.builds(Node, WORD, st.integers(1, 9), st.just(1 << 30), partition=WORD), max_size=30
