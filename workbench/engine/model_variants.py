@@ -56,7 +56,7 @@ class ModelVariants:
     control: Control
     emit: Callable[[ev.AnyEvent], None]
     timed_out: bool = False  # a build took too long, as others would
-    _precision: str = ""  # of the model as given, once it was inspected
+    _precision: str = ""  # the model's own, once it was inspected
     _files: dict[str, str] = field(default_factory=dict)  # by label
     _failed: set[Recipe] = field(default_factory=set)
 
@@ -146,7 +146,7 @@ class ModelVariants:
     def _made(
         self, recipe: Recipe, label: str, kind: type[M], deadline_s: float, **asked: Any
     ) -> M | Reason:
-        """What the worker made of `recipe` under this label, or why it could not."""
+        """The file that the worker made of `recipe` under this label, or the reason for none."""
         search = kind is Mixed
         self.emit(ev.ModelBuilding(at_s=self.control.now(), recipe=recipe.label, search=search))
         began = time.monotonic()

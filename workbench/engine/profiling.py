@@ -17,7 +17,7 @@ from .context import RunContext
 from .preparation import Preparation, worker_key
 from .trace import TraceFile
 
-PROFILED_S = 0.2  # of one pass, unless it reaches its number of steps first
+PROFILED_S = 0.2  # for one pass, which ends earlier at its number of steps
 PROFILE_DEADLINE_S = 20.0
 OPENING = 3.0  # opening a session with its profiler, in times of opening it without
 OPENING_S = 0.5  # minimum for opening it

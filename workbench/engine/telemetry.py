@@ -35,7 +35,7 @@ Span = tuple[float, float]  # begin and end on the run's clock
 
 @dataclass(frozen=True)
 class _Reading:
-    """A device at a time on the run's clock; a processor is told as a GPU is."""
+    """The state of a device at a time on the run's clock, in the same fields for CPU and GPU."""
 
     at_s: float
     state: GpuReading

@@ -85,7 +85,7 @@ def missing_backends(software: Software, backends: Set[str]) -> Iterator[Warning
 
 
 def library_warnings(name: str, version: str | None, openmp: str | None) -> Iterator[Warning]:
-    """What may spoil results of the backend `name`: its version, or two OpenMP runtimes in it."""
+    """Warnings about the backend `name`: an untested version, or two OpenMP runtimes in it."""
     library, release = catalog.backend(name), _release(version)
     if release and release < _release(library.oldest):
         text = f"{name} {version} is older than {library.oldest}, which its cases need"
@@ -252,7 +252,7 @@ def _gpus(machine: Machine) -> Iterator[Warning]:
                 f"`sudo nvidia-smi -i {gpu.index} -c DEFAULT`",
                 subject(gpu),
             )
-        elif gpu.processes:  # of others, since nothing of ours runs yet
+        elif gpu.processes:  # nothing of ours runs yet
             count = len(gpu.processes)
             programs = "another process uses" if count == 1 else f"{count} other processes use"
             used = f", {gpu.utilization_percent:.0f}% busy" if gpu.utilization_percent else ""

@@ -62,7 +62,7 @@ class Request:
     force: bool = _option("--force", False)
     strict: bool = _option("--strict", False)  # exit 3 if a verdict is open
     strict_samples: bool = _option("--strict-samples", False)  # or if a result carries a warning
-    all_scenarios: bool = _option("--all", False)  # of `advise`: includes the optional ones
+    all_scenarios: bool = _option("--all", False)  # `advise` with the optional ones
     crossover: bool = _option("--crossover", False)
     budget_s: float | None = _option("--budget", None)
     devices: tuple[str, ...] = _option("--device", ())  # "cpu", "gpu", "cuda:0", "fake:0@8"

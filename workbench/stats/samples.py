@@ -63,40 +63,33 @@ def median(values: Sequence[float]) -> float:
     return quantile(values, 0.5)
 
 
-def quantile_interval(
-    values: Sequence[float], q: float, confidence: float = 0.95
+def median_interval(
+    values: Sequence[float], confidence: float = 0.95
 ) -> tuple[float, float] | None:
-    """A distribution-free interval of the `q` quantile, from two order statistics; None if there
-    are too few samples for one."""
-    ranks = _ranks(len(values), q, confidence)
-    if ranks is None:
+    """A distribution-free interval of the median, from two order statistics; None if there are too
+    few samples for one."""
+    rank = _rank(len(values), confidence)
+    if rank is None:
         return None
     ordered = ascending(values)
-    return ordered[-1 - ranks[1]], ordered[-1 - ranks[0]]
+    return ordered[rank], ordered[-1 - rank]
 
 
 @cache
-def _ranks(n: int, q: float, confidence: float) -> tuple[int, int] | None:
-    """Ranks from the top, 0 the largest, of the order statistics around the `q` quantile.
+def _rank(n: int, confidence: float) -> int | None:
+    """The rank from either end, 0 the first, of the order statistics around the median.
 
-    The number Y of samples above it is binomial.  With P(Y <= i) <= (1 - confidence) / 2 the value
-    of rank i is an upper bound, with P(Y <= j) >= (1 + confidence) / 2 that of rank j a lower one
-    (David and Nagaraja 2003, 7.1).
+    It is the largest i with P(Y <= i) <= (1 - confidence) / 2, where Y is binomial with n trials of
+    probability 1/2 (David and Nagaraja 2003, 7.1).
     """
-    below, upper, mean = 0.0, None, n * (1 - q)
-    for y in range(max(0, int(mean - 20 * math.sqrt(mean))), n):  # what lies below is 0
-        log_term = math.lgamma(n + 1) - math.lgamma(y + 1) - math.lgamma(n - y + 1)
-        below += math.exp(log_term + y * math.log(1 - q) + (n - y) * math.log(q))
-        if below <= (1 - confidence) / 2:
-            upper = y
-        if below >= (1 + confidence) / 2:
-            return None if upper is None else (upper, y)
-    return None
-
-
-def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """The 95 % `quantile_interval` of the median."""
-    return quantile_interval(values, 0.5)
+    below, found = 0.0, None
+    for i in range(max(0, int(n / 2 - 20 * math.sqrt(n / 2))), n):  # what lies below is 0
+        log_term = math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1)
+        below += math.exp(log_term + n * math.log(0.5))
+        if below > (1 - confidence) / 2:
+            break
+        found = i
+    return found
 
 
 def blocked_interval(

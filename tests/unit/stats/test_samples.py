@@ -55,8 +55,8 @@ def test_the_median_interval_is_independent_of_the_order_of_samples(values) -> N
 def test_a_confidence_beyond_the_samples_has_no_interval() -> None:
     # The widest pair of ten covers the median with 1 - 2 / 2**10 = 0.998.
     values = [float(i) for i in range(10)]
-    assert stats.quantile_interval(values, 0.5, 0.998) == (0.0, 9.0)
-    assert stats.quantile_interval(values, 0.5, 0.999) is None
+    assert stats.median_interval(values, 0.998) == (0.0, 9.0)
+    assert stats.median_interval(values, 0.999) is None
 
 
 def test_no_samples_have_no_quantile() -> None:
