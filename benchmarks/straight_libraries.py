@@ -161,6 +161,31 @@ def tensorflow_mlp_deep(case: Case, task: Any) -> Step:
     return lambda: float(update())
 
 
+def tensorflow_scaling(case: Case, task: Any) -> Step:
+    import keras
+    import tensorflow as tf
+
+    strategy = tf.distribute.MirroredStrategy(task.devices)
+    with strategy.scope():
+        model = keras_model(task.layers)
+        sgd = keras.optimizers.SGD(0.01)
+        sgd.build(model.trainable_variables)
+    cost = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    def one(data: Any, labels: Any) -> Any:
+        with tf.GradientTape() as tape:
+            found = cost(labels, model(data, training=True))
+        slopes = tape.gradient(found, model.trainable_variables)
+        sgd.apply_gradients(zip(slopes, model.trainable_variables, strict=True))
+        return found
+
+    @tf.function
+    def update(*batch: Any) -> Any:
+        return strategy.reduce("SUM", strategy.run(one, batch), axis=None)
+
+    return lambda: float(update(*task.batch))
+
+
 def keras_mlp_deep(case: Case, task: Any) -> Step:
     import torch
 
@@ -179,6 +204,7 @@ SCRIPTS: dict[str, tuple[str, str, Callable[[Case, Any], Step]]] = {
     "infer_encoder/openvino": ("openvino", "fp32", by_openvino),
     "infer_mlp/openvino": ("openvino", "fp32", by_openvino),
     "matmul/jax": ("jax", "fp32", jax_matmul),
+    "scaling/tensorflow": ("tensorflow", "fp32", tensorflow_scaling),
     "train_mlp/jax": ("jax", "fp32", jax_train_mlp),
     "train_mlp_deep/keras": ("keras", "fp32", keras_mlp_deep),
     "train_mlp_deep/tensorflow": ("tensorflow", "fp32", tensorflow_mlp_deep),

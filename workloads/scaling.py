@@ -1,4 +1,4 @@
-"""Data-parallel training of one network in 1, 2, 4 ... processes, by DistributedDataParallel."""
+"""Data-parallel training of one network in 1, 2, 4 ... ranks."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from workbench.contract import (
 from workbench.worker.ranks import launch_of
 
 from ._ranks import session
+from ._ranks.mirrored import Mirrored
 from ._ranks.replica import CHECKED, CLASSES, Replica, judge, sizes_of, world_of
 from ._shared.network import mlp, mlp_multiplications, samples
 from ._shared.torch_task import device_of
@@ -46,7 +47,8 @@ class Scaling(Workload):
 
     Each rank gets an equal share of the batch, and all-reduce averages the gradients, so the job is
     the same for every world size.  On a CPU the ranks also share the threads, unless `--threads 1`
-    gives each rank one core.
+    gives each rank one core.  A rank of torch is a process of DistributedDataParallel, one of
+    TensorFlow a replica of MirroredStrategy.
     """
 
     name = "scaling"
@@ -63,6 +65,7 @@ class Scaling(Workload):
         Variant("gpu", "torch", "fp32"),
         Variant("gpu", "torch", "tf32"),
         Variant("gpu", "torch", "bf16"),
+        *(Variant(device, "tensorflow", "fp32") for device in ("cpu", "gpu")),
     )
 
     def tuning_values(
@@ -107,6 +110,8 @@ class Scaling(Workload):
                 code="bad_input",
                 hint=f"choose a --batch that is a multiple of {world}",
             )
+        if case.backend == "tensorflow":
+            return Mirrored(case, setup, MOST_CPU_RANKS)
         if world > 1:
             return DataParallel(case, setup)
         if launch_of(os.environ) is not None:  # the other ranks wait to be called
@@ -179,7 +184,7 @@ class DataParallel(Task):
         while len(alone) < SYNC_ROUNDS and (not alone or time.perf_counter() - began < SYNC_S):
             together.append(self._seconds("step"))
             alone.append(self._seconds("step_alone"))
-        self.ask("restore")
+        self.ask("reset")
         return max(0.0, 1 - median(alone) / median(together))
 
     def _seconds(self, step: str) -> float:

@@ -33,6 +33,15 @@ def test_tensorflow_learns_the_digits(cli) -> None:
     assert found["status"] == "ok" and found["n"] and found["accuracy"]["value"] >= 0.95
 
 
+def test_replicas_of_mirrored_strategy_train_as_torch_does(cli) -> None:
+    worlds = ("--set", "world=1,2", "--set", "width=64", "--batch", "48", "--threads", "2")
+    done = cli("run", "scaling", "--backend", "tensorflow", *worlds, "--budget", "30", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["measurements"]
+    assert {m["case"]["tuning"]["world"] for m in found} == {1, 2}
+    assert all(m["status"] == "ok" and m["n"] and m["accuracy"]["value"] < 1e-4 for m in found)
+
+
 def test_the_doctor_sees_it_compute() -> None:
     found = try_packages(["tensorflow"])["tensorflow"]
     assert found.failure is None

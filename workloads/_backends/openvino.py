@@ -14,6 +14,9 @@ class OpenVino(Backend):
     oldest, newest = "2025.0", "2026.4"
     platforms = ("OpenVINO", "XPU")
 
+    def version(self) -> str:
+        return super().version().partition("-")[0]  # the build and its branch follow
+
     def gpus(self) -> list[dict[str, Any]]:
         """Intel's GPUs, which torch calls XPUs: OpenVINO lists `GPU`, or `GPU.0`, `GPU.1`."""
         import openvino

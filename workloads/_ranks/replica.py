@@ -41,6 +41,9 @@ class Replica(TorchTask):
 
         super().__init__(case)
         self.group = group
+        if self.on_gpu:  # the replicas of other cases stay in the rank's memory
+            torch.cuda.reset_peak_memory_stats(self.device)
+            self.held_bytes = torch.cuda.memory_allocated(self.device)
         sizes, share = sizes_of(case), (case.batch or 1) // world_of(case)
         with setup.phase("build"):
             self.layers = mlp(sizes, setup.seed)
@@ -83,7 +86,8 @@ class Replica(TorchTask):
         mixed = torch.bfloat16 if arithmetic(self.case) == "bf16" else None
         return train_step(self.model, self.optimiser, data, labels, mixed)
 
-    def restore(self) -> None:
+    def reset(self) -> None:
+        """Begin anew with the initial weights."""
         self.network.load_state_dict(module(self.layers).state_dict())
         self.finish()
 
@@ -95,19 +99,19 @@ class Replica(TorchTask):
         import torch
 
         self._train(self.data[:samples], self.labels[:samples])
-        gradient = torch.cat([_some(p.grad.ravel()) for p in self.network.parameters()])
+        gradient = torch.cat([sampled(p.grad.ravel()) for p in self.network.parameters()])
         digest = hashlib.sha256()
         for tensor in self.network.parameters():
             digest.update(tensor.detach().cpu().numpy().tobytes())
-        self.restore()
+        self.reset()
         return {"gradient": gradient.tolist(), "weights": digest.hexdigest()}
 
     def memory_peak(self) -> int:
-        """Bytes allocated by torch on a GPU, or resident in this process on a CPU."""
+        """Bytes that torch allocated for the case on a GPU, or that this process holds on a CPU."""
         import torch
 
         if self.on_gpu:
-            return int(torch.cuda.max_memory_allocated(self.device))
+            return int(torch.cuda.max_memory_allocated(self.device) - self.held_bytes)
         import resource
 
         unit = 1 if sys.platform == "darwin" else 1024  # getrusage(2)
@@ -148,7 +152,7 @@ def judge(
     import torch
 
     _, exact = exact_gradient(module(layers), torch.from_numpy(data), torch.from_numpy(labels))
-    expected = np.concatenate([_some(gradient.ravel()) for gradient in exact])
+    expected = np.concatenate([sampled(gradient.ravel()) for gradient in exact])
     found = np.array(trials[0]["gradient"], np.float32)
     agree = len({trial["weights"] for trial in trials}) == 1
     error = relative_error(found, expected) if agree else 1.0
@@ -157,6 +161,6 @@ def judge(
     return Accuracy.within(error, limit, reference)
 
 
-def _some(flat: Any) -> Any:
+def sampled(flat: Any) -> Any:
     """Evenly spaced elements of a flat array or tensor, at the same places in both."""
     return flat[:: max(1, len(flat) // CHECKED_PER_TENSOR)]

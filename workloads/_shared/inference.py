@@ -198,20 +198,17 @@ class JaxInference(jax_task.JaxTask, InferenceTask):
     """By a jitted function that holds the weights, as a session of ONNX Runtime does."""
 
     def load(self, setup: Setup, calibration: Iterable[Any]) -> None:
-        import jax
-
         network = partial(jax_task.forward, self.layers, jax_task.weights_of(self.layers))
-        example = jax.device_put(self.inputs[0], self.device)
-        self.network, self.feeds = self.compiled(setup, network, example), cycle(self.inputs)
+        self.network = self.compiled(setup, network, self.inputs[0])
+        self.feeds = cycle(self.inputs)
 
     def step(self) -> None:
         self.infer(next(self.feeds))
 
     def infer(self, batch: Any) -> Any:
-        import jax
         import numpy as np
 
-        return np.asarray(self.network(jax.device_put(batch, self.device)))
+        return np.asarray(self.network(batch))
 
 
 def small_probe(case: Case, name: str, least: int) -> Case | None:

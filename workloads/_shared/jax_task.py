@@ -28,10 +28,14 @@ class JaxTask(Task):
         jax.config.update("jax_default_matmul_precision", "highest")
 
     def compiled(self, setup: Setup, function: Callable[..., Any], *example: Any) -> Any:
-        """`function` by jax.jit and a first call; WorkloadError if JAX ran it on another device."""
-        import jax
+        """`function` by jax.jit for arguments on the host or the device, and a first call.
 
-        made = jax.jit(function)
+        Raises WorkloadError if JAX ran it on another device.
+        """
+        import jax
+        from jax.sharding import SingleDeviceSharding
+
+        made = jax.jit(function, in_shardings=SingleDeviceSharding(self.device))
         with setup.phase("compile"):
             results = jax.tree.leaves(jax.block_until_ready(made(*example)))
         for found in results:

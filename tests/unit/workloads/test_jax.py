@@ -56,12 +56,14 @@ def jax(monkeypatch) -> Any:
         result.device, result.committed = device, module.commits
         return result
 
-    def jit(function: Any) -> Any:
-        return lambda *args: placed(function(*args), module.ran_on or args[0].device)
+    def jit(function: Any, in_shardings: Any) -> Any:
+        return lambda *args: placed(function(*args), module.ran_on or in_shardings)
 
     module.devices, module.jit = devices, jit
     module.device_put = lambda arrays, device: tuple(placed(each, device) for each in arrays)
     monkeypatch.setitem(sys.modules, "jax", module)
+    sharding = SimpleNamespace(SingleDeviceSharding=lambda device: device)
+    monkeypatch.setitem(sys.modules, "jax.sharding", sharding)
     monkeypatch.setattr(os, "environ", {**os.environ})
     return module
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -18,6 +20,7 @@ from workbench import catalog
 from workbench.contract import Case, Host, Setup, WorkloadError
 from workbench.worker.block import time_sample
 from workloads._ranks import session
+from workloads._ranks.mirrored import logical_devices
 from workloads._ranks.replica import Replica, judge, sizes_of
 from workloads._shared.network import mlp
 from workloads.scaling import DataParallel, RanksTimer
@@ -81,7 +84,17 @@ def test_the_time_to_send_the_ranks_a_line_is_not_that_of_queueing_a_step(pair) 
     task = pair[0]
     sample = time_sample(task, 2, RanksTimer(task))
     assert sample.host_s > 0 and sample.issue_s is None
-    task.ask("restore")
+    task.ask("reset")
+
+
+def test_a_training_goes_on_from_sample_to_sample(pair) -> None:
+    for task in (pair[0], Replica(case_of(1), Setup())):
+        losses = []
+        for _ in range(3):
+            time_sample(task, 4, None)
+            losses.append(task.loss())
+        assert losses[0] > losses[1] > losses[2], "the weights do not return to the start"
+    pair[0].ask("reset")
 
 
 def test_every_world_trains_like_one_process(pair) -> None:
@@ -96,7 +109,7 @@ def test_every_world_trains_like_one_process(pair) -> None:
     losses = [task.loss() for task in tasks]
     assert losses == pytest.approx([losses[-1]] * 3, rel=1e-5)
     for task in pair:
-        task.ask("restore")
+        task.ask("reset")
 
 
 def test_the_check_passes_and_leaves_the_start(pair) -> None:
@@ -110,7 +123,7 @@ def test_ranks_with_different_weights_fail_the_check(pair) -> None:
     task = pair[0]
     task.ask("step_alone")
     assert not task.check().passed
-    task.ask("restore")
+    task.ask("reset")
     assert task.check().passed
 
 
@@ -252,3 +265,44 @@ def test_a_stranger_who_connects_costs_nothing(hello: bytes) -> None:
     group._admit(ours, None, "token")
     sender.join(30)
     assert ours.fileno() == -1
+
+
+class OpenedTensorFlow:
+    """TensorFlow that computed before on `opened` devices, which it keeps."""
+
+    def __init__(self, opened: int) -> None:
+        self.config, self.opened = self, opened
+        self.LogicalDeviceConfiguration = object
+
+    def list_physical_devices(self, kind: str) -> list[str]:
+        return [f"/physical_device:{kind}:{n}" for n in range(1 if kind == "CPU" else 4)]
+
+    def set_logical_device_configuration(self, device: str, parts: list[object]) -> None:
+        raise RuntimeError("Virtual devices cannot be modified after being initialized")
+
+    def set_visible_devices(self, devices: list[str], kind: str) -> None:
+        raise RuntimeError("Visible devices cannot be modified after being initialized")
+
+    def list_logical_devices(self, kind: str) -> list[SimpleNamespace]:
+        return [SimpleNamespace(name=f"/device:{kind}:{n}") for n in range(self.opened)]
+
+
+@pytest.mark.parametrize(
+    ("device", "kind", "numbers"),
+    [("cpu", "CPU", (0, 1)), ("cuda:0", "GPU", (0, 1)), ("cuda:3", "GPU", (3, 0))],
+)
+def test_replicas_get_a_device_each_or_the_reason(
+    monkeypatch: pytest.MonkeyPatch, device: str, kind: str, numbers: tuple[int, int]
+) -> None:
+    case = replace(case_of(2, device=device), backend="tensorflow")
+    monkeypatch.setitem(sys.modules, "tensorflow", OpenedTensorFlow(4))
+    assert logical_devices(case, 8) == [f"/device:{kind}:{number}" for number in numbers]
+    monkeypatch.setitem(sys.modules, "tensorflow", OpenedTensorFlow(1))
+    alone = replace(case_of(1, device=device), backend="tensorflow")
+    assert logical_devices(alone, 8) == [f"/device:{kind}:0"], "other GPUs are hidden from it"
+    with pytest.raises(WorkloadError, match=f"2 replicas need a {kind} each, but .* opened 1"):
+        logical_devices(case, 8)
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(WorkloadError, match="runs in one process"):
+        logical_devices(case, 8)
