@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import catalog
-from ..contract import DEFAULT_CACHE_BYTES, Case, kind_of
+from ..contract import Case, kind_of
 from ..planning.plan import RowPlan
 from ..planning.request import Request
 from ..planning.usage import UsageError
@@ -29,7 +29,7 @@ from ..stats import ratios
 from ..stats.samples import median, paired_ratio
 from ..text.output import say
 from ..worker.code import COMMAND, Code
-from .context import SLACK_S
+from .context import SLACK_S, cache_bytes
 from .devices import detected
 from .exit_codes import BEYOND, FAILED, OK
 from .row_sources import row_source
@@ -99,6 +99,8 @@ class ABRun:
                     if result.reason is None:
                         self._race_pair(row, row.cases[0], result)
                 except WorkerFailed as failure:
+                    if failure.reason.code == "timeout" and self._left_s <= 0:
+                        return  # the budget ended this pair
                     result.reason = failure.reason
                 longest_s = max(longest_s, self.control.now() - began_s)
 
@@ -127,14 +129,13 @@ class ABRun:
             code = Code.of(files["code"])
             target, folder = side.command or code.target, side.path or code.directory
             files["code"] = replace(code, target=target, directory=folder).as_text()
-        caches = [cache.size_bytes for cache in self._machine.cpu.caches]
         prepare = {
             "case": case,
             "seed": self.request.seed,
             "latency": row.scenario.objective not in ("throughput", "cost"),
             "warm_up_s": WARM_UP_S,
             "from_start": False,
-            "cache_bytes": max(caches, default=DEFAULT_CACHE_BYTES),
+            "cache_bytes": cache_bytes(self._machine.cpu),
             "files": files,
         }
         check = self._ask(case, side, Prepared, op="prepare", **prepare).result.accuracy

@@ -16,6 +16,7 @@ from ..report import journal
 from ..report.plausible import absurdity
 
 MOST_BYTES = 1 << 20  # hundreds of devices
+METHOD = 2  # of measuring: 2 counts all instances of a CPU's last-level cache
 OUT_OF_TIME = "time ran out before its turn"  # as files have it: the next run measures it
 
 
@@ -23,6 +24,7 @@ def fingerprint(machine: Machine, software: Software) -> str:
     """Sixteen hex digits that change with anything a ceiling depends on."""
     cpu = machine.cpu
     parts = [
+        METHOD,
         [cpu.model, cpu.architecture, cpu.logical_cores, cpu.effective_cores],
         [round(machine.memory.total_bytes / 2**30)],
         [[gpu.uuid, gpu.name, gpu.driver_version] for gpu in machine.gpus if not gpu.simulated],

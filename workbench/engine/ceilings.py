@@ -28,7 +28,7 @@ from ..report.report import Report
 from ..stats.samples import median, quantile
 from . import ceiling_store
 from .ceiling_store import OUT_OF_TIME
-from .context import RunContext
+from .context import RunContext, cache_bytes
 from .preparation import worker_key
 
 PRODUCT, MEMORY, TRANSFER, LAUNCH = "matmul", "bandwidth", "transfer", "launch"
@@ -92,7 +92,8 @@ def _bandwidths(
     machine: Machine, device: str, kernels: Sequence[str]
 ) -> list[dict[str, ParameterValue]]:
     cache = last_level_cache(machine, device)
-    large = LARGE_MIB if cache is None else max(LARGE_MIB, OUT_OF_CACHE * cache / 2**20)
+    all_caches = cache_bytes(machine.cpu) if device == "cpu" else 0
+    large = max(LARGE_MIB, OUT_OF_CACHE * (cache or 0) / 2**20, all_caches / 2**20)
     found: list[dict[str, ParameterValue]] = [
         {"kernel": kernel, "mib": float(round(large))} for kernel in kernels
     ]

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..contract import kind_of
+from ..contract import DEFAULT_CACHE_BYTES, kind_of
 from ..planning.request import Request, fake_devices
 from ..pool.control import Control
 from ..pool.pool import Pool
 from ..records import events as ev
-from ..records.machine import Machine
+from ..records.machine import Cpu, Machine
 from ..records.reason import Reason
 from ..report.report import Report
 from .overhead import OverheadMeter
@@ -28,6 +28,12 @@ class Share:
 
     until_s: float
     end_s: float
+
+
+def cache_bytes(cpu: Cpu) -> int:
+    """Bytes of the largest level of cache, all of its instances together."""
+    caches = (each for each in cpu.caches if each.kind != "instruction")
+    return max((c.size_bytes * c.instances for c in caches), default=DEFAULT_CACHE_BYTES)
 
 
 Listener = Callable[[ev.AnyEvent], None]

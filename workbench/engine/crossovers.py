@@ -218,7 +218,8 @@ class CrossoverSearch:
         self._race_row(point, now + AFFORDABLE * (until_s - now))
         raced = self._context.report.rows[scenario.id].candidates
         valid = [c for c in raced if c.blocks and is_admissible(c, row.scenario)]
-        late = any(c.reason and c.reason.code == "budget" for c in raced if not c.blocks)
+        unmeasured = (c.reason.code for c in raced if c.reason and not c.blocks)
+        late = any(code in ("budget", "no_time") for code in unmeasured)
         lost = {c.case.label for c in raced} & known - {c.case.label for c in valid}
         if lost and (late or count < len(wanted)):
             return Measured(value, ())  # the next leader may not have been raced

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from .. import catalog
-from ..contract import DEFAULT_CACHE_BYTES, Case
+from ..contract import Case
 from ..planning import admission
 from ..planning.plan import RowPlan
 from ..planning.scenario import Scenario
@@ -21,7 +21,7 @@ from ..records import events as ev
 from ..records.document import WarmUp
 from ..records.reason import Reason
 from ..stats.ratios import ProvenSlower
-from .context import RunContext, Share
+from .context import RunContext, Share, cache_bytes
 from .overhead import PREPARING, STARTING
 
 WARM_UP_S = (0.02, 1.0)  # bounds of one case's warm-up
@@ -31,6 +31,7 @@ START_DEADLINE_S = 120.0  # importing a CUDA build from a cold network disk take
 # rows, and in any case PREPARE_DEADLINE_S: one that hangs must not use up the time of the others.
 PREPARE_SHARES = 1.5
 PREPARE_DEADLINE_S = 5.0
+LIKE_OTHERS = 1.2  # times the longest preparation before it, which it may take as well
 HANGS_S = 20.0  # a case that is not ready by then hangs; until then its share may be too short
 AFTER_COMPILING_S = 3.0  # left for rounds with a case that a candidate source let compile
 PROBE_DEADLINE_S = 10.0  # a build for a GPU takes seconds to start
@@ -131,6 +132,13 @@ class Preparation:
             return True
         return False
 
+    def expected_s(self, case: Case) -> float:
+        """Seconds that preparing a case may take, with the start of its worker."""
+        pool, key = self._context.pool, self._key(case)
+        took_s = [s for other, s in pool.import_s.items() if other.backend == key.backend]
+        import_s = 0.0 if pool.is_alive(key) else max(took_s, default=0.0)
+        return import_s + (self.longest_s or PREPARE_DEADLINE_S)
+
     @contextmanager
     def _ending(self, case: Case) -> Iterator[None]:
         """Count the block as preparing, and end the case if it is refused or fails there."""
@@ -143,8 +151,11 @@ class Preparation:
             self.fail(case, failure)
 
     def _load(self, case: Case, need_s: float) -> PreparedCase | None:
-        left_s = self._share.until_s - self._context.now()
-        if left_s <= need_s:
+        now = self._context.now()
+        left_s = self._share.until_s - now
+        # A preparation that is cut off takes the worker with it, and the cases that it holds.
+        is_cut = self._share.end_s - now < self.longest_s and any(map(self.holds, self._plan.cases))
+        if left_s <= need_s or is_cut:
             raise Refused(BUDGET)
         if reason := self._occupied(case) or self._refusal(case, left_s):
             raise Refused(reason)
@@ -229,7 +240,6 @@ class Preparation:
         """Have the worker build, check and warm up one case; its answer."""
         context, scenario, source = self._context, self._plan.scenario, self._plan.source
         began_s, deadline_s = context.now(), context.deadline(self._prepare_deadline_s(case))
-        caches = [cache.size_bytes for cache in context.machine.cpu.caches]
         try:
             answer = context.pool.ask(
                 self._key(case),
@@ -240,7 +250,7 @@ class Preparation:
                 seed=context.request.seed,
                 latency=scenario.objective not in ("throughput", "cost"),
                 warm_up_s=warm_up_s,
-                cache_bytes=max(caches, default=DEFAULT_CACHE_BYTES),
+                cache_bytes=cache_bytes(context.machine.cpu),
                 from_start=scenario.counts_start_up,
                 files=source.files(case) if source is not None else {},
             )
@@ -306,7 +316,7 @@ class Preparation:
         fair_s = min(PREPARE_SHARES * row_s, rows_s / 2)
         if case.is_compiled:
             fair_s = max(fair_s, min(self._compile_s(case), rows_s))
-        return max(PREPARE_DEADLINE_S, fair_s)
+        return max(PREPARE_DEADLINE_S, fair_s, min(LIKE_OTHERS * self.longest_s, rows_s))
 
     def _compile_s(self, case: Case) -> float:
         """Seconds that compiling a case may take, as others of its workload did in this run."""

@@ -112,19 +112,25 @@ class Race:
     def _left_s(self) -> float:
         return self._share.until_s - self._context.now()
 
+    def _spare_s(self) -> float:
+        """Seconds by which the row may still be lengthened: only a table without --budget is."""
+        if self._plan.scenario.textbook is None or self._plan.source is not None:
+            return 0.0
+        return self._context.request.extension_s - self._context.report.extended_s
+
     def _settling_s(self, rounds: int) -> float:
-        """Seconds beyond the row's share that would settle an answer that is open after `rounds`
+        """Seconds beyond the row's share that may settle an answer that is open after `rounds`
         rounds; 0 if nothing would, or if the run may not last that much longer."""
-        plan, report = self._plan, self._context.report
-        if plan.scenario.textbook is None or plan.source is not None:
+        round_s, spare_s = self._budget.round_s(self._active), self._spare_s()
+        left_s = self._left_s()
+        least = max(1, MIN_PAIRS - rounds)
+        if rounds >= elimination.PATIENCE or least * round_s - left_s > spare_s:
             return 0.0
-        more_s = (elimination.PATIENCE - rounds) * self._budget.round_s(self._active)
-        more_s -= self._left_s()
-        if not 0 < more_s <= self._context.request.extension_s - report.extended_s:
-            return 0.0
-        if elimination.is_decided(list(map(self._candidate, self._active)), plan.scenario):
+        if elimination.is_decided(list(map(self._candidate, self._active)), self._plan.scenario):
             return 0.0  # no round would narrow it
-        return more_s if decide(report, plan.scenario).confidence == OPEN else 0.0
+        more_s = min(spare_s, (elimination.PATIENCE - rounds) * round_s - left_s)
+        verdict = decide(self._context.report, self._plan.scenario)
+        return max(0.0, more_s) if verdict.confidence == OPEN else 0.0
 
     def _extend(self, by_s: float) -> None:
         """Lengthen the row and the run, or give back what the row does not need."""
@@ -150,11 +156,20 @@ class Race:
                 self._active.append(prepared)
         return len(self._active) > before
 
+    def _make_room(self, case: Case) -> None:
+        """Lengthen the row for a candidate that could not be prepared within its time."""
+        round_s = self._budget.first_round_s(self._active)
+        need_s = round_s + self.preparation.expected_s(case)
+        more_s, run_left_s = need_s - self._left_s(), self._share.end_s - self._context.now()
+        if (self._left_s() <= round_s or run_left_s < need_s) and 0 < more_s <= self._spare_s():
+            self._extend(more_s)
+
     def _enter_first(self, order: EntryOrder) -> None:
         for case in in_turns(by_promise(order.first) if self._plan.decides else order.first):
             if self._gives_up(case):
                 self._late.append(case)
             else:
+                self._make_room(case)
                 self._enter([case])
         self._active.sort(key=lambda prepared: order.first.index(prepared.case))
         self._late += filter(self.preparation.is_worth_it, order.late)

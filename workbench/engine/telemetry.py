@@ -30,6 +30,8 @@ ENOUGH_CLOCKS = 4  # minimum readings to judge the spread of clocks
 # A card at full load normally runs at its power limit: recorded, but no reason for a warning.
 NORMAL = frozenset({"sw_power_cap"})
 
+HARDWARE = ("hw_thermal_slowdown", "hw_power_brake_slowdown")
+
 Span = tuple[float, float]  # begin and end on the run's clock
 
 
@@ -63,7 +65,20 @@ class _Watched:
         return [r for r in self.readings if any(began < r.at_s <= ended for began, ended in spans)]
 
     def slowed(self) -> dict[str, float]:
-        """Share of the race's time on this GPU lost to each cause, by the driver's counters."""
+        """Share of the race's time on this GPU lost to each cause."""
+        return self._counted() | self._seen()
+
+    def _seen(self) -> dict[str, float]:
+        """The share of readings that show a cause which no counter of every driver has."""
+        states = [reading.state for case_id in self.blocks for reading in self.within(case_id)]
+        seen = [s.clock_event_reasons for s in states if s.clock_event_reasons is not None]
+        if len(seen) < ENOUGH_CLOCKS:
+            return {}
+        shares = {cause: sum(cause in each for each in seen) / len(seen) for cause in HARDWARE}
+        return {cause: share for cause, share in shares.items() if share > 0}
+
+    def _counted(self) -> dict[str, float]:
+        """The same by the driver's counters."""
         counted = [r.state.slowed_s for r in self.readings if r.state.slowed_s]
         busy_s = sum(end - begin for turns in self.turns.values() for begin, end in turns)
         if len(counted) < 2 or not busy_s:

@@ -184,6 +184,19 @@ def test_rows_share_the_budget(race: Race) -> None:
     assert first.word == second.word == "SLOWER"
 
 
+def test_a_pair_that_the_end_of_the_budget_cuts_costs_nothing(race: Race) -> None:
+    class Stalled(Machine):
+        def ask(self, key: WorkerKey, deadline_s: float, kind: object, **request: Any) -> object:
+            if request["op"] == "block" and self.clock.now() > 15.0:
+                self._pass(deadline_s)
+                raise WorkerFailed(Reason("timeout", "no answer"))
+            return super().ask(key, deadline_s, kind, **request)
+
+    report = race(Stalled(), budget_s=20.0)
+    (found,) = report.results
+    assert (found.reason, found.word, report.exit_code) == (None, "SAME", OK)
+
+
 def test_a_side_that_fails_is_named_and_costs_its_row_alone(race: Race) -> None:
     world = Machine()
     world.fails["B"] = WorkerFailed(Reason("user_code", "no weights", "train it first"))

@@ -284,6 +284,10 @@ def test_arrays_out_of_cache_outgrow_a_large_cache() -> None:
     big = msgspec.structs.replace(HERE, cpu=msgspec.structs.replace(HERE.cpu, caches=[large]))
     rows = {row.scenario.id: row.cases for row in ceilings.plan(big, ["cpu"], threads=None)}
     assert max(c.params["mib"] for c in rows["bandwidth"]) == 2048.0
+    many = msgspec.structs.replace(LLC, size_bytes=32 << 20, instances=12)
+    epyc = msgspec.structs.replace(HERE, cpu=msgspec.structs.replace(HERE.cpu, caches=[many]))
+    rows = {row.scenario.id: row.cases for row in ceilings.plan(epyc, ["cpu"], threads=None)}
+    assert max(c.params["mib"] for c in rows["bandwidth"]) == 384.0
 
 
 def test_the_fingerprint_changes_with_what_ceilings_depend_on() -> None:

@@ -18,7 +18,7 @@ from workbench.planning.request import Request
 from workbench.planning.scenario import Size
 from workbench.records import events as ev
 from workbench.records.document import AccuracyResult
-from workbench.records.reason import Warning
+from workbench.records.reason import Reason, Warning
 from workbench.report.report import Report
 
 CPU = Case("work", "cpu", "torch", "fp32", threads=8, batch=2)
@@ -59,6 +59,7 @@ class Bench:
         size = of.pop("size", Size("batch", 1, 512))
         self.error_of: StepOf = of.pop("error_of", lambda case: 0.0)
         self.late: StepOf = of.pop("late", lambda case: 0.0)  # 1: no turn within the budget
+        self.why_late: Reason = of.pop("why_late", BUDGET)
         cases = of.pop("cases", [CPU, GPU])
         row = scenario(textbook="cpu", batch=2, params={}, size=size, precisions=("fp32", "int8"))
         self.row = RowPlan(row, Growing(**of), cases)
@@ -76,7 +77,7 @@ class Bench:
             error = AccuracyResult("relative_error", self.error_of(case), "fp64", 1.0, True)
             self.report.candidates[case.id].accuracy = error
             if self.late(case):
-                self.report.candidates[case.id].reason = BUDGET
+                self.report.candidates[case.id].reason = self.why_late
                 continue
             for number in range(6):
                 self.report.apply(
@@ -166,7 +167,8 @@ def test_who_could_not_be_picked_at_the_size_of_the_row_may_lead_at_others() -> 
     }
 
 
-def test_a_size_whose_next_best_had_no_turn_proves_nothing() -> None:
+@pytest.mark.parametrize("code", ["budget", "no_time"])
+def test_a_size_whose_next_best_had_no_turn_proves_nothing(code: str) -> None:
     def late(case: Case) -> float:
         return float(case.precision == "fp32" and case.device == "cpu" and case.batch == 512)
 
@@ -175,6 +177,7 @@ def test_a_size_whose_next_best_had_no_turn_proves_nothing() -> None:
         cases=[CPU, INT8, GPU],
         error_of=lambda case: 0.5 * (case.precision == "int8" and case.batch == 512),
         late=late,
+        why_late=Reason(code, "too little time"),
     )
     assert 512 in bench.sizes
     found = bench.report.rows["row"].verdict.crossover

@@ -14,8 +14,8 @@ import pytest
 from builders import case, context, events, machine, scenario
 from fakes import CPU_A, CPU_B, FakePool, IdleWorkload, ManualClock
 
-from workbench.contract import Accuracy, Case, Setup, Task
-from workbench.engine.context import Share
+from workbench.contract import DEFAULT_CACHE_BYTES, Accuracy, Case, Setup, Task
+from workbench.engine.context import Share, cache_bytes
 from workbench.engine.preparation import BUDGET, Preparation, worker_key
 from workbench.engine.starts import start_workers
 from workbench.planning.plan import RowPlan, planned
@@ -24,7 +24,7 @@ from workbench.pool.pool import Answer, WorkerFailed
 from workbench.pool.worker_process import WorkerKey
 from workbench.records import events as ev
 from workbench.records.document import SetupTimes
-from workbench.records.machine import Package, Software
+from workbench.records.machine import Cache, Package, Software
 from workbench.records.reason import Reason
 from workbench.report.report import Report
 from workbench.worker import worker
@@ -115,6 +115,40 @@ def test_a_fresh_worker_is_not_asked_to_release_the_cases_of_a_dead_one() -> Non
     row.prepare(CPU_B)
     row.preparation.release()
     assert row.pool.asked[-1][1]["cases"] == [CPU_B.id]
+
+
+def test_a_cold_step_has_to_overflow_every_instance_of_the_largest_cache() -> None:
+    def caches(*found: tuple[int, str, int, int]) -> int:
+        cpu = msgspec.structs.replace(machine().cpu, caches=[Cache(*each) for each in found])
+        return cache_bytes(cpu)
+
+    assert caches((1, "instruction", 1 << 30, 1), (3, "unified", 32 << 20, 8)) == 256 << 20
+    assert caches() == DEFAULT_CACHE_BYTES
+
+
+def test_a_preparation_that_cannot_end_in_time_does_not_cost_the_others_their_worker() -> None:
+    class Slow(StartingPool):
+        def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
+            self.clock.at_s += 5.0
+            return super().prepare(request)
+
+    row = Row(CPU_A, CPU_B, end_s=8.0)
+    row.pool.__class__ = Slow
+    assert row.prepare(CPU_A, CPU_B) == [True, False]
+    assert row.pool.operations() == ["prepare"]
+    assert row.report.candidates[CPU_B.id].reason == BUDGET
+
+
+def test_a_preparation_may_take_as_long_as_the_one_before_it() -> None:
+    class Slow(StartingPool):
+        def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
+            self.clock.at_s += 12.0
+            return super().prepare(request)
+
+    row = Row(CPU_A, CPU_B, end_s=26.0)
+    row.pool.__class__ = Slow
+    assert row.prepare(CPU_A, CPU_B) == [True, True]
+    assert row.pool.asked_s[1] > 12.0
 
 
 def test_a_worker_may_start_until_the_run_ends_but_gets_no_request_after_the_rows() -> None:

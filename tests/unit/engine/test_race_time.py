@@ -138,16 +138,48 @@ def test_a_row_that_is_open_at_its_end_gets_more_time_and_gives_back_the_rest(
     monkeypatch.setattr(Request, "extension_s", 60.0)
     steps = {CPU_A: 1.0, CPU_B: 1.0}
     report, emitted, _ = run_race(steps, budget_s=5.0, pool_type=Settling)
-    more, *rest = [event.by_s for event in events_of(emitted, ev.BudgetExtended)]
-    assert 0 < more <= 60.0
-    assert report.extended_s == pytest.approx(more + sum(rest))
+    found = [event.by_s for event in events_of(emitted, ev.BudgetExtended)]
+    assert 0 < sum(each for each in found if each > 0) <= 60.0
+    assert report.extended_s == pytest.approx(sum(found))
     (ended,) = events_of(emitted, ev.RaceEnded)
     assert ended.rounds > 4
     if settles_after == 8:
-        assert ended.ended_by == "decided" and sum(rest) < 0
+        assert ended.ended_by == "decided" and found[-1] < 0
     monkeypatch.undo()
     _, emitted, _ = run_race(steps, budget_s=5.0, pool_type=Undecided)
     assert not events_of(emitted, ev.BudgetExtended)  # with --budget
+
+
+def test_a_row_is_lengthened_for_candidates_that_it_has_no_time_to_prepare(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Slow(FakePool):
+        def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
+            self.clock.at_s += 4.0
+            return super().prepare(request)
+
+    monkeypatch.setattr(Request, "extension_s", 60.0)
+    steps = {CPU_A: 1.0, CPU_B: 2.0, CPU_C: 3.0}
+    report, emitted, _ = run_race(steps, budget_s=5.0, pool_type=Slow)
+    assert all(rounds_of(report, case) for case in steps)
+    assert events_of(emitted, ev.BudgetExtended)[0].by_s == pytest.approx(6.0, abs=3.0)
+    monkeypatch.setattr(Request, "extension_s", 0.5)  # too little for any of them
+    report, emitted, _ = run_race(steps, budget_s=5.0, pool_type=Slow)
+    assert report.candidates[CPU_C.id].reason.code == "budget"
+    assert not events_of(emitted, ev.BudgetExtended)
+
+
+def test_a_row_gets_time_for_a_few_rounds_where_there_is_none_for_twenty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps, rounds = {CPU_A: 1.0, CPU_B: 1.3}, []
+    for extension_s in (0.0, 2.0):
+        monkeypatch.setattr(Request, "extension_s", extension_s)
+        report, emitted, _ = run_race(steps, budget_s=3.0, pool_type=Undecided)
+        added = [event.by_s for event in events_of(emitted, ev.BudgetExtended) if event.by_s > 0]
+        assert added == [extension_s] * bool(extension_s)
+        rounds.append(len(rounds_of(report, CPU_B)))
+    assert rounds[0] < rounds[1] < 20
 
 
 @pytest.mark.parametrize(

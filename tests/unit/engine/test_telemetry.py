@@ -163,6 +163,20 @@ def test_a_clock_that_only_the_power_limit_moved_is_a_healthy_cards(
 
 
 @pytest.mark.parametrize(
+    ("shown", "expected"),
+    [(["hw_power_brake_slowdown"], ["gpu_throttled"]), (["hw_slowdown", "gpu_idle"], [])],
+)
+def test_causes_in_hardware_are_seen_in_the_readings(
+    telemetry: MachineTelemetry, script: Script, shown: list[str], expected: list[str]
+) -> None:
+    telemetry.begin()
+    for position in range(8):
+        script.read(10.0 + position, clock_event_reasons=shown if position % 4 == 0 else [])
+    telemetry.measured(CASE, "cuda:0", 9.0, 19.0)
+    assert codes(telemetry) == expected
+
+
+@pytest.mark.parametrize(
     ("reading", "expected"),
     [
         ({"sm_clock_mhz": 1900.0, "pcie_generation": 5, "pcie_width": 16}, []),
