@@ -242,10 +242,10 @@ int nvmlDeviceGetFieldValues(device handle, int count, struct field_value *value
     FAULT(handle);
     for (int i = 0; i < count; i++) {
         unsigned field = values[i].field;
-        int missing = field == 271 || (field == 186 && !instant);
-        if (field == 269) slowed += strtoull(stub_setting("NVML_STUB_SLOWED_NS", "0"), NULL, 10);
+        int missing = field == 186 && !instant;
+        if (field == 75) slowed += strtoull(stub_setting("NVML_STUB_SLOWED_NS", "0"), NULL, 10);
         values[i].status = missing ? 3 /* NVML_ERROR_NOT_SUPPORTED */ : OK;
-        values[i].value = field == 269 ? slowed : field == 186 ? instant : 0;
+        values[i].value = field == 75 ? slowed : field == 186 ? instant : 0;
     }
     return OK;
 }

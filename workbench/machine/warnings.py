@@ -49,6 +49,7 @@ _VARIABLES = {
 }
 _CUDA_BUILD = "CUDA "
 _ORT = "onnxruntime"
+_CUDA_12_8 = (12, 8)
 _TURING = (7, 5)  # the oldest compute capability that CUDA 13 still serves
 _BLACKWELL = (10, 0)  # the first that torch's CUDA 12.6 builds have no code for
 _CUDA_13 = (13, 0)
@@ -133,9 +134,9 @@ def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
             remedy,
             about,
         )
-    elif lacking := [gpu for gpu in gpus if lacks_code_for(torch, gpu)]:
+    elif lacking := [gpu for gpu in gpus if _lacks_torch_code(torch, gpu)]:
         yield Warning(
-            "gpu_too_old",
+            "gpu_without_code",
             f"torch {torch.version} ({torch.detail}) has no code for compute capability"
             f" {lacking[0].compute_capability}, that of {lacking[0].name or 'the GPU'}",
             _torch_remedy(machine, gpus, software.executable),
@@ -145,8 +146,19 @@ def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
 
 def lacks_code_for(package: Package, gpu: Gpu) -> bool:
     """Whether a library was built with a CUDA that no longer compiles for this GPU."""
-    build = _numbers((package.detail or "").removeprefix(_CUDA_BUILD))
+    build = _cuda_of(package)
     return build is not None and build >= _CUDA_13 and lacks_capability(gpu, _TURING)
+
+
+def _lacks_torch_code(torch: Package, gpu: Gpu) -> bool:
+    """The same for torch, whose builds below CUDA 12.8 hold no code for Blackwell either."""
+    build = _cuda_of(torch)
+    too_new = build is not None and build < _CUDA_12_8 and _has_blackwell([gpu])
+    return too_new or lacks_code_for(torch, gpu)
+
+
+def _cuda_of(package: Package) -> tuple[int, ...] | None:
+    return _numbers((package.detail or "").removeprefix(_CUDA_BUILD))
 
 
 def lacks_capability(gpu: Gpu, least: tuple[int, int]) -> bool:

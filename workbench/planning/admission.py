@@ -146,8 +146,8 @@ def most_ops_per_s(case: Case, machine: Machine, ranks: int = 1) -> float | None
     None for a GPU or a precision that is not listed.
     """
     if case.device == "cpu":
-        # Ranks on other machines have as many threads each.
-        return bound_ops_per_s(case.precision, machine.cpu, _threads(case, machine) * ranks)
+        bound = bound_ops_per_s(case.precision, machine.cpu, _threads(case, machine))
+        return None if bound is None else bound * ranks  # they may run on as many machines
     name = next((gpu.name for gpu in machine.gpus if gpu.device == case.device), None)
     sheet = datasheets.load().get(name or "")
     peak = sheet.peak_ops_per_s.get(case.precision) if sheet else None

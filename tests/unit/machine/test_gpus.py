@@ -138,6 +138,7 @@ def test_a_mig_instance_shows_its_own_size() -> None:
     assert (gpu.device, gpu.uuid) == ("cuda:0", f"MIG-{uuid(77)}")
     assert (gpu.name, gpu.memory_total_bytes) == ("H200 MIG 1g.18gb", 18)
     assert (gpu.memory_used_bytes, gpu.power_w) == (None, None)
+    assert gpu.processes is None, "those of other instances are no intruders"
     assert all("whole GPU" in gpu.unavailable[f] for f in ("memory_used_bytes", "power_w"))
 
 

@@ -41,6 +41,8 @@ def full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "sys/class/powercap/intel-rapl:0/energy_uj": "1000000\n",
             "sys/class/powercap/intel-rapl:0:0/energy_uj": "77\n",
             "sys/class/powercap/intel-rapl:1/energy_uj": "2000000\n",
+            "sys/class/powercap/intel-rapl:2/energy_uj": "9000000000\n",
+            "sys/class/powercap/intel-rapl:2/name": "psys\n",
         },
     )
     return tmp_path

@@ -226,12 +226,20 @@ def test_a_foreign_interpreter_that_is_silent() -> None:
 
 def test_a_card_that_the_build_has_no_code_for() -> None:
     volta = msgspec.structs.replace(GPU, name="Tesla V100", compute_capability="7.0")
-    warning = only(hardware_warnings(machine(volta), torch("CUDA 13.0")), "gpu_too_old")
+    warning = only(hardware_warnings(machine(volta), torch("CUDA 13.0")), "gpu_without_code")
     assert "capability 7.0, that of Tesla V100" in warning.message
     assert "whl/cu126" in warning.remedy and warning.subject == "GPU-1"
     assert hardware_warnings(machine(volta), torch("CUDA 12.6")) == []
     both = hardware_warnings(machine(GPU, volta), torch("CUDA 13.0"))
-    assert only(both, "gpu_too_old").subject is None
+    assert only(both, "gpu_without_code").subject is None
+
+
+def test_a_build_that_is_too_old_for_the_card() -> None:
+    b200 = msgspec.structs.replace(GPU, name="NVIDIA B200", compute_capability="10.0")
+    warning = only(hardware_warnings(machine(b200), torch("CUDA 12.6")), "gpu_without_code")
+    assert "capability 10.0, that of NVIDIA B200" in warning.message
+    assert "whl/cu130" in warning.remedy
+    assert hardware_warnings(machine(b200), torch("CUDA 12.8")) == []
 
 
 def test_a_card_in_prohibited_mode() -> None:

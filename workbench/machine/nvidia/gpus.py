@@ -95,7 +95,7 @@ def _merge(gpu: Gpu, device: CudaDevice) -> Gpu:
         # The process sees one MIG instance: its size counts, not the whole GPU's.
         changes |= {f: v for f, v in known.items() if v is not None}
         changes["uuid"] = f"MIG-{device.uuid}"
-        for name in ("memory_used_bytes", "power_w"):
+        for name in ("memory_used_bytes", "power_w", "processes"):
             changes[name], reasons[name] = None, _WHOLE_GPU_ONLY
     return msgspec.structs.replace(gpu, **changes, unavailable=reasons)
 
@@ -103,7 +103,8 @@ def _merge(gpu: Gpu, device: CudaDevice) -> Gpu:
 def of_instances(readings: Iterable[GpuReading], gpus: Iterable[Gpu]) -> list[GpuReading]:
     """NVML's readings, without those of a whole GPU where CUDA sees one MIG instance of it."""
     divided = {gpu.index for gpu in gpus if (gpu.uuid or "").startswith("MIG-")}
-    reasons = dict.fromkeys(("memory_used_bytes", "power_w", "energy_j"), _WHOLE_GPU_ONLY)
+    whole = ("memory_used_bytes", "power_w", "energy_j", "processes")
+    reasons = dict.fromkeys(whole, _WHOLE_GPU_ONLY)
     nothing: dict[str, Any] = dict.fromkeys(reasons)
     return [
         msgspec.structs.replace(each, **nothing, unavailable={**each.unavailable, **reasons})

@@ -44,6 +44,7 @@ def answer(lines: Iterator[object]) -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     signal.alarm(_ALONE_S)
     for line in lines:
+        signal.alarm(0)  # the reader stops while the run is paused or a worker compiles
         answers.write(msgspec.json.encode(line) + b"\n")
         answers.flush()
         signal.alarm(_ALONE_S)
