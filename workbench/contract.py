@@ -306,7 +306,8 @@ class OutputAccuracy:
 class Accuracy:
     """The result of a check; `passed` is False where the result is plainly wrong.
 
-    `metric` is "relative_error" or "disagreement" (less is better), or "test_accuracy" (more is).
+    `metric` is "relative_error" or "disagreement" (less is better), "test_accuracy" (more is), or
+    "none" where there is nothing to compare with, which `reference` explains.
     `passed` is judged by `limit`, which suits the precision.  The advisor also applies the
     scenario's own error limit.
     """
@@ -324,6 +325,10 @@ class Accuracy:
     def within(cls, error: float, limit: float, reference: str) -> Accuracy:
         """A relative error, which passes up to `limit`; NaN never does."""
         return cls("relative_error", error, reference, limit, error <= limit)
+
+    @classmethod
+    def uncompared(cls, why: str) -> Accuracy:
+        return cls("none", 0.0, why, 0.0, True)
 
 
 @dataclass(frozen=True)
@@ -412,6 +417,7 @@ class Task(ABC):
     waits: bool = False
     finishes: bool = False
     restores: bool = False  # a sample is one step, since each step needs `restore`
+    together: int = 1  # steps of one sample at least: loaders in step deliver their batches at once
 
     def restore(self) -> None:  # noqa: B027 - most steps leave their inputs alone
         """Put back what steps have changed: before each block and after each sample, untimed."""

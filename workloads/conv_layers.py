@@ -107,6 +107,7 @@ class ConvStep(TorchTask):
         near = (slice(1), slice(None), slice(CORNER + 2), slice(CORNER + 2))
         inputs, *weights = map(torch.from_numpy, self.arrays)
         exact = [leaf.double().requires_grad_() for leaf in (inputs[near], *weights)]
+        self.step()  # its output is what `transfer_out_s` copies
         results = []
         for leaves in (self.leaves, exact):
             output, (inner, *others) = both_passes(leaves, corner=True)

@@ -12,6 +12,7 @@ from workbench.contract import Case, Parameter, Setup, Task, Variant, Work, kind
 
 from .matmul import Matmul
 
+MOST_CACHE_BYTES = 1 << 29  # larger ones would take gigabytes of copies
 OVERFLOW = 2  # size of all sets of operands, in last-level caches
 MOST_SETS = 4096  # of a tiny product, which waits for its launch and not for memory
 
@@ -19,8 +20,8 @@ MOST_SETS = 4096  # of a tiny product, which waits for its launch and not for me
 class MatmulCold(Matmul):
     """Like `matmul`, but each step takes the next of many copies of the operands.
 
-    Together the copies are twice as large as the last-level cache, so each step finds its own
-    evicted.  This slows small sizes down, large ones hardly.
+    Together the copies are twice as large as all last-level caches, of which at most 512 MiB count,
+    so each step finds its own evicted.  This slows small sizes down, large ones hardly.
     """
 
     name = "matmul_cold"
@@ -44,8 +45,8 @@ class MatmulCold(Matmul):
 
 
 def with_copies(one: Work) -> Work:
-    """The cost of a product whose operands are copied until they overflow a cache of 256 MiB."""
-    copied = max(2 * (one.bytes_moved or 0.0), OVERFLOW * float(1 << 28))
+    """The cost of a product whose operands are copied until they overflow the largest cache."""
+    copied = max(2 * (one.bytes_moved or 0.0), OVERFLOW * float(MOST_CACHE_BYTES))
     return replace(one, memory_bytes=one.memory_bytes + copied)
 
 
@@ -56,7 +57,7 @@ def copies(size: int, cache_bytes: int) -> int:
 
 def cold(task: Any, setup: Setup) -> Task:
     """The product `task`, each step of which takes the next copy of its operands."""
-    cache_bytes = setup.cache_bytes
+    cache_bytes = min(setup.cache_bytes, MOST_CACHE_BYTES)
     if not kind_of(task.case.device).on_host:
         import torch
 

@@ -22,7 +22,7 @@ from ._shared import digits
 from ._shared.network import CONVOLUTIONS, convnet_multiplications, untrained_convnet
 from ._shared.torch_task import module
 from ._shared.training import CONVOLVING, IGNORED, TrainingTask, compare, exact_gradient, loader
-from ._shared.waiting import FedTask, mark
+from ._shared.waiting import AHEAD, FedTask, mark
 
 LEARNING_RATE = 0.01
 MOMENTUM = 0.9
@@ -121,6 +121,13 @@ class ConvNetTraining(FedTask, TrainingTask):
                 self.pictures, numbers, workers, pin=self.on_gpu, persistent_workers=True
             )
             self.batches = iter(self.loader)  # forks before the first batch
+        self.together = workers
+
+    def activate(self) -> None:
+        super().activate()
+        if self.together > 1:  # loaders made these while others were timed
+            for _ in range(AHEAD * self.together):
+                next(self.batches)
 
     def batch(self) -> Any:
         return next(self.batches)

@@ -27,6 +27,7 @@ per_task=${SLURM_CPUS_PER_TASK:-$allotted}
 
 state=$(mktemp -d) || state=$job/.state
 trap 'rm -rf "$state"' EXIT
+trap 'exit 143' TERM INT HUP # without it dash dies of the signal and leaves the folder behind
 export XDG_STATE_HOME="$state"
 if [ -n "$wheels" ]; then
   unset PYTHONPATH

@@ -26,6 +26,7 @@ class CalledModule(msgspec.Struct, frozen=True):
     share: float  # of the script's time
     shapes: list[str]  # shapes of the inputs that it was called with, the most frequent first
     chosen: bool = False
+    altered: bool = False  # called in other circumstances than it is raced in: see the notes
 
 
 class CodeFacts(msgspec.Struct, frozen=True):
@@ -42,7 +43,8 @@ class CodeFacts(msgspec.Struct, frozen=True):
     resizable: bool = False  # whether it runs at other batches
     step_s: float = 0.0  # rough seconds of one eager call
     convolves: bool = False  # whether it has 2-D convolutions, and no 3-D ones
-    takes_device: bool = False  # a function has a parameter `device`
+    takes_device: bool = False  # a function, or its `inputs`, has a parameter `device`
+    passes_device: bool = False  # the call of a function names the device
     reference: str = ""  # what outputs are compared with: "eager in float64"
     floor: float | None = None  # error of eager FP32 against that reference
     guard: str = "inference_mode"  # torch's context in which it is called

@@ -10,6 +10,7 @@ sees it.  Standard library only.
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -152,6 +153,9 @@ def warm_up(task: Task, *, latency: bool, seconds: float) -> WarmedUp:
             # Alone, a step of a few microseconds mostly waited for the device to say that it ended.
             grouped_s = time_sample(task, iterations).host_s
             iterations = max(1, round(least / max(grouped_s, 1e-9)))
+        if task.together > 1:
+            iterations = math.ceil(iterations / task.together) * task.together
+            current = time_sample(task, iterations).host_s
     spent = time.perf_counter() - began
     return WarmedUp(n, spent, first, current, steady, iterations)
 

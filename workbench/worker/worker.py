@@ -109,11 +109,16 @@ class Worker:
         cold = None
         if from_start:
             cold = StartUp(setup.seconds, _first_step_s(task))
+            del task  # two at once would need the memory twice
+            gc.collect()
             setup = make_setup()
             task = workload.prepare(wanted, setup)  # the step may have changed what a check needs
         try:
             task.activate()
+            built_bytes = self._memory_peak(task)
             accuracy = task.check()
+            gc.collect()
+            _restart_resident_peak()  # the arrays of the check are none of the case
             if cold is not None and cold.first_step_s >= warm_up_s:
                 warmed = WarmedUp(0, 0.0, cold.first_step_s, cold.first_step_s, False, 1)
             else:
@@ -127,6 +132,9 @@ class Worker:
             with suppress(Exception):  # after an error of CUDA, closing fails too
                 task.close()
             raise
+        peak = self._memory_peak(task)
+        if peak is not None and built_bytes is not None:
+            peak = max(peak, built_bytes)
         self.prepared[wanted.id] = Prepared(task, warmed, latency)
         self._latest = wanted.id
         # What the preparation left behind is not garbage: keep collections inside blocks short.
@@ -138,7 +146,7 @@ class Worker:
             "accuracy": asdict(accuracy),
             "warmup": asdict(warmed),
             "call_overhead_s": call_overhead_s(),
-            "memory_peak_bytes": self._memory_peak(task),
+            "memory_peak_bytes": peak,
         }
 
     def block(self, case: str, seconds: float, min_samples: int, settle_s: float) -> dict[str, Any]:
@@ -223,8 +231,7 @@ class Worker:
         self._cases += 1
         if self._on_gpu:
             self._library.reset_memory_peak(self.device)
-        with suppress(OSError):
-            Path("/proc/self/clear_refs").write_text("5")  # proc(5): resets VmHWM
+        _restart_resident_peak()
 
     def _memory_peak(self, task: Task) -> int | None:
         """Peak bytes of the case: resident in this process on a CPU, allocated on a GPU.
@@ -246,6 +253,11 @@ def _first_step_s(task: Task) -> float:
         return time_sample(task, 1).host_s
     finally:
         task.close()
+
+
+def _restart_resident_peak() -> None:
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # proc(5): resets VmHWM
 
 
 def _resident_peak() -> int | None:

@@ -11,6 +11,8 @@ from workbench.contract import Case
 from .._backends.torch import library_of
 from .torch_task import TorchTask
 
+AHEAD = 2  # batches that each loader process makes in advance: DataLoader's prefetch_factor
+
 
 def mark(device: Any) -> Any:
     """The time now, or on a GPU an event after all queued work."""

@@ -101,7 +101,8 @@ def has_classes(reference: Array) -> bool:
 def sums(answer: Array, reference: Array, name: str = "") -> tuple[float, ...]:
     """The squared norms of the difference, the reference and the answer, and the product of both.
 
-    Entries whose reference is not finite are left out.
+    Entries whose reference is not finite are left out; where it is infinite, the answer has to
+    have its sign, as the large numbers have that INT8 puts there.
     """
     import numpy as np
 
@@ -113,6 +114,10 @@ def sums(answer: Array, reference: Array, name: str = "") -> tuple[float, ...]:
     if reference.dtype.kind != "f":  # numbers that name things are right or wrong, not near
         answer, reference = answer == reference, np.ones(reference.shape)
     known = np.isfinite(reference)
+    infinite = ~known & ~np.isnan(reference)
+    if infinite.any() and not (np.sign(answer[infinite]) == np.sign(reference[infinite])).all():
+        text = f"output {name} lacks the sign of the original where that is infinite"
+        raise WorkloadError(text, code="wrong_result")
     answer, reference = answer[known].astype(np.float64), reference[known].astype(np.float64)
     if not np.isfinite(answer).all():
         raise WorkloadError(

@@ -52,9 +52,14 @@ class Called:
         ways = self._ways.items()
         return [f"{self.name} was {way} in {n} of {self.calls} calls" for way, n in ways]
 
-    def begin(self, example: Example) -> None:
+    @property
+    def altered(self) -> bool:
+        """Whether its calls are others than those of its race."""
+        return bool(self._ways)
+
+    def begin(self, example: Example, *, compiled: bool) -> None:
         """Note a call, and keep copies of its inputs before it may change them."""
-        self._ways.update(_ways(self.module))
+        self._ways.update(_ways(self.module, compiled=compiled))
         shapes = _shapes(example)
         self._counts[shapes] += 1
         if self._counts[shapes] > self._counts[self._kept]:
@@ -118,10 +123,11 @@ class Run:
         began = time.perf_counter()
         self._thread.inside = True
         try:
-            called = self._record(getattr(module, "_orig_mod", module))  # inside torch.compile's
+            inner = getattr(module, "_orig_mod", module)  # inside torch.compile's
+            called = self._record(inner)
             called.calls += 1
             with suppress(Exception):  # inputs that cannot be copied are no fault of the program
-                called.begin(example)
+                called.begin(example, compiled=inner is not module)
             _synchronize()
             ready = time.perf_counter()
             self.seconds -= ready - began
@@ -144,10 +150,15 @@ class Run:
         return self.modules[-1]
 
 
-def _ways(module: Any) -> Iterator[str]:
+def _ways(module: Any, *, compiled: bool) -> Iterator[str]:
     """The circumstances of a call that its race will not have."""
     import torch
 
+    if compiled:
+        yield "compiled"
+    first = next(module.parameters(), None)
+    if first is not None and first.device.type != "cpu":
+        yield f"on {first.device}"
     if module.training:
         yield "in training mode"
     for device in ("cpu", "cuda"):

@@ -28,6 +28,7 @@ RETURNS = (
     "let its attribute inputs(n) return a tuple of positional arguments, a dictionary of keywords,"
     " or the only argument"
 )
+RUN_IT = "name a function that runs it to its end"
 DEVICE = "device"
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -45,8 +46,7 @@ class FunctionTask(Task):
         if not callable(self.function):
             raise WorkloadError(f"{code.name} is not a function", code="bad_target")
         if inspect.isgeneratorfunction(self.function) or inspect.iscoroutinefunction(self.function):
-            hint = "name a function that runs it to its end"
-            raise unusable(f"{code.name} returns before its work is done", hint)
+            raise unusable(f"{code.name} returns before its work is done", RUN_IT)
         self._inputs: Callable[..., Any] | None = getattr(self.function, "inputs", None)
         self._own_check: Callable[[Any], Any] | None = getattr(self.function, "check", None)
         with user_errors(code.name):  # a built-in function may have no signature
@@ -77,6 +77,7 @@ class FunctionTask(Task):
         """Make new arguments, from equal seeds in every process."""
         with user_errors(f"{self._code.name}.inputs"):
             args, named = arguments(self._inputs, self.batch, self._device, self._code.seed)
+        self.passes_device = takes_device(self.function) and DEVICE not in named
         keywords = {DEVICE: self._device} if takes_device(self.function) else {}
         try:
             found = self._signature.bind(*args, **{**keywords, **named})
@@ -110,7 +111,7 @@ class FunctionTask(Task):
             name = f"{self._code.name}.check"
             with user_errors(name):
                 user_check(self._own_check, self._result)
-            return Accuracy.within(0.0, self._limit, name)
+            return Accuracy.uncompared(name)
         if kind := unreadable(outcome):
             why = f"its result holds values of type {kind}"
         elif self._result is None and not self.mutated:
@@ -124,17 +125,21 @@ class FunctionTask(Task):
             else:
                 limit = max(self._limit, OWN_SPREAD * self.spread)
                 return Accuracy.within(relative_error(outcome, first), limit, FIRST)
-        return Accuracy.within(0.0, self._limit, f"not checked: {why}")
+        return Accuracy.uncompared(f"not checked: {why}")
 
     def _outcome(self) -> dict[str, Any]:
         """The parts of the result of a call, and of the arguments that the call has changed."""
         before = {name: digest(value) for name, value in self.named.items()}
         self.step()
         self.finish()
+        if holds_iterator(self._result):
+            raise unusable(f"{self._code.name} returns before its work is done", RUN_IT)
+        used_up = {name for name, each in self.named.items() if holds_iterator(each)}
         changed = {name: each for name, each in self.named.items() if digest(each) != before[name]}
-        self.mutated = list(changed)
-        self.restores = bool(changed)
-        return parts({"result": self._result, **changed})
+        self.mutated = [name for name in self.named if name in used_up | changed.keys()]
+        self.restores = bool(self.mutated)
+        kept = {name: each for name, each in changed.items() if name not in used_up}
+        return parts({"result": self._result, **kept})
 
     def _first_call(self, inputs: str, outcome: dict[str, Any]) -> Any:
         """The digest of the inputs and the outcome of the first call in any worker, and how much a
@@ -145,6 +150,14 @@ class FunctionTask(Task):
             spread = relative_error(self._outcome(), outcome)
             file.write_bytes(pickle.dumps((inputs, outcome, spread)))
         return pickle.loads(file.read_bytes())  # noqa: S301 - written above
+
+
+def holds_iterator(value: Any) -> bool:
+    """Whether a part of it is used up by reading it or has to be awaited; files can be rewound."""
+    return any(
+        (hasattr(part, "__next__") and not hasattr(part, "seek")) or inspect.isawaitable(part)
+        for part in parts({"": value}).values()
+    )
 
 
 # --save-best copies this and the two functions below into its script: they need no other of ours.
@@ -200,6 +213,7 @@ def examine(code: Code) -> dict[str, Any]:
         "resizable": task.batch is not None,
         "step_s": step_s,
         "takes_device": task.takes_device,
+        "passes_device": task.passes_device,
         "reference": FIRST if accuracy.reference == FIRST else "",
         "nondeterministic": task.spread > 0,
         "mutated": task.mutated,

@@ -44,6 +44,7 @@ def opened(code: Code) -> tuple[Any, Example | None]:
             "share": min(1.0, each.seconds / ran.seconds),  # calls in threads may overlap
             "shapes": [shown(shape, 60) for shape in each.shapes],
             "chosen": each is chosen,
+            "altered": each.altered,
         }
         for each in ran.modules
     ]

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from workbench.contract import WorkloadError
@@ -24,6 +25,7 @@ from .tree import Example, module_with_inputs
 
 ARCHIVES = (".pt2", ".pt", ".pth")
 WEIGHTS, INPUTS = "weights.pt", "inputs.pt"
+CALLED = ("inputs", "check")  # parts that are functions
 DEFAULT_BATCH = 1  # where only `inputs(batch)` is given
 
 
@@ -45,8 +47,12 @@ class Subject:
 
     def part(self, name: str) -> Any:
         """What stands next to `build` under this name, or is an attribute of it; None without."""
-        found = getattr(self._build, name, None)
-        return getattr(self.namespace, name, None) if found is None else found
+        for place in (self._build, self.namespace):
+            found = getattr(place, name, None)
+            is_other = isinstance(found, ModuleType) or (name in CALLED and not callable(found))
+            if found is not None and not is_other:  # else only its name is the same
+                return found
+        return None
 
     @property
     def takes_batch(self) -> bool:
@@ -65,7 +71,8 @@ class Subject:
     def own_batch(self) -> int | None:
         """The batch of the user's example; None where there is no axis that all inputs share."""
         is_open = self._given is None or self._given.batch is None
-        return self.example(DEFAULT_BATCH if is_open and self.takes_batch else None).batch
+        asked = DEFAULT_BATCH if is_open and self.takes_batch else None
+        return self.example(asked).batch or asked  # its first axes may be no batch
 
     def example(self, batch: int | None) -> Example:
         """The inputs at `batch`; None: the user's own."""
@@ -125,7 +132,7 @@ class Subject:
     def _built_again(self, device: str) -> Any:
         fresh = built(self.code, self._build, device)[0].to(device)
         fresh.load_state_dict(self.module.state_dict())
-        return fresh.train(self.module.training)
+        return fresh if self.code.train else fresh.eval()  # the builder has set what trains
 
     def _share_weights(self) -> None:
         weights = kept(Path(self.code.folder, WEIGHTS), self.module.state_dict)

@@ -15,7 +15,7 @@ from workbench.worker.code import WORKLOAD, Code
 
 from .._shared.torch_task import synchronize
 from .._shared.training import TrainingTask, gradients, untouched
-from .._shared.waiting import mark, waiting_fraction
+from .._shared.waiting import AHEAD, mark, waiting_fraction
 from .recipe import DEFAULT_BATCH, Recipe
 from .reference import Reference, errors
 from .subject import Subject, folder_of, kept
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 KEPT = "training.pt"  # the batch of the check, whether its modules are frozen, the reference
-AHEAD = 2  # batches that each loader process makes in advance: DataLoader's prefetch_factor
 SAME = 1e-6  # distance up to which two gradients count as equal
 REDUCED = 0.05  # tolerance of gradients in a reduced precision
 NO_OPTIMIZER = "it defines no optimizer, so torch.optim.AdamW is used with its usual settings"
@@ -131,7 +130,8 @@ def computed(recipe: Recipe, batch: Any, seed: int) -> tuple[bool, Reference]:
         module = training_mode(recipe.one.copy())
 
         def fresh(tensor: Any) -> Any:
-            return tensor.double() if double and tensor.is_floating_point() else tensor.clone()
+            own = tensor.to(recipe.one.code.home, copy=True)
+            return own.double() if double and own.is_floating_point() else own
 
         torch.manual_seed(seed)
         with untouched(module.double() if double else module, frozen=frozen):
@@ -155,7 +155,7 @@ def examine(code: Code, one: Subject) -> dict[str, Any]:
     Returns fields of CodeFacts, of which `batch` is None without data; `inputs` is an Example.
     WorkloadError "bad_input" where there is no loss to minimise.
     """
-    task = Training(Case(WORKLOAD, "cpu", "torch", "fp32"), Setup(), code, one)
+    task = Training(Case(WORKLOAD, code.home, "torch", "fp32"), Setup(), code, one)
     recipe, impossible = task.recipe, {}
     task.step()  # the first allocates
     step_s = time_sample(task, 1).host_s

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from workbench.contract import WorkloadError
 from workloads.lab import agreement, bounds
 
 
@@ -104,3 +105,11 @@ def test_the_worst_output_counts_and_none_is_off() -> None:
 def test_an_infinite_reference_is_left_out() -> None:
     right = np.array([[1.0, -math.inf]])
     assert bounds.upper([[right]] * 20, [[right]] * 20, "relative_error", 0.05) == 0.0
+
+
+@pytest.mark.parametrize("wrong", [5.0, math.inf, math.nan])
+def test_where_the_original_is_infinite_its_sign_counts(wrong: float) -> None:
+    masked = np.array([1.0, -math.inf])
+    assert agreement.sums(np.array([1.0, -65504.0]), masked)[0] == 0.0
+    with pytest.raises(WorkloadError, match="lacks the sign of the original"):
+        agreement.sums(np.array([1.0, wrong]), masked, "logits")

@@ -73,6 +73,9 @@ class Library:
     def reset_memory_peak(self, device: str) -> None:
         pass
 
+    def memory_peak_bytes(self, device: str) -> int | None:
+        return None
+
     def start(self, device: str) -> None:
         raise RuntimeError("CUDA error: out of memory")
 

@@ -74,6 +74,12 @@ def test_a_command_is_ended_at_its_line(code, capfd) -> None:
     task.close()
 
 
+def test_a_line_counts_when_its_carriage_return_comes(code) -> None:
+    task = _task(code, "process.py progress", until="^step 3$")
+    task.step()  # the next line would come in a minute
+    task.close()
+
+
 def test_a_command_without_its_line_is_an_error(code) -> None:
     task = _task(code, "process.py quick", until="never")
     with pytest.raises(WorkloadError, match="without a line that matches 'never'") as caught:

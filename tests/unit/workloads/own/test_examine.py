@@ -189,7 +189,15 @@ def test_what_eager_does_not_repeat_is_not_checked(examined) -> None:
     code, _ = examined("chance")
     accuracy = task_of(code, batch=2).check()
     assert accuracy.reference.startswith("not checked: eager differs from itself by")
-    assert (accuracy.value, accuracy.limit) == (0.0, 1.0)
+    assert (accuracy.metric, accuracy.value) == ("none", 0.0)
+
+
+def test_one_random_output_leaves_the_others_checked() -> None:
+    steady, noise = np.ones(9, np.float32), np.zeros(9, np.float32)
+    found = Reference(["mean", "sample"], [steady, noise + 1], [0.0, 0.5], "eager")
+    code = Code("torch", "m:build", "", "")
+    assert found.judge(code, "fp32", [steady, noise]).value == 0.0
+    assert found.judge(code, "fp32", [1.5 * steady, noise]).value == pytest.approx(0.5)
 
 
 def test_each_case_keeps_its_own_cache_and_shares_weights(examined) -> None:

@@ -59,6 +59,20 @@ def test_a_device_is_passed_on_and_a_simulated_one_is_the_cpu(code) -> None:
     assert _result(_task(code("works:on_device"), device="fake:0", batch=2)) == "2 on cpu"
     assert _facts(code("works:on_device")).takes_device
     assert not _facts(code("works:sized")).takes_device
+    for name in ("on_device", "made_on", "named_device"):
+        facts = _facts(code(f"works:{name}"))
+        assert facts.takes_device and facts.passes_device == (name == "on_device")
+
+
+def test_an_iterator_is_made_anew_for_each_call_and_is_no_result(code) -> None:
+    task = _task(code("works:reads"), batch=12)
+    assert task.check().passed and task.restores
+    for _ in range(2):
+        task.restore()
+        assert _result(task) == 14
+    assert _facts(code("works:reads")).mutated == ["lines"]
+    with pytest.raises(WorkloadError, match="works:maps returns before its work is done"):
+        _task(code("works:maps")).check()
 
 
 @pytest.mark.parametrize(
@@ -208,14 +222,18 @@ def test_a_step_waits_for_asynchronous_results(code, monkeypatch: pytest.MonkeyP
     assert waited[1:] == [("jax", "1 on cuda:1"), ("torch", "cuda:1"), "cupy"]
 
 
-@pytest.mark.parametrize("name", ["keywords", "on_device", "product", "sorts", "unseeded"])
+SAVED = ["keywords", "made_on", "named_device", "on_device", "product", "sorts", "unseeded"]
+
+
+@pytest.mark.parametrize("name", SAVED)
 def test_the_saved_script_calls_it_as_it_is_measured(
     code, tmp_path, monkeypatch, capsys, name: str
 ) -> None:
     of = code(f"works:{name}")
     task = _task(of, batch=None if name == "unseeded" else 5)
     case = Case("own", "cpu", "python", "", batch=task.batch)
-    call = "result = work(*inputs, device='cpu')" if task.takes_device else "result = work(*inputs)"
+    device = ", device='cpu'" if task.passes_device else ""
+    call = f"result = work(*inputs{device})"
     folder = tmp_path / "best"
     how = {"onnx_file": "", "setup": [], "call": [call], "renews": name == "sorts"}
     save(of, None, asdict(case), str(folder), **how)

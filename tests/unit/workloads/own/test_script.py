@@ -192,6 +192,7 @@ def test_a_script_with_many_modules(outcomes: Outcomes) -> None:
     assert modules["Tanh"]["calls"] == 1
     compiled = modules["Sequential"]
     assert (compiled["calls"], compiled["kind"]) == (2, "Sequential")
+    assert compiled["notes"][0] == "Sequential was compiled in 2 of 2 calls"
     assert "Linear" not in modules
 
 

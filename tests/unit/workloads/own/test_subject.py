@@ -158,3 +158,46 @@ def test_a_named_module_has_its_inputs_next_to_it(tmp_path: Path) -> None:
     one = subject(Code("torch", "named:net", str(tmp_path), str(FIXTURES)))
     assert one.takes_batch
     assert one.example(4).args[0].shape == (4, 6)
+
+
+RECURRENT = """
+import torch
+def build(): return torch.nn.LSTM(8, 16)
+def inputs(batch): return torch.randn(20, batch, 8), (torch.zeros(1, batch, 16),) * 2
+"""
+NAMED_ALIKE = """
+import statistics as dataset
+import torch
+inputs = torch.ones(4, 6)
+def build(): return torch.nn.Linear(6, 2), (inputs,)
+"""
+PARTLY_FROZEN = """
+import torch
+def build(device="cpu"):
+    net = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.BatchNorm1d(6)).to(device)
+    net[1].eval()
+    return net
+def inputs(batch): return torch.ones(batch, 6)
+"""
+
+
+def written(tmp_path: Path, name: str, text: str, **options) -> Subject:
+    (tmp_path / f"{name}.py").write_text(text)
+    return subject(Code("torch", f"{name}:build", f"{tmp_path}/kept", str(tmp_path), **options))
+
+
+def test_inputs_whose_first_axes_differ_make_batches_all_the_same(tmp_path: Path) -> None:
+    one = written(tmp_path, "recurrent", RECURRENT)
+    assert one.own_batch == 1
+    assert one.example(3).args[0].shape == (20, 3, 8)
+
+
+def test_what_only_has_the_name_of_a_part_is_none(tmp_path: Path) -> None:
+    one = written(tmp_path, "named_alike", NAMED_ALIKE)
+    assert not one.takes_batch and one.own_batch == 4
+    assert one.part("inputs") is None and one.part("dataset") is None
+
+
+def test_a_module_that_is_built_again_trains_what_its_builder_trains(tmp_path: Path) -> None:
+    one = written(tmp_path, "partly_frozen", PARTLY_FROZEN, train=True)
+    assert [part.training for part in one._built_again("cpu")] == [True, False]

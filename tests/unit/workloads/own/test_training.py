@@ -32,6 +32,7 @@ class Stub:
     """A subject: a module, its example inputs, and the functions of its file."""
 
     name = "net:build"
+    code = Code("torch", name, "", "")
 
     def __init__(self, module: nn.Module, *args: Any, **functions: Any) -> None:
         self.module, self.args, self.functions = module, args, functions
