@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from workbench.contract import WorkloadError
 from workbench.engine.exit_codes import CUT_SHORT
 from workbench.planning.request import Request
 from workbench.records.events import AnyEvent, RacePlanned
@@ -26,7 +27,7 @@ from .pages.model import ModelScreen
 from .pages.roofline import RooflineScreen
 from .pages.run import RunScreen
 from .pages.runs import RunsScreen
-from .pages.shell import Shell
+from .pages.shell import Shell, can_follow
 from .state.event_source import CANCEL_S, EventSource, EventSourceError
 from .state.session import Session
 from .widgets.keybar import OPTIONAL, TABS
@@ -164,7 +165,7 @@ class WorkbenchApp(Shell):
 
     def start_again(self, report: Report) -> None:
         """Start the command of a kept run."""
-        if self.check_action("start", ()):
+        if self.check_action("new", ()):
             self._wanted, self._preview, self._opened = report, (), False
             self.show_mode(self.DEFAULT_MODE)
             self._begin()
@@ -179,10 +180,16 @@ class WorkbenchApp(Shell):
             self.asked = self.session
         self._start()
 
-    def follow(self, source: EventSource, mode: str) -> None:
-        self._opened = mode != self.DEFAULT_MODE
-        self.show_mode(mode)
+    def follow(self, source: EventSource) -> None:
+        self._opened = False
+        self.show_mode(self.DEFAULT_MODE)
         self.run_worker(self._pump(source, self.session), group="source")
+
+    def action_close_run(self) -> None:
+        """Show the run that was raced here again, on the list of runs."""
+        self.session, self._opened = self.raced, True
+        self.show_mode(RunsScreen.LABEL)
+        self.repaint()
 
     def _start(self) -> None:
         self._over = asyncio.Event()
@@ -228,7 +235,8 @@ class WorkbenchApp(Shell):
             plans = [row.plan for row in session.report.rows.values()]
         plain = any(plan.textbook is None and plan.of is None for plan in plans)
         watching = session.phase == "watching"
-        if not self._opened and (plain or watching or session.has_model):
+        unseen = session is self.session and not self._opened
+        if unseen and (plain or watching or session.has_model):
             self._opened = True
             screen = ModelScreen if session.has_model else HardwareScreen if watching else RunScreen
             self.switch_mode(screen.LABEL)
@@ -257,7 +265,8 @@ class WorkbenchApp(Shell):
     def refresh_keys(self) -> None:
         """Redraw the key bar if other keys work now than before."""
         session = self.session
-        able = session.phase, bool(session.report.rows), self.current_mode
+        opened = session is not self.raced
+        able = session.phase, bool(session.report.rows), self.current_mode, opened
         if able != self._able:
             self._able = able
             self.screen.refresh_bindings()  # the app's own method does nothing while it mounts
@@ -265,7 +274,12 @@ class WorkbenchApp(Shell):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         going = self.session.going
         match action:
-            case "start" | "new":
+            case "start":
+                session = self.session
+                started = session.report.started if session.replay else None
+                able = started is None or can_follow(started.tool.command)
+                return not going and self._starts and able
+            case "new":
                 return not going and self._starts
             case "close_run":
                 return self.session is not self.raced
@@ -277,8 +291,7 @@ class WorkbenchApp(Shell):
                 return going and self.session.phase != "stopping"
             case "copy":
                 screen = self.screen
-                copies = isinstance(screen, ViewScreen) and screen.COPIES
-                return copies and bool(self.session.report.rows)
+                return isinstance(screen, ViewScreen) and screen.copies
             case "export":
                 measured = any(each.blocks for each in self.session.report.candidates.values())
                 return measured and self.current_mode != RunsScreen.LABEL  # it writes its own
@@ -316,9 +329,18 @@ class WorkbenchApp(Shell):
 
         report = self.session.report
         installed = report.software.packages if report.software else None
-        self.push_screen(
-            NewRunScreen(request or self._request, report.machine, installed), self.start_other
-        )
+        try:
+            screen = NewRunScreen(request or self._request, report.machine, installed)
+        except WorkloadError as error:  # of a folder with the user's own workloads
+            self.complain(str(error))
+        else:
+            self.push_screen(screen, self.start_other)
+
+    def request_for(self, **asked: Any) -> Request:
+        """A request about something else, as the last one was for the machine and the budget."""
+        before = self._request
+        kept = ("devices", "python", "seed", "budget_s", "strict", "strict_samples")
+        return Request(**asked, **{name: getattr(before, name) for name in kept})
 
     def start_other(self, request: Request | None) -> None:
         """Start the run that the form describes, and show its screen."""

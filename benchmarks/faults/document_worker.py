@@ -21,7 +21,7 @@ sys.path.append(str(Path(__file__).resolve().parent))
 from document_mutations import mutate, numbered
 from every_view import flaw, shown
 
-from workbench.report.journal import JournalError
+from workbench.records.errors import JournalError
 
 MOST_S = 10  # for one file, neighbours on the machine included
 LONGEST = 1000  # characters of a refusal

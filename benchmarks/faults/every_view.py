@@ -13,7 +13,7 @@ from screens.state.session import Session
 from screens.text.log import log_tail, race_log
 from screens.text.loss import loss_lines
 from workbench.advisor.model.overview import ranked_candidates, row_of
-from workbench.export.formats import FORMATS
+from workbench.export.formats import FILES, FORMATS, file_text
 from workbench.export.log import line
 from workbench.export.text import run_text, summary_text
 from workbench.export.view import answers, curves, details, machine, model, tables
@@ -41,6 +41,9 @@ def shown(path: Path, rng: random.Random) -> Iterator[tuple[str, str]]:
             yield name, "".join(p if isinstance(p, str) else p.decode() for p in parts)
         if exporter.each is not None:
             yield name, b"".join(map(exporter.each, opened.events[:300])).decode()
+    for name in FILES:
+        if rng.random() < 0.1:
+            yield name, file_text(name, report)
     width = rng.choice(WIDTHS)
     yield f"text of {width}", run_text(report, width)
     for view in rng.sample(VIEWS, 2):

@@ -78,6 +78,11 @@ class ViewScreen(Screen[None]):
         """The selected row."""
         return None
 
+    @property
+    def copies(self) -> bool:
+        """Whether `c` has something to copy."""
+        return self.COPIES and bool(self.session.report.rows)
+
     def compose(self) -> ComposeResult:
         yield Static("needs 40x10 or more", id="too-small")
         yield TopBars()

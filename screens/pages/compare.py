@@ -16,7 +16,7 @@ from workbench.export.view.section import Section, section_lines
 from workbench.export.view.spans import Text
 from workbench.planning.usage import UsageError
 from workbench.records.document import Tool
-from workbench.report.journal import JournalError
+from workbench.records.errors import JournalError
 from workbench.report.run_files import read_journal
 from workbench.text.sanitize import shown
 

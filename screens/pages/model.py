@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import stat
+from glob import glob
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +20,6 @@ from workbench.export.view.ranked import candidate_lines, columns
 from workbench.export.view.spans import Text
 from workbench.export.view.table import Column, Line
 from workbench.planning.model_question import ModelQuestion
-from workbench.planning.request import Request
 from workbench.report.candidate import Candidate
 from workbench.report.row import Row
 from workbench.text import units
@@ -35,7 +36,9 @@ from .detail import DetailScreen
 QUESTION = "Which variant of your model should you ship?"
 HINT = "Open an ONNX file below to race its variants; n takes any path, and your own code."
 NO_FILE = "no .onnx file lies in this folder or the two levels below it"
-PLACES = ("*.onnx", "[!.]*/*.onnx", "[!.]*/[!.]*/*.onnx")
+SEARCHING = "looking for .onnx files..."
+CLOSED = "a model opens here when no other run is in progress"
+PLACES = ("*.onnx", "*/*.onnx", "*/*/*.onnx")
 MOST_FILES = 40
 FILES = (Column("file", "File", minimum=24), Column("size", "Size", rank=1, align="right"))
 ROOMY_HEIGHT = 34
@@ -52,6 +55,7 @@ class ModelScreen(ViewScreen):
         super().__init__()
         self._found: list[RankedCandidate] = []
         self._files: list[Line] | None = None  # to choose from, None until they are found
+        self._stale = True  # others may lie there by now
 
     def body(self) -> ComposeResult:
         yield Drawn(id="model-head")
@@ -68,23 +72,34 @@ class ModelScreen(ViewScreen):
     def row(self) -> Row | None:
         return row_of(self.session.report)
 
-    @work(thread=True)
+    @property
+    def copies(self) -> bool:
+        return self.session.has_model and super().copies
+
+    def on_screen_resume(self) -> None:
+        self._stale = True
+        super().on_screen_resume()
+
+    @work(thread=True, exclusive=True)
     def _look(self) -> None:
         """Search in a thread, since a file system may stall."""
-        found = sorted({path for place in PLACES for path in Path().glob(place)})
-        self._files = [_file_line(path) for path in found if path.is_file()][:MOST_FILES]
+        found = sorted({path for place in PLACES for path in glob(place)})  # noqa: PTH207
+        lines = [line for path in found if (line := _file_line(path)) is not None]
+        self._files = lines[:MOST_FILES]
         self.app.call_from_thread(self.repaint)
 
     def _draw_files(self, table: Table) -> None:
         """The picker of a model, where the run on the screen is about none."""
-        if self._files is None:
-            self._files = []
-            self._look()
-        self.query_one("#model-head", Drawn).show(
-            lambda width, _: joined([heading(QUESTION, width), *Text.of((HINT, "dim")).wrap(width)])
-        )
         can = bool(self.app.check_action("new", ()))
-        table.show(FILES, self._files if can else (), Text.of((NO_FILE, "dim")))
+        if can and self._stale:  # a search would disturb a race
+            self._stale = False
+            self._look()
+        hint = Text.of((HINT if can else CLOSED, "dim"))
+        self.query_one("#model-head", Drawn).show(
+            lambda width, _: joined([heading(QUESTION, width), *hint.wrap(width)])
+        )
+        empty = "" if not can else SEARCHING if self._files is None else NO_FILE
+        table.show(FILES, (self._files or ()) if can else (), Text.of((empty, "dim")))
         table.release()
 
     def draw(self, session: Session) -> None:
@@ -129,7 +144,8 @@ class ModelScreen(ViewScreen):
     def on_table_selected(self, message: Table.Selected) -> None:
         row = self.row
         if not self.session.has_model:
-            cast(Any, self.app).start_other(Request(model=ModelQuestion(message.key)))
+            app = cast(Any, self.app)
+            app.start_other(app.request_for(model=ModelQuestion(message.key)))
         elif row is not None:
             self.app.push_screen(DetailScreen(row.plan.scenario, message.key))
 
@@ -138,6 +154,12 @@ class ModelScreen(ViewScreen):
         return snippet(self.session.report) or super().command()
 
 
-def _file_line(path: Path) -> Line:
-    size = units.size(path.stat().st_size)
-    return Line(str(path), {"file": Text.of(shown(str(path))), "size": Text.of(size)})
+def _file_line(path: str) -> Line | None:
+    """None for what is no regular file or cannot be looked at."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    return Line(path, {"file": Text.of(shown(path)), "size": Text.of(units.size(found.st_size))})

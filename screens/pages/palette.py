@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
@@ -12,13 +15,14 @@ from textual.content import Content
 
 from workbench import catalog
 from workbench.export.view.runs import command, moment
-from workbench.planning.request import Request
+from workbench.records.comparison import RunSummary
+from workbench.records.errors import JournalError
 from workbench.report.history import matching, refreshed
 from workbench.text.sanitize import shown
 
 from ..theme import themes
 
-RUNS = 20  # the newest
+RUNS = 20
 
 
 class Entry(NamedTuple):
@@ -32,7 +36,12 @@ class Entry(NamedTuple):
 class Entries(Provider):
     """Everything that the application can do now."""
 
+    _runs: Sequence[tuple[Path, RunSummary]] = ()  # the newest
+
     async def startup(self) -> None:
+        with suppress(JournalError):  # the Runs screen says why
+            index = await asyncio.to_thread(refreshed)  # the first time there may be thousands
+            self._runs = list(islice(matching(index, {}), RUNS))
         self._found = list(self._entries())
 
     async def discover(self) -> Hits:
@@ -72,8 +81,8 @@ class Entries(Provider):
     def _of_new_runs(self, app: Any) -> Iterator[Entry]:
         """The entries that start or open another run, which no run in progress allows."""
         for name in catalog.files():
-            request = Request(workloads=(name,))
+            request = app.request_for(workloads=(name,))
             yield Entry(f"Workload: {name}", "set up a run", partial(app.action_new, request))
-        for path, run in islice(matching(refreshed(), {}), RUNS):
+        for path, run in self._runs:
             text = f"Run: {moment(run)} {command(run)}"
             yield Entry(text, run.status, partial(app.read_run, path, app.show_run))

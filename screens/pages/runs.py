@@ -15,8 +15,8 @@ from textual.binding import Binding, BindingType
 from workbench.export.view.runs import COLUMNS, MARKED, run_line, run_lines
 from workbench.export.view.spans import Text
 from workbench.records.comparison import RunSummary
+from workbench.records.errors import JournalError
 from workbench.report import history, journal
-from workbench.report.journal import JournalError
 from workbench.report.run_files import OpenedRun
 from workbench.text.sanitize import shown
 
@@ -28,10 +28,10 @@ from ..widgets.pane import Pane
 from ..widgets.table import Table
 from .base import FILTER, ViewScreen
 from .compare import CompareScreen
-from .shell import RUNS, Shell
+from .shell import RUNS, Shell, can_follow
 
 PAGE = 60  # runs that are read when the cursor reaches the last one
-QUESTION = "Delete this run?  del again deletes it, a move keeps it."
+QUESTION = "Delete {}?  del again deletes it, a move keeps it."
 EMPTY = "No run is kept yet: n starts one, and it appears here."
 NOT_KEPT = "No run can be kept: set XDG_STATE_HOME to a folder that can be written, unlike {}."
 
@@ -43,6 +43,7 @@ class RunsScreen(ViewScreen):
     AUTO_FOCUS = "Table"
     BINDINGS: ClassVar[list[BindingType]] = [
         FILTER,
+        Binding("escape", "unfilter", show=False),
         Binding("v", "mark", "Mark", tooltip="on the Runs screen: mark a run as A, another as B"),
         Binding("c", "compare", "Compare", tooltip="on the Runs screen: compare A with B"),
         Binding("s", "again", "Run again", tooltip="on the Runs screen: start its command again"),
@@ -81,12 +82,15 @@ class RunsScreen(ViewScreen):
         except JournalError as error:
             self._problem = shown(str(error))
         else:
-            self._index = index
+            self._index, self._problem = index, ""
         self.app.call_from_thread(self._search)
 
     def _search(self) -> None:
         """Take as many matching runs from the index as the table shows."""
-        if self._index is None or not self.is_mounted:
+        if not self.is_mounted:
+            return
+        if self._index is None:
+            self.repaint()  # with the problem
             return
         words = self.query_one(FilterBar).value.casefold().split()
         conditions = {f"{n} + instr(words, ?) > {n}": word for n, word in enumerate(words)}
@@ -119,7 +123,8 @@ class RunsScreen(ViewScreen):
         )
         if session.going:
             said += "   a run is in progress: others open when it has ended, or x stops it"
-        line = Text.of((QUESTION, "strong warning") if self._asked else (said, "dim"))
+        asked = QUESTION.format(self.query_one(Table).cursor)
+        line = Text.of((asked, "strong warning") if self._asked else (said, "dim"))
         title = self.query_one("#runs-title", Drawn)
         title.show(lambda width, _: content(line.truncate(width)))
         self._draw_chosen()
@@ -151,12 +156,15 @@ class RunsScreen(ViewScreen):
         match action:
             case "filter":
                 return not self.query_one(FilterBar).has_focus_within
+            case "unfilter":
+                return self.is_mounted and bool(self.query_one(FilterBar).value)
             case "mark":
                 return readable
             case "export":
                 return readable and not self.session.going
             case "again":
-                return readable and bool(self.app.check_action("start", ()))
+                able = chosen is not None and can_follow(chosen[1].command)
+                return readable and able and bool(self.app.check_action("new", ()))
             case "compare":
                 return len(self._marks) == 2 and not self.session.going
             case "delete":
@@ -164,6 +172,9 @@ class RunsScreen(ViewScreen):
         return super().check_action(action, parameters)
 
     # ---------------------------------------------------------- the keys
+
+    def action_unfilter(self) -> None:
+        self.query_one(FilterBar).action_dismiss()
 
     def action_mark(self) -> None:
         """Mark the run as A or B, or take its mark away; a third run takes the place of B."""

@@ -12,7 +12,7 @@ from textual import work
 from textual.app import App
 
 from workbench.files.config import ConfigError, assign
-from workbench.report.journal import JournalError
+from workbench.records.errors import JournalError
 from workbench.report.report import Report
 from workbench.report.run_files import OpenedRun, read_journal
 from workbench.text.sanitize import shown
@@ -28,6 +28,11 @@ from .base import ViewScreen
 from .row import RowScreen
 
 RUNS = "Runs"  # the mode of the list of kept runs
+
+
+def can_follow(command: str) -> bool:
+    """Whether the screens can follow what a recorded command starts: ceilings send no events."""
+    return command.split()[1:2] != ["ceilings"]
 
 
 def _entries() -> type[Any]:
@@ -98,8 +103,8 @@ class Shell(TerminalApp):
         except OSError as error:
             self.complain(f"{path} cannot be written: {error.strerror}")
 
-    def follow(self, source: EventSource, mode: str) -> None:
-        """Show the session, which `source` fills, beginning with the screen of this mode."""
+    def follow(self, source: EventSource) -> None:
+        """Show the session, which `source` fills, beginning with the first screen."""
         raise NotImplementedError
 
     def start_again(self, report: Report) -> None:
@@ -124,12 +129,7 @@ class Shell(TerminalApp):
         if self.raced.going:  # it was started while the journal was read
             return
         self.session = Session(replay=True)
-        self.follow(ReplaySource(opened.events), self.DEFAULT_MODE)
-
-    def action_close_run(self) -> None:
-        """Show the run that was raced here again, on the list of runs."""
-        self.session = self.raced
-        self.follow(ReplaySource([]), RUNS)
+        self.follow(ReplaySource(opened.events))
 
     def show_row(self, name: str) -> None:
         """Put the cursor of the table of scenarios on a row."""

@@ -174,6 +174,8 @@ class RunForm:
             self._resolve(self._request(without))
         except (UsageError, ScenarioError):
             return True
+        except WorkloadError:
+            return False  # no field is at fault; `check` shows the error
         return False
 
     def _request(self, without: Collection[str] = ()) -> Request:

@@ -59,6 +59,14 @@ class _Shown:
     empty: Text = field(default_factory=Text)
 
 
+def _nearest(key: str | None, before: Sequence[str], now: Sequence[str]) -> str | None:
+    """The line that gets the cursor of a line that has gone: the nearest one below that is still
+    there, else above, else the first."""
+    at = before.index(key) if key in before else len(before)
+    neighbours = (*before[at:], *reversed(before[:at])) if key in before else ()
+    return next((each for each in (*neighbours, *now) if each in now), None)
+
+
 class Table(Widget, can_focus=True):
     """Columns, lines and a cursor that stays with its line's key when others come and go."""
 
@@ -117,10 +125,10 @@ class Table(Widget, can_focus=True):
         self._given = lines
         if self._sorted is not None:
             lines = sorted_lines(lines, *self._sorted)
+        before, keys = [line.key for line in self._shown.lines], [line.key for line in lines]
         self._shown = _Shown(columns, lines, empty)
-        keys = [line.key for line in lines]
         if self.cursor not in keys:
-            self.cursor = keys[0] if keys else None
+            self.cursor = _nearest(self.cursor, before, keys)
         self._draw()
 
     def lead(self, key: str | None) -> None:

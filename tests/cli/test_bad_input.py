@@ -37,6 +37,7 @@ USAGE = [
     (("run", "spin", "--python", "/no/such/python"), "--python"),
     (("run", "spin", "--output", "/no/such/folder/x.json"), "--output"),
     (("run",), "name a workload, or --all: bandwidth"),
+    (("fleet",), "name a command: collect, manifest, plan, run, show"),
     (("run", "spin", "--set", "ms=9..3"), "rising range above 0"),
     (("run", "spin", "--threads", "1,x"), "--threads takes whole numbers"),
     (("run", "spin", "--trace", "/no/such/folder/x.json"), "--trace"),

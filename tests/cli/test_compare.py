@@ -56,7 +56,7 @@ def test_a_journal_and_a_document_as_text_and_markdown(cli, runs, earlier_run) -
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("before",), "name two runs or more"),
+        (("before",), "name two to 26 runs"),
         (("before", "before"), "A and B are the same run, before: name two"),
         (("before", "other"), "A and B have no measured case in common"),
         (("before", "cut"), "is not a workbench document"),

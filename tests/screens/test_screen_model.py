@@ -102,8 +102,23 @@ async def test_no_model_is_offered_during_a_run(folder: Path) -> None:
     app, feed = held(scenes.midway())
     async with app.run_test(size=SIZE) as pilot:
         assert "b.onnx" not in await listed(pilot)
+        assert "when no other run is in progress" in text(pilot)
         await press(pilot, "enter", "x", "x")
-        assert feed.closed and "b.onnx" in text(pilot)
+        assert feed.closed and "b.onnx" in await listed(pilot)
+
+
+async def test_what_cannot_be_looked_at_is_no_model_and_a_new_one_appears(folder: Path) -> None:
+    (folder / "endless.onnx").symlink_to("x" * 255)
+    (folder / "toolong.onnx").symlink_to("x" * 300)
+    (folder / "folder.onnx").mkdir()
+    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
+        shown = await listed(pilot)
+        assert "b.onnx" in shown and "toolong" not in shown and "folder.onnx" not in shown
+        assert "c Copy" not in shown, "no row is chosen here"
+        (folder / "new.onnx").touch()
+        await press(pilot, "3")
+        assert "c Copy" in text(pilot)
+        assert "new.onnx" in await listed(pilot)
 
 
 async def test_the_screen_is_there_before_the_engine_says_a_word() -> None:

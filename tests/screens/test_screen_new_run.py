@@ -79,6 +79,21 @@ async def test_a_wrong_value_is_named_kept_and_corrected_and_then_it_starts() ->
 
 
 @pytest.mark.campaign
+async def test_a_broken_workload_of_the_users_own_is_named_and_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "train_cnn.py").write_text("import nothing_of_that_name\n")
+    monkeypatch.setenv("WORKBENCH_WORKLOADS", str(tmp_path))
+    async with replayed(scenes.cpu_only()).run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await press(pilot, "n")
+        assert "train_cnn.py cannot be used" in text(pilot)
+        await press(pilot, "escape")
+        monkeypatch.setenv("WORKBENCH_WORKLOADS", str(tmp_path / "gone"))
+        await press(pilot, "n")
+        assert any("gone" in str(each.message) for each in pilot.app._notifications)
+
+
 async def test_every_option_of_the_form_reaches_the_engine() -> None:
     app, started = finished(Request(seed=7, strict=True))
     async with app.run_test(size=SIZE) as pilot:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import machines
 import msgspec
 import pytest
 import scenes
@@ -15,11 +17,16 @@ from stage import HeldFeed, held, press, replayed, settle, text
 from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
+from screens.pages import palette
 from screens.pages.compare import CompareScreen
 from screens.pages.runs import PAGE, RunsScreen
+from screens.state.event_source import WatchSource
 from screens.widgets.table import Table, TableLine
+from workbench.machine.snapshots import Snapshot
 from workbench.records import events as ev
 from workbench.records.comparison import RunSummary
+from workbench.records.errors import JournalError
+from workbench.records.machine import HostReading
 from workbench.report import history, journal
 from workbench.report.report import Report
 from workbench.report.run_files import read_journal
@@ -146,6 +153,60 @@ async def test_s_starts_the_command_of_the_chosen_run_again(kept: Path) -> None:
         assert len(asked) == 2 and "Run again" not in text(pilot)
 
 
+async def test_ceilings_are_not_offered_again(kept: Path) -> None:
+    keep("20261124-090000-aaaa", scenes.cpu_only(), "workbench ceilings --again")
+    app = replayed(scenes.cpu_only())
+    async with app.run_test(size=SIZE) as pilot:
+        await open_runs(pilot)
+        assert "s Run again" not in text(pilot)
+        await press(pilot, "enter")
+        await loaded(pilot)
+        assert "recorded" in text(pilot) and "s Start" not in text(pilot)
+
+
+async def test_an_opened_run_stays_while_a_watch_goes_on(kept: Path) -> None:
+    again, is_read = threading.Event(), threading.Event()
+    machine, software = machines.cpu_server()
+    host = HostReading(40.0, 2000.0, None, None, 2**30, {})
+
+    def readings(sleep: Callable[[float], object]) -> Iterator[Snapshot]:
+        yield Snapshot("2026-11-21T12:00:00.000Z", host, [])
+        again.wait(60.0)
+        yield Snapshot("2026-11-21T12:00:01.000Z", host, [])
+        is_read.set()
+        sleep(60.0)
+
+    known = ev.HardwareDetected(at_s=0.0, machine=machine, software=software)
+    source = WatchSource([known], readings)
+    app = WorkbenchApp(lambda _: HeldFeed([]), replay=True, first=source, monotonic=lambda: 0.0)
+    async with app.run_test(size=SIZE) as pilot:
+        await open_runs(pilot)
+        await press(pilot, "enter")
+        await loaded(pilot)
+        again.set()
+        while not is_read.is_set():
+            await pilot.pause(0.01)
+        await settle(pilot)
+        assert "[3 Advisor]" in text(pilot) and "recorded, done" in text(pilot)
+        await press(pilot, "escape")
+        assert "[5 Runs]" in text(pilot) and "watching" in text(pilot)
+        await press(pilot, "q")
+
+
+async def test_a_state_folder_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def locked() -> None:
+        raise JournalError("the folder cannot be read: Permission denied")
+
+    monkeypatch.setattr(history, "refreshed", locked)
+    monkeypatch.setattr(palette, "refreshed", locked)
+    async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
+        await open_runs(pilot)
+        assert "Permission denied" in text(pilot) and "reading the runs" not in text(pilot)
+        await press(pilot, "ctrl+p")
+        await loaded(pilot)
+        assert "Screen: Advisor" in text(pilot)
+
+
 async def test_strings_of_a_journal_do_not_steer_the_terminal(kept: Path) -> None:
     async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
         await open_runs(pilot)
@@ -166,6 +227,9 @@ async def test_the_filter_takes_words_of_command_and_machine(kept: Path) -> None
         assert "nothing matches the filter" in text(pilot)
         await press(pilot, "slash", "escape")
         assert "5 runs" in text(pilot) and "shown" not in text(pilot)
+        await press(pilot, "slash", *"EPYC matmul", "enter", "escape")
+        assert "5 runs" in text(pilot) and "shown" not in text(pilot)
+        assert "[5 Runs]" in text(pilot)
 
 
 async def test_enter_opens_a_run_and_escape_leads_back_to_the_list(kept: Path) -> None:
@@ -273,13 +337,16 @@ async def test_del_asks_and_deletes_only_after_a_yes(kept: Path) -> None:
     async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
         await open_runs(pilot)
         await press(pilot, "delete")
-        assert "Delete this run?" in text(pilot)
+        assert "Delete 20261121-120000-dddd?" in text(pilot)
         await press(pilot, "down", "up", "delete")
         assert (kept / "20261121-120000-dddd.jsonl").exists()
         await press(pilot, "delete")
         await loaded(pilot)
         assert not (kept / "20261121-120000-dddd.jsonl").exists()
         assert "4 runs" in text(pilot)
+        await press(pilot, "down", "delete", "delete")
+        await loaded(pilot)
+        assert cursor(pilot) == "20261120-090000-aaaa", "the one below, not the newest"
 
 
 async def test_a_history_of_ten_thousand_runs_is_read_by_pages(

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
+from ..contract import COMPILED
 from ..records.verdict import Elimination, Payoff, Verdict
 from ..report.candidate import Candidate
 from ..report.names import candidate_name
@@ -52,7 +53,7 @@ def _pairs(
         for one in ranked
         if one.case.is_compiled
         for other in ranked
-        if other.case == replace(one.case, mode=_plain(one.case.mode))
+        if other.case == replace(one.case, mode=plain(one.case.mode))
     )
     quantised = (
         (one, other)
@@ -66,8 +67,10 @@ def _pairs(
     yield from islice(quantised, 1)
 
 
-def _plain(mode: str | None) -> str | None:
-    return "+".join(word for word in (mode or "").split("+") if word != "compile") or None
+def plain(mode: str | None) -> str | None:
+    """The mode without what compiles."""
+    words = (mode or "").split("+")
+    return "+".join(word for word in words if word not in (*COMPILED, "tensorrt")) or None
 
 
 def _alike(one: Candidate, other: Candidate) -> bool:

@@ -26,7 +26,7 @@ from ..worker.onnx_gpu import CPU, CUDA
 OK, WARN, FAIL = "ok", "warn", "fail"
 LEAST_FREE = 0.10  # share of memory that should be free, on the host and on each GPU
 _ORT = "onnxruntime"
-_NOT_BY_TORCH = ("torch_without_cuda", "driver_too_old", "gpu_too_old")
+_NOT_BY_TORCH = ("torch_without_cuda", "driver_too_old", "gpu_without_code")
 # Detection warnings after which something installed cannot be used as it is.
 _FATAL = (
     *(*_NOT_BY_TORCH, "gpu_prohibited", "nvml_without_cuda", "gpu_unreadable"),

@@ -22,7 +22,7 @@ from ..stats import ratios
 from ..stats import samples as stats
 from ..stats.objectives import OF_A_STEP
 from ..text import units
-from .comparison import ranked
+from .comparison import ranked, worse
 from .crossover import MOST_POINTS
 from .limits import error_limit, exceeds_error_limit, is_admissible, leaves_for_limits, uncounted
 
@@ -131,7 +131,8 @@ def too_slow_for_budget(standings: Standings) -> Iterator[Eliminated]:
         for candidate, factor, best in sorted(_slowdowns(group), key=itemgetter(1), reverse=True):
             if planned_s > standings.left_s and factor >= NOT_WORTH_RACING:
                 planned_s -= 2 * turn_s[candidate.case.id]
-                text = f"{factor:.0f}x slower than {best} in its first round"
+                behind = worse(standings.scenario.objective)
+                text = f"{factor:.0f}x {behind} than {best} in its first round"
                 reason = Reason("far_slower", f"{text}, and time is short", "raise --budget")
                 yield Eliminated(candidate, reason)
 
@@ -159,7 +160,8 @@ def proven_slower(standings: Standings) -> Iterator[Eliminated]:
         by_id = {candidate.case.id: candidate for candidate in group}
         rounds = {case: candidate.rounds() for case, candidate in by_id.items()}
         for proof in ratios.proven_slower(rounds, look=look, pairs=standings.pairs):
-            text = f"{proof.ratio.value:.3g}x slower than {candidate_name(proof.by)}"
+            behind = worse(standings.scenario.objective)
+            text = f"{units.ratio(proof.ratio.value)} {behind} than {candidate_name(proof.by)}"
             yield Eliminated(by_id[proof.case], Reason("beaten", text), proof)
 
 

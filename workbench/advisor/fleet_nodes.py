@@ -21,6 +21,7 @@ from ..files.read import opened, whole
 from ..records import fleet
 from ..records.document import Measurement, Run, Tool
 from ..records.encoding import encode
+from ..records.errors import JournalError
 from ..records.events import LONGEST_S
 from ..records.fleet_document import FleetNode, NodeAnswer, NodeRun, ScaledCase
 from ..records.machine import Machine
@@ -100,10 +101,10 @@ def read_plan(folder: Path) -> fleet.FleetPlan:
     """The plan in the folder; `recordings.why` has words for what it raises."""
     plan = decoded(folder / fleet.PLAN, fleet.FleetPlan)
     if plan.fleet_version != fleet.FLEET_VERSION:
-        raise journal.JournalError(f"it has version {plan.fleet_version}, not this program's")
+        raise JournalError(f"it has version {plan.fleet_version}, not this program's")
     for job in plan.jobs:
         if job.name in ("", ".", "..") or not {"/", "\0"}.isdisjoint(job.name):
-            raise journal.JournalError(f"{job.name!r} cannot be the name of a job")
+            raise JournalError(f"{job.name!r} cannot be the name of a job")
     return plan
 
 
@@ -190,6 +191,7 @@ class _Document(msgspec.Struct):
 
 class _Id(msgspec.Struct):
     id: str
+    scenario: str = ""
 
 
 _id = msgspec.json.Decoder(_Id).decode
@@ -222,7 +224,7 @@ def _run(file: Path) -> NodeRun:
     else:
         document = msgspec.json.decode(run_files.document_text(file), type=_Document)
     journal.check_schema(file, document.schema_version)
-    by_id = {_id(raw).id: raw for raw in document.measurements}
+    rows = {(each.scenario, each.id): raw for raw in document.measurements for each in [_id(raw)]}
     plain = [] if document.verdicts else list(map(_measurement, document.measurements))
     facts = (document.model or document.code or {"facts": {}})["facts"]
     run = NodeRun(
@@ -233,11 +235,11 @@ def _run(file: Path) -> NodeRun:
         hostname=shown(document.machine.hostname, 80),
         machine=_described(document.machine),
         subject=str(facts.get("sha256") or facts.get("code_sha256") or ""),
-        answers=[_answer(verdict, by_id.get(verdict.pick or "")) for verdict in document.verdicts],
+        answers=[_answer(v, rows.get((v.scenario, v.pick or ""))) for v in document.verdicts],
         scaling=[_scaled(m) for m in plain if m.case.workload == "scaling" and m.n],
     )
     if absurd := absurdity(run):
-        raise journal.JournalError(absurd)
+        raise JournalError(absurd)
     return run
 
 

@@ -114,7 +114,9 @@ def _for_the_gpu(found: Evidence) -> Iterator[str]:
     low = gpu.case.batch
     high = max(LARGEST_BATCH, BATCHES * low)
     if launch_bound(found) is not None:
-        command = f"workbench run {gpu.case.workload} --batch {low}..{high} --device gpu"
+        sizes = [w for name, value in gpu.case.params.items() for w in ("--set", f"{name}={value}")]
+        words = ["workbench", "run", gpu.case.workload, *sizes, "--batch", f"{low}..{high}"]
+        command = shlex.join([*words, "--device", "gpu"])
         yield f"Launches limit the GPU. Try larger batches: `{command}`"
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from operator import attrgetter
 
 from ..records.verdict import Elimination, RaceSummary
 from ..report.candidate import BY_FIRST_BLOCK, CANCELLED, Candidate
 from ..report.names import candidate_name
 from ..report.row import Row
-from ..text import units
 from .comparison import ranked
 
 ENDINGS = {
@@ -96,17 +96,11 @@ def summary_text(summary: RaceSummary) -> str:
 def _listed(word: str, left: Sequence[Elimination]) -> Iterator[str]:
     """One part of the summary; consecutive eliminations for the same reason share its words."""
     texts = []
-    for why, group in groupby(left, _why):
+    for why, group in groupby(left, attrgetter("message")):
         names = [candidate_name(e.id) + (f" after {e.rounds}" if e.rounds else "") for e in group]
         texts.append(f"{', '.join(names)} ({why})")
     if texts:
         yield f"{word}: {', '.join(texts)}"
-
-
-def _why(left: Elimination) -> str:
-    if left.ratio is None or left.beaten_by is None:
-        return left.message
-    return f"{units.ratio(left.ratio)} slower than {candidate_name(left.beaten_by)}"
 
 
 def ended_text(rounds: int, ended_by: str) -> str:

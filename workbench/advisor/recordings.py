@@ -19,6 +19,7 @@ from ..assets import path as asset
 from ..contract import kind_of
 from ..planning.usage import UsageError
 from ..records.document import Document, Measurement
+from ..records.errors import JournalError
 from ..records.events import LONGEST_S
 from ..records.fleet import DOCUMENT, JOBS, JOURNAL, PLAN
 from ..records.fleet_document import COLLECTED
@@ -93,7 +94,7 @@ def why(error: Exception) -> str:
     """Why a file of others cannot be used."""
     if isinstance(error, OSError):
         return error.strerror or "it cannot be read"
-    if isinstance(error, (journal.JournalError, msgspec.MsgspecError)):
+    if isinstance(error, (JournalError, msgspec.MsgspecError)):
         return str(error)
     return "its parts do not fit together"
 
@@ -113,7 +114,7 @@ def of_document(document: Document, file: str) -> Iterator[Recording]:
         datetime.fromisoformat(document.run.started_at)
     except ValueError:
         text = f"run.started_at is not a time: {document.run.started_at}"
-        raise journal.JournalError(text) from None
+        raise JournalError(text) from None
     for name, devices in devices_by_name(machine).items():
         measured = [
             msgspec.structs.replace(m, warnings=list(map(_cleaned, m.warnings)))

@@ -43,7 +43,7 @@ def compare(runs: tuple[str, ...], fail_on: float | None, markdown: bool, as_jso
     from .commands import echo_json, head
 
     if not 2 <= len(runs) <= len(ascii_uppercase):
-        raise UsageError("name two runs or more: workbench compare before.json after.json")
+        raise UsageError("name two to 26 runs: workbench compare before.json after.json")
     reports = [open_run(run).report for run in runs]
     found = run_comparison(head("compare")["tool"], reports, fail_on)
     if as_json:

@@ -13,7 +13,6 @@ from click.shell_completion import CompletionItem
 
 from .. import catalog
 from ..contract import PRECISIONS
-from ..report import journal
 
 MOST = 50  # values offered at once; the state folder may have thousands of runs
 PLAIN = re.compile(r"[\w.:@+-]+", re.ASCII)  # names that mean nothing else to a shell
@@ -23,6 +22,12 @@ OF_FILES = re.compile(r"FILE|PATH|DIR|OUT|TARGET|RUN|A B|\.onnx")  # metavars
 def _devices(_: click.Context) -> Iterable[str]:
     cards = sum(1 for _ in Path("/dev").glob("nvidia[0-9]*"))
     return ["cpu", "gpu", *(f"cuda:{number}" for number in range(cards)), "fake:0"]
+
+
+def _runs(_: click.Context) -> Iterable[str]:
+    from ..report import journal
+
+    return ["last", *journal.run_ids()]
 
 
 def _scenarios(context: click.Context) -> Iterable[str]:
@@ -38,7 +43,7 @@ KNOWN: dict[str, Callable[[click.Context], Iterable[str]]] = {  # by name of the
     "workloads": lambda _: catalog.files(),
     "scenarios": _scenarios,
     "names": lambda context: [*catalog.files(), *_scenarios(context)],
-    **dict.fromkeys(("run", "runs"), lambda _: ["last", *journal.run_ids()]),
+    **dict.fromkeys(("run", "runs"), _runs),
 }
 
 

@@ -72,9 +72,12 @@ of_a_fleet = all_of(
 )
 
 
-@click.group(cls=Group)
-def fleet() -> None:
+@click.group(cls=Group, invoke_without_command=True)
+@click.pass_context
+def fleet(context: click.Context) -> None:
     """Ask many machines the same question, and choose among them."""
+    if context.invoked_subcommand is None:
+        raise UsageError(f"name a command: {', '.join(sorted(fleet.commands))}")
 
 
 def read(place: Path, *, alone: bool = False) -> FleetDocument:

@@ -81,14 +81,21 @@ def save(output: Target, report: Report, code: int, *, samples: bool = True) -> 
     return code
 
 
+def is_cut(report: Report) -> bool:
+    """Whether the run is not wholly in its journal, as on a full disk."""
+    return any(warning.code == "no_journal" for warning in report.warnings)
+
+
 def unwritten(output: Target | None, error: OSError, report: Report, code: int) -> int:
     """Say that `output`, or stdout, did not take the result, and where the run is kept; returns
     the exit code."""
     if output is None:
         let_go(sys.stdout)
     run = report.started.id if report.started else ""
-    kept = f"the run is kept: `workbench open {run} --json`"
-    where = kept if journal.is_kept(run) else "the run is not kept"
+    how = "only the beginning of the run is kept" if is_cut(report) else "the run is kept"
+    where = f"{how}: `workbench open {run} --json`"
+    if not journal.is_kept(run):
+        where = "the run is not kept"
     name = output.named if output else "stdout"
     say(f"workbench: {name} cannot be written: {error.strerror}; {where}")
     return code if code == CUT_SHORT else FAILED

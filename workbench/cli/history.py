@@ -104,16 +104,20 @@ def _prune(old: Sequence[tuple[Path, RunSummary]], *, yes: bool) -> int:
     if not old:
         say("no run matches: nothing is deleted")
     elif not (yes or sys.stdin.isatty()):
-        say(f"this would delete {len(old):,} runs; --yes deletes them")
-    elif yes or click.confirm(f"Delete {len(old):,} runs?", err=True):
+        say(f"this would delete {_runs(len(old))}; --yes deletes what matches")
+    elif yes or click.confirm(f"Delete {_runs(len(old))}?", err=True):
         for path, summary in old:
             try:
                 delete(path)
             except OSError as error:
                 failed += 1
                 say(f"workbench: {summary.id} is not deleted: {error.strerror}")
-        say(f"deleted {len(old) - failed:,} runs")
+        say(f"deleted {_runs(len(old) - failed)}")
     return FAILED if failed else OK
+
+
+def _runs(count: int) -> str:
+    return f"{count:,} run{'s' * (count != 1)}"
 
 
 @command("workbench resume last --json")

@@ -164,11 +164,12 @@ def show_live(
 def _finish(last: Report, asked: Report, code: int, output: Target | None, *, samples: bool) -> int:
     """Say that the `last` run is kept, and write the run that the command line `asked` for."""
     from ..report.journal import is_kept
-    from .headless import save
+    from .headless import is_cut, save
 
     run = last.started.id if last.started is not None else ""
     if is_kept(run):
-        sys.stdout.write(f"kept: workbench open {run}\n")
+        how = "only its beginning is kept" if is_cut(last) else "kept"
+        sys.stdout.write(f"{how}: workbench open {run}\n")
     return code if output is None else save(output, asked, code, samples=samples)
 
 
@@ -193,6 +194,13 @@ def _engine(asked: Request | Report) -> EngineSource:
     return EngineSource(command("workbench.__main__", *options, bound=False))
 
 
+def _first_request() -> Request:
+    """What the form begins with where the command line asks for no run."""
+    options: dict[str, Any] = {"budget_s": None, "prices": (), "price_file": None}
+    with_choices(options)
+    return Request(**options)
+
+
 def show_replay(opened: OpenedRun, *, is_own: bool) -> int:
     """The TUI on an earlier run: a journal's events fill its log, a document is shown as it is.
 
@@ -204,6 +212,7 @@ def show_replay(opened: OpenedRun, *, is_own: bool) -> int:
 
     return run_tui(
         _engine,
+        _first_request(),
         replay=True,
         report=None if opened.events else opened.report,
         first=ReplaySource(opened.events),
@@ -226,7 +235,7 @@ def show_watch(found: Machine, software: Software, *, every_s: float) -> int:
         known.append(ev.CeilingsKnown(at_s=0.0, ceilings=ceilings))
     source = WatchSource(known, lambda sleep: snapshots(found, every_s=every_s, sleep=sleep))
     finish = partial(_finish, output=None, samples=True)
-    return run_tui(_engine, replay=True, first=source, finish=finish)
+    return run_tui(_engine, _first_request(), replay=True, first=source, finish=finish)
 
 
 def check_theme(name: str) -> None:

@@ -19,7 +19,7 @@ from ..contract import WorkloadError
 from ..engine.exit_codes import CUT_SHORT, FAILED, USAGE
 from ..planning.scenario import ScenarioError
 from ..planning.usage import UsageError
-from ..report.journal import JournalError
+from ..records.errors import JournalError
 from ..text.output import let_go, say, say_bug
 from ..text.sanitize import shown
 from .ab import ab

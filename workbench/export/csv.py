@@ -23,7 +23,7 @@ def text(report: Report) -> str:
         for each in row.candidates:
             case, origin = each.case, provenance_on(each.case.device)
             sizes = place_text({**case.params, **case.tuning})
-            named = [run, row.plan.scenario, case.id, each.state, origin, sizes]
+            named = [run, row.plan.scenario, case.id, each.status, origin, sizes]
             cells = [_cell(value) for value in (*named, *(getattr(case, name) for name in CASE))]
             for block in each.blocks:
                 lines.writerows([*cells, block.round, sample] for sample in block.samples_s)

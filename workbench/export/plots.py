@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..advisor.crossover import number
 from ..records.document import Sweep
 from ..records.verdict import Crossover
 from ..report.candidate import Candidate
@@ -26,8 +27,10 @@ def row_plot(title: str, found: Sequence[Candidate], run: RunView) -> Plot:
         case, measured = candidate.case, run.measured(candidate)
         name, median_s = run.case_name(case.id), measured.median_s or 0.0
         low, high = measured.ci95_s or (median_s, median_s)
-        text = f"{name}: median {units.duration(median_s)}, 95% CI {units.duration(low)} to "
-        text += f"{units.duration(high)}, {measured.n} samples, {provenance_on(case.device)}"
+        text = f"{name}: median {units.duration(median_s)}, "
+        if measured.ci95_s is not None:
+            text += f"95% CI {units.duration(low)} to {units.duration(high)}, "
+        text += f"{measured.n} samples, {provenance_on(case.device)}"
         some = candidate.ordered_s[:: -(-measured.n // MOST_SAMPLES)]
         strips.append(Strip(name, device_tone(case), text, median_s, (low, high), some))
     origin = provenance_on(*(candidate.case.device for candidate in found))
@@ -50,7 +53,8 @@ def sweep_plots(sweep: Sweep, crossover: Crossover | None) -> list[Plot]:
     if crossover is not None and crossover.value is not None:
         top = max(rate for curve in curves for _, rate, _ in curve.points)
         low, high = crossover.ci95 or (crossover.value, crossover.value)
-        text = f"crossover at {crossover.parameter} {crossover.value:.0f} with its 95% interval"
+        text = f"crossover at {crossover.parameter} {number(crossover.value)}"
+        text += " with its 95% interval" if crossover.ci95 else ""
         curves.append(Curve(text, [(x, top, text) for x in (low, crossover.value, high)]))
     (unit, *_), (axis,) = (curve.unit for curve in sweep.curves), sweep.axes
     origin = provenance_on(*(curve.candidate for curve in sweep.curves))

@@ -19,7 +19,6 @@ import errno
 import fcntl
 import os
 import re
-import secrets
 import select
 import stat
 import time
@@ -139,7 +138,7 @@ def _made(path: Path, mode: int = 0o666) -> tuple[int, Path]:
     old = _status(path)
     if old is not None:
         _require_file(path, old)
-    new = path.parent / f".workbench-{secrets.token_hex(8)}.tmp"
+    new = path.parent / f".workbench-{os.urandom(8).hex()}.tmp"
     descriptor = os.open(new, _NEW, mode if old is None else 0o600)
     if old is not None:
         with suppress(OSError):  # a file system without permissions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import catalog
 from ..contract import (
@@ -16,13 +16,15 @@ from ..contract import (
     PRECISIONS,
     kind_of,
 )
-from ..report.cut_run import CutRun
 from ..worker.code import COMMAND, FUNCTION, TORCH
 from ..worker.session_options import ONNX_BACKENDS
 from .model_question import ModelQuestion
 from .number_lists import numbers
 from .own_question import MODES, OwnQuestion
 from .usage import UsageError, check_known, unknown
+
+if TYPE_CHECKING:
+    from ..report.cut_run import CutRun
 
 DEFAULT_BUDGET_S = 60.0
 QUICK_BUDGET_S = 20.0

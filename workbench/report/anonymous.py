@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import shlex
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import is_dataclass, replace
 from itertools import pairwise
@@ -39,8 +40,11 @@ _PATH = (
     r"|(?:(?<![\w\]/.~-])(?:~\w*|[.]{1,2})?/(?!/)|/(?:home|Users)/)[^\s'\"`]*[^\s'\"`.,:;)\]]"
     r"|(?:[\w.-]+/)*[\w.-]*\w[.](?:py|onnx|pt2?|pth|npz|toml|json|csv)\b"
 )
-# The same on every machine, unless a container's id is in it.
-_SYSTEM = re.compile(r"/(?:dev|proc|sys|etc|usr|lib\w*|run)/(?!.*[0-9a-f]{12})")
+# The same on every machine, unless a container's id is in it, or a disk of the user's.
+_SYSTEM = re.compile(
+    r"/(?:dev/(?!shm/)|run/(?!media/|user/)|(?:proc|sys|etc|usr|lib(?:32|64|exec)?)/)"
+    r"(?!.*[0-9a-f]{12})"
+)
 _UUID = r"\b(?:GPU|MIG)-[0-9a-fA-F][0-9a-fA-F-]{3,}\b"
 
 
@@ -51,12 +55,9 @@ class Pseudonyms:
         self._salt = salt()
         self._people = _people(machine, document)
         self._words = self._people | (_files(document) if document is not None else {})
+        self._names = re.compile(_any_of(self._people))
         self._exact: dict[str, str] = {}  # ids and labels of cases, which follow from their parts
-        longest_first = sorted(filter(None, self._words), key=len, reverse=True)
-        words = "|".join(map(re.escape, longest_first)) or "(?!)"
-        self._private = re.compile(
-            rf"(?P<uuid>{_UUID})|(?<![A-Za-z0-9])(?:{words})(?![A-Za-z0-9])|{_PATH}"
-        )
+        self._private = re.compile(rf"(?P<uuid>{_UUID})|{_any_of(self._words)}|{_PATH}")
         for measured in document.measurements if document is not None else ():
             case = self(measured.case)
             self._exact |= {measured.case.id: case.id, measured.case.label: case.label}
@@ -93,12 +94,19 @@ class Pseudonyms:
     def _pseudonym(self, found: re.Match[str]) -> str:
         name = found.group()
         if _SYSTEM.match(name) and name not in self._words:
-            return name
+            return self._names.sub(lambda m: self._hashed(self._people[m[0]], m[0]), name)
         return self._hashed(name[:3] if found["uuid"] else self._words.get(name, "file"), name)
 
     def _hashed(self, kind: str, name: str) -> str:
         digest = hashlib.blake2b(name.encode("utf-8", "replace"), key=self._salt, digest_size=4)
         return f"{kind}-{digest.hexdigest()}"
+
+
+def _any_of(words: Iterable[str]) -> str:
+    """A pattern for any of these whole words, the longest first."""
+    longest_first = sorted(filter(None, words), key=len, reverse=True)
+    found = "|".join(map(re.escape, longest_first)) or "(?!)"
+    return rf"(?<![A-Za-z0-9])(?:{found})(?![A-Za-z0-9])"
 
 
 def anonymised(report: Report) -> Report:

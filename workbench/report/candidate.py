@@ -108,6 +108,11 @@ class Candidate:
         return self.state in ENDED
 
     @property
+    def status(self) -> str:
+        """How it ended; "cancelled" if the run ended before it."""
+        return self.state if self.ended else CANCELLED
+
+    @property
     def eliminated(self) -> bool:
         """Whether it was measured and left the race early, for another reason than the budget."""
         return self.state == "ok" and self.reason is not None and self.reason.code != OUT_OF_TIME

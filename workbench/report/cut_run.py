@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from ..records import events as ev
-from .journal import JournalError
+from ..records.errors import JournalError
 from .row import Row
 from .run_files import OpenedRun
 
@@ -44,6 +44,8 @@ class CutRun:
             raise cut.refused(f"workbench {started.tool.version} measured it")
         if report.model or report.code or ONLY_WHOLE & set(command):
             raise cut.refused("a model, your own code, --trace and --crossover need a whole run")
+        if command[:1] == ["ceilings"]:
+            raise cut.refused("ceilings need a whole run")
         if not whole:
             raise cut.refused("none of its rows is complete")
         return cut

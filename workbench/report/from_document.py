@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 
 import msgspec
@@ -205,8 +205,19 @@ def contradictions(document: Document) -> Iterator[str]:
     ids = {m.id for m in document.measurements}
     for case in (document.model.explained.keys() if document.model else set()) - ids:
         yield f"model.advice explains {case!r}, which was not measured"
-    for place, v in enumerate(document.verdicts):
+    for place, found in enumerate(document.largest_batches):
+        if found.case not in ids:
+            yield f"largest_batches[{place}].case is {found.case!r}, which was not measured"
+    yield from _wrong_verdicts(document.verdicts, ids)
+
+
+def _wrong_verdicts(verdicts: Sequence[Verdict], ids: Collection[str]) -> Iterator[str]:
+    for place, v in enumerate(verdicts):
         at = f"verdicts[{place}]"
+        costed = {None, *(cost.id for cost in v.costs)}
+        for best in v.by_objective:
+            if best.objective == "most_frugal" and best.pick not in costed:
+                yield f"{at}.by_objective has {best.pick!r}, which has no cost"
         for name, words in VOCABULARY.items():
             if (word := getattr(v, name)) not in words:
                 yield f"{at}.{name} is {word!r}, not one of {', '.join(words)}"

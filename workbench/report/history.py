@@ -20,6 +20,7 @@ import msgspec
 from ..contract import kind_of
 from ..files import read, write
 from ..records.comparison import RunSummary
+from ..records.errors import JournalError
 from ..text.output import say
 from ..text.sanitize import shown
 from . import journal
@@ -98,7 +99,7 @@ def _stamps() -> dict[bytes, str]:
                     of = entry.stat()
                     found[entry.name] = f"{of.st_size},{of.st_mtime_ns},{of.st_ctime_ns}"
     except OSError as error:
-        raise journal.JournalError(f"{folder} cannot be read: {error.strerror}") from error
+        raise JournalError(f"{folder} cannot be read: {error.strerror}") from error
     return found
 
 
@@ -143,7 +144,7 @@ def summary_of(path: Path) -> RunSummary:
         started, finished = report.started, report.finished
         assert started is not None  # noqa: S101 - a journal begins with it
         datetime.fromisoformat(started.started_at).astimezone()  # raises what it cannot convert
-    except (journal.JournalError, LookupError, ValueError, OverflowError) as error:
+    except (JournalError, LookupError, ValueError, OverflowError) as error:
         problem = str(error).removeprefix(str(path)).strip(", ")
         return RunSummary(shown(path.stem), "unreadable", reason=shown(problem))
     answers = {name: "" for name, row in report.rows.items() if row.plan.of is None}

@@ -21,6 +21,7 @@ import platformdirs
 from ..files.read import lines
 from ..records import events as ev
 from ..records.document import SCHEMA_VERSION
+from ..records.errors import JournalError
 from ..records.reason import Warning
 from ..text.sanitize import printable_json, shown
 from .plausible import absurdity
@@ -29,10 +30,6 @@ MOST_BYTES = 256 << 20  # size of a journal; a long run writes a few
 LONGEST_LINE = 16 << 20
 NO_METRICS: dict[str, float] = {}  # shared by all blocks without any
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-
-
-class JournalError(Exception):
-    """A run cannot be read; the message has the cause and the remedy."""
 
 
 def runs_folder() -> Path:
@@ -53,7 +50,7 @@ def new_run_id() -> str:
 
 def is_kept(run_id: str) -> bool:
     """Whether the run has a journal that `workbench open` finds."""
-    return (runs_folder() / f"{run_id}.jsonl").is_file()
+    return os.path.isfile(runs_folder() / f"{run_id}.jsonl")  # noqa: PTH113 - no error if locked
 
 
 def no_journal(outcome: str, path: object, error: OSError) -> Warning:
@@ -170,5 +167,5 @@ def check_schema(path: Path, version: int) -> None:
 def run_ids() -> Iterator[str]:
     """The ids of all journals on this machine, newest first."""
     folder = runs_folder()
-    if folder.is_dir():
+    if os.path.isdir(folder):  # noqa: PTH112 - no error if locked
         yield from sorted((file.stem for file in folder.glob("*.jsonl")), reverse=True)

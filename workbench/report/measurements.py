@@ -65,7 +65,7 @@ def statistics(
     return Measurement(
         **{name: getattr(candidate, name) for name in SHARED},
         id=candidate.case.id,
-        status=candidate.state if candidate.ended else "cancelled",
+        status=candidate.status,
         scenario=candidate.scenario,
         samples_s=[],
         blocks=[],

@@ -26,6 +26,8 @@ LEAST: dict[tuple[type, str], float] = {
     (Payoff, "step_s"): SMALLEST,
     (Payoff, "over_step_s"): SMALLEST,
     (Crossover, "sizes"): SMALLEST,
+    (Crossover, "value"): SMALLEST,
+    (Crossover, "ci95"): SMALLEST,
 }
 
 

@@ -13,6 +13,7 @@ import msgspec
 from ..files.read import whole
 from ..records import events as ev
 from ..records.document import Document
+from ..records.errors import JournalError
 from ..text.sanitize import printable_json, shown
 from . import journal
 from .from_document import contradictions, report_of
@@ -51,7 +52,7 @@ def open_run(name: str) -> OpenedRun:
     is_other = os.path.exists(path)  # noqa: PTH110 - as above
     missing = "neither a regular file nor a run:" if is_other else "no such file or run:"
     problem = "several runs begin with" if matches else missing
-    raise journal.JournalError(f"{problem} {shown(repr(name))}. Recent runs: {latest}")
+    raise JournalError(f"{problem} {shown(repr(name))}. Recent runs: {latest}")
 
 
 def read_journal(path: Path) -> OpenedRun:
@@ -60,12 +61,13 @@ def read_journal(path: Path) -> OpenedRun:
     flaw = next(_flaws(events), None)
     try:
         report = Report() if flaw else Report.of(events)
-        for case in report.model.explained if report.model else ():
+        largest = (found.case for found in report.largest_batches)
+        for case in (*(report.model.explained if report.model else ()), *largest):
             _ = report.candidates[case]
     except LookupError:
         flaw = "an event names a candidate or a row that was never announced"
     if flaw is not None:
-        raise journal.JournalError(f"{path} is not the journal of a run: {shown(flaw)}")
+        raise JournalError(f"{path} is not the journal of a run: {shown(flaw)}")
     return OpenedRun(report, events)
 
 
@@ -82,7 +84,7 @@ def read_document(path: Path) -> Report:
     document = decode_document(path)
     measured = [m for m in document.measurements if m.n]
     if measured and not any(m.samples_s for m in measured):
-        raise journal.JournalError(
+        raise JournalError(
             f"{path} holds no samples (--no-samples), which a run is shown from: "
             f"open the journal, `workbench open {shown(document.run.id)}`"
         )
@@ -91,9 +93,9 @@ def read_document(path: Path) -> Report:
     return report_of(document)
 
 
-def _no_document(path: Path, flaw: str) -> journal.JournalError:
+def _no_document(path: Path, flaw: str) -> JournalError:
     """A flaw may quote any text of the file."""
-    return journal.JournalError(f"{path} is not a workbench document: {shown(flaw)}")
+    return JournalError(f"{path} is not a workbench document: {shown(flaw)}")
 
 
 class _Head(msgspec.Struct):
@@ -121,7 +123,7 @@ def decode_document(path: Path) -> Document:
         journal.check_schema(path, msgspec.json.decode(text, type=_Head).schema_version)
         document = msgspec.json.decode(text, type=Document)
     except OSError as error:
-        raise journal.JournalError(f"{path} cannot be read: {error.strerror}") from error
+        raise JournalError(f"{path} cannot be read: {error.strerror}") from error
     except journal.UNREADABLE as error:
         raise _no_document(path, journal.reason(error)) from error
     if absurd := absurdity(document):

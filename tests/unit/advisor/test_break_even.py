@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from money import priced_report
 
-from workbench.advisor.break_even import break_even, sentence, sentences
+from workbench.advisor.break_even import break_even, plain, sentence, sentences
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
 from workbench.records.document import SetupTimes
@@ -77,6 +77,21 @@ def test_compilation_pays_off_after_as_many_steps_as_it_saves() -> None:
     assert total == pytest.approx(one.over_fixed_s + one.steps * one.over_step_s)
     (text,) = sentences(found)
     assert f"601 steps (7.00 s; 95% CI {math.ceil(low)}-{math.ceil(high)})" in text
+
+
+@pytest.mark.parametrize(
+    ("mode", "without"),
+    [
+        ("compile", None),
+        ("max-autotune", None),
+        ("tensorrt", None),
+        ("compile+reduce-overhead", None),
+        ("nhwc+compile", "nhwc"),
+        (None, None),
+    ],
+)
+def test_what_a_compiled_candidate_is_set_against(mode: str | None, without: str | None) -> None:
+    assert plain(mode) == without
 
 
 def test_a_gpu_that_is_faster_and_ready_sooner_is_ahead_from_the_first() -> None:

@@ -54,7 +54,7 @@ def test_cpu_and_gpu_do_not_eliminate_each_other() -> None:
     candidates = field({CPU_A: steady(1.0), CPU_B: steady(3.0), GPU: steady(0.01)}, gpus=["cuda:0"])
     (left,) = elimination.proven_slower(standings(candidates, rounds=8))
     assert left.candidate.case == CPU_B
-    assert left.reason.message == "3x slower than cpu torch fp32 t8"
+    assert left.reason.message == "3.00x slower than cpu torch fp32 t8"
 
 
 def test_reference_only_precisions_race_among_themselves() -> None:

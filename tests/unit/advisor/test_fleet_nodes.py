@@ -66,6 +66,18 @@ def test_a_document_is_an_answer_with_its_queue_apart(folder: Path) -> None:
     assert answer.value_s == pytest.approx(0.0158, rel=0.01) and answer.uncompared is None
 
 
+def test_rows_that_share_a_case_keep_their_own_figures(folder: Path) -> None:
+    before = job(folder).run
+    assert before is not None
+    file = folder / "jobs/old-1/document.json"
+    document = json.loads(file.read_text())
+    others = [{**m, "scenario": "another", "samples_s": [9.0]} for m in document["measurements"]]
+    document["measurements"] += others
+    file.write_text(json.dumps(document))
+    after = job(folder).run
+    assert after is not None and after.answers == before.answers
+
+
 def test_the_99th_percentile_is_that_of_what_if(folder: Path) -> None:
     run = job(folder).run
     assert run is not None

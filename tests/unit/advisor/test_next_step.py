@@ -24,7 +24,7 @@ from workbench.planning.scenario import Size
         ("a more accurate candidate", "accurate to 1e-6 and takes 2.00x the time"),
         ("an unclear GPU", "Update the driver."),
         ("loading limits", "Make loading cheaper"),
-        ("launches limit", "`workbench run work --batch 8..256 --device gpu`"),
+        ("launches limit", "`workbench run work --set of=a --batch 8..256 --device gpu`"),
         (
             "noise on a busy machine",
             "quiet machine and with a larger budget",

@@ -22,7 +22,7 @@ from workbench.report.report import Report
 
 FAST, SLOW = case("cpu-a"), case("cpu-b", threads=4)
 LATE, BROKEN = case("cpu-late", threads=2), case("cpu-broken", threads=1)
-BEATEN = Reason("beaten", "2x slower than cpu torch fp32 t8")
+BEATEN = Reason("beaten", "2.00x slower than cpu torch fp32 t8")
 
 
 def summary(report: Report, row: str = "row") -> RaceSummary:

@@ -15,7 +15,7 @@ from workbench.export.formats import FORMATS
 from workbench.files.write import Target
 from workbench.planning.usage import UsageError, target
 from workbench.pool.control import Control
-from workbench.records.events import CaseFinished
+from workbench.records.events import CaseFinished, WarningRaised
 from workbench.records.reason import Reason
 from workbench.report import journal
 from workbench.report.report import Report
@@ -50,6 +50,11 @@ def test_a_document_that_cannot_be_written_says_where_the_run_is_kept(
     journal.Journal(journal.runs_folder() / f"{run}.jsonl").close()
     assert save(full, REPORT, CUT_SHORT) == CUT_SHORT
     assert f"the run is kept: `workbench open {run} --json`" in capsys.readouterr().err
+    full_disk = journal.no_journal("is kept only up to here", "runs", OSError(28, "full"))
+    cut = Report.of([*RUN, WarningRaised(at_s=1.0, warning=full_disk)])
+    assert save(full, cut, OK) == FAILED
+    said = capsys.readouterr().err
+    assert f"only the beginning of the run is kept: `workbench open {run}" in said
 
 
 def test_neither_a_full_disk_nor_a_full_log_ends_a_run(full: Target, monkeypatch) -> None:

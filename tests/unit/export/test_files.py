@@ -8,12 +8,15 @@ import json
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from types import SimpleNamespace
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import msgspec
 import pytest
 import scenes
 import simulated_lab
+from builders import case
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -22,6 +25,7 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 
 from workbench.export.formats import FILES, file_text
 from workbench.export.json import dump
+from workbench.export.plots import row_plot
 from workbench.export.sections import sections
 from workbench.export.view.svg import svg_file
 from workbench.export.view.words import provenance, provenance_on
@@ -131,6 +135,21 @@ def test_the_csv_has_every_sample() -> None:
     want = [(m.scenario, m.id, s) for m in report.measurements for s in m.samples_s]
     assert found == want
     assert {int(line["round"]) for line in lines} >= {0, 1}
+
+
+def test_a_killed_run_says_cancelled_as_the_json_does() -> None:
+    cut = next(n for n, e in enumerate(RUNS["gpu_server"]) if isinstance(e, ev.BlockMeasured)) + 3
+    report = Report.of(RUNS["gpu_server"][:cut])
+    lines = csv.DictReader(io.StringIO(file_text("csv", report)))
+    assert {line["status"] for line in lines} == {"cancelled"}
+
+
+def test_a_median_without_an_interval_claims_none() -> None:
+    few = SimpleNamespace(median_s=0.15, ci95_s=None, n=2)
+    run: Any = SimpleNamespace(measured=lambda _: few, case_name=lambda _: "one")
+    candidate: Any = SimpleNamespace(case=case("cpu"), ordered_s=[0.1, 0.2])
+    (strip,) = row_plot("row", [candidate], run).strips
+    assert strip.title.startswith("one: median 150 ms, 2 samples")
 
 
 @pytest.mark.parametrize("name", RUNS)

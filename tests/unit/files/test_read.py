@@ -19,8 +19,8 @@ from workbench.export.json import dump
 from workbench.export.text import run_text
 from workbench.files.read import lines, whole
 from workbench.records import events as ev
+from workbench.records.errors import JournalError
 from workbench.report import journal, run_files
-from workbench.report.journal import JournalError
 from workbench.report.report import Report
 from workbench.report.run_files import open_run, read_document
 from workbench.text.sanitize import printable_json

@@ -248,3 +248,13 @@ def test_paths_of_every_machine_stay(path: str) -> None:
 def test_the_id_of_a_container_goes() -> None:
     path = "/sys/fs/cgroup/docker/4f5c9a1b2c3d4e5f6a7b8c9d0e1f2a3b/cpu.max"
     assert "4f5c9a" not in Pseudonyms(None)(f"cannot read {path}")
+
+
+@pytest.mark.parametrize("path", ["/dev/shm/zoe/secret.onnx", "/run/media/ann/stick/secret.pt2"])
+def test_what_is_mounted_or_shared_below_a_system_folder_goes(path: str) -> None:
+    assert "secret" not in hidden(f"workbench model {path} --json")
+
+
+def test_a_name_within_a_system_path_goes() -> None:
+    found = hidden("limited by /sys/fs/cgroup/lxc.payload.node17/cpu.max", host="node17")
+    assert "node17" not in found and "/sys/fs/cgroup/lxc.payload.host-" in found

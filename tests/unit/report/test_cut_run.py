@@ -8,8 +8,8 @@ import pytest
 from builders import eventful
 
 from workbench.records import events as ev
+from workbench.records.errors import JournalError
 from workbench.report.cut_run import CutRun
-from workbench.report.journal import JournalError
 from workbench.report.report import Report
 from workbench.report.run_files import OpenedRun, open_run
 

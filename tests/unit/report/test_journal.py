@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from workbench.engine.event_stream import EventStream
 from workbench.pool.control import Control
 from workbench.records import events as ev
+from workbench.records.errors import JournalError
 from workbench.report import journal
 from workbench.report.report import Report
 from workbench.report.run_files import open_run, read_document
@@ -56,7 +57,7 @@ def test_a_torn_last_line_is_left_out(tmp_path: Path, kept: int) -> None:
 def test_a_broken_line_in_the_middle_is_named(tmp_path: Path) -> None:
     broken = tmp_path / "broken.jsonl"
     broken.write_bytes(LINES[0] + b'{"event": "NoSuchThing"}\n' + LINES[1])
-    with pytest.raises(journal.JournalError, match="line 2"):
+    with pytest.raises(JournalError, match="line 2"):
         journal.read(broken)
 
 
@@ -66,7 +67,7 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path: Path) -> None:
 def test_a_line_of_garbage_is_named_too(tmp_path: Path, line: bytes) -> None:
     broken = tmp_path / "broken.jsonl"
     broken.write_bytes(LINES[0] + LINES[1] + line + b"\n" + LINES[2])
-    with pytest.raises(journal.JournalError, match=r"broken\.jsonl, line 3, is not an event"):
+    with pytest.raises(JournalError, match=r"broken\.jsonl, line 3, is not an event"):
         journal.read(broken)
 
 
@@ -94,12 +95,12 @@ def test_empty_lines_are_passed_over(tmp_path: Path) -> None:
 def test_a_file_that_does_not_begin_a_run_is_no_journal(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "other.jsonl"
     file.write_bytes(content)
-    with pytest.raises(journal.JournalError, match="is not the journal of a run"):
+    with pytest.raises(JournalError, match="is not the journal of a run"):
         journal.read(file)
 
 
 def test_a_journal_that_is_gone_says_so(tmp_path: Path) -> None:
-    with pytest.raises(journal.JournalError, match="No such file"):
+    with pytest.raises(JournalError, match="No such file"):
         journal.read(tmp_path / "gone.jsonl")
 
 
@@ -176,14 +177,14 @@ def test_runs_are_found_by_id_by_its_beginning_and_as_the_last(state: Path) -> N
     for run_id in ("20260101-000000-aaaa", "20260102-000000-bbbb"):
         journal.Journal(state / f"{run_id}.jsonl").append(RUN[0])
     assert open_run("20260101").events == open_run("last").events == RUN[:1]
-    with pytest.raises(journal.JournalError, match="several runs begin"):
+    with pytest.raises(JournalError, match="several runs begin"):
         open_run("2026")
-    with pytest.raises(journal.JournalError, match="20260102-000000-bbbb"):
+    with pytest.raises(JournalError, match="20260102-000000-bbbb"):
         open_run("2027")
 
 
 def test_without_any_run_the_message_says_so() -> None:
-    with pytest.raises(journal.JournalError, match="none yet"):
+    with pytest.raises(JournalError, match="none yet"):
         open_run("last")
 
 
@@ -195,5 +196,9 @@ def test_a_document_of_another_schema_is_refused(tmp_path: Path) -> None:
     document = report({case("cpu-a"): steady(1.0)}).document()
     document.schema_version = 99
     (tmp_path / "new.json").write_text(dump(document))
-    with pytest.raises(journal.JournalError, match="schema version 99"):
+    with pytest.raises(JournalError, match="schema version 99"):
         read_document(tmp_path / "new.json")
+
+
+def test_a_run_that_cannot_be_looked_for_is_not_kept() -> None:
+    assert not journal.is_kept("x" * 300)  # no file has such a name

@@ -34,6 +34,10 @@ def expected(name: str) -> Any:
         measured["work"].setdefault("host_bytes", 0.0)
         if (accuracy := measured["accuracy"]) is not None:
             accuracy |= {"error_bound": None, "held_out": False}
+    if (code := document.get("code")) is not None:
+        code["facts"] |= {"passes_device": False}
+        for module in code["facts"]["modules"]:
+            module |= {"altered": False}
     if (model := document.get("model")) is not None:
         model["facts"] |= {"check_samples": 0, "folds": 0, "needed_inputs": None}
     for gpu in document["machine"]["gpus"]:

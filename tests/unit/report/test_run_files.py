@@ -13,8 +13,8 @@ from builders import eventful
 
 from workbench.export.json import document_parts, dump
 from workbench.records import events as ev
+from workbench.records.errors import JournalError
 from workbench.records.reason import Warning
-from workbench.report import journal
 from workbench.report.report import Report
 from workbench.report.run_files import open_run, read_document
 from workbench.text.sanitize import printable_json
@@ -32,10 +32,10 @@ def test_a_document_file_is_opened(tmp_path: Path) -> None:
 def test_what_is_there_but_no_file_is_not_called_missing(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for other in (tmp_path, tmp_path / "fifo"):
-        with pytest.raises(journal.JournalError, match=r"^neither a regular file nor a run: "):
+        with pytest.raises(JournalError, match=r"^neither a regular file nor a run: "):
             open_run(str(other))
     for missing in ("gone", "x" * 300, "a\0b"):
-        with pytest.raises(journal.JournalError, match=r"^no such file or run: "):
+        with pytest.raises(JournalError, match=r"^no such file or run: "):
             open_run(missing)
 
 
@@ -45,7 +45,7 @@ def test_a_document_without_samples_is_refused_with_the_command_that_shows_the_r
     file = tmp_path / "bare.json"
     file.write_text("".join(document_parts(Report.of(RUN), samples=False)))
     expected = rf"--no-samples.*`workbench open {DOCUMENT.run.id}`"
-    with pytest.raises(journal.JournalError, match=expected):
+    with pytest.raises(JournalError, match=expected):
         open_run(str(file))
 
 
@@ -67,7 +67,7 @@ def test_a_block_without_samples_or_with_an_impossible_one_is_refused(
     )
     file = tmp_path / "copied.jsonl"
     file.write_bytes(b"\n".join(events))
-    with pytest.raises(journal.JournalError, match=rf"line {place + 1}, .*samples_s"):
+    with pytest.raises(JournalError, match=rf"line {place + 1}, .*samples_s"):
         open_run(str(file))
 
 
@@ -86,9 +86,13 @@ def test_a_block_without_samples_or_with_an_impossible_one_is_refused(
 def test_a_file_that_is_no_document_is_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "mine.json"
     file.write_bytes(content)
-    with pytest.raises(journal.JournalError, match=r"mine\.json is not a workbench document") as e:
+    with pytest.raises(JournalError, match=r"mine\.json is not a workbench document") as e:
         read_document(file)
     assert "\n" not in str(e.value)
+
+
+PICK = dict.fromkeys(("value", "runner_up", "ratio", "ratio_ci95"))
+UNKNOWN = {**PICK, "objective": "most_frugal", "pick": "another", "unit": "J/run"}
 
 
 @pytest.mark.parametrize(
@@ -101,6 +105,15 @@ def test_a_file_that_is_no_document_is_refused_in_one_line(tmp_path: Path, conte
         ("verdicts", "choice", "tpu", r"verdicts\[0\]\.choice is 'tpu', not one of cpu, gpu"),
         ("verdicts", "objective", "speed", "not one of throughput"),
         ("verdicts", "pick", "another", "'another', which was not measured"),
+        (
+            "verdicts",
+            "by_objective",
+            [
+                dict.fromkeys(PICK)
+                | {"objective": "most_frugal", "pick": "another", "unit": "J/run"}
+            ],
+            "by_objective has 'another', which has no cost",
+        ),
     ],
 )
 def test_a_document_that_contradicts_itself_is_refused_with_the_place(
@@ -110,7 +123,7 @@ def test_a_document_that_contradicts_itself_is_refused_with_the_place(
     fields[place][0][name] = value
     file = tmp_path / "mine.json"
     file.write_bytes(msgspec.json.encode(fields))
-    with pytest.raises(journal.JournalError, match=f"not a workbench document: .*{expected}"):
+    with pytest.raises(JournalError, match=f"not a workbench document: .*{expected}"):
         open_run(str(file))
 
 
@@ -118,7 +131,7 @@ def test_a_journal_of_a_candidate_that_never_entered_is_refused(tmp_path: Path) 
     file = tmp_path / "mine.jsonl"
     kept = [event for event in RUN if not isinstance(event, ev.RacePlanned)]
     file.write_bytes(b"".join(ev.encode(event) + b"\n" for event in kept))
-    with pytest.raises(journal.JournalError, match=r"not the journal of a run: .* never announced"):
+    with pytest.raises(JournalError, match=r"not the journal of a run: .* never announced"):
         open_run(str(file))
 
 
@@ -144,7 +157,7 @@ def test_documents_and_journals_are_read_without_escapes(tmp_path: Path) -> None
 
 
 def test_a_document_that_is_gone_says_so(tmp_path: Path) -> None:
-    with pytest.raises(journal.JournalError, match="No such file"):
+    with pytest.raises(JournalError, match="No such file"):
         read_document(tmp_path / "gone.json")
 
 
@@ -169,13 +182,13 @@ def test_a_refusal_quotes_the_beginning_of_a_long_text(
     part[name] = "x" * 100_000 if name != "status" or place != "run" else ["x" * 100_000]
     file = tmp_path / "long.json"
     file.write_text(json.dumps(content))
-    with pytest.raises(journal.JournalError) as refused:
+    with pytest.raises(JournalError) as refused:
         open_run(str(file))
     assert len(str(refused.value).removeprefix(str(file))) < 400
 
 
 def test_a_long_name_is_quoted_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    with pytest.raises(journal.JournalError, match="Recent runs: none yet") as refused:
+    with pytest.raises(JournalError, match="Recent runs: none yet") as refused:
         open_run("x" * 100_000)
     assert len(str(refused.value)) < 400

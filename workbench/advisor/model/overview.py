@@ -182,7 +182,9 @@ def outcome(candidate: Candidate, row: Row, above: str) -> tuple[str, str]:
     if above:
         return "error", above
     if reason is not None:
-        return WORDS.get(reason.code, reason.code.replace("_", " ")), reason.message
+        word = WORDS.get(reason.code, reason.code.replace("_", " "))
+        is_counted = candidate.objective in COUNTED
+        return "behind" if word == "slower" and is_counted else word, reason.message
     return "", ""
 
 

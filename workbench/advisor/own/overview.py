@@ -5,6 +5,8 @@ Pure functions of a report.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...contract import Case
 from ...records.code import CodeReport
 from ...report.candidate import Candidate
@@ -16,6 +18,7 @@ from ...stats import ratios
 from ...stats.samples import median
 from ...text import units
 from ...worker.code import COMMAND, TORCH, WORKLOAD
+from ..break_even import plain
 from ..model.overview import RankedCandidate, error_text, gain_text, in_order, outcome, ratio_of
 from ..reasons import listed
 
@@ -179,18 +182,24 @@ def _flip(pick: Case, best: Candidate, row: Row) -> str:
 def compile_calls(row: Row) -> float | None:
     """The calls after which a compiled candidate has paid for its compilation, where that is
     certain."""
-    compiled = {c.case.id for c in row.candidates if c.case.is_compiled}
-    payoffs = row.verdict.payoffs if row.verdict else []
-    return min(
-        (p.steps for p in payoffs if p.id in compiled and p.steps and p.steps_ci95), default=None
-    )
+    uncompiled = {
+        c.case.id: replace(c.case, mode=plain(c.case.mode))
+        for c in row.candidates
+        if c.case.is_compiled
+    }
+    for found in row.verdict.payoffs if row.verdict else ():
+        case = uncompiled.get(found.id)
+        if case is not None and case.id == found.over and found.steps and found.steps_ci95:
+            return found.steps * int(case.params.get("batches", 1))  # of one timed step
+    return None
 
 
 def script_gain(report: Report, row: Row, pick: Candidate) -> str:
-    """What the pick means for the whole script; empty for other code, if it is best as it is, or if
-    the script was cut: its whole time is unknown."""
+    """What the pick means for the whole script; empty for other code, if it is best as it is, if
+    the script was cut: its whole time is unknown; or if it calls its module in another way than the
+    race."""
     module = next((m for m in report.code.facts.modules if m.chosen), None) if report.code else None
-    if report.code is None or module is None or report.code.facts.cut:
+    if report.code is None or module is None or report.code.facts.cut or module.altered:
         return ""
     given = as_written(row, report.code)
     gained = None if pick is given else ratio_of(given, pick)

@@ -24,6 +24,15 @@ def moved(x):
     return x.to({device!r}) if isinstance(x, torch.Tensor) else x
 batch = moved(batch)
 """
+NESTED = """\
+def moved(x):
+    if isinstance(x, dict):
+        return {{name: moved(each) for name, each in x.items()}}
+    if isinstance(x, (list, tuple)):
+        each = map(moved, x)
+        return type(x)(*each) if hasattr(x, "_fields") else type(x)(each)
+    return {moved}
+"""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -58,7 +67,7 @@ def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
         return _session(facts, case)
     setup = ["import torch", "", *_process(facts, case)]
     setup.append(f"model = model.{'train' if question.train else 'eval'}()")
-    setup += _placed(case, named)
+    setup += _placed(facts, case, named)
     if case.is_compiled:
         how = ', mode="reduce-overhead"' if "reduce-overhead" in case.mode_words else ""
         setup.append(f"model = torch.compile(model{how})")
@@ -69,7 +78,7 @@ def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
     guard = "no_grad" if in_compiler else facts.guard
     contexts = f"with torch.{guard}(){_autocast(facts, case)}:"
     if "graph" in case.mode_words:
-        return _graph(setup, contexts, call)
+        return _graph(setup, case.device, contexts, call)
     return Lines(setup, [contexts, f"    output = {call}"])
 
 
@@ -77,7 +86,7 @@ def _function(facts: CodeFacts, case: Case) -> Lines:
     setup = ["import os", "", "# before NumPy, torch and the like are imported"]
     setup += [f'os.environ["{name}"] = "{case.threads}"' for name in THREADS]
     setup = [] if case.threads is None else setup
-    device = f", device={case.device!r}" if facts.takes_device else ""
+    device = f", device={case.device!r}" if facts.passes_device else ""
     return Lines(setup, [f"result = work(*inputs{device})"])
 
 
@@ -112,9 +121,10 @@ def _process(facts: CodeFacts, case: Case) -> list[str]:
     return [f"torch.backends.{part}.allow_tf32 = {is_tf32}" for part in ("cuda.matmul", "cudnn")]
 
 
-def _placed(case: Case, named: bool) -> list[str]:
+def _placed(facts: CodeFacts, case: Case, named: bool) -> list[str]:
     """The module and its inputs in the layout and on the device of the case."""
     steps = []
+    nested = any("." in port.name for port in facts.inputs)
     if "nhwc" in case.mode_words:
         steps.append(("memory_format=torch.channels_last", "getattr(x, 'ndim', 0) == 4"))
     if not kind_of(case.device).on_host:
@@ -122,6 +132,9 @@ def _placed(case: Case, named: bool) -> list[str]:
     found = []
     for how, fits in steps:
         moved = f"x.to({how}) if {fits} else x"
+        if nested:
+            found += NESTED.format(moved=moved).splitlines()
+            moved = "moved(x)"
         found += [f"model = model.to({how})", f"inputs = [{moved} for x in inputs]"]
         if named:
             found.append(f"named = {{name: {moved} for name, x in named.items()}}")
@@ -132,13 +145,17 @@ def _autocast(facts: CodeFacts, case: Case) -> str:
     if case.precision not in AUTOCAST or facts.precision != "fp32":
         return ""
     kind = case.device.partition(":")[0]
-    return f', torch.autocast("{kind}", dtype=torch.{AUTOCAST[case.precision]})'
+    # The cache ends with the block, and a captured graph would go on reading it.
+    uncached = ", cache_enabled=False" if "graph" in case.mode_words else ""
+    return f', torch.autocast("{kind}", dtype=torch.{AUTOCAST[case.precision]}{uncached})'
 
 
-def _graph(setup: list[str], contexts: str, call: str) -> Lines:
+def _graph(setup: list[str], device: str, contexts: str, call: str) -> Lines:
     """Capture after three calls on a side stream, as torch's notes on CUDA graphs ask."""
     captured = [
+        f"torch.cuda.set_device({device!r})",
         "stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()",
+        "stream.wait_stream(torch.cuda.current_stream())",
         contexts,
         "    with torch.cuda.stream(stream):",
         "        for _ in range(3):",

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
+from ...advisor.comparison import worse
 from ...contract import Case, ParameterValue
 from ...records.document import CurvePoint, LargestBatch, Measurement, Sweep
 from ...report import sweeps
@@ -165,7 +166,8 @@ class RunView:
         """`2.1x slower than cuda:0 torch bf16`, or the reason where no ratio is known."""
         if candidate.ratio is None or candidate.beaten_by is None:
             return candidate.reason.message if candidate.reason is not None else ""
-        return f"{units.ratio(candidate.ratio)} slower than {self.case_name(candidate.beaten_by)}"
+        behind, other = worse(candidate.objective), self.case_name(candidate.beaten_by)
+        return f"{units.ratio(candidate.ratio)} {behind} than {other}"
 
     def machine_line(self, *, brief: bool = False) -> str:
         """`EPYC 9654, 16 of 192 cores (cgroup) | NVIDIA H200`; "" before detection."""

@@ -36,6 +36,7 @@ def candidate_facts(candidate: Candidate, run: RunView) -> list[Fact]:
     if accuracy is not None:
         error = f"{accuracy_text(candidate)}{bound_text(accuracy)}"
         text = f"{accuracy.metric.replace('_', ' ')} {error} against {accuracy.reference}"
+        text = accuracy.reference if accuracy.metric == "none" else text
         facts.append(fact("checked", text, "" if accuracy.passed else "error"))
         for each in accuracy.outputs if len(accuracy.outputs) > 1 else ():
             facts.append(fact("  output", f"{each.name}: {output_text(each)}"))

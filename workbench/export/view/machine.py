@@ -27,7 +27,7 @@ from . import glyphs
 from .ceilings import rows as ceiling_rows
 from .facts import Fact, fact, warning_facts
 from .section import Section
-from .spans import Text, join
+from .spans import Text, join, unbroken
 
 BAR_WIDTH = 12
 
@@ -94,14 +94,15 @@ def cpu(found: Cpu) -> list[Fact]:
         (found.efficiency_cores or None, "efficiency cores"),
     )
     known = ", ".join(f"{count} {noun}" for count, noun in counts if count is not None)
+    caches = ", ".join(unbroken(_cache(each)) for each in found.caches)
     name = Text.of((found.model or units.NOT_AVAILABLE, "strong"))
     return [
         Fact("", Text.of(name, f"  {found.architecture}{clock}")),
         Fact("usable", Text.of((cores, "strong"), why)),
         fact("cores", known),
-        fact("limits", ", ".join(map(_limit, found.limits))),
+        fact("limits", ", ".join(unbroken(_limit(each)) for each in found.limits)),
         Fact("instructions", instructions(found.isa, found.architecture)),
-        *([fact("caches", ", ".join(map(_cache, found.caches)))] if found.caches else []),
+        *([fact("caches", caches)] if found.caches else []),
         *missing(found.unavailable),
     ]
 
@@ -124,7 +125,7 @@ def instructions(isa: Isa, architecture: str) -> Text:
     for field, name in names.items():
         present: bool | None = getattr(isa, field)
         word = {True: "yes", False: "no", None: "?"}[present]
-        chips.append(Text.of((f"{name} {word}", "good" if present else "dim")))
+        chips.append(Text.of((unbroken(f"{name} {word}"), "good" if present else "dim")))
     return join(chips, ", ")
 
 

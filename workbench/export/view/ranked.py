@@ -80,7 +80,7 @@ def _candidate_line(ranked: RankedCandidate, run: RunView, most: float) -> Line:
 def _error(ranked: RankedCandidate) -> Text:
     """The error of a candidate, marked if it exceeds the limit."""
     accuracy = ranked.candidate.accuracy
-    if accuracy is None:
+    if accuracy is None or accuracy.metric == "none":
         return Text()
     text, bound = error_text(accuracy.value), accuracy.error_bound
     if bound is not None:

@@ -11,7 +11,8 @@ Span = tuple[str, str]  # text and tone: words such as "dim", "good", "warning",
 
 ELLIPSIS = "…"
 # Replacements of equal width where there is room for them: a file may be read anywhere.
-ASCII = {"  ±": " +-", "±": "+-", "°": "", ELLIPSIS: "~"} | dict(
+NO_BREAK = "\u00a0"
+ASCII = {"  ±": " +-", "±": "+-", "°": "", ELLIPSIS: "~", NO_BREAK: " "} | dict(
     zip("─━╸█▌░", "-==##.", strict=True)
 )
 
@@ -87,6 +88,11 @@ class Text:
         return [self.part(start, end) for start, end in _lines(self.plain, max(1, width))]
 
 
+def unbroken(text: str) -> str:
+    """The text with spaces at which no line breaks."""
+    return text.replace(" ", NO_BREAK)
+
+
 def join(texts: Iterable[Text], separator: str) -> Text:
     """The texts with `separator` between them."""
     parts: list[Text | str] = []
@@ -118,7 +124,7 @@ def _fitting(text: str, width: int) -> int:
 def _lines(text: str, width: int) -> Iterator[tuple[int, int]]:
     """Start and end of each line in `text`."""
     start = end = 0
-    for word in re.finditer(r"\n|\S+", text):
+    for word in re.finditer(r"\n|[^ \n]+", text):
         if word.group() == "\n":
             yield start, end
             start = end = word.end()

@@ -220,9 +220,9 @@ def median_texts(candidate: Candidate, run: RunView) -> list[Text]:
 
 
 def accuracy_text(candidate: Candidate) -> str:
-    """`0.0012 / 0.01`: the error and its limit, where there is one; "" without a check."""
+    """`0.0012 / 0.01`: the error and its limit, where there is one; "" without a comparison."""
     accuracy = candidate.accuracy
-    if accuracy is None:
+    if accuracy is None or accuracy.metric == "none":
         return ""
     mark = "" if accuracy.passed else "! "
     limit = "" if accuracy.limit == NO_LIMIT else f" / {units.figure(accuracy.limit)}"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import own_runs
 import pytest
 from own_runs import NET, case
 
+from workbench.advisor.break_even import plain
 from workbench.advisor.model.overview import in_order
 from workbench.advisor.own.overview import (
     answer,
@@ -172,10 +175,12 @@ def test_a_pick_that_did_not_race_at_another_batch_is_not_compared_there() -> No
 def test_compiling_pays_off_only_where_that_is_certain() -> None:
     row = rows_of(Report.of(own_runs.net()))[0]
     compiled = next(c for c in row.candidates if c.case.is_compiled)
-    others = ("cpu/torch/fp32/t2", 9.0, 0.0, 0.004, 0.005)
+    plain_id = replace(compiled.case, mode=plain(compiled.case.mode)).id
+    others = (plain_id, 9.0, 0.0, 0.004, 0.005)
     certain = Payoff(compiled.case.id, *others, 4_210.0, (4_000.0, 4_400.0), None)
     unsure = msgspec.structs.replace(certain, steps=7.0, steps_ci95=None)
     eager = msgspec.structs.replace(certain, id=row.candidates[0].case.id, steps=5.0)
+    slower = msgspec.structs.replace(certain, over="cpu/torch/fp32/t1", steps=20.0)
 
     def calls(*payoffs: Payoff) -> float | None:
         row.verdict = msgspec.structs.replace(row.verdict, payoffs=list(payoffs))
@@ -183,6 +188,10 @@ def test_compiling_pays_off_only_where_that_is_certain() -> None:
 
     assert calls(eager, unsure) is None
     assert calls(eager, unsure, certain) == 4_210.0
+    assert calls(slower, certain) == 4_210.0, "it is against the same code, uncompiled"
+    compiled.case = replace(compiled.case, params={"batches": 4})
+    mine = {"id": compiled.case.id, "over": replace(compiled.case, mode=None).id}
+    assert calls(msgspec.structs.replace(certain, **mine)) == 4 * 4_210.0
 
 
 def test_the_gain_of_a_script_is_that_of_its_chosen_module() -> None:

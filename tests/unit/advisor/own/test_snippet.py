@@ -168,6 +168,7 @@ def test_a_batch_goes_to_the_gpu_where_the_loss_takes_it() -> None:
         ("fp32", None, "cudnn.allow_tf32 = False"),
         ("bf16", None, 'torch.autocast("cuda", dtype=torch.bfloat16)'),
         ("fp32", "graph", "graph.replay()"),
+        ("bf16", "graph", "dtype=torch.bfloat16, cache_enabled=False)"),
     ],
 )
 def test_on_a_gpu(precision: str, mode: str | None, words: str) -> None:
@@ -179,13 +180,25 @@ def test_on_a_gpu(precision: str, mode: str | None, words: str) -> None:
     assert "set_num_threads" not in text
 
 
+def test_nested_inputs_move_too(scope: dict[str, Any]) -> None:
+    ports = [CodeInput("0", "float32", [2, 3, 8, 8]), CodeInput("scale.0", "float32", [2, 1])]
+    known = CodeFacts("torch", "net:build", "", "", inputs=ports, convolves=True)
+    lines = snippet(known, case(device="cuda:0", threads=None), QUESTION).splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith("def moved"))
+    moves = [line for line in lines[start:] if "model" not in line]
+    found = {**scope, "torch": torch, "named": {"scale": (torch.ones(1), [torch.ones(2)])}}
+    exec("\n".join(moves[:-1]).replace("cuda:0", "meta"), found)
+    first, (second,) = found["named"]["scale"]
+    assert {first.device.type, second.device.type, found["inputs"][0].device.type} == {"meta"}
+
+
 def test_weights_in_bf16_need_no_autocast() -> None:
     assert "autocast" not in snippet(facts(precision="bf16"), case("bf16"), QUESTION)
 
 
 def test_a_function(monkeypatch: Any) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    known = CodeFacts("function", "m:work", "", "", takes_device=True)
+    known = CodeFacts("function", "m:work", "", "", passes_device=True)
     scope: dict[str, Any] = {"inputs": [2], "work": lambda number, device: (number, device)}
     exec(snippet(known, case(), OwnQuestion("function", "m:work")), scope)
     assert scope["result"] == (2, "cpu")

@@ -1,0 +1,5 @@
+"""The error of a run that cannot be read, which the command line catches without the events."""
+
+
+class JournalError(Exception):
+    """A run cannot be read; the message has the cause and the remedy."""
