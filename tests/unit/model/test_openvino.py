@@ -15,7 +15,7 @@ from workbench.advisor.model.overview import how
 from workbench.advisor.model.snippet import snippet
 from workbench.catalog import load, load_backend
 from workbench.contract import Case, Setup, WorkloadError
-from workbench.worker.recipe import ORIGINAL
+from workbench.worker.recipe import ORIGINAL, Recipe
 from workbench.worker.session_options import BFLOAT, openvino_settings
 from workloads._shared.session import open_session
 
@@ -31,6 +31,9 @@ def test_it_starts_with_the_model_as_given_and_takes_over_the_leaders_variant() 
     leader = Proposal(static_recipe(both.cpu), threads=2)
     assert Proposal(leader.recipe, threads=2, backend="openvino") in [*neighbours(leader, both)]
     assert {e.backend for e in neighbours(leader, space("cnn"))} == {"onnxruntime"}
+    dynamic = Proposal(Recipe("int8", "dynamic", scope="products"), threads=2)
+    (static,) = (e.recipe for e in neighbours(dynamic, both) if e.backend == "openvino")
+    assert (static.method, static.scope, static.per_channel) == ("static", "products", True)
 
 
 def test_alone_it_has_every_variant_and_no_option_of_onnx_runtime() -> None:

@@ -126,7 +126,11 @@ def _other_ways(leader: Proposal, space: SearchSpace) -> Iterator[Proposal]:
             yield replace(leader, mode=BFLOAT)
         return
     if OPENVINO in space.backends:
-        yield replace(leader, backend=OPENVINO)
+        recipe = leader.recipe
+        if recipe.method == "dynamic":  # that of ONNX Runtime; OpenVINO's INT8 is static
+            recipe = replace(static_recipe(space.cpu), scope=recipe.scope, per_channel=True)
+        if is_float or _takes(space, recipe):
+            yield replace(leader, recipe=recipe, backend=OPENVINO)
     if leader.threads != 1:
         yield replace(leader, mode=NO_SPIN)
     if is_float and convolves(space):
