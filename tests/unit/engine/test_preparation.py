@@ -126,27 +126,30 @@ def test_a_cold_step_has_to_overflow_every_instance_of_the_largest_cache() -> No
     assert caches() == DEFAULT_CACHE_BYTES
 
 
-def test_a_preparation_that_cannot_end_in_time_does_not_cost_the_others_their_worker() -> None:
-    class Slow(StartingPool):
-        def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
-            self.clock.at_s += 5.0
-            return super().prepare(request)
+class SlowPool(StartingPool):
+    """A pool whose preparations take `takes_s` seconds."""
 
+    takes_s = 5.0
+
+    def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.clock.at_s += self.takes_s
+        return super().prepare(request)
+
+
+def test_a_preparation_that_cannot_end_in_time_does_not_cost_the_others_their_worker() -> None:
     row = Row(CPU_A, CPU_B, end_s=8.0)
-    row.pool.__class__ = Slow
+    row.pool.__class__ = SlowPool
     assert row.prepare(CPU_A, CPU_B) == [True, False]
     assert row.pool.operations() == ["prepare"]
     assert row.report.candidates[CPU_B.id].reason == BUDGET
 
 
-def test_a_preparation_may_take_as_long_as_the_one_before_it() -> None:
-    class Slow(StartingPool):
-        def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
-            self.clock.at_s += 12.0
-            return super().prepare(request)
-
+def test_a_preparation_may_take_as_long_as_the_one_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SlowPool, "takes_s", 12.0)
     row = Row(CPU_A, CPU_B, end_s=26.0)
-    row.pool.__class__ = Slow
+    row.pool.__class__ = SlowPool
     assert row.prepare(CPU_A, CPU_B) == [True, True]
     assert row.pool.asked_s[1] > 12.0
 
