@@ -331,7 +331,7 @@ class WorkbenchApp(Shell):
         installed = report.software.packages if report.software else None
         try:
             screen = NewRunScreen(request or self._request, report.machine, installed)
-        except WorkloadError as error:  # of a folder with the user's own workloads
+        except WorkloadError as error:  # the user's own workloads cannot be read
             self.complain(str(error))
         else:
             self.push_screen(screen, self.start_other)

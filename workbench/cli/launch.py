@@ -195,7 +195,7 @@ def _engine(asked: Request | Report) -> EngineSource:
 
 
 def _first_request() -> Request:
-    """What the form begins with where the command line asks for no run."""
+    """The request that the form begins with if the command line asks for no run."""
     options: dict[str, Any] = {"budget_s": None, "prices": (), "price_file": None}
     with_choices(options)
     return Request(**options)

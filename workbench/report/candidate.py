@@ -109,7 +109,7 @@ class Candidate:
 
     @property
     def status(self) -> str:
-        """How it ended; "cancelled" if the run ended before it."""
+        """Its final state; "cancelled" if the run ended before it."""
         return self.state if self.ended else CANCELLED
 
     @property

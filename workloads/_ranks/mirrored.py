@@ -101,7 +101,7 @@ class Mirrored(Task):
         return judge(self.case, self.layers, data, labels, trials)
 
     def _trial(self, number: int) -> dict[str, Any]:
-        """How one replica's weights, whose matrices are (inputs, outputs), differ from before."""
+        """The change of one replica's weights, whose matrices are (inputs, outputs)."""
         import numpy as np
 
         local = self.strategy.experimental_local_results

@@ -190,14 +190,14 @@ def compile_calls(row: Row) -> float | None:
     for found in row.verdict.payoffs if row.verdict else ():
         case = uncompiled.get(found.id)
         if case is not None and case.id == found.over and found.steps and found.steps_ci95:
-            return found.steps * int(case.params.get("batches", 1))  # of one timed step
+            return found.steps * int(case.params.get("batches", 1))  # a timed step may hold several
     return None
 
 
 def script_gain(report: Report, row: Row, pick: Candidate) -> str:
-    """What the pick means for the whole script; empty for other code, if it is best as it is, if
-    the script was cut: its whole time is unknown; or if it calls its module in another way than the
-    race."""
+    """The effect of the pick on the whole script; empty for other code, where the code is best as
+    it is, where the script was cut, so that its whole time is unknown, and where it calls its
+    module in another way than the race does."""
     module = next((m for m in report.code.facts.modules if m.chosen), None) if report.code else None
     if report.code is None or module is None or report.code.facts.cut or module.altered:
         return ""
