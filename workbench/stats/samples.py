@@ -83,7 +83,7 @@ def _rank(n: int, confidence: float) -> int | None:
     probability 1/2 (David and Nagaraja 2003, 7.1).
     """
     below, found = 0.0, None
-    for i in range(max(0, int(n / 2 - 20 * math.sqrt(n / 2))), n):  # what lies below is 0
+    for i in range(max(0, int(n / 2 - 20 * math.sqrt(n / 2))), n):  # smaller terms vanish
         log_term = math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1)
         below += math.exp(log_term + n * math.log(0.5))
         if below > (1 - confidence) / 2:
