@@ -154,8 +154,8 @@ class Preparation:
         now = self._context.now()
         left_s = self._share.until_s - now
         # A preparation that is cut off takes the worker with it, and the cases that it holds.
-        is_late = self._share.end_s - now < self.longest_s and any(map(self.holds, self._plan.cases))
-        if left_s <= need_s or is_late:
+        late = self._share.end_s - now < self.longest_s and any(map(self.holds, self._plan.cases))
+        if left_s <= need_s or late:
             raise Refused(BUDGET)
         if reason := self._occupied(case) or self._refusal(case, left_s):
             raise Refused(reason)
