@@ -197,7 +197,7 @@ def digits_to_accuracy(case: Case, task: Any) -> Step:
     """Trains for as many epochs as the workload did: the number depends on the initial weights."""
     torch = torch_of(case)
     task.step()
-    epochs = task.batches.epoch
+    epochs = task.epochs
 
     def step() -> None:
         one = digits(case, task)

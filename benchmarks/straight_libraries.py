@@ -105,6 +105,82 @@ def sklearn_digits(case: Case, task: Any) -> Step:
     return step
 
 
+def jax_to_accuracy(case: Case, task: Any) -> Step:
+    """As many epochs as the workload takes."""
+    import jax
+    import numpy as np
+
+    from workloads._shared.jax_task import forward
+
+    task.step()
+    epochs, update, size = task.epochs, jax.jit(task.adam), case.batch or 1
+    (data, labels), unseen = task.data, np.asarray(task.data[1][1437:])
+
+    def step() -> None:
+        rng, state = np.random.default_rng(0), task.initial
+        for _ in range(epochs):
+            for rows in rng.permutation(1437)[: 1437 - 1437 % size].reshape(-1, size):
+                _, state = update(state, data, labels, rows)
+            answers = forward(task.layers, state[1], data[1437:]).argmax(axis=1)
+            float((answers == unseen).mean())
+
+    return step
+
+
+def tensorflow_to_accuracy(case: Case, task: Any) -> Step:
+    """As many epochs as the workload takes, of Keras's own network, from where the last ended."""
+    import keras
+    import tensorflow as tf
+
+    from workloads.digits import pictures
+
+    task.step()
+    epochs, (data, labels) = task.epochs, pictures()
+    model = keras_model(task.layers)
+    adam = keras.optimizers.Adam(0.001)
+    cost = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    stored = tf.data.Dataset.from_tensor_slices((data[:1437], labels[:1437]))
+
+    @tf.function
+    def update(inputs: Any, targets: Any) -> Any:
+        with tf.GradientTape() as tape:
+            found = cost(targets, model(inputs, training=True))
+        slopes = tape.gradient(found, model.trainable_variables)
+        adam.apply_gradients(zip(slopes, model.trainable_variables, strict=True))
+        return found
+
+    def step() -> None:
+        shuffled = stored.shuffle(1437, 0).batch(case.batch, drop_remainder=True)
+        batches = iter(shuffled.repeat().prefetch(2))
+        for _ in range(epochs):
+            for _ in range(1437 // case.batch):
+                update(*next(batches))
+            (model(data[1437:]).numpy().argmax(axis=1) == labels[1437:]).mean()
+
+    return step
+
+
+def sklearn_to_accuracy(case: Case, task: Any) -> Step:
+    """As many epochs as the workload takes, in one `fit`."""
+    import warnings
+
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.neural_network import MLPClassifier
+
+    task.step()
+    settings = {"max_iter": task.epochs, "n_iter_no_change": task.epochs, "random_state": 0}
+
+    def step() -> None:
+        model = MLPClassifier((128,), alpha=0.0, batch_size=case.batch, **settings)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(task.data[:1437], task.labels[:1437])
+        for _ in range(task.epochs):
+            model.predict(task.data[1437:])
+
+    return step
+
+
 def sklearn_forest(case: Case, task: Any) -> Step:
     feeds, predict = itertools.cycle(task.batches), task.model.predict
     return lambda: predict(next(feeds))
@@ -200,6 +276,9 @@ def keras_mlp_deep(case: Case, task: Any) -> Step:
 SCRIPTS: dict[str, tuple[str, str, Callable[[Case, Any], Step]]] = {
     "digits/jax": ("jax", "fp32", jax_digits),
     "digits/sklearn": ("sklearn", "fp32", sklearn_digits),
+    "digits_to_accuracy/jax": ("jax", "fp32", jax_to_accuracy),
+    "digits_to_accuracy/sklearn": ("sklearn", "fp32", sklearn_to_accuracy),
+    "digits_to_accuracy/tensorflow": ("tensorflow", "fp32", tensorflow_to_accuracy),
     "forest/sklearn": ("sklearn", "fp32", sklearn_forest),
     "infer_cnn/jax": ("jax", "fp32", jax_infer_cnn),
     "infer_cnn/openvino": ("openvino", "fp32", by_openvino),

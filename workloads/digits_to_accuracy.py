@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import copy
-from typing import ClassVar
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
 
 from workbench.contract import (
     Accuracy,
@@ -11,15 +12,24 @@ from workbench.contract import (
     Parameter,
     Setup,
     Task,
-    Variant,
     Work,
     Workload,
     WorkloadError,
 )
 
-from ._shared import digits
+from ._shared import digits, network
 from ._shared.training import require_batch
-from .digits import TorchDigits, memory_bytes
+from .digits import (
+    LIBRARIES,
+    DigitTraining,
+    JaxDigits,
+    ScikitLearnDigits,
+    TensorFlowDigits,
+    TorchDigits,
+    memory_bytes,
+    pictures,
+    unseen_labels,
+)
 
 MOST_EPOCHS = 100
 
@@ -28,8 +38,9 @@ class DigitsToAccuracy(Workload):
     """The training of `digits`, from the same initial weights to a test accuracy of `target`.
 
     One step is one whole training, tested on the 360 unseen digits after each epoch.  The seed
-    fixes the initial weights and the order of batches on every device.  Operations are not counted,
-    since the number of epochs is only known after the training.
+    fixes the initial weights and the order of batches, in each library in its own way, so that
+    every training of a candidate is the same.  Operations are not counted, since the number of
+    epochs is only known after the training.
     """
 
     name = "digits_to_accuracy"
@@ -38,7 +49,7 @@ class DigitsToAccuracy(Workload):
     parameters = (Parameter("target", 0.97, "share of the unseen digits to recognise", 0.5, 0.98),)
     default_batch = 64
     quick: ClassVar = {"target": 0.9}
-    variants = (Variant("cpu", "torch", "fp32"), Variant("gpu", "torch", "fp32"))
+    variants = LIBRARIES
 
     def work(self, case: Case) -> Work:
         memory = memory_bytes(case.batch or 1)
@@ -46,24 +57,39 @@ class DigitsToAccuracy(Workload):
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         require_batch(case, digits.TRAINING, "training digits")
-        return TrainingToAccuracy(case, setup)
+        trainings: dict[str, Any] = {
+            "torch": ByTorch,
+            "tensorflow": ByTensorFlow,
+            "jax": ByJax,
+            "sklearn": ByScikitLearn,
+        }
+        task: Task = trainings[case.backend](case, setup)
+        return task
 
 
-class TrainingToAccuracy(TorchDigits):
+class ToAccuracy(DigitTraining):
     """One step is one training, until the target is reached."""
 
-    waits = finishes = True  # reads the accuracy back after each epoch
+    waits = finishes = True  # reads the answers back after each epoch
+    case: Case
+    epochs, reached = 0, 0.0
 
-    def __init__(self, case: Case, setup: Setup) -> None:
-        super().__init__(case, setup)
-        self.target = float(case.params["target"])
-        self.reached = 0.0
+    @abstractmethod
+    def weights(self) -> Iterable[Any]:
+        """Weight (outputs, inputs) and bias of both layers, as they are now, as NumPy arrays."""
+
+    def epoch(self) -> None:
+        for _ in range(digits.TRAINING // self.batch):
+            self.train()
+
+    @property
+    def target(self) -> float:
+        return float(self.case.params["target"])
 
     def step(self) -> None:
         self.start()
-        for _ in range(MOST_EPOCHS):
-            for _ in range(digits.TRAINING // self.batch):
-                self.train()
+        for self.epochs in range(1, MOST_EPOCHS + 1):
+            self.epoch()
             self.reached = self.test_accuracy()
             if self.reached >= self.target:
                 return
@@ -74,17 +100,61 @@ class TrainingToAccuracy(TorchDigits):
         )
 
     def check(self) -> Accuracy:
-        """Train once, and test the trained weights in float64 on the CPU."""
+        """Train once, and test the trained weights in float64."""
         self.step()
-        unseen, labels = (x[digits.TRAINING :].cpu() for x in (self.pictures, self.labels))
-        answers = copy.deepcopy(self.network).cpu().double()(unseen.double()).argmax(dim=1)
-        accuracy = float((answers == labels).double().mean())
-        reference = f"{len(labels)} unseen digits, the trained weights in float64 on the CPU"
+        layers = [
+            network.Dense(weight, bias, relu=not place)
+            for place, (weight, bias) in enumerate(self.weights())
+        ]
+        answers = network.forward(layers, pictures()[0][digits.TRAINING :]).argmax(axis=1)
+        accuracy = float((answers == unseen_labels()).mean())
+        reference = f"{len(answers)} unseen digits, the trained weights in float64"
         passed = accuracy >= self.target
         return Accuracy("test_accuracy", accuracy, reference, self.target, passed)
 
     def metrics(self) -> dict[str, float]:
-        return {"epochs": self.batches.epoch, "test_accuracy": self.reached}
+        return {"epochs": self.epochs, "test_accuracy": self.reached}
+
+
+class ByTorch(ToAccuracy, TorchDigits):
+    def weights(self) -> Iterable[Any]:
+        return pairs([each.detach().cpu().numpy() for each in self.network.parameters()])
+
+
+class ByTensorFlow(ToAccuracy, TensorFlowDigits):
+    def start(self) -> None:
+        super().start()
+        self.streams[self.batch] = self.stream(self.batch)  # from the first batch again
+
+    def weights(self) -> Iterable[Any]:
+        return pairs([each.T for each in self.model.get_weights()])
+
+
+class ByJax(ToAccuracy, JaxDigits):
+    def weights(self) -> Iterable[Any]:
+        import jax
+
+        weights: list[Any] = jax.device_get(self.state[1])
+        return weights
+
+
+class ByScikitLearn(ToAccuracy, ScikitLearnDigits):
+    """`fit` with a test after each epoch: a call of `partial_fit` for all training digits."""
+
+    def start(self) -> None:
+        super().start()
+        self.model.set_params(shuffle=True)
+
+    def epoch(self) -> None:
+        training = slice(digits.TRAINING)
+        self.model.partial_fit(self.data[training], self.labels[training], classes=range(10))
+
+    def weights(self) -> Iterable[Any]:
+        return zip([each.T for each in self.model.coefs_], self.model.intercepts_, strict=True)
+
+
+def pairs(arrays: Sequence[Any]) -> Iterable[Any]:
+    return zip(arrays[::2], arrays[1::2], strict=True)
 
 
 WORKLOAD = DigitsToAccuracy()

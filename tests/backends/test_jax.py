@@ -23,6 +23,7 @@ pytest.importorskip("jax", reason="make test-backends installs it")
         ("train_mlp", {"fp32"}),
         ("infer_cnn", {"fp32"}),
         ("digits", {"fp32"}),
+        ("digits_to_accuracy", {"fp32"}),
     ],
 )
 def test_it_races_and_computes_right_answers(cli, workload: str, precisions: set[str]) -> None:

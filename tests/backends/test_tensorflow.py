@@ -26,8 +26,9 @@ def test_they_race_and_train_as_torch_does(cli) -> None:
     assert all(m["status"] == "skipped" or m["accuracy"]["value"] > 1e-4 for m in reduced)
 
 
-def test_tensorflow_learns_the_digits(cli) -> None:
-    done = cli("run", "digits", "--backend", "tensorflow", "--budget", "15", "--json")
+@pytest.mark.parametrize("workload", ["digits", "digits_to_accuracy"])
+def test_tensorflow_learns_the_digits(cli, workload: str) -> None:
+    done = cli("run", workload, "--backend", "tensorflow", "--budget", "15", "--json")
     assert done.returncode == 0, done.stderr
     (found,) = json.loads(done.stdout)["measurements"]
     assert found["status"] == "ok" and found["n"] and found["accuracy"]["value"] >= 0.95

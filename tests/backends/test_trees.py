@@ -23,7 +23,7 @@ def test_they_fit_the_same_table_to_the_same_accuracy(cli) -> None:
     assert document["verdicts"][0]["choice"] == "cpu"
 
 
-@pytest.mark.parametrize("workload", ["forest", "digits"])
+@pytest.mark.parametrize("workload", ["forest", "digits", "digits_to_accuracy"])
 def test_scikit_learn_races_where_torch_does(cli, workload: str) -> None:
     libraries = ("--backend", "sklearn", "--backend", "torch")
     done = cli("run", workload, *libraries, "--quick", "--budget", "40", "--json")

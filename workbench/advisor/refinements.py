@@ -1,8 +1,9 @@
-"""Which ways to better the leader of a GPU join a race, given what limits that leader."""
+"""Which ways to better the leader of a device join a race, given what limits that leader."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ..contract import Case
 from ..planning.plan import RowPlan
@@ -32,8 +33,12 @@ def due(plan: RowPlan, candidates: Sequence[Candidate]) -> list[Case]:
 
 
 def _better(leader: Candidate, cases: Sequence[Case]) -> Iterator[Case]:
-    """More loaders for a leader that waits for data; otherwise fewer, and compiled code."""
+    """Fewer threads on a CPU.  On a GPU more loaders for a leader that waits for data; otherwise
+    fewer, and compiled code."""
     case, step_s = leader.case, median(leader.ordered_s)
+    if case.threads is not None:
+        yield from (each for each in cases if replace(each, threads=case.threads) == case)
+        return
     near = [each for each in cases if each.device == case.device]
     waits = leader.blocks[-1].metrics.get("waiting_fraction", 0.0) >= WAITING
     for each in near:

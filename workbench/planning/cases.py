@@ -14,7 +14,7 @@ from .admission import small_probe_of
 from .plan import RowPlan
 from .request import Request
 from .scenario import Scenario
-from .threads import thread_counts
+from .threads import one_thread_per_core, thread_counts
 from .usage import UsageError
 
 MOST_CASES = 64  # in one row
@@ -51,7 +51,7 @@ def fill_cases(
     for row in rows:
         try:
             row.cases = cases_on(row, request, machine, gpus, installed, with_cpu=with_cpu)
-            row.refining = _refining(row, request)
+            row.refining = _refining(row, request, machine)
             row.cases = [case for case in row.cases if case not in row.refining]
             if len(row.cases) > MOST_CASES:
                 raise UsageError(
@@ -85,19 +85,24 @@ def fill_cases(
         raise UsageError("no workload has a candidate left with these filters")
 
 
-def _refining(row: RowPlan, request: Request) -> list[Case]:
-    """The cases on GPUs that enter once they promise to better a leader.
+def _refining(row: RowPlan, request: Request, machine: Machine) -> list[Case]:
+    """The cases that enter once they promise to better a leader.
 
-    These are compiled ones, where a pick is asked for, and further numbers of loaders.  What the
-    user names races at once.
+    These are, where a pick is asked for, compiled ones on GPUs, and fewer threads on a CPU whose
+    cores run several; and further numbers of loaders.  What the user names races at once.
     """
     on_gpu = [case for case in row.cases if case.device_kind == "gpu"]
-    return [
+    found = [
         case
         for case in on_gpu
         if (case.is_compiled and row.decides and not request.modes)
         or ([*case.tuning] == ["loaders"] and case.tuning != on_gpu[0].tuning and not row.tuning)
     ]
+    fewer = one_thread_per_core(machine.cpu)
+    if fewer and row.decides and not request.threads:
+        full = (case for case in row.cases if case.threads == machine.cpu.effective_cores)
+        found += [case for each in full if (case := replace(each, threads=fewer)) not in row.cases]
+    return found
 
 
 def _no_candidate(row: RowPlan, gpus: Sequence[str]) -> UsageError:

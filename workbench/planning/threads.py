@@ -28,6 +28,13 @@ def thread_counts(scenario: Scenario, request: Request, machine: Machine) -> lis
     return list(dict.fromkeys(counts))
 
 
+def one_thread_per_core(cpu: Cpu) -> int | None:
+    """The number of physical cores, which is torch's own default, where several threads run on
+    each and all of them are usable; None elsewhere."""
+    whole = cpu.smt and cpu.effective_cores == cpu.logical_cores
+    return cpu.physical_cores if whole and cpu.physical_cores != cpu.effective_cores else None
+
+
 def useful_thread_counts(cpu: Cpu, requested: Sequence[int] = ()) -> tuple[int, ...]:
     """Requested counts, otherwise powers of two, physical cores and all usable cores; the largest
     first."""

@@ -35,7 +35,7 @@ class TensorFlowTask(Task):
         weights = model.trainable_variables
         optimiser.build(weights)
         variables = (*model.variables, *optimiser.variables)
-        self.initial = [(variable, tf.identity(variable.value)) for variable in variables]
+        initial = [(variable, tf.identity(variable.value)) for variable in variables]
 
         def update(inputs: Any, targets: Any) -> Any:
             with tf.GradientTape() as tape:
@@ -46,7 +46,12 @@ class TensorFlowTask(Task):
             optimiser.apply(tape.gradient(scaled, weights), weights)
             return loss
 
+        def begin_again() -> None:
+            for variable, value in initial:
+                variable.assign(value)
+
         self.update = tf.function(update, jit_compile=case.mode == "xla")
+        self.begin_again = tf.function(begin_again)
 
     def begin(self, setup: Setup, batches: Iterator[Any]) -> None:
         """Trace the update for the first of endless `batches`, which XLA then compiles."""
@@ -58,8 +63,7 @@ class TensorFlowTask(Task):
     def restart(self) -> None:
         """Restore the initial weights and optimiser."""
         self.left = self.length
-        for variable, value in self.initial:
-            variable.assign(value)
+        self.begin_again()
 
     def step(self) -> None:
         if not self.left:

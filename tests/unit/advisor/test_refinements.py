@@ -1,4 +1,4 @@
-"""Which ways to better the leader of a GPU join: more loaders while it waits, compiled code."""
+"""Which ways to better a leader join: fewer threads, more loaders while it waits, compiled code."""
 
 from __future__ import annotations
 
@@ -93,6 +93,13 @@ def test_a_mode_that_the_leaders_precision_lacks_joins_in_another() -> None:
 def test_a_tuning_parameter_other_than_loaders_is_tried_on_compiled_code_too() -> None:
     one, two = (replace(BF16, mode="compile", tuning={"hands": count}) for count in (1, 2))
     assert due(raced({one: 0.01}), two) == [two]
+
+
+def test_fewer_threads_join_for_the_leader_of_the_cpu_alone() -> None:
+    full = [replace(CPU_A, threads=8), replace(CPU_A, threads=8, precision="bf16")]
+    half = [replace(each, threads=4) for each in full]
+    slower_first = raced({full[0]: 0.02, full[1]: 0.01, GPU: 0.001})
+    assert due(slower_first, *half) == [half[1]]
 
 
 def test_one_round_settles_no_leader_and_a_cpu_has_nothing_to_join() -> None:

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from workbench.contract import Case, Setup, Task, WorkloadError
-from workloads import digits
+from workloads import digits, digits_to_accuracy
 from workloads._backends import keras as keras_backend
 from workloads._backends import tensorflow as tensorflow_backend
 from workloads._backends.torch import Torch
@@ -50,6 +50,9 @@ class Sequential(torch.nn.Module):
         self.trainable_variables = self.variables
         assert self.variables[0].value.shape == (self.width, self.layers[0].units)
         self.kept = torch.nn.ParameterList([each.value for each in self.variables])
+
+    def get_weights(self) -> list[Any]:
+        return [each.value.detach().numpy() for each in self.variables]
 
     def forward(self, x: Any, training: bool = False) -> Any:
         x = torch.as_tensor(x)
@@ -146,7 +149,9 @@ def library(monkeypatch) -> SimpleNamespace:
         noted.policies.add(dtype)
         return SimpleNamespace(units=units, activation=activation)
 
-    def function(made: Any, jit_compile: bool) -> Any:
+    def function(made: Any, jit_compile: bool | None = None) -> Any:
+        if jit_compile is None:
+            return made
         noted.compiled.append(jit_compile)
         return lambda *batch: made(*batch).detach()
 
@@ -248,6 +253,18 @@ def test_digits_come_from_tf_data_and_are_learnt(library, monkeypatch) -> None:
     assert task.loss() > seen[-1] and task.left == 2 * digits.EPOCHS - 1
     monkeypatch.setattr(Adam, "factor", 0.0)
     assert not digits.WORKLOAD.prepare(case, Setup(seed=0)).check().passed
+
+
+def test_each_training_to_an_accuracy_sees_the_same_batches(library) -> None:
+    params = {"target": 0.9}
+    case = Case("digits_to_accuracy", "cpu", "tensorflow", "fp32", None, 1, 256, params=params)
+    task: Any = digits_to_accuracy.WORKLOAD.prepare(case, Setup(seed=0))
+    assert task.check().passed
+    reported = [task.metrics(), *(task.step() or task.metrics() for _ in range(2))]
+    assert reported[0] == reported[1] == reported[2]
+    assert reported[0]["epochs"] > 1
+    task.weights = lambda: [(-weight, bias) for weight, bias in type(task).weights(task)]
+    assert not task.check().passed
 
 
 def test_one_gpu_is_used_in_true_fp32(library) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ from workbench.contract import Case, Setup
 from workloads import digits
 from workloads._shared.digits import TRAINING
 from workloads.digits import pictures
+from workloads.digits_to_accuracy import WORKLOAD as FIT
 from workloads.forest import WORKLOAD as FOREST
 
 NODE = np.dtype([("left_child", int), ("right_child", int), ("feature", int), ("threshold", float)])
@@ -55,11 +57,16 @@ class MLPClassifier:
 
     def __init__(self, hidden: tuple[int, ...], **settings: Any) -> None:
         self.seen: list[Any] = []
-        assert hidden == (128,) and not settings["shuffle"]
-        self.size, self.loss_ = settings["batch_size"], 1.0
+        assert hidden == (128,)
+        self.settings, self.loss_ = settings, 1.0
+
+    def set_params(self, **settings: Any) -> None:
+        self.settings |= settings
 
     def partial_fit(self, data: Any, labels: Any, classes: Any) -> None:
-        assert data.shape == (self.size, 784) and {*labels} <= {*classes}
+        whole = self.settings["shuffle"]  # it makes the batches
+        rows = TRAINING if whole else self.settings["batch_size"]
+        assert data.shape == (rows, 784) and {*labels} <= {*classes}
         self.seen.append(data)
         self.loss_ = 1 / len(self.seen)
 
@@ -106,4 +113,21 @@ def test_its_perceptron_takes_a_batch_in_each_step_and_starts_again(
     assert losses[0] == losses[-1] == 1 > losses[-2]
     assert np.array_equal(task.model.seen[0], task.data[next(digits.shuffled(700, 0))])
     monkeypatch.setattr(MLPClassifier, "needed", 1 + 20 * (TRAINING // 64))
+    assert not task.check().passed
+
+
+def test_a_whole_fit_ends_at_the_accuracy_that_its_weights_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = Case("digits_to_accuracy", "cpu", "torch", "fp32", None, 1, 64, params={"target": 0.9})
+    trained: Any = FIT.prepare(case, Setup(seed=0))
+    trained.step()
+    task: Any = FIT.prepare(replace(case, backend="sklearn"), Setup(seed=0))
+    monkeypatch.setattr(MLPClassifier, "needed", 3)
+    weights, biases = zip(*trained.weights(), strict=True)
+    monkeypatch.setattr(MLPClassifier, "coefs_", [each.T for each in weights], raising=False)
+    monkeypatch.setattr(MLPClassifier, "intercepts_", biases, raising=False)
+    assert task.check().passed
+    assert task.metrics() == {"epochs": 3, "test_accuracy": 1.0}
+    monkeypatch.setattr(MLPClassifier, "coefs_", [-each.T for each in weights])
     assert not task.check().passed
