@@ -36,6 +36,7 @@ class ManualClock:
     """Stands for a run's `Control`: a clock that stands still unless somebody sets `at_s`."""
 
     front_end = None
+    at_pause: object = None
 
     def __init__(self) -> None:
         self.at_s = 0.0

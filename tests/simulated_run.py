@@ -334,10 +334,9 @@ class SimulatedMonitor:
     def __init__(self, disturbances: Mapping[str, Sequence[Warning]]) -> None:
         self._disturbances = disturbances
 
-    def start(self, own: Sequence[int]) -> None:
-        pass
+    paused = staticmethod(nullcontext)
 
-    def warnings(self, own: Sequence[int], subject: str) -> Sequence[Warning]:
+    def warnings(self, subject: str) -> Sequence[Warning]:
         return self._disturbances.get(subject, ())
 
 
@@ -373,7 +372,7 @@ def run(
         (EventStream, "open_journal", lambda self, run_id: None),
         (devices, "detect", lambda *_, **__: (simulated.machine, simulated.software)),
         (energy, "package_energy_j", lambda: (None, "only root may read it")),
-        (race, "DisturbanceMonitor", lambda _: SimulatedMonitor(simulated.disturbances)),
+        (race, "DisturbanceMonitor", lambda *_: SimulatedMonitor(simulated.disturbances)),
         (telemetry, "GpuSampler", SimulatedSampler),
         (telemetry, "HostReader", SimulatedHost),
         (time, "monotonic", control.now),  # the engine times itself and the lab by it

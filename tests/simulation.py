@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
@@ -233,13 +234,12 @@ def run(
 class Undisturbed:
     """Stands for `DisturbanceMonitor`, which would read the machine that runs the tests."""
 
-    def __init__(self, _cores: float) -> None:
+    paused = staticmethod(nullcontext)
+
+    def __init__(self, *_: object) -> None:
         pass
 
-    def start(self, own: Iterable[int]) -> None:
-        pass
-
-    def warnings(self, own: Iterable[int], subject: str) -> list[Any]:
+    def warnings(self, subject: str) -> list[Any]:
         return []
 
 

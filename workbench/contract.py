@@ -25,6 +25,7 @@ REDUCED = ("bf16", "fp16", "int8")  # precisions that a CPU may have to emulate
 LEAST_CAPABILITY = {"tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9), "compile": (7, 0)}
 COMPILED = ("compile", "reduce-overhead", "max-autotune")  # words of modes by torch.compile
 MOST_BATCH, MOST_THREADS = 1_000_000, 4096  # of a case
+PRICES = 1e-6, 1e9  # per hour: outside these bounds it is a typo, and products may overflow
 DEFAULT_CACHE_BYTES = 64 << 20  # used where the size of the last-level cache is unknown
 
 ParameterValue = int | float | str

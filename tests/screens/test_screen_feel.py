@@ -326,6 +326,10 @@ def test_a_file_that_cannot_be_read_is_one_line_and_stays(content: bytes) -> Non
         ("budget", "90000"),
         ("prices", "banana"),
         ("prices", "cpu=x"),
+        ("prices", "cpu=0"),
+        ("prices", "cpu=10000000000"),
+        ("prices", "cpu=1,cpu=2"),
+        ("prices", "foo:0=1"),
     ],
 )
 def test_a_wrong_value_is_refused(key: str, value: str) -> None:

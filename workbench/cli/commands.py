@@ -213,7 +213,7 @@ def ceilings(
     request = take_part(Request(ceilings=True, threads=counts, python=python, **options))
     check(request)
     found, software = machine.detect(python)
-    stored = not again and not request.devices
+    stored = not (again or request.devices or counts)
     known = ceiling_store.load(ceiling_store.fingerprint(found, software)) if stored else None
     code = OK
     if known is None or not known.complete:

@@ -19,6 +19,7 @@ from ..engine.exit_codes import FAILED, OK
 from ..export.formats import PLAIN
 from ..planning.usage import UsageError
 from ..text.output import say, terminal_width
+from ..text.sanitize import shown
 from .options import chosen_format, command, format_options, json_option
 
 if TYPE_CHECKING:
@@ -67,12 +68,13 @@ def runs(
             "--last says how many runs are listed; --keep says how many --prune leaves"
         )
     last = last or LISTED
-    conditions = {"status = ?": status, "instr(words, ?)": text.casefold() if text else None}
+    words = shown(text, 1000).casefold() if text else None  # as they are kept
+    conditions = {"status = ?": status, "instr(words, ?)": words}
     bounds = {"started_s >= ?": since, "started_s < ?": older}
     found = matching(refreshed(), {**conditions, **bounds})
     if prune:
         idle = (each for each in found if each[1].status not in ("running", "unreadable"))
-        sys.exit(_prune(list(islice(idle, keep or 0, None)), yes=yes))
+        sys.exit(_prune(list(islice(idle, keep or 0, None)), yes=yes, as_json=as_json))
     listed = [summary for _, summary in islice(found, last)]
     _show(listed, as_json=as_json)
     if not listed:
@@ -81,7 +83,7 @@ def runs(
         say(f"these are the newest {last}; --last N shows more")
 
 
-def _show(runs: Sequence[RunSummary], *, as_json: bool = False) -> None:
+def _show(runs: Sequence[RunSummary], *, as_json: bool) -> None:
     from ..export.view.runs import COLUMNS, run_line
     from ..export.view.table import UNLIMITED, Column, table_lines
     from ..records.comparison import RunList
@@ -95,11 +97,11 @@ def _show(runs: Sequence[RunSummary], *, as_json: bool = False) -> None:
         click.echo(line.plain.rstrip())
 
 
-def _prune(old: Sequence[tuple[Path, RunSummary]], *, yes: bool) -> int:
+def _prune(old: Sequence[tuple[Path, RunSummary]], *, yes: bool, as_json: bool) -> int:
     """Delete these runs if the user agrees; returns the exit code."""
     from ..report.history import delete
 
-    _show([summary for _, summary in old])
+    _show([summary for _, summary in old], as_json=as_json)
     failed = 0
     if not old:
         say("no run matches: nothing is deleted")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from ..planning.plan import RowPlan
 from ..planning.request import Request
 from ..planning.usage import UsageError
 from ..pool.answers import Block, Prepared
-from ..pool.control import Control
+from ..pool.control import Cancelled, Control
 from ..pool.pool import Pool, WorkerFailed
 from ..pool.worker_process import WorkerKey, WorkerSettings
 from ..records import events as ev
@@ -31,7 +32,7 @@ from ..text.output import say
 from ..worker.code import COMMAND, Code
 from .context import SLACK_S, cache_bytes
 from .devices import detected
-from .exit_codes import BEYOND, FAILED, OK
+from .exit_codes import BEYOND, CUT_SHORT, FAILED, OK
 from .row_sources import row_source
 
 BLOCK_S = 0.1
@@ -74,7 +75,8 @@ class ABRun:
             for row in (rows := found[: len(rows)]):  # own code at its own batch, not another
                 row.cases = sorted(row.cases, key=lambda case: case.is_compiled)[:1]
             results = [ABResult(row.cases[0].id, reason=row.refused) for row in rows]
-            self._race(rows, results)
+            with suppress(Cancelled):
+                self._race(rows, results)
         except UsageError as error:
             raise UsageError(f"side A: {error}" if self.request.own else str(error)) from None
         finally:
@@ -84,7 +86,7 @@ class ABRun:
         for result in results:
             conclude(result, tolerance)
         members: Any = {"results": results, "tolerance": tolerance, "fail_on": fail_on}
-        code = exit_code(results, fail_on)
+        code = CUT_SHORT if self.control.is_ending else exit_code(results, fail_on)
         return ABReport(**head, **members, sides=list(self.sides), exit_code=code)
 
     def _race(self, rows: Sequence[RowPlan], results: Sequence[ABResult]) -> None:

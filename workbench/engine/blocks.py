@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
@@ -97,10 +96,8 @@ class BlockRunner:
         context, case = self._context, prepared.case
         prepared.step_s = stats.median(result.samples_s)
         prepared.lead_in_s = sum(result.lead_in_s) * prepared.iterations
-        start_s = time.monotonic() - context.now()  # when the run's clock was at zero
         timed, turn_s = (result.settled_s, result.ended_s), result.ended_s - result.began_s
-        within = (at_s - start_s for at_s in timed)
-        context.telemetry.measured(case.id, case.device, *within, turn_s=turn_s)
+        context.telemetry.measured(case.id, case.device, *timed, turn_s=turn_s)
         speed = context.speed(case.device)
         context.emit(
             ev.BlockMeasured(

@@ -7,6 +7,7 @@ products of a GPU going until its power limit sets their rate: a sustained one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
@@ -245,20 +246,24 @@ def _is_known(case: Case, kept: Ceilings) -> bool:
 
 
 def raised(ceilings: Ceilings, report: Report) -> Ceilings:
-    """`ceilings`, raised to each faster result of this run that the device can reach at all."""
+    """`ceilings`, raised to each faster result of this run that the device can reach at all.
+
+    Neither several devices at once nor convolutions, which may save operations, raise any.
+    """
     assert report.machine is not None  # noqa: S101 - a run has one
     devices = []
     for device in ceilings.devices:
         peaks = dict(device.peak_ops_per_s)
         for candidate in report.candidates.values():
-            case, flops = candidate.case, candidate.work.flops
-            if case.device != device.device or case.precision not in peaks:
+            case, work = candidate.case, candidate.work
+            peak = peaks.get(case.precision) if case.device == device.device else None
+            if peak is None or not candidate.blocks or candidate.state == "failed":
                 continue
-            if candidate.blocks and candidate.state != "failed" and flops:
-                rate = _per_s(candidate, flops)
-                bound = most_ops_per_s(case, report.machine, candidate.work.ranks)
-                if bound is None or rate <= bound:
-                    peaks[case.precision] = max(peaks[case.precision], rate)
+            rate = _per_s(candidate, work.flops)
+            bound = most_ops_per_s(case, report.machine) or math.inf
+            is_more = peak < rate <= bound and work.ranks == 1
+            if is_more and not catalog.load(case.workload).convolves:
+                peaks[case.precision] = rate
         devices.append(msgspec.structs.replace(device, peak_ops_per_s=peaks))
     return msgspec.structs.replace(ceilings, devices=devices)
 

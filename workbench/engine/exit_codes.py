@@ -17,10 +17,10 @@ def exit_code(status: str, request: Request, report: Report) -> int:
         return CUT_SHORT
     if status == "failed":
         return FAILED
-    if request.largest_batch:
-        found = [each.batch for each in report.largest_batches]
-        return OK if all(found) else FAILED
     rows = [row for row in report.rows.values() if row.plan.of is None]
+    if request.largest_batch:
+        states = [{candidate.state for candidate in row.candidates} for row in rows]
+        return OK if all("ok" in each and "failed" not in each for each in states) else FAILED
     if not any(c.blocks for row in rows for c in row.candidates):
         return FAILED
     for row in rows:

@@ -24,6 +24,7 @@ class OverheadMeter:
         if front_end is not None:
             with suppress(psutil.Error):
                 self._front_end = psutil.Process(front_end)
+        self._front_end_last_s = 0.0
         self._front_end_before_s = self._front_end_s()
         self._measuring_s = 0.0  # processor time
         self._now, self._since_s = now, 0.0
@@ -78,8 +79,9 @@ class OverheadMeter:
         return time.process_time() + self._front_end_s()
 
     def _front_end_s(self) -> float:
+        """Processor time of the front end; once that is gone, as it was last read."""
         if self._front_end is not None:
             with suppress(psutil.Error):
                 times = self._front_end.cpu_times()
-                return float(times.user + times.system)
-        return 0.0
+                self._front_end_last_s = float(times.user + times.system)
+        return self._front_end_last_s

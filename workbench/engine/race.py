@@ -48,11 +48,11 @@ class Race:
         """Race for the decision, then race the reference-only precisions; Cancelled may pass."""
         cpu, context = self._context.machine.cpu, self._context
         order = entry_order(self._plan, cpu)
-        disturbance = DisturbanceMonitor(cpu.effective_cores)
         rounds, ended_by = None, "cancelled"
         try:
             self._enter_first(order)
-            disturbance.start(context.pool.process_ids())
+            disturbance = DisturbanceMonitor(cpu.effective_cores, context.pool.process_ids)
+            context.control.at_pause = disturbance.paused
             context.telemetry.begin()
             ended_by = self._run_rounds()
             rounds = self._number
@@ -290,7 +290,7 @@ class Race:
     def _report_warnings(self, disturbance: DisturbanceMonitor) -> None:
         context, subject = self._context, self._plan.scenario.id
         own = context.pool.process_ids()
-        found = [*disturbance.warnings(own, subject), *context.telemetry.warnings(subject, own)]
+        found = [*disturbance.warnings(subject), *context.telemetry.warnings(subject, own)]
         for warning in found:
             context.emit(ev.WarningRaised(at_s=context.now(), warning=warning))
 

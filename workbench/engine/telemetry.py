@@ -32,12 +32,12 @@ NORMAL = frozenset({"sw_power_cap"})
 
 HARDWARE = ("hw_thermal_slowdown", "hw_power_brake_slowdown")
 
-Span = tuple[float, float]  # begin and end on the run's clock
+Span = tuple[float, float]  # begin and end on the host's clock, which goes on during a pause
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """The state of a device at a time on the run's clock, in the same fields for CPU and GPU."""
+    """The state of a device at a time on the host's clock, in the same fields for CPU and GPU."""
 
     at_s: float
     state: GpuReading
@@ -136,7 +136,7 @@ class MachineTelemetry:
             self._sampler.close()
 
     def begin(self) -> None:
-        self._read_host(self._now())
+        self._read_host(time.monotonic())
         self._read_gpus()
         for watched in self._watched.values():
             watched.begin()
@@ -153,25 +153,29 @@ class MachineTelemetry:
             )
             self._watched["cpu"].readings.append(_Reading(at_s, state))
             self._host_at_s = at_s
-            self._emit(ev.MachineRead(at_s=at_s, host=host))
+            self._emit(ev.MachineRead(at_s=self._run_s(at_s), host=host))
+
+    def _run_s(self, at_s: float) -> float:
+        """The time on the run's clock at one of the host's since the last pause."""
+        return max(0.0, round(self._now() - (time.monotonic() - at_s), 4))
 
     def _read_gpus(self) -> None:
         """Take in the samples since the last call."""
         if self._sampler is None:
             return
         for sample in self._sampler.drain():
-            at_s = max(0.0, round(self._now() - (time.monotonic() - sample.monotonic_s), 4))
+            at_s = sample.monotonic_s
             gpus = of_instances(sample.gpus, [w.card for w in self._watched.values() if w.card])
             readings = {reading.index: reading for reading in gpus}
             for device, index in self._indices.items():
                 if index in readings:
                     self._watched[device].readings.append(_Reading(at_s, readings[index]))
-            self._emit(ev.MachineRead(at_s=at_s, gpus=gpus, gap=sample.reason))
+            self._emit(ev.MachineRead(at_s=self._run_s(at_s), gpus=gpus, gap=sample.reason))
 
     def measured(
         self, case_id: str, device: str, began_s: float, ended_s: float, *, turn_s: float = 0.0
     ) -> None:
-        """Note that a block of this case ran on `device` and has just ended.
+        """Note that a block of this case ran on `device` and has just ended, by the host's clock.
 
         Its whole turn took `turn_s`: a lead-in is the same work, but at clocks that still rise.
         """

@@ -11,10 +11,12 @@ from typing import Any
 
 import platformdirs
 
+from ..contract import DEVICE_KINDS, PRICES
 from .write import replace, resolved
 
 LONGEST_S = 86_400
-PRICE = re.compile(r" *(cpu|gpu|[a-z]+:[0-9]+) *= *[0-9]*\.?[0-9]+ *")
+_NUMBERED = "|".join(kind.name for kind in DEVICE_KINDS.values() if kind.numbered)
+PRICE = re.compile(rf" *(cpu|gpu|(?:{_NUMBERED}):[0-9]+) *= *([0-9]*\.?[0-9]+) *")
 
 
 class ConfigError(Exception):
@@ -33,8 +35,11 @@ def _fits(key: str, value: Any) -> bool:
         return isinstance(value, str) and value.isprintable() and value != ""
     if key == "budget":
         return type(value) in (int, float) and 1 <= value <= LONGEST_S
-    are_texts = type(value) is list and all(type(price) is str for price in value)
-    return key in KEYS and are_texts and all(map(PRICE.fullmatch, value))
+    if key not in KEYS or type(value) is not list or any(type(each) is not str for each in value):
+        return False
+    prices = [price.groups() for each in value if (price := PRICE.fullmatch(each))]
+    in_bounds = all(PRICES[0] <= float(price) <= PRICES[1] for _, price in prices)
+    return len({device for device, _ in prices}) == len(value) and in_bounds
 
 
 def path() -> Path:

@@ -6,11 +6,12 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..contract import PRICES
 from ..text.toml_file import TomlError, read
 from .request import check_device
 from .usage import UsageError, unknown
 
-LEAST, MOST = 1e-6, 1e9  # price per hour; outside it is a typo, and products may overflow
+LEAST, MOST = PRICES
 TABLE = "per_hour"
 
 

@@ -14,8 +14,8 @@ import os
 import selectors
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
@@ -66,6 +66,8 @@ class Control:
     def __init__(self, control_fd: int | None = None) -> None:
         # The process at the other end of the control pipe draws this run.
         self.front_end = None if control_fd is None else os.getppid()
+        # Entered for the length of a pause.
+        self.at_pause: Callable[[], AbstractContextManager[None]] = nullcontext
         self._began = time.monotonic() - process_age_s()
         self._control_fd = control_fd
         self._control_text = b""

@@ -46,6 +46,7 @@ HINTS = {
     "worker_died": "run its workload alone to see whether it dies again",
 }
 DEATH_S = 1.0  # from the end of its pipe to that of a worker
+HANGS_S = 20.0  # a first start on a GPU that takes longer hangs
 RESTART_SHARES, RESTART_S = 5.0, 10.0  # of the first start on a GPU; at least for any further one
 MADE_ROOM = Reason("exclusive_gpu", "ended for another process: its GPU admits one at a time")
 KILLED_HINT = "killed from outside, most often by the kernel for lack of memory: see dmesg"
@@ -125,7 +126,9 @@ class Pool:
             hello = self._reply(key, deadline_s, Hello).result
         except WorkerFailed as failure:
             if on_gpu:
-                if not took_s or failure.reason.code != "no_memory":  # which our own cases may fill
+                # The first start may lack time, a later one the memory that our own cases fill.
+                lacked = "no_memory" if took_s else "timeout" if deadline_s < HANGS_S else ""
+                if failure.reason.code != lacked:
                     self._unusable.setdefault(self._use(key), failure.reason)
                 self.end(key)
             raise
@@ -271,10 +274,11 @@ class Pool:
         for each in awake:
             each.freeze()
         self._emit_status("paused")
-        if wish == "suspend":
-            os.kill(os.getpid(), signal.SIGSTOP)  # returns when the shell says fg
-        else:
-            self._control.wait_for_resume()
+        with self._control.at_pause():
+            if wish == "suspend":
+                os.kill(os.getpid(), signal.SIGSTOP)  # returns when the shell says fg
+            else:
+                self._control.wait_for_resume()
         ended = time.monotonic()
         self._pauses.append((began, ended))
         self._control.exclude(away := ended - began)

@@ -32,6 +32,7 @@ INDEX = "history-2.sqlite"  # another number for another TABLE or `RunSummary`
 TABLE = """CREATE TABLE IF NOT EXISTS run (name BLOB PRIMARY KEY, stamp TEXT, started_s REAL,
     status TEXT, words TEXT, summary BLOB) WITHOUT ROWID"""
 LARGEST_BYTES, DIGEST_BYTES = 1 << 30, 64
+IS_KEPT = hasattr(sqlite3.Connection, "serialize")  # some builds of SQLite leave it out
 
 
 def refreshed() -> sqlite3.Connection:
@@ -40,9 +41,9 @@ def refreshed() -> sqlite3.Connection:
     found, index = _stamps(), sqlite3.connect(":memory:", check_same_thread=False)
     path = journal.runs_folder().with_name(INDEX)
     try:
-        if kept := _image(path):
+        if IS_KEPT and (kept := _image(path)):
             index.deserialize(kept)
-        if _update(index, found):
+        if _update(index, found) and IS_KEPT:
             image = index.serialize()
             write.replace(path, image + blake2b(image).digest(), mode=0o600)  # as the journals
     except OSError as error:
@@ -85,7 +86,8 @@ def is_being_written(path: Path) -> bool:
 def delete(path: Path) -> None:
     """Delete a journal; OSError if a run holds it open, or if that cannot be found out."""
     with read.opened(path) as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Not LOCK_EX, which NFS grants to files open for writing only (flock(2)).
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         path.unlink()
 
 

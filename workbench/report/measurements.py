@@ -16,7 +16,6 @@ from ..records.document import (
     BlockShape,
     Ceilings,
     Clocks,
-    DeviceCeilings,
     Measurement,
     Roofline,
     Throughput,
@@ -162,18 +161,26 @@ def _throughput(candidate: Candidate, step_s: float | None) -> Throughput | None
 # (Williams, Waterman and Patterson 2009).
 
 
-def device_ceilings(candidate: Candidate, ceilings: Ceilings | None) -> DeviceCeilings | None:
-    """The ceilings of the candidate's device; on a CPU those of all usable cores."""
-    if ceilings is None or candidate.simulated:
-        return None
-    return next((d for d in ceilings.devices if d.device == candidate.case.device), None)
+def bounds_of(candidate: Candidate, ceilings: Ceilings | None) -> tuple[float, str, float]:
+    """The peak of the candidate's precision, the memory that bounds it, "cache" if its work fits
+    there, and the bandwidth of that; 0 where unknown.
 
-
-def bandwidth(candidate: Candidate, device: DeviceCeilings) -> tuple[str, float | None]:
-    """The memory that bounds the candidate, "cache" if its work fits there, and its bytes/s."""
+    They are those of all its GPUs, or of all usable cores.
+    """
+    case, gpus = candidate.case, gpus_of(candidate)
+    known = ceilings.devices if ceilings is not None and not candidate.simulated else []
+    device = next((each for each in known if each.device == case.device), None)
+    if device is None:
+        return 0.0, "", 0.0
+    kind, bytes_per_s = "memory", device.memory_bytes_per_s
     if candidate.work.memory_bytes <= (device.cache_bytes or 0):
-        return "cache", device.cache_bytes_per_s
-    return "memory", device.memory_bytes_per_s
+        kind, bytes_per_s = "cache", device.cache_bytes_per_s
+    return gpus * device.peak_ops_per_s.get(case.precision, 0.0), kind, gpus * (bytes_per_s or 0.0)
+
+
+def gpus_of(candidate: Candidate) -> int:
+    """The number of GPUs that share the candidate's work; 1 on a CPU, whose cores they are."""
+    return candidate.work.ranks if candidate.case.device_kind == "gpu" else 1
 
 
 def under_ceilings(
@@ -184,11 +191,10 @@ def under_ceilings(
 
     Work that fits into the last-level cache is compared with the bandwidth of that cache.
     """
-    device = device_ceilings(candidate, ceilings)
-    peak = device.peak_ops_per_s.get(candidate.case.precision) if device else None
-    if device is None or not rate or not peak:
+    peak, slanted, bytes_per_s = bounds_of(candidate, ceilings)
+    if not rate or not peak:
         return None, None
-    fraction, (slanted, bytes_per_s) = min(rate / peak, 1.0), bandwidth(candidate, device)
+    fraction = min(rate / peak, 1.0)
     if not candidate.work.flops or not candidate.work.bytes_moved or not bytes_per_s:
         return fraction, None
     intensity = candidate.work.flops / candidate.work.bytes_moved

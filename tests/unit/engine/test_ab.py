@@ -14,10 +14,10 @@ from fakes import IdleWorkload, ManualClock
 
 from workbench.contract import Case
 from workbench.engine import ab
-from workbench.engine.exit_codes import BEYOND, FAILED, OK
+from workbench.engine.exit_codes import BEYOND, CUT_SHORT, FAILED, OK
 from workbench.planning.plan import RowPlan, resolve
 from workbench.planning.request import Request
-from workbench.pool.control import Control
+from workbench.pool.control import Cancelled, Control
 from workbench.pool.pool import WorkerFailed
 from workbench.pool.worker_process import WorkerKey
 from workbench.records.ab import ABReport, ABResult, Side
@@ -195,6 +195,19 @@ def test_a_pair_that_the_end_of_the_budget_cuts_costs_nothing(race: Race) -> Non
     report = race(Stalled(), budget_s=20.0)
     (found,) = report.results
     assert (found.reason, found.word, report.exit_code) == (None, "SAME", OK)
+
+
+def test_a_run_that_is_cut_short_keeps_its_pairs(race: Race) -> None:
+    class Cut(Machine):
+        def ask(self, key: WorkerKey, deadline_s: float, kind: object, **request: Any) -> object:
+            if len([op for _, op in self.asked if op == "prepare"]) == 10:  # of the fifth pair
+                self.clock.is_ending = True  # type: ignore[attr-defined]
+                raise Cancelled("SIGINT")
+            return super().ask(key, deadline_s, kind, **request)
+
+    report = race(Cut())
+    (found,) = report.results
+    assert (len(found.ratios), found.word, report.exit_code) == (4, "SAME", CUT_SHORT)
 
 
 def test_a_side_that_fails_is_named_and_costs_its_row_alone(race: Race) -> None:

@@ -109,6 +109,16 @@ def test_an_impossible_result_raises_no_ceiling_and_gives_none() -> None:
     assert ceilings.of_report(impossible, "abc").devices[0].peak_ops_per_s == {}
 
 
+@pytest.mark.parametrize(("workload", "ranks"), [("conv_layers", 1), ("scaling", 8)])
+def test_neither_convolutions_nor_many_gpus_raise_the_peak_of_one(workload, ranks) -> None:
+    low = sample("cuda:0", peak=1e13)
+    for name, count, raises in ((workload, ranks, False), ("matmul", 1, True)):
+        case = Case(name, "cuda:0", "torch", "fp32")
+        work = Work(1e12, None, 1, "products", 1.0, ranks=count)
+        report = measured({case: (work, 0.05)}, gpus=["cuda:0"])  # 20 TFLOP/s
+        assert (ceilings.raised(low, report) != low) == raises
+
+
 def test_the_plan_covers_devices_precisions_and_caches() -> None:
     rows = {row.scenario.id: row.cases for row in ceilings.plan(HERE, ["cpu"], threads=None)}
     assert "transfer" not in rows  # nothing to transfer to

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import machines
@@ -95,6 +96,22 @@ def test_strict_samples_asks_for_results_without_a_warning() -> None:
     assert any(report.measurement_warnings(candidate) for candidate in warned)
     assert exit_code("done", Request(strict_samples=True), report) == UNTRUSTED
     assert exit_code("failed", Request(strict_samples=True), report) == FAILED
+
+
+@pytest.mark.parametrize(
+    ("states", "code"),
+    [
+        (["ok", "skipped"], OK),
+        (["ok", "failed"], FAILED),
+        (["skipped"], FAILED),
+    ],
+)
+def test_a_search_for_the_largest_batch_may_skip_what_cannot_run_here(states, code: int) -> None:
+    row = SimpleNamespace(
+        plan=SimpleNamespace(of=None), candidates=[SimpleNamespace(state=each) for each in states]
+    )
+    report: Any = SimpleNamespace(rows={"row": row})
+    assert exit_code("done", Request(largest_batch=True), report) == code
 
 
 class BusyPool(SimulatedPool):

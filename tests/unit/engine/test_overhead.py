@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import machines
+import psutil
 import pytest
 from simulated_run import SimulatedMachine, run
 
+from workbench.engine.overhead import OverheadMeter
 from workbench.export.view.where import where_lines
 from workbench.planning.request import Request
 from workbench.records import events as ev
@@ -37,6 +41,20 @@ def test_the_phases_of_the_run_and_of_each_row_add_up(events: list[ev.AnyEvent])
             assert sum(parts) == pytest.approx(event.at_s - began[row], abs=1e-3)
             assert spent.rows[row].measured_s > 0 and spent.rows[row].preparing_s > 0
     assert sum(row.measured_s for row in spent.rows.values()) == pytest.approx(spent.measured_s)
+
+
+def test_a_front_end_that_was_killed_keeps_what_it_had_used(monkeypatch) -> None:
+    def times() -> SimpleNamespace:
+        if not left:
+            raise psutil.NoSuchProcess(1)
+        return SimpleNamespace(user=left.pop(), system=0.0)
+
+    left, process = [5.0, 3.0], SimpleNamespace(cpu_times=times)
+    monkeypatch.setattr(psutil, "Process", lambda _: process)
+    monkeypatch.setattr("time.process_time", lambda: 1.0)
+    meter = OverheadMeter(1, lambda: 0.0)
+    used_s = [meter.result(2).own_cpu_s for _ in range(2)]
+    assert used_s == [3.0, 3.0]
 
 
 def test_the_table_has_a_line_for_each_row_and_one_for_the_run(events: list[ev.AnyEvent]) -> None:

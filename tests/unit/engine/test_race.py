@@ -20,10 +20,12 @@ from fakes import (
     rounds_of,
     run_race,
 )
+from simulated_run import SimulatedMonitor
 
 from workbench import catalog
 from workbench.advisor.verdict import decide
 from workbench.contract import Case, Work
+from workbench.engine import race
 from workbench.engine.race import MOST_ROUNDS
 from workbench.records import events as ev
 from workbench.report.candidate import Candidate
@@ -44,6 +46,13 @@ def test_a_newcomer_is_reported_prepared_and_raced_from_then_on() -> None:
     prepared = {r["case"].id: r["files"] for _, r in pool.asked if r["op"] == "prepare"}
     assert prepared[CPU_C.id] == {"model": "c.onnx"}
     assert {event.status for event in events_of(emitted, ev.CaseFinished)} == {"ok"}
+
+
+def test_a_pause_is_left_out_of_what_disturbed_the_race(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = SimulatedMonitor({})
+    monkeypatch.setattr(race, "DisturbanceMonitor", lambda *_: watch)
+    _, _, pool = run_race({CPU_A: 1.0, CPU_B: 1.1})
+    assert pool.clock.at_pause == watch.paused
 
 
 class WaitingPool(FakePool):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -30,18 +29,17 @@ CASE = "w/cuda:0/torch/fp32"
 
 
 class Script:
-    """A sampler whose readings a test lays down, each at a time of the run's clock."""
+    """A sampler whose readings a test lays down, each at a time of the host's clock."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._waiting: list[GpuSample] = []
 
     def read(self, at_s: float, **values: Any) -> None:
-        ago = self._clock.now_s - at_s
-        self._waiting.append(GpuSample(time.monotonic() - ago, [GpuReading(0, **values)]))
+        self._waiting.append(GpuSample(at_s, [GpuReading(0, **values)]))
 
     def fail(self) -> None:
-        self._waiting.append(GpuSample(time.monotonic(), [], Reason("nvml_crashed", "it died")))
+        self._waiting.append(GpuSample(100.0, [], Reason("nvml_crashed", "it died")))
 
     def drain(self) -> Iterator[GpuSample]:
         while self._waiting:
@@ -56,6 +54,11 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now_s
+
+
+@pytest.fixture(autouse=True)
+def hosts_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 100.0))
 
 
 @pytest.fixture
@@ -98,9 +101,25 @@ def test_a_candidate_is_told_by_the_readings_within_its_blocks(
     assert found.clock_mhz == 1940.0
     assert found.clock_after_mhz == 1200.0
     assert codes(telemetry) == []
-    assert [event.at_s for event in emitted] == pytest.approx(
-        [10.0, 11.5, 12.5, 13.5, 14.5], abs=0.1
-    )
+    assert [event.at_s for event in emitted] == [10.0, 11.5, 12.5, 13.5, 14.5]
+
+
+def test_readings_of_a_pause_belong_to_no_block(
+    telemetry: MachineTelemetry, script: Script, emitted: list[ev.AnyEvent]
+) -> None:
+    """The run's clock stands still for 60 s after the first block; the host's goes on."""
+    telemetry.begin()
+    read = {"power_over_s": 1.0, "energy_j": 0.0}
+    for at_s, clock, power in ((11.0, 1900.0, 600.0), (12.0, 1980.0, 620.0), (72.5, 345.0, 90.0)):
+        script.read(at_s, sm_clock_mhz=clock, power_w=power, **read)
+        read["energy_j"] += 610.0
+    script._clock.now_s = 40.0
+    telemetry.measured(CASE, "cuda:0", 10.0, 12.0)
+    telemetry.measured(CASE, "cuda:0", 72.1, 74.0)
+    found = telemetry.of_case(CASE, "cuda:0")
+    assert found is not None
+    assert (found.readings, found.power_w, found.counted_power_w) == (3, 610.0, 610.0)
+    assert emitted[-1].at_s == 12.5
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda:1"])
@@ -238,15 +257,14 @@ def test_a_turn_is_placed_by_its_workers_clock(emitted: list[ev.AnyEvent]) -> No
         def measured(self, _case: str, _device: str, *when: float, turn_s: float) -> None:
             noted.append((*when, turn_s))
 
-    clock = ManualClock()
-    clock.at_s, now = 50.0, time.monotonic()
-    made = replace(context(None, clock, Report(), emitted.append), telemetry=Noting())  # type: ignore[arg-type]
+    shared = context(None, ManualClock(), Report(), emitted.append)
+    made = replace(shared, telemetry=Noting())  # type: ignore[arg-type]
     plan = SimpleNamespace(scenario=SimpleNamespace(id="row"))
     runner = BlockRunner(plan, made, None, None)  # type: ignore[arg-type]
-    heard = Block([1e-3], [], None, None, {}, False, now - 4.0, now - 3.5, now - 3.0)
+    heard = Block([1e-3], [], None, None, {}, False, 46.0, 46.5, 47.0)
     prepared = PreparedCase(CPU_A, WorkerKey("cpu", "torch"), 1e-3, 1)
     runner._report(prepared, 0, [1e-3], heard)
-    assert noted == [pytest.approx((46.5, 47.0, 1.0), abs=0.5)]
+    assert noted == [(46.5, 47.0, 1.0)]
 
 
 def test_power_and_energy_of_a_whole_gpu_are_not_those_of_its_instance(

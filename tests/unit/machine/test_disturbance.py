@@ -57,10 +57,9 @@ def calm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def after(root: Path, changed: dict[str, str], cores: int = 2) -> dict[str, str]:
     """Code -> message of the warnings once the files have changed."""
-    monitor = DisturbanceMonitor(cores, root=root, allowed=range(2))
-    monitor.start([])
+    monitor = DisturbanceMonitor(cores, list, root=root, allowed=range(2))
     write(root, changed)
-    warnings = monitor.warnings([], "training")
+    warnings = monitor.warnings("training")
     assert all(w.subject == "training" and w.remedy for w in warnings)
     return {w.code: w.message for w in warnings}
 
@@ -103,6 +102,15 @@ def test_what_any_living_system_does_is_no_warning(calm: Path, file: str, text: 
     assert after(calm, {file: text}) == {}
 
 
+def test_what_happens_during_a_pause_does_not_count(calm: Path) -> None:
+    monitor = DisturbanceMonitor(2, list, root=calm, allowed=range(2))
+    write(calm, {"proc/vmstat": "pswpin 200\npswpout 300\n"})
+    with monitor.paused():
+        write(calm, {"proc/vmstat": "pswpin 900\npswpout 900\n", "proc/stat": stat(30, 1070)})
+    (warning,) = monitor.warnings("training")
+    assert (warning.code, "470 pages" in warning.message) == ("swapping", True)
+
+
 def test_a_quota_of_a_group_further_up_counts_as_well(calm: Path) -> None:
     above = "sys/fs/cgroup/cpu.stat"
     write(calm, {above: "nr_periods 10\nnr_throttled 0\n"})
@@ -130,12 +138,11 @@ def test_the_programs_that_took_most_of_it_are_named(
     monkeypatch.setattr(DisturbanceMonitor, "_foreign_cores", lambda self, now: 2.0)
 
     write(calm, {"proc/7/stat": process("make (2)", 5000), "proc/9/stat": process("worker", 0)})
-    monitor = DisturbanceMonitor(2, root=calm, allowed=range(2))
-    monitor.start([9])
+    monitor = DisturbanceMonitor(2, lambda: [9], root=calm, allowed=range(2))
     ended = {7: ("make (2)", 5900), 8: ("make (2)", 300), 9: ("worker", 900), 11: ("sh", 4)}
     write(calm, {f"proc/{pid}/stat": process(*each) for pid, each in ended.items()})
     write(calm, {"proc/stat": stat(0, 2000)})  # 1000 ticks later
-    (warning,) = monitor.warnings([9], "training")
+    (warning,) = monitor.warnings("training")
     assert "(mostly make (2))" in warning.message
 
 
@@ -149,10 +156,9 @@ def test_the_cores_of_others_are_never_more_than_there_are(monkeypatch: pytest.M
 
     def after_a_while(s: float, busy_s: float) -> float:
         read.update(s=0.0, busy_s=0.0)
-        monitor = DisturbanceMonitor(2, allowed=range(2))
-        monitor.start([])
+        monitor = DisturbanceMonitor(2, list, allowed=range(2))
         read.update(s=s, busy_s=busy_s)
-        return monitor._foreign_cores(monitor._read([]))
+        return monitor._foreign_cores(monitor._read())
 
     found = [after_a_while(*each) for each in ((0.016, 0.05), (1.0, 5.0), (1.0, 2.1), (1.0, 1.4))]
     assert found == [0.0, 0.0, 2.0, 1.4]

@@ -49,6 +49,7 @@ class Process(WorkerProcess):
 
 class Control:
     front_end = None
+    at_pause = staticmethod(nullcontext)
     interrupted = False
     ends = 0
 
@@ -342,13 +343,14 @@ def test_a_pause_holds_every_worker_that_imports(
     wishes = ["pause", "readable", "readable"]
     monkeypatch.setattr(Control, "wait", lambda *_: wishes.pop(0))
     monkeypatch.setattr(Control, "wait_for_resume", lambda _: did.append(("resume", KEY)), False)
+    monkeypatch.setattr(Control, "at_pause", lambda _: nullcontext(did.append(("pause", KEY))))
     monkeypatch.setattr(Control, "exclude", lambda *_: None, False)
     with made.starting(TWO):
         did.clear()
         Process.answers = [HELLO, HELLO]
         made.start(TWO[0], 60.0)
-        held = [*(("freeze", key) for key in TWO), ("resume", KEY)]
-        assert did[:5] == [*held, *(("thaw", key) for key in TWO)]
+        held = [*(("freeze", key) for key in TWO), ("pause", KEY), ("resume", KEY)]
+        assert did[:6] == [*held, *(("thaw", key) for key in TWO)]
         made.start(TWO[1], 60.0)
 
 
@@ -406,6 +408,16 @@ def test_a_backend_that_cannot_use_a_gpu_is_not_started_on_it_again(dropped: lis
     made.start(replace(GPU, backend="onnxruntime"), 60.0)
     Process.answers = [HELLO]
     made.start(replace(GPU, device="cuda:1"), 60.0)
+
+
+def test_a_first_start_on_a_gpu_that_was_cut_short_proves_nothing(dropped: list[bool]) -> None:
+    made, slow = pool(Control()), replace(GPU, device="cuda:1")
+    for key, deadline_s in ((GPU, 5.0), (slow, 20.0)):
+        with pytest.raises(WorkerFailed, match="no answer within"):
+            made.start(key, deadline_s)
+    assert refused(made, slow, HELLO) == "timeout"
+    made.start(replace(GPU, alone="row"), 60.0)
+    assert made.is_alive(replace(GPU, alone="row"))
 
 
 def test_a_gpu_that_the_run_has_filled_is_asked_again(dropped: list[bool]) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import random
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 import pytest
@@ -141,6 +143,27 @@ def test_a_run_under_way_is_running_and_is_not_deleted(runs: Path) -> None:
     assert statuses() == {"a": "incomplete"}
     history.delete(written.path)
     assert statuses() == {}
+
+
+def test_a_file_system_that_locks_only_what_is_open_for_writing_lets_go_of_a_run(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def over_nfs(file: BinaryIO, operation: int) -> None:
+        if operation & fcntl.LOCK_EX and not file.writable():
+            raise OSError(errno.EBADF, "Bad file descriptor")
+
+    monkeypatch.setattr(history.fcntl, "flock", over_nfs)
+    history.delete(keep(runs, "a"))
+    assert statuses() == {}
+
+
+def test_without_an_image_from_sqlite_the_journals_are_read_each_time(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "IS_KEPT", False)
+    keep(runs, "a")
+    assert statuses() == {"a": "incomplete"} == statuses()
+    assert not index_of(runs).exists()
 
 
 def test_a_large_journal_is_read_without_its_blocks(

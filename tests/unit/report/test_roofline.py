@@ -17,8 +17,8 @@ THIN = Case("gemm", "cuda:0", "torch", "fp32", batch=1, params={"m": 1})
 IN_CACHE, BEYOND = 8 << 20, 1 << 30  # bytes that a case works on
 
 
-def candidate(memory_bytes: float) -> Candidate:
-    work = Work(2e6, 1e7, 1, "products", memory_bytes)
+def candidate(memory_bytes: float, ranks: int = 1) -> Candidate:
+    work = Work(2e6, 1e7, 1, "products", memory_bytes, ranks=ranks)
     built = [
         msgspec.structs.replace(event, work={THIN.id: work})
         if isinstance(event, ev.RacePlanned)
@@ -46,6 +46,12 @@ def test_what_does_not_fit_is_limited_by_memory() -> None:
     roof = under_ceilings(candidate(BEYOND), 1.5e10, gpu(4e11))[1]
     assert roof is not None and roof.limited_by == "memory"
     assert 0.7 < roof.fraction < 0.8
+
+
+def test_many_gpus_have_the_limits_of_all_of_them() -> None:
+    fraction, roof = under_ceilings(candidate(BEYOND, ranks=8), 4e10, gpu(4e11))
+    assert fraction == 4e10 / 8e13
+    assert roof is not None and roof.attainable_flops_per_s == 8 * 2e10
 
 
 def test_a_cache_whose_bandwidth_was_not_measured_is_no_memory() -> None:

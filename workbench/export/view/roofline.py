@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 
 from ...report.candidate import Candidate
-from ...report.measurements import bandwidth, device_ceilings
+from ...report.measurements import bounds_of, gpus_of
 from ...report.row import Row
 from ...text import units
 from .chart import LABEL, Place, Series, chart
@@ -59,12 +59,11 @@ def limits(found: Iterable[Candidate], run: RunView) -> tuple[Roofs, list[tuple[
     roofs, under = Roofs(), []
     for candidate in found:
         case, measured = candidate.case, run.measured(candidate)
-        device = device_ceilings(candidate, run.report.ceilings)
-        peak = device.peak_ops_per_s.get(case.precision) if device else None
-        kind, bytes_per_s = bandwidth(candidate, device) if device else ("", None)
-        rate, limit = measured.flops_per_s, measured.roofline
+        peak, kind, bytes_per_s = bounds_of(candidate, run.report.ceilings)
+        rate, limit, gpus = measured.flops_per_s, measured.roofline, gpus_of(candidate)
         if peak and bytes_per_s and rate and limit is not None:
             name = f"{case.device} {case.precision}" + " cache" * (kind == "cache")
+            name += f" x{gpus}" * (gpus > 1)
             ends = sorted((2.0**LOW, min(peak / bytes_per_s, 2.0**HIGH), 2.0**HIGH))
             line = [(math.log10(x), math.log10(min(peak, x * bytes_per_s))) for x in ends]
             roofs[name] = line, device_tone(case)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Iterable, Iterator, Set
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,31 +48,45 @@ class _Counters:
 
 
 class DisturbanceMonitor:
-    """Compares the kernel's counters at `start` with those at `warnings`."""
+    """Compares the kernel's counters at the beginning with those at `warnings`."""
 
     def __init__(
-        self, effective_cores: int, *, root: Path = Path("/"), allowed: Iterable[int] | None = None
+        self,
+        effective_cores: int,
+        own: Callable[[], Iterable[int]],
+        *,
+        root: Path = Path("/"),
+        allowed: Iterable[int] | None = None,
     ) -> None:
-        """`allowed` are the cores that count, by default those this process may run on."""
-        self._cores = effective_cores
-        self._root = root
+        """`own` gives the ids of the processes that are part of the run; `allowed` are the cores
+        that count, by default those this process may run on."""
+        self._cores, self._own, self._root = effective_cores, own, root
         self._allowed = list(allowed_cores() if allowed is None else allowed)
-        self._before = self._read(())
-        self._programs: dict[int, tuple[str, float]] = {}
+        self._found: dict[str, _Disturbance] = {}  # by code, up to the last pause
+        self._begin()
 
-    def start(self, own: Iterable[int]) -> None:
-        """Begin an interval; `own` are the ids of the processes that are part of the run."""
-        self._programs = _programs()
-        self._before = self._read(own)
+    def _begin(self) -> None:
+        self._programs, self._before = _programs(), self._read()
 
-    def warnings(self, own: Iterable[int], subject: str) -> list[Warning]:
-        """Warnings about `subject` for everything that disturbed it since `start`."""
-        now = self._read(own)
-        found = (*self._busy(set(own), now), *_disturbances(self._before, now))
-        return [Warning(code, message, remedy, subject) for code, message, remedy in found]
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave out what happens during the block."""
+        self._look()
+        yield
+        self._begin()
+
+    def warnings(self, subject: str) -> list[Warning]:
+        """Warnings about `subject` for everything that disturbed it, pauses left out."""
+        self._look()
+        return [Warning(*found, subject) for found in self._found.values()]
+
+    def _look(self) -> None:
+        now = self._read()
+        found = (*self._busy(now), *_disturbances(self._before, now))
+        self._found |= {each[0]: each for each in found}
 
     def _foreign_cores(self, now: _Counters) -> float:
-        """Mean number of cores that others used since `start`, from 0 to all.
+        """Mean number of cores that others used meanwhile, from 0 to all.
 
         0 also where too little time has passed, or where the counters contradict each other.
         """
@@ -84,18 +98,18 @@ class DisturbanceMonitor:
         cores = (total - was - own_s) / elapsed_s
         return 0.0 if own_s < 0 or cores > most + NOTICEABLE else min(max(0.0, cores), most)
 
-    def _busy(self, own: Set[int], now: _Counters) -> Iterator[_Disturbance]:
+    def _busy(self, now: _Counters) -> Iterator[_Disturbance]:
         foreign_cores = self._foreign_cores(now)
         free = len(self._allowed) - foreign_cores
         if foreign_cores >= NOTICEABLE and free < self._cores:  # fewer than our candidates use
-            busiest = " and ".join(self._busiest(foreign_cores, own, now))
+            busiest = " and ".join(self._busiest(foreign_cores, now))
             which = f" (mostly {busiest})" if busiest else ""
             used = f"other processes used {foreign_cores:.1f} of {len(self._allowed)} cores"
             yield "busy_machine", used + which, "stop them and rerun"
 
-    def _busiest(self, foreign_cores: float, own: Set[int], now: _Counters) -> list[str]:
+    def _busiest(self, foreign_cores: float, now: _Counters) -> list[str]:
         """Names of at most two programs that used a good part of it, as far as they are visible."""
-        used_s: dict[str, float] = {}
+        used_s, own = dict[str, float](), set(self._own())
         for pid, (name, cpu_s) in _programs().items():
             _, before_s = self._programs.get(pid, (name, 0.0))
             if pid not in own and cpu_s > before_s:
@@ -105,10 +119,10 @@ class DisturbanceMonitor:
         busiest = heapq.nlargest(2, used_s, key=used_s.__getitem__)
         return [name for name in busiest if used_s[name] >= least_s]
 
-    def _read(self, own: Iterable[int]) -> _Counters:
+    def _read(self) -> _Counters:
         return _Counters(
             at_s=time.monotonic(),
-            own_s=_cpu_seconds(own),
+            own_s=_cpu_seconds(self._own()),
             core_times=core_times(self._allowed),
             quota=self._quota(),
             swapped_pages=parse_swapped(read_text(self._root / "proc/vmstat")),

@@ -1,0 +1,37 @@
+"""`workbench ceilings` shows what is kept, or measures."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import builders
+import pytest
+from click.testing import CliRunner
+
+from workbench import machine
+from workbench.cli import headless
+from workbench.cli.main import cli
+from workbench.engine import ceiling_store
+
+
+@pytest.mark.parametrize(
+    ("options", "measures"),
+    [((), False), (("--again",), True), (("--device", "cpu"), True), (("--threads", "1"), True)],
+)
+def test_what_the_kept_ones_do_not_answer_is_measured(
+    options: tuple[str, ...], measures: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, found = builders.ceilings("cpu"), builders.machine()
+    asked = []
+
+    def run(request):
+        asked.append(request)
+        return SimpleNamespace(ceilings=kept, machine=found), 0
+
+    monkeypatch.setattr(machine, "detect", lambda _: (found, None))
+    monkeypatch.setattr(ceiling_store, "fingerprint", lambda *_: "mark")
+    monkeypatch.setattr(ceiling_store, "load", lambda _: kept)
+    monkeypatch.setattr(headless, "run_quietly", run)
+    done = CliRunner().invoke(cli, ["ceilings", *options])
+    assert done.exit_code == 0, done.exception
+    assert bool(asked) == measures

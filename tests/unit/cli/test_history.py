@@ -1,0 +1,38 @@
+"""The list of kept runs, as text and as JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from builders import case, events, steady
+from click.testing import CliRunner
+
+from workbench.cli.main import cli
+from workbench.records import events as ev
+from workbench.report import journal
+
+RUN = events({case("cpu-a"): steady(1.0)})
+
+
+@pytest.fixture(autouse=True)
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    folder = journal.runs_folder()
+    folder.mkdir(parents=True)
+    (folder / "a.jsonl").write_bytes(b"".join(ev.encode(event) + b"\n" for event in RUN))
+    return folder
+
+
+def test_what_is_pruned_is_listed_as_json_where_json_is_asked_for(runs: Path) -> None:
+    done = CliRunner().invoke(cli, ["runs", "--prune", "--keep", "0", "--yes", "--json"])
+    assert done.exit_code == 0
+    assert [run["id"] for run in msgspec.json.decode(done.stdout)["runs"]] == ["a"]
+    assert not list(runs.iterdir())
+
+
+def test_a_text_that_is_no_text_matches_nothing() -> None:
+    done = CliRunner().invoke(cli, ["runs", "\udcff"])
+    assert done.exit_code == 0, done.exception
+    assert "none matches" in done.stderr
