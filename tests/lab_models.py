@@ -118,8 +118,5 @@ def folder_of(model: Any, folder: Path, shape: Sequence[int], count: int = 4) ->
 
 def error_of(file: str, folder: Path) -> float:
     """The relative error of a variant against the folder's reference."""
-    session = cpu_session(file)
-    answers = agreement.answers(session, samples.read(folder / samples.INPUTS))
-    reference = samples.read(folder / samples.REFERENCE)
-    found = agreement.compare(agreement.compared(session), answers, reference)
-    return agreement.summary(found, "relative_error")
+    inputs, right = (samples.read(folder / name) for name in (samples.INPUTS, samples.REFERENCE))
+    return agreement.error(cpu_session(file), inputs, right)

@@ -106,8 +106,9 @@ def with_saved_best(request: Request) -> Request:
     best = target("--save-best", Path(model.save_best))
     if best.is_stream:
         raise UsageError(f"--save-best: {model.save_best} is not a regular file: name a file")
-    if best.path.resolve() == Path(model.file).resolve():
-        raise UsageError("--save-best would replace the model itself: name another file")
+    for what, file in (("model itself", model.file), ("inputs", model.inputs)):
+        if file is not None and best.path.resolve() == Path(file).resolve():
+            raise UsageError(f"--save-best would replace the {what}: name another file")
     return replace(request, model=replace(model, save_best=str(best.path)))
 
 

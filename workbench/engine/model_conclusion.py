@@ -59,7 +59,7 @@ def conclude(run: ModelRun, row: Row, report: Report, profiling: Profiling) -> A
     return Advice(
         explanations=[explain(each, given, each is pick, context) for each in explained],
         snippet=snippet(run.facts, pick.case, file, run.provider(pick.case)),
-        weak_evidence=weak_evidence(run.facts),
+        weak_evidence=weak_evidence(run.facts, pick),
         saved=saved,
     )
 
@@ -94,16 +94,18 @@ def _context(run: ModelRun, report: Report) -> ModelContext:
     )
 
 
-def weak_evidence(facts: ModelFacts) -> str | None:
-    """Why the measured error says little about the user's own data."""
+def weak_evidence(facts: ModelFacts, pick: Candidate) -> str | None:
+    """Why the measured error of the pick says little about the user's own data."""
     if facts.inputs_from == "random":
         return "accuracy was checked on random inputs only; pass real ones with --inputs data.npz"
+    why, found = facts.no_promise, pick.accuracy
     if facts.check_samples:
-        return None
-    if facts.needed_inputs is None:
+        if found is None or not found.held_out or found.error_bound is not None:
+            return None
+        why = "it is too slow to be checked on enough of them"
+    elif why is None and facts.needed_inputs is None:
         return "no number of inputs can promise an agreement of 100% on unseen ones"
-    used = "the same as calibrated it" if facts.same_samples else "too few"
-    return (
-        f"nothing is promised of its error on unseen inputs: {facts.samples} checked it, {used}; "
-        f"pass at least {facts.needed_inputs} samples"
-    )
+    elif why is None:
+        used = "the same as calibrated it" if facts.same_samples else "too few"
+        why = f"{facts.samples} checked it, {used}; pass at least {facts.needed_inputs} samples"
+    return f"nothing is promised of its error on unseen inputs: {why}"

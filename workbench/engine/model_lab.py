@@ -81,9 +81,10 @@ class ModelLab:
             if facts.unquantisable is None:
                 facts, products = variants.prepare(facts)
         except WorkerFailed as failure:
-            left_out["int8"] = f"it could not be prepared: {failure.reason.message}"
-            failed = PreparationStep("prepared", None, None, failure.reason)
-            facts = msgspec.structs.replace(facts, steps=[*facts.steps, failed])
+            steps = [*facts.steps, PreparationStep("prepared", None, None, failure.reason)]
+            message = f"it could not be prepared: {failure.reason.message}"
+            unmade = msgspec.structs.replace(failure.reason, message=message)
+            facts = msgspec.structs.replace(facts, steps=steps, unquantisable=unmade)
         self.emit(ev.ModelInspected(at_s=self.control.now(), facts=facts))
         providers = variants.providers()
         space = SearchSpace(
@@ -97,7 +98,6 @@ class ModelLab:
             backends=self.backends,
             precisions=request.precisions,
             thorough=request.thorough,
-            step_s=facts.step_s,
         )
         proposals, unpromising = first(space)
         left_out |= {**unpromising, **left_out}

@@ -92,8 +92,9 @@ class CandidateSearch:
     def baseline(self, candidates: Sequence[Candidate]) -> str | None:
         """The fastest run of the model as given, on the CPU."""
         on_cpu = [c for c in candidates if c.case.device == "cpu"]
-        given = ranked(c for c in on_cpu if self._proposals[c.case.id].recipe == ORIGINAL)
-        return given[0].case.id if given else None
+        given = [c for c in on_cpu if self._proposals[c.case.id].recipe == ORIGINAL]
+        usable = [c for c in given if not exceeds_error_limit(c, self.scenario)]
+        return next((c.case.id for c in ranked(usable or given)), None)
 
     # ----------------------------------------------------------- proposals
 

@@ -69,9 +69,10 @@ class ModelVariants:
         A folder `given` holds its inputs and reference outputs.
         """
         question, request = self.question, self.request
+        deadline_s = self._share_s(INSPECT_SHARE)
         try:
             facts = self._ask(
-                self._share_s(INSPECT_SHARE),
+                deadline_s,
                 ModelFacts,
                 op="inspect",
                 shapes=question.run_shapes(),
@@ -81,6 +82,7 @@ class ModelVariants:
                 given=given,
                 metric=question.metric,
                 limit=question.limit,
+                seconds=deadline_s,
             )
         except WorkerFailed as failure:
             if failure.reason.code in NOT_USABLE:

@@ -159,7 +159,6 @@ class Exports:
             backends=self.backends,
             precisions=("int8",),
             thorough=self.space.request.thorough,
-            step_s=facts.step_s,
         )
         found, unpromising = first(self._lab)
         self.left_out |= unpromising

@@ -52,10 +52,11 @@ class ModelFacts(msgspec.Struct, frozen=True):
     weights_bytes: int  # size of weights in convolutions and products
     same_samples: bool = False  # the same inputs calibrate and check: too few for both
     uncompared: list[str] = []  # outputs that are not tensors, such as a classifier's maps
-    unquantisable: Reason | None = None  # why it has no INT8 variant: over 2 GiB of weights
+    unquantisable: Reason | None = None  # why no variant is made: over 2 GiB, or not prepared
     check_samples: int = 0  # number of inputs kept apart to check variants; 0: too few for it
     folds: int = 0  # parts in which inputs that both calibrate and choose are cross-validated
     needed_inputs: int | None = None  # samples of the user needed for a promise; None: none suffice
+    no_promise: str | None = None  # why none suffice, unless the limit is 0
     max_error: float | None = None  # limit for recommended variants, under the requested metric
 
 

@@ -35,6 +35,14 @@ def answers(session: Any, samples: Sequence[Sequence[Array]]) -> list[list[Array
     return [answer(session, outputs, dict(zip(names, sample, strict=True))) for sample in samples]
 
 
+def error(
+    session: Any, samples: Sequence[Sequence[Array]], right: Sequence[Sequence[Array]]
+) -> float:
+    """The relative error of the worst output."""
+    outputs = compare(compared(session), answers(session, samples), right)
+    return summary(outputs, "relative_error")
+
+
 def compare(
     names: Sequence[str],
     answers: Sequence[Sequence[Array]],

@@ -25,13 +25,26 @@ CHOOSE, CHECK = 0.05, 0.025  # chance of a bound that is too low
 FEWEST = 40  # inputs from which on the bound of a relative error holds where errors are skewed
 
 
-def fewest(metric: str, limit: float) -> int | None:
-    """The number of checked inputs from which on a bound can meet `limit`; None: no number can."""
+def fewest(metric: str, limit: float, chance: float = CHECK) -> int | None:
+    """The number of inputs from which on a bound can meet `limit`; None: no number can."""
     if metric == "relative_error":
         return FEWEST
     if limit <= 0:
         return None
-    return max(FEWEST, 1 if limit >= 1 else math.ceil(math.log(CHECK) / math.log1p(-limit)))
+    return max(FEWEST, 1 if limit >= 1 else math.ceil(math.log(chance) / math.log1p(-limit)))
+
+
+def promised(
+    answers: Sequence[Sequence[Array]],
+    references: Sequence[Sequence[Array]],
+    metric: str,
+    limit: float,
+    chance: float,
+) -> float | None:
+    """As `upper`; None where the inputs are too few for a bound that can meet `limit`."""
+    least = fewest(metric, limit, chance)
+    is_enough = least is not None and len(answers) >= least
+    return upper(answers, references, metric, chance) if is_enough else None
 
 
 def upper(

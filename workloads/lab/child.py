@@ -5,6 +5,7 @@ It answers like a worker (`workbench.worker.worker`): one operation a line, ever
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -53,16 +54,20 @@ class Lab:
         given: str | None = None,
         metric: str = "relative_error",
         limit: float | None = None,
+        seconds: float = math.inf,
     ) -> dict[str, Any]:
         """Read the model, write inputs that it runs on and its answers into `folder`; returns the
         fields of ModelFacts.
 
         A folder `given` holds inputs and what is right for them already.  With a `limit`, inputs
-        are kept apart to check it, where there are enough.  WorkloadError `bad_model` where the
-        model cannot be read or run, `bad_input` where inputs or shapes do not fit it.
+        are kept apart to check it, where there are enough and the model runs on them in part of the
+        `seconds`.  WorkloadError `bad_model` where the model cannot be read or run, `bad_input`
+        where inputs or shapes do not fit it.
         """
         fewest = None if limit is None else bounds.fewest(metric, limit)
-        return inspection.inspect(model, folder, shapes, inputs, batch, seed, given, fewest)
+        return inspection.inspect(
+            model, folder, shapes, inputs, batch, seed, given, fewest, seconds
+        )
 
     def prepare(self, model: str, folder: str) -> dict[str, Any]:
         """Write `prepared.onnx`; returns the steps with their sizes, and what can be quantised."""
@@ -102,7 +107,8 @@ class Lab:
         """Write the file `variant` of the folder (or the model itself) to `destination`."""
         from . import save
 
-        with clear_errors("it cannot be saved", code="not_saved"):
+        hint = "try again with another file name"
+        with clear_errors("it cannot be saved", code="not_saved", hint=hint):
             return save.save(Path(model), Path(folder), Path(variant), Path(destination))
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.contract import WorkloadError
 from workbench.files import read
 
+from . import bounds
 from .errors import bad_input, one_line
 from .shapes import Input, Sizes, counts_batch, possible_sizes, shown
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-AT_MOST = 256  # samples to calibrate with, and as many to choose on
+AT_MOST = 256  # samples to calibrate with, and to choose on unless a bound needs more
 CHECK_SHARE = 0.4  # of the samples: kept apart, to check the chosen variant
 CALIBRATION_SHARE = 0.4  # of the others, unless each of them does both
 ENOUGH_APART = 400  # samples besides those that check, below which each calibrates and chooses
@@ -83,9 +84,12 @@ def samples_in(
         apart = 0
     check, rest = samples[:apart], samples[apart:]
     folded = foldable and bool(check) and len(rest) < ENOUGH_APART
-    cut = round(CALIBRATION_SHARE * len(rest)) if check else count // 2
+    cut, most = count // 2, AT_MOST
+    if check:  # as many must be left to choose as a bound needs
+        cut = min(round(CALIBRATION_SHARE * len(rest)), len(rest) - bounds.FEWEST)
+        most = max(most, fewest or 0)
     calibration, choose = (rest, rest) if folded else (rest[:cut], rest[cut:])
-    calibration, choose = calibration[:AT_MOST], choose[:AT_MOST]
+    calibration, choose = calibration[:AT_MOST], choose[:most]
     return Chosen(sizes, choose, calibration, origins, name, check=check, folded=folded)
 
 

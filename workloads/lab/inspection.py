@@ -26,6 +26,7 @@ SAMPLES = 8  # random inputs to check on, and as many to calibrate with
 FEWEST = 2
 RANDOM_S = 2.0  # longest time of running all random inputs
 GIVEN_S, USUAL = 10.0, 64  # longest time of running a part of the user's inputs, up to so many
+PART, FOLDED_PART = 1 / 4, 1 / 8  # the same as shares of the time to inspect; folds run each often
 QUICK_S = 0.5  # time in which more of them run, since each variant runs them too
 FOLDABLE = 32 * 2**20  # bytes of a model whose variants are made again in each fold
 MOST_CHECK, CHECK_BYTES = 1024, 256 * 2**20  # samples that check, and their arrays
@@ -42,11 +43,13 @@ def inspect(
     seed: int,
     answered: str | None = None,
     fewest: int | None = None,
+    seconds: float = math.inf,
 ) -> dict[str, Any]:
     """The fields of ModelFacts; see `workloads.lab.child.Lab.inspect`.
 
     From `fewest` inputs to check on, those of the user's are kept apart; None: never.
     """
+    why = None
     name = Path(model).name
     with clear_errors(f"{one_line(name)} cannot be used"):
         loaded = load(model)
@@ -55,9 +58,13 @@ def inspect(
         if answered is not None:
             chosen = _from_folder(ports, Path(answered))
         elif file is not None:
-            foldable = loaded.size_bytes <= FOLDABLE
-            drawn = inputs.samples_in(file, ports, given, batch, fewest, seed, foldable=foldable)
-            chosen = _affordable_part(drawn, original, fewest)
+            for foldable in (loaded.size_bytes <= FOLDABLE, False):
+                chosen = inputs.samples_in(
+                    file, ports, given, batch, fewest, seed, foldable=foldable
+                )
+                why = _keep_affordable(chosen, original, fewest, seconds)
+                if why is None or not chosen.folded:  # apart they take less time
+                    break
         else:
             # A model that takes a root or a logarithm of its inputs may need positive ones.
             for positive in (False, True):
@@ -74,7 +81,7 @@ def inspect(
             raise bad_model(f"the original model answers NaN or infinity in {output}", hint)
         answers = dict(zip(original.outputs, reference[0], strict=True))
         _write(chosen, reference, Path(folder), answered)
-        needed = None if fewest is None else math.ceil(fewest / inputs.CHECK_SHARE)
+        needed = None if fewest is None or why else math.ceil(fewest / inputs.CHECK_SHARE)
         return {
             **_facts(loaded, ports, chosen, answers),
             "uncompared": original.uncompared,
@@ -82,6 +89,7 @@ def inspect(
             "check_samples": len(chosen.check),
             "folds": quantise.FOLDS if chosen.folded else 0,
             "needed_inputs": needed,
+            "no_promise": why,
         }
 
 
@@ -117,40 +125,41 @@ def _random(
     for sizes in possible:
         generators = [np.random.default_rng([seed, part]) for part in range(2)]
         sample = maker.sample(sizes.shapes, generators[0])
-        started = time.perf_counter()
         try:
-            original.run(sample)
+            run_s, _ = _run_s(original, sample)
         except WorkloadError as error:
             first = first or error
             if time.monotonic() - began > TRIALS_S:
                 break
             continue
-        count = 1
-        if sample:
-            took = time.perf_counter() - started
-            count = _affordable(original, sample, took, RANDOM_S / 2, FEWEST, SAMPLES)
+        count = max(FEWEST, min(SAMPLES, int(RANDOM_S / 2 / run_s))) if sample else 1
         choose = [sample, *(maker.sample(sizes.shapes, generators[0]) for _ in range(count - 1))]
         calibration = [maker.sample(sizes.shapes, generators[1]) for _ in range(count)]
         return inputs.Chosen(sizes, choose, calibration, maker.origins, "random", same=not sample)
     raise first or bad_model("it runs with no sizes of its inputs")
 
 
-def _affordable_part(
-    chosen: inputs.Chosen, original: Original, fewest: int | None
-) -> inputs.Chosen:
-    """As many of the samples as the model runs in time; none check if they are too few for it."""
+def _keep_affordable(
+    chosen: inputs.Chosen, original: Original, fewest: int | None, seconds: float
+) -> str | None:
+    """Keep as many samples as the model runs in time; why none can check variants, however many
+    there are."""
     first = chosen.choose[0]
-    started = time.perf_counter()
-    answers = original.run(first)
-    took = time.perf_counter() - started
+    run_s, answers = _run_s(original, first)
     size = sum(array.nbytes for array in [*first.values(), *answers])
     least, most = fewest or 0, min(MOST_CHECK, CHECK_BYTES // max(1, size))
-    quick = _affordable(original, first, took, QUICK_S, 1, most)
-    count = max(quick, _affordable(original, first, took, GIVEN_S, SAMPLES, USUAL))
-    chosen.choose, chosen.calibration = chosen.choose[:count], chosen.calibration[:count]
-    can_check = least <= quick or (least <= most and least * took <= GIVEN_S)
-    chosen.check = chosen.check[: max(least, quick)] if can_check else []
-    return chosen
+    part_s = min(GIVEN_S, seconds * (FOLDED_PART if chosen.folded else PART))
+    room, quick = (min(most, int(each / run_s)) for each in (part_s, min(QUICK_S, part_s)))
+    usual, why = max(FEWEST, quick, min(room, USUAL)), None
+    if least > most:
+        why = f"it takes {least} inputs kept apart, and {most} are the most that can be"
+    elif least > room:
+        why = f"the model is too slow to be run on {least} inputs kept apart in {part_s:.3g} s"
+        why += "; raise --budget" if part_s < GIVEN_S else ""
+    chosen.check = [] if why else chosen.check[: max(least, quick)]
+    count = max(usual, least) if chosen.check else usual
+    chosen.choose, chosen.calibration = chosen.choose[:count], chosen.calibration[:usual]
+    return why
 
 
 def _from_folder(ports: Sequence[shapes.Input], folder: Path) -> inputs.Chosen:
@@ -169,20 +178,16 @@ def _from_folder(ports: Sequence[shapes.Input], folder: Path) -> inputs.Chosen:
     )
 
 
-def _affordable(
-    original: Original,
-    sample: Mapping[str, Array],
-    took_s: float,
-    seconds: float,
-    fewest: int,
-    most: int,
-) -> int:
-    """The number of runs that fit into `seconds`, within bounds; the first took `took_s`."""
-    if took_s * most > seconds and took_s < seconds:  # the first run is the slowest
+def _run_s(original: Original, sample: Mapping[str, Array]) -> tuple[float, list[Array]]:
+    """The seconds of a run, and its answers: of a second run where the first, which is the
+    slowest, took less than a second."""
+    for _ in range(2):
         began = time.perf_counter()
-        original.run(sample)
+        answers = original.run(sample)
         took_s = time.perf_counter() - began
-    return max(fewest, min(most, int(seconds / max(took_s, 1e-6))))
+        if took_s > 1:
+            break
+    return max(took_s, 1e-6), answers
 
 
 def _undefined(names: Sequence[str], reference: Sequence[Sequence[Array]]) -> str | None:

@@ -181,9 +181,10 @@ class _Search:
             outputs = agreement.compare(agreement.compared(session), answers, right)
         except WorkloadError:
             return math.inf
+        bound = None
         if is_bounded:
-            return bounds.upper(answers, right, metric, bounds.CHOOSE)
-        return agreement.summary(outputs, metric)
+            bound = bounds.promised(answers, right, metric, self._limit, bounds.CHOOSE)
+        return agreement.summary(outputs, metric) if bound is None else bound
 
     # ---------------------------------------------------------- the search
 
@@ -216,9 +217,9 @@ class _Search:
         return best
 
     def _readmit(self, mix: _Mix) -> None:
-        """Quantise expensive units again, one by one, where the limit allows it."""
+        """Quantise expensive units again, one by one but not all, where the limit allows it."""
         for unit in sorted(mix.left, key=lambda unit: unit.cost, reverse=True):
-            if unit.cost < SMALL_SHARE:
+            if unit.cost < SMALL_SHARE or len(mix.left) == 1:
                 break
             trial = self._try([other for other in mix.left if other != unit])
             if self._keeps(trial):

@@ -64,10 +64,7 @@ def prepare(model: Path, folder: Path) -> dict[str, Any]:
 
 def _require_same(model: Any, inputs: Any, reference: Any) -> None:
     """Raise where a model does not load, or its outputs differ from the original's."""
-    session = cpu_session(model.SerializeToString())
-    found = agreement.answers(session, inputs)
-    outputs = agreement.compare(agreement.compared(session), found, reference)
-    error = agreement.summary(outputs, "relative_error")
+    error = agreement.error(cpu_session(model.SerializeToString()), inputs, reference)
     if error > LARGEST_ERROR:
         raise WorkloadError(
             f"its outputs differ from the original's by {error:.2g}", code="wrong_result"

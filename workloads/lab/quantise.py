@@ -62,7 +62,9 @@ def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
             cpu_session(made, EXTENDED)  # whether it loads
         else:
             if recipe.method == "dynamic":
-                made = _dynamic(folder, recipe)
+                types = [*DYNAMIC, *(["Conv"] if recipe.scope == "all" else [])]
+                inside = any(product.inside for product in products.kept(folder))
+                made = quantisation.dynamic(folder / PREPARED, recipe, types, EnableSubgraph=inside)
             else:
                 made = static(model, ranges(folder, recipe.calibration), recipe)
             coverage = integer_share(made, folder)
@@ -134,13 +136,6 @@ def ranges(folder: Path, method: str, left_out: int | None = None) -> Ranges:
             found = quantisation.activation_ranges(folder / PREPARED, inputs, method)
         file.write_text(json.dumps(found))
     return {name: tuple(found) for name, found in json.loads(file.read_text()).items()}
-
-
-def _dynamic(folder: Path, recipe: Recipe) -> bytes:
-    """Weights in INT8, activations quantised as they come."""
-    types = [*DYNAMIC, *(["Conv"] if recipe.scope == "all" else [])]
-    inside = any(product.inside for product in products.kept(folder))
-    return quantisation.dynamic(folder / PREPARED, recipe, types, EnableSubgraph=inside)
 
 
 def integer_share(made: bytes, folder: Path) -> float:

@@ -68,19 +68,21 @@ class ModelTask(Task):
         The larger bound is promised (see `bounds`).
         """
         folded = Path(self.file).with_suffix(samples.FOLDED)
-        kept = self.limit is not None and folded.exists()
+        is_checked = self.limit is not None and (self.folder / samples.CHECK).exists()
+        kept = is_checked and folded.exists()  # ONNX Runtime's, for other libraries too
         answers = samples.read(folded) if kept else self._answers(self.inputs)
-        if self.limit is None or not (self.folder / samples.CHECK).exists():
+        if self.limit is None or not is_checked:
             return self._compared(answers, self.references, None)
-        found = self._compared(answers, self.references, bounds.CHOOSE)
-        first = found.value if found.error_bound is None else found.error_bound
-        if first > self.limit:
-            return found
+        chosen = self._compared(answers, self.references, bounds.CHOOSE)
+        first = chosen.error_bound
+        if (chosen.value if first is None else first) > self.limit:
+            return chosen
         answers = self._answers(self._named(samples.CHECK))
         right = samples.read(self.folder / samples.CHECK_REFERENCE)
         found = self._compared(answers, right, bounds.CHECK)
         bound = found.error_bound
-        return replace(found, error_bound=None if bound is None else max(first, bound))
+        both = None if first is None or bound is None else max(first, bound)
+        return replace(found, error_bound=both)
 
     def _named(self, file: str) -> list[dict[str, NDArray[Any]]]:
         names = [port.name for port in self.session.get_inputs()]
@@ -99,14 +101,14 @@ class ModelTask(Task):
     def _compared(self, answers: Samples, references: Samples, chance: float | None) -> Accuracy:
         """The error of `answers`, with an upper bound that is too low with this chance.
 
-        A slow variant may have too few answers for the bound of a relative error.
+        A slow variant may have too few answers for a bound.
         """
         count = len(answers)
         references = references[:count]
         outputs = agreement.compare(self.outputs, answers, references)
         value, bound = agreement.summary(outputs, self.metric), None
-        if chance is not None and (count >= bounds.FEWEST or self.metric != "relative_error"):
-            bound = bounds.upper(answers, references, self.metric, chance)
+        if chance is not None and self.limit is not None:
+            bound = bounds.promised(answers, references, self.metric, self.limit, chance)
         held_out = chance == bounds.CHECK
         inputs = f"{count} input{'s'[: count > 1]}{' kept apart' if held_out else ''}"
         reference = f"the model as given, unoptimised, on {inputs}"

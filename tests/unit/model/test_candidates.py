@@ -63,7 +63,7 @@ def test_an_lstm_is_quantised_dynamically_alone() -> None:
 )
 @pytest.mark.parametrize("thorough", [False, True])
 def test_what_cannot_be_quantised_races_as_it_is(kind: str, words: str, thorough: bool) -> None:
-    found, left_out = started(kind, thorough=thorough, step_s=1.0)
+    found, left_out = started(kind, thorough=thorough, facts=facts(kind, step_s=1.0))
     assert found == {"fp32"}  # the recipe's word for the file as given
     assert set(left_out) == {"int8"}
     assert words in left_out["int8"]
@@ -71,7 +71,7 @@ def test_what_cannot_be_quantised_races_as_it_is(kind: str, words: str, thorough
 
 @pytest.mark.parametrize("thorough", [False, True])
 def test_only_the_dynamic_quantiser_enters_branches(thorough: bool) -> None:
-    found, left_out = started("branching", thorough=thorough, step_s=1.0)
+    found, left_out = started("branching", thorough=thorough, facts=facts("branching", step_s=1.0))
     assert found == {"fp32", "int8-dynamic-products"}
     assert "outside of If, which the static quantiser skips" in left_out["int8-static"]
 
@@ -82,11 +82,11 @@ def test_a_reason_without_control_flow_names_none() -> None:
 
 
 def test_a_slow_model_leaves_conv_integer_out_with_its_reason() -> None:
-    found, left_out = started("cnn", step_s=0.2)
+    found, left_out = started("cnn", facts=facts("cnn", step_s=0.2))
     assert "int8-dynamic" not in found
     assert "int8-dynamic-products" in found
     assert "ConvInteger" in left_out["int8-dynamic"]
-    thorough, left_out = started("cnn", step_s=0.2, thorough=True)
+    thorough, left_out = started("cnn", facts=facts("cnn", step_s=0.2), thorough=True)
     assert "int8-dynamic" in thorough
     assert left_out == {}
 

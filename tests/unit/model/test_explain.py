@@ -97,8 +97,18 @@ def test_products_that_gain_are_named_with_the_remaining_cost() -> None:
 
 def test_operators_in_fp32_are_named() -> None:
     kernels = {"QLinearConv": 2e-4, "Softmax": 2e-4, "Resize": 1e-4, "Mul": 5e-5, "Add": 1e-6}
-    text = sentences(candidate(case(STATIC), 6e-4, kernels))
+    text = sentences(candidate(case(f"{STATIC}-products"), 6e-4, kernels))
     assert "64%" in text and "Softmax, Resize, Mul." in text
+
+
+@pytest.mark.parametrize(
+    ("form", "is_floating"),
+    [("static-u8s8", False), ("static-u8s8-products", True), ("dynamic", True)],
+)
+def test_kernels_of_any_type_run_in_int8_where_all_is_quantised(form, is_floating) -> None:
+    kernels = {"QLinearConv": 5e-4, "MaxPool": 4e-4, "Transpose": 1e-4}
+    text = sentences(candidate(case(f"int8-{form}"), 1.2e-3, kernels))
+    assert ("Operators in FP32 take 50% of its time" in text) is is_floating
 
 
 def test_full_coverage_has_no_sentence_about_fp32() -> None:

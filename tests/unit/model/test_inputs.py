@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from workbench.contract import WorkloadError
-from workloads.lab import inputs, inspection, samples, shapes, values
+from workloads.lab import bounds, inputs, inspection, samples, shapes, values
 from workloads.lab.child import Lab
+from workloads.lab.original import Original
 from workloads.lab.shapes import Input
 
 
@@ -318,6 +320,28 @@ def test_many_inputs_calibrate_or_choose_or_check(case: Case) -> None:
     assert len(case.kept(samples.CHECK_REFERENCE)) == 400
 
 
+@pytest.mark.parametrize(
+    ("count", "limit"), [(1000, 0.01), (920, 0.01), (460, 0.02), (2500, 0.004)]
+)
+def test_enough_inputs_choose_to_promise_a_small_disagreement(case: Case, count, limit) -> None:
+    data = case.file(x=rows(count))
+    facts = case.inspect(made.mlp(), inputs=data, limit=limit, metric="disagreement")
+    for name, chance in ((samples.REFERENCE, "CHOOSE"), (samples.CHECK_REFERENCE, "CHECK")):
+        right = case.kept(name)
+        bound = bounds.upper(right, right, "disagreement", getattr(bounds, chance))
+        assert bound <= limit, name
+    assert facts["calibration_samples"] <= inputs.AT_MOST
+
+
+@pytest.mark.parametrize("count", [100, 104, 108, 109])
+def test_enough_inputs_choose_where_they_do_not_calibrate(case: Case, count, monkeypatch) -> None:
+    monkeypatch.setattr(inspection, "FOLDABLE", 0)
+    facts = case.inspect(made.mlp(), inputs=case.file(x=rows(count)), limit=0.02)
+    assert facts["folds"] == 0 and facts["needed_inputs"] == 100
+    assert facts["samples"] >= bounds.FEWEST <= facts["check_samples"]
+    assert facts["calibration_samples"] >= 20
+
+
 def test_few_inputs_calibrate_and_choose_while_others_check(case: Case) -> None:
     facts = case.inspect(made.mlp(), inputs=case.file(x=rows(100)), limit=0.02)
     calibration, choose, check = (drawn(case, name) for name in PARTS)
@@ -351,7 +375,53 @@ def test_a_slow_model_is_checked_on_as_many_inputs_as_a_bound_needs(case, monkey
     assert facts["check_samples"] == 40
     monkeypatch.setattr(inspection, "GIVEN_S", 0.0)
     facts = case.inspect(made.mlp(), inputs=case.file(x=rows(100)), limit=0.02)
-    assert facts["check_samples"] == 0
+    assert (facts["check_samples"], facts["needed_inputs"]) == (0, None)
+    assert facts["no_promise"] == "the model is too slow to be run on 40 inputs kept apart in 0 s"
+
+
+class SlowModel:
+    """A clock that each run of the model moves on."""
+
+    def __init__(self, monkeypatch, run_s: float) -> None:
+        self.at_s = 0.0
+        run = Original.run
+
+        def slow(original: Original, feeds: Any) -> Any:
+            self.at_s += run_s
+            return run(original, feeds)
+
+        clock = SimpleNamespace(perf_counter=lambda: self.at_s, monotonic=lambda: self.at_s)
+        monkeypatch.setattr(Original, "run", slow)
+        monkeypatch.setattr(inspection, "time", clock)
+
+
+@pytest.mark.parametrize("foldable", [0, 2**20])
+@pytest.mark.parametrize("run_s", [0.03, 0.05, 0.07, 0.15, 0.25, 0.6, 1.5])
+def test_a_slow_model_is_inspected_within_its_time(case, monkeypatch, run_s, foldable) -> None:
+    monkeypatch.setattr(inspection, "FOLDABLE", foldable)
+    slow = SlowModel(monkeypatch, run_s)
+    data = case.file(x=rows(200))
+    facts = case.inspect(made.mlp(), inputs=data, limit=0.02, seconds=12.0)
+    assert slow.at_s < 0.75 * 12
+    parts = 5 if facts["folds"] else 1  # a build calibrates with them all, and then in folds
+    assert facts["calibration_samples"] * run_s * parts < 10
+    assert (facts["folds"] > 0) == (foldable > 0 and run_s < 1.5 / 40)
+    assert (facts["check_samples"] > 0) == (run_s < 3 / 40)
+    too_slow = "the model is too slow to be run on 40 inputs kept apart in 3 s; raise --budget"
+    assert facts["no_promise"] == (None if facts["check_samples"] else too_slow)
+
+
+def test_a_reason_is_given_where_no_number_of_inputs_suffices(case: Case, monkeypatch) -> None:
+    few = case.file(x=rows(30))
+    facts = case.inspect(made.mlp(), inputs=few, limit=0.001, metric="disagreement")
+    assert facts["needed_inputs"] is None
+    assert (
+        facts["no_promise"] == "it takes 3688 inputs kept apart, and 1024 are the most that can be"
+    )
+    monkeypatch.setattr(inspection, "CHECK_BYTES", 36 * 39)
+    facts = case.inspect(made.mlp(), inputs=case.file(x=rows(200)), limit=0.02)
+    assert facts["no_promise"] == "it takes 40 inputs kept apart, and 39 are the most that can be"
+    assert (facts["check_samples"], facts["needed_inputs"]) == (0, None)
 
 
 def test_casts_that_keep_numbers_are_made(case: Case) -> None:

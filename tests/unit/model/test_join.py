@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from lab_bench import STATIC, Bench, failure, label, labels, variant
 from lab_builders import accuracy, candidate
 
+from workbench.advisor.model.candidates import Proposal
+from workbench.advisor.model.overview import original
 from workbench.contract import Case
 from workbench.engine.model_search import MOST_CANDIDATES
-from workbench.worker.recipe import Recipe
+from workbench.report.row import Row
+from workbench.worker.recipe import ORIGINAL, Recipe
 
 # ------------------------------------------------------------------- joining
 
@@ -208,3 +213,20 @@ def test_the_fastest_run_of_the_model_as_given_is_the_baseline() -> None:
     found = bench.run.search.baseline(measured)
     assert found is not None and found.endswith("fp32/t1")
     assert bench.run.search.baseline([c for c in measured if c.case.quantization]) is None
+
+
+def test_a_rounded_run_over_the_limit_is_not_the_model_as_given() -> None:
+    bench = Bench()
+    row = Row(bench.lab.plan)
+    bench.open()
+    rounded = replace(bench.cases[1], mode="bf16")
+    bench.run.search._proposals[rounded.id] = Proposal(ORIGINAL, threads=1, mode="bf16")
+    exact = candidate(bench.cases[0], 1e-3)
+    fast = candidate(rounded, 5e-4, error=0.1)
+    row.candidates[:] = [exact, fast]
+    known = msgspec.structs.replace(bench.run.facts, max_error=0.02)
+    assert original(row, known, "cpu") is exact
+    assert bench.run.search.baseline(row.candidates) == exact.case.id
+    fast.accuracy = accuracy(1e-3)
+    assert original(row, known, "cpu") is fast
+    assert bench.run.search.baseline(row.candidates) == fast.case.id

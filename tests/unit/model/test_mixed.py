@@ -14,7 +14,8 @@ from lab_models import Graph, convolutional, error_of, folder_of, perceptron
 
 from workbench.contract import WorkloadError
 from workbench.worker.recipe import Recipe
-from workloads.lab import mixed, products
+from workloads.lab import agreement, mixed, products, samples
+from workloads.lab import save as saving
 from workloads.lab.child import Lab
 
 ROWS = (4, 32)
@@ -75,6 +76,28 @@ def test_only_the_node_that_spoils_the_result_stays_in_fp32(tmp_path: Path) -> N
     assert Path(mix["file"]).name == "int8-static-u8s8-products-mixed.onnx"
     assert mix["error"] == pytest.approx(error_of(mix["file"], tmp_path)) and mix["tried"] > 4
     assert mix["error"] <= mixed.MARGIN * 0.05
+
+
+def test_a_mix_leaves_something_in_fp32_at_any_limit(tmp_path: Path) -> None:
+    """The unmixed variant has raced already, under the same name."""
+    prepared(uneven(), tmp_path)
+    mix = search(tmp_path, 9.0)
+    assert len(mix["recipe"]["excluded"]) == 1
+    assert Path(mix["file"]).name == "int8-static-u8s8-products-mixed.onnx"
+
+
+@pytest.mark.parametrize(("limit", "is_bounded"), [(0.5, True), (0.01, False)])
+def test_a_mix_is_bounded_where_its_inputs_are_enough_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: float, is_bounded: bool
+) -> None:
+    same = lambda model, *_: model.SerializeToString()  # noqa: E731
+    monkeypatch.setattr("workloads.lab.quantise.static", same)
+    file = folder_of(uneven(), tmp_path, ROWS, count=70)
+    Lab().prepare(str(file), str(tmp_path))
+    (tmp_path / samples.CHECK).touch()
+    found = mixed._Search(tmp_path, STATIC, "disagreement", limit, LONG_S)
+    error = found._error(STATIC, (), len(found.inputs), "disagreement", True)
+    assert error == (pytest.approx(1 - 0.05 ** (1 / 64)) if is_bounded else 0.0)
 
 
 def test_a_limit_that_no_mix_keeps_is_an_error(tmp_path: Path) -> None:
@@ -181,6 +204,27 @@ def test_a_variant_is_written_whole_and_runs_as_before(tmp_path: Path) -> None:
         "reason": None,
     }
     assert [file.name for file in destination.parent.iterdir()] == ["small.onnx"]
+
+
+def test_a_file_is_compared_on_few_inputs(tmp_path: Path, monkeypatch) -> None:
+    asked = []
+    answers = agreement.answers
+    monkeypatch.setattr(
+        agreement, "answers", lambda *given: asked.append(len(given[1])) or answers(*given)
+    )
+    folder_of(perceptron(), tmp_path, (4, 16), count=64)
+    Lab().save(str(tmp_path / "model.onnx"), str(tmp_path), "model.onnx", str(tmp_path / "copy"))
+    assert asked[-2:] == [2, 2]
+
+
+def test_a_model_that_no_file_holds_is_not_loaded(tmp_path: Path, monkeypatch) -> None:
+    file = prepared(perceptron(), tmp_path, (4, 16))
+    onnx.save(perceptron(), str(file), save_as_external_data=True, size_threshold=0)
+    with pytest.raises(WorkloadError, match="do not fit into one file") as refused:
+        monkeypatch.setattr(saving, "LARGEST_MODEL", 2000)
+        saved(tmp_path, tmp_path / "whole.onnx", variant=str(file))
+    assert refused.value.hint == "copy it together with its external data"
+    saved(tmp_path, tmp_path / "small.onnx")  # a variant of it does fit
 
 
 def test_the_model_itself_is_never_written_over(tmp_path: Path) -> None:

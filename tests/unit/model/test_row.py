@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from lab_bench import STATIC, Bench, failure, label, labels, variant
+from lab_builders import answer
 
 from workbench.engine import model_lab as labs
 from workbench.engine.model_variants import NO_TIME, NOT_USABLE
@@ -61,6 +62,7 @@ def test_the_worker_gets_files_and_options() -> None:
     assert (inspect["shapes"], inspect["batch"], inspect["seed"]) == ({"x": [1, 4]}, 3, 7)
     assert all(request["folder"] == "scratch" for request in bench.child.asked)
     assert max(bench.child.deadlines) <= 0.4 * 30
+    assert inspect["seconds"] == bench.child.deadlines[0] == 0.4 * 30
 
 
 def test_each_case_runs_the_file_of_its_variant() -> None:
@@ -129,6 +131,21 @@ def test_a_preparation_that_fails_costs_the_variants_only() -> None:
     facts = bench.run.facts
     assert facts is not None and facts.steps[-1].reason is not None
     assert bench.child.recipes() == []
+
+
+def test_after_a_failed_preparation_no_build_is_tried() -> None:
+    bench = Bench(
+        {
+            "inspect": answer("branching"),
+            "prepare": failure("timeout", "no answer within 8 s"),
+            "providers": {name: name for name in ("cuda", "tensorrt")},
+        },
+        gpus=["cuda:0"],
+    )
+    assert labels(bench.open()) == {"fp32/t4", "fp32/t1", "fp32", "fp32/tf32"}
+    assert bench.child.recipes() == []
+    why = "it could not be prepared: no answer within 8 s"
+    assert bench.left_out == {"int8": why, "fp16": why}
 
 
 def test_a_spent_budget_leaves_variants_out_with_the_reason() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 
+import msgspec
 import pytest
-from lab_builders import case, facts
+from lab_builders import candidate, case, facts
 
 from workbench.advisor.model.snippet import snippet
 from workbench.engine.model_conclusion import weak_evidence
@@ -89,11 +90,25 @@ def test_whatever_a_model_calls_its_inputs_it_is_python() -> None:
             "24 checked it, too few; pass at least 50 samples",
         ),
         ({"inputs_from": "d.npz", "samples": 64}, "no number of inputs"),
+        ({"inputs_from": "d.npz", "no_promise": "it is too slow"}, "unseen inputs: it is too slow"),
         ({"inputs_from": "d.npz", "samples": 30, "check_samples": 20}, None),
     ],
 )
 def test_weak_evidence_is_called_weak(changes, words: str | None) -> None:
-    found = weak_evidence(facts(**changes))
+    found = weak_evidence(facts(**changes), candidate(case(), 1e-3))
     assert (found is None) == (words is None)
     if words is not None:
         assert words in found
+
+
+@pytest.mark.parametrize(
+    ("held_out", "bound", "is_weak"),
+    [(True, None, True), (True, 0.01, False), (False, None, False)],
+)
+def test_a_pick_without_a_bound_is_weak_evidence(held_out, bound, is_weak) -> None:
+    pick = candidate(case("int8-static-u8s8"), 0.1)
+    changes = {"held_out": held_out, "error_bound": bound}
+    pick.accuracy = msgspec.structs.replace(pick.accuracy, **changes)
+    found = weak_evidence(facts(inputs_from="d.npz", check_samples=40), pick)
+    assert (found is not None) is is_weak
+    assert found is None or "too slow to be checked on enough of them" in found

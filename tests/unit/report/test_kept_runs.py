@@ -39,7 +39,8 @@ def expected(name: str) -> Any:
         for module in code["facts"]["modules"]:
             module |= {"altered": False}
     if (model := document.get("model")) is not None:
-        model["facts"] |= {"check_samples": 0, "folds": 0, "needed_inputs": None}
+        model["facts"] |= {"check_samples": 0, "folds": 0}
+        model["facts"] |= {"needed_inputs": None, "no_promise": None}
     for gpu in document["machine"]["gpus"]:
         gpu.setdefault("compute_mode", None)
         gpu.setdefault("worker_cores", None)

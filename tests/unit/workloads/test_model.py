@@ -161,7 +161,25 @@ def test_a_variant_too_slow_for_enough_inputs_promises_nothing(promising, monkey
     found = prepared(promising).check()
     assert (found.held_out, found.error_bound) == (True, None)
     found = prepared({**promising, "metric": "disagreement", "limit": "1"}).check()
-    assert found.error_bound is not None  # that of a share holds for any number
+    assert (found.held_out, found.error_bound) == (True, None)
+
+
+def test_a_share_that_so_few_inputs_cannot_bound_is_not_promised(promising) -> None:
+    """Forty that agree leave 7%, so a limit of 1% would refuse every variant."""
+    found = prepared({**promising, "metric": "disagreement", "limit": "0.01"}).check()
+    assert (found.value, found.held_out, found.error_bound) == (0.0, True, None)
+    found = prepared({**promising, "metric": "disagreement", "limit": "0.1"}).check()
+    assert found.error_bound == pytest.approx(1 - 0.025 ** (1 / 40))
+
+
+def test_nothing_is_promised_by_the_inputs_that_check_alone(promising, monkeypatch) -> None:
+    left = iter([39, 40])
+    answers = workload.ModelTask._answers
+    monkeypatch.setattr(
+        workload.ModelTask, "_answers", lambda self, given: answers(self, given[: next(left)])
+    )
+    found = prepared(promising).check()
+    assert "on 40 inputs kept apart" in found.reference and found.error_bound is None
 
 
 def test_few_inputs_choose_by_the_answers_of_cross_validation(promising, tmp_path) -> None:
@@ -169,6 +187,19 @@ def test_few_inputs_choose_by_the_answers_of_cross_validation(promising, tmp_pat
     samples.write(tmp_path / f"model{samples.FOLDED}", answers)
     found = prepared(promising).check()
     assert (found.held_out, found.value) == (False, pytest.approx(0.5))
+
+
+def test_openvino_answers_some_inputs_itself(promising, tmp_path, monkeypatch) -> None:
+    right = samples.read(tmp_path / samples.REFERENCE)
+    samples.write(tmp_path / f"model{samples.FOLDED}", right)
+    task = prepared(promising)
+    task.case = replace(task.case, backend="openvino")
+    doubled = [[2 * array] for (array,) in right]
+    monkeypatch.setattr(task, "_answers", lambda inputs: doubled)
+    found = task.check()
+    assert (found.held_out, found.value) == (True, pytest.approx(1.0))
+    (tmp_path / samples.CHECK).unlink()
+    assert task.check().value == pytest.approx(1.0)
 
 
 def test_answers_of_another_shape_are_wrong(files, tmp_path) -> None:

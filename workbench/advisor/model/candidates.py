@@ -52,7 +52,6 @@ class SearchSpace:
     backends: tuple[str, ...] = ("onnxruntime",)
     precisions: tuple[str, ...] = ()  # requested precisions; empty: all
     thorough: bool = False
-    step_s: float = 0.0  # rough seconds of one run of the model as given
 
 
 def first(space: SearchSpace) -> tuple[list[Proposal], dict[str, str]]:
@@ -61,7 +60,7 @@ def first(space: SearchSpace) -> tuple[list[Proposal], dict[str, str]]:
     recipes = [ORIGINAL, *_quantised(space, left_out)]
     found = _on_cpu(recipes, space) if space.on_cpu else []
     for gpu in space.gpus if "onnxruntime" in space.backends else ():
-        found += _on_gpu(gpu, space)
+        found += _on_gpu(gpu, space, left_out)
     if space.precisions:
         found = [e for e in found if _precision(e.recipe, space) in space.precisions]
     return list(dict.fromkeys(found)), left_out
@@ -88,16 +87,20 @@ def _on_cpu(recipes: Sequence[Recipe], space: SearchSpace) -> list[Proposal]:
     return found
 
 
-def _on_gpu(gpu: str, space: SearchSpace) -> Iterator[Proposal]:
+def _on_gpu(gpu: str, space: SearchSpace, left_out: dict[str, str]) -> Iterator[Proposal]:
     yield Proposal(ORIGINAL, gpu)
-    halved = Recipe("fp16") if space.facts.precision == "fp32" else ORIGINAL
-    yield Proposal(halved, gpu)
+    is_fp32, unmade = space.facts.precision == "fp32", space.facts.unquantisable
+    halved = [Recipe("fp16") if is_fp32 else ORIGINAL]
+    if is_fp32 and unmade is not None:
+        left_out["fp16"], halved = unmade.message, []
+    yield from (Proposal(recipe, gpu) for recipe in halved)
     if not kind_of(gpu).on_host:
-        if halved != ORIGINAL:
+        if is_fp32:
             yield Proposal(ORIGINAL, gpu, mode="tf32")
         for word in space.providers:
             if word in ON_GPU:  # TensorRT would compute FP32 in TF32
-                yield Proposal(halved if word == "tensorrt" else ORIGINAL, gpu, mode=word)
+                recipes = halved if word == "tensorrt" else [ORIGINAL]
+                yield from (Proposal(recipe, gpu, mode=word) for recipe in recipes)
 
 
 def neighbours(leader: Proposal, space: SearchSpace) -> Iterator[Proposal]:
@@ -135,17 +138,13 @@ def _other_ways(leader: Proposal, space: SearchSpace) -> Iterator[Proposal]:
         yield replace(leader, mode=NO_SPIN)
     if is_float and convolves(space):
         yield replace(leader, mode=EXTENDED)
-    if is_float and _has_bfloat(space.cpu):
+    # ONNX Runtime computes FP32 products in BF16 on ARM only.
+    if is_float and space.cpu.architecture not in X86 and native("bf16", space.cpu):
         yield replace(leader, mode=BFLOAT)
 
 
 def _precision(recipe: Recipe, space: SearchSpace) -> str:
     return space.facts.precision if recipe == ORIGINAL else recipe.precision
-
-
-def _has_bfloat(cpu: Cpu) -> bool:
-    """Whether ONNX Runtime can compute FP32 products in BF16 here, which it does on ARM only."""
-    return cpu.architecture not in X86 and native("bf16", cpu)
 
 
 def convolves(space: SearchSpace) -> bool:
@@ -213,7 +212,7 @@ def _promising(space: SearchSpace, left_out: dict[str, str]) -> list[Recipe]:
         replace(static, scope="products", per_channel=True),
         DYNAMIC,
     ]
-    if space.step_s < SLOW_S:
+    if space.facts.step_s < SLOW_S:
         found.append(dynamic)
     elif _takes(space, dynamic):
         left_out["int8-dynamic"] = (

@@ -29,6 +29,11 @@ _OPERATORS = (  # a pattern in the name of a kernel, and the operator's name for
     (r"^(Nhwc|Fused|QLinear|DynamicQuantize|Q(?=[A-Z]))+|Integer(ToFloat)?$", ""),
     (r"^Gemm$", "MatMul"),
 )
+# Operators whose kernels take any type; a static variant with scope "all" runs them in INT8.
+_EITHER = (
+    "DepthToSpace", "Flatten", "Gather", "MaxPool", "Pad", "Reshape", "Resize", "Slice", "Split",
+    "Squeeze", "Transpose", "Unsqueeze",
+)  # fmt: skip
 _INTEGER = ("QLinear", "QGemm", "QAttention", "MatMulInteger", "ConvInteger", "DynamicQuantize")
 NOTABLE = 0.15  # share of a run's time below which nothing is worth a sentence
 MOST_ROWS = 12  # most rows in the table of operators
@@ -181,10 +186,13 @@ def _gains(mine: KernelTimes, other: KernelTimes) -> Iterator[str]:
 
 def _left_in_fp32(candidate: Candidate, mine: KernelTimes, context: ModelContext) -> Iterator[str]:
     """The operators that still run in FP32, some of them on purpose."""
+    form = candidate.case.quantization or ""
+    unknown = _EITHER if form.startswith("static") and "products" not in form else ()
     floating = {
         name: seconds
         for name, seconds in mine.by_kernel.items()
-        if not name.startswith(_INTEGER) and stands_for(name) not in (CONVERSIONS, "layout")
+        if not name.startswith(_INTEGER)
+        and stands_for(name) not in (CONVERSIONS, "layout", *unknown)
     }
     share = sum(floating.values()) / mine.total_s
     if share > 2 * NOTABLE:
