@@ -39,7 +39,8 @@ class Bandwidth(Workload):
     def work(self, case: Case) -> Work:
         kernel = str(case.params["kernel"])
         moved = float(ARRAYS[kernel] * elements_of(case) * FLOAT_BYTES)
-        return Work(None, moved, items=moved, item="bytes", memory_bytes=moved)
+        host = moved if case.device_kind == "gpu" else 0.0  # where the arrays are drawn
+        return Work(None, moved, items=moved, item="bytes", memory_bytes=moved, host_bytes=host)
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         return BandwidthTask(case, setup)
@@ -75,7 +76,10 @@ class BandwidthTask(TorchTask):
         self.step()
         self.finish()
         arrays = self.target, *self.sources
-        return compared(lambda part: [each[part].double() for each in arrays], len(self.target))
+        place = self.device if self.device.type == "cuda" else "cpu"  # other GPUs may lack FP64
+        return compared(
+            lambda part: [each[part].to(place).double() for each in arrays], len(self.target)
+        )
 
 
 def compared(wide: Callable[[slice], list[Any]], length: int) -> Accuracy:

@@ -112,7 +112,7 @@ class ConvStep(TorchTask):
         for leaves in (self.leaves, exact):
             output, (inner, *others) = both_passes(leaves, corner=True)
             parts = (output[:1, :, :CORNER, :CORNER], inner[near], *others)
-            results.append([part.double().cpu().contiguous().numpy() for part in parts])
+            results.append([part.cpu().double().contiguous().numpy() for part in parts])
         error = worst(map(relative_error, *results))
         name = "output and gradients of one corner, float64 torch on the CPU; the worst of four"
         return Accuracy.within(error, LIMITS[self.case.precision], name)

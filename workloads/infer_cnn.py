@@ -38,13 +38,14 @@ class InferCnn(Workload):
         size = case.element_bytes
         picture = 3 * image * image
         widest = CONVOLUTIONS[0][1] * image * image  # the first layer's output is the largest
-        held = input_count(image) * picture + 4 * widest  # the float64 check included
+        held = input_count(image) * picture + 4 * widest
         return Work(
             flops=2.0 * batch * convnet_multiplications(image),
             bytes_moved=float(size * weights + 4 * batch * picture),
             items=batch,
             item="images",
-            memory_bytes=4.0 * (3 * weights + batch * held),
+            # The check holds one picture's widest layer three times in float64.
+            memory_bytes=4.0 * (3 * weights + batch * held + 6 * widest),
             transfers="step",
         )
 
@@ -61,7 +62,8 @@ class InferCnn(Workload):
 
         inputs = list(pictures(images[digits.TRAINING :], input_count(image)))
         calibration = pictures(images[: digits.TRAINING], CALIBRATION_INPUTS)
-        return inference.prepare(case, setup, trained_convnet(), inputs, calibration)
+        checked = max(2, min(inference.CHECKED, inference.CHECKED * 64**2 // image**2))
+        return inference.prepare(case, setup, trained_convnet(), inputs, calibration, checked)
 
     def small_probe(self, case: Case) -> Case | None:
         return inference.small_probe(case, "image", 16)

@@ -57,8 +57,10 @@ def copies(size: int, cache_bytes: int) -> int:
 
 def cold(task: Any, setup: Setup) -> Task:
     """The product `task`, each step of which takes the next copy of its operands."""
-    cache_bytes = min(setup.cache_bytes, MOST_CACHE_BYTES)
-    if not kind_of(task.case.device).on_host:
+    cache_bytes = MOST_CACHE_BYTES  # that of a GPU without CUDA is unknown
+    if kind_of(task.case.device).on_host:
+        cache_bytes = min(setup.cache_bytes, MOST_CACHE_BYTES)
+    elif task.device.type == "cuda":
         import torch
 
         cache_bytes = torch.cuda.get_device_properties(task.device).L2_cache_size

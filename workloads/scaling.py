@@ -30,8 +30,8 @@ from workbench.worker.ranks import launch_of
 
 from ._ranks import session
 from ._ranks.mirrored import Mirrored
-from ._ranks.replica import CHECKED, CLASSES, Replica, judge, sizes_of, world_of
-from ._shared.network import mlp, mlp_multiplications, samples
+from ._ranks.replica import Replica, checked, judge, sizes_of, world_of
+from ._shared.network import mlp_multiplications
 from ._shared.torch_task import device_of
 
 DEFAULT_BATCH = 960  # divisible by 2, 3, 4, 5, 6, 8 ... 64 ranks
@@ -225,16 +225,7 @@ class DataParallel(Task):
         return sum(peaks) if kind_of(self.case.device).on_host else max(peaks)
 
     def check(self) -> Accuracy:
-        import numpy as np
-
-        layers = mlp(sizes_of(self.case), self.seed)
-        batch = self.case.batch or 1
-        data, labels = samples(batch, sizes_of(self.case)[0], CLASSES, self.seed)
-        share = batch // self.world
-        checked = min(share, max(1, CHECKED // self.world))
-        rows = (np.arange(self.world)[:, None] * share + np.arange(checked)).ravel()
-        trials = self.ask("trial", samples=checked)
-        return judge(self.case, layers, data[rows], labels[rows], trials)
+        return judge(self.case, self.seed, self.ask("trial", samples=checked(self.case)))
 
     def close(self) -> None:
         if self.group.failure is None:
@@ -250,13 +241,13 @@ class RanksTimer(DeviceTimer):
         self.task = task
 
     def start(self) -> None:
-        self.task.queue("mark_start")
+        self.task.queue("timer.start")
 
     def stop(self) -> None:
-        self.task.queue("mark_stop")
+        self.task.queue("timer.stop")
 
     def elapsed_s(self) -> float:
-        return float(max(self.task.ask("elapsed_s")))
+        return float(max(self.task.ask("timer.elapsed_s")))
 
 
 def _require_gpus(case: Case, world: int) -> None:

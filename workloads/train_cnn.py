@@ -21,8 +21,8 @@ from workbench.contract import (
 from ._shared import digits
 from ._shared.network import CONVOLUTIONS, convnet_multiplications, untrained_convnet
 from ._shared.torch_task import module
-from ._shared.training import CONVOLVING, IGNORED, TrainingTask, compare, exact_gradient, loader
-from ._shared.waiting import AHEAD, FedTask, mark
+from ._shared.training import CONVOLVING, IGNORED, compare, exact_gradient, loader
+from ._shared.waiting import FedTraining
 
 LEARNING_RATE = 0.01
 MOMENTUM = 0.9
@@ -101,7 +101,7 @@ class PictureStream:
         return digits.photographs(self.images[chosen], self.image, rng), self.labels[chosen]
 
 
-class ConvNetTraining(FedTask, TrainingTask):
+class ConvNetTraining(FedTraining):
     """One step is one optimiser step on one batch, fetched from the loaders."""
 
     def __init__(self, case: Case, setup: Setup) -> None:
@@ -122,22 +122,7 @@ class ConvNetTraining(FedTask, TrainingTask):
             )
             self.batches = iter(self.loader)  # forks before the first batch
         self.together = workers
-
-    def activate(self) -> None:
-        super().activate()
-        if self.together > 1:  # loaders made these while others were timed
-            for _ in range(AHEAD * self.together):
-                next(self.batches)
-
-    def batch(self) -> Any:
-        return next(self.batches)
-
-    def step(self) -> None:
-        marks = [mark(self.device)]
-        batch = self.batch()
-        marks.append(mark(self.device))
-        self.update(batch)
-        self.marks.append([*marks, mark(self.device)])
+        self.workers = workers if workers > 1 else 0
 
     def check(self) -> Accuracy:
         """Compare loss and gradient of a few pictures at the initial weights with float64.

@@ -13,6 +13,7 @@ from ..contract import Case, kind_of
 OPENVINO = "openvino"
 ONNX_BACKENDS = ("onnxruntime", OPENVINO)  # those that run ONNX models
 NO_SPIN, BFLOAT = "nospin", "bf16"
+PRECISION = "INFERENCE_PRECISION_HINT"  # of OpenVINO
 UNOPTIMISED, BASIC, EXTENDED = "none", "basic", "extended"
 
 # Session configuration: key and value.
@@ -39,12 +40,12 @@ def openvino_settings(case: Case) -> dict[str, Any]:
         return {"DEVICE_PROPERTIES": {"CPU": {"INFERENCE_NUM_THREADS": case.threads or 1}}}
     if not kind_of(case.device).on_host:
         hint = "f16" if case.precision == "fp16" else "f32"
-        return {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": hint}
+        return {"PERFORMANCE_HINT": "LATENCY", PRECISION: hint}
     precision = "bf16" if BFLOAT in (case.precision, case.mode) else "f32"
     return {
         "PERFORMANCE_HINT": "LATENCY",
         "NUM_STREAMS": 1,
         "INFERENCE_NUM_THREADS": case.threads or 1,
-        "INFERENCE_PRECISION_HINT": precision,
+        PRECISION: precision,
         "ENABLE_CPU_PINNING": False,  # other programs may use the same cores
     }

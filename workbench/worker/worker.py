@@ -243,7 +243,7 @@ class Worker:
             return elsewhere
         if self._on_gpu:
             return self._library.memory_peak_bytes(self.device)
-        return _resident_peak() if self._cases == 1 else None
+        return resident_peak() if self._cases == 1 else None
 
 
 def _first_step_s(task: Task) -> float:
@@ -260,7 +260,8 @@ def _restart_resident_peak() -> None:
         Path("/proc/self/clear_refs").write_text("5")  # proc(5): resets VmHWM
 
 
-def _resident_peak() -> int | None:
+def resident_peak() -> int | None:
+    """Peak resident bytes of this process since its start or `_restart_resident_peak`."""
     with suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM:"):

@@ -32,7 +32,7 @@ class TensorFlow(Backend):
 
 
 def use(device: str) -> None:
-    """Compute on one GPU, which becomes GPU:0, in true FP32; a CPU needs no choice."""
+    """Compute on one GPU, usually the only visible one, in true FP32; a CPU needs no choice."""
     if kind_of(device).on_host:
         return
     import tensorflow as tf
@@ -41,7 +41,10 @@ def use(device: str) -> None:
     if number >= len(gpus):
         hint = f"{TensorFlow.install}; or use --device cpu"
         raise WorkloadError(f"TensorFlow finds no device {device}", code="no_device", hint=hint)
-    tf.config.set_visible_devices(gpus[number], "GPU")
+    try:
+        tf.config.set_visible_devices(gpus[number], "GPU")
+    except RuntimeError:  # `scaling` has opened them all, and they keep their numbers
+        tf.device(f"GPU:{number}").__enter__()  # for the life of this worker
     tf.config.experimental.enable_tensor_float_32_execution(False)
 
 

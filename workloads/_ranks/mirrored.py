@@ -11,8 +11,8 @@ from workbench.contract import Accuracy, Case, Setup, Task, WorkloadError, kind_
 from workbench.worker.ranks import launch_of
 
 from .._shared.keras_task import network
-from .._shared.network import mlp, samples
-from .replica import CHECKED, CLASSES, LEARNING_RATE, judge, sampled, sizes_of, world_of
+from .._shared.network import mlp
+from .replica import LEARNING_RATE, checked, drawn, judge, sampled, sizes_of, world_of
 
 
 class Mirrored(Task):
@@ -28,14 +28,13 @@ class Mirrored(Task):
         import keras
         import tensorflow as tf
 
-        self.case, self.world, sizes = case, world_of(case), sizes_of(case)
+        self.case, self.world, self.seed = case, world_of(case), setup.seed
         with setup.phase("build"):
-            self.layers = mlp(sizes, setup.seed)
-            self.hosted = samples(case.batch or 1, sizes[0], CLASSES, setup.seed)
+            self.hosted = drawn(case, setup.seed)
             self.devices = logical_devices(case, most)
             self.strategy = tf.distribute.MirroredStrategy(self.devices)
             with self.strategy.scope():
-                model = network(self.layers)
+                model = network(mlp(sizes_of(case), setup.seed))
                 self.optimiser = optimiser = keras.optimizers.SGD(LEARNING_RATE)
                 self.weights = weights = model.trainable_variables
                 optimiser.build(weights)
@@ -87,18 +86,12 @@ class Mirrored(Task):
 
     def check(self) -> Accuracy:
         """One step at a learning rate of 1 changes the weights by the gradient; it is undone."""
-        import numpy as np
-
-        share = len(self.hosted[0]) // self.world
-        count = min(share, max(1, CHECKED // self.world))
         self.optimiser.learning_rate = 1.0
-        self.update(*self.shares(count))
+        self.update(*self.shares(checked(self.case)))
         self.optimiser.learning_rate = LEARNING_RATE
         trials = [self._trial(number) for number in range(self.world)]
         self.reset()
-        rows = (np.arange(self.world)[:, None] * share + np.arange(count)).ravel()
-        data, labels = (part[rows] for part in self.hosted)
-        return judge(self.case, self.layers, data, labels, trials)
+        return judge(self.case, self.seed, trials)
 
     def _trial(self, number: int) -> dict[str, Any]:
         """The change of one replica's weights, whose matrices are (inputs, outputs)."""

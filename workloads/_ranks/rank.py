@@ -13,6 +13,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from operator import attrgetter
 from typing import Any
 
 from workbench.contract import Setup, decode_case, kind_of
@@ -33,9 +34,8 @@ class Follower:
         self.store, self.rank, self.size = store, rank, size
         self.parts: dict[str, Any] = {}  # case id -> this rank's part in it
         self.groups: dict[str, Any] = {}
-        self.failed: Exception | None = (
-            None  # in an order without an answer; raised by the next `do`
-        )
+        # Of an order without an answer; the next `do` raises it.
+        self.failed: Exception | None = None
 
     def join(self, backend: str) -> None:
         import torch
@@ -85,16 +85,16 @@ class Follower:
             torch.cuda.empty_cache()  # does nothing where CUDA was never started
 
     def do(self, case: str, name: str, **arguments: Any) -> Any:
-        """Call a method of a part and return its result."""
+        """Call a method of a part, or of its timer, and return the result."""
         if self.failed is not None:
             raise self.failed
-        return getattr(self.parts[case], name)(**arguments)
+        return attrgetter(name)(self.parts[case])(**arguments)
 
     def queue(self, case: str, name: str) -> None:
-        """Call a method of a part without sending an answer."""
+        """Call a method as `do` does, without sending an answer."""
         if self.failed is None:
             try:
-                getattr(self.parts[case], name)()
+                attrgetter(name)(self.parts[case])()
             except Exception as error:
                 self.failed = error
 

@@ -10,8 +10,9 @@ from statistics import median
 from typing import Any
 
 from workbench.contract import Accuracy, Case, Setup
+from workbench.worker.worker import resident_peak
 
-from .._shared.network import Layer, mlp, relative_error, samples
+from .._shared.network import mlp, relative_error, samples
 from .._shared.torch_task import TorchTask, arithmetic, module, to_device
 from .._shared.training import exact_gradient, train_step
 
@@ -44,10 +45,10 @@ class Replica(TorchTask):
         if self.on_gpu:  # the replicas of other cases stay in the rank's memory
             torch.cuda.reset_peak_memory_stats(self.device)
             self.held_bytes = torch.cuda.memory_allocated(self.device)
-        sizes, share = sizes_of(case), (case.batch or 1) // world_of(case)
+        self.seed, share = setup.seed, (case.batch or 1) // world_of(case)
         with setup.phase("build"):
-            self.layers = mlp(sizes, setup.seed)
-            data, labels = samples(case.batch or 1, sizes[0], CLASSES, setup.seed)
+            self.layers = mlp(sizes_of(case), setup.seed)
+            data, labels = drawn(case, setup.seed)
             mine = slice(rank * share, (rank + 1) * share)
             on_host = torch.from_numpy(data[mine]), torch.from_numpy(labels[mine])
         self.network, self.data, self.labels = to_device(setup, case, module(self.layers), *on_host)
@@ -60,17 +61,6 @@ class Replica(TorchTask):
                 )
             self.optimiser = torch.optim.SGD(self.network.parameters(), lr=LEARNING_RATE)
         self.timer = self.device_timer()
-
-    def mark_start(self) -> None:
-        if self.timer is not None:
-            self.timer.start()
-
-    def mark_stop(self) -> None:
-        if self.timer is not None:
-            self.timer.stop()
-
-    def elapsed_s(self) -> float:
-        return 0.0 if self.timer is None else self.timer.elapsed_s()
 
     def step(self) -> None:
         self.latest_loss = self._train(self.data, self.labels)
@@ -112,6 +102,8 @@ class Replica(TorchTask):
 
         if self.on_gpu:
             return int(torch.cuda.max_memory_allocated(self.device) - self.held_bytes)
+        if (peak := resident_peak()) is not None:
+            return peak
         import resource
 
         unit = 1 if sys.platform == "darwin" else 1024  # getrusage(2)
@@ -133,31 +125,38 @@ class Replica(TorchTask):
         return median(times[1:])
 
     def check(self) -> Accuracy:
-        data, labels = self.data[:CHECKED].cpu().numpy(), self.labels[:CHECKED].cpu().numpy()
-        return judge(self.case, self.layers, data, labels, [self.trial(CHECKED)])
+        return judge(self.case, self.seed, [self.trial(checked(self.case))])
 
 
-def judge(
-    case: Case,
-    layers: Sequence[Layer],
-    data: Any,
-    labels: Any,
-    trials: Sequence[dict[str, Any]],
-) -> Accuracy:
-    """Compare the averaged gradient with that of all samples in float64.
+def drawn(case: Case, seed: int) -> tuple[Any, Any]:
+    """All samples of the batch, and their labels."""
+    return samples(case.batch or 1, sizes_of(case)[0], CLASSES, seed)
+
+
+def checked(case: Case) -> int:
+    """The number of samples to check of each rank's share, from its first on."""
+    world = world_of(case)
+    return min((case.batch or 1) // world, max(1, CHECKED // world))
+
+
+def judge(case: Case, seed: int, trials: Sequence[dict[str, Any]]) -> Accuracy:
+    """Compare the averaged gradient in the ranks' `trials` with that of all samples in float64.
 
     If the ranks' weights differ after the step, the error is 1.
     """
     import numpy as np
     import torch
 
-    _, exact = exact_gradient(module(layers), torch.from_numpy(data), torch.from_numpy(labels))
+    world, share = world_of(case), (case.batch or 1) // world_of(case)
+    rows = (np.arange(world)[:, None] * share + np.arange(checked(case))).ravel()
+    few = (torch.from_numpy(part[rows]) for part in drawn(case, seed))
+    _, exact = exact_gradient(module(mlp(sizes_of(case), seed)), *few)
     expected = np.concatenate([sampled(gradient.ravel()) for gradient in exact])
     found = np.array(trials[0]["gradient"], np.float32)
     agree = len({trial["weights"] for trial in trials}) == 1
     error = relative_error(found, expected) if agree else 1.0
     limit = LIMITS[case.precision]
-    reference = f"float64 gradient of {len(data)} samples (torch), equal weights on all ranks"
+    reference = f"float64 gradient of {len(rows)} samples (torch), equal weights on all ranks"
     return Accuracy.within(error, limit, reference)
 
 

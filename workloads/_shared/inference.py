@@ -67,7 +67,7 @@ def prepare(
 ) -> InferenceTask:
     """A task that answers `inputs` in turn; only static INT8 uses `calibration`.
 
-    The check compares about `checked` samples, taken from all inputs.
+    The check compares at most `checked` samples, from as many inputs as it can.
     """
     kinds = {"torch": TorchInference, "jax": JaxInference}
     task: InferenceTask = kinds.get(case.backend, OnnxInference)(case)
@@ -97,9 +97,10 @@ class InferenceTask(Task):
     def check(self) -> Accuracy:
         import numpy as np
 
-        each = max(1, self.checked // len(self.inputs))
-        inputs = np.concatenate([batch[:each] for batch in self.inputs])
-        answers = np.concatenate([self.infer(batch)[:each] for batch in self.inputs])
+        chosen = self.inputs[: self.checked]
+        each = self.checked // len(chosen)
+        inputs = np.concatenate([batch[:each] for batch in chosen])
+        answers = np.concatenate([self.infer(batch)[:each] for batch in chosen])
         error = relative_error(answers, forward(self.layers, inputs))
         reference = f"NumPy float64 forward pass of {len(inputs)} inputs"
         return Accuracy.within(error, LIMITS[self.case.precision], reference)

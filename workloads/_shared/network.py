@@ -140,11 +140,11 @@ def he(rng: Any, *shape: int) -> Any:
 
 
 def forward(layers: Sequence[Layer], inputs: Any) -> Any:
-    """The network's output in float64, one sequence at a time, whose scores take memory."""
+    """The network's output in float64, one picture or sequence at a time to save memory."""
     import numpy as np
 
-    if inputs.ndim == 3 and len(inputs) > 1:
-        return np.concatenate([forward(layers, sequence[None]) for sequence in inputs])
+    if inputs.ndim > 2 and len(inputs) > 1:
+        return np.concatenate([forward(layers, one[None]) for one in inputs])
     x = inputs.astype(np.float64)
     for layer in layers:
         x = _applied(layer, x)
@@ -194,7 +194,7 @@ def conv3x3(x: Any, weight: Any, stride: int = 1) -> Any:
     import numpy as np
 
     height, width = ((size - 1) // stride + 1 for size in x.shape[2:])
-    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    padded = np.pad(x.astype(np.float64, copy=False), ((0, 0), (0, 0), (1, 1), (1, 1)))
     total = np.zeros((weight.shape[0], len(x), height, width))
     for row in range(3):
         for column in range(3):

@@ -15,7 +15,7 @@ from workbench.contract import Case, WorkloadError, kind_of
 from workbench.worker import onnx_gpu
 from workbench.worker.onnx_gpu import CPU as CPU
 from workbench.worker.onnx_gpu import CUDA, TENSORRT
-from workbench.worker.session_options import ENTRIES, LEVELS, openvino_settings
+from workbench.worker.session_options import BFLOAT, ENTRIES, LEVELS, PRECISION, openvino_settings
 
 # Execution providers by the words of a case's mode; without such a word the device decides.
 PROVIDERS = {
@@ -95,12 +95,17 @@ class OpenVinoSession:
         elif not kind_of(case.device).on_host:
             device = f"GPU.{case.device.partition(':')[2]}"
         try:
-            graph = core.read_model(model)
-            self._compiled = core.compile_model(graph, device, openvino_settings(case))
+            graph, settings = core.read_model(model), openvino_settings(case)
+            self._compiled = core.compile_model(graph, device, settings)
         except RuntimeError as error:
             reason = str(error).strip().splitlines()[-1]
             text = f"OpenVINO {openvino.__version__.partition('-')[0]} refuses the model: {reason}"
             raise WorkloadError(text, code="unsupported") from error
+        if settings.get(PRECISION) == BFLOAT:  # without BF16 a CPU's plugin computes in FP32
+            used = self._compiled.get_property(PRECISION).get_type_name()
+            if used != BFLOAT:
+                text = f"OpenVINO computes in {used} on this CPU, not in bf16"
+                raise WorkloadError(text, code="unsupported_precision", hint="use fp32")
         self._request = self._compiled.create_infer_request()
 
     def run(self, names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:

@@ -10,6 +10,7 @@ from workbench.contract import Case
 
 from .._backends.torch import library_of
 from .torch_task import TorchTask
+from .training import TrainingTask
 
 AHEAD = 2  # batches that each loader process makes in advance: DataLoader's prefetch_factor
 
@@ -62,3 +63,26 @@ class FedTask(TorchTask):
     def close(self) -> None:
         # The loader ends its processes when its iterator is deleted, which it may hold as well.
         self.batches = self.loader = None
+
+
+class FedTraining(FedTask, TrainingTask):
+    """One step is one optimiser step on a batch of `batches`, or `params["batches"]` of them."""
+
+    workers = 0  # loader processes that make batches while others are timed
+
+    def activate(self) -> None:
+        super().activate()
+        for _ in range(AHEAD * self.workers):  # made while nothing was timed
+            next(self.batches)
+
+    def batch(self) -> Any:
+        return next(self.batches)
+
+    def step(self) -> None:
+        marks = []
+        for _ in range(int(self.case.params.get("batches", 1))):
+            marks.append(mark(self.device))
+            batch = self.batch()
+            marks.append(mark(self.device))
+            self.update(batch)
+        self.marks.append([*marks, mark(self.device)])

@@ -14,8 +14,8 @@ from workbench.worker.block import time_sample
 from workbench.worker.code import WORKLOAD, Code
 
 from .._shared.torch_task import synchronize
-from .._shared.training import TrainingTask, gradients, untouched
-from .._shared.waiting import AHEAD, mark, waiting_fraction
+from .._shared.training import gradients, untouched
+from .._shared.waiting import FedTraining
 from .recipe import DEFAULT_BATCH, Recipe
 from .reference import Reference, errors
 from .subject import Subject, folder_of, kept
@@ -32,7 +32,7 @@ NO_OPTIMIZER = "it defines no optimizer, so torch.optim.AdamW is used with its u
 NO_DATA = "it defines no dataset or loader, so each step has the same inputs, and no step waits"
 
 
-class Training(TrainingTask):
+class Training(FedTraining):
     """One step is one optimiser step, or `params["batches"]` of them.
 
     Loaders that work in step deliver their batches together, so with data only whole rounds of
@@ -43,7 +43,6 @@ class Training(TrainingTask):
         super().__init__(case)
         self.code, self.one = code, one
         self.pin = bool(case.tuning.get("pin")) and self.on_gpu
-        self.marks: list[list[Any]] = []  # one list for each step since `activate`
         synchronize(self.device)
         with setup.phase("transfer" if self.on_gpu else "build"), user_errors(one.name):
             self.network = self.forward = self.laid_out(training_mode(one.on(self.device)))
@@ -52,38 +51,23 @@ class Training(TrainingTask):
             self.recipe = Recipe(one)
             self.waits = self.scaler.is_enabled() or self.recipe.data is not None
             self.optimiser = self.recipe.optimiser(self.network, fused="fused" in self.modes)
-            workers = int(case.tuning.get("workers", 0))
-            self.batches = self.recipe.batches(case.batch, workers, self.pin, code.seed)
+            self.workers = int(case.tuning.get("workers", 0))
+            self.batches = self.recipe.batches(case.batch, self.workers, self.pin, code.seed)
         if self.case.compile_mode:
             sample = self.recipe.sample(case.batch, code.seed)
             with user_errors(one.name):
                 self.compile(setup, sample)
 
     def activate(self) -> None:
-        super().activate()
-        self.marks.clear()
-        with user_errors(self.one.name):  # batches that loaders made while nothing was timed
-            for _ in range(AHEAD * int(self.case.tuning.get("workers", 0))):
-                next(self.batches)
-
-    def batch(self) -> Any:
-        return next(self.batches)
+        with user_errors(self.one.name):
+            super().activate()
 
     def step(self) -> None:
-        marks = []
         with user_errors(self.one.name):
-            for _ in range(int(self.case.params.get("batches", 1))):
-                marks.append(mark(self.device))
-                batch = self.batch()
-                marks.append(mark(self.device))
-                self.update(batch)
-            marks.append(mark(self.device))
-        if self.recipe.data is not None:
-            self.marks.append(marks)
+            super().step()
 
     def metrics(self) -> dict[str, float]:
-        """`waiting_fraction`: the share of the time in which the device waits for a batch."""
-        return waiting_fraction(self.device, self.marks)
+        return {} if self.recipe.data is None else super().metrics()
 
     def close(self) -> None:
         self.batches.close()  # ends the loader's processes

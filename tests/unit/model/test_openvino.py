@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -63,6 +64,11 @@ class Compiled:
         self.inputs = [SimpleNamespace(any_name="x", element_type=kind)]
         self.outputs = [SimpleNamespace(any_name="y", element_type=kind)]
         self.asked: list[Any] = []
+        self.precision = "bf16"
+
+    def get_property(self, name: str) -> Any:
+        assert name == "INFERENCE_PRECISION_HINT"
+        return SimpleNamespace(get_type_name=lambda: self.precision)
 
     def create_infer_request(self) -> Any:
         return SimpleNamespace(infer=self.infer)
@@ -157,6 +163,17 @@ def test_a_model_that_it_refuses_is_named_in_one_line(library) -> None:
         open_session(b"model", CASE)
     assert str(refused.value) == "OpenVINO 2026.4.1 refuses the model: unsupported operation Foo"
     assert refused.value.code == "unsupported"
+
+
+@pytest.mark.parametrize("changed", [{"precision": "bf16"}, {"mode": BFLOAT}])
+def test_a_cpu_without_bf16_is_the_reason_and_not_measured_in_fp32(library, changed) -> None:
+    case = dataclasses.replace(CASE, **changed)
+    open_session(b"model", case)
+    library["compiled"].precision = "f32"
+    open_session(b"model", CASE)
+    with pytest.raises(WorkloadError, match="computes in f32 on this CPU, not in bf16") as refused:
+        open_session(b"model", case)
+    assert refused.value.code == "unsupported_precision"
 
 
 def test_the_lines_to_take_home_open_it_with_the_same_settings(library) -> None:

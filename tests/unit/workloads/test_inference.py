@@ -188,6 +188,29 @@ def test_a_check_of_a_large_batch_takes_a_few_samples_of_every_input() -> None:
     assert task.check().reference == "NumPy float64 forward pass of 128 inputs"
 
 
+def test_a_check_does_no_more_work_than_it_promises(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoder, "CHECKED_TOKENS", 2 * TOKENS)
+    task = prepared(encoder_case(batch=3))
+    assert task.check().reference == "NumPy float64 forward pass of 2 inputs"
+    monkeypatch.setattr(encoder, "CHECKED_TOKENS", 12 * TOKENS)
+    assert prepared(encoder_case(batch=3)).check().reference.endswith(" of 8 inputs")
+    sides = {image: prepared(case_of("infer_cnn", image=image)).checked for image in (64, 128, 512)}
+    assert sides == {64: 128, 128: 32, 512: 2}
+
+
+def test_pictures_are_checked_one_by_one_to_save_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    together: list[int] = []
+    convolve = network.conv3x3
+
+    def counted(x: Any, *rest: Any) -> Any:
+        together.append(len(x))
+        return convolve(x, *rest)
+
+    monkeypatch.setattr(network, "conv3x3", counted)
+    assert prepared(case_of("infer_cnn", batch=3, image=16)).check().passed
+    assert {*together} == {1}
+
+
 # ------------------------------------------------------- ONNX Runtime on a GPU
 
 

@@ -278,6 +278,23 @@ def test_one_gpu_is_used_in_true_fp32(library) -> None:
     assert len(library.visible) == 1
 
 
+def test_a_gpu_is_chosen_by_its_number_after_all_were_opened(library, monkeypatch) -> None:
+    places = []
+
+    def opened(*_: Any) -> None:
+        raise RuntimeError("Visible devices cannot be modified after being initialized")
+
+    def place(name: str) -> nullcontext[Any]:
+        places.append(name)
+        return nullcontext()
+
+    library.gpus += ["first", "second"]
+    monkeypatch.setattr(sys.modules["tensorflow"].config, "set_visible_devices", opened)
+    monkeypatch.setattr(sys.modules["tensorflow"], "device", place, raising=False)
+    prepared(replace(CASE, device="cuda:1"))
+    assert (places, library.tf32) == (["GPU:1"], [False])
+
+
 def test_bf16_is_tried_at_a_small_size_first() -> None:
     large = replace(CASE, params={**PARAMS, "samples": 10_000})
     assert WORKLOAD.small_probe(large) is None

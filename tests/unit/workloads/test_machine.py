@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from workbench import catalog
 from workbench.contract import Case, Setup, Task, WorkloadError
+from workloads import matmul_cold
 
 
 def case_of(name: str, device: str = "cpu", precision: str = "fp32", **params) -> Case:
@@ -42,6 +45,16 @@ def test_cold_products_walk_through_more_memory_than_the_cache(backend: str) -> 
 
 def test_there_are_at_least_two_sets() -> None:
     assert len(prepared(case_of("matmul_cold", n=64), cache_bytes=1).sets) == 2
+
+
+def test_a_gpu_whose_cache_is_unknown_gets_copies_beyond_the_largest(monkeypatch) -> None:
+    monkeypatch.setattr(matmul_cold, "MOST_CACHE_BYTES", 30_000)
+    part = np.zeros(250, np.float32)
+    case = case_of("matmul_cold", "mps:0")
+    product = SimpleNamespace(a=part, b=part, product=part, step=None, case=case)
+    product.device = SimpleNamespace(type="mps")
+    found = matmul_cold.cold(product, Setup(cache_bytes=1))
+    assert len(found.sets) * 3000 == matmul_cold.OVERFLOW * 30_000
 
 
 def test_int8_products_are_exact_and_a_wrong_one_is_found() -> None:
@@ -111,6 +124,33 @@ def test_bandwidth_counts_each_array_once(kernel: str, arrays: int) -> None:
     work = catalog.load("bandwidth").work(case)
     assert work.bytes_moved == work.items == arrays * 2 * 2**20
     assert work.item == "bytes"
+    on_gpu = catalog.load("bandwidth").work(replace(case, device="cuda:0", threads=None))
+    assert (work.host_bytes, on_gpu.host_bytes) == (0.0, work.bytes_moved), "drawn on the host"
+
+
+class Far:
+    """A tensor on a device without FP64."""
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+
+    def __getitem__(self, part: slice) -> Far:
+        return Far(self.tensor[part])
+
+    def __len__(self) -> int:
+        return len(self.tensor)
+
+    def to(self, place: str) -> Any:
+        assert place == "cpu"
+        return self.tensor
+
+
+def test_bandwidth_is_checked_on_the_host_where_a_gpu_lacks_fp64() -> None:
+    task = prepared(case_of("bandwidth", mib=0.1))
+    task.step()
+    task.step = lambda: None
+    task.target, *task.sources = map(Far, (task.target, *task.sources))
+    assert task.check().passed
 
 
 @pytest.mark.parametrize("kernel", ["copy", "triad"])

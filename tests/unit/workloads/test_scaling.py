@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import sys
@@ -11,6 +12,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock, call
 
 import psutil
 import pytest
@@ -21,8 +24,8 @@ from workbench.contract import Case, Host, Setup, WorkloadError
 from workbench.worker.block import time_sample
 from workloads._ranks import session
 from workloads._ranks.mirrored import logical_devices
-from workloads._ranks.replica import Replica, judge, sizes_of
-from workloads._shared.network import mlp
+from workloads._ranks.rank import Follower
+from workloads._ranks.replica import Replica, judge
 from workloads.scaling import DataParallel, RanksTimer
 
 SCALING = catalog.load("scaling")
@@ -82,9 +85,37 @@ def pair() -> Iterator[tuple[DataParallel, DataParallel]]:
 
 def test_the_time_to_send_the_ranks_a_line_is_not_that_of_queueing_a_step(pair) -> None:
     task = pair[0]
-    sample = time_sample(task, 2, RanksTimer(task))
+    sample = time_sample(task, 2, Mock(elapsed_s=lambda: 1.0))
     assert sample.host_s > 0 and sample.issue_s is None
     task.ask("reset")
+
+
+def test_the_slowest_ranks_own_timer_counts() -> None:
+    timers = [Mock(elapsed_s=Mock(return_value=seconds)) for seconds in (1.0, 3.0, 2.0)]
+    ranks = [Follower(None, rank, 3) for rank in range(3)]
+    for rank, timer in zip(ranks, timers, strict=True):
+        rank.parts["case"] = SimpleNamespace(timer=timer)
+    task = Mock(
+        queue=lambda name: [rank.queue("case", name) for rank in ranks],
+        ask=lambda name: [rank.do("case", name) for rank in ranks],
+    )
+    timer = RanksTimer(task)
+    timer.start()
+    timer.stop()
+    assert timer.elapsed_s() == 3.0
+    assert all(
+        each.method_calls == [call.start(), call.stop(), call.elapsed_s()] for each in timers
+    )
+
+
+def test_a_ranks_memory_is_its_own_and_not_that_of_the_worker_it_came_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def inherited(_: int) -> Any:
+        return SimpleNamespace(ru_maxrss=2**30)  # KiB: a peak survives exec
+
+    monkeypatch.setattr(resource, "getrusage", inherited)
+    assert 1e6 < Replica(case_of(1), Setup()).memory_peak() < 1e11
 
 
 def test_a_training_goes_on_from_sample_to_sample(pair) -> None:
@@ -130,9 +161,8 @@ def test_ranks_with_different_weights_fail_the_check(pair) -> None:
 def test_the_gradient_of_one_share_alone_is_wrong() -> None:
     case = case_of(1)
     task = Replica(case, Setup(seed=1))
-    data, labels = task.data.numpy(), task.labels.numpy()
-    whole = judge(case, mlp(sizes_of(case), 1), data, labels, [task.trial(12)])
-    half = judge(case, mlp(sizes_of(case), 1), data, labels, [task.trial(6)])
+    whole = judge(case, 1, [task.trial(12)])
+    half = judge(case, 1, [task.trial(6)])
     assert whole.passed
     assert not half.passed
 
