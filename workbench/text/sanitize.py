@@ -20,15 +20,19 @@ _SUSPECT = re.compile(
 
 def shown(text: str, most: int = 300) -> str:
     """`text` on one line of at most `most` characters, with an escape for each unprintable one."""
-    if len(text) <= most and text.isprintable():
-        return text
-    clean = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: most + 1])
-    return clean if len(clean) <= most else f"{clean[:most]}..."
+    line = _printable(text[: most + 1])
+    return line if len(line) <= most else f"{line[:most]}..."
 
 
 def clean(text: str) -> str:
     """The text with an escape for each character that steers a terminal or turns its direction."""
-    return "\n".join(shown(line, len(line)) for line in text.split("\n"))
+    return "\n".join(map(_printable, text.split("\n")))
+
+
+def _printable(line: str) -> str:
+    if line.isprintable():
+        return line
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
 
 
 def printable_json(raw: bytes) -> bytes | str:
