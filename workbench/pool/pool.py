@@ -271,13 +271,15 @@ class Pool:
         for each in awake:
             each.freeze()
         self._emit_status("paused")
-        if wish == "suspend":
-            os.kill(os.getpid(), signal.SIGSTOP)  # returns when the shell says fg
-        else:
-            self._control.wait_for_resume()
-        ended = time.monotonic()
-        self._pauses.append((began, ended))
-        self._control.exclude(away := ended - began)
+        try:
+            if wish == "suspend":
+                os.kill(os.getpid(), signal.SIGSTOP)  # returns when the shell says fg
+            else:
+                self._control.wait_for_resume()
+        finally:  # also when the run is cancelled meanwhile
+            ended = time.monotonic()
+            self._pauses.append((began, ended))
+            self._control.exclude(away := ended - began)
         self._emit_status("running")
         for each in awake:
             each.thaw()
