@@ -50,7 +50,9 @@ def begin(folder: Path, plan: FleetPlan) -> FleetPlan:
     """Make the folder: copies of the files that the options name, the scripts, then the plan, for
     good.  Of two launchers one succeeds.  The user's own code is found where the user stands."""
     arguments, inputs = list(plan.arguments), dict[str, FleetInput]()
-    directory = folder if OWN_CODE.isdisjoint(arguments) else Path.cwd()
+    # What follows `--` is for the user's script.
+    ours = arguments[: arguments.index("--")] if "--" in arguments else plan.arguments
+    directory = folder if OWN_CODE.isdisjoint(ours) else Path.cwd()
 
     def copied(name: str, source: Path) -> str:
         file = f"inputs/{name}{source.suffix}"
@@ -63,7 +65,7 @@ def begin(folder: Path, plan: FleetPlan) -> FleetPlan:
         with TemporaryDirectory(prefix=".new-", dir=folder) as made:
             new = Path(made)
             (new / "inputs" / "wheels").mkdir(parents=True)
-            for value, option in enumerate(arguments[:-1], start=1):
+            for value, option in enumerate(ours[:-1], start=1):
                 if option in FILES:
                     arguments[value] = copied(option[2:], Path(arguments[value]))
             for wheel in Path(plan.wheels or new).glob("*.whl"):
