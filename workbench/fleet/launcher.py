@@ -104,6 +104,12 @@ class Launcher:
         left = [job for job in self._plan.jobs if job.name in self._submitted.keys() - self._ended]
         return {self._submitted[job.name].job_id: job for job in left}
 
+    @property
+    def _left_s(self) -> float:
+        """Seconds to the deadline."""
+        begun = datetime.fromisoformat(self._plan.created_at).timestamp()
+        return begun + self._plan.deadline_s - time.time()
+
     def submit(self) -> None:
         """Submit each job that was not submitted yet; one that is refused costs only itself."""
         for job in self._plan.jobs:
@@ -123,14 +129,12 @@ class Launcher:
 
     def watch(self, every_s: float) -> None:
         """Return when all jobs have ended; at the deadline cancel the rest."""
-        begun = datetime.fromisoformat(self._plan.created_at).timestamp()
         while self.look():
-            age_s = time.time() - begun
-            if age_s >= self._plan.deadline_s:
+            if self._left_s <= 0:
                 self._engine.cancel(self.waiting)
                 for job in self.waiting.values():
                     self._end(job)
-            time.sleep(min(every_s, max(0.0, self._plan.deadline_s - age_s)))
+            time.sleep(min(every_s, max(0.0, self._left_s)))
 
     def cancel(self) -> None:
         """Cancel what has not ended, and leave word of it for readers."""
@@ -144,7 +148,10 @@ class Launcher:
         states = self._engine.states(waiting) if waiting else {}
         for job_id, job in waiting.items():
             before, state = self._submitted[job.name], states.get(job_id, "")
-            if state not in ("", before.native_state):
+            known = before.native_state or ""
+            # A job that is forgotten keeps the reason for its end; after the deadline it is lost.
+            forgotten = state == "ENDED" and (known.startswith(records.ENDED) or self._left_s <= 0)
+            if not forgotten and state not in ("", known):
                 self._note(job, before, state)
             # A file on a shared disk may appear late: the engine's word counts the second time.
             ended = (self._folder / JOBS / job.name / records.EXIT_CODE).exists()

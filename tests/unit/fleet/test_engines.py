@@ -35,6 +35,7 @@ def psij(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A fake psij that keeps what was submitted, and in which environment."""
     seen = SimpleNamespace(specs=[], environments=[], refuses="")
     monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setattr(slurm.shutil, "which", lambda name: name)
 
     def keep(*arguments: object, **names: object) -> SimpleNamespace:
         return SimpleNamespace(given=arguments, **names)
@@ -122,6 +123,12 @@ def test_a_refusal_of_slurm_is_one_line(psij, tmp_path) -> None:
 def test_without_psij_the_extra_is_named(monkeypatch, tmp_path) -> None:
     monkeypatch.setitem(sys.modules, "psij", None)
     with pytest.raises(UsageError, match=r"install it: pip install 'cpu-gpu-workbench\[fleet\]'"):
+        Slurm(tmp_path, plan())
+
+
+def test_without_squeue_the_machine_is_the_wrong_one(psij, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(slurm.shutil, "which", lambda _: None)
+    with pytest.raises(UsageError, match="there is no squeue here: go where Slurm's commands are"):
         Slurm(tmp_path, plan())
 
 

@@ -275,6 +275,31 @@ def test_the_word_of_the_engine_ends_a_job_the_second_time(scene) -> None:
     assert scene.said[-1].endswith("was NODE_FAIL (NodeDown)")
 
 
+def test_a_job_that_is_forgotten_keeps_the_reason_for_its_end(scene) -> None:
+    for words in ("TIMEOUT (TimeLimit)", "ENDED"):
+        scene.engine.words = {"cpu-8c-1": words}
+        scene.launcher = scene.another()
+        scene.launcher.look()
+    scene.launcher.look()
+    assert scene.said[-1].endswith("its last state was TIMEOUT (TimeLimit)")
+    scene.engine.words = {"cpu-8c-2": "ENDED"}
+    scene.launcher.look()
+    assert scene.said[-1] == "cpu-8c-2 on b: ENDED"
+
+
+def test_a_job_that_is_forgotten_after_the_deadline_is_lost(scene) -> None:
+    scene.engine.words = {"cpu-8c-1": "PENDING (Resources)"}
+    scene.launcher.look()
+    scene.engine.words = {"cpu-8c-1": "ENDED"}
+    late = msgspec.structs.replace(scene.plan, created_at="2026-01-01T00:00:00+00:00")
+    launcher = Launcher(scene.folder, late, scene.said.append)
+    launcher.submit()
+    launcher.watch(15.0)
+    assert "cpu-8c-1 on a: ENDED" not in scene.said
+    lost = "cpu-8c-1 on a: lost: no document by the deadline, 10 min 00 s"
+    assert f"{lost}; its last state was PENDING (Resources)" in scene.said
+
+
 def test_a_folder_that_its_node_does_not_see_is_suspected(scene) -> None:
     scene.engine.words = {"cpu-8c-1": "FAILED (NonZeroExitCode)"}
     scene.launcher.look()
