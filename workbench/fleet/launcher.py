@@ -93,7 +93,7 @@ class Launcher:
         self._folder = folder
         self._plan = plan
         self._say = say
-        self._engine = Ssh(folder) if plan.engine == "ssh" else Slurm(folder, plan)
+        self._engine = Ssh(folder, plan) if plan.engine == "ssh" else Slurm(folder, plan)
         self._submitted: dict[str, Submitted] = {}  # by the name of the job
         self._ended: set[str] = set()
         self._suspects: set[str] = set()  # ended by the engine's word alone

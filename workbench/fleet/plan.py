@@ -16,6 +16,7 @@ from ..text import units
 from .nodes import Node, node_types
 
 SPARE_S = 300.0  # of Slurm's time limit, for starting and for what follows the budget
+BEGUN = "begun"  # in a script: when its fleet began, since folders of others have the same name
 NEEDED = {
     "slurm": "nodes see the folder of --into and the interpreter under the same paths",
     "ssh": "hosts have the interpreter; one that does not see the folder of --into gets a copy",
@@ -65,6 +66,7 @@ def script(plan: FleetPlan, job: FleetJob, folder: Path, directory: Path) -> str
     """The text of `run.sh`; the node's run stands in `directory`."""
     variables = {"python": plan.python, "job": folder / JOBS / job.name, "directory": directory}
     variables |= {"nodes": job.nodes, "wheels": plan.wheels and folder / "inputs" / "wheels"}
+    variables |= {BEGUN: plan.created_at}
     head = [f"{name}={shlex.quote(str(value or ''))}" for name, value in variables.items()]
     arguments = _arguments(plan, job)
     name = [word for word in arguments[:1] if not word.startswith("-")]  # of the command
