@@ -28,14 +28,14 @@ per_task=${SLURM_CPUS_PER_TASK:-$allotted}
 state=$(mktemp -d) || state=$job/.state
 trap 'rm -rf "$state"' EXIT
 trap 'exit 143' TERM INT HUP # without it dash dies of the signal and leaves the folder behind
-export XDG_STATE_HOME="$state"
+export XDG_STATE_HOME="$state" XDG_CONFIG_HOME="$state" # a node's own settings do not count
 if [ -n "$wheels" ]; then
   unset PYTHONPATH
   "$python" -m venv "$state/venv" && "$state/venv/bin/python" -m pip install --quiet --no-index --disable-pip-version-check --find-links "$wheels" "$wheels"/*.whl ||
     stop "$python installs no wheels on $(uname -n): it needs venv, and --wheels those of its version, platform and all dependencies"
   python=$state/venv/bin/python
 fi
-"$python" -m workbench doctor --json >.doctor.json
+"$python" -P -m workbench doctor --json >.doctor.json
 [ -s .doctor.json ] || stop "$python does not start workbench on $(uname -n): install it there, or name another with --python"
 mv .doctor.json doctor.json
 cd "$directory" || stop "$(uname -n) does not see $directory: start the fleet in a folder that the nodes share"
@@ -50,8 +50,8 @@ if [ "$nodes" -gt 1 ]; then
       --kill-on-bad-exit=1 --open-mode=append --error="$job/log.txt" "$@"
   }
 fi
-start "$python" -m workbench "$@" >"$job/run.jsonl"
+start "$python" -P -m workbench "$@" >"$job/run.jsonl"
 code=$?
 cd "$job" || exit
-"$python" -m workbench open run.jsonl --json >.document.json && mv .document.json document.json
+"$python" -P -m workbench open run.jsonl --json >.document.json && mv .document.json document.json
 finish "$code"

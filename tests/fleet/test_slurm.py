@@ -62,7 +62,7 @@ def test_real_runs_leave_documents(fleet) -> None:
 
 def by_node(folder: Path, answer: str) -> Path:
     """The usual stub, except that big1's document is what the shell command `answer` prints."""
-    on_big = f'[ "$3" = open ] && [ "$SLURMD_NODENAME" = big1 ] && {{ {answer}; exit; }}'
+    on_big = f'[ "$4" = open ] && [ "$SLURMD_NODENAME" = big1 ] && {{ {answer}; exit; }}'
     return stub(folder, f'{on_big}\nexec {STUB} "$@"')
 
 
@@ -129,7 +129,7 @@ def test_two_fleets_at_once_in_one_folder_are_named_each(fleet, reads, tmp_path)
 def test_scaling_over_two_nodes_is_a_job_of_its_own(fleet, tmp_path) -> None:
     """Real ranks by srun, which meet at the first node; the other jobs are those of the stub."""
     real = f'exec {sys.executable} "$@"'
-    python = stub(tmp_path, f'case "$3 $PWD" in run*|*/scaling) {real} ;; esac\nexec {STUB} "$@"')
+    python = stub(tmp_path, f'case "$4 $PWD" in run*|*/scaling) {real} ;; esac\nexec {STUB} "$@"')
     options = ("--partition", "small", "--per-type", "1", "--scaling", "small-2c")
     code, err = fleet.run(*options, python=python)
     assert code == 0, err + (fleet.job("scaling") / "log.txt").read_text()
@@ -144,7 +144,7 @@ def test_scaling_over_two_nodes_is_a_job_of_its_own(fleet, tmp_path) -> None:
 def test_a_rank_that_cannot_start_ends_the_job_at_once(fleet, tmp_path) -> None:
     real = f'exec {sys.executable} "$@"'
     broken = f'[ "$SLURM_PROCID" = 0 ] && {real}; echo "no libc" >&2; exit 1'
-    cases = f'case "$3 $PWD" in run*) {broken} ;; */scaling) {real} ;; esac'
+    cases = f'case "$4 $PWD" in run*) {broken} ;; */scaling) {real} ;; esac'
     python = stub(tmp_path, f'{cases}\nexec {STUB} "$@"')
     options = ("--partition", "small", "--per-type", "1", "--scaling", "small-2c")
     code, err = fleet.run(*options, python=python)

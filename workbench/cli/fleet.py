@@ -214,6 +214,8 @@ def run(
     try:
         launcher.submit()
         if detach:
+            if planned.engine == "ssh":
+                say(f"to fetch what the hosts write: workbench fleet run --into {into}")
             sys.exit(OK)
         launcher.watch(every_s)
     except KeyboardInterrupt:
@@ -245,7 +247,9 @@ def _request(**options: Any) -> Request:
     """The run of every node, checked as far as no machine is needed."""
     from ..planning.plan import resolve
     from ..planning.scenarios import load_with
+    from .launch import with_choices
 
+    with_choices(options)  # a node's own do not count
     asked: dict[str, Any] = questions(options := {**options, "save_best": None})
     request = Request(**asked, **options)
     resolve(request, *load_with(request.scenario_file))

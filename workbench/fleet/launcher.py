@@ -50,7 +50,9 @@ def begin(folder: Path, plan: FleetPlan) -> FleetPlan:
     """Make the folder: copies of the files that the options name, the scripts, then the plan, for
     good.  Of two launchers one succeeds.  The user's own code is found where the user stands."""
     arguments, inputs = list(plan.arguments), dict[str, FleetInput]()
-    directory = folder if OWN_CODE.isdisjoint(arguments) else Path.cwd()
+    # What follows `--` is for the user's script.
+    ours = arguments[: arguments.index("--")] if "--" in arguments else plan.arguments
+    directory = folder if OWN_CODE.isdisjoint(ours) else Path.cwd()
 
     def copied(name: str, source: Path) -> str:
         file = f"inputs/{name}{source.suffix}"
@@ -63,7 +65,7 @@ def begin(folder: Path, plan: FleetPlan) -> FleetPlan:
         with TemporaryDirectory(prefix=".new-", dir=folder) as made:
             new = Path(made)
             (new / "inputs" / "wheels").mkdir(parents=True)
-            for value, option in enumerate(arguments[:-1], start=1):
+            for value, option in enumerate(ours[:-1], start=1):
                 if option in FILES:
                     arguments[value] = copied(option[2:], Path(arguments[value]))
             for wheel in Path(plan.wheels or new).glob("*.whl"):
@@ -91,7 +93,7 @@ class Launcher:
         self._folder = folder
         self._plan = plan
         self._say = say
-        self._engine = Ssh(folder) if plan.engine == "ssh" else Slurm(folder, plan)
+        self._engine = Ssh(folder, plan) if plan.engine == "ssh" else Slurm(folder, plan)
         self._submitted: dict[str, Submitted] = {}  # by the name of the job
         self._ended: set[str] = set()
         self._suspects: set[str] = set()  # ended by the engine's word alone
@@ -101,6 +103,12 @@ class Launcher:
         """The jobs that were submitted and have not ended, by id."""
         left = [job for job in self._plan.jobs if job.name in self._submitted.keys() - self._ended]
         return {self._submitted[job.name].job_id: job for job in left}
+
+    @property
+    def _left_s(self) -> float:
+        """Seconds to the deadline."""
+        begun = datetime.fromisoformat(self._plan.created_at).timestamp()
+        return begun + self._plan.deadline_s - time.time()
 
     def submit(self) -> None:
         """Submit each job that was not submitted yet; one that is refused costs only itself."""
@@ -121,14 +129,12 @@ class Launcher:
 
     def watch(self, every_s: float) -> None:
         """Return when all jobs have ended; at the deadline cancel the rest."""
-        begun = datetime.fromisoformat(self._plan.created_at).timestamp()
         while self.look():
-            age_s = time.time() - begun
-            if age_s >= self._plan.deadline_s:
+            if self._left_s <= 0:
                 self._engine.cancel(self.waiting)
                 for job in self.waiting.values():
                     self._end(job)
-            time.sleep(min(every_s, max(0.0, self._plan.deadline_s - age_s)))
+            time.sleep(min(every_s, max(0.0, self._left_s)))
 
     def cancel(self) -> None:
         """Cancel what has not ended, and leave word of it for readers."""
@@ -142,7 +148,10 @@ class Launcher:
         states = self._engine.states(waiting) if waiting else {}
         for job_id, job in waiting.items():
             before, state = self._submitted[job.name], states.get(job_id, "")
-            if state not in ("", before.native_state):
+            known = before.native_state or ""
+            # A job that is forgotten keeps the reason for its end; after the deadline it is lost.
+            forgotten = state == "ENDED" and (known.startswith(records.ENDED) or self._left_s <= 0)
+            if not forgotten and state not in ("", known):
                 self._note(job, before, state)
             # A file on a shared disk may appear late: the engine's word counts the second time.
             ended = (self._folder / JOBS / job.name / records.EXIT_CODE).exists()

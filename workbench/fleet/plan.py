@@ -16,6 +16,7 @@ from ..text import units
 from .nodes import Node, node_types
 
 SPARE_S = 300.0  # of Slurm's time limit, for starting and for what follows the budget
+BEGUN = "begun"  # in a script: when its fleet began, since folders of others have the same name
 NEEDED = {
     "slurm": "nodes see the folder of --into and the interpreter under the same paths",
     "ssh": "hosts have the interpreter; one that does not see the folder of --into gets a copy",
@@ -65,9 +66,11 @@ def script(plan: FleetPlan, job: FleetJob, folder: Path, directory: Path) -> str
     """The text of `run.sh`; the node's run stands in `directory`."""
     variables = {"python": plan.python, "job": folder / JOBS / job.name, "directory": directory}
     variables |= {"nodes": job.nodes, "wheels": plan.wheels and folder / "inputs" / "wheels"}
+    variables |= {BEGUN: plan.created_at}
     head = [f"{name}={shlex.quote(str(value or ''))}" for name, value in variables.items()]
     arguments = _arguments(plan, job)
-    run = shlex.join(["set", "--", *arguments[:1], "--jsonl", *arguments[1:]])
+    name = [word for word in arguments[:1] if not word.startswith("-")]  # of the command
+    run = shlex.join(["set", "--", *name, "--jsonl", *arguments[len(name) :]])
     return "\n".join(["#!/bin/sh", *head, run, assets.path("fleet/run.sh").read_text()])
 
 
@@ -87,7 +90,7 @@ def plan_lines(plan: FleetPlan) -> Iterator[str]:
     minutes, most = (count * s / 60 for s in (plan.budget_s, time_limit(plan.budget_s)))
     yield f"{len(plan.jobs)} jobs, {minutes:.1f} node-minutes of measuring, {most:.0f} at most"
     yield f"deadline {units.clock(plan.deadline_s)} after the start, waiting in queues included"
-    yield f"each node: {shlex.join([plan.python, '-m', 'workbench', *plan.arguments])}"
+    yield f"each node: {shlex.join([plan.python, '-P', '-m', 'workbench', *plan.arguments])}"
     yield f"needed: {NEEDED[plan.engine]}"
     if plan.wheels:
         yield f"each node installs workbench for its run from a copy of {plan.wheels}"

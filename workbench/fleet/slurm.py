@@ -7,6 +7,7 @@ that is started again would have to attach to each of them.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Mapping
 from datetime import timedelta
@@ -32,6 +33,8 @@ class Slurm:
         except ImportError:
             remedy = "install it: pip install 'cpu-gpu-workbench[fleet]'"
             raise UsageError(f"jobs are submitted by psij-python, {remedy}") from None
+        if shutil.which("squeue") is None:
+            raise UsageError("there is no squeue here: go where Slurm's commands are")
         for name in [each for each in os.environ if each.startswith(INHERITED)]:
             if name != "SLURM_CONF":
                 del os.environ[name]  # sbatch hands it on

@@ -13,20 +13,29 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from ..files.write import replace
 from ..planning.usage import UsageError
-from ..records.fleet import DOCTOR, DOCUMENT, EXIT_CODE, JOBS, JOURNAL, LOG, FleetJob
+from ..records import fleet as records
+from ..records.fleet import JOBS, SUBMITTED, FleetJob, FleetPlan
+from ..report.journal import MOST_BYTES
 from ..text.sanitize import shown
 from ..text.toml_file import TomlError, read
 from .nodes import Node
+from .plan import BEGUN
 
 OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")  # a password prompt is an error
 ANSWER_S, SLOWEST = 60.0, 1e6  # seconds, and bytes per second
-FETCHED = (LOG, DOCTOR, JOURNAL, DOCUMENT, EXIT_CODE)  # in this order
-PROBE = (  # cores, memory, processor, and a line for each GPU
+# What a job writes, last things first: where its exit code is read, all else is whole.
+FETCHED = (records.EXIT_CODE, records.DOCUMENT, records.JOURNAL, records.DOCTOR, records.LOG)
+# Each file as its size on a line, empty where there is none, then that many bytes.
+FETCH = f"""[ ! -e {SUBMITTED} ] && for name in {" ".join(FETCHED)}; do
+size=$(wc -c <$name); echo $size; head -c ${{size:-0}} $name; done 2>/dev/null; true"""
+PROBE = (  # cores, memory, processor (a line without a name on ARM), and a line for each GPU
     "nproc --all",
     "sed -n 's/^MemTotal: *//p' /proc/meminfo",
-    "sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1",
-    "nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null; true",
+    """echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)\"""",
+    # Without a driver it prints its failure where the names would stand.
+    'gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null) && echo "$gpus"; true',
 )
 
 
@@ -54,8 +63,9 @@ def parse_probe(host: str, text: str) -> Node:
     except (IndexError, ValueError):
         problem = f"{shown(host)} says no number of cores: {shown(' '.join(lines))}"
         raise UsageError(f"{problem}; a host needs Linux and a quiet login") from None
-    gpus = tuple(f"gpu:{name}:{count}" for name, count in Counter(lines[3:]).items())
-    return Node(host, cores, memory, tuple(lines[2:3]), gpus)
+    names = Counter(filter(None, lines[3:]))
+    gpus = tuple(f"gpu:{name}:{count}" for name, count in names.items())
+    return Node(host, cores, memory, tuple(filter(None, lines[2:3])), gpus)
 
 
 def ask(host: str, command: str, stdin: bytes = b"") -> bytes:
@@ -78,17 +88,20 @@ def ask(host: str, command: str, stdin: bytes = b"") -> bytes:
 class Ssh:
     """The engine of `--hosts`; the id of a job is that of its process on the host."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, plan: FleetPlan) -> None:
         self._folder = folder
+        self._mark = shlex.quote(f"{BEGUN}={shlex.quote(plan.created_at)}")
 
     def submit(self, job: FleetJob, script: Path) -> str:
         """Start the script in a session of its own, which outlives the connection."""
-        names = str(script.relative_to(self._folder)), "inputs"
+        names = "inputs", str(script.relative_to(self._folder))  # the script, once all is there
         packed = subprocess.run(["tar", "-cC", self._folder, *names], capture_output=True).stdout
         place, file = shlex.quote(str(self._folder)), shlex.quote(str(script))
         bring = f"[ -e {file} ] || {{ mkdir -p {place} && tar -xC {place}; }} || exit"
+        other = f"echo another fleet lies in {place} there: remove it, or name another --into >&2"
+        check = f"grep -qxF -e {self._mark} {file} || {{ {other}; exit 1; }}"
         start = f"setsid sh {file} >/dev/null 2>&1 </dev/null & echo $!"
-        return ask(job.node, f"{bring}; {start}", packed).decode(errors="replace").strip()
+        return ask(job.node, f"{bring}; {check}; {start}", packed).decode(errors="replace").strip()
 
     def states(self, jobs: Mapping[str, FleetJob]) -> dict[str, str]:
         """RUNNING or ENDED for each job by its id; a host that does not answer now has no word."""
@@ -102,12 +115,19 @@ class Ssh:
         return found
 
     def _fetch(self, job: FleetJob) -> None:
-        """Copy what the job has written, unless it writes into our folder."""
-        place = self._folder / JOBS / job.name
-        if not (place / "started").exists():
-            there, names = shlex.quote(str(place)), " ".join(FETCHED)
-            packed = ask(job.node, f"cd {there} && tar -c {names} 2>/dev/null; true")
-            subprocess.run(["tar", "-xC", str(place), *FETCHED], input=packed, capture_output=True)
+        """Copy what the job has written, unless the host sees what we noted, and so our folder.
+
+        The other way round a network file system may show us for a minute that nothing is there.
+        """
+        place, found = self._folder / JOBS / job.name, dict[str, bytes]()
+        rest = ask(job.node, f"cd {shlex.quote(str(place))} && {FETCH}")
+        for name in FETCHED:
+            size, _, rest = rest.partition(b"\n")
+            if size.isdigit() and int(size) <= MOST_BYTES:
+                found[name], rest = rest[: int(size)], rest[int(size) :]
+        with suppress(OSError):  # what follows, the exit code at the end, waits for the next look
+            for name in reversed(found):
+                replace(place / name, found[name])
 
     def cancel(self, jobs: Mapping[str, FleetJob]) -> None:
         for job_id, job in jobs.items():

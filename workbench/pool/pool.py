@@ -274,14 +274,16 @@ class Pool:
         for each in awake:
             each.freeze()
         self._emit_status("paused")
-        with self._control.at_pause():
-            if wish == "suspend":
-                os.kill(os.getpid(), signal.SIGSTOP)  # returns when the shell says fg
-            else:
-                self._control.wait_for_resume()
-        ended = time.monotonic()
-        self._pauses.append((began, ended))
-        self._control.exclude(away := ended - began)
+        try:
+            with self._control.at_pause():
+                if wish == "suspend":
+                    os.kill(os.getpid(), signal.SIGSTOP)  # returns when the shell says fg
+                else:
+                    self._control.wait_for_resume()
+        finally:  # also when the run is cancelled meanwhile
+            ended = time.monotonic()
+            self._pauses.append((began, ended))
+            self._control.exclude(away := ended - began)
         self._emit_status("running")
         for each in awake:
             each.thaw()

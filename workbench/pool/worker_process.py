@@ -26,13 +26,13 @@ from ..planning.request import Request
 from ..process import children
 from ..process.children import command
 from ..process.cores import GPU_CORES, cpulist
+from ..process.limits import limit
 from ..process.line_process import LineProcess
 from ..records.ab import Side
 from ..records.machine import Machine
 from ..report.journal import can_be_written, runs_folder
 from ..worker import onnx_gpu
 from .guardian import RUN_ID_VARIABLE
-from .resource_limits import limit_resources
 
 PATIENCE_S = 1.0  # for a worker to end by itself
 HALF_WRITTEN_S = 10.0  # age of the youngest compiled file that is surely whole
@@ -142,7 +142,8 @@ class WorkerProcess(LineProcess):
             new_session=True,
         )
         bounded = device == "cpu" and not catalog.backend(key.backend).own_environment
-        limit_resources(self.pid, settings.memory_bytes if bounded else None)
+        # CUDA reserves far more address space than it uses.
+        limit(self.pid, DATA=settings.memory_bytes if bounded else None)
 
     @property
     def pid(self) -> int:

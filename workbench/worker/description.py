@@ -5,16 +5,15 @@ It answers like a worker, but loads nothing but that file.  Standard library onl
 
 from __future__ import annotations
 
-import sys
+import os
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from ..catalog.importing import import_backend, import_workload
 from ..contract import Backend, Host, ParameterValue, Work, Workload, decode_case
+from ..process.limits import limit
 from .worker import serve
 
 MOST_MEMORY_BYTES = 8 << 30  # private: enough to import any library, even with many cores
@@ -84,23 +83,6 @@ class BackendDescription:
 def main(arguments: list[str]) -> None:
     """Answer from the socket whose descriptor is the first argument until it closes."""
     descriptor, kind, name = arguments
-    _limit()
+    limit(os.getpid(), DATA=MOST_MEMORY_BYTES, FSIZE=MOST_FILE_BYTES, CORE=0)
     described = WorkloadDescription if kind == "workload" else BackendDescription
     serve(described(name), int(descriptor))
-
-
-def _limit() -> None:
-    """Keep a file that allocates or prints without end from taking the machine along (Linux)."""
-    if sys.platform != "linux":
-        return
-    import resource
-
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")  # the kernel's first choice (proc(5))
-    for limit, most in (
-        (resource.RLIMIT_DATA, MOST_MEMORY_BYTES),
-        (resource.RLIMIT_FSIZE, MOST_FILE_BYTES),  # beyond it, Python's writes fail (getrlimit(2))
-        (resource.RLIMIT_CORE, 0),
-    ):
-        with suppress(OSError, ValueError):  # a lower one is set already
-            resource.setrlimit(limit, (most, most))

@@ -10,7 +10,8 @@ import pytest
 import schemas
 
 from workbench.cli.main import cli
-from workbench.fleet import launcher, nodes
+from workbench.files import config
+from workbench.fleet import launcher, nodes, ssh
 from workbench.fleet.nodes import Node
 from workbench.planning.usage import UsageError
 
@@ -92,11 +93,28 @@ def test_the_plan_as_json_is_what_a_run_would_write(made, capsys) -> None:
     assert found["plan"]["deadline_s"] == 3600
 
 
-def test_a_run_waits_and_a_detached_one_does_not(made, tmp_path) -> None:
+def test_the_remembered_budget_is_that_of_every_node(made, capsys) -> None:
+    config.assign("budget", "600")
+    cli.main(["fleet", "plan", "--json"], standalone_mode=False)
+    found = schemas.checked_document(capsys.readouterr().out, "fleet-plan")["plan"]
+    assert (found["arguments"], found["budget_s"]) == (["--budget", "600"], 600)
+
+
+def test_a_run_waits_and_a_detached_one_does_not(made, tmp_path, capsys) -> None:
     assert exit_code("--into", str(tmp_path / "f"), "--quick", "--every", "2") == 1
     assert exit_code("--into", str(tmp_path / "f"), "--detach") == 0
     assert [each.log for each in made] == [["submit", "watch 2"], ["submit"]]
     assert made[0].plan == made[1].plan
+    assert "to fetch" not in capsys.readouterr().err
+
+
+def test_a_detached_run_on_hosts_says_how_to_fetch_what_they_write(
+    made, tmp_path, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr(ssh, "ssh_nodes", lambda *_: [Node("a", 8, 16 << 30)])
+    assert exit_code("--into", str(tmp_path), "--hosts", "a", "--quick", "--detach") == 0
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == f"to fetch what the hosts write: workbench fleet run --into {tmp_path}"
 
 
 def test_a_folder_with_a_fleet_takes_no_other_options(made, tmp_path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -17,6 +19,7 @@ from workbench.fleet.plan import make_plan
 from workbench.fleet.slurm import Slurm
 from workbench.planning.request import Request
 from workbench.planning.usage import UsageError
+from workbench.records.fleet import FleetPlan
 
 GPU = Node("g", 32, 64 << 30, (), ("gpu:a100:4", "nvme:1"), "big")
 
@@ -35,6 +38,7 @@ def psij(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A fake psij that keeps what was submitted, and in which environment."""
     seen = SimpleNamespace(specs=[], environments=[], refuses="")
     monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setattr(slurm.shutil, "which", lambda name: name)
 
     def keep(*arguments: object, **names: object) -> SimpleNamespace:
         return SimpleNamespace(given=arguments, **names)
@@ -125,6 +129,12 @@ def test_without_psij_the_extra_is_named(monkeypatch, tmp_path) -> None:
         Slurm(tmp_path, plan())
 
 
+def test_without_squeue_the_machine_is_the_wrong_one(psij, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(slurm.shutil, "which", lambda _: None)
+    with pytest.raises(UsageError, match="there is no squeue here: go where Slurm's commands are"):
+        Slurm(tmp_path, plan())
+
+
 def test_states_are_words_with_reasons(psij, tmp_path, monkeypatch) -> None:
     says = subprocess.CompletedProcess(
         [],
@@ -187,6 +197,144 @@ def test_a_host_that_does_not_answer_is_one_line(monkeypatch, result: object, te
 
 def test_a_host_that_is_silent_now_has_no_word(monkeypatch, tmp_path: Path) -> None:
     ssh_that(monkeypatch, subprocess.TimeoutExpired("ssh", 60))
-    engine, (job,) = ssh.Ssh(tmp_path), plan().jobs
+    engine, (job,) = ssh.Ssh(tmp_path, plan()), plan().jobs
     assert engine.states({"12": job}) == {}
     engine.cancel({"12": job, "no number": job})
+
+
+class Host:
+    """A host of which this machine's shell is that; where the launcher has `here`, it has `there`.
+
+    The script of the only job does nothing but leave a mark.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.here, self.there = folder / "here", folder / "there"
+        self.plan: FleetPlan = plan()
+        (self.job,) = self.plan.jobs
+        self.script = self.here / "jobs" / self.job.name / "run.sh"
+        self.script.parent.mkdir(parents=True)
+        self.script.write_text(f"#!/bin/sh\nbegun={self.plan.created_at}\n")
+        (self.here / "inputs").mkdir()
+
+    def ask(self, _: str, command: str, stdin: bytes = b"") -> bytes:
+        command = command.replace(str(self.here), str(self.there))
+        done = subprocess.run(["sh", "-c", command], input=stdin, capture_output=True, timeout=30)
+        if done.returncode:
+            raise UsageError(done.stderr.decode())
+        return done.stdout
+
+    def submit(self, plan: FleetPlan) -> str:
+        return ssh.Ssh(self.here, plan).submit(self.job, self.script)
+
+    def look(self) -> dict[str, str]:
+        return ssh.Ssh(self.here, self.plan).states({"1": self.job})
+
+    def files(self, folder: Path) -> dict[str, str]:
+        place = folder / "jobs" / self.job.name
+        return {file.name: file.read_text() for file in place.iterdir()}
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    made = Host(tmp_path)
+    monkeypatch.setattr(ssh, "ask", made.ask)
+    return made
+
+
+def test_a_host_gets_the_files_of_its_job_once(host) -> None:
+    assert host.submit(host.plan).isdecimal()
+    assert host.files(host.there) == host.files(host.here)
+    host.script.write_text("other")
+    assert host.submit(host.plan).isdecimal()
+    assert host.files(host.there) != host.files(host.here)
+
+
+def test_a_host_with_another_fleet_in_a_folder_of_that_name_starts_nothing(host) -> None:
+    host.submit(host.plan)
+    again = msgspec.structs.replace(host.plan, created_at="2026-01-01T00:00:00+00:00")
+    with pytest.raises(UsageError, match=r"another fleet lies in .*there: remove it, or name "):
+        host.submit(again)
+
+
+def test_what_a_job_writes_on_a_host_is_fetched(host) -> None:
+    host.submit(host.plan)
+    (there,) = (host.there / "jobs").iterdir()
+    (there / "log.txt").touch()
+    (there / "run.jsonl").write_text('{"event": 1}\n')
+    host.look()
+    files = host.files(host.here)
+    assert files.keys() == {"run.sh", "log.txt", "run.jsonl"}
+    assert (files["log.txt"], files["run.jsonl"]) == ("", '{"event": 1}\n')
+    (there / "run.jsonl").write_text('{"event": 1}\n{"event": 2}\n')
+    (there / "exit_code").write_text("0\n")
+    host.look()
+    assert host.files(host.here) == host.files(host.there)
+
+
+def test_the_exit_code_is_read_first_and_written_last(host, monkeypatch) -> None:
+    host.submit(host.plan)
+    (there,) = (host.there / "jobs").iterdir()
+    for name in ssh.FETCHED:
+        (there / name).write_text(name)
+    written = list[str]()
+    monkeypatch.setattr(ssh, "replace", lambda path, content: written.append(content.decode()))
+    host.look()
+    assert written == ["log.txt", "doctor.json", "run.jsonl", "document.json", "exit_code"]
+    assert ssh.FETCHED[0] == "exit_code"
+
+
+def test_nothing_is_fetched_from_a_host_that_sees_the_folder(host) -> None:
+    host.there.symlink_to(host.here)
+    host.submit(host.plan)
+    (place,) = (host.here / "jobs").iterdir()
+    (place / "submitted.json").write_text("{}")
+    (place / "run.jsonl").write_text("begun")
+    before = (place / "run.jsonl").stat().st_ino
+    host.look()
+    assert (place / "run.jsonl").stat().st_ino == before  # the job holds it open
+
+
+def _archive() -> bytes:
+    """The first member is a link to another folder, the second a file below it."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        link = tarfile.TarInfo("log.txt")
+        link.type, link.linkname = tarfile.SYMTYPE, "../../outside"
+        archive.addfile(link)
+        archive.addfile(tarfile.TarInfo("log.txt/authorized_keys"))
+    return packed.getvalue()
+
+
+HOSTILE = {
+    "an archive": _archive(),
+    "a negative size": b"-1\nabc",
+    "a large size": b"9" * 30 + b"\nabc",
+    "no number": b"9" * 5000 + b"\n",
+    "nothing": b"",
+    "no files": b"\n" * 5,
+}
+
+
+@pytest.mark.parametrize("answer", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_host_names_no_files(host, monkeypatch, answer: bytes) -> None:
+    (host.here / "outside").mkdir()
+    before = sorted(host.here.rglob("*"))
+    monkeypatch.setattr(ssh, "ask", lambda *_: answer)
+    host.look()
+    assert sorted(host.here.rglob("*")) == before
+
+
+@pytest.mark.parametrize(("ends_with", "gpus"), [(9, ()), (0, ("gpu:NVIDIA-SMI says:1",))])
+def test_the_failure_of_nvidia_smi_is_no_gpu(tmp_path, monkeypatch, ends_with, gpus) -> None:
+    fake = tmp_path / "nvidia-smi"
+    fake.write_text(f"#!/bin/sh\necho NVIDIA-SMI says\nexit {ends_with}\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    done = subprocess.run(["sh", "-c", "; ".join(ssh.PROBE)], capture_output=True, text=True)
+    assert (done.returncode, ssh.parse_probe("a", done.stdout).gres) == (0, gpus)
+
+
+def test_a_processor_without_a_name_is_none() -> None:
+    node = ssh.parse_probe("a", "72\n65536 kB\n\nNVIDIA GH200\n")
+    assert (node.features, node.gres) == ((), ("gpu:NVIDIA GH200:1",))

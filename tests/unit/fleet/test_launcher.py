@@ -93,7 +93,7 @@ def test_the_plan_in_words() -> None:
         "  1 of 1 nodes, NOT exclusive, others disturb the run: g",
     ]
     assert lines[4].startswith("3 jobs, 1.0 node-minutes of measuring")
-    assert "/venv/bin/python -m workbench --quick" in lines[6]
+    assert "/venv/bin/python -P -m workbench --quick" in lines[6]
 
 
 def test_the_plan_is_written_once(scene) -> None:
@@ -172,6 +172,26 @@ def test_a_budget_that_is_too_small_is_said_in_the_plan() -> None:
     }
     assert lines[19.0] == "warning: below 20 s a busy node may measure nothing: raise --budget"
     assert "warning" not in lines[20.0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "run"),
+    [([], "--jsonl"), (["--budget", "30"], "--jsonl --budget 30"), (["advise"], "advise --jsonl")],
+)
+def test_a_run_without_a_name_has_no_option_between_an_option_and_its_value(
+    tmp_path, arguments: list[str], run: str
+) -> None:
+    begin(tmp_path, msgspec.structs.replace(plan(), arguments=arguments))
+    assert f"\nset -- {run}\n" in (tmp_path / "jobs" / "cpu-8c-1" / "run.sh").read_text()
+
+
+def test_the_arguments_of_a_script_name_no_files_of_the_fleet(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = ["advise", "--quick", "--", "--model", "resnet18", "--torch"]
+    made = begin(tmp_path / "fleet", msgspec.structs.replace(plan(), arguments=asked))
+    assert (made.arguments, made.inputs) == (asked, {})
+    text = (tmp_path / "fleet" / "jobs" / "cpu-8c-1" / "run.sh").read_text()
+    assert f"\ndirectory={tmp_path}/fleet\n" in text
 
 
 def test_the_script_quotes_what_users_name(tmp_path) -> None:
@@ -253,6 +273,31 @@ def test_the_word_of_the_engine_ends_a_job_the_second_time(scene) -> None:
     scene.launcher.look()
     assert scene.said[-1].startswith("cpu-8c-1 on a: failed: it ended without a document; its last")
     assert scene.said[-1].endswith("was NODE_FAIL (NodeDown)")
+
+
+def test_a_job_that_is_forgotten_keeps_the_reason_for_its_end(scene) -> None:
+    for words in ("TIMEOUT (TimeLimit)", "ENDED"):
+        scene.engine.words = {"cpu-8c-1": words}
+        scene.launcher = scene.another()
+        scene.launcher.look()
+    scene.launcher.look()
+    assert scene.said[-1].endswith("its last state was TIMEOUT (TimeLimit)")
+    scene.engine.words = {"cpu-8c-2": "ENDED"}
+    scene.launcher.look()
+    assert scene.said[-1] == "cpu-8c-2 on b: ENDED"
+
+
+def test_a_job_that_is_forgotten_after_the_deadline_is_lost(scene) -> None:
+    scene.engine.words = {"cpu-8c-1": "PENDING (Resources)"}
+    scene.launcher.look()
+    scene.engine.words = {"cpu-8c-1": "ENDED"}
+    late = msgspec.structs.replace(scene.plan, created_at="2026-01-01T00:00:00+00:00")
+    launcher = Launcher(scene.folder, late, scene.said.append)
+    launcher.submit()
+    launcher.watch(15.0)
+    assert "cpu-8c-1 on a: ENDED" not in scene.said
+    lost = "cpu-8c-1 on a: lost: no document by the deadline, 10 min 00 s"
+    assert f"{lost}; its last state was PENDING (Resources)" in scene.said
 
 
 def test_a_folder_that_its_node_does_not_see_is_suspected(scene) -> None:

@@ -11,10 +11,16 @@ import pytest
 from workbench import assets
 
 STUB = """#!/bin/sh
-case "$3" in
+[ "$1" = -P ] || exit 9  # else Python would import from the directory
+case "$4" in
 doctor) echo '{}' ;;
 open) echo '{"document": true}' ;;
-*) echo "$XDG_STATE_HOME" >../../state; echo event; exit ${CODE:-0} ;;
+*)
+  echo "$XDG_STATE_HOME" >../../state
+  echo "$XDG_CONFIG_HOME" >../../config
+  echo event
+  exit ${CODE:-0}
+  ;;
 esac
 """
 
@@ -52,6 +58,7 @@ def test_a_run_leaves_its_files_and_the_exit_code_last(node, tmp_path) -> None:
     assert node.file("document.json") == '{"document": true}\n'
     assert not [each for each in node.job.iterdir() if each.name.startswith(".")]
     assert not Path((tmp_path / "state").read_text().strip()).exists()
+    assert (tmp_path / "config").read_text() == (tmp_path / "state").read_text()
 
 
 def test_a_job_runs_once(node) -> None:

@@ -368,6 +368,23 @@ def test_a_pause_is_no_part_of_an_import(
     assert made.import_s[TWO[0]] == 0.0
 
 
+def test_a_pause_that_ends_in_a_cancel_is_no_time_of_the_run(
+    did: list[tuple[str, WorkerKey]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cancel(_: Control) -> None:
+        clock.append(150.0)
+        raise Cancelled("cancelled by the user")
+
+    made, clock, excluded = pool(Control()), [100.0], list[float]()
+    monkeypatch.setattr(Control, "wait", lambda *_: "pause")
+    monkeypatch.setattr(Control, "wait_for_resume", cancel, False)
+    monkeypatch.setattr(Control, "exclude", lambda _, away: excluded.append(away), False)
+    with monkeypatch.context() as patch, pytest.raises(Cancelled):
+        patch.setattr(workers.time, "monotonic", lambda: clock[-1])
+        made.start(TWO[0], 60.0)
+    assert excluded == [50.0]
+
+
 def test_an_import_ends_when_its_worker_says_so(
     did: list[tuple[str, WorkerKey]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

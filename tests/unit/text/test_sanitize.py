@@ -8,7 +8,7 @@ from workbench.cli.main import LONGEST, fail
 from workbench.contract import WorkloadError
 from workbench.process.exit_status import ending
 from workbench.text.output import say
-from workbench.text.sanitize import shown
+from workbench.text.sanitize import clean, shown
 from workbench.worker.failures import first_line
 from workbench.worker.worker import describe
 
@@ -25,6 +25,10 @@ from workbench.worker.worker import describe
 )
 def test_an_unprintable_character_is_escaped(text: str, expected: str) -> None:
     assert shown(text) == expected
+
+
+def test_lines_keep_their_ends_whatever_stands_before_them() -> None:
+    assert clean("a\x1b[31m red text\nb\u202e end") == "a\\x1b[31m red text\nb\\u202e end"
 
 
 def test_a_long_text_is_cut() -> None:
