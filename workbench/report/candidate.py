@@ -140,6 +140,12 @@ class Candidate:
         return math.fsum(self.fixed_parts_s)
 
     @property
+    def whole_telemetry(self) -> Telemetry | None:
+        """Its telemetry; None for work on several GPUs, only the first of which is read."""
+        is_whole = self.case.device_kind == "cpu" or self.work.ranks == 1
+        return self.telemetry if is_whole else None
+
+    @property
     def p99_s(self) -> float | None:
         """The 99th percentile of all steps; None below 100 samples, or if one holds several."""
         samples = self.ordered_s
