@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import combinations, groupby, pairwise
+from operator import itemgetter
 
 from msgspec.structs import replace
 
@@ -128,16 +129,20 @@ class Duel:
 
 
 def find_duel(points: Sequence[Measured]) -> Duel | None:
-    """The two to compare over the sizes; None where one leads at all of them or is the only one."""
+    """The two to compare over the sizes: those with the first change of the lead; None without."""
     between, named = _named(points)
     if between == "device":
         return Duel.of(*KINDS, named)
-    first = next((name for found in named.values() for name in found), "")
-    for found in named.values():
-        other = next(iter(found))
-        if _is_ahead(found, other, first):
-            return Duel.of(first, other, named)
-    return None
+    fastest = dict.fromkeys(next(iter(found)) for found in named.values())
+    duels = (Duel.of(*pair, named) for pair in combinations(fastest, 2))
+    changing = [
+        (change.bracket, duel)
+        for duel in duels
+        if (change := duel.change()) is not None
+        and not _is_behind(named[change.bracket[0]], change.below)
+        and not _is_behind(named[change.bracket[1]], change.above)
+    ]
+    return min(changing, key=itemgetter(0))[1] if changing else None
 
 
 def find_change(points: Sequence[Measured]) -> Change | None:
@@ -175,6 +180,11 @@ def _is_ahead(found: Mapping[str, Candidate], one: str, two: str) -> bool:
     """Whether `one` leads `two` at a size beyond doubt."""
     ratio = _ratio(found, one, two)
     return ratio is not None and ratio.high < 1
+
+
+def _is_behind(found: Mapping[str, Candidate], name: str) -> bool:
+    """Whether the fastest at a size leads `name` beyond doubt."""
+    return _is_ahead(found, next(iter(found)), name)
 
 
 def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Crossover | None:
