@@ -283,17 +283,13 @@ def stragglers(report: Report) -> Iterator[Check]:
     """GPUs that are slower than others of the same model at the same matrix product."""
     names = {gpu.device: gpu.name for gpu in report.machine.gpus} if report.machine else {}
     for measured in report.measurements:
-        device = measured.case.device
+        device, name = measured.case.device, names.get(measured.case.device)
         if measured.median_s is None:
             why = measured.reason.message if measured.reason else "no reason given"
             hint = measured.reason.hint if measured.reason else None
             yield Check(f"{device} product", FAIL, f"not measured: {why}", hint)
             continue
-        equals = [
-            candidate
-            for candidate in report.candidates.values()
-            if names.get(candidate.case.device) == names.get(device)
-        ]
+        equals = [c for c in report.candidates.values() if names.get(c.case.device) == name]
         behind = against(report.candidates[measured.id], equals)
         text = f"{units.duration(measured.median_s)} per matrix product"
         if behind and behind.word == "slower":
