@@ -34,9 +34,7 @@ def step_energy(candidate: Candidate) -> tuple[float, str] | None:
     A counter over this case alone is preferred: the GPU's, then RAPL around each block.  Otherwise
     the mean of the power readings (about two a second) times the length of a step.
     """
-    telemetry, step_s = candidate.telemetry, median(candidate.ordered_s)
-    if candidate.case.device_kind == "gpu" and candidate.work.ranks > 1:
-        return None  # only the first of its GPUs is read
+    telemetry, step_s = candidate.whole_telemetry, median(candidate.ordered_s)
     if telemetry is not None and telemetry.counted_power_w:
         return telemetry.counted_power_w * step_s, COUNTER
     counted = [b.metrics[ENERGY] for b in candidate.blocks if b.metrics.get(ENERGY)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import combinations, groupby, pairwise
 
 from msgspec.structs import replace
 
@@ -127,22 +127,19 @@ class Duel:
         return min(max(value, lower), upper), (lower, upper)
 
 
-def find_duel(points: Sequence[Measured]) -> Duel | None:
-    """The two to compare over the sizes; None where one leads at all of them or is the only one."""
+def find_change(points: Sequence[Measured]) -> tuple[Change, Duel] | None:
+    """The first change of the lead, and the two that have it before and after; None without one."""
     between, named = _named(points)
-    if between == "device":
-        return Duel.of(*KINDS, named)
-    first = next((name for found in named.values() for name in found), "")
-    for found in named.values():
-        other = next(iter(found))
-        if _is_ahead(found, other, first):
-            return Duel.of(first, other, named)
-    return None
-
-
-def find_change(points: Sequence[Measured]) -> Change | None:
-    duel = find_duel(points)
-    return None if duel is None else duel.change()
+    fastest = dict.fromkeys(next(iter(found)) for found in named.values())
+    duels = (Duel.of(*p, named) for p in combinations(KINDS if between == "device" else fastest, 2))
+    changes = (
+        (change, duel)
+        for duel in duels
+        if (change := duel.change()) is not None
+        and not _is_behind(named[change.bracket[0]], change.below)
+        and not _is_behind(named[change.bracket[1]], change.above)
+    )
+    return min(changes, key=lambda found: found[0].bracket, default=None)
 
 
 def leaders(points: Sequence[Measured]) -> set[str]:
@@ -177,31 +174,25 @@ def _is_ahead(found: Mapping[str, Candidate], one: str, two: str) -> bool:
     return ratio is not None and ratio.high < 1
 
 
+def _is_behind(found: Mapping[str, Candidate], name: str) -> bool:
+    """Whether the fastest at a size leads `name` beyond doubt."""
+    return _is_ahead(found, next(iter(found)), name)
+
+
 def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Crossover | None:
     """The crossover that the points show; None where fewer than two sizes were measured."""
     between, named = _named(points)
     if len(named) < 2:
         return None
-    unclear = Crossover(
-        parameter=parameter,
-        between=between,
-        below=None,
-        above=None,
-        value=None,
-        ci95=None,
-        value_with_transfers=None,
-        searched=(min(named), max(named)),
-        points=[],
-        sizes=list(named),
-    )
-    duel = find_duel(points)
-    change = duel.change() if duel is not None else None
-    if duel is None or change is None:
+    searched, unknown = (min(named), max(named)), (None, None, None, None, None)
+    unclear = Crossover(parameter, between, *unknown, searched, points=[], sizes=list(named))
+    if (found := find_change(points)) is None:
         if not (run := _longest_lead(named)):
             return unclear
         below = next(iter(named[run[0]]))
         pairs = _paired(named, below, *(set(KINDS) - {below})) if between == "device" else []
         return replace(unclear, below=below, points=pairs, leads=(run[0], run[-1]))
+    change, duel = found
     value, (lower, upper) = duel.crossing(change)
     pairs = _paired(named, change.below, change.above)
     carried = _zero({p.value: p.ratio_with_transfers for p in pairs if p.ratio_with_transfers})
@@ -225,11 +216,9 @@ def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Cros
 def _successor(named: Named, change: Change) -> tuple[float, str] | None:
     """The first size beyond a change at which `above` does not lead, and the one that does."""
     for value, found in named.items():
-        first = next(iter(found))
-        if value > change.bracket[1] and (
-            change.above not in found or _is_ahead(found, first, change.above)
-        ):
-            return value, first
+        has_lost = change.above not in found or _is_behind(found, change.above)
+        if value > change.bracket[1] and has_lost:
+            return value, next(iter(found))
     return None
 
 

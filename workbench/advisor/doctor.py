@@ -19,6 +19,7 @@ from ..machine.warnings import hardware_warnings, library_warnings, of_others, s
 from ..records.document import Ceilings
 from ..records.machine import Gpu, Machine, Package, Software
 from ..records.reason import Warning
+from ..report.measurements import against
 from ..report.report import Report
 from ..text import units
 from ..worker.onnx_gpu import CPU, CUDA
@@ -282,16 +283,17 @@ def stragglers(report: Report) -> Iterator[Check]:
     """GPUs that are slower than others of the same model at the same matrix product."""
     names = {gpu.device: gpu.name for gpu in report.machine.gpus} if report.machine else {}
     for measured in report.measurements:
-        device, against = measured.case.device, measured.against
+        device, name = measured.case.device, names.get(measured.case.device)
         if measured.median_s is None:
             why = measured.reason.message if measured.reason else "no reason given"
             hint = measured.reason.hint if measured.reason else None
             yield Check(f"{device} product", FAIL, f"not measured: {why}", hint)
             continue
-        fastest = against.id.split("/")[1] if against else device
+        equals = [c for c in report.candidates.values() if names.get(c.case.device) == name]
+        behind = against(report.candidates[measured.id], equals)
         text = f"{units.duration(measured.median_s)} per matrix product"
-        if against and against.word == "slower" and names.get(fastest) == names.get(device):
-            text += f", {units.ratio(against.ratio)} slower than {fastest}"
+        if behind and behind.word == "slower":
+            text += f", {units.ratio(behind.ratio)} slower than {behind.id.split('/')[1]}"
             remedy = "compare clocks, heat and power with the other GPUs: workbench watch"
             yield Check(f"{device} product", WARN, text, remedy)
         else:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
 from ..stats.objectives import OF_A_STEP
-from ..stats.samples import quantile
+from ..stats.samples import MIN_SAMPLES_FOR_P99, quantile
 from ..text import units
 from ..worker.code import WORKLOAD
 
 MIB = 1 << 20
-BEST = 0.10  # quantile of its steps that must meet a limit to earn a second block
+BEST = 0.10  # quantile of its steps that must meet a limit to earn further blocks
 
 
 def is_admissible(candidate: Candidate, scenario: Scenario) -> bool:
@@ -40,14 +40,17 @@ def beyond_limits(candidate: Candidate, scenario: Scenario) -> str | None:
 
 
 def leaves_for_limits(candidate: Candidate, scenario: Scenario) -> str | None:
-    """As `beyond_limits`, but a candidate whose better steps meet the limit gets a second block."""
+    """As `beyond_limits`, but a candidate whose better steps meet the limit gets a second block, or
+    the samples that a 99th percentile needs: in fewer, one stall decides."""
     if why := _too_large(candidate, scenario):
         return why
     why, latency_ms = _too_slow(candidate, scenario), scenario.limits.latency_ms
-    if why is None or latency_ms is None or len(candidate.blocks) > 1:
+    tails, samples = scenario.objective == "latency_p99", candidate.samples_s
+    is_known = len(candidate.blocks) > 1 and not (tails and len(samples) < MIN_SAMPLES_FOR_P99)
+    if why is None or latency_ms is None or is_known:
         return why
     # Until then it may eliminate others, but only slower ones.
-    may_pass = quantile(candidate.samples_s, BEST) * 1e3 <= latency_ms
+    may_pass = quantile(samples, BEST) * 1e3 <= latency_ms
     return None if may_pass and scenario.objective in OF_A_STEP else why
 
 

@@ -74,7 +74,7 @@ def _answers(
     estimate."""
     if row.scenario.objective not in TIMED:
         text = f"recordings hold times only; the objective of this row is {row.scenario.objective}"
-        yield _answer(asked, recordings[0], missing=Reason("objective", text))
+        yield WhatIf(asked, recordings[0].name, missing=Reason("objective", text))
         return
     found = [_recorded(row, request, asked, recording) for recording in recordings]
     if any(found):
@@ -99,31 +99,22 @@ def _answers(
     if reasons:
         nearest = min(reasons, key=lambda reason: NEAREST.index(reason.code))
         code, text = nearest.code, f"{text}; {nearest.message}"
-    yield _answer(asked, recordings[0], missing=Reason(code, text, hint))
+    yield WhatIf(asked, recordings[0].name, missing=Reason(code, text, hint))
 
 
-def _answer(
-    asked: str,
-    recording: Recording,
-    basis: str | None = None,
-    case: Case | None = None,
-    time: Estimate | None = None,
-    warnings: Sequence[Warning] = (),
-    missing: Reason | None = None,
+def _timed(
+    asked: str, recording: Recording, case: Case, time: Estimate, warnings: Sequence[Warning]
 ) -> WhatIf:
     return WhatIf(
-        device=asked,
-        name=recording.name,
-        basis=basis,
-        id=case.id if case else None,
-        step_s=time.value_s if time else None,
-        step_ci95_s=time.interval_s if time else None,
-        ratio=None,
-        ratio_ci95=None,
-        error=time.error if time else None,
-        recorded_at=recording.recorded_at if time else None,
-        source=recording.file if time else None,
-        missing=missing,
+        asked,
+        recording.name,
+        "recorded" if time.error is None else "estimated",
+        case.id,
+        time.value_s,
+        time.interval_s,
+        error=time.error,
+        recorded_at=recording.recorded_at,
+        source=recording.file,
         warnings=list(warnings),
     )
 
@@ -151,7 +142,7 @@ def _recorded(row: RowPlan, request: Request, asked: str, recording: Recording) 
         return None
     best = min(fastest, key=lambda recorded: recorded.time.value_s)
     case, warnings = best.measured.case, best.measured.warnings
-    return _answer(asked, recording, "recorded", case, best.time, warnings)
+    return _timed(asked, recording, case, best.time, warnings)
 
 
 def _comparable(row: RowPlan, request: Request, recording: Recording) -> Iterator[Recorded]:
@@ -211,7 +202,7 @@ def _estimated(
     if not found:
         return [answer for answer in answers if isinstance(answer, Reason)]
     estimated, case, warnings = min(found, key=lambda answer: answer[0].value_s)
-    return _answer(asked, recording, "estimated", case, estimated, warnings)
+    return _timed(asked, recording, case, estimated, warnings)
 
 
 def _on_curve(

@@ -76,9 +76,13 @@ class Race:
             self._report_warnings(disturbance)
         self._finish([*decided, *self._active])
 
-    def _run_rounds(self, most_rounds: int = MOST_ROUNDS) -> str:
-        """Rounds of the active candidates until their race is over; returns what ended it."""
-        first = all_in = self._number  # the first round, and the first one with all candidates
+    def _run_rounds(self, most_rounds: int = MOST_ROUNDS, first: int | None = None) -> str:
+        """Rounds of the active candidates until their race is over; returns what ended it.
+
+        The race has looked at them from the round `first` on, by default from now.
+        """
+        all_in = self._number  # the first round with all candidates
+        first = all_in if first is None else first
         while self._active and self._number - all_in < most_rounds:
             if self._number and not self._budget.fits(self._active, after=self._number):
                 more_s = self._settling_s(self._number - first) if most_rounds == MOST_ROUNDS else 0
@@ -95,8 +99,9 @@ class Race:
                 if not self._enter_late():
                     return "decided"
                 all_in = self._number
+        looked_at = first if self._active else None
         if self._enter_late():
-            return self._run_rounds(most_rounds)
+            return self._run_rounds(most_rounds, looked_at)
         if self._active:
             return "rounds"
         return "budget" if self._number == first and self._left_s() <= 0 else "empty"

@@ -37,9 +37,8 @@ def _samples(report: Report) -> Iterator[Sample]:
     run = RunView(report)
     for row in report.rows.values():
         for candidate in row.candidates:
-            measured, device = run.measured(candidate), candidate.case.device
-            labels = {"scenario": row.plan.scenario, "case": measured.id}
-            labels["provenance"] = provenance_on(device)
+            measured, origin = run.measured(candidate), provenance_on(candidate.case.device)
+            labels = {"scenario": row.plan.scenario, "case": measured.id, "provenance": origin}
             yield "median_seconds", measured.median_s, labels
             if (rate := measured.throughput) is not None:
                 yield "throughput", rate.value, {**labels, "unit": rate.unit}

@@ -123,15 +123,15 @@ class WhatIf(msgspec.Struct, frozen=True):
 
     device: str  # name in the request
     name: str | None  # name in the recording
-    basis: str | None  # "recorded", or "estimated" between the sizes of the recording
-    id: str | None  # case id of the recorded candidate
-    step_s: float | None  # seconds per step there
-    step_ci95_s: tuple[float, float] | None  # interval of `step_s`
-    ratio: float | None  # time of the pick here over the time there; above 1 it is faster there
-    ratio_ci95: tuple[float, float] | None
-    error: float | None  # estimates only: largest relative error on held-out recorded points
-    recorded_at: str | None  # ISO 8601, UTC
-    source: str | None  # file name
+    basis: str | None = None  # "recorded", or "estimated" between the sizes of the recording
+    id: str | None = None  # case id of the recorded candidate
+    step_s: float | None = None  # seconds per step there
+    step_ci95_s: tuple[float, float] | None = None  # interval of `step_s`
+    ratio: float | None = None  # time of the pick here over that there; above 1 it is faster there
+    ratio_ci95: tuple[float, float] | None = None
+    error: float | None = None  # estimates only: largest relative error on held-out recorded points
+    recorded_at: str | None = None  # ISO 8601, UTC
+    source: str | None = None  # file name
     missing: Reason | None = None  # cause of a missing result
     warnings: list[Warning] = []  # warnings of the recorded measurements
     uncompared: Reason | None = None  # cause of a missing `ratio` although `step_s` is known

@@ -140,6 +140,12 @@ class Candidate:
         return math.fsum(self.fixed_parts_s)
 
     @property
+    def whole_telemetry(self) -> Telemetry | None:
+        """Its telemetry; None for work on several GPUs, only the first of which is read."""
+        is_whole = self.case.device_kind == "cpu" or self.work.ranks == 1
+        return self.telemetry if is_whole else None
+
+    @property
     def p99_s(self) -> float | None:
         """The 99th percentile of all steps; None below 100 samples, or if one holds several."""
         samples = self.ordered_s
@@ -167,7 +173,8 @@ class Candidate:
         found: dict[int, float | None] = dict(steps)
         match self.objective:
             case "memory":
-                found = dict.fromkeys(steps, self.memory_peak_bytes)
+                on_host = self.case.device_kind == "cpu"  # a GPU's memory is another
+                found = dict.fromkeys(steps, self.memory_peak_bytes if on_host else None)
             case "energy":
                 found = {block.round: block.metrics.get(ENERGY) for block in self.blocks}
             case "cost":
@@ -177,12 +184,15 @@ class Candidate:
             case "time_to_result":
                 fixed_s = self.fixed_s
                 found = {number: fixed_s + s for number, s in steps.items()}
-        rounds = Rounds({number: value for number, value in found.items() if value is not None})
+        # A document may hold any price, size and energy.
+        rounds = Rounds({number: value for number, value in found.items() if value and value > 0})
         if self.objective == "latency_p99":
             rounds.blocks = {block.round: block.samples_s for block in self.blocks}
-        if fixed_s and rounds:
-            rounds.spread = START_UP_SPREAD * fixed_s / stats.median(list(rounds.values()))
-            rounds.origin = catalog.process_of(self.case)
+        if fixed_s > 0 and rounds:
+            import_s, part = self.setup.import_s, START_UP_SPREAD / stats.median([*rounds.values()])
+            rounds.spread, rounds.shared = part * fixed_s, part * (import_s or 0.0)
+            # Candidates of one process have the very same import.
+            rounds.origin = catalog.process_of(self.case), import_s
         return rounds
 
     def step_rounds(self) -> dict[int, float]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -58,7 +59,7 @@ def statistics(
     n = len(samples)
     center = stats.median(samples) if n else None
     fast = stats.quantile(samples, 0.10) if n else None
-    power = candidate.telemetry.counted_power_w if candidate.telemetry else None
+    power = telemetry.counted_power_w if (telemetry := candidate.whole_telemetry) else None
     rate = candidate.work.flops / center if center and candidate.work.flops else None
     peak_fraction, roofline = under_ceilings(candidate, rate, ceilings)
     return Measurement(
@@ -120,19 +121,15 @@ def scaling_efficiency(candidate: Candidate, row: Sequence[Candidate]) -> float 
 
     The unit is a GPU, or a thread: ranks on a CPU share those of their machine, at least one each.
     """
-    ranks, threads = candidate.work.ranks, candidate.case.threads or 1
-    alike = candidate.case.device, candidate.case.precision, candidate.case.threads
-    alone = [
-        c
-        for c in row
-        if c.work.ranks == 1 and (c.case.device, c.case.precision, c.case.threads) == alike
-    ]
-    if ranks == 1 or len(alone) != 1:
+    ranks, threads, case = candidate.work.ranks, candidate.case.threads or 1, candidate.case
+    single = [c for c in row if c.work.ranks == 1] if ranks != 1 else []
+    alone = [c for c in single if replace(c.case, tuning={}) == replace(case, tuning={})]
+    if len(alone) != 1:
         return None
     ratio = ratios.ratio_between(alone[0].rounds(), candidate.rounds())
     resources = float(ranks)
-    if candidate.case.device_kind == "cpu":
-        known = [b.metrics["threads_per_rank"] for b in candidate.blocks if b.metrics]
+    if case.device_kind == "cpu":
+        known = [n for b in candidate.blocks if (n := b.metrics.get("threads_per_rank"))]
         resources *= next(iter(known), max(1, threads // ranks)) / threads
     return None if ratio is None else ratio.value / resources
 

@@ -8,6 +8,8 @@ from ..records import events as ev
 from ..records.verdict import Verdict
 from .candidate import Candidate
 
+BARRED = ("error_limit", "limit", "not_counted")  # reasons against a pick, however fast it is
+
 
 @dataclass
 class Row:
@@ -29,6 +31,11 @@ class Row:
     def is_reference_only(self, candidate: Candidate) -> bool:
         """Whether the candidate is reference-only, such as FP64, and never picked."""
         return candidate.case.precision in self.plan.reference_only
+
+    def is_barred(self, candidate: Candidate) -> bool:
+        """Whether the candidate may not be picked, however fast it is."""
+        code = candidate.reason.code if candidate.reason else None
+        return self.is_reference_only(candidate) or code in BARRED
 
     @property
     def finished(self) -> bool:

@@ -9,6 +9,7 @@ import msgspec
 
 from ..contract import ParameterValue
 from ..records.document import Curve, CurvePoint, LeadChange, Sweep
+from ..stats import ratios
 from ..stats import samples as stats
 from .candidate import Candidate
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from .row import Row
 
 KNEE = 0.9  # share of the best rate
-BARRED = ("error_limit", "limit", "not_counted")  # reasons against a pick, however fast it is
 
 PointOf = Callable[[Mapping[str, ParameterValue], Candidate], CurvePoint]
 
@@ -68,8 +68,7 @@ def _sweep(rows: Sequence[Row], point: PointOf) -> Sweep:
             result = point(place, candidate)
             if not by_flops and result.rate is not None and result.median_s:
                 result = msgspec.structs.replace(result, rate=items / result.median_s)
-            code = candidate.reason.code if candidate.reason else None
-            if row.is_reference_only(candidate) or code in BARRED:
+            if row.is_barred(candidate):
                 result = msgspec.structs.replace(result, admissible=False)
             unit = "FLOP/s" if by_flops else f"{candidate.work.item}/s"
             by_label.setdefault((label, unit), []).append(result)
@@ -82,7 +81,7 @@ def _sweep(rows: Sequence[Row], point: PointOf) -> Sweep:
         curves=curves,
         best=max(measured)[1] if measured else None,
         # A search for a crossover makes its own, stronger comparisons.
-        lead_changes=[] if rows[0].plan.of else _lead_changes(axes, curves),
+        lead_changes=[] if rows[0].plan.of else _lead_changes(axes, ordered),
     )
 
 
@@ -110,35 +109,36 @@ def _knee(points: Sequence[CurvePoint]) -> ParameterValue | None:
 
 
 def _lead_changes(
-    axes: Mapping[str, Sequence[ParameterValue]], curves: Sequence[Curve]
+    axes: Mapping[str, Sequence[ParameterValue]],
+    ordered: Sequence[tuple[Mapping[str, ParameterValue], Row]],
 ) -> list[LeadChange]:
     """The points between which the fastest candidate provably changes, over one numeric size.
 
-    Both candidates must be measured on both sides, and their intervals must not touch where the
-    new one leads.
+    Both candidates must be measured on both sides, and the interval of their paired ratio must not
+    hold 1 where the new one leads.
     """
     if len(axes) != 1 or any(isinstance(value, str) for value in next(iter(axes.values()))):
         return []
     ((name, values),) = axes.items()
     leader, led_at, changes = "", values[0], []
-    before: dict[str, CurvePoint] = {}
+    before: dict[str, Candidate] = {}
     for value in values:
-        here = {
-            curve.candidate: point
-            for curve in curves
-            for point in curve.points
-            if point.at[name] == value and point.rate is not None and point.median_s is not None
-        }
+        racing = [c for place, row in ordered if place[name] == value for c in row.candidates]
+        here = {c.case.label: c for c in racing if c.blocks and c.state != "failed"}
         if not here:
             continue
-        fastest = min(here, key=lambda label: here[label].median_s or 0.0)
-        new, old = here[fastest].ci95_s, here[leader].ci95_s if leader in here else None
-        is_separate = new is not None and old is not None and new[1] < old[0]
+        fastest = min(here, key=lambda label: stats.median(here[label].ordered_s))
         if leader not in here:
             leader = fastest
-        elif fastest != leader and fastest in before and is_separate:
+        elif fastest != leader and fastest in before and _is_ahead(here[fastest], here[leader]):
             changes.append(LeadChange(name, (led_at, value), leader, fastest))
             leader = fastest
         if fastest == leader:
             led_at, before = value, here
     return changes
+
+
+def _is_ahead(one: Candidate, other: Candidate) -> bool:
+    """Whether the steps of `one` are faster beyond doubt."""
+    ratio = ratios.ratio_between(one.step_rounds(), other.step_rounds())
+    return ratio is not None and ratio.high < 1

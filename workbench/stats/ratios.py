@@ -34,12 +34,13 @@ class Rounds(dict[int, float]):
     """Round number to the block's value.
 
     `spread` is the run-to-run standard deviation of the logarithm of what all these rounds share
-    because it was measured once, such as a start-up; more rounds do not narrow it.  Candidates
-    with the same `origin` share that measurement.  Where 99th percentiles count, `blocks` has the
-    samples of each round.
+    because it was measured once, such as a start-up; more rounds do not narrow it.  The part
+    `shared` of it, such as an import, is one measurement for all with the same `origin`.  Where
+    99th percentiles count, `blocks` has the samples of each round.
     """
 
     spread: float = 0.0
+    shared: float = 0.0
     origin: object = None
     blocks: Mapping[int, Sequence[float]] | None = None
     _tails: tuple[object, list[float] | None] = (None, None)
@@ -81,9 +82,10 @@ def ratio_between(first: ByRound, second: ByRound, confidence: float = 0.95) -> 
 def _spread(one: Rounds, other: Rounds) -> float:
     """The spread of the ratio of two.  A shared measurement cancels out, except for the difference
     of its shares in the two."""
-    if one.origin is not None and one.origin == other.origin:
-        return abs(one.spread - other.spread)
-    return math.hypot(one.spread, other.spread)
+    if one.origin is None or one.origin != other.origin:
+        return math.hypot(one.spread, other.spread)
+    own = one.spread - one.shared, other.spread - other.shared
+    return math.hypot(*own, one.shared - other.shared)
 
 
 def confidence_at(look: int, pairs: int) -> float:

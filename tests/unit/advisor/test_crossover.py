@@ -108,6 +108,22 @@ def test_without_a_gpu_two_candidates_are_compared() -> None:
     assert "cpu onnxruntime int8" in sentence(found)
 
 
+def test_a_change_beyond_a_smallest_size_without_a_clear_lead_is_found() -> None:
+    steps = {1: (1.0, 1.001, 9.0), 2: (1.2, 1.0, 1.5), 3: (1.5, 1.2, 1.0)}
+    points = [steady(n, dict(zip((CPU, INT8, NUMPY), s, strict=True))) for n, s in steps.items()]
+    changing = find_change(points)
+    assert changing is not None
+    change, _ = changing
+    assert (change.below, change.above) == (INT8.label, NUMPY.label)
+    assert change.bracket == (2, 3)
+
+
+def test_two_that_change_places_behind_a_third_have_no_lead_to_change() -> None:
+    steps = {1: (1.0, 2.0, 3.0), 2: (1.0, 3.0, 2.0), 3: (1.001, 1.0, 1.1), 4: (1.001, 1.1, 1.0)}
+    points = [steady(n, dict(zip((CPU, INT8, NUMPY), s, strict=True))) for n, s in steps.items()]
+    assert find_change(points) is None
+
+
 def test_a_candidate_that_another_only_equals_is_not_overtaken() -> None:
     _, found = search(lambda n: steady(n, {CPU: 1.0, INT8: 1.0 if n > 100 else 2.0}))
     assert found is not None
@@ -154,8 +170,9 @@ def test_transfers_that_were_not_timed_are_not_known() -> None:
 def test_sizes_that_contradict_one_another_widen_the_interval() -> None:
     ratios = {1: 0.2, 8: 0.8, 12: 1.2, 16: 0.8, 24: 1.5, 1024: 4.0}
     points = [steady(n, {CPU: ratio, GPU: 1.0}) for n, ratio in ratios.items()]
-    change = find_change(points)
-    assert change is not None
+    changing = find_change(points)
+    assert changing is not None
+    change, _ = changing
     assert change.bracket == (8, 24)
     found = conclude(points, "batch", whole=True)
     assert found is not None

@@ -300,6 +300,19 @@ def test_of_equal_gpus_only_the_slower_one_is_named() -> None:
     assert {check.status for check in doctor.stragglers(two_gpus(1.4, alike=False))} == {"ok"}
 
 
+def test_a_slow_gpu_is_found_next_to_one_of_a_faster_model() -> None:
+    names = [f"cuda:{number}" for number in range(3)]
+    steps_s = dict(zip(names, (0.3, 1.0, 1.4), strict=True))
+    found = Report.of(events({case(f"{n}-a"): steady(s) for n, s in steps_s.items()}, gpus=names))
+    assert found.machine is not None
+    first, *others = found.machine.gpus
+    faster = msgspec.structs.replace(first, name="Another GPU")
+    found.machine = msgspec.structs.replace(found.machine, gpus=[faster, *others])
+    *fine, slow = doctor.stragglers(found)
+    assert [check.status for check in fine] == ["ok", "ok"]
+    assert slow.status == "warn" and "1.40x slower than cuda:1" in slow.message
+
+
 def test_the_links_are_a_table() -> None:
     found = examine(with_gpu(), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
     joined = Links([["", "NVLink"], ["NVLink", ""]])

@@ -59,6 +59,21 @@ def test_the_99th_percentile_counts_where_it_is_the_objective() -> None:
     assert "99th percentile 9.00 s" in (beyond_limits(candidate, tails) or "")
 
 
+@pytest.mark.parametrize(
+    ("blocks", "leaves"),
+    [
+        ([[0.005] * 33 + [0.1], [0.005] * 34], False),
+        ([[0.03] * 34, [0.03] * 34], True),  # even its better steps are too slow
+        ([[0.005] * 33 + [0.1]] * 3, True),
+    ],
+)
+def test_one_stall_in_few_samples_says_nothing_of_the_99th_percentile(
+    blocks: list[list[float]], leaves: bool
+) -> None:
+    row = scenario(objective="latency_p99", limits=Limits(latency_ms=20.0))
+    assert bool(leaving(measured({A: blocks}, row), row)) is leaves
+
+
 def test_memory_and_threads_are_limits_too() -> None:
     row = scenario(limits=Limits(memory_mib=100, threads=8))
     report = measured({A: steady(1.0), B: steady(0.5)}, row, peaks={A.id: 99, B.id: 1500})

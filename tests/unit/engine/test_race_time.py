@@ -18,11 +18,12 @@ from fakes import (
     run_race,
 )
 
+from workbench.advisor import elimination
 from workbench.advisor.verdict import decide
 from workbench.contract import DEVICE_KINDS, Case
 from workbench.engine.context import Share
 from workbench.engine.preparation import BUDGET, PreparedCase, worker_key
-from workbench.engine.race import REFERENCE_ROUNDS
+from workbench.engine.race import MOST_ROUNDS, REFERENCE_ROUNDS
 from workbench.engine.schedule import (
     BLOCK_S,
     OVERDRAFT,
@@ -287,6 +288,21 @@ def test_late_candidates_get_rounds_of_their_own_or_a_reason() -> None:
     assert len(rounds_of(report, fp16)) >= 3
     report, _, _ = run_race({fp16: 0.8, CPU_C: 1.0}, pool_type=Fine, errors={CPU_C: 0.5})
     assert len(rounds_of(report, fp16)) >= 3  # the others were eliminated
+
+
+@pytest.mark.usefixtures("small")
+def test_the_looks_of_a_race_go_on_when_late_candidates_enter_after_its_last_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Fine(Emulating):
+        prepare = FakePool.prepare
+
+    looks: list[int] = []
+    monkeypatch.setattr(elimination, "is_over", lambda standings: looks.append(standings.rounds))
+    fp16 = case("cpu-a", "fp16")
+    report, _, _ = run_race({fp16: 1.0, CPU_A: 1.0, CPU_B: 1.0}, pool_type=Fine)
+    assert rounds_of(report, fp16)[0] == MOST_ROUNDS
+    assert looks == list(range(1, len(looks) + 1))
 
 
 @pytest.mark.usefixtures("small")

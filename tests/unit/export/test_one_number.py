@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+import msgspec
 import pytest
 import scenes
 
@@ -11,6 +13,7 @@ from workbench.export.view.answers import answer_facts
 from workbench.export.view.derived import RunView
 from workbench.export.view.spans import Text
 from workbench.export.view.tables import APART, advisor_line, candidate_line, has_gpu, raced_lines
+from workbench.records.reason import Reason
 from workbench.report.report import Report
 from workbench.report.row import Row
 
@@ -66,3 +69,21 @@ def test_the_pick_is_first_and_references_stand_below_their_heading(name: str, r
 
 def test_some_row_has_references() -> None:
     assert any(line.key == APART for name, row in ROWS for line in raced_lines(row, RUNS[name]))
+
+
+def test_a_faster_candidate_that_may_not_be_picked_does_not_hide_the_lead() -> None:
+    report = Report.of(scenes.h200())
+    row = report.rows["branching"]
+    before = RunView(report).lead(row)
+    assert before is not None and before.course
+    able = (c for c in row.candidates if not row.is_reference_only(c))
+    other = next(c for c in able if c is not before.best and c is not before.other)
+    blocks = [
+        msgspec.structs.replace(block, samples_s=[1e-9 * n for n in range(1, 9)])
+        for block in before.best.blocks[:1]
+    ]
+    for state, reason in (("ok", Reason("limit", "too large")), ("failed", None)):
+        faster = replace(other, blocks=blocks, state=state, reason=reason)
+        row.candidates[row.candidates.index(other)] = other = faster
+        after = RunView(report).lead(row)
+        assert after is not None and after.other is before.other and after.course

@@ -10,6 +10,7 @@ import pytest
 from builders import case, ceilings, events, machine, report, steady
 from hypothesis import given
 from hypothesis import strategies as st
+from money import watts
 
 from workbench.contract import Work
 from workbench.records import events as ev
@@ -191,3 +192,42 @@ def test_a_workloads_own_metrics_are_medians_over_its_blocks() -> None:
         built.append(event)
     (found,) = Report.of(built).measurements
     assert found.metrics == {"waiting_fraction": pytest.approx(0.1)}
+
+
+def with_metrics(metrics: dict[str, float], *backends: str) -> list[float]:
+    """The scaling efficiencies on a CPU of blocks with these metrics, for each backend."""
+    built: list[ev.AnyEvent] = []
+    base = replace(A, threads=8)
+    cases = {
+        replace(base, backend=backend, tuning={"world": world}): steady(seconds)
+        for backend in backends
+        for world, seconds in ((1, 1.0), (2, 1.25))
+    }
+    for event in events(cases):
+        if isinstance(event, ev.RacePlanned):
+            work = {c.id: replace(event.work[c.id], ranks=c.tuning["world"]) for c in cases}
+            event = msgspec.structs.replace(event, work=work)
+        if isinstance(event, ev.BlockMeasured) and "world=2" in event.case:
+            event = msgspec.structs.replace(event, metrics=metrics)
+        built.append(event)
+    name = "scaling_efficiency_fraction"
+    return [m.metrics[name] for m in Report.of(built).measurements if name in m.metrics]
+
+
+@pytest.mark.parametrize("metrics", [{"energy_j": 1.0}, {"threads_per_rank": 0.0}])
+def test_ranks_without_a_number_of_threads_share_those_of_the_machine(
+    metrics: dict[str, float],
+) -> None:
+    assert with_metrics(metrics, "torch") == [pytest.approx(0.8, rel=0.03)]
+
+
+def test_ranks_are_compared_with_a_single_rank_of_their_own_backend() -> None:
+    assert with_metrics({}, "torch", "tensorflow") == [pytest.approx(0.8, rel=0.03)] * 2
+
+
+@pytest.mark.parametrize(("world", "joules"), [(1, 100.0), (2, None)])
+def test_the_energy_of_one_gpu_is_not_that_of_several(world: int, joules: float | None) -> None:
+    found = ranks("cuda:0", {world: 0.5})
+    (candidate,) = found.candidates.values()
+    candidate.telemetry = watts(counted=200.0)
+    assert found.measurements[0].energy_j == pytest.approx(joules, rel=0.02)

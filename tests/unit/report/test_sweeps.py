@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import msgspec
 import pytest
 from builders import report
 from hypothesis import given
@@ -59,13 +60,13 @@ def run_over(
         )
         for backend, case in cases.items():
             step = times[backend].get(value)
-            if step is not None:
+            for number in range(3 if step is not None else 0):
                 found.apply(
                     ev.BlockMeasured(
                         at_s=2,
                         case=case.id,
                         scenario=name,
-                        round=0,
+                        round=number,
                         samples_s=[step] * 6,
                         lead_in_s=[],
                         loss=None,
@@ -177,6 +178,18 @@ def test_no_lead_is_claimed_between_candidates_within_noise() -> None:
             block.samples_s[:] = [
                 sample * (0.9 + 0.04 * i) for i, sample in enumerate(block.samples_s)
             ]
+    assert built.sweeps[0].lead_changes == []
+
+
+def test_no_lead_is_claimed_where_rounds_differ_by_more_than_their_samples() -> None:
+    built = run_over("n", {"numpy": {1: 1.0, 2: 1.01}, "torch": {1: 1.01, 2: 1.0}})
+    for candidate in built.candidates.values():
+        blocks = candidate.blocks
+        blocks.append(msgspec.structs.replace(blocks[0], round=3))
+        sign = 1 if candidate.case.backend == "numpy" else -1
+        for block in blocks:
+            factor = 1 + sign * (-1) ** block.round / 100
+            block.samples_s[:] = [block.samples_s[0] * factor * (1 + n / 1e5) for n in range(200)]
     assert built.sweeps[0].lead_changes == []
 
 

@@ -228,6 +228,7 @@ def test_one_time_costs_limit_what_rounds_can_show() -> None:
     assert far.low > 1
     assert not ratios.is_close(far)
     one.origin = other.origin = ("cpu", "torch")  # the same start-up: it cancels out
+    one.shared = other.shared = 0.1
     assert ratios.ratio_between(one, other).low > 1.1
     plain = ratios.ratio_between(dict(one), dict(other))
     assert plain.low > 1.1
@@ -240,3 +241,12 @@ def test_looking_again_does_not_widen_the_spread_of_one_time_costs() -> None:
     assert ratios.is_exhausted(late)
     assert ratios.settled(late)
     assert ratios.is_close(late)
+
+
+def test_only_the_shared_part_of_a_start_up_cancels_out() -> None:
+    one, other = started([1.3] * 5, 0.1), started([1.0] * 5, 0.1)
+    one.origin = other.origin = ("cpu", "torch"), 1.0
+    one.shared, other.shared = 0.06, 0.06
+    assert ratios.ratio_between(one, other).spread == pytest.approx(0.04 * math.sqrt(2))
+    one.shared = 0.03
+    assert ratios.ratio_between(one, other).spread == pytest.approx(math.hypot(0.07, 0.04, 0.03))

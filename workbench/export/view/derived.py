@@ -88,8 +88,8 @@ class RunView:
     def lead(self, row: Row) -> Lead | None:
         """The course of the lead, thinned to a few rounds; None without a runner-up."""
         best, behind = self.best(row), self.behind(row)
-        able = [c for c in row.candidates if c.case.id in behind and not row.is_reference_only(c)]
-        others = (c for c in able if c is not best)
+        able = [c for c in row.candidates if c.case.id in behind and not row.is_barred(c)]
+        others = (c for c in able if c is not best and c.state != "failed")
         other = min(others, key=lambda c: behind[c.case.id].value, default=None)
         if best is None or other is None:
             return None
