@@ -23,9 +23,9 @@ REDUCED = ("bf16", "fp16", "int8")  # precisions that a CPU may have to emulate
 # The first CUDA compute capability with each precision (Ampere; Ada and Hopper) and with a compiler
 # for it (Triton).
 LEAST_CAPABILITY = {"tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9), "compile": (7, 0)}
+LARGEST, SMALLEST = 1e30, 1e-60  # of a number that is not 0: what a journal may hold
 COMPILED = ("compile", "reduce-overhead", "max-autotune")  # words of modes by torch.compile
 MOST_BATCH, MOST_THREADS = 1_000_000, 4096  # of a case
-LARGEST, SMALLEST = 1e30, 1e-60  # of a number that is not 0: what a journal may hold
 DEFAULT_CACHE_BYTES = 64 << 20  # used where the size of the last-level cache is unknown
 
 ParameterValue = int | float | str
