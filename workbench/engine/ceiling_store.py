@@ -49,11 +49,11 @@ def load(print_: str) -> Ceilings | None:
 
 
 def is_whole(kept: Ceilings, machine: Machine) -> bool:
-    """Whether `kept` was measured to the end, on each device of `machine`."""
+    """Whether `kept` was measured to the end, on the CPU and each model of GPU of `machine`."""
     usable = [gpu for gpu in machine.gpus if gpu.device is not None and not gpu.simulated]
-    lacking = {machine.cpu.model, *(gpu.name for gpu in usable)} - {d.name for d in kept.devices}
+    known = {name for device in kept.devices for name in (device.device, device.name)}
     late = any(OUT_OF_TIME in device.unavailable.values() for device in kept.devices)
-    return kept.complete and not lacking and not late
+    return kept.complete and {"cpu", *(gpu.name for gpu in usable)} <= known and not late
 
 
 def merged(old: Ceilings | None, new: Ceilings) -> Ceilings:
