@@ -36,7 +36,6 @@ UNUSABLE = {
 }
 # Cannot describe their cases.
 UNPLANNABLE = {
-    "tuning_empty": "tuning_values(): 0 values for n",
     "tuning_endless": "tuning_values(): it gave no answer within",
     "tuning_outside": "tuning_values(): n must be between 1 and 100, not 1000",
     "tuning_raises": "tuning_values(): RuntimeError",

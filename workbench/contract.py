@@ -23,6 +23,7 @@ REDUCED = ("bf16", "fp16", "int8")  # precisions that a CPU may have to emulate
 # The first CUDA compute capability with each precision (Ampere; Ada and Hopper) and with a compiler
 # for it (Triton).
 LEAST_CAPABILITY = {"tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9), "compile": (7, 0)}
+LARGEST, SMALLEST = 1e30, 1e-60  # of a number that is not 0: what a journal may hold
 COMPILED = ("compile", "reduce-overhead", "max-autotune")  # words of modes by torch.compile
 MOST_BATCH, MOST_THREADS = 1_000_000, 4096  # of a case
 PRICES = 1e-6, 1e9  # per hour: outside these bounds it is a typo, and products may overflow
@@ -235,8 +236,12 @@ class Parameter:
             raise ValueError(f"{self.name} takes {noun}, not {text!r}") from None
         if self.choices and value not in self.choices:
             raise ValueError(f"{self.name} is one of {', '.join(self.choices)}, not {text!r}")
-        if isinstance(value, (int, float)) and not self._within(value):
-            raise ValueError(f"{self.name} must be {self.range_text()}, not {text}")
+        if isinstance(value, (int, float)):
+            if not self._within(value):
+                raise ValueError(f"{self.name} must be {self.range_text()}, not {text}")
+            if value and not SMALLEST <= abs(value) <= LARGEST:
+                size = f"between {SMALLEST:g} and {LARGEST:g} in size"
+                raise ValueError(f"{self.name} must be 0 or {size}, not {text}")
         return value
 
     def _within(self, value: float) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from support import Cli, budget
 from zoo import UNUSABLE, ZOO
 
-USABLE = ("closes_stdout", "deletes_stdout", "escapes", "prints", "spins")
+USABLE = ("closes_stdout", "deletes_stdout", "escapes", "prints", "spins", "tuning_empty")
 STEERS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 

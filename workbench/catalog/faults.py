@@ -11,6 +11,7 @@ import msgspec
 
 from ..contract import (
     COLUMNS,
+    LARGEST,
     MOST_BATCH,
     MOST_THREADS,
     PRECISIONS,
@@ -22,10 +23,10 @@ from ..contract import (
 )
 from ..text.sanitize import shown
 
-MOST_AMOUNT = 1e30  # of any number: an exaflop for ten thousand years
 LEAST_ITEMS = 1e-30  # fewer could not be read back from a journal
 LONGEST_WORD = 60  # characters of a name
 TRANSFERS = ("step", "setup", "")
+Names = Annotated[tuple[str, ...], msgspec.Meta(max_length=64)]
 
 
 class WorkloadDescription(msgspec.Struct, frozen=True):
@@ -39,14 +40,20 @@ class WorkloadDescription(msgspec.Struct, frozen=True):
     quick: dict[str, ParameterValue]
     latency: bool
     convolves: bool
+    isolates: bool
 
 
 class BackendDescription(msgspec.Struct, frozen=True):
     """The attributes of a `Backend`."""
 
     install: str
-    thread_variables: Annotated[tuple[str, ...], msgspec.Meta(max_length=64)]
+    packages: Names
+    thread_variables: Names
     threads_fixed_at_import: bool
+    own_environment: bool
+    oldest: str
+    newest: str
+    platforms: Names
 
 
 def in_workload(found: WorkloadDescription) -> Iterator[str]:
@@ -73,6 +80,8 @@ def in_workload(found: WorkloadDescription) -> Iterator[str]:
 
 
 def _wrong_parameter(parameter: Parameter) -> str | None:
+    if parameter.name == "batch":
+        return "parameter batch: set default_batch instead, which --batch changes"
     texts = (*parameter.choices, parameter.unit, parameter.help)
     if len(parameter.choices) > 256 or not all(map(_is_text, texts)):
         return f"parameter {parameter.name}: choices, unit and help must be short printable texts"
@@ -108,7 +117,7 @@ def _wrong_variant(variant: Variant) -> str | None:
 def in_work(work: Work) -> Iterator[str]:
     """Faults of the work of a case."""
     if not all(_is_amount(n) for n in astuple(work) if isinstance(n, (int, float))):
-        yield f"amounts are between 0 and {MOST_AMOUNT:g}, not {shown(str(work))}"
+        yield f"amounts are between 0 and {LARGEST:g}, not {shown(str(work))}"
     if work.items < LEAST_ITEMS or not _is_word(work.item):
         yield f"items is at least {LEAST_ITEMS:g}, and item names its unit"
     if work.transfers not in TRANSFERS:
@@ -119,8 +128,8 @@ def in_work(work: Work) -> Iterator[str]:
 
 def in_values(parameter: Parameter, values: Sequence[ParameterValue]) -> Iterator[str]:
     """Faults of the values that a workload proposes for a tuning parameter."""
-    if not 1 <= len(values) <= 64:
-        yield f"{len(values)} values for {parameter.name}, between 1 and 64 can be"
+    if len(values) > 64:
+        yield f"{len(values)} values for {parameter.name}, at most 64 can be"
     for value in values:
         if wrong := _wrong_value(parameter, value):
             yield wrong
@@ -146,14 +155,15 @@ def _way(case: Case) -> tuple[object, ...]:
 
 def in_backend(found: BackendDescription) -> Iterator[str]:
     """Faults of the attributes of a backend."""
-    if not _is_text(found.install):
-        yield "install must be a short printable text"
+    texts = (found.install, found.oldest, found.newest, *found.packages, *found.platforms)
+    if not all(map(_is_text, texts)):
+        yield "its texts, such as install, must be short and printable"
     if not all(name.isidentifier() and len(name) <= 100 for name in found.thread_variables):
         yield "thread_variables are names of environment variables"
 
 
 def _is_amount(number: float) -> bool:
-    return math.isfinite(number) and 0 <= number <= MOST_AMOUNT
+    return math.isfinite(number) and 0 <= number <= LARGEST
 
 
 def _is_text(text: str) -> bool:

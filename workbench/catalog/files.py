@@ -31,11 +31,10 @@ def files() -> dict[str, Path]:
     """Name to file of every workload; a user's file replaces a built-in one."""
     found: dict[str, Path] = {}
     for folder in _folders():
-        if not folder.is_dir():
-            raise WorkloadError(
-                f"{ENV} names {folder}, which is not a folder", hint=f"correct or unset {ENV}"
-            )
-        for file in sorted(folder.glob("*.py")):
+        if not os.path.isdir(folder):  # noqa: PTH112 - its answer for a folder of others is no
+            text = f"{ENV} names {folder}, which is not a folder that can be read"
+            raise WorkloadError(text, hint=f"correct or unset {ENV}")
+        for file in _modules(folder):
             if file.stem in UNLISTED:
                 raise WorkloadError(
                     f"{file}: the name {file.stem} is reserved",
@@ -52,7 +51,7 @@ def backends() -> dict[str, Path]:
     return {
         shown(file.stem): file
         for folder in _folders()
-        for file in sorted((folder / BACKEND_FOLDER).glob("*.py"))
+        for file in _modules(folder / BACKEND_FOLDER)
         if file.stem not in ("__init__", *UNLISTED_BACKENDS)
     }
 
@@ -83,6 +82,14 @@ def _named(file: Path, code: str) -> Path:
         text = f"{shown(file.name)}: a name has at most 64 letters, digits, _ . + and -"
         raise WorkloadError(text, code=code, hint="rename the file")
     return file
+
+
+def _modules(folder: Path) -> list[Path]:
+    """The Python files in `folder`; none if it cannot be read."""
+    try:
+        return sorted(folder.glob("*.py"))
+    except OSError:
+        return []
 
 
 def _folders() -> list[Path]:

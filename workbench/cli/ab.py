@@ -22,17 +22,10 @@ from .options import command, own_options, questions, run_options
 OF_A_SIDE = ("--python", "--env", "--path", "--command")
 # Options of other runs that say nothing here, or that each side may have of its own.
 LEFT_OUT = {
-    "python",
-    "command",
-    "thorough",
-    "trace",
-    "strict",
-    "strict_samples",
-    "output",
-    "control",
-}
-LEFT_OUT |= {"save_best", "no_samples", "verbose"}
-LEFT_OUT |= {f"as_{name}" for name in FORMATS if name != DOCUMENT}
+    "python", "command", "thorough", "trace", "strict", "strict_samples", "output", "control",
+    "save_best", "no_samples", "verbose",
+    *(f"as_{name}" for name in FORMATS if name != DOCUMENT),
+}  # fmt: skip
 FOLDER = click.Path(exists=True, file_okay=False, resolve_path=True)
 
 

@@ -15,6 +15,7 @@ import click
 import msgspec
 
 from .. import __version__, catalog
+from ..contract import WorkloadError
 from ..engine.exit_codes import FAILED, OK
 from ..planning.request import Request
 from ..planning.usage import UsageError
@@ -34,6 +35,7 @@ from .options import (
     format_options,
     json_option,
     keeps_samples,
+    names_option,
     no_samples_option,
 )
 
@@ -188,7 +190,7 @@ def watch(every_s: float, count: int | None, as_json: bool, plain: bool) -> None
 )
 @click.option("--again", is_flag=True, help="Measure again, even if this machine's are known.")
 @click.option("--budget", "budget_s", type=float, metavar="SECONDS", help="Wall time; default 60.")
-@click.option("--device", "devices", multiple=True, metavar="DEVICE", help="cpu, gpu, cuda:0 ...")
+@names_option("--device", "devices", "cpu, gpu, cuda:0 ...", "DEVICE")
 @click.option("--threads", type=int, metavar="N", help="CPU threads; default all usable cores.")
 @click.option("--python", metavar="PATH", help="Interpreter of the workers.")
 @json_option
@@ -216,7 +218,7 @@ def ceilings(
     stored = not (again or request.devices or counts)
     known = ceiling_store.load(ceiling_store.fingerprint(found, software)) if stored else None
     code = OK
-    if known is None or not known.complete:
+    if known is None or not ceiling_store.is_whole(known, found):
         report, code = run_quietly(request)
         known, found = report.ceilings, report.machine or found
     if as_json:
@@ -246,16 +248,10 @@ def list_(file: str | None, backends: bool, as_json: bool) -> None:
     if not as_json:
         click.echo(catalogue_text(usable, broken, rows))
         return
+    shown = ("name", "title", "teaches", "parameters", "variants")
     described = [
-        {
-            "name": workload.name,
-            "title": workload.title,
-            "teaches": workload.teaches,
-            "batch": workload.default_batch,
-            "parameters": workload.parameters,
-            "variants": workload.variants,
-        }
-        for workload in usable.values()
+        {**{name: getattr(each, name) for name in shown}, "batch": each.default_batch}
+        for each in usable.values()
     ]
     problems = {name: str(error) for name, error in broken.items()}
     echo_json({"scenarios": list(rows.values()), "workloads": described, "broken": problems})
@@ -266,18 +262,24 @@ def show_backends(*, as_json: bool) -> None:
     from ..machine.packages.stack_query import query
 
     installed = query()["packages"]
-    rows = []
+    rows, broken = [], {}
     for name in catalog.backends():
-        backend = catalog.backend(name)
+        try:
+            backend = catalog.load_backend(name)
+        except WorkloadError as error:
+            broken[name] = str(error)
+            continue
         found = (installed.get(package) for package in backend.packages or (name,))
         version = next((package["version"] for package in found if package), None)
         rows.append({"name": name, "version": version, "install": backend.install})
     if as_json:
-        echo_json({"backends": rows})
+        echo_json({"backends": rows, "broken": broken})
         return
     cells = [[str(r["name"]), r["version"] or "not installed", str(r["install"])] for r in rows]
     for line in plain_table(("Backend", "Version", "Installed by"), cells):
         click.echo(line.plain.rstrip())
+    for name, why in broken.items():
+        click.echo(f"{name}: cannot be used: {why}")
 
 
 PARTS = ("document", "events", "ab", "compare", "fleet", "fleet-plan", "runs")

@@ -260,7 +260,7 @@ def show_fleet(read: Callable[[], FleetDocument], found: FleetDocument) -> Fleet
 def in_terminal() -> bool:
     """Whether a TUI can be shown: it reads stdin, draws on stderr, and leaves stdout free."""
     streams = (sys.stdin, sys.stdout, sys.stderr)
-    return all(s is not None and s.isatty() for s in streams) and os.environ.get("TERM") != "dumb"
+    return all(stream.isatty() for stream in streams) and os.environ.get("TERM") != "dumb"
 
 
 def check_python(path: str | None) -> None:
@@ -274,8 +274,8 @@ def check_control() -> None:
     """Refuse a stdin that cannot be waited on, as epoll_ctl(2) says of regular files (EPERM)."""
     import stat
 
-    mode = 0 if sys.stdin is None else os.fstat(sys.stdin.fileno()).st_mode
-    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (sys.stdin and sys.stdin.isatty())):
+    mode = os.fstat(sys.stdin.fileno()).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or sys.stdin.isatty()):
         raise UsageError("--control reads lines from a pipe, and stdin is none: pipe them in")
 
 

@@ -164,9 +164,9 @@ for each in COMMANDS:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command, and turn every error into one line."""
-    for name in ("stdout", "stderr"):
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by the parent process
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the end
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - until the end
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # as stderr has it
     try:
         cli.main(arguments, standalone_mode=False)

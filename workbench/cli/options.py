@@ -124,7 +124,7 @@ def _repeatable(name: str, field: str, metavar: str, text: str, **more: Any) -> 
     return click.option(name, field, multiple=True, metavar=metavar, help=text, **more)
 
 
-def _names(name: str, field: str, text: str, metavar: str = "NAME") -> Callable[[F], F]:
+def names_option(name: str, field: str, text: str, metavar: str = "NAME") -> Callable[[F], F]:
     return _repeatable(name, field, metavar, text, callback=_words)
 
 
@@ -187,10 +187,12 @@ SHARED = [
     ),
     click.option("--quick", is_flag=True, help="Smaller sizes (default budget 20 s)."),
     click.option("--thorough", is_flag=True, help="More rounds, narrower intervals (300 s)."),
-    _names("--device", "devices", "cpu, gpu, cuda:0 ..., or the simulated fake:0@SPEED.", "DEVICE"),
-    _names("--backend", "backends", f"{', '.join(catalog.backends())}."),
-    _names("--precision", "precisions", f"{', '.join(PRECISIONS)}."),
-    _names("--mode", "modes", "Modes to compare: plain, compile, fused, nhwc ..."),
+    names_option(
+        "--device", "devices", "cpu, gpu, cuda:0 ..., or the simulated fake:0@SPEED.", "DEVICE"
+    ),
+    names_option("--backend", "backends", f"{', '.join(catalog.backends())}."),
+    names_option("--precision", "precisions", f"{', '.join(PRECISIONS)}."),
+    names_option("--mode", "modes", "Modes to compare: plain, compile, fused, nhwc ..."),
     click.option(
         "--threads",
         callback=_numbers,

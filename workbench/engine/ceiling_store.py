@@ -48,6 +48,14 @@ def load(print_: str) -> Ceilings | None:
     return None
 
 
+def is_whole(kept: Ceilings, machine: Machine) -> bool:
+    """Whether `kept` was measured to the end, on the CPU and each model of GPU of `machine`."""
+    usable = [gpu for gpu in machine.gpus if gpu.device is not None and not gpu.simulated]
+    known = {name for device in kept.devices for name in (device.device, device.name)}
+    late = any(OUT_OF_TIME in device.unavailable.values() for device in kept.devices)
+    return kept.complete and {"cpu", *(gpu.name for gpu in usable)} <= known and not late
+
+
 def merged(old: Ceilings | None, new: Ceilings) -> Ceilings:
     """`new`, with what it lacks taken from `old`."""
     if old is None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ..text.sanitize import shown
+from .option_fields import given, set_by, written
 from .scenario import Scenario
 
 OBJECTIVES = ("latency", "throughput", "memory", "energy")
@@ -25,12 +26,12 @@ class ModelQuestion:
     """The options of `advise --model`."""
 
     file: str
-    objective: str = "latency"
-    max_error: float | None = None
-    min_agreement: float | None = None
-    inputs: str | None = None
-    shapes: tuple[str, ...] = ()  # "name=1,3,224,224"
-    save_best: str | None = None
+    objective: str = set_by("--objective", "latency")
+    max_error: float | None = set_by("--max-error", None)
+    min_agreement: float | None = set_by("--min-agreement", None)
+    inputs: str | None = set_by("--inputs", None)
+    shapes: tuple[str, ...] = set_by("--shape", ())  # "name=1,3,224,224"
+    save_best: str | None = set_by("--save-best", None)
     option: ClassVar[str] = "--model"
 
     @property
@@ -95,15 +96,4 @@ class ModelQuestion:
 
     def options(self) -> Iterator[str]:
         """The command-line options that ask the same."""
-        for option, value in (
-            ("--model", self.file),
-            ("--objective", None if self.objective == "latency" else self.objective),
-            ("--max-error", self.max_error),
-            ("--min-agreement", self.min_agreement),
-            ("--inputs", self.inputs),
-            ("--save-best", self.save_best),
-        ):
-            if value is not None:
-                yield from (option, str(value))
-        for shape in self.shapes:
-            yield from ("--shape", shape)
+        return written({"--model": self.file, **given(self)})

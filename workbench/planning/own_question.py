@@ -13,6 +13,7 @@ from pathlib import Path
 from ..text.sanitize import shown
 from ..worker.code import COMMAND, FUNCTION, PLACEHOLDER, TORCH, WORKLOAD, Code
 from .model_question import check_share
+from .option_fields import given, set_by, written
 from .scenario import Scenario
 
 OBJECTIVES = ("latency", "throughput")
@@ -34,13 +35,14 @@ class OwnQuestion:
     kind: str  # one of worker.code.KINDS
     target: str
     arguments: tuple[str, ...] = ()  # of a script
-    objective: str = "latency"
-    max_error: float | None = None  # relative; None: the limit that suits the precision
-    train: bool = False
-    over: tuple[str, ...] = ()  # "device=cpu,cuda": values of a command's placeholders
-    until: str | None = None  # regular expression of the line up to which a command is timed
-    pickled: bool = False  # --allow-pickle
-    save_best: str | None = None  # folder
+    objective: str = set_by("--objective", "latency")
+    max_error: float | None = set_by("--max-error", None)  # relative; None: as suits the precision
+    train: bool = set_by("--train", False)
+    # "device=cpu,cuda": values of a command's placeholders.
+    over: tuple[str, ...] = set_by("--over", ())
+    until: str | None = set_by("--until", None)  # pattern of the line up to which it is timed
+    pickled: bool = set_by("--allow-pickle", False)
+    save_best: str | None = set_by("--save-best", None)  # folder
     directory: str = ""  # where modules and files are found, if not where the user stands
 
     def code(self, folder: str, directory: str, seed: int) -> Code:
@@ -110,19 +112,7 @@ class OwnQuestion:
 
     def options(self) -> Iterator[str]:
         """The command-line options that ask the same, without the arguments of a script."""
-        yield from (self.option, self.target)
-        given: dict[str, Sequence[object]] = {
-            "--objective": [self.objective] if self.objective != "latency" else [],
-            "--max-error": [] if self.max_error is None else [self.max_error],
-            "--until": [] if self.until is None else [self.until],
-            "--save-best": [] if self.save_best is None else [self.save_best],
-            "--over": self.over,
-        }
-        for option, values in given.items():
-            for value in values:
-                yield from (option, str(value))
-        yield from ["--train"] if self.train else []
-        yield from ["--allow-pickle"] if self.pickled else []
+        return written({self.option: self.target, **given(self)})
 
 
 def parse_over(texts: Sequence[str], command: str) -> dict[str, list[str]]:

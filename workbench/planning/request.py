@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .. import catalog
 from ..contract import (
@@ -20,6 +20,7 @@ from ..worker.code import COMMAND, FUNCTION, TORCH
 from ..worker.session_options import ONNX_BACKENDS
 from .model_question import ModelQuestion
 from .number_lists import numbers
+from .option_fields import given, set_by, written
 from .own_question import MODES, OwnQuestion
 from .usage import UsageError, check_known, unknown
 
@@ -40,11 +41,6 @@ OF_ADVISE = {"--scenarios", "--prices", "--price", "--what-if", "--all", "--cros
 SLOWEST, FASTEST = 1e-3, 1e4  # limits for a simulated GPU, in multiples of this CPU's speed
 
 
-def _option(name: str, default: Any) -> Any:
-    """A field with the option that sets it."""
-    return field(default=default, metadata={"option": name})
-
-
 @dataclass(frozen=True)
 class Request:
     """The options of one run, the same for TUI, `--json` and `--jsonl`; `arguments` writes them in
@@ -57,31 +53,31 @@ class Request:
     model: ModelQuestion | None = None  # `advise --model`
     own: OwnQuestion | None = None  # `advise --torch`, `--function` or `--command`
     resumes: CutRun | None = None  # the run that this one goes on with; no option of the command
-    quick: bool = _option("--quick", False)
-    thorough: bool = _option("--thorough", False)
-    largest_batch: bool = _option("--largest-batch", False)
+    quick: bool = set_by("--quick", False)
+    thorough: bool = set_by("--thorough", False)
+    largest_batch: bool = set_by("--largest-batch", False)
     # Search the largest batch even on a GPU that other processes use.
-    force: bool = _option("--force", False)
-    strict: bool = _option("--strict", False)  # exit 3 if a verdict is open
-    strict_samples: bool = _option("--strict-samples", False)  # or if a result carries a warning
-    all_scenarios: bool = _option("--all", False)  # `advise` with the optional ones
-    crossover: bool = _option("--crossover", False)
-    budget_s: float | None = _option("--budget", None)
-    devices: tuple[str, ...] = _option("--device", ())  # "cpu", "gpu", "cuda:0", "fake:0@8"
-    backends: tuple[str, ...] = _option("--backend", ())
-    precisions: tuple[str, ...] = _option("--precision", ())
-    modes: tuple[str, ...] = _option("--mode", ())  # "plain" is the mode without a name
-    settings: tuple[str, ...] = _option("--set", ())  # "name=value", "name=64,100", "name=64..4096"
-    threads: tuple[int, ...] = _option("--threads", ())
-    batch: tuple[int, ...] = _option("--batch", ())
-    python: str | None = _option("--python", None)
-    trace: str | None = _option("--trace", None)  # file to write
-    seed: int = _option("--seed", 0)
-    scenario_file: str | None = _option("--scenarios", None)
-    prices: tuple[str, ...] = _option("--price", ())  # "cpu=0.10", per hour
-    price_file: str | None = _option("--prices", None)
+    force: bool = set_by("--force", False)
+    strict: bool = set_by("--strict", False)  # exit 3 if a verdict is open
+    strict_samples: bool = set_by("--strict-samples", False)  # or if a result carries a warning
+    all_scenarios: bool = set_by("--all", False)  # `advise` with the optional ones
+    crossover: bool = set_by("--crossover", False)
+    budget_s: float | None = set_by("--budget", None)
+    devices: tuple[str, ...] = set_by("--device", ())  # "cpu", "gpu", "cuda:0", "fake:0@8"
+    backends: tuple[str, ...] = set_by("--backend", ())
+    precisions: tuple[str, ...] = set_by("--precision", ())
+    modes: tuple[str, ...] = set_by("--mode", ())  # "plain" is the mode without a name
+    settings: tuple[str, ...] = set_by("--set", ())  # "name=value", "name=64,100", "name=64..4096"
+    threads: tuple[int, ...] = set_by("--threads", ())
+    batch: tuple[int, ...] = set_by("--batch", ())
+    python: str | None = set_by("--python", None)
+    trace: str | None = set_by("--trace", None)  # file to write
+    seed: int = set_by("--seed", 0)
+    scenario_file: str | None = set_by("--scenarios", None)
+    prices: tuple[str, ...] = set_by("--price", ())  # "cpu=0.10", per hour
+    price_file: str | None = set_by("--prices", None)
     # Devices to compare with that this machine does not have.
-    what_if: tuple[str, ...] = _option("--what-if", ())
+    what_if: tuple[str, ...] = set_by("--what-if", ())
 
     @property
     def budget(self) -> float:
@@ -109,15 +105,9 @@ class Request:
         """The question about the user's own model or code; None for scenarios and workloads."""
         return self.model or self.own
 
-    def given(self) -> dict[str, Any]:
-        """The options that are set, with their values."""
-        options = {each.metadata["option"]: each for each in fields(self) if each.metadata}
-        values = {name: getattr(self, each.name) for name, each in options.items()}
-        return {name: value for name, value in values.items() if value != options[name].default}
-
     def arguments(self, *display: str) -> list[str]:
         """The command line with the same meaning, and with these options of display."""
-        given = self.given()
+        options = given(self)
         if self.every:
             command = ["run", "--all"]
         elif self.workloads:
@@ -127,18 +117,11 @@ class Request:
         elif self.question is not None:
             command = ["advise", *self.question.options()]
         else:
-            needs_name = self.scenarios or not OF_ADVISE.isdisjoint(given)
+            needs_name = self.scenarios or not OF_ADVISE.isdisjoint(options)
             command = ["advise", *self.scenarios] if needs_name else []
-        for name, value in given.items():
-            if value is True:
-                command += [name]
-            elif isinstance(value, float):
-                command += [name, str(value).removesuffix(".0")]
-            elif name in ("--threads", "--batch"):
-                command += [name, ",".join(map(str, value))]
-            else:
-                texts = value if isinstance(value, tuple) else (str(value),)
-                command += [part for text in texts for part in (name, text)]
+        for name in options.keys() & {"--threads", "--batch"}:
+            options[name] = ",".join(map(str, options[name]))
+        command += written(options)
         of_script = self.own.arguments if self.own is not None else ()
         return [*command, *display, *(["--", *of_script] if of_script else [])]
 
@@ -211,8 +194,7 @@ def _check_unused(request: Request, option: str) -> None:
         unused += ["--mode"]
     if option == f"--{COMMAND}":
         unused += ["--threads", "--batch"]
-    given = request.given()
-    if options := [name for name in unused if name in given]:
+    if options := [name for name in unused if name in given(request)]:
         raise UsageError(f"these options do not apply to {option}: {', '.join(options)}")
 
 

@@ -11,11 +11,10 @@ from typing import Any
 
 import msgspec
 
-from ..contract import Work
+from ..contract import LARGEST, SMALLEST, Work
 from ..records.events import BlockMeasured
 from ..records.verdict import Crossover, Payoff
 
-LARGEST, SMALLEST = 1e30, 1e-60  # of a number that is not 0
 # The least value of numbers that are not negative, or that something is divided by.
 LEAST: dict[tuple[type, str], float] = {
     (Work, "flops"): 0.0,

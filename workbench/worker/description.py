@@ -18,6 +18,8 @@ from .worker import serve
 
 MOST_MEMORY_BYTES = 8 << 30  # private: enough to import any library, even with many cores
 MOST_FILE_BYTES = 16 << 20  # of the log, most of all
+OF_A_WORKLOAD = "title", "teaches", "default_batch", "latency", "convolves", "isolates"
+OF_A_BACKEND = Backend.__annotations__.keys() - {"name", "optional"}
 
 
 class WorkloadDescription:
@@ -33,14 +35,10 @@ class WorkloadDescription:
     def describe(self) -> dict[str, Any]:
         found = self._workload
         return {
-            "title": found.title,
-            "teaches": found.teaches,
+            **{name: getattr(found, name) for name in OF_A_WORKLOAD},
             "parameters": [asdict(parameter) for parameter in found.parameters],
             "variants": [asdict(variant) for variant in found.variants],
-            "default_batch": found.default_batch,
             "quick": dict(found.quick),
-            "latency": found.latency,
-            "convolves": found.convolves,
         }
 
     def work(self, case: dict[str, Any]) -> dict[str, Any]:
@@ -70,11 +68,7 @@ class BackendDescription:
 
     def describe(self) -> dict[str, Any]:
         found: Backend = import_backend(self._name)
-        return {
-            "install": found.install,
-            "thread_variables": list(found.thread_variables),
-            "threads_fixed_at_import": found.threads_fixed_at_import,
-        }
+        return {name: getattr(found, name) for name in OF_A_BACKEND}
 
     def close(self) -> None:
         """Nothing is open."""

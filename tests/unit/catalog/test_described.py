@@ -167,6 +167,33 @@ def test_a_backend_and_tuning_values_are_described(monkeypatch: pytest.MonkeyPat
     assert catalog.load("tuned").tuning_values("hands", Host(8, 0), "cpu") == [1, 8]
 
 
+def test_every_attribute_that_the_engine_reads_is_described(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {
+        "packages": ("mine-py",), "own_environment": True, "oldest": "1.2", "newest": "2.0",
+        "platforms": ("CUDA", "ROCm"),
+    }  # fmt: skip
+    lines = ["from workbench.contract import Backend", "class Mine(Backend):"]
+    attributes = {"name": "mine", "install": "`pip install mine-py`", **given}
+    lines += [f"    {name} = {value!r}" for name, value in attributes.items()]
+    (tmp_path / "_backends").mkdir()
+    (tmp_path / "_backends" / "mine.py").write_text("\n".join([*lines, "BACKEND = Mine()\n"]))
+    text = (ZOO / "_base.py").read_text().replace("WORKLOAD", "Well.isolates = True\nWORKLOAD")
+    (tmp_path / "apart.py").write_text(text)
+    monkeypatch.setenv(catalog.ENV, str(tmp_path))
+    mine = catalog.backend("mine")
+    assert {name: getattr(mine, name) for name in given} == given
+    assert catalog.load("apart").isolates
+
+
+def test_without_a_tuning_value_the_case_has_none() -> None:
+    request = Request(workloads=("tuning_empty",), devices=("cpu",))
+    (row,) = rows = resolve(request, {})
+    fill_cases(rows, request, machines.cpu_server()[0])
+    assert row.cases and not any(case.tuning for case in row.cases)
+
+
 def test_an_interrupted_question_ends_its_child(monkeypatch: pytest.MonkeyPatch) -> None:
     workload = catalog.load("prints")
     assert workload.work(case("prints")).items == 1

@@ -21,7 +21,7 @@ def described(**changes: object) -> WorkloadDescription:
     fields = {
         "title": "Mine", "teaches": "A lesson.", "parameters": (SIZE, SPELLED),
         "variants": (VARIANT,), "default_batch": 8, "quick": {"n": 2, "batch": 4},
-        "latency": False, "convolves": False,
+        "latency": False, "convolves": False, "isolates": False,
     }  # fmt: skip
     return WorkloadDescription(**{**fields, **changes})  # type: ignore[arg-type]
 
@@ -30,6 +30,7 @@ def test_what_is_sound_has_no_fault() -> None:
     assert list(faults.in_workload(described())) == []
     assert list(faults.in_work(WORK)) == []
     assert list(faults.in_values(SIZE, [1, 2])) == []
+    assert list(faults.in_values(SIZE, [])) == []
     assert list(faults.in_probe(replace(CASE, params={"n": 2}), CASE, (SIZE,))) == []
     assert list(faults.in_probe(None, CASE, ())) == []
 
@@ -39,6 +40,7 @@ def test_what_is_sound_has_no_fault() -> None:
     [
         ({"parameters": (SIZE, SIZE)}, "a name of its own"),
         ({"parameters": (replace(SIZE, name="two words"),)}, "a name of its own"),
+        ({"parameters": (replace(SIZE, name="batch"),)}, "set default_batch instead"),
         ({"parameters": (replace(SIZE, default=65),)}, "between 1 and 64"),
         ({"parameters": (replace(SPELLED, default="none"),)}, "one of copy, triad"),
         ({"parameters": (replace(SIZE, help="\x1b[31m"),)}, "short printable texts"),
@@ -75,7 +77,7 @@ def test_a_fault_of_the_work_is_found(changes: dict[str, object], says: str) -> 
     assert says in next(faults.in_work(replace(WORK, **changes)))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("values", [[], [1] * 65, ["1"], [True, 65]])
+@pytest.mark.parametrize("values", [[1] * 65, ["1"], [True, 65]])
 def test_a_fault_of_tuning_values_is_found(values: list[int]) -> None:
     assert next(faults.in_values(SIZE, values))
 
@@ -91,9 +93,20 @@ def test_a_fault_of_a_small_probe_is_found(changes: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"install": "\x1b[31m"}, {"thread_variables": ("A=B",)}], ids=repr
+    "changes",
+    [
+        {"install": "\x1b[31m"},
+        {"newest": "x" * 400},
+        {"platforms": ("\x1b[31m",)},
+        {"thread_variables": ("A=B",)},
+    ],
+    ids=lambda changes: next(iter(changes)),
 )
 def test_a_fault_of_a_backend_is_found(changes: dict[str, object]) -> None:
-    fields = {"install": "", "thread_variables": ("OMP_NUM_THREADS",)}
-    found = BackendDescription(**{**fields, "threads_fixed_at_import": True, **changes})  # type: ignore[arg-type]
-    assert next(faults.in_backend(found))
+    fields = {
+        "install": "", "packages": (), "thread_variables": ("OMP_NUM_THREADS",), "oldest": "",
+        "newest": "", "platforms": ("CUDA",), "threads_fixed_at_import": True,
+        "own_environment": False,
+    }  # fmt: skip
+    assert not list(faults.in_backend(BackendDescription(**fields)))  # type: ignore[arg-type]
+    assert next(faults.in_backend(BackendDescription(**{**fields, **changes})))  # type: ignore[arg-type]

@@ -319,6 +319,25 @@ def test_the_fingerprint_changes_with_what_ceilings_depend_on() -> None:
     assert ceiling_store.fingerprint(busier, SOFTWARE) == plain
 
 
+def test_what_lacks_a_device_or_was_cut_short_is_not_whole() -> None:
+    here = with_gpu()
+    found = sample("cpu", "cuda:0")
+    cpu, gpu = found.devices
+    gpu = msgspec.structs.replace(gpu, name=here.gpus[0].name)
+    late = msgspec.structs.replace(gpu, unavailable={"fp8": ceiling_store.OUT_OF_TIME})
+    for devices, whole in (
+        ([cpu, gpu], True),
+        ([cpu], False),
+        ([gpu], False),
+        ([cpu, late], False),
+    ):
+        kept = msgspec.structs.replace(found, devices=devices)
+        assert ceiling_store.is_whole(kept, here) is whole
+    alone = msgspec.structs.replace(found, devices=[cpu])
+    assert ceiling_store.is_whole(alone, HERE)
+    assert not ceiling_store.is_whole(msgspec.structs.replace(alone, complete=False), HERE)
+
+
 def test_ceilings_are_kept_and_damage_is_no_crash(
     tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

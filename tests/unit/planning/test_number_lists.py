@@ -65,6 +65,13 @@ def test_choices_are_taken_apart_and_checked_one_by_one() -> None:
         parse(parameter, "yes,maybe")
 
 
+@pytest.mark.parametrize("text", ["inf", "-inf", "1e40", "-1e40", "1e-70", "1,1e40", "1e29..1e31"])
+def test_a_number_that_no_journal_may_hold_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"x must be 0 or between 1e-60 and 1e\+30 in size, not"):
+        parse(Parameter("x", 1.0, "any number"), text)
+    assert parse(Parameter("x", 1.0, "any number"), "0,-1e30") == [0.0, -1e30]
+
+
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=3))
 def test_a_grid_is_whole_and_begins_with_its_corners(sizes: list[int]) -> None:
     axes = {f"p{i}": list(range(size)) for i, size in enumerate(sizes)}

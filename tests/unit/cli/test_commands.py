@@ -1,0 +1,41 @@
+"""The commands that measure nothing, and what all commands start with."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from workbench import catalog
+from workbench.cli.commands import ceilings
+from workbench.cli.main import cli, main
+
+
+def test_a_broken_backend_is_named_and_the_others_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    (tmp_path / "_backends").mkdir()
+    (tmp_path / "_backends" / "mine.py").write_text("1 / 0")
+    monkeypatch.setenv(catalog.ENV, str(tmp_path))
+    cli.main(["list", "--backends", "--json"], standalone_mode=False)
+    listed = json.loads(capsys.readouterr().out)
+    assert "numpy" in [each["name"] for each in listed["backends"]]
+    assert list(listed["broken"]) == ["mine"]
+    cli.main(["list", "--backends"], standalone_mode=False)
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("mine: cannot be used: mine.py cannot be used: ZeroDivisionError")
+
+
+def test_ceilings_take_several_devices_in_one_option() -> None:
+    context = ceilings.make_context("ceilings", ["--device", "cpu,gpu", "--device", "cuda:1"])
+    assert context.params["devices"] == ("cpu", "gpu", "cuda:1")
+
+
+def test_a_closed_stdin_is_an_empty_one(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    main(["--version"])
+    with sys.stdin as stdin:
+        assert not stdin.isatty() and stdin.read() == ""
+    assert capsys.readouterr().out.startswith("workbench ")

@@ -1,0 +1,31 @@
+"""Fields of a dataclass that options of the command line set, and how they are written there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import field, fields
+from typing import Any
+
+
+def set_by(name: str, default: Any) -> Any:
+    """A field that the option `name` sets."""
+    return field(default=default, metadata={"option": name})
+
+
+def given(options: Any) -> dict[str, Any]:
+    """The options that are set, with their values."""
+    known = {each.metadata["option"]: each for each in fields(options) if each.metadata}
+    values = {name: getattr(options, each.name) for name, each in known.items()}
+    return {name: value for name, value in values.items() if value != known[name].default}
+
+
+def written(values: Mapping[str, Any]) -> Iterator[str]:
+    """Options with their values: a flag has True, and an option that repeats has a tuple."""
+    for name, value in values.items():
+        if value is True:
+            yield name
+        elif isinstance(value, float):
+            yield from (name, str(value).removesuffix(".0"))
+        else:
+            texts = value if isinstance(value, tuple) else (str(value),)
+            yield from (part for text in texts for part in (name, text))
