@@ -112,36 +112,28 @@ def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
     if not gpus or torch is None or torch.version is None or torch.detail is None:
         return
     names = ", ".join(sorted({gpu.name for gpu in gpus if gpu.name})) or "the GPU"
-    about = subject(gpus[0]) if len(gpus) == 1 else None
     build = _numbers(torch.detail.removeprefix(_CUDA_BUILD))
     driver = _numbers(machine.cuda.api_version)
+    remedy = _torch_remedy(machine, gpus, software.executable)
+    what = f"torch {torch.version} ({torch.detail})"
     if not torch.detail.startswith(_CUDA_BUILD):
-        yield Warning(
-            "torch_without_cuda",
-            f"torch {torch.version} ({torch.detail}) cannot use {names}",
-            _torch_remedy(machine, gpus, software.executable),
-            about,
-        )
+        code, text = "torch_without_cuda", f"{what} cannot use {names}"
     elif build and driver and build[0] > driver[0]:
         # Within one major version an older driver serves a newer build.
-        remedy = "update the NVIDIA driver"
-        if not _is_too_old(driver, gpus):
-            remedy += f", or {_torch_remedy(machine, gpus, software.executable)}"
-        yield Warning(
-            "driver_too_old",
-            f"torch {torch.version} needs a driver for {torch.detail} and cannot use {names}:"
-            f" this driver is for CUDA {machine.cuda.api_version}",
-            remedy,
-            about,
-        )
+        code, text = "driver_too_old", f"torch {torch.version} needs a driver for {torch.detail}"
+        text += f" and cannot use {names}: this driver is for CUDA {machine.cuda.api_version}"
+        other = "" if _is_too_old(driver, gpus) else f", or {remedy}"
+        remedy = f"update the NVIDIA driver{other}"
     elif lacking := [gpu for gpu in gpus if _lacks_torch_code(torch, gpu)]:
-        yield Warning(
-            "gpu_without_code",
-            f"torch {torch.version} ({torch.detail}) has no code for compute capability"
-            f" {lacking[0].compute_capability}, that of {lacking[0].name or 'the GPU'}",
-            _torch_remedy(machine, gpus, software.executable),
-            about,
-        )
+        capability, name = lacking[0].compute_capability, lacking[0].name or "the GPU"
+        code = "gpu_without_code"
+        text = f"{what} has no code for compute capability {capability}, that of {name}"
+        if _has_blackwell(gpus) and not _has_blackwell(lacking):
+            remedy = "no current build of torch has code for all of these GPUs:"
+            remedy += " `export CUDA_VISIBLE_DEVICES=...` with the newer ones alone"
+    else:
+        return
+    yield Warning(code, text, remedy, subject(gpus[0]) if len(gpus) == 1 else None)
 
 
 def lacks_code_for(package: Package, gpu: Gpu) -> bool:
