@@ -233,39 +233,26 @@ def _gpus(machine: Machine) -> Iterator[Warning]:
     for gpu in machine.gpus:
         if of_others(gpu, machine):
             continue
-        why = gpu.unavailable.get("device", "")
+        name = gpu.name or "a GPU"
         if not gpu.visible:
-            yield Warning(
-                "gpu_hidden",
-                f"{gpu.name or 'a GPU'} is not used: {why}",
-                "`unset CUDA_VISIBLE_DEVICES`, or name this GPU in it",
-                subject(gpu),
-            )
+            remedy = "`unset CUDA_VISIBLE_DEVICES`, or name this GPU in it"
+            found = "gpu_hidden", f"{name} is not used: {gpu.unavailable.get('device', '')}", remedy
         elif gpu.name is None and gpu.uuid is None and gpu.pci_bus_id is None:
-            reason = gpu.unavailable.get("name", "unknown")
-            yield Warning(
-                "gpu_unreadable",
-                f"GPU {gpu.index} is unreadable: {reason}",
-                "check `nvidia-smi` and `dmesg | grep -iE 'nvrm|xid'`",
-                subject(gpu),
-            )
+            text = f"GPU {gpu.index} is unreadable: {gpu.unavailable.get('name', 'unknown')}"
+            found = "gpu_unreadable", text, "check `nvidia-smi` and `dmesg | grep -iE 'nvrm|xid'`"
         elif gpu.compute_mode == "prohibited":
-            yield Warning(
-                "gpu_prohibited",
-                f"{gpu.name or 'a GPU'} is in compute mode prohibited, which admits no program",
-                f"`sudo nvidia-smi -i {gpu.index} -c DEFAULT`",
-                subject(gpu),
-            )
+            text = f"{name} is in compute mode prohibited, which admits no program"
+            found = "gpu_prohibited", text, f"`sudo nvidia-smi -i {gpu.index} -c DEFAULT`"
         elif gpu.processes:  # nothing of ours runs yet
             count = len(gpu.processes)
             programs = "another process uses" if count == 1 else f"{count} other processes use"
             used = f", {gpu.utilization_percent:.0f}% busy" if gpu.utilization_percent else ""
-            yield Warning(
-                "busy_gpu",
-                f"{programs} {gpu.name or 'the GPU'} ({gpu.device or 'no CUDA device'}{used})",
-                "see which with `nvidia-smi`; wait or choose another GPU with --device",
-                subject(gpu),
-            )
+            text = f"{programs} {gpu.name or 'the GPU'} ({gpu.device or 'no CUDA device'}{used})"
+            remedy = "see which with `nvidia-smi`; wait or choose another GPU with --device"
+            found = "busy_gpu", text, remedy
+        else:
+            continue
+        yield Warning(*found, subject(gpu))
 
 
 def subject(gpu: Gpu) -> str:
