@@ -91,10 +91,12 @@ class WatchSource:
     async def events(self) -> AsyncGenerator[ev.AnyEvent, None]:
         for event in self._known:
             yield event
+        said = None  # the gap that is in the log
         while found := await asyncio.to_thread(next, self._snapshots, None):
             if self._left.is_set():
                 return
-            yield ev.MachineRead(at_s=0.0, host=found.host, gpus=found.gpus, gap=found.gap)
+            gap, said = None if found.gap == said else found.gap, found.gap
+            yield ev.MachineRead(at_s=0.0, host=found.host, gpus=found.gpus, gap=gap)
 
     def send(self, control: str) -> None:
         """There is no run that a control could reach."""

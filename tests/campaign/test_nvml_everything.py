@@ -13,7 +13,7 @@ import stub_driver
 from stub_driver import StubDriver, build, compiler
 
 from workbench.machine.nvidia.gpu_fields import missing_fields
-from workbench.machine.nvidia.probe_client import NvmlProbe
+from workbench.machine.nvidia.probe_client import nvml_answer, start_probe
 
 pytestmark = [
     pytest.mark.campaign,
@@ -37,7 +37,7 @@ def test_a_reading_that_fails_in_any_way_leaves_a_complete_answer(
 ) -> None:
     for fault in FAULTS:
         environ = stub.environ(library, NVML_STUB_GPUS="2", NVML_STUB=f"{function}@1={fault}")
-        nvml, gpus = NvmlProbe(environ).collect()
+        nvml, gpus = nvml_answer(start_probe("nvml", environ=environ), 30.0)
         assert nvml.available, fault
         if function == "nvmlDeviceGetCount_v2":
             continue

@@ -45,7 +45,7 @@ def course(machine: Machine, count: int, *, lost: bool) -> Iterator[Snapshot]:
             if gpu.index is not None
         ]
         yield Snapshot("2026-11-21T12:00:00.000Z", host, gpus)
-    if lost:
+    for _ in range(3 if lost else 0):
         gap = Reason("nvml_crashed", "the process that asks NVML died of SIGSEGV")
         yield Snapshot("2026-11-21T12:02:00.000Z", host, [], gap)
 
@@ -98,6 +98,7 @@ async def test_a_gap_takes_the_place_of_readings_that_would_be_old() -> None:
         shown = await watch.read(pilot)
         assert "died of SIGSEGV" in shown and "clock" in shown
         assert watch.app.session.report.gpus == {}
+        assert sum("SIGSEGV" in str(line) for line in watch.app.session.log) == 1
 
 
 async def test_without_a_gpu_it_says_why() -> None:

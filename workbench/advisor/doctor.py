@@ -33,7 +33,8 @@ _FATAL = (
     *(*_NOT_BY_TORCH, "gpu_prohibited", "nvml_without_cuda", "gpu_unreadable"),
     *("gpu_without_driver", "python_silent", "version_mismatch"),
 )
-_SLOWING = ("hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
+# "hw_slowdown" is left out: cards that wake up report it for a moment.
+_SLOWING = ("sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -261,7 +262,8 @@ def _health(gpu: Gpu, machine: Machine, name: str) -> Iterator[Check]:
         remedy = f"sudo nvidia-smi -i {gpu.index} -c DEFAULT, unless this is intended"
         yield Check(name, WARN, message, remedy)
     link, is_real = gpu.pcie, not gpu.is_virtual
-    if is_real and 0 < (link.width or 0) < (link.max_width or 0):
+    is_awake = link.generation == link.max_generation  # an idle link has fewer lanes, too
+    if is_real and is_awake and 0 < (link.width or 0) < (link.max_width or 0):
         message = f"PCIe link uses {link.width} of {link.max_width} lanes"
         yield Check(name, WARN, message, "reseat the card or use another slot")
     if is_real and 0 < (link.max_generation or 0) < (link.gpu_max_generation or 0):

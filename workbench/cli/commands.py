@@ -137,7 +137,7 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     found, software = machine.detect(python)
     silent = "python" in software.unavailable
     installed = [name for name in TRIALS if is_installed(name, software)]
-    trials = try_packages([] if silent else installed, python)
+    trials = try_packages([] if silent else installed, python, at_once=not found.exclusive)
     known = ceiling_store.load(ceiling_store.fingerprint(found, software))
     examined = examine(found, software, trials, known)
     if all_gpus:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from ..files import read, write
+from ..machine.packages.software import OF_A_JOB
 from ..records.document import Ceilings, DeviceCeilings
 from ..records.machine import Machine, Software
 from ..report import journal
@@ -29,7 +30,7 @@ def fingerprint(machine: Machine, software: Software) -> str:
         [round(machine.memory.total_bytes / 2**30)],
         [[gpu.uuid, gpu.name, gpu.driver_version] for gpu in machine.gpus if not gpu.simulated],
         sorted((name, package.version) for name, package in software.packages.items()),
-        sorted(software.environment.items()),
+        sorted(each for each in software.environment.items() if each[0] not in OF_A_JOB),
         machine.os.release,
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]

@@ -42,18 +42,20 @@ def snapshots(
         often = min(every_s, GPUS_EVERY_S)
         sampler = GpuSampler(indices, every_s=often, vendor=machine.vendor)
     try:
-        sleep(min(every_s, FIRST_S))
+        pause_s, gap = min(every_s, FIRST_S), None
         readings: dict[int, GpuReading] = {}
         while True:
-            gap = None
-            for sample in sampler.drain() if sampler else ():
-                gap = sample.reason
-                readings |= {r.index: r for r in of_instances(sample.gpus, machine.gpus)}
-                if gap is not None:
-                    readings = {}  # an old reading must not pass for a new one
+            while pause_s > 0:
+                sleep(min(pause_s, GPUS_EVERY_S))
+                pause_s -= GPUS_EVERY_S
+                for sample in sampler.drain() if sampler else ():  # a full pipe would stop it
+                    gap = sample.reason
+                    readings |= {r.index: r for r in of_instances(sample.gpus, machine.gpus)}
+                    if gap is not None:
+                        readings = {}  # an old reading must not pass for a new one
             stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
             yield Snapshot(stamp, host.read(), list(readings.values()), gap)
-            sleep(every_s)
+            pause_s = every_s
     finally:
         if sampler is not None:
             sampler.close()

@@ -112,36 +112,28 @@ def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
     if not gpus or torch is None or torch.version is None or torch.detail is None:
         return
     names = ", ".join(sorted({gpu.name for gpu in gpus if gpu.name})) or "the GPU"
-    about = subject(gpus[0]) if len(gpus) == 1 else None
     build = _numbers(torch.detail.removeprefix(_CUDA_BUILD))
     driver = _numbers(machine.cuda.api_version)
+    remedy = _torch_remedy(machine, gpus, software.executable)
+    what = f"torch {torch.version} ({torch.detail})"
     if not torch.detail.startswith(_CUDA_BUILD):
-        yield Warning(
-            "torch_without_cuda",
-            f"torch {torch.version} ({torch.detail}) cannot use {names}",
-            _torch_remedy(machine, gpus, software.executable),
-            about,
-        )
+        code, text = "torch_without_cuda", f"{what} cannot use {names}"
     elif build and driver and build[0] > driver[0]:
         # Within one major version an older driver serves a newer build.
-        remedy = "update the NVIDIA driver"
-        if not _is_too_old(driver, gpus):
-            remedy += f", or {_torch_remedy(machine, gpus, software.executable)}"
-        yield Warning(
-            "driver_too_old",
-            f"torch {torch.version} needs a driver for {torch.detail} and cannot use {names}:"
-            f" this driver is for CUDA {machine.cuda.api_version}",
-            remedy,
-            about,
-        )
+        code, text = "driver_too_old", f"torch {torch.version} needs a driver for {torch.detail}"
+        text += f" and cannot use {names}: this driver is for CUDA {machine.cuda.api_version}"
+        other = "" if _is_too_old(driver, gpus) else f", or {remedy}"
+        remedy = f"update the NVIDIA driver{other}"
     elif lacking := [gpu for gpu in gpus if _lacks_torch_code(torch, gpu)]:
-        yield Warning(
-            "gpu_without_code",
-            f"torch {torch.version} ({torch.detail}) has no code for compute capability"
-            f" {lacking[0].compute_capability}, that of {lacking[0].name or 'the GPU'}",
-            _torch_remedy(machine, gpus, software.executable),
-            about,
-        )
+        capability, name = lacking[0].compute_capability, lacking[0].name or "the GPU"
+        code = "gpu_without_code"
+        text = f"{what} has no code for compute capability {capability}, that of {name}"
+        if _has_blackwell(gpus) and not _has_blackwell(lacking):
+            remedy = "no current build of torch has code for all of these GPUs:"
+            remedy += " `export CUDA_VISIBLE_DEVICES=...` with the newer ones alone"
+    else:
+        return
+    yield Warning(code, text, remedy, subject(gpus[0]) if len(gpus) == 1 else None)
 
 
 def lacks_code_for(package: Package, gpu: Gpu) -> bool:
@@ -241,39 +233,26 @@ def _gpus(machine: Machine) -> Iterator[Warning]:
     for gpu in machine.gpus:
         if of_others(gpu, machine):
             continue
-        why = gpu.unavailable.get("device", "")
+        name = gpu.name or "a GPU"
         if not gpu.visible:
-            yield Warning(
-                "gpu_hidden",
-                f"{gpu.name or 'a GPU'} is not used: {why}",
-                "`unset CUDA_VISIBLE_DEVICES`, or name this GPU in it",
-                subject(gpu),
-            )
+            remedy = "`unset CUDA_VISIBLE_DEVICES`, or name this GPU in it"
+            found = "gpu_hidden", f"{name} is not used: {gpu.unavailable.get('device', '')}", remedy
         elif gpu.name is None and gpu.uuid is None and gpu.pci_bus_id is None:
-            reason = gpu.unavailable.get("name", "unknown")
-            yield Warning(
-                "gpu_unreadable",
-                f"GPU {gpu.index} is unreadable: {reason}",
-                "check `nvidia-smi` and `dmesg | grep -iE 'nvrm|xid'`",
-                subject(gpu),
-            )
+            text = f"GPU {gpu.index} is unreadable: {gpu.unavailable.get('name', 'unknown')}"
+            found = "gpu_unreadable", text, "check `nvidia-smi` and `dmesg | grep -iE 'nvrm|xid'`"
         elif gpu.compute_mode == "prohibited":
-            yield Warning(
-                "gpu_prohibited",
-                f"{gpu.name or 'a GPU'} is in compute mode prohibited, which admits no program",
-                f"`sudo nvidia-smi -i {gpu.index} -c DEFAULT`",
-                subject(gpu),
-            )
+            text = f"{name} is in compute mode prohibited, which admits no program"
+            found = "gpu_prohibited", text, f"`sudo nvidia-smi -i {gpu.index} -c DEFAULT`"
         elif gpu.processes:  # nothing of ours runs yet
             count = len(gpu.processes)
             programs = "another process uses" if count == 1 else f"{count} other processes use"
             used = f", {gpu.utilization_percent:.0f}% busy" if gpu.utilization_percent else ""
-            yield Warning(
-                "busy_gpu",
-                f"{programs} {gpu.name or 'the GPU'} ({gpu.device or 'no CUDA device'}{used})",
-                "see which with `nvidia-smi`; wait or choose another GPU with --device",
-                subject(gpu),
-            )
+            text = f"{programs} {gpu.name or 'the GPU'} ({gpu.device or 'no CUDA device'}{used})"
+            remedy = "see which with `nvidia-smi`; wait or choose another GPU with --device"
+            found = "busy_gpu", text, remedy
+        else:
+            continue
+        yield Warning(*found, subject(gpu))
 
 
 def subject(gpu: Gpu) -> str:

@@ -69,9 +69,11 @@ class QueryProcess:
         with suppress(OSError, AttributeError):  # room for readings that nothing asks for yet
             fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
-    def line(self, deadline_s: float) -> bytes | Ended:
-        """The next line, waiting at most `deadline_s` for it; after `Ended` there is no other."""
-        line = self.poll(deadline_s)
+    def line(self, deadline_s: float, since_s: float | None = None) -> bytes | Ended:
+        """The next line, waiting for it until `deadline_s` after `since_s`, by default now; after
+        `Ended` there is no other."""
+        waited_s = 0.0 if since_s is None else time.monotonic() - since_s
+        line = self.poll(max(0.0, deadline_s - waited_s))
         if line is None:
             self.close()
             return Ended("silent", f"gave no answer within {round(deadline_s, 2):g} s")
@@ -108,9 +110,11 @@ class QueryProcess:
             children.exit_code(self._process, _REAP_S)  # by itself, since its pipe has closed
             self._end(self._process)
 
-    def answer(self, decode: Callable[[bytes], _Answer], deadline_s: float) -> _Answer | Ended:
+    def answer(
+        self, decode: Callable[[bytes], _Answer], deadline_s: float, since_s: float | None = None
+    ) -> _Answer | Ended:
         """The next line decoded; see `line` and `parse`."""
-        return self.parse(self.line(deadline_s), decode)
+        return self.parse(self.line(deadline_s, since_s), decode)
 
     def parse(self, line: bytes | Ended, decode: Callable[[bytes], _Answer]) -> _Answer | Ended:
         """`line` decoded; a line that `decode` rejects ends the child."""

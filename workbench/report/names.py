@@ -41,10 +41,11 @@ def cores_text(machine: Machine) -> str:
 
 
 def gpu_text(machine: Machine) -> str:
-    """`NVIDIA H200 140 GiB`, `2x ...`, `no GPU`; a simulated one is called so."""
+    """`NVIDIA H200 140 GiB`, `2x ...`, `no GPU`, `GPU hidden`; a simulated one is called so."""
     usable = [gpu for gpu in machine.gpus if gpu.device is not None]
     if not usable:
-        return "GPU hidden" if machine.gpus else "no GPU"
+        word = "unusable" if any(gpu.visible for gpu in machine.gpus) else "hidden"
+        return f"GPU {word}" if machine.gpus else "no GPU"
     counts = Counter(map(gpu_line, usable))
     return ", ".join(f"{n}x {name}" if n > 1 else name for name, n in counts.items())
 

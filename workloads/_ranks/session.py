@@ -73,10 +73,10 @@ class RankGroup:
 
     def _start(self, size: int) -> None:
         """Children of this process: they are frozen and killed with its group."""
-        import torch.distributed as dist
+        from torch import cuda, distributed
 
         # Served by this process, as torchrun's agent does it: a free port without a race.
-        self._store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        self._store = distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         environment = {
             **os.environ,
             "TORCHELASTIC_USE_AGENT_STORE": "True",
@@ -87,8 +87,10 @@ class RankGroup:
         if sys.platform == "linux":
             environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
         first = int(self.device.partition(":")[2] or 0)
+        on_host = kind_of(self.device).on_host
+        count = size if on_host else max(1, cuda.device_count())  # they begin again at GPU 0
         for rank in range(size):
-            local = {"RANK": str(rank), "LOCAL_RANK": str(first + rank)}
+            local = {"RANK": str(rank), "LOCAL_RANK": str((first + rank) % count)}
             self._child({**environment, **local})
         self._hear_hellos()
 

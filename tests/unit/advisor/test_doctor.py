@@ -239,6 +239,13 @@ def test_each_sign_of_a_card_that_is_not_as_it_should_be(
     assert check.status == status and message in check.message and check.remedy
 
 
+def test_what_an_idle_card_shows_is_no_complaint() -> None:
+    reasons, link = ["gpu_idle", "hw_slowdown"], Pcie(1, 8, 4, 16, 4)
+    card = msgspec.structs.replace(HEALTHY, clock_event_reasons=reasons, pcie=link)
+    found = examine(with_gpu(card), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
+    assert bad(found) == {}
+
+
 def test_readings_that_are_missing_are_no_complaint() -> None:
     blank = Gpu(0, "cuda:0", "GPU-1", None, "NVIDIA GB10", compute_capability="12.1")
     found = examine(with_gpu(blank), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)

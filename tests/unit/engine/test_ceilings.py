@@ -317,6 +317,10 @@ def test_the_fingerprint_changes_with_what_ceilings_depend_on() -> None:
         HERE, memory=msgspec.structs.replace(HERE.memory, available_bytes=1)
     )
     assert ceiling_store.fingerprint(busier, SOFTWARE) == plain
+    for job in ("1", "2"):
+        names = ("SLURM_JOB_ID", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS")
+        in_job = msgspec.structs.replace(SOFTWARE, environment=dict.fromkeys(names, job))
+        assert ceiling_store.fingerprint(HERE, in_job) == plain
 
 
 def test_what_lacks_a_device_or_was_cut_short_is_not_whole() -> None:

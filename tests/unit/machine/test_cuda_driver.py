@@ -10,7 +10,7 @@ from stub_driver import StubDriver, build, compiler
 
 from workbench.machine.nvidia import probe_client
 from workbench.machine.nvidia.cuda_driver import CudaAnswer, CudaDevice
-from workbench.machine.nvidia.probe_client import CudaProbe
+from workbench.machine.nvidia.probe_client import cuda_answer, start_probe
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="no C compiler for the stub driver")
 
@@ -21,7 +21,8 @@ def stub(tmp_path_factory: pytest.TempPathFactory) -> StubDriver:
 
 
 def ask_cuda(stub: StubDriver, **settings: str) -> CudaAnswer:
-    return CudaProbe(stub.environ("cuda", **settings)).collect()
+    environ = stub.environ("cuda", **settings)
+    return cuda_answer(start_probe("cuda", environ=environ), 30.0)
 
 
 def test_cuda_lists_its_devices_in_its_own_order(stub: StubDriver) -> None:
@@ -87,7 +88,7 @@ def test_a_library_without_the_api_is_broken(stub: StubDriver, tmp_path: Path) -
     nvml = stub.folder / "nvml" / "libnvidia-ml.so.1"
     (tmp_path / "libcuda.so.1").symlink_to(nvml)
     environ = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
-    driver = CudaProbe(environ).collect().driver
+    driver = cuda_answer(start_probe("cuda", environ=environ), 30.0).driver
     assert driver.reason is not None and driver.reason.code == "library_broken"
 
 

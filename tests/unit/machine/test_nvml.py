@@ -16,7 +16,7 @@ from stub_driver import StubDriver, build, compiler
 from workbench.machine.host.memory import system_memory
 from workbench.machine.nvidia import probe_client
 from workbench.machine.nvidia.gpu_fields import missing_fields
-from workbench.machine.nvidia.probe_client import NvmlProbe
+from workbench.machine.nvidia.probe_client import GpuProbes, nvml_answer, start_probe
 from workbench.process.line_process import Ended, QueryProcess
 from workbench.records.machine import Gpu, Nvml
 
@@ -29,7 +29,8 @@ def stub(tmp_path_factory: pytest.TempPathFactory) -> StubDriver:
 
 
 def ask_nvml(stub: StubDriver, library: str = "nvml", **settings: str) -> tuple[Nvml, list[Gpu]]:
-    return NvmlProbe(stub.environ(library, **settings)).collect()
+    environ = stub.environ(library, **settings)
+    return nvml_answer(start_probe("nvml", environ=environ), 30.0)
 
 
 def assert_complete(gpu: Gpu) -> None:
@@ -236,8 +237,8 @@ def test_a_crash_at_init_is_a_reason(stub: StubDriver) -> None:
 
 
 def test_a_hang_is_ended_by_the_deadline(stub: StubDriver) -> None:
-    probe = NvmlProbe(stub.environ("nvml", NVML_STUB="nvmlInitWithFlags=hang"))
-    nvml, gpus = probe.collect(deadline_s=0.3)
+    environ = stub.environ("nvml", NVML_STUB="nvmlInitWithFlags=hang")
+    nvml, gpus = nvml_answer(start_probe("nvml", environ=environ), deadline_s=0.3)
     assert gpus == []
     assert nvml.reason is not None and nvml.reason.code == "nvml_hung"
     assert "0.3 s" in nvml.reason.message
@@ -249,7 +250,7 @@ class Script(QueryProcess):
     def __init__(self, *lines: bytes | Ended) -> None:
         self._script = list(lines)
 
-    def line(self, deadline_s: float) -> bytes | Ended:
+    def line(self, deadline_s: float, since_s: float | None = None) -> bytes | Ended:
         return self._script.pop(0)
 
     def close(self) -> None: ...
@@ -263,21 +264,55 @@ ROW = b'{"index": 0, "device": null, "uuid": "GPU-0", "pci_bus_id": null, "name"
     ("failure", "reason"),
     [(Ended("silent", "gave no answer within 30 s"), "no answer"), (b"garbage", "unreadable")],
 )
-def test_rows_after_a_failure(
-    monkeypatch: pytest.MonkeyPatch, failure: bytes | Ended, reason: str
-) -> None:
-    child = Script(HEADER, ROW, failure)
-    monkeypatch.setattr(probe_client, "start_probe", lambda *_, environ: child)
-    _, gpus = NvmlProbe().collect()
+def test_rows_after_a_failure(failure: bytes | Ended, reason: str) -> None:
+    _, gpus = nvml_answer(Script(HEADER, ROW, failure), 30.0)
     assert [gpu.name for gpu in gpus] == ["A", None, None]
     assert all(reason in gpu.unavailable["name"] for gpu in gpus[1:])
 
 
 def test_an_interpreter_that_cannot_start_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
-    nvml, gpus = NvmlProbe().collect()
+    nvml, gpus = nvml_answer(start_probe("nvml", environ=None), 30.0)
     assert gpus == []
     assert nvml.reason is not None and nvml.reason.code == "nvml_not_started"
+
+
+class Hung(QueryProcess):
+    """A child that never answers; a wait for it lasts on the clock of the test alone."""
+
+    def __init__(self, clock: list[float]) -> None:
+        self._clock = clock
+
+    def line(self, deadline_s: float, since_s: float | None = None) -> bytes | Ended:
+        now = self._clock[0]
+        self._clock[0] = max(now, deadline_s + (now if since_s is None else since_s))
+        return Ended("silent", f"gave no answer within {deadline_s:g} s")
+
+    def close(self) -> None: ...
+
+
+def test_a_lost_gpu_on_which_both_hang_costs_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(probe_client, "missing", lambda _: None)
+    monkeypatch.setattr(probe_client, "start_probe", lambda *_, environ: Hung(clock))
+    monkeypatch.setattr(probe_client.time, "monotonic", lambda: clock[0])
+    nvml, gpus, cuda = GpuProbes().collect(30.0)
+    assert clock == [130.0] and gpus == []
+    assert nvml.reason is not None and cuda.driver.reason is not None
+    assert nvml.reason.code == "nvml_hung" and cuda.driver.reason.code == "cuda_hung"
+    assert "within 30 s" in cuda.driver.reason.message
+
+
+def test_cuda_has_its_own_deadline_where_nvml_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    children = {"nvml": Script(b'{"nvml": {"available": true}, "count": 0}'), "cuda": Hung(clock)}
+    monkeypatch.setattr(probe_client, "missing", lambda _: None)
+    monkeypatch.setattr(probe_client, "start_probe", lambda api, environ: children[api])
+    monkeypatch.setattr(probe_client.time, "monotonic", lambda: clock[0])
+    probes = GpuProbes()
+    nvml, _, cuda = probes.collect(30.0)
+    assert nvml.available and not cuda.driver.available
+    assert clock == [130.0]
 
 
 def test_how_the_gpus_are_linked(stub: StubDriver) -> None:

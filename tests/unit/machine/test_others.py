@@ -182,14 +182,14 @@ def test_those_that_hang_are_waited_for_together(
         (stand_in / module).write_text("import time\ntime.sleep(60)\n")
     waits, line = [], QueryProcess.line
 
-    def noted(process: QueryProcess, deadline_s: float) -> bytes | Ended:
-        waits.append(deadline_s)
-        return line(process, deadline_s)
+    def noted(process: QueryProcess, deadline_s: float, since_s: float) -> bytes | Ended:
+        waits.append((deadline_s, since_s))
+        return line(process, deadline_s, since_s)
 
     software = Software("3.11", "python", {"torch": Package("2.13", "ROCm 7.0")}, {})
     monkeypatch.setattr(QueryProcess, "line", noted)
     assert other_gpus(software, [], stand_in, None, 0.2) == []
-    assert sum(waits) <= 0.2 and len(waits) == 2
+    assert len(waits) == 2 and len(set(waits)) == 1, "one deadline for all"
 
 
 def test_tpus_are_jaxs(stand_in: Path) -> None:

@@ -46,14 +46,17 @@ def test_a_look_has_the_latest_of_each_gpu_and_a_gap_ends_old_readings(
         [GpuSample(1.0, [early]), GpuSample(2.0, [late])],
         [],
         [GpuSample(3.0, [], LOST)],
+        [],
+        [GpuSample(4.0, [late])],
     ]
     monkeypatch.setattr(snapshots, "GpuSampler", Sampler)
     slept: list[float] = []
     stream = snapshots.snapshots(machine("cuda:0"), every_s=2.0, sleep=slept.append)
-    first, second, third = islice(stream, 3)
+    first, second, third, fourth, fifth = islice(stream, 5)
     assert first.gpus == second.gpus == [late]
-    assert (third.gpus, third.gap) == ([], LOST)
-    assert slept == [snapshots.FIRST_S, 2.0, 2.0]
+    assert (third.gpus, third.gap) == (fourth.gpus, fourth.gap) == ([], LOST)
+    assert (fifth.gpus, fifth.gap) == ([late], None)
+    assert slept == [snapshots.FIRST_S, 2.0, 2.0, 2.0, 2.0]
     stream.close()  # type: ignore[attr-defined]
     assert Sampler.closed
 
@@ -65,6 +68,17 @@ def test_gpus_are_read_often_enough_for_silence_to_mean_something(
     monkeypatch.setattr(snapshots, "GpuSampler", Sampler)
     next(snapshots.snapshots(machine("cuda:0"), every_s=3600.0, sleep=lambda _: None))
     assert Sampler.asked_s < SILENT_S
+
+
+def test_a_long_pause_leaves_no_readings_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    last = GpuReading(0, power_w=300.0)
+    Sampler.batches = [[], [], [GpuSample(1.0, [GpuReading(0, power_w=100.0)])], []]
+    Sampler.batches.append([GpuSample(2.0, [last])])
+    monkeypatch.setattr(snapshots, "GpuSampler", Sampler)
+    slept: list[float] = []
+    stream = snapshots.snapshots(machine("cuda:0"), every_s=17.0, sleep=slept.append)
+    assert next(stream).gpus == [] and next(stream).gpus == [last]
+    assert slept == [snapshots.FIRST_S, 5.0, 5.0, 5.0, 2.0] and Sampler.batches == []
 
 
 def test_without_a_gpu_the_processor_is_watched_alone() -> None:

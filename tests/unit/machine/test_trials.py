@@ -149,6 +149,30 @@ def test_each_library_is_tried_on_each_device_that_it_finds(
     assert (found["tensorflow"].version, found["keras"].devices) == ("2.21.0", {"cpu": None})
 
 
+EXCLUSIVE = """
+import fcntl, os
+__version__ = "1.0"
+gpu = open(os.environ["EXCLUSIVE_GPU"], "w")
+fcntl.flock(gpu, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until this process ends
+class LGBMClassifier:
+    def fit(self, data, labels): return self
+    def predict(self, data): return data[:, 0] > 0
+XGBClassifier = LGBMClassifier
+"""
+
+
+def test_packages_are_tried_in_turn_where_a_gpu_admits_one_process(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("xgboost", "lightgbm")
+    for name in names:
+        (tmp_path / f"{name}.py").write_text(EXCLUSIVE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("EXCLUSIVE_GPU", str(tmp_path / "gpu"))
+    found = try_packages(names, at_once=False)
+    assert {name: found[name].devices for name in names} == {n: {"cpu": None} for n in names}
+
+
 def test_every_optional_backend_is_tried_and_its_tested_versions_are_those_we_install() -> None:
     root = Path(__file__).parents[3]
     extras = tomllib.loads((root / "pyproject.toml").read_text())["project"][

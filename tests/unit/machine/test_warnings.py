@@ -242,6 +242,16 @@ def test_a_build_that_is_too_old_for_the_card() -> None:
     assert hardware_warnings(machine(b200), torch("CUDA 12.8")) == []
 
 
+def test_cards_for_which_no_one_build_has_code() -> None:
+    new = msgspec.structs.replace(GPU, name="RTX 5090", compute_capability="12.0")
+    old = msgspec.structs.replace(GPU, uuid="GPU-2", name="GTX 1080", compute_capability="6.1")
+    warning = only(hardware_warnings(machine(new, old), torch("CUDA 13.0")), "gpu_without_code")
+    assert "that of GTX 1080" in warning.message
+    assert "whl/" not in warning.remedy and "CUDA_VISIBLE_DEVICES" in warning.remedy
+    warning = only(hardware_warnings(machine(new, old), torch("CUDA 12.6")), "gpu_without_code")
+    assert "that of RTX 5090" in warning.message and "whl/cu130" in warning.remedy
+
+
 def test_a_card_in_prohibited_mode() -> None:
     closed = msgspec.structs.replace(GPU, compute_mode="prohibited")
     found = hardware_warnings(machine(closed), torch("CUDA 13.0"))

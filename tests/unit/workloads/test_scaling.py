@@ -263,6 +263,14 @@ def test_ranks_share_the_cores_that_all_may_use() -> None:
     assert group.sharers(0, 1) == 1
 
 
+def test_a_rank_beyond_the_last_gpu_has_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    group, given = session.RankGroup("cuda:1"), []
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr(group, "_child", lambda environ: given.append(environ["LOCAL_RANK"]))
+    group._start(2)
+    assert given == ["1", "0"]
+
+
 @pytest.mark.cuda
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
 def test_one_gpu_as_a_group_of_one_over_nccl(precision: str) -> None:

@@ -153,7 +153,7 @@ def memory(found: Memory) -> list[Fact]:
 
 
 def gpu_title(found: Gpu) -> str:
-    device = found.device or "hidden"
+    device = found.device or ("unusable" if found.visible else "hidden")
     number = "" if found.index is None else f" {found.index}"
     mark = "  SIMULATED" if found.simulated else ""
     word = kind_of(device).word

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import time
 from collections.abc import Mapping
 
 import msgspec
@@ -57,58 +58,54 @@ def ending(ended: Ended, api: str = "NVML") -> Reason:
     return Reason(code, f"the process that asks {api} {ended.message}", _LOST_GPU)
 
 
-class NvmlProbe:
-    """One survey by NVML, begun at once and collected later."""
-
-    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
-        self._process = start_probe("nvml", environ=environ)
-
-    def collect(self, deadline_s: float = DEADLINE_S) -> tuple[Nvml, list[Gpu]]:
-        """NVML's state and its GPUs, each of which has `deadline_s` seconds; one that ends the
-        process leaves those after it unread."""
-        header = self._process.answer(_decode_header, deadline_s)
-        if isinstance(header, Ended):
-            return Nvml(available=False, reason=ending(header)), []
-        gpus: list[Gpu] = []
-        failure: Ended | None = None
-        for index in range(header.count):
-            gpu: Gpu | Ended = failure if failure else self._process.answer(_decode_gpu, deadline_s)
-            if isinstance(gpu, Ended):
-                failure = gpu
-                gpu = with_reasons(Gpu(index, None, None, None, None), ending(gpu).message)
-            gpus.append(gpu)
-        self._process.close()
-        return header.nvml, gpus
+def nvml_answer(process: QueryProcess | Reason, deadline_s: float) -> tuple[Nvml, list[Gpu]]:
+    """NVML's state and its GPUs, each of which has `deadline_s` seconds; one that ends the
+    process leaves those after it unread."""
+    if isinstance(process, Reason):
+        return Nvml(False, process), []
+    header = process.answer(_decode_header, deadline_s)
+    if isinstance(header, Ended):
+        return Nvml(available=False, reason=ending(header)), []
+    gpus: list[Gpu] = []
+    failure: Ended | None = None
+    for index in range(header.count):
+        gpu: Gpu | Ended = failure if failure else process.answer(_decode_gpu, deadline_s)
+        if isinstance(gpu, Ended):
+            failure = gpu
+            gpu = with_reasons(Gpu(index, None, None, None, None), ending(gpu).message)
+        gpus.append(gpu)
+    process.close()
+    return header.nvml, gpus
 
 
-def gpu_links(environ: Mapping[str, str] | None = None, deadline_s: float = DEADLINE_S) -> Links:
+def cuda_answer(
+    process: QueryProcess | Reason, deadline_s: float, since_s: float | None = None
+) -> CudaAnswer:
+    if isinstance(process, Reason):
+        return failed(process)
+    answer = process.answer(_decode_cuda, deadline_s, since_s)
+    process.close()
+    return failed(ending(answer, "CUDA")) if isinstance(answer, Ended) else answer
+
+
+def gpu_links(environ: Mapping[str, str] | None = None) -> Links:
     """The links between the GPUs, asked in a process of its own."""
     process = start_probe("links", environ=environ)
-    answer = process.answer(_decode_links, deadline_s)
+    answer = process.answer(_decode_links, DEADLINE_S)
     process.close()
     return Links([], ending(answer)) if isinstance(answer, Ended) else answer
-
-
-class CudaProbe:
-    """One question to libcuda, asked at once and collected later."""
-
-    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
-        self._process = start_probe("cuda", environ=environ)
-
-    def collect(self, deadline_s: float = DEADLINE_S) -> CudaAnswer:
-        answer = self._process.answer(_decode_cuda, deadline_s)
-        self._process.close()
-        return failed(ending(answer, "CUDA")) if isinstance(answer, Ended) else answer
 
 
 class GpuProbes:
     """NVML and CUDA asked at the same time; a missing library starts no process."""
 
     def __init__(self) -> None:
-        self._nvml = missing(NVML_LIBRARY) or NvmlProbe()
-        self._cuda = missing(CUDA_LIBRARY) or CudaProbe()
+        self._nvml = missing(NVML_LIBRARY) or start_probe("nvml", environ=None)
+        self._cuda = missing(CUDA_LIBRARY) or start_probe("cuda", environ=None)
 
     def collect(self, deadline_s: float) -> tuple[Nvml, list[Gpu], CudaAnswer]:
-        nvml, cuda = self._nvml, self._cuda
-        found = (Nvml(False, nvml), []) if isinstance(nvml, Reason) else nvml.collect(deadline_s)
-        return *found, failed(cuda) if isinstance(cuda, Reason) else cuda.collect(deadline_s)
+        since_s = time.monotonic()
+        nvml, gpus = nvml_answer(self._nvml, deadline_s)
+        # A GPU on which NVML hangs makes CUDA hang too, which has had the same time by then.
+        hung = time.monotonic() - since_s >= deadline_s
+        return nvml, gpus, cuda_answer(self._cuda, deadline_s, since_s if hung else None)

@@ -83,6 +83,9 @@ VARIABLES = (
     "LD_PRELOAD",
 )
 
+# Those that a scheduler sets anew for each job: no result depends on their values.
+OF_A_JOB = ("SLURM_JOB_ID", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS")
+
 
 class _Stack(msgspec.Struct, frozen=True):
     """The answer of `stack_query`."""

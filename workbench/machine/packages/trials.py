@@ -1,8 +1,9 @@
-"""Runs `stack_trial` for several packages at once, each in a process of its own."""
+"""Runs `stack_trial` for several packages, each in a process of its own."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -25,21 +26,26 @@ class Trial(msgspec.Struct, frozen=True):
     failure: str | None = None  # why it could not be tried at all
 
 
-def try_packages(names: Iterable[str], python: str | None = None) -> dict[str, Trial]:
-    """Package -> trial; a crash or a hang is that package's failure."""
-    environ = {**os.environ, "ORT_DISABLE_TELEMETRY": "1"}
-    started = {
-        name: QueryProcess(
-            command(Path(stack_trial.__file__), name, python=python), environ=environ
-        )
+def try_packages(
+    names: Iterable[str], python: str | None = None, *, at_once: bool = True
+) -> dict[str, Trial]:
+    """Package -> trial; a crash or a hang is that package's failure.
+
+    `at_once` is not for GPUs that admit one process at a time.
+    """
+    environ, file = {**os.environ, "ORT_DISABLE_TELEMETRY": "1"}, Path(stack_trial.__file__)
+    started: Iterable[tuple[str, QueryProcess, float]] = (
+        (name, QueryProcess(command(file, name, python=python), environ=environ), time.monotonic())
         for name in names
-    }
-    return {name: _answer(process) for name, process in started.items()}
+    )
+    if at_once:
+        started = list(started)
+    return {name: _answer(process, since_s) for name, process, since_s in started}
 
 
-def _answer(process: QueryProcess) -> Trial:
+def _answer(process: QueryProcess, since_s: float) -> Trial:
     decode = msgspec.json.Decoder(Trial).decode
-    trial = process.answer(lambda line: decode(printable_json(line)), DEADLINE_S)
+    trial = process.answer(lambda line: decode(printable_json(line)), DEADLINE_S, since_s)
     process.close()
     if isinstance(trial, Ended):
         return Trial(failure=f"the process that tried it {trial.message}")

@@ -1,0 +1,31 @@
+"""Names of machines, as every front end shows them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from builders import machine
+
+from workbench.export.view.machine import gpu_title
+from workbench.report.names import gpu_text
+
+
+@pytest.mark.parametrize(
+    ("visible", "text", "title"),
+    [
+        ((True, True), "GPU unusable", "GPU 0  Test GPU  (unusable)"),
+        ((True, False), "GPU unusable", "GPU 0  Test GPU  (unusable)"),
+        ((False, False), "GPU hidden", "GPU 0  Test GPU  (hidden)"),
+    ],
+)
+def test_a_gpu_that_the_user_did_not_hide_is_not_called_hidden(
+    visible: tuple[bool, bool], text: str, title: str
+) -> None:
+    here = machine("cuda:0", "cuda:1")
+    assert gpu_text(here) == "2x Test GPU" and gpu_text(machine()) == "no GPU"
+    gpus = [
+        msgspec.structs.replace(gpu, device=None, visible=seen)
+        for gpu, seen in zip(here.gpus, visible, strict=True)
+    ]
+    assert gpu_text(msgspec.structs.replace(here, gpus=gpus)) == text
+    assert gpu_title(gpus[0]) == title
