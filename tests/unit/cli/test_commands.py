@@ -1,17 +1,22 @@
-<<<<<<< HEAD
-"""The commands that measure nothing, and what all commands start with."""
+"""The commands about libraries and the machine, and what all commands start with."""
 
 from __future__ import annotations
 
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
+from builders import machine
+from click.testing import CliRunner
 
 from workbench import catalog
-from workbench.cli.commands import ceilings
+from workbench.cli.commands import ceilings, doctor
 from workbench.cli.main import cli, main
+from workbench.machine.packages.trials import Trial
+from workbench.records.machine import Machine, Package, Software
 
 
 def test_a_broken_backend_is_named_and_the_others_are_listed(
@@ -40,21 +45,6 @@ def test_a_closed_stdin_is_an_empty_one(monkeypatch: pytest.MonkeyPatch, capsys)
     with sys.stdin as stdin:
         assert not stdin.isatty() and stdin.read() == ""
     assert capsys.readouterr().out.startswith("workbench ")
-=======
-"""Commands about the machine, with parts that stand in for the machine."""
-
-from __future__ import annotations
-
-from typing import Any
-
-import msgspec
-import pytest
-from builders import machine
-from click.testing import CliRunner
-
-from workbench.cli.commands import doctor
-from workbench.machine.packages.trials import Trial
-from workbench.records.machine import Machine, Package, Software
 
 
 @pytest.mark.parametrize(("mode", "at_once"), [("default", True), ("exclusive_process", False)])
@@ -77,4 +67,3 @@ def test_the_doctor_tries_one_package_after_another_on_an_exclusive_gpu(
     monkeypatch.setattr("workbench.machine.packages.trials.try_packages", tried)
     CliRunner().invoke(doctor, [], catch_exceptions=False)
     assert asked == {"at_once": at_once}
->>>>>>> machine
