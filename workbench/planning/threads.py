@@ -29,10 +29,10 @@ def thread_counts(scenario: Scenario, request: Request, machine: Machine) -> lis
 
 
 def one_thread_per_core(cpu: Cpu) -> int | None:
-    """The number of physical cores, which is torch's own default, where several threads run on
-    each and all of them are usable; None elsewhere."""
-    whole = cpu.smt and cpu.effective_cores == cpu.logical_cores
-    return cpu.physical_cores if whole and cpu.physical_cores != cpu.effective_cores else None
+    """The number of usable physical cores, as in torch's own default, where more threads than that
+    would run by default; None elsewhere."""
+    physical = cpu.usable_physical_cores
+    return physical if physical and physical < cpu.effective_cores else None
 
 
 def useful_thread_counts(cpu: Cpu, requested: Sequence[int] = ()) -> tuple[int, ...]:
@@ -41,7 +41,7 @@ def useful_thread_counts(cpu: Cpu, requested: Sequence[int] = ()) -> tuple[int, 
     if requested:
         return tuple(sorted(set(requested), reverse=True))
     cores = cpu.effective_cores
-    counts = {cores, min(cpu.physical_cores or cores, cores)}
+    counts = {cores, one_thread_per_core(cpu) or cores}
     counts |= {1 << power for power in range(cores.bit_length()) if 1 << power <= cores}
     return tuple(sorted(counts, reverse=True))
 

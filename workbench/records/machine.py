@@ -66,6 +66,7 @@ class Cpu(msgspec.Struct, frozen=True):
     numa_nodes: int | None = None
     smt: bool | None = None  # True if a core runs more than one thread
     efficiency_cores: int | None = None  # number of logical cores of the slower kind; 0: one kind
+    usable_physical_cores: int | None = None  # those with a logical core in the affinity mask
     unavailable: dict[str, str] = {}
 
 

@@ -82,7 +82,15 @@ def test_a_regular_server_is_read_completely(tmp_path: Path) -> None:
     ]
     assert cpu.max_frequency_mhz == 3800
     assert (cpu.numa_nodes, cpu.smt, cpu.efficiency_cores) == (2, True, 0)
+    assert cpu.usable_physical_cores == 4
     assert cpu.unavailable == {}
+
+
+def test_a_job_may_use_the_physical_cores_in_its_mask(tmp_path: Path) -> None:
+    root = write(tmp_path, x86(8, sockets=2))
+    found = [read(root, affinity=count) for count in (3, 6)]
+    assert [(cpu.effective_cores, cpu.usable_physical_cores) for cpu in found] == [(3, 3), (6, 4)]
+    assert {cpu.physical_cores for cpu in found} == {4}
 
 
 def test_the_tightest_of_nested_quotas_wins_and_is_floored(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_no_proposal_starts_twice_and_the_original_is_first(kind: str, thorough:
     ],
 )
 def test_useful_thread_counts(cores: int, physical: int | None, asked, counts) -> None:
-    assert useful_thread_counts(cpu(cores=cores, physical_cores=physical), asked) == counts
+    assert useful_thread_counts(cpu(cores=cores, usable_physical_cores=physical), asked) == counts
 
 
 def test_a_default_race_starts_with_all_threads_and_the_original_with_one() -> None:

@@ -215,7 +215,7 @@ def test_compiled_candidates_wait_for_a_leader_only_where_a_pick_is_asked_for() 
 def test_one_thread_for_each_core_joins_where_cores_run_several() -> None:
     def joining(request: Request, **changed: Any) -> set[int | None]:
         found = machine()
-        cpu = msgspec.structs.replace(found.cpu, **{"physical_cores": 4, "smt": True, **changed})
+        cpu = msgspec.structs.replace(found.cpu, **{"usable_physical_cores": 4, **changed})
         (row,) = resolve(request, SHIPPED)
         fill_cases([row], request, msgspec.structs.replace(found, cpu=cpu))
         assert {case.threads for case in row.cases} <= {1, 8, 2}
@@ -223,8 +223,9 @@ def test_one_thread_for_each_core_joins_where_cores_run_several() -> None:
 
     training = Request(scenarios=("training",))
     assert joining(training) == {4}
-    assert joining(training, smt=False) == joining(training, smt=None) == set()
-    assert joining(training, effective_cores=2) == set(), "they may be on cores of their own"
+    assert joining(training, usable_physical_cores=8) == set()
+    assert joining(training, usable_physical_cores=None) == set()
+    assert joining(training, effective_cores=2) == set(), "a quota leaves each a core of its own"
     assert joining(replace(training, threads=(8,))) == set()
     assert joining(Request(workloads=("train_mlp",))) == set(), "no pick is asked for"
 

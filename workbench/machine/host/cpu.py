@@ -68,6 +68,7 @@ def read_cpu(root: Path) -> Cpu:
     cores = {limit.name: limit.cores for limit in limits}
     logical = int(cores["logical"])
     cpus = topology.online_cpus(root) or set(range(logical))
+    usable = affinity_mask() or cpus
     blocks = cpuinfo.parse_cpuinfo(read_text(root / "proc/cpuinfo"))
     sockets, physical = topology.sockets_and_cores(root, cpus)
     if physical is None:
@@ -90,6 +91,7 @@ def read_cpu(root: Path) -> Cpu:
         numa_nodes=topology.numa_nodes(root),
         smt=topology.smt(root),
         efficiency_cores=topology.efficiency_cores(root),
+        usable_physical_cores=topology.sockets_and_cores(root, usable)[1],
     )
     if not (root / "proc").is_dir():
         cpu = _ask_psutil(cpu)
