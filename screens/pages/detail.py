@@ -70,7 +70,7 @@ class DetailScreen(ViewScreen):
             detail.show(lambda width, _: joined(self._lines(row, session, width)))
 
     def _lines(self, row: Row, session: Session, width: int) -> list[Text]:
-        candidate = session.report.candidates.get(self.query_one(Table).cursor or "")
+        candidate = self.chosen
         parts: list[tuple[str, list[Fact]]] = [
             ("Candidate", candidate_facts(candidate, session) if candidate else []),
             ("Answer", answer_facts(row, session)),

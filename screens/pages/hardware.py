@@ -22,7 +22,6 @@ from .base import ViewScreen
 class HardwareScreen(ViewScreen):
     KEY, LABEL = "1", "Hardware"
     HELP = "what this machine has, its limits, and why something is missing"
-    COPIES = False
     HORIZONTAL_BREAKPOINTS = [(0, "-below"), (110, "-side-by-side")]  # noqa: RUF012
 
     def body(self) -> ComposeResult:

@@ -63,7 +63,7 @@ def limits(found: Iterable[Candidate], run: RunView) -> tuple[Roofs, list[tuple[
         peak = device.peak_ops_per_s.get(case.precision) if device else None
         kind, bytes_per_s = bandwidth(candidate, device) if device else ("", None)
         rate, limit = measured.flops_per_s, measured.roofline
-        if peak and bytes_per_s and rate and limit is not None:
+        if peak and bytes_per_s and rate and limit and min(peak, bytes_per_s, rate) >= 1:
             name = f"{case.device} {case.precision}" + " cache" * (kind == "cache")
             ends = sorted((2.0**LOW, min(peak / bytes_per_s, 2.0**HIGH), 2.0**HIGH))
             line = [(math.log10(x), math.log10(min(peak, x * bytes_per_s))) for x in ends]
