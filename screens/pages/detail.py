@@ -8,10 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from workbench.advisor.race_summary import summary_text
-from workbench.export.view.answers import (
-    answer_facts,
-    crossover_lines,
-)
+from workbench.export.view.answers import answer_facts, crossover_lines
 from workbench.export.view.derived import row_title
 from workbench.export.view.details import INDENT, candidate_facts, profile_facts, why_facts
 from workbench.export.view.facts import Fact, fact, facts_lines, heading
