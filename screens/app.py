@@ -19,6 +19,7 @@ from workbench.planning.request import Request
 from workbench.records.events import AnyEvent, RacePlanned
 from workbench.report.report import Report
 from workbench.report.row import Row
+from workbench.report.run_files import OpenedRun
 
 from .pages.advisor import AdvisorScreen
 from .pages.base import ReportChanged, ViewScreen
@@ -28,7 +29,7 @@ from .pages.roofline import RooflineScreen
 from .pages.run import RunScreen
 from .pages.runs import RunsScreen
 from .pages.shell import Shell, can_follow
-from .state.event_source import CANCEL_S, EventSource, EventSourceError
+from .state.event_source import CANCEL_S, EventSource, EventSourceError, ReplaySource
 from .state.session import Session
 from .widgets.keybar import OPTIONAL, TABS
 
@@ -126,20 +127,11 @@ class WorkbenchApp(Shell):
         self._opened = False  # the screen for this kind of run was opened
         self._dirty = False
         self._painted_at = 0.0
-        self._able: tuple[object, ...] = ()
         self.session = self.raced = self._new_session()  # the one shown, and the one raced here
         self._asked = self._wanted
-        self.asked = self.session  # the last run of the request on the command line
+        self._answers = [self.session]  # the runs of the request on the command line
 
     # ----------------------------------------------------------- the run
-
-    def on_load(self) -> None:
-        """Start tasks as Python 3.11 does, on every Python.
-
-        From 3.12 on Textual starts them eagerly, which mounts the first screen before it is on the
-        stack: a screen with an Input fails (Textual issue 6444).
-        """
-        asyncio.get_running_loop().set_task_factory(None)
 
     def on_mount(self) -> None:
         self.set_interval(REPAINT_S, self._tick)
@@ -177,13 +169,20 @@ class WorkbenchApp(Shell):
             self.run_worker(self._source.close(), group="source")  # that of `watch` has no end
         self.session = self.raced = self._new_session()
         if self._wanted is self._asked:
-            self.asked = self.session
+            self._answers.append(self.session)
         self._start()
 
-    def follow(self, source: EventSource) -> None:
-        self._opened = False
+    def show_run(self, opened: OpenedRun) -> None:
+        if self.raced.going:  # it was started while the journal was read
+            return
+        self.session, self._opened = Session(replay=True), False
         self.show_mode(self.DEFAULT_MODE)
-        self.run_worker(self._pump(source, self.session), group="source")
+        self.run_worker(self._pump(ReplaySource(opened.events), self.session), group="source")
+
+    @property
+    def answer(self) -> Report | None:
+        """The report of the last run that the command line asked for."""
+        return next((run.report for run in reversed(self._answers) if run.has_begun), None)
 
     def action_close_run(self) -> None:
         """Show the run that was raced here again, on the list of runs."""
@@ -262,15 +261,6 @@ class WorkbenchApp(Shell):
         if isinstance(screen, ViewScreen):
             screen.post_message(ReportChanged())
 
-    def refresh_keys(self) -> None:
-        """Redraw the key bar if other keys work now than before."""
-        session = self.session
-        opened = session is not self.raced
-        able = session.phase, bool(session.report.rows), self.current_mode, opened
-        if able != self._able:
-            self._able = able
-            self.screen.refresh_bindings()  # the app's own method does nothing while it mounts
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         going = self.session.going
         match action:
@@ -278,7 +268,8 @@ class WorkbenchApp(Shell):
                 session = self.session
                 started = session.report.started if session.replay else None
                 able = started is None or can_follow(started.tool.command)
-                return not going and self._starts and able
+                # On Runs the key starts the chosen run again, or none.
+                return not going and self._starts and able and self.current_mode != RunsScreen.LABEL
             case "new":
                 return not going and self._starts
             case "close_run":
@@ -291,19 +282,13 @@ class WorkbenchApp(Shell):
                 return going and self.session.phase != "stopping"
             case "copy":
                 screen = self.screen
-                return isinstance(screen, ViewScreen) and screen.copies
+                return isinstance(screen, ViewScreen) and screen.command() is not None
             case "export":
                 measured = any(each.blocks for each in self.session.report.candidates.values())
                 return measured and self.current_mode != RunsScreen.LABEL  # it writes its own
         return True
 
     # ---------------------------------------------------------- the keys
-
-    def action_pause(self) -> None:
-        self.send_control("pause")
-
-    def action_resume(self) -> None:
-        self.send_control("resume")
 
     def action_stop(self) -> None:
         """Stop at the second press; the first one asks."""
@@ -352,11 +337,14 @@ class WorkbenchApp(Shell):
         self._begin()
 
     def action_interrupt(self) -> None:
-        """Leave; the second time at once: the engine ends by itself when its stdin closes."""
-        if self._leaving:
-            self.hurry(CUT_SHORT if self.raced.going else self.raced.exit_code)
-        else:
+        """Leave; the second time at once: the engine ends by itself when its stdin closes.
+
+        A terminal that closes says so twice, by a signal and by the end of its input.
+        """
+        if not self._leaving:
             self.action_leave()
+        elif not self.is_lost:
+            self.hurry(CUT_SHORT if self.raced.going else self.raced.exit_code)
 
     def action_leave(self) -> None:
         if not self._leaving:
@@ -380,15 +368,15 @@ def run_tui(
     start_source: Callable[[Request | Report], EventSource],
     request: Request | None = None,
     *,
-    finish: Callable[[Report, Report, int], int] | None = None,
+    finish: Callable[[Report, Report | None, int], int] | None = None,
     **options: Any,
 ) -> int:
     """Show runs until the user quits, and return the exit code.
 
     `start_source` starts a run: first `request`, later those from the form; `options` are those of
     `WorkbenchApp`.  When the TUI has closed, the summary of the last run goes to stdout, except in
-    a replay.  `finish` gets its report, that of the last run of `request`, and the exit code, and
-    returns the code to use.
+    a replay.  `finish` gets its report, that of the last run of `request` which has one, and the
+    exit code, and returns the code to use.
     """
     app = WorkbenchApp(start_source, request, **options)
     code = app.show()
@@ -400,6 +388,4 @@ def run_tui(
     report = raced.report
     if summary := summary_text(report, shutil.get_terminal_size().columns):
         sys.stdout.write(f"{summary}\n")
-    if finish is None or report.started is None:
-        return code
-    return finish(report, app.asked.report, code)
+    return code if finish is None else finish(report, app.answer, code)

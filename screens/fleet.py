@@ -15,6 +15,7 @@ from workbench.export.view.section import section_lines
 from workbench.records.fleet_document import FleetDocument
 from workbench.text.sanitize import shown
 
+from .state.threads import in_thread
 from .terminal import TerminalApp
 from .text.styles import joined
 from .widgets.drawn import Drawn
@@ -56,15 +57,15 @@ class FleetApp(TerminalApp):
         if any(node.state in GOING for node in self.found.nodes):
             self.action_reread()
 
-    @work(thread=True, exclusive=True)
-    def action_reread(self) -> None:
+    @work(exclusive=True)
+    async def action_reread(self) -> None:
         """Read the folder in a thread, since a shared file system may stall."""
         try:
-            found = self._read()
+            found = await in_thread(self._read)
         except Exception as error:  # the folder is gone, or holds other node types now
-            self.call_from_thread(self.notify, shown(str(error)), severity="error", markup=False)
+            self.notify(shown(str(error)), severity="error", markup=False)
         else:
-            self.call_from_thread(self._take, found)
+            self._take(found)
 
     def _take(self, found: FleetDocument) -> None:
         self.found = found

@@ -22,10 +22,11 @@ from textual.dom import DOMNode
 from textual.drivers.linux_driver import LinuxDriver
 
 from workbench.engine.exit_codes import FAILED
-from workbench.files.config import load
-from workbench.text.output import let_go, say_bug
+from workbench.files.config import load, path
+from workbench.planning.usage import unknown
+from workbench.text.output import let_go, say, say_bug
 
-from .theme import apply_theme
+from .theme import DARK, NAMES, apply_theme
 
 ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 TICK_S = 0.1  # between two looks whether a lone ESC was the key
@@ -46,8 +47,19 @@ class TerminalApp(App[None]):
         # NO_COLOR means none, not grey: Textual drops colours only from a native palette.
         ansi = True if "NO_COLOR" in os.environ else None
         super().__init__(driver_class=TerminalDriver, ansi_color=ansi)
-        apply_theme(self, load()[0].get("theme", ""))
+        theme = load()[0].get("theme", DARK.name)
+        if theme not in NAMES:
+            say(f"workbench: {path()}: {unknown('theme', theme, NAMES)}")
+        apply_theme(self, theme)
         self._handlers: dict[int, Any] = {}  # signal handlers to restore at the end
+
+    def on_load(self) -> None:
+        """Start tasks as Python 3.11 does, on every Python.
+
+        From 3.12 on Textual starts them eagerly, which mounts the first screen before it is on the
+        stack: a screen with an Input fails (Textual issue 6444).
+        """
+        asyncio.get_running_loop().set_task_factory(None)
 
     def on_mount(self) -> None:
         gc.freeze()  # imported modules stay, so no collection needs to visit them
@@ -99,6 +111,11 @@ class TerminalApp(App[None]):
         driver = self._driver
         return isinstance(driver, TerminalDriver) and driver.waiting > BACKLOG
 
+    @property
+    def is_lost(self) -> bool:
+        """The terminal is gone, or stopped reading."""
+        return isinstance(self._driver, TerminalDriver) and self._driver.is_lost
+
     def hurry(self, code: int) -> None:
         """Exit without patience for the terminal."""
         if isinstance(self._driver, TerminalDriver):
@@ -123,7 +140,7 @@ class TerminalApp(App[None]):
             self.run()
         except Exception as error:  # while Textual closes the screens
             self._handle_exception(error)
-        if isinstance(self._driver, TerminalDriver) and self._driver.is_lost:
+        if self.is_lost:
             let_go(sys.stdout)
             let_go(sys.stderr)
         if self._exception is not None:
@@ -155,6 +172,7 @@ class TerminalDriver(LinuxDriver):
     def stop_application_mode(self) -> None:
         if isinstance(self._app, TerminalApp) and self._app._shown_title:
             self.write(RESTORE_TITLE)
+            self._app._shown_title = ""  # kept and shown again after a suspend
         super().stop_application_mode()
 
     def _sigcont_application(self, *_: Any) -> None:

@@ -44,8 +44,8 @@ class AdvisorScreen(ViewScreen):
 
     @property
     def row(self) -> Row | None:
-        cursor = self.query_one(Table).cursor
-        return next((row for row in self._rows if row.plan.scenario == cursor), None)
+        at = {table.cursor for table in self.query(Table)}  # none before it is mounted
+        return next((row for row in self._rows if row.plan.scenario in at), None)
 
     @property
     def _rows(self) -> list[Row]:

@@ -16,6 +16,7 @@ from textual.widgets import Input, Static
 
 from workbench.export.view.facts import fact, facts_lines
 from workbench.export.view.spans import Text
+from workbench.report.candidate import Candidate
 from workbench.report.row import Row
 
 from ..state.session import Session
@@ -25,6 +26,7 @@ from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
 from ..widgets.keybar import OPTIONAL, KeyBar
 from ..widgets.pane import Pane
+from ..widgets.table import Table
 
 FAILURE_LINES = 8
 FILTER = Binding(
@@ -51,7 +53,6 @@ class ViewScreen(Screen[None]):
     KEY: ClassVar[str] = ""  # key that shows it
     LABEL: ClassVar[str] = ""  # its tab
     HELP: ClassVar[str] = ""
-    COPIES: ClassVar[bool] = True  # it has a selected row, whose command `c` copies
     # Pane has these keys too, but the table has the focus.
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -66,6 +67,7 @@ class ViewScreen(Screen[None]):
     ]
 
     _drawn_for: Size | None = None
+    _followed: Session | None = None
     _resumed = False  # before: its first picture stands since it was mounted
 
     @property
@@ -79,9 +81,10 @@ class ViewScreen(Screen[None]):
         return None
 
     @property
-    def copies(self) -> bool:
-        """Whether `c` has something to copy."""
-        return self.COPIES and bool(self.session.report.rows)
+    def chosen(self) -> Candidate | None:
+        """The candidate of the selected row under the cursor of the table."""
+        row, cursor = self.row, self.query_one(Table).cursor
+        return next((c for c in row.candidates if c.case.id == cursor), None) if row else None
 
     def compose(self) -> ComposeResult:
         yield Static("needs 40x10 or more", id="too-small")
@@ -97,8 +100,16 @@ class ViewScreen(Screen[None]):
     def draw(self, session: Session) -> None:
         raise NotImplementedError
 
+    def follow(self) -> None:
+        """Follow another run than before, whatever the user looked at."""
+        for table in self.query(Table):
+            table.release()
+
     def repaint(self) -> None:
         session, self._drawn_for = self.session, self.size
+        if session is not self._followed:
+            self._followed = session
+            self.follow()
         self.query_one(TopBars).show(session, cast(Any, self.app).tabs)
         failure = self.query_one("#failure", Drawn)
         failure.display = session.failure is not None

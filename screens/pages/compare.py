@@ -21,6 +21,7 @@ from workbench.report.run_files import read_journal
 from workbench.text.sanitize import shown
 
 from ..state.session import Session
+from ..state.threads import in_thread
 from ..text.styles import joined
 from ..widgets.drawn import Drawn
 from ..widgets.pane import Pane
@@ -29,7 +30,6 @@ from .base import ViewScreen
 
 class CompareScreen(ViewScreen):
     AUTO_FOCUS = "Pane"
-    COPIES = False
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "app.pop_screen", "Back")]
 
     def __init__(self, first: Path, second: Path) -> None:
@@ -46,17 +46,19 @@ class CompareScreen(ViewScreen):
         super().on_mount()
         self._compare()
 
-    @work(thread=True)
-    def _compare(self) -> None:
+    @work
+    async def _compare(self) -> None:
         try:
-            reports = [read_journal(path).report for path in self._paths]
-            command = f"workbench compare {' '.join(path.stem for path in self._paths)}"
-            found = run_comparison(Tool("workbench", __version__, command), reports, None)
+            self._parts = await in_thread(self._sections)
         except (JournalError, UsageError) as error:
             self._said = shown(str(error))
-        else:
-            self._parts = [*sections(found)]
-        self.app.call_from_thread(self.repaint)
+        self.repaint()
+
+    def _sections(self) -> list[Section]:
+        reports = [read_journal(path).report for path in self._paths]
+        command = f"workbench compare {' '.join(path.stem for path in self._paths)}"
+        tool = Tool("workbench", __version__, command)
+        return [*sections(run_comparison(tool, reports, None))]
 
     def draw(self, session: Session) -> None:
         self.query_one("#compared", Drawn).show(

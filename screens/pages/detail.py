@@ -8,10 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from workbench.advisor.race_summary import summary_text
-from workbench.export.view.answers import (
-    answer_facts,
-    crossover_lines,
-)
+from workbench.export.view.answers import answer_facts, crossover_lines
 from workbench.export.view.derived import row_title
 from workbench.export.view.details import INDENT, candidate_facts, profile_facts, why_facts
 from workbench.export.view.facts import Fact, fact, facts_lines, heading
@@ -70,7 +67,7 @@ class DetailScreen(ViewScreen):
             detail.show(lambda width, _: joined(self._lines(row, session, width)))
 
     def _lines(self, row: Row, session: Session, width: int) -> list[Text]:
-        candidate = session.report.candidates.get(self.query_one(Table).cursor or "")
+        candidate = self.chosen
         parts: list[tuple[str, list[Fact]]] = [
             ("Candidate", candidate_facts(candidate, session) if candidate else []),
             ("Answer", answer_facts(row, session)),

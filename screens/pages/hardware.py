@@ -18,11 +18,12 @@ from ..widgets.drawn import Drawn
 from ..widgets.pane import Pane
 from .base import ViewScreen
 
+UNKNOWN = "The run ended before the hardware was detected."
+
 
 class HardwareScreen(ViewScreen):
     KEY, LABEL = "1", "Hardware"
     HELP = "what this machine has, its limits, and why something is missing"
-    COPIES = False
     HORIZONTAL_BREAKPOINTS = [(0, "-below"), (110, "-side-by-side")]  # noqa: RUF012
 
     def body(self) -> ComposeResult:
@@ -45,7 +46,8 @@ class HardwareScreen(ViewScreen):
         now.display = bool(report.host) and (session.going or session.phase == "watching")
         machine, software = report.machine, report.software
         if machine is None or software is None:
-            left.show(lambda *_: Content.styled(_waiting(session), "dim"))
+            said = "Detecting hardware..." if session.going else UNKNOWN
+            left.show(lambda *_: Content.styled(said, "dim"))
             right.show(lambda *_: Content(""))
             return
         if now.display:
@@ -56,13 +58,6 @@ class HardwareScreen(ViewScreen):
         now.show(lambda width, _: sections(live, width))
         left.show(lambda width, _: sections(processor, width))
         right.show(lambda width, _: sections(accelerators, width))
-
-
-def _waiting(session: Session) -> str:
-    """Text while no machine is known."""
-    if session.going:
-        return "Detecting hardware..."
-    return "The run ended before the hardware was detected."
 
 
 def sections(found: list[Section], width: int) -> Content:

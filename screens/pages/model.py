@@ -20,12 +20,12 @@ from workbench.export.view.ranked import candidate_lines, columns
 from workbench.export.view.spans import Text
 from workbench.export.view.table import Column, Line
 from workbench.planning.model_question import ModelQuestion
-from workbench.report.candidate import Candidate
 from workbench.report.row import Row
 from workbench.text import units
 from workbench.text.sanitize import shown
 
 from ..state.session import Session
+from ..state.threads import in_thread
 from ..text.styles import joined
 from ..widgets.drawn import Drawn
 from ..widgets.pane import Pane
@@ -65,28 +65,18 @@ class ModelScreen(ViewScreen):
             yield Drawn(id="model-more")
 
     @property
-    def chosen(self) -> Candidate | None:
-        return self.session.report.candidates.get(self.query_one(Table).cursor or "")
-
-    @property
     def row(self) -> Row | None:
         return row_of(self.session.report)
-
-    @property
-    def copies(self) -> bool:
-        return self.session.has_model and super().copies
 
     def on_screen_resume(self) -> None:
         self._stale = True
         super().on_screen_resume()
 
-    @work(thread=True, exclusive=True)
-    def _look(self) -> None:
+    @work(exclusive=True)
+    async def _look(self) -> None:
         """Search in a thread, since a file system may stall."""
-        found = sorted({path for place in PLACES for path in glob(place)})  # noqa: PTH207
-        lines = [line for path in found if (line := _file_line(path)) is not None]
-        self._files = lines[:MOST_FILES]
-        self.app.call_from_thread(self.repaint)
+        self._files = await in_thread(_file_lines)
+        self.repaint()
 
     def _draw_files(self, table: Table) -> None:
         """The picker of a model, where the run on the screen is about none."""
@@ -152,6 +142,11 @@ class ModelScreen(ViewScreen):
     def command(self) -> str | None:
         """The code if there is any, otherwise the command that reproduces the run."""
         return snippet(self.session.report) or super().command()
+
+
+def _file_lines() -> list[Line]:
+    found = sorted({path for place in PLACES for path in glob(place)})  # noqa: PTH207
+    return [line for path in found if (line := _file_line(path)) is not None][:MOST_FILES]
 
 
 def _file_line(path: str) -> Line | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -20,6 +19,7 @@ from workbench.records.errors import JournalError
 from workbench.report.history import matching, refreshed
 from workbench.text.sanitize import shown
 
+from ..state.threads import in_thread
 from ..theme import themes
 
 RUNS = 20
@@ -40,7 +40,7 @@ class Entries(Provider):
 
     async def startup(self) -> None:
         with suppress(JournalError):  # the Runs screen says why
-            index = await asyncio.to_thread(refreshed)  # the first time there may be thousands
+            index = await in_thread(refreshed)  # the first time there may be thousands
             self._runs = list(islice(matching(index, {}), RUNS))
         self._found = list(self._entries())
 

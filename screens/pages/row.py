@@ -53,6 +53,11 @@ class RowScreen(ViewScreen):
         first = Content.assemble(title, " " * gap, (where, "$primary" if live else "dim"))
         return Content.assemble(first.truncate(width, ellipsis=True), "\n", question)
 
+    def follow(self) -> None:
+        super().follow()
+        self._looked_at = None
+        self.refresh_bindings()
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "follow":
             return self._looked_at is not None

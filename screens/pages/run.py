@@ -16,7 +16,6 @@ from workbench.export.view.spans import Text
 from workbench.export.view.tables import raced_lines, run_columns
 from workbench.export.view.words import case_text
 from workbench.records.document import Sweep
-from workbench.report.candidate import Candidate
 from workbench.report.row import Row
 
 from ..state.session import Session
@@ -81,7 +80,7 @@ class RunScreen(RowScreen):
     def _draw_metrics(self) -> None:
         """The workload's own metrics for the selected candidate."""
         drawn = self.query_one("#metrics", Drawn)
-        candidate = self._chosen
+        candidate = self.chosen
         found = self.session.measured(candidate) if candidate is not None else None
         drawn.display = found is not None and bool(found.metrics)
         if found is not None and drawn.display:
@@ -95,7 +94,7 @@ class RunScreen(RowScreen):
         curve.set_class(log.display, "-above-log")
         if row is None or sweep is None:
             return
-        chosen, at = self._chosen, row.plan.point
+        chosen, at = self.chosen, row.plan.point
         label = chosen.case.label if chosen is not None else None
         found = row.verdict.crossover if row.verdict else None
         curve.show(
@@ -110,10 +109,6 @@ class RunScreen(RowScreen):
         accepts = self.query_one(FilterBar).accepts
         curves = [curve for curve in sweep.curves if accepts(curve.candidate)]
         return msgspec.structs.replace(sweep, curves=curves)
-
-    @property
-    def _chosen(self) -> Candidate | None:
-        return self.session.report.candidates.get(self.query_one(Table).cursor or "")
 
     def on_table_moved(self) -> None:
         self._draw_metrics()

@@ -21,6 +21,7 @@ from workbench.report.run_files import OpenedRun
 from workbench.text.sanitize import shown
 
 from ..state.session import Session
+from ..state.threads import in_thread
 from ..text.styles import content, joined
 from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
@@ -39,7 +40,6 @@ NOT_KEPT = "No run can be kept: set XDG_STATE_HOME to a folder that can be writt
 class RunsScreen(ViewScreen):
     KEY, LABEL = "5", RUNS
     HELP = "the kept runs: open, start again, compare, export, delete"
-    COPIES = False
     AUTO_FOCUS = "Table"
     BINDINGS: ClassVar[list[BindingType]] = [
         FILTER,
@@ -74,16 +74,16 @@ class RunsScreen(ViewScreen):
         super().on_screen_resume()
         self._refresh_index()
 
-    @work(thread=True, exclusive=True)
-    def _refresh_index(self) -> None:
+    @work(exclusive=True)
+    async def _refresh_index(self) -> None:
         """Read new journals in a thread: the first time there may be thousands."""
         try:
-            index = history.refreshed()
+            index = await in_thread(history.refreshed)
         except JournalError as error:
             self._problem = shown(str(error))
         else:
             self._index, self._problem = index, ""
-        self.app.call_from_thread(self._search)
+        self._search()
 
     def _search(self) -> None:
         """Take as many matching runs from the index as the table shows."""

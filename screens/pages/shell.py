@@ -1,10 +1,12 @@
-"""The part of the application that starts no run: kept runs, copies, files, themes, suspending."""
+"""The part of the application that starts no run: kept runs, copies, files, themes, pauses."""
 
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -17,8 +19,8 @@ from workbench.report.report import Report
 from workbench.report.run_files import OpenedRun, read_journal
 from workbench.text.sanitize import shown
 
-from ..state.event_source import EventSource, ReplaySource
 from ..state.session import Session
+from ..state.threads import in_thread
 from ..terminal import TerminalApp
 from ..theme import choose
 from ..widgets.bars import Tab
@@ -48,6 +50,7 @@ class Shell(TerminalApp):
     COMMANDS: ClassVar[set[Any]] = {_entries}
     session: Session
     raced: Session
+    _able: tuple[object, ...] = ()  # what the keys depend on
     _resume_later = False  # the run was paused for a suspend
 
     def on_mount(self) -> None:
@@ -67,6 +70,15 @@ class Shell(TerminalApp):
             for page in self.pages
         ]
 
+    def refresh_keys(self) -> None:
+        """Redraw the key bar if other keys work now than before."""
+        session = self.session
+        opened = session is not self.raced
+        able = session.phase, bool(session.report.rows), self.current_mode, opened
+        if able != self._able:
+            self._able = able
+            self.screen.refresh_bindings()  # the app's own method does nothing while it mounts
+
     def action_help(self) -> None:
         from .help import HelpScreen, help_keys
 
@@ -76,6 +88,12 @@ class Shell(TerminalApp):
     def send_control(self, control: str) -> None:
         """Send "pause", "resume" or "cancel" to what runs behind the session."""
         raise NotImplementedError
+
+    def action_pause(self) -> None:
+        self.send_control("pause")
+
+    def action_resume(self) -> None:
+        self.send_control("resume")
 
     def action_copy(self) -> None:
         """Copy to the terminal's clipboard (OSC 52); the notice shows the text if that fails."""
@@ -96,45 +114,39 @@ class Shell(TerminalApp):
         run = report.started.id[:80] if report.started else ""
         stem = re.sub(r"[^\w-]", "_", f"workbench-{run}")
         names = (f"{stem}{'' if n == 1 else f'-{n}'}.html" for n in itertools.count(1))
-        path = next(file for name in names if not (file := Path(name)).exists())
+        path = next(Path(name) for name in names if not os.path.lexists(name))  # no error if locked
         try:
             replace(path, file_text("html", report).encode())
             self.notify(shown(str(path.absolute())), title="Exported", markup=False)
         except OSError as error:
             self.complain(f"{path} cannot be written: {error.strerror}")
 
-    def follow(self, source: EventSource) -> None:
-        """Show the session, which `source` fills, beginning with the first screen."""
+    def show_run(self, opened: OpenedRun) -> None:
+        """Show a kept run in the place of the one that was raced here, until escape."""
         raise NotImplementedError
 
     def start_again(self, report: Report) -> None:
         """Start the command of a kept run."""
         raise NotImplementedError
 
-    @work(thread=True, exclusive=True, group="read")
-    def read_run(self, path: Path, then: Callable[[OpenedRun], None]) -> None:
+    @work(exclusive=True, group="read")
+    async def read_run(self, path: Path, then: Callable[[OpenedRun], None]) -> None:
         """Read a kept run in a thread and go on with it, or say why it cannot be read."""
         try:
-            opened = read_journal(path)
+            opened = await in_thread(partial(read_journal, path))
         except JournalError as error:
-            self.call_from_thread(self.complain, str(error))
+            self.complain(str(error))
         else:
-            self.call_from_thread(then, opened)
+            then(opened)
 
     def complain(self, text: str) -> None:
         self.notify(shown(text), severity="error", markup=False)
-
-    def show_run(self, opened: OpenedRun) -> None:
-        """Show a kept run in the place of the one that was raced here, until escape."""
-        if self.raced.going:  # it was started while the journal was read
-            return
-        self.session = Session(replay=True)
-        self.follow(ReplaySource(opened.events))
 
     def show_row(self, name: str) -> None:
         """Put the cursor of the table of scenarios on a row."""
         self.show_mode(AdvisorScreen.LABEL)
         if tables := self.screen.query(Table):
+            cast(ViewScreen, self.screen).repaint()  # with the rows of this run
             tables.first().choose(name)
 
     def choose_theme(self, name: str) -> None:
@@ -154,7 +166,8 @@ class Shell(TerminalApp):
 
     def _suspended(self, _app: App[Any]) -> None:
         """Pause the engine before this process stops and no longer reads its events."""
-        if self.session.phase == "running":
+        session = self.session
+        if session.phase in ("starting", "running") and session.report.status != "paused":
             self.send_control("pause")
             self._resume_later = True
 

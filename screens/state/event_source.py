@@ -11,7 +11,7 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Protocol
 
-from workbench.engine.exit_codes import USAGE
+from workbench.engine.exit_codes import FAILED, USAGE
 from workbench.process.children import clean
 from workbench.process.exit_status import ending, log_tail
 from workbench.records import events as ev
@@ -32,12 +32,16 @@ TAIL_LINES = 20
 
 
 class EventSourceError(Exception):
-    """The events broke off; the message says how, `log_tail` has the engine's last lines."""
+    """The events broke off; the message says how, `log_tail` has the engine's last lines, and
+    `code` is what the program returns."""
 
-    def __init__(self, message: str, remedy: str, log_tail: Sequence[str] = ()) -> None:
+    def __init__(
+        self, message: str, remedy: str, log_tail: Sequence[str] = (), code: int = FAILED
+    ) -> None:
         super().__init__(message)
         self.remedy = remedy
         self.log_tail = tuple(log_tail)
+        self.code = code
 
 
 class EventSource(Protocol):
@@ -144,7 +148,7 @@ class EngineSource:
         if code == USAGE and (lines := self._tail()):
             # Some requests turn out to be impossible only when the hardware or the model is known.
             message = lines[-1].removeprefix("workbench: ")
-            raise EventSourceError(message, "start another run with other options")
+            raise EventSourceError(message, "start another run with other options", code=USAGE)
 
     async def _start(self) -> asyncio.subprocess.Process:
         # A file, because a pipe would have to be drained; without a name, because it must not stay

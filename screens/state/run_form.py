@@ -288,7 +288,6 @@ def _outlook(rows: list[RowPlan], budget_s: float) -> str:
     text = f"{count} row{'' if count == 1 else 's'}"
     if most:
         text += f", {'' if count == 1 else 'up to '}{most} candidate{'' if most == 1 else 's'}"
-    if most:
         share_s = budget_s / sum(len(row.cases) for row in rows)
         text += f"{' each' if count > 1 else ''}, about {units.duration(share_s)} for one"
     return text

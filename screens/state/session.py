@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from workbench.advisor.subject import row_of
-from workbench.engine.exit_codes import CUT_SHORT, FAILED, OK
+from workbench.engine.exit_codes import CUT_SHORT, OK, USAGE
 from workbench.export.view.derived import RunView
 from workbench.export.view.events import LogLine, narrate
 from workbench.records.events import AnyEvent
@@ -64,7 +64,7 @@ class Session(RunView):
             return "watching"
         if self.report.started is None or self.report.machine is None:
             return "starting"
-        return self.report.status
+        return "paused" if self.report.status == "paused" else "running"
 
     @property
     def has_model(self) -> bool:
@@ -109,6 +109,11 @@ class Session(RunView):
         """Exit code of the program if it ended now."""
         if self.replay:
             return OK
-        if self.report.finished is not None:
-            return self.report.finished.exit_code
-        return FAILED if self.failure is not None else CUT_SHORT
+        if self.failure is not None:
+            return self.failure.code
+        return CUT_SHORT if self.report.finished is None else self.report.finished.exit_code
+
+    @property
+    def has_begun(self) -> bool:
+        """The run began, and was not refused once hardware and model were known."""
+        return self.report.started is not None and self.exit_code != USAGE

@@ -160,6 +160,14 @@ def test_sixteen_colours_beat_the_chosen_theme(monkeypatch: pytest.MonkeyPatch) 
     assert themes(app) == [SIXTEEN.name], "the palette offers no other"
 
 
+def test_a_theme_that_does_not_exist_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    config.assign("theme", "nrod")
+    assert replayed(scenes.h200()).theme == "workbench"
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"{config.path()}: unknown theme 'nrod'; did you mean nord?" in said
+
+
 async def test_x_asks_once_and_forgets_the_question() -> None:
     now = [0.0]
     feed = HeldFeed(scenes.midway())

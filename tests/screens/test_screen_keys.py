@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import errno
 import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 import pytest
@@ -16,6 +19,7 @@ from screens import app as app_module
 from screens.app import WorkbenchApp
 from screens.pages.help import HelpScreen
 from screens.state.event_source import EventSourceError, ReplaySource
+from screens.widgets.table import Table
 from workbench.export.formats import file_text
 from workbench.planning.request import Request
 from workbench.records import events as ev
@@ -145,6 +149,26 @@ async def test_e_says_in_one_line_why_nothing_was_written(
         (notice,) = app._notifications
         assert notice.message.endswith("cannot be written: No such file or directory")
         assert notice.severity == "error"
+
+
+async def test_e_in_a_folder_that_may_not_be_searched_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def locked(path: object, *_: object, **__: object) -> NoReturn:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    app = replayed(scenes.h200())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        with monkeypatch.context() as patch:
+            for name in ("stat", "lstat", "open"):
+                patch.setattr(os, name, locked)
+            app.action_export()
+        await settle(pilot)
+        (notice,) = app._notifications
+        assert notice.message.endswith("cannot be written: Permission denied")
 
 
 async def test_e_stays_in_this_folder_whatever_a_document_calls_its_run(
@@ -336,6 +360,43 @@ async def test_a_suspend_pauses_the_race_and_coming_back_resumes_it() -> None:
         app.app_suspend_signal.publish(app)
         app.app_resume_signal.publish(app)
         assert feed.said == ["pause", "resume", "pause"], "paused by hand stays paused"
+
+
+async def test_a_suspend_while_the_run_starts_pauses_it_too() -> None:
+    app, feed = held(scenes.midway()[:1])
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert app.session.phase == "starting"
+        app.app_suspend_signal.publish(app)
+        app.app_resume_signal.publish(app)
+        assert feed.said == ["pause", "resume"]
+        await press(pilot, "space")
+        app.app_suspend_signal.publish(app)
+        app.app_resume_signal.publish(app)
+        assert feed.said == ["pause", "resume", "pause"], "paused by hand stays paused"
+
+
+async def test_a_second_run_is_followed_whatever_was_looked_at_before() -> None:
+    feeds = [HeldFeed(scenes.midway()), HeldFeed(scenes.midway())]
+    app = WorkbenchApp(lambda _: feeds.pop(0), monotonic=lambda: 0.0)
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "up", "2", "left_square_bracket", "x", "x", "s")
+        assert "Heavy convolution layers   5 of 6" in text(pilot)
+        assert "Follow" not in text(pilot)
+        await press(pilot, "3")
+        assert app.screen.query_one(Table).cursor == "convolution"
+
+
+async def test_details_are_of_their_own_row_where_another_has_the_same_case() -> None:
+    app = replayed(scenes.h200())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "enter")
+        screen, known = app.screen, app.session.report.candidates
+        (at,) = [c for c in screen.row.candidates if c.case.id == screen.query_one(Table).cursor]
+        known[at.case.id] = dataclasses.replace(at, scenario="another")
+        assert screen.chosen is at
 
 
 async def test_a_dead_engine_shows_its_last_words_and_s_tries_again() -> None:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 
 import pytest
 import scenes
 from stage import HeldFeed, held, replayed, settle
 from textual import events
 from textual.app import App
+from textual.drivers.linux_driver import LinuxDriver
 
 from screens.app import WorkbenchApp, run_tui
 from screens.pages.help import HelpScreen
-from screens.state.event_source import ReplaySource
-from screens.terminal import TerminalApp
+from screens.state.event_source import EventSourceError, ReplaySource
+from screens.terminal import KEEP_TITLE, RESTORE_TITLE, TerminalApp, TerminalDriver
+from workbench.engine.exit_codes import FAILED, USAGE
 from workbench.planning.request import Request
+from workbench.records.events import RunFinished
+from workbench.report.report import Report
 
 SIZE = (80, 24)
 OPENERS = {"question_mark": "?", "n": "n", "enter": None, "1": "1", "2": "2"}
@@ -97,4 +102,103 @@ async def test_output_is_of_the_run_that_the_command_line_asked_for() -> None:
         first = app.session
         app.start_other(Request(workloads=("matmul",)))
         await settle(pilot)
-        assert app.raced is not first and app.asked is first
+        assert app.raced is not first and app.answer is first.report
+
+
+def never_begun() -> HeldFeed:
+    return HeldFeed([], EventSourceError("the engine ended", "the log says why"))
+
+
+def refused() -> HeldFeed:
+    """A run that turns out to be impossible once the hardware is known."""
+    begun = scenes.midway()[:3]
+    end = RunFinished(
+        at_s=1.0, status="failed", finished_at="2026-11-21T15:31:10Z", duration_s=1.0, exit_code=1
+    )
+    failure = EventSourceError("there is no cuda:0 here", "use another device", code=USAGE)
+    return HeldFeed([*begun, end], failure)
+
+
+@pytest.mark.parametrize("later", [never_begun, refused])
+@pytest.mark.parametrize("again", [True, False], ids=["again", "another"])
+async def test_a_later_run_without_a_result_takes_no_output_away(
+    later: Callable[[], HeldFeed], again: bool
+) -> None:
+    feeds = [ReplaySource(scenes.cpu_only()), later()]
+    app = WorkbenchApp(lambda _: feeds.pop(0), Request(quick=True), monotonic=lambda: 0.0)
+    async with app.run_test() as pilot:
+        await settle(pilot)
+        first = app.session
+        if again:
+            app.action_start()
+        else:
+            app.start_other(Request(workloads=("matmul",)))
+        await settle(pilot)
+        assert app.raced is not first and app.answer is first.report
+
+
+async def test_a_run_that_is_refused_late_is_a_usage_error_without_a_document() -> None:
+    app = WorkbenchApp(lambda _: refused(), Request(quick=True), monotonic=lambda: 0.0)
+    async with app.run_test() as pilot:
+        await settle(pilot)
+        assert app.session.exit_code == USAGE and app.answer is None
+
+
+@pytest.mark.parametrize("first_begins", [True, False])
+def test_the_end_gets_the_run_that_was_asked_for_whichever_began(
+    headless: None, monkeypatch: pytest.MonkeyPatch, first_begins: bool
+) -> None:
+    sources = [ReplaySource(scenes.cpu_only()), never_begun()]
+    feeds = sources if first_begins else sources[::-1]
+    got: list[Report | None] = []
+
+    async def another(app: WorkbenchApp) -> None:
+        await app._over.wait()
+        app.start_other(Request(workloads=("matmul",)))
+        await app._over.wait()
+        app.action_leave()
+
+    monkeypatch.setattr(
+        WorkbenchApp, "on_ready", lambda app: app.run_worker(another(app)), raising=False
+    )
+    code = run_tui(
+        lambda _: feeds.pop(0),
+        Request(quick=True),
+        finish=lambda _, asked, code: got.append(asked) or code,
+    )
+    (asked,) = got
+    assert (asked is not None) is first_begins
+    assert code == (FAILED if first_begins else 0)
+
+
+@pytest.mark.parametrize("lost", [True, False])
+async def test_a_terminal_that_closes_is_no_second_ctrl_c(
+    lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TerminalApp, "is_lost", property(lambda _: lost))
+    hurried: list[int] = []
+    app, feed = held(scenes.midway())
+    feed.deaf = True
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        monkeypatch.setattr(app, "hurry", hurried.append)
+        app.action_interrupt()
+        app.action_interrupt()
+        assert hurried == ([] if lost else [130])
+        await pilot.pause()
+        app.exit(return_code=0)
+
+
+def test_a_suspend_gives_the_title_back_and_the_next_one_keeps_it_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app, written = held(scenes.midway())[0], []
+    driver = object.__new__(TerminalDriver)
+    driver._app = app
+    monkeypatch.setattr(LinuxDriver, "stop_application_mode", lambda _: None)
+    monkeypatch.setattr(driver, "write", written.append)
+    monkeypatch.setattr(app, "write_to_terminal", written.append)
+    app.show_title("a")
+    driver.stop_application_mode()
+    app.show_title("a")
+    assert written == [f"{KEEP_TITLE}\x1b]2;a\x07", RESTORE_TITLE, f"{KEEP_TITLE}\x1b]2;a\x07"]

@@ -11,7 +11,7 @@ from stage import press, replayed, settle, text
 from textual.pilot import Pilot
 
 from workbench.export.view.derived import RunView
-from workbench.export.view.roofline import roofline_lines
+from workbench.export.view.roofline import NOTHING, roofline_lines
 from workbench.records import events as ev
 from workbench.records.document import DeviceCeilings
 from workbench.report.report import Report
@@ -107,3 +107,23 @@ def test_a_low_terminal_gets_the_lines_without_the_chart() -> None:
     row, run = report.rows["floating_point"], RunView(report)
     lines = roofline_lines(row, run, 100, 10)
     assert lines and not any("FLOP per byte" in line.plain for line in lines)
+
+
+@pytest.mark.parametrize(("peak", "bandwidth"), [(-1.0, 4e12), (800e12, -1.0), (1e308, 5e-324)])
+def test_limits_that_no_machine_has_are_not_drawn(peak: float, bandwidth: float) -> None:
+    report = with_gpu()
+    assert report.ceilings is not None
+    report.ceilings = msgspec.structs.replace(
+        report.ceilings,
+        devices=[
+            msgspec.structs.replace(
+                device,
+                peak_ops_per_s=dict.fromkeys(device.peak_ops_per_s, peak),
+                memory_bytes_per_s=bandwidth,
+                cache_bytes_per_s=bandwidth,
+            )
+            for device in report.ceilings.devices
+        ],
+    )
+    row, run = report.rows["floating_point"], RunView(report)
+    assert [line.plain.strip() for line in roofline_lines(row, run, 100, 34)] == [NOTHING]

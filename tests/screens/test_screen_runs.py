@@ -20,7 +20,7 @@ from screens.app import WorkbenchApp
 from screens.pages import palette
 from screens.pages.compare import CompareScreen
 from screens.pages.runs import PAGE, RunsScreen
-from screens.state.event_source import WatchSource
+from screens.state.event_source import ReplaySource, WatchSource
 from screens.widgets.table import Table, TableLine
 from workbench.machine.snapshots import Snapshot
 from workbench.records import events as ev
@@ -151,6 +151,24 @@ async def test_s_starts_the_command_of_the_chosen_run_again(kept: Path) -> None:
         await press(pilot, "5", "s")
         await loaded(pilot)
         assert len(asked) == 2 and "Run again" not in text(pilot)
+
+
+async def test_s_starts_no_other_run_where_the_chosen_one_cannot_be(kept: Path) -> None:
+    asked: list[object] = []
+    app = WorkbenchApp(
+        lambda request: asked.append(request) or ReplaySource(scenes.cpu_only()),
+        monotonic=lambda: 0.0,
+    )
+    async with app.run_test(size=SIZE) as pilot:
+        await open_runs(pilot)
+        await press(pilot, "end")
+        assert cursor(pilot).startswith("20250101")
+        await press(pilot, "s", "home", "v", "down", "v", "c")
+        await loaded(pilot)
+        assert isinstance(app.screen, CompareScreen)
+        await press(pilot, "s")
+        await loaded(pilot)
+        assert len(asked) == 1
 
 
 async def test_ceilings_are_not_offered_again(kept: Path) -> None:

@@ -40,6 +40,8 @@ def test_a_run_goes_through_its_phases() -> None:
     assert session.phase == "running"
     session.apply(ev.StatusChanged(at_s=20.0, status="paused"))
     assert session.phase == "paused"
+    session.apply(ev.StatusChanged(at_s=20.0, status="a word of a later version"))
+    assert session.phase == "running"
     session.cancelling = True
     assert session.phase == "stopping"
     session.apply(events[-1])

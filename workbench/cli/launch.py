@@ -162,7 +162,9 @@ def show_live(
     return run_tui(_engine, request, preview=preview, finish=finish)
 
 
-def _finish(last: Report, asked: Report, code: int, output: Target | None, *, samples: bool) -> int:
+def _finish(
+    last: Report, asked: Report | None, code: int, output: Target | None, *, samples: bool
+) -> int:
     """Say that the `last` run is kept, and write the run that the command line `asked` for."""
     from ..report.journal import is_kept
     from .headless import is_cut, save
@@ -171,7 +173,7 @@ def _finish(last: Report, asked: Report, code: int, output: Target | None, *, sa
     if is_kept(run):
         how = "only its beginning is kept" if is_cut(last) else "kept"
         sys.stdout.write(f"{how}: workbench open {run}\n")
-    return code if output is None else save(output, asked, code, samples=samples)
+    return code if output is None or asked is None else save(output, asked, code, samples=samples)
 
 
 def _engine(asked: Request | Report) -> EngineSource:

@@ -11,6 +11,7 @@ from workbench.export.text import run_text, summary_text
 from workbench.export.view.derived import RunView
 from workbench.export.view.model import stage
 from workbench.export.view.model_facts import left_out, saved_text
+from workbench.export.view.own import code_facts
 from workbench.planning.request import Request, check
 from workbench.records import events as ev
 from workbench.records.code import SavedCode
@@ -115,3 +116,9 @@ def test_the_stage_names_what_is_built_and_the_batch_that_races() -> None:
     assert at(planned[0] + 1, building) == "building onnx"
     assert at(planned[1] + 1) == "racing at batch 8, 6 of 6 candidates left"
     assert at(len(events)) == "finishing"
+
+
+def test_a_kind_of_code_that_only_a_later_version_knows_is_named_as_it_is() -> None:
+    facts = Report.of(RUNS["net"]).code.facts
+    first, *_ = code_facts(msgspec.structs.replace(facts, kind="notebook"))
+    assert ": notebook, " in first

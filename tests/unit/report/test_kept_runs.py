@@ -41,6 +41,7 @@ def expected(name: str) -> Any:
     if (model := document.get("model")) is not None:
         model["facts"] |= {"check_samples": 0, "folds": 0}
         model["facts"] |= {"needed_inputs": None, "no_promise": None}
+    document["machine"]["cpu"].setdefault("usable_physical_cores", None)
     for gpu in document["machine"]["gpus"]:
         gpu.setdefault("compute_mode", None)
         gpu.setdefault("worker_cores", None)

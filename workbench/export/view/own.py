@@ -21,7 +21,7 @@ KINDS = {"torch": "PyTorch", "function": "Python function", "command": "whole ru
 
 def code_facts(facts: CodeFacts) -> Iterator[str]:
     """The code in a line, and a line for each of its inputs."""
-    parts = [KINDS[facts.kind]]
+    parts = [KINDS.get(facts.kind, facts.kind)]
     if facts.parameters is not None:
         parts += [f"{count_text(facts.parameters)} parameters", facts.precision]
     if facts.batch is not None:

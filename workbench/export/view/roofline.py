@@ -61,7 +61,7 @@ def limits(found: Iterable[Candidate], run: RunView) -> tuple[Roofs, list[tuple[
         case, measured = candidate.case, run.measured(candidate)
         peak, kind, bytes_per_s = bounds_of(candidate, run.report.ceilings)
         rate, limit, gpus = measured.flops_per_s, measured.roofline, gpus_of(candidate)
-        if peak and bytes_per_s and rate and limit is not None:
+        if peak and bytes_per_s and rate and limit and min(peak, bytes_per_s, rate) >= 1:
             name = f"{case.device} {case.precision}" + " cache" * (kind == "cache")
             name += f" x{gpus}" * (gpus > 1)
             ends = sorted((2.0**LOW, min(peak / bytes_per_s, 2.0**HIGH), 2.0**HIGH))

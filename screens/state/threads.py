@@ -1,0 +1,29 @@
+"""Reading in a thread while the screens go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from threading import Thread
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def in_thread(read: Callable[[], T]) -> T:
+    """The result of `read`, for which the end of the program does not wait, as it would with
+    `asyncio.to_thread`: a shared file system may stall."""
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # from here on only the thread settles it
+
+    def run() -> None:
+        try:
+            found = read()
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(found)
+
+    Thread(target=run, daemon=True).start()
+    return await asyncio.wrap_future(future)
