@@ -177,8 +177,9 @@ class TensorFlowDigits(DigitTraining, TensorFlowTask):
         with setup.phase("build"):
             length = EPOCHS * (digits.TRAINING // self.batch)
             super().__init__(case, mlp(SIZES, setup.seed), LEARNING_RATE, length)
-            training = tuple(each[: digits.TRAINING] for each in pictures())
-            self.data = tf.data.Dataset.from_tensor_slices(training)
+            data, labels = pictures()
+            training, self.unseen = slice(digits.TRAINING), data[digits.TRAINING :]
+            self.data = tf.data.Dataset.from_tensor_slices((data[training], labels[training]))
             self.seed = setup.seed
             self.streams = {size: self.stream(size) for size in (self.batch, CHECKED_BATCH)}
         self.begin(setup, self.streams[self.batch])
@@ -200,7 +201,7 @@ class TensorFlowDigits(DigitTraining, TensorFlowTask):
         self.latest_loss = self.update(*next(self.streams[self.batch]))
 
     def answers(self) -> Any:
-        return self.model(pictures()[0][digits.TRAINING :]).numpy().argmax(axis=1)
+        return self.model(self.unseen).numpy().argmax(axis=1)
 
 
 class JaxDigits(DigitTraining, JaxTask):
