@@ -23,7 +23,7 @@ REDUCED = ("bf16", "fp16", "int8")  # precisions that a CPU may have to emulate
 # The first CUDA compute capability with each precision (Ampere; Ada and Hopper) and with a compiler
 # for it (Triton).
 LEAST_CAPABILITY = {"tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9), "compile": (7, 0)}
-LARGEST, SMALLEST = 1e30, 1e-60  # of a number that is not 0: what a journal may hold
+LARGEST, SMALLEST = 1e30, 1e-60  # sizes that a journal holds, besides 0
 COMPILED = ("compile", "reduce-overhead", "max-autotune")  # words of modes by torch.compile
 MOST_BATCH, MOST_THREADS = 1_000_000, 4096  # of a case
 PRICES = 1e-6, 1e9  # per hour: outside these bounds it is a typo, and products may overflow

@@ -50,7 +50,7 @@ class Shell(TerminalApp):
     COMMANDS: ClassVar[set[Any]] = {_entries}
     session: Session
     raced: Session
-    _able: tuple[object, ...] = ()  # what the keys depend on
+    _able: tuple[object, ...] = ()  # the state behind the keys that work now
     _resume_later = False  # the run was paused for a suspend
 
     def on_mount(self) -> None:

@@ -69,7 +69,9 @@ def script(plan: FleetPlan, job: FleetJob, folder: Path, directory: Path) -> str
     variables |= {BEGUN: plan.created_at}
     head = [f"{name}={shlex.quote(str(value or ''))}" for name, value in variables.items()]
     arguments = _arguments(plan, job)
-    name = [word for word in arguments[:1] if not word.startswith("-")]  # of the command
+    name = [
+        word for word in arguments[:1] if not word.startswith("-")
+    ]  # the command's, if it has one
     run = shlex.join(["set", "--", *name, "--jsonl", *arguments[len(name) :]])
     return "\n".join(["#!/bin/sh", *head, run, assets.path("fleet/run.sh").read_text()])
 

@@ -125,7 +125,7 @@ class Ssh:
             size, _, rest = rest.partition(b"\n")
             if size.isdigit() and int(size) <= MOST_BYTES:
                 found[name], rest = rest[: int(size)], rest[int(size) :]
-        with suppress(OSError):  # what follows, the exit code at the end, waits for the next look
+        with suppress(OSError):  # the rest, with the exit code, waits for the next look
             for name in reversed(found):
                 replace(place / name, found[name])
 

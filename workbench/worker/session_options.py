@@ -13,7 +13,7 @@ from ..contract import Case, kind_of
 OPENVINO = "openvino"
 ONNX_BACKENDS = ("onnxruntime", OPENVINO)  # those that run ONNX models
 NO_SPIN, BFLOAT = "nospin", "bf16"
-PRECISION = "INFERENCE_PRECISION_HINT"  # of OpenVINO
+PRECISION = "INFERENCE_PRECISION_HINT"  # OpenVINO's name for it
 UNOPTIMISED, BASIC, EXTENDED = "none", "basic", "extended"
 
 # Session configuration: key and value.

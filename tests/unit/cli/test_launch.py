@@ -1,4 +1,4 @@
-"""What the command line does when the screens have closed."""
+"""The command line writes results when the screens have closed."""
 
 from __future__ import annotations
 

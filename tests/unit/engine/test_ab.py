@@ -200,7 +200,7 @@ def test_a_pair_that_the_end_of_the_budget_cuts_costs_nothing(race: Race) -> Non
 def test_a_run_that_is_cut_short_keeps_its_pairs(race: Race) -> None:
     class Cut(Machine):
         def ask(self, key: WorkerKey, deadline_s: float, kind: object, **request: Any) -> object:
-            if len([op for _, op in self.asked if op == "prepare"]) == 10:  # of the fifth pair
+            if len([op for _, op in self.asked if op == "prepare"]) == 10:  # the fifth pair begins
                 self.clock.is_ending = True  # type: ignore[attr-defined]
                 raise Cancelled("SIGINT")
             return super().ask(key, deadline_s, kind, **request)
