@@ -193,6 +193,16 @@ def digits(case: Case, task: Any) -> Step:
     return train(network, optimiser, batch)
 
 
+def digits_from_loader(case: Case, task: Any) -> Step:
+    torch = torch_of(case)
+    network = perceptron(torch, 784, 128, 10)
+    optimiser = torch.optim.Adam(network.parameters())
+    kept = torch.utils.data.TensorDataset(task.pictures[:1437], task.labels[:1437])
+    loader = torch.utils.data.DataLoader(kept, case.batch, shuffle=True, drop_last=True)
+    batches = (batch for _ in itertools.count() for batch in loader)
+    return train(network, optimiser, lambda: next(batches))
+
+
 def digits_to_accuracy(case: Case, task: Any) -> Step:
     """Trains for as many epochs as the workload did: the number depends on the initial weights."""
     torch = torch_of(case)
@@ -332,6 +342,7 @@ SCRIPTS: dict[str, tuple[str, str, Callable[[Case, Any], Step]]] = {
     "conv_layers": ("torch", "fp32", conv_layers),
     "data_loading": ("torch", "fp32", data_loading),
     "digits": ("torch", "fp32", digits),
+    "digits/dataloader": ("torch", "fp32", digits_from_loader),
     "digits_to_accuracy": ("torch", "fp32", digits_to_accuracy),
     "forest": ("onnxruntime", "fp32", forest),
     "gemm": ("torch", "fp32", gemm),

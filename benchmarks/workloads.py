@@ -37,7 +37,7 @@ PROCESSES, TURNS, TURN_S = 3, 14, 0.1  # the placement of memory differs between
 
 def case_of(name: str, backend: str, precision: str) -> Case:
     """The workload at its --quick size on the CPU."""
-    name = name.partition("/")[0]
+    name, _, way = name.partition("/")
     workload = catalog.load(name)
     batch = workload.quick.get("batch", workload.default_batch)
     return Case(
@@ -45,6 +45,7 @@ def case_of(name: str, backend: str, precision: str) -> Case:
         device="cpu",
         backend=backend,
         precision=precision,
+        mode=way if way in {variant.mode for variant in workload.variants} else None,
         threads=read_cpu(Path("/")).effective_cores,
         batch=None if batch is None else int(batch),
         params=workload.values(workload.quick),
@@ -109,9 +110,9 @@ def main() -> None:
 
 
 def key(line: str) -> tuple[str, str]:
-    """The workload and the library of a line of the table."""
+    """The workload and the candidate of a line of the table, whatever its threads."""
     workload, candidate, *_ = line.split(" | ")
-    return workload, candidate.split("/")[1]
+    return workload, candidate.rpartition("/")[0]
 
 
 def one(name: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from ._shared.keras_task import TensorFlowTask
 from ._shared.network import mlp, mlp_multiplications
 from ._shared.pictures import bilinear
 from ._shared.torch_task import TorchTask, module, to_device
-from ._shared.training import ShuffledBatches, require_batch, train_step
+from ._shared.training import require_batch, shuffled_batches, train_step
 
 SIDE = 28
 SIZES = (SIDE * SIDE, 128, 10)
@@ -36,14 +36,18 @@ class Digits(Workload):
     One step is one optimiser step on the next batch of a shuffled epoch; the data are on the
     device.  After 20 epochs the training starts again, so that every step belongs to a training in
     progress.  The check trains once in full and measures the accuracy on the 360 unseen digits.
-    scikit-learn draws initial weights of its own.
+    scikit-learn draws initial weights of its own.  In mode "dataloader" torch's DataLoader makes
+    the batches on the host, as in its tutorials.
     """
 
     name = "digits"
     title = "Handwritten digits"
     teaches = "A real, tiny training: the answer must be right before its speed means anything."
     default_batch = 64
-    variants = LIBRARIES
+    variants = (
+        *LIBRARIES,
+        *(Variant(kind, "torch", "fp32", mode="dataloader") for kind in ("cpu", "gpu")),
+    )
 
     def work(self, case: Case) -> Work:
         batch = case.batch or 1
@@ -61,7 +65,7 @@ class Digits(Workload):
     def prepare(self, case: Case, setup: Setup) -> Task:
         require_batch(case, digits.TRAINING, "training digits")
         trainings: dict[str, Any] = {
-            "torch": TorchDigits,
+            "torch": FedDigits if case.mode == "dataloader" else TorchDigits,
             "tensorflow": TensorFlowDigits,
             "jax": JaxDigits,
             "sklearn": ScikitLearnDigits,
@@ -153,18 +157,40 @@ class TorchDigits(DigitTraining, TorchTask):
         super().start()
         self.network = module(self.layers).to(self.device)
         self.optimiser = torch.optim.Adam(self.network.parameters(), lr=LEARNING_RATE)
-        self.batches = ShuffledBatches(digits.TRAINING, self.batch, self.seed, self.device)
+        self.batches = self.endless_batches()
+
+    def endless_batches(self) -> Iterator[Sequence[Any]]:
+        """Pictures and labels of each batch, on the device."""
+        for chosen in shuffled_batches(digits.TRAINING, self.batch, self.seed, self.device):
+            yield self.pictures[chosen], self.labels[chosen]
 
     def train(self) -> None:
-        chosen = next(self.batches)
-        data = self.pictures[chosen], self.labels[chosen]
-        self.latest_loss = train_step(self.network, self.optimiser, *data)
+        self.latest_loss = train_step(self.network, self.optimiser, *next(self.batches))
 
     def answers(self) -> Any:
         import torch
 
         with torch.inference_mode():
             return self.network(self.pictures[digits.TRAINING :]).argmax(dim=1).cpu().numpy()
+
+
+class FedDigits(TorchDigits):
+    """By torch, with batches from a DataLoader in this process."""
+
+    waits = True  # a copy from pageable memory waits for the queue
+
+    def endless_batches(self) -> Iterator[Sequence[Any]]:
+        import torch
+        from torch.utils.data import DataLoader, TensorDataset
+
+        kept = TensorDataset(
+            *(each[: digits.TRAINING].cpu() for each in (self.pictures, self.labels))
+        )
+        order = torch.Generator().manual_seed(self.seed)
+        loader = DataLoader(kept, self.batch, shuffle=True, drop_last=True, generator=order)
+        while True:
+            for batch in loader:
+                yield [each.to(self.device) for each in batch]
 
 
 class TensorFlowDigits(DigitTraining, TensorFlowTask):

@@ -11,11 +11,11 @@ from ._shared.torch_task import self_attention, to_device
 from ._shared.training import (
     IGNORED,
     VARIANTS,
-    ShuffledBatches,
     TrainingTask,
     compare,
     exact_gradient,
     require_batch,
+    shuffled_batches,
 )
 
 VOCABULARY = 256
@@ -101,7 +101,7 @@ class GptTraining(TrainingTask):
         # Each sequence has one more token, its last target, which starts the next sequence.
         self.sequences = stream.unfold(0, self.length + 1, self.length)
         self.make_ready(setup, network, torch.optim.AdamW, lr=LEARNING_RATE)
-        self.batches = ShuffledBatches(
+        self.batches = shuffled_batches(
             len(self.sequences), case.batch or 1, setup.seed, self.device
         )
         self.compile(setup, self._take(slice(case.batch)))

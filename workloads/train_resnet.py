@@ -12,11 +12,11 @@ from ._shared.network import CLASSES, he
 from ._shared.torch_task import to_device
 from ._shared.training import (
     CONVOLVING,
-    ShuffledBatches,
     TrainingTask,
     compare,
     exact_gradient,
     require_batch,
+    shuffled_batches,
 )
 
 SIDE = 32
@@ -104,7 +104,7 @@ class ResnetTraining(TrainingTask):
             momentum=MOMENTUM,
             weight_decay=WEIGHT_DECAY,
         )
-        self.batches = ShuffledBatches(POOL, case.batch or 1, setup.seed, self.device)
+        self.batches = shuffled_batches(POOL, case.batch or 1, setup.seed, self.device)
         self.compile(setup, [x[: case.batch or 1] for x in (self.pictures, self.labels)])
 
     def batch(self) -> tuple[Any, Any]:

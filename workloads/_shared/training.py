@@ -216,31 +216,19 @@ def compare(found: Gradient, expected: Gradient, reference: str, limit: float) -
     return Accuracy.within(worst(errors), limit, reference)
 
 
-class ShuffledBatches:
+def shuffled_batches(count: int, batch: int, seed: int, device: Any) -> Iterator[Any]:
     """Endless batches of a finite data set: the rows (batch) of the next one, on `device`.
 
     Each epoch has its own order, the same on every device.  A last, smaller batch is skipped.
     """
+    import torch
 
-    def __init__(self, count: int, batch: int, seed: int, device: Any) -> None:
-        import torch
-
-        self.count, self.batch, self.device = count, batch, device
-        self.generator = torch.Generator().manual_seed(seed)
-        self.epoch = 0  # number of the epoch of the latest batch, from 1
-        self.left: list[Any] = []
-
-    def __next__(self) -> Any:
-        import torch
-
-        if not self.left:
-            self.epoch += 1
-            order = torch.randperm(self.count, generator=self.generator)
-            order = order[: self.count - self.count % self.batch]
-            if self.device.type in STREAMING:
-                order = order.pin_memory()  # a copy from pageable memory waits for the queue
-            self.left = list(order.to(self.device, non_blocking=True).split(self.batch))
-        return self.left.pop()
+    generator = torch.Generator().manual_seed(seed)
+    while True:
+        order = torch.randperm(count, generator=generator)[: count - count % batch]
+        if device.type in STREAMING:
+            order = order.pin_memory()  # a copy from pageable memory waits for the queue
+        yield from order.to(device, non_blocking=True).split(batch)
 
 
 def loader(data: Any, sampler: Any, workers: int, *, pin: bool, **settings: Any) -> Any:

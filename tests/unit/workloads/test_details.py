@@ -17,6 +17,8 @@ from workbench.contract import Accuracy, Case, Setup, Task, WorkloadError
 from workloads._shared import digits, network, onnx_model, quantisation
 from workloads.conv_layers import WORKLOAD as CONV_LAYERS
 from workloads.digits import WORKLOAD as DIGITS
+from workloads.digits import FedDigits
+from workloads.digits import pictures as digit_pictures
 from workloads.forest import grow
 from workloads.infer_cnn import WORKLOAD as INFER_CNN
 from workloads.infer_mlp import WORKLOAD as INFER_MLP
@@ -194,14 +196,30 @@ def test_a_training_starts_again_after_its_epochs() -> None:
     assert losses[2] == losses[0] != losses[1]
 
 
-def test_digits_start_again_after_their_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("mode", [None, "dataloader"])
+def test_digits_start_again_after_their_epochs(
+    mode: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("workloads.digits.EPOCHS", 2)
-    task = prepared(Case("digits", "cpu", "torch", "fp32", None, 1, 700))  # two steps an epoch
+    case = Case("digits", "cpu", "torch", "fp32", None, 1, 700, mode=mode)  # two steps an epoch
+    task = prepared(case)
     losses = []
     for _ in range(5):
         task.step()
         losses.append(task.loss())
     assert losses[4] == losses[0] != losses[2]
+
+
+def test_a_data_loader_passes_each_digit_once_an_epoch() -> None:
+    task = prepared(Case("digits", "cpu", "torch", "fp32", None, 1, 700, mode="dataloader"))
+    assert isinstance(task, FedDigits)
+    seen, labels = zip(*(next(task.batches) for _ in range(2)), strict=True)
+    found = np.concatenate(seen), np.concatenate(labels)
+    both = zip(*found, strict=True)
+    rows = {picture.tobytes(): label for picture, label in zip(*digit_pictures(), strict=True)}
+    assert all(rows[picture.tobytes()] == label for picture, label in both)
+    assert len({picture.tobytes() for picture in found[0]}) == 1400
+    assert task.check().passed
 
 
 def test_a_batch_beyond_the_digits_is_refused() -> None:
