@@ -127,20 +127,19 @@ def jax_to_accuracy(case: Case, task: Any) -> Step:
     return step
 
 
-def tensorflow_to_accuracy(case: Case, task: Any) -> Step:
-    """As many epochs as the workload takes, of Keras's own network, from where the last ended."""
+def tensorflow_training(case: Case) -> tuple[Any, Callable[..., Any], Callable[[], Any]]:
+    """Keras's network for the digits, its update, and a function that makes endless batches."""
     import keras
     import tensorflow as tf
 
     from workloads._shared.network import mlp
     from workloads.digits import pictures
 
-    task.step()
-    epochs, (data, labels) = task.epochs, pictures()
+    data, labels = (each[:1437] for each in pictures())
     model = keras_model(mlp((784, 128, 10), 0))
     adam = keras.optimizers.Adam(0.001)
     cost = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    stored = tf.data.Dataset.from_tensor_slices((data[:1437], labels[:1437]))
+    stored = tf.data.Dataset.from_tensor_slices((data, labels))
 
     @tf.function
     def update(inputs: Any, targets: Any) -> Any:
@@ -150,13 +149,33 @@ def tensorflow_to_accuracy(case: Case, task: Any) -> Step:
         adam.apply_gradients(zip(slopes, model.trainable_variables, strict=True))
         return found
 
-    def step() -> None:
+    def batches() -> Any:
         shuffled = stored.shuffle(1437, 0).batch(case.batch, drop_remainder=True)
-        batches = iter(shuffled.repeat().prefetch(2))
-        for _ in range(epochs):
-            for _ in range(1437 // case.batch):
-                update(*next(batches))
-            (model(data[1437:]).numpy().argmax(axis=1) == labels[1437:]).mean()
+        return iter(shuffled.repeat().prefetch(2))
+
+    return model, update, batches
+
+
+def tensorflow_digits(case: Case, task: Any) -> Step:
+    _, update, batches = tensorflow_training(case)
+    stream = batches()
+    return lambda: float(update(*next(stream)))
+
+
+def tensorflow_to_accuracy(case: Case, task: Any) -> Step:
+    """As many epochs as the workload takes, from where the last ended."""
+    from workloads.digits import pictures
+
+    task.step()
+    model, update, batches = tensorflow_training(case)
+    unseen, answers = (each[1437:] for each in pictures())
+
+    def step() -> None:
+        stream = batches()
+        for _ in range(task.epochs):
+            for _ in range(1437 // (case.batch or 1)):
+                update(*next(stream))
+            (model(unseen).numpy().argmax(axis=1) == answers).mean()
 
     return step
 
@@ -272,6 +291,7 @@ def keras_mlp_deep(case: Case, task: Any) -> Step:
 SCRIPTS: dict[str, tuple[str, str, Callable[[Case, Any], Step]]] = {
     "digits/jax": ("jax", "fp32", jax_digits),
     "digits/sklearn": ("sklearn", "fp32", sklearn_digits),
+    "digits/tensorflow": ("tensorflow", "fp32", tensorflow_digits),
     "digits_to_accuracy/jax": ("jax", "fp32", jax_to_accuracy),
     "digits_to_accuracy/sklearn": ("sklearn", "fp32", sklearn_to_accuracy),
     "digits_to_accuracy/tensorflow": ("tensorflow", "fp32", tensorflow_to_accuracy),
