@@ -348,26 +348,16 @@ async def test_signals_end_in_the_same_order(number: signal.Signals) -> None:
     assert app.return_code == 130
 
 
-async def test_a_suspend_pauses_the_race_and_coming_back_resumes_it() -> None:
-    app, feed = held(scenes.midway())
+@pytest.mark.parametrize(("events", "phase"), [(None, "running"), (1, "starting")])
+async def test_a_suspend_pauses_the_run_and_coming_back_resumes_it(
+    events: int | None, phase: str
+) -> None:
+    app, feed = held(scenes.midway()[:events])
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
+        assert app.session.phase == phase
         app.app_suspend_signal.publish(app)
         assert feed.said == ["pause"]
-        app.app_resume_signal.publish(app)
-        assert feed.said == ["pause", "resume"]
-        await press(pilot, "space")
-        app.app_suspend_signal.publish(app)
-        app.app_resume_signal.publish(app)
-        assert feed.said == ["pause", "resume", "pause"], "paused by hand stays paused"
-
-
-async def test_a_suspend_while_the_run_starts_pauses_it_too() -> None:
-    app, feed = held(scenes.midway()[:1])
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        assert app.session.phase == "starting"
-        app.app_suspend_signal.publish(app)
         app.app_resume_signal.publish(app)
         assert feed.said == ["pause", "resume"]
         await press(pilot, "space")
