@@ -1,9 +1,10 @@
 """Counts the false alarms of `workbench ab`, and the real slowdowns that it finds.
 
 `python -m benchmarks.ab` runs `ab` on two equal sides and on sides of which B really does more work
-(benchmarks/ab_work.py), N times each.  Keeps what it has in .ab.jsonl, so it can be cut short and
-goes on where it was.  The same processes say what two runs one after the other would have said: A
-in the first half of the time, and B in the second.
+(benchmarks/ab_work.py), N times each.  Keeps what it has in ab.jsonl, so it can be cut short and
+goes on where it was, on another machine too.  The same processes say what two runs one after the
+other would have said: A in the first half of the time, and B in the second.  The smallest slowdown
+that is found in 95% of runs comes from the same ratios, scaled as if B did more or less work.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from workbench.stats.samples import paired_ratio
+
 ROOT = Path(__file__).resolve().parent.parent
-KEPT = ROOT / "benchmarks" / ".ab.jsonl"
+KEPT = ROOT / "benchmarks" / "ab.jsonl"
+OFTEN = 0.95  # of the runs
 Row = dict[str, Any]
 
 
@@ -33,24 +37,40 @@ def run(slower: float, budget_s: float, fail_on: float) -> Row:
         (result,) = json.loads(done.stdout)["results"]
     except ValueError:
         return row | {"failed": done.stderr.strip()[-300:]}
-    return row | {name: result[name] for name in ("word", "ratio", "ci95", "ratios", "a_s", "b_s")}
+    row |= {name: result[name] for name in ("word", "ratio", "ci95")}
+    row["ratios"] = [round(ratio, 5) for ratio in result["ratios"]]
+    return row | {"in_sequence": in_sequence(result["a_s"], result["b_s"])}
 
 
-def in_sequence(row: Row) -> float | None:
+def in_sequence(a_s: list[float], b_s: list[float]) -> float | None:
     """The ratio of medians of B in the second half of the run to A in the first half."""
-    half = len(row.get("a_s", ())) // 2
-    return median(row["b_s"][half:]) / median(row["a_s"][:half]) if half else None
+    half = len(a_s) // 2
+    return round(median(b_s[half:]) / median(a_s[:half]), 5) if half else None
+
+
+def smallest(rows: list[Row]) -> float | None:
+    """The smallest slowdown, in percent, of which OFTEN of these runs would have failed."""
+    for tenths in range(1, 201):
+        found = 0
+        for row in rows:
+            scale = (1 + tenths / 1000) / (1 + row["slower"] / 100)
+            ratios = [scale * ratio for ratio in row["ratios"]]
+            ratio = paired_ratio(ratios, [1.0] * len(ratios))
+            found += ratio is not None and ratio.interval[0] > 1 + row["fail_on"] / 100
+        if found >= OFTEN * len(rows):
+            return tenths / 10
+    return None
 
 
 def report(rows: list[Row]) -> str:
     """A table: a line for each slowdown and budget."""
     head = ("slower", "budget, s", "runs", "exit 4", "SLOWER", "pairs", "half-width", "failed")
-    lines: list[tuple[str, ...]] = [(*head, "one after the other")]
+    lines: list[tuple[str, ...]] = [(*head, "one after the other", f"found in {OFTEN:.0%}")]
     lines.append(("---",) * len(lines[0]))
     for key in sorted({(row["slower"], row["budget_s"], row["fail_on"]) for row in rows}):
         same = [row for row in rows if (row["slower"], row["budget_s"], row["fail_on"]) == key]
         good = [row for row in same if row.get("ci95")]
-        ratios = [ratio for row in same if (ratio := in_sequence(row)) is not None]
+        ratios = [ratio for row in good if (ratio := row["in_sequence"]) is not None]
         alarms = sum(ratio > 1 + key[2] / 100 for ratio in ratios)
         widths = [(row["ci95"][1] - row["ci95"][0]) / 2 for row in good]
         cells = (
@@ -63,6 +83,7 @@ def report(rows: list[Row]) -> str:
             f"{median(widths):.2%}" if widths else "-",
             len(same) - len(good),
             f"{alarms} of {len(ratios)} beyond {key[2]:g} %",
+            f"{least:g} %" if (least := smallest(good)) is not None else "-",
         )
         lines.append(tuple(map(str, cells)))
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

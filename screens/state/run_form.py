@@ -17,8 +17,7 @@ from workbench.planning.model_question import ModelQuestion
 from workbench.planning.own_question import MODES, OBJECTIVES, OwnQuestion
 from workbench.planning.plan import RowPlan, resolve
 from workbench.planning.request import Request, fake_devices, whole_numbers, words
-from workbench.planning.scenario import ScenarioError
-from workbench.planning.usage import UsageError, unknown
+from workbench.planning.usage import ScenarioError, UsageError, unknown
 from workbench.records.machine import Machine
 from workbench.text import units
 from workbench.worker.code import COMMAND, KINDS, TORCH
@@ -158,7 +157,7 @@ class RunForm:
         try:
             request = self._request()
             return Checked(request, outlook=_outlook(self._resolve(request), request.budget))
-        except (UsageError, ScenarioError, WorkloadError) as error:
+        except (UsageError, WorkloadError) as error:
             wrong = self._wrong()
             return Checked(self._request(without=wrong), wrong, str(error))
 
@@ -172,7 +171,7 @@ class RunForm:
     def _fails(self, without: Collection[str]) -> bool:
         try:
             self._resolve(self._request(without))
-        except (UsageError, ScenarioError):
+        except UsageError:
             return True
         except WorkloadError:
             return False  # no field is at fault; `check` shows the error

@@ -18,6 +18,7 @@ __all__ = [
     "backend",
     "backends",
     "files",
+    "is_built_in",
     "load",
     "load_all",
     "load_backend",

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,9 +15,11 @@ from ..engine.exit_codes import CUT_SHORT
 from ..export.formats import DOCUMENT, FORMATS
 from ..planning.request import Request
 from ..planning.usage import UsageError
-from ..records.ab import Side
 from .compare import fail_on_option
 from .options import command, own_options, questions, run_options
+
+if TYPE_CHECKING:
+    from ..records.ab import Side
 
 OF_A_SIDE = ("--python", "--env", "--path", "--command")
 # Options of other runs that say nothing here, or that each side may have of its own.
@@ -93,6 +95,8 @@ ab.params = [option for option in ab.params if option.name not in LEFT_OUT]
 
 def side_of(name: str, place: int, given: Mapping[str, Sequence[str]]) -> Side:
     """The side at this place in options given twice; an option given once holds for both."""
+    from ..records.ab import Side
+
     label = " ".join(f"{option} {each[place]}" for option, each in given.items() if len(each) == 2)
     python, settings, path, command = (
         values[place] if (values := given[option]) else None for option in OF_A_SIDE

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from .. import __version__, catalog
 from ..contract import WorkloadError
@@ -65,8 +64,6 @@ def open_(run: str, anonymize: bool, where: bool, **options: bool) -> None:
     RUN is a JSON document, a journal, the id of a run, or `last`.
     """
     from ..export.formats import FORMATS, PLAIN, document
-    from ..export.view.where import where_lines
-    from ..report.anonymous import anonymised
     from ..report.run_files import OpenedRun, open_run
     from ..text.output import put
 
@@ -74,8 +71,12 @@ def open_(run: str, anonymize: bool, where: bool, **options: bool) -> None:
     samples = keeps_samples(options, export_as)
     opened = open_run(run)
     if anonymize:
+        from ..report.anonymous import anonymised
+
         opened = OpenedRun(anonymised(opened.report), [])
     if where and export_as in (None, PLAIN):
+        from ..export.view.where import where_lines
+
         click.echo("\n".join(where_lines(opened.report)))
         return
     if export_as is None and in_terminal():
@@ -144,7 +145,9 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
         report, links = all_gpus_report(found, python)
         examined = examined.with_all_gpus(report, links)
     if as_json:
-        parts = {**head("doctor"), **msgspec.structs.asdict(examined), "trials": trials}
+        from msgspec.structs import asdict
+
+        parts = {**head("doctor"), **asdict(examined), "trials": trials}
         echo_json(Pseudonyms(found)({**parts, "machine": found, "software": software}))
     else:
         click.echo(doctor_text(examined))

@@ -230,7 +230,7 @@ def run(
     sys.exit(OK if is_complete(found) else FAILED)
 
 
-@command("workbench fleet manifest --kubernetes --image IMAGE")
+@command("workbench fleet manifest --kubernetes --image IMAGE --pool pool=a100")
 @click.option("--kubernetes", is_flag=True, required=True, expose_value=False, help="For kubectl.")
 @click.option("--image", required=True, help="A container image that has workbench.")
 @click.option("--pool", "pools", multiple=True, required=True, help="LABEL=VALUE of its nodes.")

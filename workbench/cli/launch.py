@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ..files.write import Target
     from ..machine.nvidia.nvml import Links
-    from ..planning.plan import RowPlan
+    from ..records.events import RacePlanned
     from ..records.fleet_document import FleetDocument
     from ..records.machine import Machine, Software
     from ..report.report import Report
@@ -43,9 +43,12 @@ def start(
 ) -> None:
     """Check the request and run it with the front end that fits; exits the process."""
     from ..planning import scenarios as rows_of
-    from ..planning.plan import resolve
+    from ..planning.plan import outline, planned, resolve
 
     export_as = chosen_format(options)
+    is_live = export_as is None and in_terminal()
+    if is_live:
+        gc.disable()  # until the first frame, see `screens.terminal`
     named, control, verbose = (options.pop(name) for name in ("output", "control", "verbose"))
     samples = keeps_samples(options, export_as, named)
     if control:
@@ -55,7 +58,9 @@ def start(
         with_choices(options)
     cut = click.get_current_context().find_root().obj  # set by `workbench resume`
     request = Request(scenarios=scenarios, workloads=workloads, resumes=cut, **options)
-    rows = resolve(request, *rows_of.load_with(request.scenario_file))
+    known = rows_of.load_with(request.scenario_file)
+    preview = outline(request, *known) if is_live else None
+    rows = [] if preview is not None else resolve(request, *known)
     request = take_part(request)
     if request.trace is not None:
         target("--trace", Path(request.trace))  # the engine opens it
@@ -63,8 +68,9 @@ def start(
         Path.cwd()  # fails here if the current directory is gone
     request = with_saved_best(request)
     output = None if named is None else target("--output", Path(named), opened=True)
-    if export_as is None and in_terminal():
-        sys.exit(show_live(request, rows, output, samples=samples))
+    if is_live:
+        preview = [planned(row, request, 0.0) for row in rows] if preview is None else preview
+        sys.exit(show_live(request, preview, output, samples=samples))
     from .headless import run_headless
 
     export_as = export_as or PLAIN
@@ -115,6 +121,8 @@ def with_saved_best(request: Request) -> Request:
 def take_part(request: Request) -> Request:
     """Under torchrun or srun: rank 0 goes on with one device, the others follow it and never
     return from here.  Everything but `run scaling` would measure the same machine at once."""
+    if not {"WORLD_SIZE", "SLURM_STEP_NUM_TASKS"} & os.environ.keys():
+        return request  # no launcher: without the imports that delay the first frame
     from .. import machine
     from ..machine.packages.software import PRECISION_VARIABLES
     from ..worker import ranks
@@ -148,18 +156,15 @@ def take_part(request: Request) -> Request:
 
 
 def show_live(
-    request: Request, rows: list[RowPlan], output: Target | None, *, samples: bool
+    request: Request, planned: list[RacePlanned], output: Target | None, *, samples: bool
 ) -> int:
     """The TUI on an engine of its own, which a stall of the terminal cannot disturb."""
-    gc.disable()  # until the first frame, see `screens.terminal`
     from screens.app import run_tui  # noqa: TID251 - this module alone opens the outer layer
 
-    from ..planning.plan import planned
     from ..report.row import Row
 
-    preview = [Row(planned(row, request, 0.0)) for row in rows]
     finish = partial(_finish, output=output, samples=samples)
-    return run_tui(_engine, request, preview=preview, finish=finish)
+    return run_tui(_engine, request, preview=list(map(Row, planned)), finish=finish)
 
 
 def _finish(

@@ -17,7 +17,6 @@ import click
 from .. import __version__, catalog
 from ..contract import WorkloadError
 from ..engine.exit_codes import CUT_SHORT, FAILED, USAGE
-from ..planning.scenario import ScenarioError
 from ..planning.usage import UsageError
 from ..records.errors import JournalError
 from ..text.output import let_go, say, say_bug
@@ -108,7 +107,7 @@ def advise(scenarios: tuple[str, ...], **options: Any) -> None:
 @command(
     "workbench model M.onnx",
     "workbench model M.onnx --inputs data.npz --save-best best.onnx",
-    "workbench model M.onnx --max-error 0.01 --batch 1,8..64 --json",
+    "workbench model M.onnx --max-error 0.01 --batch 8 --json",
 )
 @click.argument("file", metavar="M.onnx")
 @model_options
@@ -174,7 +173,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(ended.exit_code)
     except click.ClickException as error:
         fail(error.format_message(), USAGE)
-    except (UsageError, ScenarioError, JournalError, WorkloadError) as error:
+    except (UsageError, JournalError, WorkloadError) as error:
         hint = getattr(error, "hint", None)
         fail(f"{error} ({hint})" if hint else str(error), USAGE)
     except (KeyboardInterrupt, click.Abort):

@@ -74,7 +74,7 @@ class ABRun:
             found = source.rows()
             for row in (rows := found[: len(rows)]):  # own code at its own batch, not another
                 row.cases = sorted(row.cases, key=lambda case: case.is_compiled)[:1]
-            results = [ABResult(row.cases[0].id, reason=row.refused) for row in rows]
+            results = [ABResult(row.cases[0].id, reason=self._refusal(row)) for row in rows]
             with suppress(Cancelled):
                 self._race(rows, results)
         except UsageError as error:
@@ -88,6 +88,13 @@ class ABRun:
         members: Any = {"results": results, "tolerance": tolerance, "fail_on": fail_on}
         code = CUT_SHORT if self.control.is_ending else exit_code(results, fail_on)
         return ABReport(**head, **members, sides=list(self.sides), exit_code=code)
+
+    def _refusal(self, row: RowPlan) -> Reason | None:
+        device = row.cases[0].device
+        if row.refused or device not in self._machine.exclusive:
+            return row.refused
+        text = f"{device} admits one process at a time, and both sides need it"
+        return Reason("exclusive_gpu", text, "`sudo nvidia-smi -c DEFAULT`")
 
     def _race(self, rows: Sequence[RowPlan], results: Sequence[ABResult]) -> None:
         """A pair of processes for each row in turn, as long as another pair fits."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ..text.sanitize import shown
 from .option_fields import given, set_by, written
-from .scenario import Scenario
+
+if TYPE_CHECKING:
+    from .scenario import Scenario
 
 OBJECTIVES = ("latency", "throughput", "memory", "energy")
 MAX_ERROR = 0.02  # default limit of the relative error
@@ -63,6 +65,8 @@ class ModelQuestion:
 
     def scenario(self) -> Scenario:
         """The scenario before anything is known about the model."""
+        from .scenario import Scenario
+
         name = shown(Path(self.file).name)
         return Scenario(
             id="model",

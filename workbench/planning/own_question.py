@@ -9,12 +9,15 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..text.sanitize import shown
 from ..worker.code import COMMAND, FUNCTION, PLACEHOLDER, TORCH, WORKLOAD, Code
 from .model_question import check_share
 from .option_fields import given, set_by, written
-from .scenario import Scenario
+
+if TYPE_CHECKING:
+    from .scenario import Scenario
 
 OBJECTIVES = ("latency", "throughput")
 MODES = ("plain", "nhwc", "compile", "reduce-overhead", "graph", "fused")  # joined by "+"
@@ -62,6 +65,8 @@ class OwnQuestion:
 
     def scenario(self) -> Scenario:
         """The scenario before anything is known about the code."""
+        from .scenario import Scenario
+
         name = shown(self.code("", "", 0).name, 60)
         return Scenario(
             id=WORKLOAD,

@@ -10,7 +10,7 @@ import math
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -91,6 +91,24 @@ def resolve(
     return [replace(row, prices=prices) for row in rows]
 
 
+def outline(
+    request: Request, scenarios: Mapping[str, Scenario], own: Collection[str] = ()
+) -> list[ev.RacePlanned] | None:
+    """What a table announces of its rows, checked as far as possible without their workloads, whose
+    imports take longer than all else before the first frame; None where `resolve` is needed."""
+    of_a_workload = request.workloads or request.every or request.settings or request.batch
+    if of_a_workload or own or request.modes or request.ceilings or request.question is not None:
+        return None
+    check(request)
+    prices = given_prices(request.prices, request.price_file)
+    found = [_scenario(name, request, scenarios) for name in _chosen(request, scenarios, own)]
+    files = catalog.files()
+    if not all(catalog.is_built_in(files[scenario.workload]) for scenario in found):
+        return None
+    members: Any = {"at_s": 0.0, "prices": dict(prices)}
+    return [_announced(row, _command(_alone(request, row.id)), **members) for row in found]
+
+
 def _plain_rows(request: Request) -> list[RowPlan]:
     """The rows of `run`: every variant of each workload, nothing to decide."""
     if request.every:
@@ -133,15 +151,8 @@ def _plain_row(name: str, request: Request) -> RowPlan:
 def _table(
     request: Request, scenarios: Mapping[str, Scenario], own: Collection[str]
 ) -> list[RowPlan]:
-    """The rows of `advise`: the scenarios that are named, otherwise the user's own, otherwise
-    all; optional ones only by name or with --all."""
-    offered = list(request.scenarios or own or scenarios)
-    named = request.scenarios or request.all_scenarios
-    chosen = [name for name in dict.fromkeys(offered) if named or not scenarios[name].on_request]
-    if not chosen:
-        names = ", ".join(offered)
-        raise UsageError(f"all scenarios are optional: add --all or name some of {names}")
-    rows = [_row(name, request, scenarios) for name in chosen]
+    """The rows of `advise`."""
+    rows = [_row(name, request, scenarios) for name in _chosen(request, scenarios, own)]
     _check_rows(rows, request)
     spread = [_spread(row, request) for row in rows]
     if any(len(several) > 1 for several in spread):
@@ -149,13 +160,30 @@ def _table(
     return [row for (row,) in spread]
 
 
-def _row(name: str, request: Request, scenarios: Mapping[str, Scenario]) -> RowPlan:
+def _chosen(request: Request, scenarios: Mapping[str, Scenario], own: Collection[str]) -> list[str]:
+    """The scenarios that are named, otherwise the user's own, otherwise all; optional ones only by
+    name or with --all."""
+    offered = list(request.scenarios or own or scenarios)
+    named = request.scenarios or request.all_scenarios
+    chosen = [name for name in dict.fromkeys(offered) if named or not scenarios[name].on_request]
+    if not chosen:
+        names = ", ".join(offered)
+        raise UsageError(f"all scenarios are optional: add --all or name some of {names}")
+    return chosen
+
+
+def _scenario(name: str, request: Request, scenarios: Mapping[str, Scenario]) -> Scenario:
     check_known("scenario", [name], scenarios)
     scenario = scenarios[name].quickened() if request.quick else scenarios[name]
+    _check_countable(scenario, request)
+    return scenario
+
+
+def _row(name: str, request: Request, scenarios: Mapping[str, Scenario]) -> RowPlan:
+    scenario = _scenario(name, request, scenarios)
     workload = _workload(scenario.workload)
     parameters = [parameter.name for parameter in workload.parameters]
     check_known(f"parameter of scenario {name}:", scenario.params, parameters)
-    _check_countable(scenario, request)
     params = workload.values(scenario.params)
     batch = workload.default_batch if scenario.batch is None else scenario.batch
     return RowPlan(msgspec.structs.replace(scenario, params=params, batch=batch), workload)
@@ -249,23 +277,42 @@ def parse_settings(
 
 def planned(row: RowPlan, request: Request, at_s: float) -> ev.RacePlanned:
     """The event that announces a row before it races."""
-    scenario = row.scenario
-    return ev.RacePlanned(
+    return _announced(
+        row.scenario,
+        _reproduce(row, request),
         at_s=at_s,
+        cases=list(row.cases),  # `CasesJoined` adds those that join later
+        work={case.id: row.workload.work(case) for case in row.cases},
+        point=dict(row.point),
+        of=row.of,
+        prices=dict(row.prices),
+        what_if=list(row.what_if),
+    )
+
+
+def _announced(scenario: Scenario, reproduce: str, **members: Any) -> ev.RacePlanned:
+    return ev.RacePlanned(
         scenario=scenario.id,
         title=scenario.title,
         question=scenario.question,
         textbook=scenario.textbook,
         objective=scenario.objective,
         reference_only=list(scenario.reference_only),
-        reproduce=_reproduce(row, request),
-        cases=list(row.cases),  # `CasesJoined` adds those that join later
-        work={case.id: row.workload.work(case) for case in row.cases},
-        workload=row.workload.name,
-        point=dict(row.point),
-        of=row.of,
-        prices=dict(row.prices),
-        what_if=list(row.what_if),
+        reproduce=reproduce,
+        workload=scenario.workload,
+        **{"cases": [], "work": {}, **members},
+    )
+
+
+def _alone(request: Request, scenario: str, *, crossover: bool = False) -> Request:
+    """The request for this scenario alone, with the time of the whole table."""
+    return replace(
+        request,
+        trace=None,
+        scenarios=(scenario,),
+        all_scenarios=False,
+        crossover=request.crossover or crossover,
+        budget_s=request.budget,
     )
 
 
@@ -277,13 +324,7 @@ def _reproduce(row: RowPlan, request: Request) -> str:
     elif request.own is not None:
         alone = replace(alone, own=replace(request.own, save_best=None))
     elif not (request.workloads or request.every):
-        alone = replace(
-            alone,
-            scenarios=(row.of or row.scenario.id,),
-            all_scenarios=False,
-            crossover=alone.crossover or row.of is not None,
-            budget_s=request.budget,
-        )
+        alone = _alone(request, row.of or row.scenario.id, crossover=row.of is not None)
     else:
         point = dict(row.point)
         batch = point.pop("batch", None)
@@ -294,4 +335,8 @@ def _reproduce(row: RowPlan, request: Request) -> str:
             batch=alone.batch if batch is None else (int(batch),),
             settings=(*settings, *(f"{name}={value}" for name, value in point.items())),
         )
-    return shlex.join(["workbench", *alone.arguments()])
+    return _command(alone)
+
+
+def _command(request: Request) -> str:
+    return shlex.join(["workbench", *request.arguments()])

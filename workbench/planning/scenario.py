@@ -17,10 +17,6 @@ Text = Annotated[str, msgspec.Meta(max_length=200)]
 MOST_WEIGHT = 1000.0
 
 
-class ScenarioError(Exception):
-    """A scenario file cannot be used; the message says where and why."""
-
-
 class Quick(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Parameters and batch that apply under --quick."""
 

@@ -16,7 +16,8 @@ from ..contract import MOST_THREADS
 from ..stats.objectives import OBJECTIVES
 from ..text.sanitize import shown
 from ..text.toml_file import Key, TomlError, TomlFile, read
-from .scenario import Limits, Quick, Scenario, ScenarioError, Size
+from .scenario import Limits, Quick, Scenario, Size
+from .usage import ScenarioError
 
 NESTED: Mapping[str, type[msgspec.Struct]] = {"quick": Quick, "limits": Limits, "size": Size}
 _EXTRA = re.compile("Object contains unknown field `(.*?)`(?: - at `(.*)`)?", re.DOTALL)
@@ -35,8 +36,6 @@ def load(path: Path | None = None) -> dict[str, Scenario]:
     ScenarioError names the file, the line and the fault.  A user's file is also checked for
     contradictions and for names that no workload has.
     """
-    from .scenario_checks import sound  # it needs types of this module
-
     try:
         file = read(path or asset("scenarios.toml"))
         rows = [_row(file, place, table) for place, table in enumerate(_tables(file))]
@@ -45,7 +44,11 @@ def load(path: Path | None = None) -> dict[str, Scenario]:
             if row.id in found:
                 text = f"two scenarios have the id {row.id!r}"
                 raise file.error(text, ("scenario", place, "id"))
-            found[row.id] = row if path is None else sound(file, place, row)
+            if path is not None:
+                from .scenario_checks import sound  # it loads workloads
+
+                row = sound(file, place, row)
+            found[row.id] = row
     except TomlError as error:
         raise ScenarioError(str(error)) from None
     return found

@@ -42,7 +42,7 @@ _PATH = (
 )
 # The same on every machine, unless a container's id is in it, or a disk of the user's.
 _SYSTEM = re.compile(
-    r"/(?:dev/(?!shm/)|run/(?!media/|user/)|(?:proc|sys|etc|usr|lib(?:32|64|exec)?)/)"
+    r"/(?:dev/(?!shm/)|run/(?!media/|user/)|(?:proc|sys|etc|usr(?!/(?:local|src)/)|lib(?:32|64|exec)?)/)"
     r"(?!.*[0-9a-f]{12})"
 )
 _UUID = r"\b(?:GPU|MIG)-[0-9a-fA-F][0-9a-fA-F-]{3,}\b"
@@ -156,4 +156,4 @@ def _files(document: Document) -> dict[str, str]:
             name = text.rpartition("/")[2]
             found |= {text, name, name.partition(":")[0]} if option in NAMING else set()
             found |= {part for part in (text, *text.split()) if "/" in part.strip("/")}
-    return {name: "file" for name in found if not re.fullmatch(_PATH, name)}
+    return {name: "file" for name in found if not re.fullmatch(_PATH, name) or _SYSTEM.match(name)}

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from builders import machine, scenario
 from fakes import IdleWorkload, ManualClock
@@ -110,7 +111,8 @@ def race(monkeypatch: pytest.MonkeyPatch) -> Race:
             for case in cases or (CASE,)
         ]
         software = SimpleNamespace(packages={})
-        monkeypatch.setattr(ab, "detected", lambda *_, **__: (machine(), software))
+        here = options.pop("here", machine())
+        monkeypatch.setattr(ab, "detected", lambda *_, **__: (here, software))
         monkeypatch.setattr(ab, "Pool", world.pool)
         monkeypatch.setattr(ab, "row_source", lambda *_, **__: SimpleNamespace(rows=lambda: rows))
         control: Control = world.clock  # type: ignore[assignment]
@@ -153,6 +155,17 @@ def test_sides_alternate_and_each_pair_has_fresh_processes(race: Race) -> None:
     assert len(turns) % 4 == 0
     assert world.clock.now() <= 20.0
     assert (found.word, round(found.ratio or 0, 6), report.exit_code) == ("SAME", 1.0, OK)
+
+
+def test_a_gpu_that_admits_one_process_at_a_time_is_refused(race: Race) -> None:
+    here, world = machine("cuda:0"), Machine()
+    gpus = [msgspec.structs.replace(here.gpus[0], compute_mode="exclusive_process")]
+    case = Case("work", "cuda:0", "torch", "fp32")
+    report = race(world, case, CASE, here=msgspec.structs.replace(here, gpus=gpus), budget_s=20.0)
+    refused, raced = report.results
+    assert refused.reason is not None and refused.reason.code == "exclusive_gpu"
+    assert raced.word == "SAME"
+    assert report.exit_code == FAILED
 
 
 def test_each_step_of_a_command_is_a_process_already(race: Race) -> None:

@@ -10,7 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from workbench.planning import scenarios
-from workbench.planning.scenario import Limits, Scenario, ScenarioError
+from workbench.planning.scenario import Limits, Scenario
+from workbench.planning.usage import ScenarioError
 from workbench.text.sanitize import shown
 from workbench.text.toml_file import MOST_BYTES, TomlError, read
 

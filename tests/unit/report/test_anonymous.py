@@ -104,6 +104,14 @@ RUNS = {
         renamed(own_runs.command(), "train.py", "secretcode.py"),
         "--command 'python secretcode.py' --over data=/opt/venvs/x",
     ),
+    "container": (
+        renamed(own_runs.script(), "train.py", "secretcode.py"),
+        "--torch /usr/src/app/secretcode.py --python /usr/local/secretlist/bin/python",
+    ),
+    "etc": (
+        renamed(own_runs.script(), "train.py", "secretcode.py"),
+        "--torch /etc/secretlist/secretcode.py",
+    ),
     "scenarios": (scenes.h200(), "--scenarios secretlist --python /home/zoe/bin/python"),
     "workload": (renamed(scenes.sweep(), "matmul", "secretkernel"), ""),
 }
