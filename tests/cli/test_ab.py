@@ -21,7 +21,7 @@ def test_a_real_slowdown_is_found_and_exits_with_4(cli, tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "counted.py").write_text(SOURCE)
     done = cli(
-        *("ab", "--function", "counted:work", "--threads", "1", *budget(9), "--json"),
+        *("ab", "--function", "counted:work", "--threads", "1", *budget(15), "--json"),
         *("--path", str(tmp_path / "old"), "--path", str(tmp_path / "new")),
         *("--env", "LOOPS=10", "--env", "LOOPS=20", "--fail-on", "10%"),
     )
@@ -29,7 +29,7 @@ def test_a_real_slowdown_is_found_and_exits_with_4(cli, tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     (result,) = found["results"]
     assert (found["schema_version"], found["exit_code"], result["word"]) == (1, 4, "SLOWER")
-    assert 1.5 < result["ci95"][0] < result["ratio"]
+    assert 1.1 < result["ci95"][0] < result["ratio"]
 
 
 def test_a_side_that_cannot_run_is_named(cli) -> None:
