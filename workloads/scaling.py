@@ -26,7 +26,7 @@ from workbench.contract import (
     WorkloadError,
     kind_of,
 )
-from workbench.worker.ranks import launch_of
+from workbench.worker.launcher import launch_of
 
 from ._ranks import session
 from ._ranks.mirrored import Mirrored

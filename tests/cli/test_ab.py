@@ -30,6 +30,7 @@ def test_a_real_slowdown_is_found_and_exits_with_4(cli, tmp_path: Path) -> None:
     (result,) = found["results"]
     assert (found["schema_version"], found["exit_code"], result["word"]) == (1, 4, "SLOWER")
     assert 1.1 < result["ci95"][0] < result["ratio"]
+    assert result["ratio"] > 1.5
 
 
 def test_a_side_that_cannot_run_is_named(cli) -> None:

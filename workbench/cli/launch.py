@@ -60,7 +60,7 @@ def start(
     request = Request(scenarios=scenarios, workloads=workloads, resumes=cut, **options)
     known = rows_of.load_with(request.scenario_file)
     preview = outline(request, *known) if is_live else None
-    rows = [] if preview is not None else resolve(request, *known)
+    rows = [] if preview else resolve(request, *known)
     request = take_part(request)
     if request.trace is not None:
         target("--trace", Path(request.trace))  # the engine opens it
@@ -69,7 +69,7 @@ def start(
     request = with_saved_best(request)
     output = None if named is None else target("--output", Path(named), opened=True)
     if is_live:
-        preview = [planned(row, request, 0.0) for row in rows] if preview is None else preview
+        preview = preview or [planned(row, request, 0.0) for row in rows]
         sys.exit(show_live(request, preview, output, samples=samples))
     from .headless import run_headless
 
@@ -121,15 +121,15 @@ def with_saved_best(request: Request) -> Request:
 def take_part(request: Request) -> Request:
     """Under torchrun or srun: rank 0 goes on with one device, the others follow it and never
     return from here.  Everything but `run scaling` would measure the same machine at once."""
-    if not {"WORLD_SIZE", "SLURM_STEP_NUM_TASKS"} & os.environ.keys():
-        return request  # no launcher: without the imports that delay the first frame
+    from ..worker.launcher import launch_of
+
+    launch = launch_of(os.environ)
+    if launch is None:
+        return request
     from .. import machine
     from ..machine.packages.software import PRECISION_VARIABLES
     from ..worker import ranks
 
-    launch = ranks.launch_of(os.environ)
-    if launch is None:
-        return request
     if request.workloads != ("scaling",):
         raise UsageError(
             f"{launch.launcher} started {launch.size} of these, and only `run scaling` uses them;"

@@ -213,7 +213,7 @@ def internal(error: Exception) -> None:
 
 def fail(message: str, code: int) -> None:
     """One line on stderr, and out.  Of several ranks with the same mistake the first reports it."""
-    from ..worker.ranks import launch_of
+    from ..worker.launcher import launch_of
 
     launch = launch_of(os.environ)
     if launch is None or launch.rank == 0 or code != USAGE:

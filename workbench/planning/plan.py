@@ -94,8 +94,8 @@ def resolve(
 def outline(
     request: Request, scenarios: Mapping[str, Scenario], own: Collection[str] = ()
 ) -> list[ev.RacePlanned] | None:
-    """What a table announces of its rows, checked as far as possible without their workloads, whose
-    imports take longer than all else before the first frame; None where `resolve` is needed."""
+    """Announce the rows of a table without loading their workloads, which would delay the first
+    frame of the screen; None where only `resolve` can check the request."""
     of_a_workload = request.workloads or request.every or request.settings or request.batch
     if of_a_workload or own or request.modes or request.ceilings or request.question is not None:
         return None

@@ -28,7 +28,7 @@ from ..records import events as ev
 from ..records.reason import Reason, Warning
 from ..records.reply import Failure, Unreadable, read
 from ..report.plausible import absurdity
-from ..worker.ranks import launch_of
+from ..worker.launcher import launch_of
 from .answers import Hello
 from .control import Cancelled, Control
 from .guardian_client import Guardian

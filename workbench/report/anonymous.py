@@ -42,7 +42,8 @@ _PATH = (
 )
 # The same on every machine, unless a container's id is in it, or a disk of the user's.
 _SYSTEM = re.compile(
-    r"/(?:dev/(?!shm/)|run/(?!media/|user/)|(?:proc|sys|etc|usr(?!/(?:local|src)/)|lib(?:32|64|exec)?)/)"
+    r"/(?:dev/(?!shm/)|run/(?!media/|user/)|usr/(?!local/|src/)"
+    r"|(?:proc|sys|etc|lib(?:32|64|exec)?)/)"
     r"(?!.*[0-9a-f]{12})"
 )
 _UUID = r"\b(?:GPU|MIG)-[0-9a-fA-F][0-9a-fA-F-]{3,}\b"

@@ -1,4 +1,4 @@
-"""Under torchrun or srun: finds out which rank this process is, and makes it follow rank 0.
+"""Under torchrun or srun: makes the other ranks follow rank 0.
 
 Standard library only: workers use it too.
 """
@@ -14,7 +14,6 @@ import socket
 import sys
 from collections.abc import Iterable, Mapping, MutableMapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import NoReturn
 
 from ..process.children import command
@@ -23,34 +22,6 @@ from ..process.line_process import LineProcess
 
 DESERTED = 75  # exit code of a rank whose worker went away without a goodbye
 TORCH_PORTS = range(10_000, 30_000)  # below Linux's range of ephemeral ports
-
-
-@dataclass(frozen=True)
-class LaunchedRank:
-    """This process among those that a launcher started together."""
-
-    launcher: str
-    rank: int
-    size: int
-
-
-def launch_of(environment: Mapping[str, str]) -> LaunchedRank | None:
-    """The rank that this process is; None where it was started alone.
-
-    RANK and WORLD_SIZE decide where both are set (torchrun, Kubernetes operators).  From Slurm only
-    the variables of the step count: a batch script has SLURM_PROCID and SLURM_NTASKS as well, and
-    runs once (sbatch(1), srun(1), "Output environment variables").
-    """
-    names, launcher = ("RANK", "WORLD_SIZE"), "RANK and WORLD_SIZE"
-    if "TORCHELASTIC_RUN_ID" in environment:
-        launcher = "torchrun"
-    if not all(name in environment for name in names):
-        names, launcher = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"), "srun"
-    try:
-        rank, size = (int(environment[name]) for name in names)
-    except (KeyError, ValueError):
-        return None
-    return LaunchedRank(launcher, rank, size) if size > 1 else None
 
 
 def complete(environment: MutableMapping[str, str]) -> list[str]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from workbench.contract import Accuracy, Case, Setup, Task, WorkloadError, kind_of
-from workbench.worker.ranks import launch_of
+from workbench.worker.launcher import launch_of
 
 from .._shared.keras_task import network
 from .._shared.network import mlp

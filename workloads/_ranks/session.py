@@ -25,7 +25,7 @@ from workbench.contract import WorkloadError, kind_of
 from workbench.process.children import command
 from workbench.process.exit_status import ending
 from workbench.process.line_process import LineChannel, LineProcess
-from workbench.worker.ranks import LaunchedRank, launch_of
+from workbench.worker.launcher import LaunchedRank, launch_of
 
 from .rank import JOIN_S
 

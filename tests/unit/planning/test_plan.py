@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +17,7 @@ from workbench import catalog
 from workbench.contract import Case, Variant
 from workbench.planning import scenarios
 from workbench.planning.cases import fill_cases
-from workbench.planning.plan import outline, parse_settings, planned, resolve
+from workbench.planning.plan import parse_settings, planned, resolve
 from workbench.planning.request import Request
 from workbench.planning.scenario import Limits
 from workbench.planning.threads import fewer_threads
@@ -41,50 +39,6 @@ def test_by_default_all_scenarios_are_raced_in_their_order() -> None:
     table = [name for name, row in SHIPPED.items() if not row.on_request]
     assert [row.scenario.id for row in rows] == table
     assert all(row.cases for row in rows)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"quick": True},
-        {"scenarios": ("training",), "crossover": True},
-        {"all_scenarios": True, "prices": ("cpu=1", "gpu=2")},
-    ],
-    ids=["default", "quick", "named", "priced"],
-)
-def test_the_outline_of_a_table_is_what_its_plan_announces(options: dict[str, Any]) -> None:
-    request = Request(**options)
-    rows = resolve(request, SHIPPED)
-    assert outline(request, SHIPPED) == [planned(row, request, 0.0) for row in rows]
-
-
-def test_an_outline_needs_shipped_workloads_and_scenarios(monkeypatch: pytest.MonkeyPatch) -> None:
-    for options in ({"workloads": ("matmul",)}, {"every": True}, {"batch": (8,)}):
-        assert outline(Request(**options), SHIPPED) is None
-    assert outline(Request(), SHIPPED, ["branching"]) is None
-    with pytest.raises(UsageError, match="did you mean training"):
-        outline(Request(scenarios=("trainin",)), SHIPPED)
-    files = catalog.files() | {"matmul": Path("/elsewhere/matmul.py")}
-    monkeypatch.setattr(catalog, "files", lambda: files)
-    assert outline(Request(), SHIPPED) is None
-
-
-LIGHT = """
-import sys
-import workbench.cli.main
-assert "msgspec" not in sys.modules
-from workbench.planning import plan, request, scenarios
-assert plan.outline(request.Request(), *scenarios.load_with(None))
-heavy = {"torch", "numpy", "textual", "psutil", "multiprocessing"} & sys.modules.keys()
-assert not heavy, heavy
-assert not [name for name in sys.modules if name.startswith("workloads.")]
-"""
-
-
-def test_help_needs_no_documents_and_an_outline_no_workloads() -> None:
-    done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 def test_those_on_request_race_by_name_or_with_all() -> None:

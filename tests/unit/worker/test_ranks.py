@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from workbench.pool.pool import _other_ranks
-from workbench.worker.ranks import LaunchedRank, complete, launch_of
+from workbench.worker.launcher import LaunchedRank, launch_of
+from workbench.worker.ranks import complete
 
 STEP = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "4", "SLURM_LOCALID": "1"}
 

@@ -1,0 +1,37 @@
+"""Which rank of a distributed job this process is, as torchrun or srun says.
+
+Standard library only: workers use it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LaunchedRank:
+    """This process among those that a launcher started together."""
+
+    launcher: str
+    rank: int
+    size: int
+
+
+def launch_of(environment: Mapping[str, str]) -> LaunchedRank | None:
+    """The rank that this process is; None where it was started alone.
+
+    RANK and WORLD_SIZE decide where both are set (torchrun, Kubernetes operators).  From Slurm only
+    the variables of the step count: a batch script has SLURM_PROCID and SLURM_NTASKS as well, and
+    runs once (sbatch(1), srun(1), "Output environment variables").
+    """
+    names, launcher = ("RANK", "WORLD_SIZE"), "RANK and WORLD_SIZE"
+    if "TORCHELASTIC_RUN_ID" in environment:
+        launcher = "torchrun"
+    if not all(name in environment for name in names):
+        names, launcher = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"), "srun"
+    try:
+        rank, size = (int(environment[name]) for name in names)
+    except (KeyError, ValueError):
+        return None
+    return LaunchedRank(launcher, rank, size) if size > 1 else None
