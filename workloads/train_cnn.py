@@ -28,8 +28,9 @@ LEARNING_RATE = 0.01
 MOMENTUM = 0.9
 CHECKED = 8  # pictures
 MOST_LOADERS = 64
-# Limits of the gradient's relative error: several times the error of the initial network.
-LIMITS = {"fp32": 1e-4, "tf32": 0.1, "bf16": 0.3, "fp16": 0.1}
+# Limits of the gradient's relative error: several times the error of the initial network.  In FP32
+# it is 1e-6, but up to 2e-3 where rounding moves one activation across the kink of a ReLU.
+LIMITS = {"fp32": 1e-2, "tf32": 0.1, "bf16": 0.3, "fp16": 0.1}
 
 
 class TrainCnn(Workload):

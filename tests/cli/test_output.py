@@ -60,7 +60,7 @@ def test_an_earlier_run_is_printed_without_its_samples(cli, earlier_run, tmp_pat
 
 
 def test_plain_text_ends_with_the_table(cli) -> None:
-    done = cli("run", "spin", *budget(3))
+    done = cli("run", "spin", *budget(6))
     assert done.returncode == 0
     lines = [line.strip() for line in done.stdout.splitlines()]
     assert any(line.startswith("cpu numpy bf16") for line in lines)
