@@ -165,7 +165,7 @@ def test_a_stopped_guardian_holds_nothing_up(start, temporary: Path, signals: in
 
 
 def test_a_stopped_guardian_costs_a_finished_run_nothing(start, temporary: Path) -> None:
-    process = start("run", "spin", *budget(3))
+    process = start("run", "spin", "--budget", "15")
     at_work(process)
     guardian = guardian_of(process)
     guardian.suspend()
@@ -231,10 +231,11 @@ def fill_up(reader: int) -> None:
 
 
 def test_the_scratch_folder_goes_although_the_guardian_was_killed(live_engine, temporary) -> None:
-    engine = live_engine("run", "spin", *budget(3))
+    engine = live_engine(*LONG)
     engine.until(ev.BlockMeasured)
     guardian_of(engine.process).kill()
-    assert engine.rest()[-1].status == "done"
+    engine.process.send_signal(signal.SIGINT)
+    assert engine.rest()[-1].status == "cancelled"
     assert list(temporary.iterdir()) == []
 
 
