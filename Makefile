@@ -10,6 +10,8 @@ export EXTRA
 ARGS ?=
 export RUFF_CACHE_DIR = $(VENV)/cache/ruff
 export MYPY_CACHE_DIR = $(VENV)/cache/mypy
+# The tests start a thousand interpreters, each of which would compile our modules anew.
+export PYTHONDONTWRITEBYTECODE =
 python = "$$VENV/bin/python"
 # Tools are run by the interpreter, since a script's first line cannot name every path.
 script = $(python) "$$VENV/bin/$(1)"

@@ -1,4 +1,4 @@
-"""Opens a journal of 200 MB: `python benchmarks/big_journal.py [MEGABYTES] [report]`.
+"""Opens a journal of 200 MB: `python -m benchmarks.big_journal [MEGABYTES] [report]`.
 
 With `report` it opens JSON documents instead, made of such journals.
 

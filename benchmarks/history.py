@@ -1,4 +1,4 @@
-"""Lists 10,000 kept runs: `python benchmarks/history.py [RUNS]`.
+"""Lists 10,000 kept runs: `python -m benchmarks.history [RUNS]`.
 
 The journals are made up and tiny.  The index is built once; then the list is timed warm: in this
 process, and as `workbench runs`, whose wall time includes the interpreter and its imports.

@@ -1,7 +1,5 @@
 """The application: one run at a time, built up from its events and shown on several screens."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import shutil

@@ -1,7 +1,5 @@
 """`workbench fleet show`: the tables of a fleet, which fill while its jobs run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import ClassVar
 

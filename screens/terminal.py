@@ -1,7 +1,5 @@
 """The terminal below the applications, which may send bytes that are no text, or stop reading."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

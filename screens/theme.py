@@ -4,8 +4,6 @@ Every colour comes with a word or a symbol that says the same: nothing is lost w
 colours, without colours, or to a colour-blind reader.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,8 +1,6 @@
 """The console script, which `python -m workbench` is too: a signal to end is obeyed from the first
 import to the last line, without a traceback."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """The files of `assets/`, in a checkout, an editable install or a wheel."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent

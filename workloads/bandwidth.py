@@ -1,7 +1,5 @@
 """Memory bandwidth by two kernels of STREAM (McCalpin 1995), in torch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, ClassVar
 

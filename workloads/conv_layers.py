@@ -1,7 +1,5 @@
 """Forward and backward through two 3x3 convolutions, most of the work in vision networks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, ClassVar
 

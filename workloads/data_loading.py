@@ -1,7 +1,5 @@
 """Feeding a device with pictures: how many loaders it needs, and how long it waits for them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar

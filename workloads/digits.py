@@ -1,7 +1,5 @@
 """Recognising real handwritten digits: a classic first network, trained to a known accuracy."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """Time to accuracy: training on the real digits until it recognises enough of the unseen ones."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Matrix products of any shape: thin products, batches of small ones, matrix times vector."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from workbench.contract import Case, Parameter, Setup, Task, Variant, Work

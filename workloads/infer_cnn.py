@@ -1,7 +1,5 @@
 """Answering one picture at a time with a conv net: the latency of a small vision service."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, ClassVar
 

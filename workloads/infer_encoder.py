@@ -5,8 +5,6 @@ The blocks are pre-norm (Xiong et al., "On Layer Normalization in the Transforme
 over the tokens and one dense layer give the answer.  Inputs are embeddings, positions included.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Inference with a multi-layer perceptron, FP32 and INT8: products without convolutions."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from workbench.contract import Case, Parameter, Setup, Task, Work, Workload

@@ -1,7 +1,5 @@
 """The smallest possible operation: the cost of starting one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

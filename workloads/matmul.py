@@ -1,7 +1,5 @@
 """A square matrix product: the operation that fills training and scientific computing alike."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from workbench.contract import Case, Parameter, Variant

@@ -1,7 +1,5 @@
 """Matrix products whose operands are never in cache; in `matmul` they may be."""
 
-from __future__ import annotations
-
 import math
 from copy import deepcopy
 from dataclasses import replace

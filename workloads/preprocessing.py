@@ -1,7 +1,5 @@
 """Preparing photographs for a network: resized, standardised, on the network's device."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Data-parallel training of one network in 1, 2, 4 ... ranks."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Sequence

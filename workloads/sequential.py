@@ -1,7 +1,5 @@
 """A loop that cannot be batched: each branch depends on the previous iteration's result."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 

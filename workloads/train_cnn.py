@@ -1,7 +1,5 @@
 """Training a small conv net on batches that the processes of a DataLoader prepare."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Training a small decoder-only transformer on a stream of tokens in the device's memory."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """A small network trained once, as in a prototype: from data on the host to the final loss."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator

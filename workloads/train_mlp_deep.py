@@ -1,7 +1,5 @@
 """A wide multi-layer perceptron trained with Adam on all samples at once."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from itertools import repeat

@@ -1,7 +1,5 @@
 """Training a residual network on CIFAR-shaped pictures in the device's memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, ClassVar
 

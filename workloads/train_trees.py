@@ -1,7 +1,5 @@
 """Gradient boosting on a table: whole fits by scikit-learn, XGBoost and LightGBM."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 from workbench.contract import (

@@ -1,7 +1,5 @@
 """Copies between host and device, and within them: what a GPU pays before and after its work."""
 
-from __future__ import annotations
-
 import math
 import time
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """The Advisor screen: a line per scenario, and the answer for the selected one."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from textual.app import ComposeResult

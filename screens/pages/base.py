@@ -1,7 +1,5 @@
 """The base of all screens: bars, failure notice and repainting."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, cast
 
 from textual import events

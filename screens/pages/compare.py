@@ -1,7 +1,5 @@
 """The Compare screen: two kept runs side by side."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """The details of one row: every candidate and the log of its race."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from textual.app import ComposeResult

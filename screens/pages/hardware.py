@@ -1,7 +1,5 @@
 """The Hardware screen: devices, usable cores and memory, and reasons for what is missing."""
 
-from __future__ import annotations
-
 from textual.app import ComposeResult
 from textual.containers import Container
 from textual.content import Content

@@ -1,7 +1,5 @@
 """The keys, and what the words and symbols on the screens mean."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

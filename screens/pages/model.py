@@ -1,7 +1,5 @@
 """The Model screen: ways to run a user's model or own code, which one to take, and why."""
 
-from __future__ import annotations
-
 import stat
 from glob import glob
 from pathlib import Path

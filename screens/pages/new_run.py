@@ -1,7 +1,5 @@
 """The form for a new run: a workload, its options, and the resulting command line."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """The command palette's entries: screens, rows, workloads, recent runs, themes and keys."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial

@@ -1,7 +1,5 @@
 """The Roofline screen: the candidates of one row under the measured limits of their devices."""
 
-from __future__ import annotations
-
 from textual.app import ComposeResult
 from textual.content import Content
 

@@ -1,7 +1,5 @@
 """The base of the screens about one row: it follows the live row until the user walks."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType

@@ -1,7 +1,5 @@
 """The Run screen: the race of one row, with its curves and the log."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import msgspec

@@ -1,7 +1,5 @@
 """The Runs screen: the kept runs, one to open, two to compare."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable
 from itertools import islice

@@ -1,7 +1,5 @@
 """The part of the application that starts no run: kept runs, copies, files, themes, pauses."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import re

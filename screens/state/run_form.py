@@ -1,7 +1,5 @@
 """The form for a new run: turns its texts into a checked request."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """One run as the screens see it: report, log and clock, built up from events."""
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Reading in a thread while the screens go on."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future

@@ -1,7 +1,5 @@
 """The log of a run, the newest line at the bottom."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from workbench.export.view.events import LogLine

@@ -1,7 +1,5 @@
 """Loss curves: one line per candidate that trains, all on one scale of loss and of steps."""
 
-from __future__ import annotations
-
 from workbench.export.view import glyphs
 from workbench.export.view.derived import RunView
 from workbench.export.view.spans import Text

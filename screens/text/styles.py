@@ -1,7 +1,5 @@
 """Neutral texts as Textual's: the one place where a tone becomes a style."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from textual.content import Content

@@ -1,7 +1,5 @@
 """The two lines at the top of every screen: tabs and machine, state and progress."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Text that is made for the width it has, and drawn again only when it changes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from textual.content import Content

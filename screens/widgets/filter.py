@@ -1,7 +1,5 @@
 """The input that filters a table: shown by `/`, hidden again by escape."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from textual.app import ComposeResult

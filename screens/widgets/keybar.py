@@ -4,8 +4,6 @@ Textual's Footer scrolls sideways when it is too narrow, and hides the keys that
 most.  Here the least important keys are left out first.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from textual.binding import Binding

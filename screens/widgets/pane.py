@@ -1,7 +1,5 @@
 """A pane of text that scrolls; the key bar names the key while there is more below."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType

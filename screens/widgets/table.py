@@ -4,8 +4,6 @@ Textual's DataTable repaints as a whole and scrolls sideways; over SSH the first
 bandwidth, and the second hides the verdict.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, cast

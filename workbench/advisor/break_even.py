@@ -4,8 +4,6 @@ After n steps a candidate has taken F + n s seconds, where F is its fixed cost a
 Two candidates are level at n = (F_a - F_b) / (s_b - s_a), the break-even point.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

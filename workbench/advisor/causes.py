@@ -1,7 +1,5 @@
 """Why the pick won and the other lost, as far as the report shows what limits each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

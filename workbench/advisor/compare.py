@@ -1,7 +1,5 @@
 """Earlier runs compared by unpaired ratios; a row that something disturbed proves nothing."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from string import ascii_uppercase
@@ -16,6 +14,7 @@ from ..records.comparison import (
     Versus,
 )
 from ..records.document import SCHEMA_VERSION, Tool
+from ..records.machine import Machine
 from ..records.reason import Reason, Warning
 from ..report.candidate import Candidate
 from ..report.report import Report
@@ -66,18 +65,25 @@ def run_comparison(tool: Tool, reports: Sequence[Report], fail_on: float | None)
 
 def compared(first: Side, other: Side, fail_on: float | None) -> Versus:
     """`other` against `first`."""
-    known = [side.run.machine for side in (first, other) if side.run.machine is not None]
-    machines = [(one.hostname, one.cpu, [gpu.name for gpu in one.gpus]) for one in known]
+    machines = [_hardware(side.run.machine) for side in (first, other)]
     cases = [_case(first, other, case, fail_on) for case in first.cases if case in other.cases]
     return Versus(
         name=other.name,
-        same_machine=len(machines) == 2 and machines[0] == machines[1],
+        same_machine=machines[0] is not None and machines[0] == machines[1],
         warnings=list(_warnings(first, other)),
         verdicts=sorted(_verdicts(first, other), key=lambda verdict: verdict.word != CHANGED),
         cases=sorted(cases, key=lambda c: (c.word not in PROVEN, -abs(math.log(c.ratio or 1)))),
         only_in_a=[case for case in first.cases if case not in other.cases],
         only_here=[case for case in other.cases if case not in first.cases],
     )
+
+
+def _hardware(machine: Machine | None) -> tuple[object, ...] | None:
+    """The identity of a machine, whatever part of it a run was allowed."""
+    if machine is None:
+        return None
+    gpus = [(gpu.uuid, gpu.name) for gpu in machine.gpus if not gpu.simulated]
+    return machine.hostname, machine.cpu.model, machine.cpu.logical_cores, gpus
 
 
 def _case(first: Side, other: Side, case: str, fail_on: float | None) -> ComparedCase:

@@ -5,8 +5,6 @@ GPU it covers the whole board; RAPL covers the processor packages without memory
 supply.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from ..contract import kind_of

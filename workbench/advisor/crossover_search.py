@@ -4,8 +4,6 @@ Pure functions of the points measured so far: bisection on a logarithmic scale w
 changes, then in the gaps where another change may hide.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import pairwise, zip_longest

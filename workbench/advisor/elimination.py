@@ -1,7 +1,5 @@
 """Which candidates leave a race, and when it is over: pure functions of the measurements so far."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

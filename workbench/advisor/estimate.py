@@ -6,8 +6,6 @@ of its ridge (Williams, Waterman and Patterson 2009), and a power law, for rates
 The model with the smallest error on held-out recorded sizes is used.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

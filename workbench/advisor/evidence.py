@@ -1,7 +1,5 @@
 """The facts that the verdict of a row and its sentences rest on, all derived from the report."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

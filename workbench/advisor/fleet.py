@@ -5,8 +5,6 @@ the rule is that of `--what-if`: the far ends of both intervals, widened by what
 equal nodes (`stats.unpaired`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import mode

@@ -4,8 +4,6 @@ The files are those of `records.fleet`, and documents or journals that came by o
 document only its summary and its picks are decoded: a fleet may have a thousand.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Why a working candidate may not be picked: it exceeds a limit, or its value is not measured."""
 
-from __future__ import annotations
-
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
 from ..stats.objectives import OF_A_STEP

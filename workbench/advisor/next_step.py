@@ -1,7 +1,5 @@
 """The next thing to try, in a sentence or two; never one that this report has tried already."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator, Set
 

@@ -1,7 +1,5 @@
 """The summary of a row's race: who joined, who was eliminated when and why, who finished."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter

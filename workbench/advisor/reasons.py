@@ -3,8 +3,6 @@
 At most three, each one or a few whole sentences.  The same report gives the same words.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 

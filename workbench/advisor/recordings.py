@@ -5,8 +5,6 @@ are in `assets/recordings/` and in `recordings/` of the state folder.  Unusable 
 a warning.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Which ways to better the leader of a device join a race, given what limits that leader."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The subject of a run: a model or code that the user handed over, and what to do with it."""
 
-from __future__ import annotations
-
 from ..report.report import Report
 from ..report.row import Row
 from .model import overview as model

@@ -3,8 +3,6 @@
 Pure: the same report gives the same verdict, live, replayed or years later.
 """
 
-from __future__ import annotations
-
 from ..planning.scenario import Scenario
 from ..records.verdict import EqualPrecision, Verdict
 from ..report.candidate import Candidate

@@ -1,7 +1,5 @@
 """The pick of this machine compared with a recorded run of another device, as numbers and text."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 They come from recordings: of the same job, or estimated between its recorded sizes.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence

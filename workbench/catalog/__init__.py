@@ -4,8 +4,6 @@ A built-in file is imported.  A user's file is never imported here: a child proc
 since its code can print, hang or crash.  Workers import what they run: see `importing`.
 """
 
-from __future__ import annotations
-
 from ..contract import Backend, Case, Workload, WorkloadError
 from .files import BUILT_IN, ENV, backend_file, backends, files, is_built_in, workload_file
 from .importing import import_backend, import_workload

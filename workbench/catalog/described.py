@@ -1,7 +1,5 @@
 """User's workloads and backends as their children describe them, every answer checked."""
 
-from __future__ import annotations
-
 import atexit
 from collections.abc import Sequence
 from functools import partial

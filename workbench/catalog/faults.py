@@ -1,7 +1,5 @@
 """What can be wrong with the description of a user's workload or backend, one line each."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple

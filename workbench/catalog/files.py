@@ -4,8 +4,6 @@ Every `NAME.py` of a folder is a workload, every `_backends/NAME.py` a backend. 
 only, since workers may run under a foreign interpreter.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

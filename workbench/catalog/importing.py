@@ -4,8 +4,6 @@ Workers do this with any file, the engine and the front ends only with built-in 
 `workbench.catalog`.  Standard library only, since workers may run under a foreign interpreter.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 from functools import cache

@@ -3,8 +3,6 @@
 The child stands still between two questions, so that it cannot disturb a measurement.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import signal

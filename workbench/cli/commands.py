@@ -3,8 +3,6 @@
 Imports stay inside functions, so that a command loads no more than it needs.
 """
 
-from __future__ import annotations
-
 import sys
 from contextlib import suppress
 from itertools import islice

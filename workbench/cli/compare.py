@@ -1,7 +1,5 @@
 """`workbench compare`: earlier runs side by side."""
 
-from __future__ import annotations
-
 import re
 import sys
 from string import ascii_uppercase

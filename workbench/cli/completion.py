@@ -1,7 +1,5 @@
 """Values that a shell completes; click brings the scripts of bash, zsh and fish."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress

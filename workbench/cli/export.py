@@ -1,7 +1,5 @@
 """`workbench export`: an earlier run as files for other programs and people."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """A run without a screen, written to stdout or a file in one of the export formats."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing

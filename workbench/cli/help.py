@@ -1,7 +1,5 @@
 """The help of the program and its commands, in sections."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 
 import click

@@ -25,7 +25,7 @@ from .options import chosen_format, command, format_options, json_option
 if TYPE_CHECKING:
     from ..records.comparison import RunSummary
 
-STATUS = click.Choice(("done", "failed", "cancelled", "incomplete", "unreadable"))
+STATUS = click.Choice(("done", "failed", "cancelled", "incomplete", "running", "unreadable"))
 SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 LISTED = 20  # runs without --last
 
@@ -69,9 +69,11 @@ def runs(
         )
     last = last or LISTED
     words = shown(text, 1000).casefold() if text else None  # as they are kept
-    conditions = {"status = ?": status, "instr(words, ?)": words}
+    kept = "incomplete" if status == "running" else status  # until its journal is at rest
+    conditions = {"status = ?": kept, "instr(words, ?)": words}
     bounds = {"started_s >= ?": since, "started_s < ?": older}
-    found = matching(refreshed(), {**conditions, **bounds})
+    matched = matching(refreshed(), {**conditions, **bounds})
+    found = (each for each in matched if status in (None, each[1].status))
     if prune:
         idle = (each for each in found if each[1].status not in ("running", "unreadable"))
         sys.exit(_prune(list(islice(idle, keep or 0, None)), yes=yes, as_json=as_json))

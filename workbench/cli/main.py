@@ -3,8 +3,6 @@
 stdout carries data only; progress, warnings and errors go to stderr.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

@@ -1,7 +1,5 @@
 """The options that commands share."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

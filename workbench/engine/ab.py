@@ -5,8 +5,6 @@ slow all its life, so each pair of fresh processes gives one ratio, and the inte
 spread of these.  Only the budget ends a run: stopping once decided would find false differences.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -74,7 +72,14 @@ class ABRun:
             found = source.rows()
             for row in (rows := found[: len(rows)]):  # own code at its own batch, not another
                 row.cases = sorted(row.cases, key=lambda case: case.is_compiled)[:1]
-            results = [ABResult(row.cases[0].id, reason=self._refusal(row)) for row in rows]
+            results = [
+                ABResult(
+                    row.cases[0].id,
+                    reason=self._refusal(row),
+                    basis="simulated" if kind_of(row.cases[0].device).simulated else "measured",
+                )
+                for row in rows
+            ]
             with suppress(Cancelled):
                 self._race(rows, results)
         except UsageError as error:

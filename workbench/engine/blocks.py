@@ -1,7 +1,5 @@
 """The turns of a race: one block of one candidate, requested, checked and reported."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Ceilings on disk, one file for each fingerprint of machine and software."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from contextlib import suppress

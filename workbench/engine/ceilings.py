@@ -5,8 +5,6 @@ rate of the fastest tenth of a device's samples: a burst.  `workbench ceilings` 
 products of a GPU going until its power limit sets their rate: a sustained one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The state that the parts of one run share: workers, clock, report and event sink."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

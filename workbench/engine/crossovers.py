@@ -4,8 +4,6 @@
 conclusion.  This module runs the races in the time that the rows left over.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence

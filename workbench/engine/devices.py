@@ -1,7 +1,5 @@
 """The machine of a run, with the simulated GPUs that it asks for."""
 
-from __future__ import annotations
-
 import msgspec
 
 from ..machine import detect

@@ -1,7 +1,5 @@
 """Energy of a step on the CPU, from the energy counters of its packages (RAPL)."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

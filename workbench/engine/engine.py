@@ -3,8 +3,6 @@
 The engine never draws and never measures: front ends read its events, workers measure.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -206,11 +204,10 @@ class Engine:
     def _take_over(self, cut: CutRun, machine: Machine, software: Software) -> None:
         """Put what a cut run measured of its complete rows into this run, and drop these rows."""
         old, mark = cut.old.report, ceiling_store.fingerprint
-        assert old.machine and old.software  # noqa: S101 - no row is raced before they are known
         cases = {row.scenario.id: {case.id for case in row.cases} for row in self._rows}
         then = {row: {case.id for case in old.rows[row].plan.cases} for row in cut.carried}
-        moved = mark(old.machine, old.software) != mark(machine, software)
-        if moved or not then.items() <= cases.items():
+        before = mark(old.machine, old.software) if old.machine and old.software else None
+        if before != mark(machine, software) or not then.items() <= cases.items():
             raise UsageError(str(cut.refused("the machine, its software or the rows have changed")))
         for event in cut.events(self._control.now()):
             self._emit(event)

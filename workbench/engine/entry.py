@@ -1,7 +1,5 @@
 """When the cases of a row enter its race."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import zip_longest

@@ -1,7 +1,5 @@
 """Sends each event of a run to its journal first, then to the report, then to the front end."""
 
-from __future__ import annotations
-
 from ..pool.control import NEVER, SECOND, Cancelled, Control
 from ..records import events as ev
 from ..records.reason import Warning

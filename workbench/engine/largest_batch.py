@@ -5,8 +5,6 @@ It can end other users' work there, so the search refuses to start while their p
 device.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """After the race of a user's model: explanations, the saved file, and the code to run it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import takewhile

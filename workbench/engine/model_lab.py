@@ -1,7 +1,5 @@
 """A user's model as the source of a row, from its file to the recommendation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 

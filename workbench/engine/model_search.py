@@ -1,7 +1,5 @@
 """The search for candidates of a user's model while its row is raced."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 

@@ -4,8 +4,6 @@ The worker is one like the others: limited, frozen between requests, replaced wh
 request has a share of the budget as its deadline.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field

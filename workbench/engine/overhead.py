@@ -1,7 +1,5 @@
 """Where the time of a run goes: wall seconds by phase, and processor time of the tool itself."""
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator

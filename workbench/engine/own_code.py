@@ -4,8 +4,6 @@ A function or a command makes one row; a torch module makes one at the user's ba
 another, where the answer may differ.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 Exporting runs in a worker of its own, which may hang or crash without taking what races along.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

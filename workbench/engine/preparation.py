@@ -1,7 +1,5 @@
 """Prepares the candidates of a row before their first turn, and ends them after their last."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

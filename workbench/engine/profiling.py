@@ -1,7 +1,5 @@
 """Profiles a few steps of each candidate after its race; these steps are never timed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..contract import kind_of

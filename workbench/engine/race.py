@@ -1,7 +1,5 @@
 """The race of one row: prepare its candidates, measure them in rounds, eliminate, stop in time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from ..advisor import elimination, refinements

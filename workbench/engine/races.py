@@ -1,7 +1,5 @@
 """Races row after row, each within its share of the time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 

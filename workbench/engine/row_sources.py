@@ -1,7 +1,5 @@
 """Where the rows of a run come from: its workloads, the ceilings, or a model of the user."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol

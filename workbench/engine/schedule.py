@@ -1,7 +1,5 @@
 """The time plan of a race: the length of its blocks, and whether further rounds fit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 
 from ..contract import kind_of

@@ -1,7 +1,5 @@
 """Starts the workers of many rows before the first of them is raced; see decision 024."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from ..planning.admission import beforehand

@@ -1,7 +1,5 @@
 """A Chrome trace of the profiled passes, for Perfetto and chrome://tracing."""
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The result of `workbench ab`."""
 
-from __future__ import annotations
-
 from ..records.ab import ABReport, ABResult
 from ..stats.samples import median
 from ..text.units import NOT_AVAILABLE, duration
@@ -14,6 +12,8 @@ def ab_section(report: ABReport) -> Section:
     """The sides, what there is to say about the results, and the table of these."""
     notes = [f"{side.name}: {side.label}" for side in report.sides]
     notes += [f"{each.case}: {each.reason.message}" for each in report.results if each.reason]
+    posed = [each.case for each in report.results if each.basis == "simulated"]
+    notes += [f"{case}: simulated, a CPU worker poses as this GPU" for case in posed]
     notes.append(f"SAME: the whole interval is within {report.tolerance:.2%}")
     return Section.of("B against A", notes, HEADINGS, map(_cells, report.results))
 

@@ -1,7 +1,5 @@
 """A run as tidy CSV: a line for each sample, with the columns of its case."""
 
-from __future__ import annotations
-
 import csv
 import io
 

@@ -1,7 +1,5 @@
 """The output of `workbench doctor`."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """A report as one HTML file: no script, no network, light and dark, readable on a phone."""
 
-from __future__ import annotations
-
 from xml.etree import ElementTree as ET
 
 from ..report.report import Report

@@ -1,7 +1,5 @@
 """JSON: the document of a run, and the smaller ones of `detect` and `list`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -49,6 +47,7 @@ def _measurement(found: Measurement, samples: bool) -> Measurement:
     return replace(found, samples_s=rounded(samples_s), lead_in_s=rounded(lead_in_s))
 
 
-def rounded(seconds: Iterable[float]) -> list[float]:
-    """Six significant digits of each sample: statistics differ by less than 1e-5."""
-    return [float(f"{value:.6g}") for value in seconds]
+def rounded(seconds: Iterable[float]) -> msgspec.Raw:
+    """Samples as JSON, with six significant digits: statistics differ by less than 1e-5."""
+    values = tuple(seconds)
+    return msgspec.Raw(f"[{'%.6g,' * len(values) % values}".rstrip(",").encode() + b"]")

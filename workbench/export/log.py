@@ -1,7 +1,5 @@
 """A run as log lines, for CI and for everyone without a screen."""
 
-from __future__ import annotations
-
 from ..records import events as ev
 from ..report.report import Report
 from .view.derived import RunView

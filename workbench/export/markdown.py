@@ -1,7 +1,5 @@
 """Sections as Markdown with GitHub's tables, for pull requests and issues."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 
@@ -27,6 +25,8 @@ def markdown(found: Iterable[Section]) -> str:
 
 
 def _parts(section: Section) -> Iterator[str]:
+    if section.plots and not (section.notes or section.lines or section.facts):
+        return  # plots are for pages
     yield f"## {inert(section.title)}"
     yield from map(inert, section.notes)
     if section.lines:

@@ -4,8 +4,6 @@ node_exporter's textfile collector reads Prometheus's older format: it takes `# 
 for comments, and refuses time stamps and the type `info`, so that neither is written.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

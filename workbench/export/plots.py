@@ -1,7 +1,5 @@
 """The plots of a report: the samples of each row, the curves of sweeps, the roofline."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ..advisor.crossover import number

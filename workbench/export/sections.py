@@ -1,7 +1,5 @@
 """A report in sections, which HTML and Markdown write down."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -20,7 +18,7 @@ from .view.facts import Fact, fact, listed
 from .view.section import Section
 from .view.spans import Text
 from .view.table import Column, Line
-from .view.tables import advisor_columns, advisor_line, candidate_line, has_gpu, result_columns
+from .view.tables import advisor_columns, advisor_line, has_gpu, raced_lines, result_columns
 from .view.words import provenance, provenance_on
 
 ORIGIN = Column("origin", "Provenance")
@@ -79,21 +77,22 @@ def _verdicts(rows: Sequence[Row], run: RunView) -> Section:
 
 def _row(row: Row, run: RunView) -> Section:
     """A row: its candidates from the fastest to the slowest, and its facts."""
-    measured = [c for c in row.candidates if c.blocks]
-    measured.sort(key=lambda c: run.measured(c).median_s or 0.0)
+    measured = {c.case.id: c for c in run.ordered(row) if c.blocks}
     lines = [
-        _with(candidate_line(c, row, run), origin=provenance_on(c.case.device) if c.blocks else "")
-        for c in [*measured, *(c for c in row.candidates if not c.blocks)]
+        _with(line, origin=provenance_on(measured[line.key].case.device))
+        if line.key in measured
+        else line
+        for line in raced_lines(row, run)
     ]
     facts = answer_facts(row, run) if row.verdict is not None else []
     return Section(
         row_title(row),
-        _origin(*(c.case.device for c in measured)),
+        _origin(*(c.case.device for c in measured.values())),
         [*result_columns(row), ORIGIN],
         lines,
         [*facts, *notes([row], run)],
         row.plan.reproduce,
-        [row_plot(row_title(row), measured, run)] if measured else [],
+        [row_plot(row_title(row), [*measured.values()], run)] if measured else [],
     )
 
 

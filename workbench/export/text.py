@@ -1,7 +1,5 @@
 """Plain text: a run, its summary, the machine, and the catalogue of scenarios and workloads."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from ..advisor.subject import recommendation, rows_of

@@ -1,7 +1,5 @@
 """The output of `workbench watch` without a screen: one line per snapshot."""
 
-from __future__ import annotations
-
 from ..machine.snapshots import Snapshot
 from ..records.machine import GpuReading, HostReading, Machine
 from ..report.names import gpu_line

@@ -1,7 +1,5 @@
 """The choices of a user: `workbench/config.toml` in the config folder, one line for each key."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

@@ -4,8 +4,6 @@ Every failure is an OSError whose `strerror` completes "NAME cannot be read: ". 
 only.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

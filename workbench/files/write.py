@@ -13,8 +13,6 @@ Every failure is an OSError whose `strerror` completes "NAME cannot be written: 
 Standard library only, since workers use it too.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

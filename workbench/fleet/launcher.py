@@ -5,8 +5,6 @@ It says what a reader would see there (`advisor.fleet_nodes`), and takes no lock
 them submit runs once (`assets/fleet/run.sh`).
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

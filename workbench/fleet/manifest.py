@@ -1,7 +1,5 @@
 """A fleet as a file for Kubernetes: an Indexed Job for each node pool."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The nodes of a fleet and their types."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

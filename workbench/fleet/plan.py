@@ -1,7 +1,5 @@
 """What runs where: the plan of a fleet, in words too, and the script of each job."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime

@@ -4,8 +4,6 @@ psij-python's own states are not used: a reason that it does not know fails all 
 that is started again would have to attach to each of them.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

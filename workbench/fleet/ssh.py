@@ -4,8 +4,6 @@ A host that does not see the folder gets a copy of the job's files at the same p
 writes there is fetched.
 """
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 from collections import Counter

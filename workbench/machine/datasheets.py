@@ -1,7 +1,5 @@
 """Compares measured ceilings with the vendors' datasheets (assets/devices.toml)."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator
 from functools import cache

@@ -3,8 +3,6 @@
 They are asked for only where a library was built for them, since the child imports it.
 """
 
-from __future__ import annotations
-
 import time
 from importlib.util import find_spec
 from pathlib import Path

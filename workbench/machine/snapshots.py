@@ -1,7 +1,5 @@
 """The data of `workbench watch`: CPU and GPUs, read again and again."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Warnings about a machine that weakens results or runs below its speed, each with its remedy."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Set
 

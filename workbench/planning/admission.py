@@ -1,7 +1,5 @@
 """Reasons not to race a case, from its work and the machine: pure functions."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

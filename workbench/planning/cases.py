@@ -1,7 +1,5 @@
 """The candidates of each row, once the machine is known."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Several values in one word: `64,100`, or `64..4096` for the doublings from one to the other."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar

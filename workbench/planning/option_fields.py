@@ -1,7 +1,5 @@
 """Fields of a dataclass that options of the command line set, and how they are written there."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import field, fields
 from typing import Any

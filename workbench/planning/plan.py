@@ -4,8 +4,6 @@ Wrong names and values are found here, before anything is measured.  The candida
 once the machine is known, see `cases`.
 """
 
-from __future__ import annotations
-
 import math
 import shlex
 from collections.abc import Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Prices of devices per hour, as the user gives them; none are shipped."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any

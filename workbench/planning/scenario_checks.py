@@ -1,7 +1,5 @@
 """Checks of a scenario's fields against each other and against its workload."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 

@@ -1,7 +1,5 @@
 """The scenarios of `assets/scenarios.toml`, which documents each field, and of a user's file."""
 
-from __future__ import annotations
-
 import datetime
 import difflib
 import re

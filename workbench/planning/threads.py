@@ -1,7 +1,5 @@
 """The thread counts of CPU candidates."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """The error for a request that cannot be met."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Collection, Iterable
 from pathlib import Path

@@ -3,8 +3,6 @@
 A worker runs code of others: these types are the engine's only way to what it says.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import msgspec

@@ -6,8 +6,6 @@ The first signal to end is noted, and obeyed there; the second one interrupts wh
 this process, except where a record would be left half written.
 """
 
-from __future__ import annotations
-
 import errno
 import math
 import os

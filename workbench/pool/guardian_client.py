@@ -1,7 +1,5 @@
 """The engine's side of `guardian`."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

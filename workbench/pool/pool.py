@@ -4,8 +4,6 @@ Only one is ever awake: an idle ONNX Runtime pool that spins slows a torch candi
 (measured; see docs/decisions/003).
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -5,8 +5,6 @@ ends with this process, and so does its process group, if it leads one.  Standar
 workers start processes of their own.
 """
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import os

@@ -1,7 +1,5 @@
 """The cores this process may run on.  Standard library only: workers ask too."""
 
-from __future__ import annotations
-
 import json
 import os
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Says how a process ended.  Standard library only: workers report on their own children."""
 
-from __future__ import annotations
-
 import os
 import signal
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Keeps a process that allocates or prints without end from taking the machine along (Linux)."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import suppress
 from pathlib import Path

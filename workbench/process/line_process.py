@@ -5,8 +5,6 @@ can do anything: none of them may take this process along.  Standard library onl
 processes of their own.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import select

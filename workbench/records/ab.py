@@ -1,7 +1,5 @@
 """The document of `workbench ab`; see `records.document` for its rules."""
 
-from __future__ import annotations
-
 import msgspec
 
 from .document import Tool
@@ -30,6 +28,7 @@ class ABResult(msgspec.Struct):
     a_s: list[float] = []  # seconds of a step on side A, the median of each process
     b_s: list[float] = []  # the same of side B
     reason: Reason | None = None  # why there is no result
+    basis: str = "measured"  # or "simulated"
 
 
 class ABReport(msgspec.Struct):

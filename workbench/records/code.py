@@ -1,7 +1,5 @@
 """The document's part about the user's own code: its facts, and what to take home."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec

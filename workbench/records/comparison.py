@@ -1,7 +1,5 @@
 """The JSON documents of `workbench compare` and of `workbench runs`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

@@ -5,8 +5,6 @@ Units are SI and part of the field names.  An unknown value is `null`, with its 
 (see `workbench.worker.worker`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

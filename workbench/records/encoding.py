@@ -1,7 +1,5 @@
 """JSON of any text, also of file names that are not UTF-8."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

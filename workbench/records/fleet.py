@@ -4,8 +4,6 @@ The files of a folder: PLAN, written before anything is submitted; in JOBS, for 
 with the state it was last seen in, and what the node writes.  JSON is renamed into place.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from .document import Tool

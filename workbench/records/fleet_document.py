@@ -1,7 +1,5 @@
 """The document of `workbench fleet show`: many machines, one advice."""
 
-from __future__ import annotations
-
 import msgspec
 
 from .document import Summary, Tool

@@ -3,8 +3,6 @@
 A value that could not be read is None; `unavailable` has the reason by field name.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from .reason import Reason

@@ -1,7 +1,5 @@
 """The document's part about a user's model: its facts, its variants, and which one to ship."""
 
-from __future__ import annotations
-
 import msgspec
 
 from .reason import Reason

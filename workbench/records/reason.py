@@ -1,7 +1,5 @@
 """Why something is absent, failed or doubtful, and what to do about it."""
 
-from __future__ import annotations
-
 import msgspec
 
 

@@ -4,8 +4,6 @@ The process is not trusted: its answer may be garbled, of a wrong shape, or hold
 terminal.
 """
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 import msgspec

@@ -1,7 +1,5 @@
 """JSON Schema of what a run writes, taken from the structures that write it."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ A name becomes its kind and a hash with a salt of this machine: equal names stay
 that were anonymised on the same machine can be compared.
 """
 
-from __future__ import annotations
-
 import getpass
 import hashlib
 import os

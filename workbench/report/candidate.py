@@ -1,7 +1,5 @@
 """The state of one case in a run."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

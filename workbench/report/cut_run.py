@@ -35,7 +35,12 @@ class CutRun:
         rows = {name: row for name, row in report.rows.items() if row.plan.of is None}
         whole = [name for name, row in rows.items() if _is_complete(row)]
         carried = {name: started.carried.get(name, started.id) for name in whole}
-        _, *command = shlex.split(started.tool.command)
+        try:
+            _, *command = shlex.split(started.tool.command)
+        except ValueError:  # an unpaired quote, or nothing
+            raise JournalError(
+                f"run {started.id} does not hold the command that began it"
+            ) from None
         if report.status == "done" or (whole and len(whole) == len(rows)):
             return cls(old, started, command, carried, 0)
         share = (len(rows) - len(whole)) / max(1, len(rows) - len(started.carried))

@@ -1,7 +1,5 @@
 """The report of a run from its JSON document."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 

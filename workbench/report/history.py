@@ -4,13 +4,10 @@ The index is one file, read and replaced as a whole: two workbenches never wait 
 a killed one leaves the old index.  The digest at its end shows damage.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -97,9 +94,11 @@ def _stamps() -> dict[bytes, str]:
     try:
         for entry in os.scandir(os.fsencode(folder)) if folder.exists() else ():
             if entry.name.endswith(b".jsonl"):
-                with suppress(OSError):  # deleted meanwhile, or a link that leads nowhere
+                try:
                     of = entry.stat()
-                    found[entry.name] = f"{of.st_size},{of.st_mtime_ns},{of.st_ctime_ns}"
+                except OSError:  # deleted meanwhile, or a link that leads nowhere
+                    continue
+                found[entry.name] = f"{of.st_size},{of.st_ctime_ns}"
     except OSError as error:
         raise JournalError(f"{folder} cannot be read: {error.strerror}") from error
     return found

@@ -3,8 +3,6 @@
 An event is appended before any front end receives it, so a crash loses no measurement.
 """
 
-from __future__ import annotations
-
 import fcntl
 import gc
 import os

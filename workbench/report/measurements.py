@@ -4,8 +4,6 @@ place under the roofline, and warnings on them.
 Warnings on a whole row or run come from `machine.host.disturbance` and `machine.warnings`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Names of candidates and machines."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from ..contract import Case

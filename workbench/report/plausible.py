@@ -4,8 +4,6 @@ A file may hold any finite number.  Within these bounds every product and quotie
 is finite too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

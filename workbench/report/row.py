@@ -1,7 +1,5 @@
 """One row of a run: a scenario, or a workload of a plain `run`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from ..records import events as ev

@@ -1,7 +1,5 @@
 """Opens a run from disk: a JSON document, a journal, the id of an earlier run, or `last`."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress

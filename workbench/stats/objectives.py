@@ -1,7 +1,5 @@
 """The objectives of a scenario: each gives a block one number, and smaller is better."""
 
-from __future__ import annotations
-
 from typing import Literal, get_args
 
 Objective = Literal[

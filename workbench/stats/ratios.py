@@ -7,8 +7,6 @@ together below ALPHA: Bonferroni over the pairs, and ALPHA / (k (k + 1)) for loo
 ALPHA however long the race goes on.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

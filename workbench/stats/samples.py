@@ -115,7 +115,7 @@ def joined(blocks: Sequence[Sequence[float]]) -> Sequence[float]:
     if len(blocks) == 1:
         return blocks[0]
     if all(isinstance(block, list) for block in blocks):
-        return [sample for block in blocks for sample in block]
+        return list(chain.from_iterable(blocks))
     return array("d", chain.from_iterable(blocks))
 
 

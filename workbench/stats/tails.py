@@ -7,8 +7,6 @@ at a time.  Such a jackknife holds for quantiles, where one that leaves out sing
 (Shao and Wu 1989).
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ the next run may find it in any of those states.  So each side of a ratio has th
 median over rounds and, once more, the whole spread of a round, which more rounds do not narrow.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """Markdown as GitHub shows it: tables, and text of others that stays text."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """Output of results and log lines to files, and to streams that may be closed or full."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -3,8 +3,6 @@
 Standard library only, since workers may run under a foreign interpreter.
 """
 
-from __future__ import annotations
-
 import re
 from unicodedata import category
 

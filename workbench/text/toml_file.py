@@ -3,8 +3,6 @@
 The file is not trusted: one that is huge, not text or not a file is refused with one line.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import tomllib

@@ -3,8 +3,6 @@
 Microseconds are written `us`: the Greek letter does not survive every font and log.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

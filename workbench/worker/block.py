@@ -7,8 +7,6 @@ last.  For latency the host's clock alone runs, and stops when the result is the
 sees it.  Standard library only.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import time

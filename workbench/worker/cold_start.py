@@ -4,8 +4,6 @@ Only the first case of a process pays for loading libraries and kernels.  Prepar
 shows how much that was, and every later case gets this amount added.  Standard library only.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

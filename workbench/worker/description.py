@@ -3,8 +3,6 @@
 It answers like a worker, but loads nothing but that file.  Standard library only.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import asdict

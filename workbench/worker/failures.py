@@ -3,8 +3,6 @@
 Standard library only, since workers may run under a foreign interpreter.
 """
 
-from __future__ import annotations
-
 from ..text.sanitize import shown
 
 LONGEST = 600  # characters of a message

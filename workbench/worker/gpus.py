@@ -1,7 +1,5 @@
 """The child process that lists the GPUs of one backend, as one line of JSON."""
 
-from __future__ import annotations
-
 import json
 import os
 

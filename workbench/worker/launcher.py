@@ -3,8 +3,6 @@
 Standard library only: workers use it too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Standard library only and Python 3.8 syntax: `doctor` runs this file by its path.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.metadata
 import os

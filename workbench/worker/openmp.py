@@ -4,8 +4,6 @@ Standard library only and Python 3.8 syntax: `stack_trial` runs the same text un
 interpreter.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

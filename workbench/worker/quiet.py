@@ -6,8 +6,6 @@ Threads of an ONNX Runtime session spin for about 50 ms after the last call, Ope
 scheduler.  Standard library only.
 """
 
-from __future__ import annotations
-
 import time
 
 CHECK_S = 0.004  # interval over which processor time is compared

@@ -4,8 +4,6 @@ Workers set them, the advisor proposes them, and the code that a user takes home
 Standard library only, since workers may run under a foreign interpreter.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..contract import Case, kind_of

@@ -4,8 +4,6 @@ It answers every request with one JSON line and otherwise blocks on its pipe.  S
 library, the backend and NumPy only: it may run under a foreign interpreter.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import json

@@ -1,7 +1,5 @@
 """Whole commands of the user, which run as they would in the user's shell."""
 
-from __future__ import annotations
-
 from workbench.contract import Backend
 
 

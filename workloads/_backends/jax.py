@@ -1,7 +1,5 @@
 """JAX, on CPUs, GPUs and, unproven, TPUs; its threads are XLA's."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

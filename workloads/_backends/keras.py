@@ -1,7 +1,5 @@
 """Keras 3 on torch; with TensorFlow it is the backend `tensorflow`."""
 
-from __future__ import annotations
-
 import os
 
 from .torch import Torch

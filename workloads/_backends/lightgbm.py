@@ -1,7 +1,5 @@
 """LightGBM on the CPU."""
 
-from __future__ import annotations
-
 from workbench.contract import Backend
 
 

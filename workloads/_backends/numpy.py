@@ -1,7 +1,5 @@
 """NumPy, with the BLAS that it was built with."""
 
-from __future__ import annotations
-
 from workbench.contract import Backend
 
 

@@ -1,7 +1,5 @@
 """ONNX Runtime.  It does not report the GPU memory that it allocates."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 from workbench.contract import Backend, Case

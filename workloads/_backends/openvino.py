@@ -1,7 +1,5 @@
 """OpenVINO on the CPU and, unproven, on Intel's GPUs.  It reads the models of ONNX Runtime."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from workbench.contract import Backend

@@ -1,7 +1,5 @@
 """The worker's own interpreter, for a user's function, which may use any library."""
 
-from __future__ import annotations
-
 import platform
 
 from workbench.contract import Backend

@@ -1,7 +1,5 @@
 """scikit-learn, whose histogram gradient boosting has the threads of OpenMP."""
 
-from __future__ import annotations
-
 from workbench.contract import Backend
 
 

@@ -1,7 +1,5 @@
 """TensorFlow with its Keras, on CPUs and NVIDIA GPUs."""
 
-from __future__ import annotations
-
 import os
 
 from workbench.contract import Backend, WorkloadError, kind_of

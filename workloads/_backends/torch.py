@@ -3,8 +3,6 @@
 A build for ROCm says `cuda:N` to AMD's GPUs.  Unproven: only CUDA has run on a real GPU so far.
 """
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 

@@ -1,7 +1,5 @@
 """XGBoost, on CPUs and NVIDIA GPUs."""
 
-from __future__ import annotations
-
 from workbench.contract import Backend
 
 

@@ -1,7 +1,5 @@
 """Data-parallel training by TensorFlow's MirroredStrategy: one process, a replica per device."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from contextlib import suppress

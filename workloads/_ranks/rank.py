@@ -1,7 +1,5 @@
 """One rank of a data-parallel training, in a process of its own; `_ranks` directs it."""
 
-from __future__ import annotations
-
 import json
 import os
 import select

@@ -1,7 +1,5 @@
 """One rank's share of a data-parallel training, and the check of the result of all ranks."""
 
-from __future__ import annotations
-
 import hashlib
 import sys
 import time

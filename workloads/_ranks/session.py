@@ -6,8 +6,6 @@ frozen group goes on when it is thawed.  Ranks are children of the worker, or th
 or srun started (`workbench.worker.ranks`).  See docs/decisions/011.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

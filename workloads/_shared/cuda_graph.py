@@ -1,7 +1,5 @@
 """A call captured once as a CUDA graph: replaying it costs one launch for all of its kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

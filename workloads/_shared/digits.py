@@ -3,8 +3,6 @@
 Every fifth image of the file is held out, from the first: 360 test, the other 1,437 train.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from workbench import assets

@@ -1,7 +1,5 @@
 """Parts of every JAX candidate: its device, its precision, and the networks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

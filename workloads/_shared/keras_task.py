@@ -1,7 +1,5 @@
 """Perceptrons in Keras 3, and their training by TensorFlow, a step in one graph."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """ONNX models built node by node, without an exporter between the weights and the measurement."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from functools import reduce

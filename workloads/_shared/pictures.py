@@ -4,8 +4,6 @@ Generated ones are kept as encoded bytes in memory, not as files.  A decoder get
 from a file in the page cache, forked loaders share them, and a killed worker leaves no files.
 """
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Sequence

@@ -1,8 +1,6 @@
 """A few steps under a backend's own profiler: the events of a timeline, and the longest
 operators."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """ONNX models in INT8 by ONNX Runtime's own tools: prepare, calibrate, quantise."""
 
-from __future__ import annotations
-
 import platform
 import tempfile
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Inference sessions with the library, provider, threads and options that their case asks for."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """Parts of every torch candidate: device, precision, transfers, compiling, building a network."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Parts of every training in torch: the step, its check, and batches of finite data."""
 
-from __future__ import annotations
-
 import multiprocessing
 import sys
 from abc import abstractmethod

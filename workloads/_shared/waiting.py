@@ -1,7 +1,5 @@
 """The share of its time in which a device has no batch to work on."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Any

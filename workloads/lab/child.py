@@ -3,8 +3,6 @@
 It answers like a worker (`workbench.worker.worker`): one operation a line, every failure an answer.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from pathlib import Path

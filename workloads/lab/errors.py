@@ -1,7 +1,5 @@
 """Messages of onnx and onnxruntime: their errors in one clear line, their output silenced."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import logging

@@ -1,7 +1,5 @@
 """Walking a model's graphs: nodes, tensors and constants, subgraphs and functions included."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from math import prod

@@ -4,8 +4,6 @@ The graph is parsed once.  The values of its weights are dropped, since ONNX Run
 itself.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

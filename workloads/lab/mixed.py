@@ -6,8 +6,6 @@ limit demands (by bisection, each step measured).  The expensive ones among them
 again one by one.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence

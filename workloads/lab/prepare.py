@@ -5,8 +5,6 @@ those silently.  Each step is checked against the reference outputs.  A step who
 load or does not agree is undone, and the next continues from the last good model.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial

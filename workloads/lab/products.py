@@ -1,7 +1,5 @@
 """The nodes that multiply by weights, and how much arithmetic each of them does."""
 
-from __future__ import annotations
-
 import json
 import math
 import tempfile

@@ -1,7 +1,5 @@
 """One variant of the prepared model by its recipe, refused where its name would be wrong."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections import Counter

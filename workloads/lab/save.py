@@ -1,7 +1,5 @@
 """The chosen variant as a file of the user's, checked by loading it again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

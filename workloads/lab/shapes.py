@@ -1,7 +1,5 @@
 """Sizes for a model's inputs: given by the user, fixed in the model, or suggested by names."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

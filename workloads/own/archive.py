@@ -1,7 +1,5 @@
 """The user's module in a file: an archive of torch.export, or on request a plain pickle."""
 
-from __future__ import annotations
-
 import os
 import zipfile
 from pathlib import Path

@@ -5,8 +5,6 @@ the global forward pre-hook gets no keyword arguments (torch 2.13, `Module._call
 skips forward hooks after an exception that is no `Exception`.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 import signal

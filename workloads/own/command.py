@@ -1,7 +1,5 @@
 """A user's command, run whole or until it prints a certain line."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -1,7 +1,5 @@
 """What a user's module is like, found by calling it a few times before anything is timed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time

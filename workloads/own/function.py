@@ -1,7 +1,5 @@
 """A user's function, called with what it says itself: `inputs` and `check` are its attributes."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import pickle

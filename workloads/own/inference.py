@@ -5,8 +5,6 @@ A step of torch takes inputs from the host and leaves its outputs there, as a ca
 both transfers count.  `metrics` gives the time with inputs resident apart.
 """
 
-from __future__ import annotations
-
 import copy
 import time
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """Results and inputs of any kind as plain values, to compare, hash and keep them."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import pickle

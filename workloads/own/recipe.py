@@ -4,8 +4,6 @@
 `loader(batch_size, num_workers, pin_memory)`.  All are optional where the module returns its loss.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any

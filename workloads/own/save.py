@@ -1,7 +1,5 @@
 """What --save-best writes: the artefact of the pick, and a script that runs it as measured."""
 
-from __future__ import annotations
-
 import inspect
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs a user's script once, unchanged, and hands one of the modules that it called to others."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import json

@@ -4,8 +4,6 @@ The first worker that needs weights, inputs or reference outputs leaves them in 
 the others: a builder may be random, and what differs cannot be compared.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import inspect

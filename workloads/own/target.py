@@ -1,7 +1,5 @@
 """The user's target by its name, and errors of the user's code in one line."""
 
-from __future__ import annotations
-
 import atexit
 import difflib
 import gc

@@ -4,8 +4,6 @@ It has no name on the command line: `advise --torch`, `--function` and `--comman
 and `Setup.files["code"]` says what to run.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 from workbench.contract import Case, Setup, Task, Variant, Work, Workload

@@ -6,7 +6,7 @@ import dataclasses
 
 import msgspec
 import pytest
-from builders import case, report, scenario, steady
+from builders import case, machine, report, scenario, steady
 
 from workbench.advisor.compare import Side, compared
 from workbench.advisor.verdict import decide
@@ -172,3 +172,12 @@ def test_two_machines_are_noticed() -> None:
     assert compared(here, here, None).same_machine
     assert not compared(here, there, None).same_machine
     assert not compared(Side("A", unknown), Side("B", unknown), None).same_machine
+
+
+def test_a_machine_stays_the_same_where_a_run_may_use_less_of_it() -> None:
+    here, less = side("A", {ONE: 1.0}), report({ONE: steady(1.0)})
+    assert less.machine is not None
+    cpu = msgspec.structs.replace(less.machine.cpu, affinity_cores=2, usable_physical_cores=1)
+    posed = [msgspec.structs.replace(machine("fake:0").gpus[0], simulated=True)]
+    less.machine = msgspec.structs.replace(less.machine, cpu=cpu, gpus=posed)
+    assert compared(here, Side("B", less), None).same_machine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 
 import msgspec
@@ -23,6 +24,20 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir(parents=True)
     (folder / "a.jsonl").write_bytes(b"".join(ev.encode(event) + b"\n" for event in RUN))
     return folder
+
+
+def test_a_run_under_way_is_listed_as_running_only(runs: Path) -> None:
+    kept = runs / "a.jsonl"
+    kept.write_bytes(kept.read_bytes().splitlines(keepends=True)[0])
+    with kept.open("ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert [ids("running"), ids("incomplete")] == [["a"], []]
+    assert [ids("running"), ids("incomplete")] == [[], ["a"]]
+
+
+def ids(status: str) -> list[str]:
+    done = CliRunner().invoke(cli, ["runs", "--status", status, "--json"])
+    return [run["id"] for run in msgspec.json.decode(done.stdout)["runs"]]
 
 
 def test_what_is_pruned_is_listed_as_json_where_json_is_asked_for(runs: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from workbench.export.ab import ab_section
 from workbench.export.markdown import markdown
 from workbench.export.view.section import section_text
@@ -31,6 +33,13 @@ def test_a_row_has_word_ratio_interval_and_times() -> None:
     assert "A: --python old" in text
     assert "NO RESULT" in text
     assert "within 2.00%" in text
+
+
+def test_a_simulated_gpu_is_named() -> None:
+    posed = msgspec.structs.replace(REPORT.results[0], basis="simulated")
+    (section,) = [ab_section(msgspec.structs.replace(REPORT, results=[posed]))]
+    assert "one: simulated, a CPU worker poses as this GPU" in section.notes
+    assert not any("simulated" in note for note in ab_section(REPORT).notes)
 
 
 def test_markdown_shows_hostile_text_as_text() -> None:

@@ -25,8 +25,9 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 
 from workbench.export.formats import FILES, file_text
 from workbench.export.json import dump
-from workbench.export.plots import row_plot
+from workbench.export.plots import roofline_plots, row_plot
 from workbench.export.sections import sections
+from workbench.export.view.derived import RunView
 from workbench.export.view.svg import svg_file
 from workbench.export.view.words import provenance, provenance_on
 from workbench.records import events as ev
@@ -120,12 +121,27 @@ def test_the_tables_of_the_page_have_the_figures_of_the_json(name: str) -> None:
     assert [m for _, m in got] == pytest.approx([m for _, m in want], rel=0.006)
 
 
-def test_candidates_stand_from_the_fastest_to_the_slowest() -> None:
-    for table in Page(file_text("html", REPORTS["gpu_server"])).tables[1:7]:
-        column = table[0].index("Median")
-        medians = [seconds(row[column]) for row in table[1:] if row[column]]
+def test_candidates_stand_in_the_order_of_the_screen() -> None:
+    tables = Page(file_text("html", REPORTS["gpu_server"])).tables[1:7]
+    for table, row in zip(tables, REPORTS["gpu_server"].rows.values(), strict=True):
+        run = RunView(REPORTS["gpu_server"])
+        want = [run.measured(each).median_s for each in run.ordered(row)]
+        column, ranked = table[0].index("Median"), [each for each in want if each]
+        medians = [seconds(line[column]) for line in table[1:] if line[column]]
         assert len(medians) > 2
-        assert medians == sorted(medians)
+        assert medians == pytest.approx(ranked, rel=0.006)
+
+
+def test_a_table_names_what_is_for_comparison_only() -> None:
+    page = Page(file_text("html", REPORTS["gpu_server"]))
+    cells = [cell for table in page.tables for row in table for cell in row]
+    assert "for comparison, never picked" in cells
+
+
+def test_markdown_has_no_heading_without_text() -> None:
+    text = file_text("markdown", REPORTS["gpu_server"])
+    assert roofline_plots(REPORTS["gpu_server"])
+    assert "## Roofline" not in text and not text.rstrip().splitlines()[-1].startswith("#")
 
 
 def test_the_csv_has_every_sample() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from builders import eventful
 
@@ -76,6 +77,17 @@ def test_a_complete_run_lacks_nothing() -> None:
     assert CutRun.of(kept("run-sweep"), "another").budget_s == 0
     events = [event for event in eventful() if not isinstance(event, ev.RunFinished)]
     assert CutRun.of(OpenedRun(Report.of(events), events), "another").budget_s == 0
+
+
+@pytest.mark.parametrize("command", ["workbench --set 'x", ""])
+def test_a_journal_without_a_command_is_refused(command: str) -> None:
+    old = kept("advise-interrupted")
+    started = old.events[0]
+    assert isinstance(started, ev.RunStarted)
+    tool = msgspec.structs.replace(started.tool, command=command)
+    events = [msgspec.structs.replace(started, tool=tool), *old.events[1:]]
+    with pytest.raises(JournalError, match="does not hold the command"):
+        CutRun.of(OpenedRun(Report.of(events), events), version_of(old))
 
 
 @pytest.mark.parametrize(

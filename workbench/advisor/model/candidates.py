@@ -6,8 +6,6 @@ Sources: ONNX Runtime 1.31, docstring of `quantize_static` (U8S8, 7-bit weights 
 on ARM); onnxruntime#12854 (ConvInteger has no optimised kernel).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 

@@ -3,8 +3,6 @@
 Pure functions of a report.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Python code that runs a model as it was measured."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from ...contract import Case

@@ -6,8 +6,6 @@ to 500 times slower (pytorch#146508), torch.compile can slow small modules (pyto
 and channels_last can cost (pytorch#50036).
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterable, Mapping

@@ -3,8 +3,6 @@
 Pure functions of a report.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ...contract import Case

@@ -1,7 +1,5 @@
 """The lines that make the user's code run as its pick was measured."""
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import dataclass
 

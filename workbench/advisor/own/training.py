@@ -3,8 +3,6 @@
 Pure functions of facts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The answer of a row: verdict, reasons, warnings, what follows from them, and its candidates."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """The ceilings of a machine: a table with a column for each device."""
 
-from __future__ import annotations
-
 from ...contract import PRECISIONS
 from ...machine.datasheets import columns
 from ...records.document import Ceilings, DeviceCeilings

@@ -1,7 +1,5 @@
 """A chart in braille over logarithmic axes."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence

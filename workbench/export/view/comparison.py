@@ -1,7 +1,5 @@
 """Compared runs as sections."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Fastest, cheapest and most frugal of a verdict, in sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from ...advisor.race_summary import eliminated_by_first_block

@@ -1,7 +1,5 @@
 """The curves of a sweep: a table of rates, findings in sentences, and a chart."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Values that front ends derive from a report: names, ranks, and numbers kept until they change."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Mapping

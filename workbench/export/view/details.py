@@ -1,7 +1,5 @@
 """Everything known of a candidate, as labelled facts."""
 
-from __future__ import annotations
-
 from ...advisor.model.overview import bound_text, brief, error_text
 from ...contract import OutputAccuracy
 from ...records.document import (

@@ -1,7 +1,5 @@
 """Events in words, a sentence each, for the log of both front ends."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

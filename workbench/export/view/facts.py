@@ -1,7 +1,5 @@
 """Labelled facts with hanging indents, and headings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """A forest plot: each candidate's time over that of the best with its interval, on one log axis."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 

@@ -1,7 +1,5 @@
 """Bars, gauges and curves of characters.  Pure functions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 _LEVELS = "▁▂▃▄▅▆▇█"

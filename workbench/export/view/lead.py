@@ -1,7 +1,5 @@
 """The course of a race: the lead of the best round by round, and the samples of the best."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from bisect import bisect_left

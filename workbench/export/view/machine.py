@@ -1,7 +1,5 @@
 """The machine in words: each reading as a labelled fact, each missing one with its reason."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import msgspec

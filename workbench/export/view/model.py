@@ -1,7 +1,5 @@
 """A user's model or code: what to ship or how to run it, why, where the time goes, and the code."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ...advisor.model.overview import (

@@ -1,7 +1,5 @@
 """A user's model in sentences: its facts, its variants, and the result of each step."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ...advisor.model.overview import error_text

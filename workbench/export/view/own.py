@@ -1,7 +1,5 @@
 """What only the page of the user's own code has: its facts, modules and further batches."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ...advisor.own.overview import ranked_candidates, rows_of

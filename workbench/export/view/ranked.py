@@ -1,7 +1,5 @@
 """The candidates of a user's model or code as a table, from best to worst."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

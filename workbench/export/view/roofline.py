@@ -1,7 +1,5 @@
 """The candidates of a row under the measured limits of their devices, as a chart."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

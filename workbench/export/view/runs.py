@@ -1,7 +1,5 @@
 """The kept runs as a table, and one of them in detail."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime
 

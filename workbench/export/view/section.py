@@ -40,8 +40,9 @@ class Section:
     def rows(self) -> list[list[str]]:
         """The cells of the table."""
         keys = [column.key for column in self.columns]
-        cells = [[texts_of(line.cells.get(key, Text())) for key in keys] for line in self.lines]
-        return [[texts[0].plain for texts in row] for row in cells]
+        spans = ({line.span[0]: line.span[1]} if line.span else {} for line in self.lines)
+        cells = [{**line.cells, **span} for line, span in zip(self.lines, spans, strict=True)]
+        return [[texts_of(row.get(key, Text()))[0].plain for key in keys] for row in cells]
 
     @property
     def remarks(self) -> list[tuple[str, str]]:

@@ -1,7 +1,5 @@
 """The sensors of a machine in words, with the course of each over its last readings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import msgspec

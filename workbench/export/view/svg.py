@@ -3,8 +3,6 @@
 ElementTree builds every element, so that no text of others can become one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

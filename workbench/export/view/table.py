@@ -1,7 +1,5 @@
 """Tables as lines of text: columns shrink, and disappear by rank, until the rest fits."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

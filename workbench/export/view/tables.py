@@ -1,7 +1,5 @@
 """The tables of verdicts and candidates: their columns and the cells that fill them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The seconds of a run by what they went into, row by row."""
 
-from __future__ import annotations
-
 from ...report.report import Report
 from ...text.sanitize import shown
 from .table import plain_table

@@ -1,7 +1,5 @@
 """Values of a report in words, and the one place that gives each word its tone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from ...contract import Case, kind_of

@@ -6,8 +6,6 @@
 Source: AMD SMI Python API reference, ROCm 6.4 to 7.2.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any

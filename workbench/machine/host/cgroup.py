@@ -3,8 +3,6 @@
 Sources: kernel docs admin-guide/cgroup-v1, admin-guide/cgroup-v2.rst, proc(5) mountinfo.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

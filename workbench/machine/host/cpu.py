@@ -4,8 +4,6 @@ OpenMP, OpenBLAS and oneTBB before 2022.3 (oneTBB#190) respect affinity but not 
 thread settings must come from `Cpu.effective_cores`, which respects both, and Slurm.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import platform

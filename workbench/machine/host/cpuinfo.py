@@ -3,8 +3,6 @@
 Sources: kernel arch/x86/kernel/cpu/proc.c, arch/arm64/kernel/cpuinfo.c and its elf_hwcaps.rst.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections import Counter
 from functools import cache

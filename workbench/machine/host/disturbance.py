@@ -6,8 +6,6 @@ scheduler/sched-bwc.rst (its v1 form); Intel SDM 3B, Thermal Monitoring and Prot
 thermal events that the kernel counts under thermal_throttle.
 """
 
-from __future__ import annotations
-
 import heapq
 import time
 from collections.abc import Callable, Iterable, Iterator

@@ -8,8 +8,6 @@ It assumes a very high clock, because Linux may report one without the boost (se
 `topology.max_frequency_mhz`).
 """
 
-from __future__ import annotations
-
 from ...records.machine import Cpu
 
 X86 = ("x86_64", "AMD64", "i686")

@@ -4,8 +4,6 @@ On Linux /proc/meminfo (proc(5)) is read directly: importing psutil takes 20 ms,
 `workbench detect` takes.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

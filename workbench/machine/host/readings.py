@@ -6,8 +6,6 @@ Sources: kernel docs admin-guide/pm/cpufreq.rst (scaling_cur_freq), hwmon/sysfs-
 power/powercap/powercap.rst (energy_uj).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reads the kernel's small text files; a missing one is an answer, not an error."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The operating system and the container around this process."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

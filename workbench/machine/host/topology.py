@@ -3,8 +3,6 @@
 Sources: kernel docs admin-guide/cputopology.rst, ABI/testing/sysfs-devices-system-cpu.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -5,8 +5,6 @@ it can no longer fork.  No context is made, so nothing is allocated on any GPU.
 Source: cuda.h, CUDA Driver API 12 and 13.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 from typing import Any

@@ -1,7 +1,5 @@
 """Errors of NVML and CUDA in words, with remedies (assets/driver_errors.toml)."""
 
-from __future__ import annotations
-
 import tomllib
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Helpers for filling a `Gpu`: bus ids, processes, missing fields and their reasons."""
 
-from __future__ import annotations
-
 import pwd
 import re
 from pathlib import Path

@@ -4,8 +4,6 @@ They are matched by UUID, else by PCI bus id, never by position: NVML counts in 
 bus, CUDA in its own order and after CUDA_VISIBLE_DEVICES.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

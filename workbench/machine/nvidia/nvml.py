@@ -3,8 +3,6 @@
 Runs in a child process (see `probe`): a lost GPU can crash or hang NVML.
 """
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 Units are those of nvml.h, converted where they are read (mW to W).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Asking NVML: the one module that imports pynvml."""
 
-from __future__ import annotations
-
 from types import ModuleType
 from typing import Any, NamedTuple
 

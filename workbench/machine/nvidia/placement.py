@@ -4,8 +4,6 @@ From a core of another memory node every copy to the GPU crosses the link betwee
 Source: kernel docs, ABI/testing/sysfs-bus-pci (local_cpulist).
 """
 
-from __future__ import annotations
-
 import os
 from itertools import groupby
 from pathlib import Path

@@ -7,8 +7,6 @@ lines, each written as soon as it is known, so that everything read before a cra
 `sample SECONDS INDEX...`   a `GpuSample` of these GPUs every SECONDS, until it is killed
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

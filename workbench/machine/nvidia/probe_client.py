@@ -4,8 +4,6 @@ There are two children, so that a crash of one leaves the other's answer.  They 
 work while this process reads /proc and /sys.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 import time

@@ -1,7 +1,5 @@
 """The run's side of the process that reads the GPUs in use at regular intervals."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping, Sequence
 

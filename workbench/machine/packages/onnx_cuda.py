@@ -1,7 +1,5 @@
 """Whether ONNX Runtime, torch and the driver agree on their CUDA, and which release would."""
 
-from __future__ import annotations
-
 from ...contract import Case
 from ...records.machine import Machine, Software
 from ...records.reason import Reason

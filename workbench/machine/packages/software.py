@@ -1,7 +1,5 @@
 """The software stack: versions of the workers' interpreter, and the environment that matters."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -4,8 +4,6 @@ Standard library only and Python 3.8 syntax: the same text runs here and, for `-
 under a foreign interpreter.  Prints one JSON line when run.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 import json

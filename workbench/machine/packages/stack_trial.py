@@ -5,8 +5,6 @@ under the workers' interpreter, in one process per package, because a broken dri
 `python stack_trial.py torch` prints one JSON line, as do the other names in `TRIALS`.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

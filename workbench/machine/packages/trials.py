@@ -1,7 +1,5 @@
 """Runs `stack_trial` for several packages, each in a process of its own."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterable
