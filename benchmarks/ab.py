@@ -5,6 +5,7 @@
 goes on where it was, on another machine too.  The same processes say what two runs one after the
 other would have said: A in the first half of the time, and B in the second.  The smallest slowdown
 that is found in 95% of runs comes from the same intervals, moved as if B did more or less work.
+With `--busy` the rows are kept apart, as those of a machine that had other work at the time.
 """
 
 from __future__ import annotations
@@ -58,13 +59,27 @@ def smallest(rows: list[Row]) -> float | None:
     return 100 * (needed[math.ceil(OFTEN * len(needed)) - 1] - 1) if needed else None
 
 
+def _kind(row: Row) -> tuple[float, float, float, bool]:
+    return row["slower"], row["budget_s"], row["fail_on"], row.get("busy", False)
+
+
 def report(rows: list[Row]) -> str:
     """A table: a line for each slowdown and budget."""
-    head = ("slower", "budget, s", "runs", "exit 4", "SLOWER", "pairs", "half-width", "failed")
+    head = (
+        "slower",
+        "budget, s",
+        "busy",
+        "runs",
+        "exit 4",
+        "SLOWER",
+        "pairs",
+        "half-width",
+        "failed",
+    )
     lines: list[tuple[str, ...]] = [(*head, "one after the other", f"found in {OFTEN:.0%}")]
     lines.append(("---",) * len(lines[0]))
-    for key in sorted({(row["slower"], row["budget_s"], row["fail_on"]) for row in rows}):
-        same = [row for row in rows if (row["slower"], row["budget_s"], row["fail_on"]) == key]
+    for key in sorted(set(map(_kind, rows))):
+        same = [row for row in rows if _kind(row) == key]
         good = [row for row in same if row.get("ci95")]
         ratios = [ratio for row in good if (ratio := row["in_sequence"]) is not None]
         alarms = sum(ratio > 1 + key[2] / 100 for ratio in ratios)
@@ -72,6 +87,7 @@ def report(rows: list[Row]) -> str:
         cells = (
             f"{key[0]:g} %",
             f"{key[1]:g}",
+            "yes" if key[3] else "no",
             len(same),
             sum(row["code"] == 4 for row in same),
             sum(row["word"].upper() == "SLOWER" for row in good),
@@ -92,6 +108,7 @@ def main() -> None:
     parser.add_argument("--fail-on", type=float, default=2.0, help="percent")
     parser.add_argument("--slower", type=float, nargs="+", default=[0.0, 5.0], help="percent")
     parser.add_argument("--most", type=int, default=10**6, help="runs of this call")
+    parser.add_argument("--busy", action="store_true", help="the machine has other work")
     parser.add_argument("--report", action="store_true", help="print what is known")
     given = parser.parse_args()
     KEPT.touch()
@@ -99,10 +116,11 @@ def main() -> None:
     left = 0 if given.report else given.most
     for _ in range(given.runs):  # the slowdowns take turns: no hour of the day counts for one alone
         for slower in given.slower:
-            key = {"slower": slower, "budget_s": given.budget, "fail_on": given.fail_on}
-            known = sum(key.items() <= row.items() for row in rows)
+            kind = slower, given.budget, given.fail_on, given.busy
+            known = sum(_kind(row) == kind for row in rows)
             if left and known < given.runs:
-                rows.append(run(slower, given.budget, given.fail_on))
+                found = run(slower, given.budget, given.fail_on)
+                rows.append(found | {"busy": True} if given.busy else found)
                 with KEPT.open("a") as out:
                     out.write(json.dumps(rows[-1]) + "\n")
                 left -= 1

@@ -1,6 +1,6 @@
 """The search for candidates of a user's model while its row is raced."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..advisor.comparison import ranked
@@ -137,27 +137,30 @@ class CandidateSearch:
         self, measured: Sequence[Candidate], leader: Candidate, seconds: float
     ) -> Proposal | None:
         """Once, a mixed variant where a static one is faster but exceeds the error limit."""
-        base = None if self._mixed else self._worth_mixing(measured, leader)
+        base = None if self._mixed else worth_mixing(measured, leader, self.scenario, self.space)
         if base is None:
             return None
         self._mixed = True
         recipe = self.variants.mix(self._proposals[base.case.id].recipe, seconds)
         return None if recipe is None else Proposal(recipe, threads=base.case.threads)
 
-    def _worth_mixing(self, measured: Sequence[Candidate], leader: Candidate) -> Candidate | None:
-        """The fastest static variant that only its error keeps from leading, among the smallest
-        errors."""
-        best_s = min(leader.samples_s)
-        errors = [
-            (c.accuracy.worst, c)
-            for c in measured
-            if (c.case.quantization or "").startswith("static")
-            and c.accuracy is not None
-            and exceeds_error_limit(c, self.scenario)
-            and min(c.samples_s) < MIX_GAIN * best_s
-        ]
-        least = min((error for error, _ in errors), default=0.0)
-        near = [c for error, c in errors if error <= NEAR * least]
-        if not convolves(self.space):  # in a chain of products, operators between them cost more
-            near = [c for c in near if "products" in (c.case.quantization or "")] or near
-        return min(near, key=lambda c: min(c.samples_s), default=None)
+
+def worth_mixing(
+    measured: Iterable[Candidate], leader: Candidate, scenario: Scenario, space: SearchSpace
+) -> Candidate | None:
+    """The fastest static variant that only its error keeps from leading, among the smallest
+    errors."""
+    best_s = min(leader.samples_s)
+    errors = [
+        (c.accuracy.worst, c)
+        for c in measured
+        if (c.case.quantization or "").startswith("static")
+        and c.accuracy is not None
+        and exceeds_error_limit(c, scenario)
+        and min(c.samples_s) < MIX_GAIN * best_s
+    ]
+    least = min((error for error, _ in errors), default=0.0)
+    near = [c for error, c in errors if error <= NEAR * least]
+    if not convolves(space):  # in a chain of products, operators between them cost more
+        near = [c for c in near if "products" in (c.case.quantization or "")] or near
+    return min(near, key=lambda c: min(c.samples_s), default=None)

@@ -141,7 +141,7 @@ class OwnCode:
         self.pool.start(key, min(START_S, budget - now()))
         deadline_s = max(1.0, min(EXAMINE_SHARE * budget, budget - now()))
         # A script is cut in time for the calls that follow.
-        seconds = min(SCRIPT_SHARE * budget, deadline_s / 2)
+        seconds = min(SCRIPT_SHARE * budget, 2 / 3 * deadline_s)
         self._code = replace(self._code, seconds=seconds)
         return consult(self.pool, key, self._code, "examine", CodeFacts, deadline_s)
 

@@ -19,10 +19,11 @@ from ..pool.control import Control
 from ..pool.pool import Pool, WorkerFailed
 from ..pool.worker_process import WorkerKey, knows_compiler
 from ..records import events as ev
+from ..report.candidate import Candidate
 from ..worker.code import WORKLOAD, Code
 from ..worker.recipe import ORIGINAL
 from ..worker.session_options import BFLOAT, ONNX_BACKENDS, OPENVINO
-from .model_search import case_of
+from .model_search import case_of, worth_mixing
 from .model_variants import ModelVariants
 
 EXPORTER = WorkerKey("cpu", "torch", alone="export")
@@ -66,6 +67,7 @@ class Exports:
     _waiting: list[Proposal] | None = None  # INT8 forms; None before they are known
     _lab: SearchSpace | None = None  # once the lab has prepared the exported model
     _proposals: dict[str, Proposal] = field(default_factory=dict)  # by case id
+    _is_mixed: bool = False
 
     def leave_out(self, name: str, why: str) -> None:
         self.left_out.setdefault(name, why)
@@ -104,9 +106,9 @@ class Exports:
 
     def next_quantised(self, scenario: Scenario, seconds: float) -> list[Case]:
         """The next INT8 form of the exported model, built within `seconds`; none if all are."""
-        until_s = self.control.now() + seconds
         if self._waiting is None:
             self._waiting = self._quantisable(self.exported) if self.exported else []
+        until_s = self.control.now() + seconds  # the inspection had its own share
         while self._waiting and self._variants is not None:
             proposal = self._waiting.pop(0)
             if self._variants.timed_out:
@@ -115,6 +117,22 @@ class Exports:
             elif cases := self._built([proposal], scenario, until_s):
                 return cases
         return []
+
+    def mixed(
+        self, measured: Sequence[Candidate], leader: Candidate, scenario: Scenario, seconds: float
+    ) -> list[Case]:
+        """Once, a variant without the nodes that take a fast INT8 form over its error limit."""
+        if self._variants is None or self._lab is None or self._is_mixed:
+            return []
+        built = [c for c in measured if c.blocks and c.case.id in self._proposals]
+        base = worth_mixing(built, leader, scenario, self._lab)
+        if base is None:
+            return []
+        self._is_mixed = True
+        until_s = self.control.now() + seconds
+        recipe = self._variants.mix(self._proposals[base.case.id].recipe, seconds)
+        found = [] if recipe is None else [Proposal(recipe, threads=base.case.threads)]
+        return self._built(found, scenario, until_s)
 
     def neighbours(self, leader: Case, scenario: Scenario, seconds: float) -> list[Case]:
         """Cases of the exported model that differ from the leader in one respect."""

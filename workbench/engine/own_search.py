@@ -68,6 +68,7 @@ class OwnSearch:
         self._exports = exports
         self._request = space.request
         self._known: set[str] = set()  # ids of all cases so far
+        self._varied: set[str] = set()  # leaders whose library's options were tried
         stages: list[Stage] = [self._change, self._export, self._quantise, self._compile]
         if first is not None:
             stages = [partial(self._carry_over, first)]
@@ -102,7 +103,9 @@ class OwnSearch:
     def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
         """The cases of the next stage that has some; a stage that returns None is over."""
         self.candidates = candidates
-        while self._stages and left_s >= LEAST_SHARE * self._request.budget:
+        now = self._exports.control.now
+        until_s = now() + left_s
+        while self._stages and (left_s := until_s - now()) >= LEAST_SHARE * self._request.budget:
             cases = self._stages[0](candidates, left_s)
             if cases:
                 return cases
@@ -148,7 +151,12 @@ class OwnSearch:
             self._stages.remove(self._compile)
             self._stages.insert(0, self._compile)
             return self.join(candidates, left_s)
-        return self._admitted(self._exports.next_quantised(self.scenario, left_s / 2)) or None
+        if cases := self._admitted(self._exports.next_quantised(self.scenario, left_s / 2)):
+            return cases
+        for leader in self._ranked(candidates)[:1]:
+            mixed = self._exports.mixed(candidates, leader, self.scenario, left_s / 2)
+            return self._admitted(mixed) or None
+        return None
 
     def _compile(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
         best: dict[str, Proposal] = {}  # by device
@@ -173,12 +181,14 @@ class OwnSearch:
             return []
         case = leader.case
         if not case.is_compiled:
-            others = [replace(case, threads=count) for count in self._counts(case)]
-            if case.backend in ONNX_BACKENDS:
-                others += self._exports.neighbours(case, self.scenario, left_s / 4)
-            if new := self._admitted(others):
+            if new := self._admitted(replace(case, threads=n) for n in self._counts(case)):
                 return new
-        return self._vary_compiled(ranked, left_s)
+            if case.backend in ONNX_BACKENDS and case.id not in self._varied:
+                self._varied.add(case.id)
+                found = self._exports.neighbours(case, self.scenario, left_s / 4)
+                if new := self._admitted(found):
+                    return new
+        return self._vary_compiled(ranked, left_s) or []  # another may lead later
 
     def _vary_compiled(self, ranked: Sequence[Candidate], left_s: float) -> list[Case] | None:
         """One more number of threads or precision of the best compiled candidate, if it is near."""

@@ -204,7 +204,8 @@ class Race:
         plan, context, left_s = self._plan, self._context, self._left_s()
         candidates = self._row_candidates()
         cases = refinements.due(plan, candidates) if left_s > self.preparation.longest_s else []
-        if plan.source is not None:
+        left_s -= MIN_PAIRS * self._budget.round_s(self._active)  # for the answer on who joins
+        if plan.source is not None and left_s > 0:
             with context.overhead.spending(PREPARING):
                 cases += plan.source.join(candidates, left_s)
         if not cases:

@@ -1,7 +1,6 @@
 """The report of a run from its JSON document."""
 
 from collections.abc import Collection, Iterator, Sequence
-from itertools import islice
 
 import msgspec
 
@@ -164,21 +163,25 @@ def candidate_of(
 
 
 def _blocks(measured: Measurement) -> Iterator[ev.BlockMeasured]:
-    samples, losses = iter(measured.samples_s), iter(measured.loss)
-    for position, shape in enumerate(measured.blocks):
-        own = {ENERGY: shape.energy_j} if ENERGY in measured.metrics else {}
-        metrics = {**measured.metrics, **own}  # the others are medians over the blocks
+    samples, losses = measured.samples_s, iter(measured.loss)
+    scenario, begin, lead_in_s = _scenario(measured), 0, measured.lead_in_s
+    for shape in measured.blocks:
+        metrics = measured.metrics  # medians over the blocks, save the energy
+        if ENERGY in metrics:
+            known = {**metrics, ENERGY: shape.energy_j}
+            metrics = {name: value for name, value in known.items() if value is not None}
         yield ev.BlockMeasured(
             at_s=0.0,
             case=measured.id,
-            scenario=_scenario(measured),
+            scenario=scenario,
             round=shape.round,
-            samples_s=list(islice(samples, shape.n)),
-            lead_in_s=measured.lead_in_s if position == 0 else [],
+            samples_s=samples[begin : begin + shape.n],
+            lead_in_s=lead_in_s,
             loss=next(losses, None),
             clocks=measured.clocks,
-            metrics={name: value for name, value in metrics.items() if value is not None},
+            metrics=metrics,
         )
+        begin, lead_in_s = begin + shape.n, []
 
 
 def _wrong_samples(of: str, samples_s: Sequence[float]) -> Iterator[str]:

@@ -60,7 +60,14 @@ def quantile(values: Sequence[float], q: float) -> float:
 
 
 def median(values: Sequence[float]) -> float:
-    return quantile(values, 0.5)
+    """As `quantile` at one half, at half its price: documents have a hundred thousand blocks."""
+    if not values:
+        raise ValueError("no samples")
+    ordered, half = ascending(values), len(values) // 2
+    if len(values) % 2:
+        return ordered[half]
+    below, above = ordered[half - 1 : half + 1]
+    return min(below + (above - below) * 0.5, above)
 
 
 def median_interval(

@@ -22,12 +22,14 @@ PARTS = 40
 def parts(rounds: int) -> list[frozenset[int]]:
     """Random three quarters of the rounds, the same whenever there are so many."""
     draw, numbers = random.Random(rounds), range(rounds)  # noqa: S311
-    return [frozenset(draw.sample(numbers, rounds - math.ceil(rounds / 4))) for _ in range(PARTS)]
+    whole, left_out = frozenset(numbers), math.ceil(rounds / 4)
+    return [whole.difference(draw.sample(numbers, left_out)) for _ in range(PARTS)]
 
 
 def percentiles(blocks: Sequence[Sequence[float]]) -> list[float] | None:
     """The 99th percentile of all blocks, then that of each part; None below 100 samples."""
-    total = sum(map(len, blocks))
+    lengths = [len(block) for block in blocks]
+    total = sum(lengths)
     if len(blocks) < MIN_PAIRS or total < MIN_SAMPLES_FOR_P99:
         return None
     most = math.ceil((1 - Q) * total) + 2  # of any block's samples, those that can matter
@@ -36,7 +38,7 @@ def percentiles(blocks: Sequence[Sequence[float]]) -> list[float] | None:
     )
 
     def of(kept: frozenset[int]) -> float:
-        position = (1 - Q) * (sum(len(blocks[i]) for i in kept) - 1)  # from the largest
+        position = (1 - Q) * (sum(map(lengths.__getitem__, kept)) - 1)  # from the largest
         largest = (x for x, i in top if i in kept)
         above = next(x for rank, x in enumerate(largest) if rank == math.floor(position))
         return above + (next(largest) - above) * (position % 1)

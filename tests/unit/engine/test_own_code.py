@@ -178,6 +178,26 @@ def test_the_fastest_is_timed_once_and_never_picked_where_it_is_over_its_limit()
     assert not any(c.case.precision == "int8" for c in report.rows["own[batch=8]"].candidates)
 
 
+class RightMixed(SimulatedOwn):
+    """INT8 is over its limit, save where some nodes stay in FP32."""
+
+    def step_s(self, case: Case) -> float:
+        return super().step_s(case) * (1.1 if "mixed" in (case.quantization or "") else 1.0)
+
+    def accuracy(self, case: Case) -> dict[str, Any]:
+        found = super().accuracy(case)
+        wrong = case.precision == "int8" and "mixed" not in (case.quantization or "")
+        return {**found, "value": 0.3} if wrong else found
+
+
+def test_a_fast_int8_form_over_its_limit_is_mixed_once() -> None:
+    events = raced(RightMixed, budget_s=60)
+    own = Report.of(events).rows["own"]
+    assert own.verdict is not None and "mixed" in (own.verdict.pick or "")
+    searched = [e for e in events if isinstance(e, ev.ModelBuilding) and e.search]
+    assert len(searched) == 1
+
+
 class OneBatch(SimulatedOwn):
     dynamic = False
 

@@ -210,6 +210,8 @@ def _promising(space: SearchSpace, left_out: dict[str, str]) -> list[Recipe]:
         replace(static, scope="products", per_channel=True),
         DYNAMIC,
     ]
+    if not convolves(space):  # as ONNX Runtime's documentation advises for transformers and RNNs
+        found.insert(0, found.pop())
     if space.facts.step_s < SLOW_S:
         found.append(dynamic)
     elif _takes(space, dynamic):
