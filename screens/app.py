@@ -6,7 +6,8 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from importlib import import_module
+from typing import Any, ClassVar, NamedTuple
 
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -19,15 +20,9 @@ from workbench.report.report import Report
 from workbench.report.row import Row
 from workbench.report.run_files import OpenedRun
 
-from .pages.advisor import AdvisorScreen
 from .pages.base import ReportChanged, ViewScreen
-from .pages.hardware import HardwareScreen
-from .pages.model import ModelScreen
-from .pages.roofline import RooflineScreen
-from .pages.run import RunScreen
-from .pages.runs import RunsScreen
-from .pages.shell import Shell, can_follow
-from .state.event_source import CANCEL_S, EventSource, EventSourceError, ReplaySource
+from .pages.shell import ADVISOR, RUNS, Shell, can_follow
+from .state.event_source import CANCEL_S, EventSource, EventSourceError, ReplaySource, WatchSource
 from .state.session import Session
 from .widgets.keybar import OPTIONAL, TABS
 
@@ -39,22 +34,38 @@ PALETTE = "everything by name: screens, rows, workloads, recent runs, themes"
 BREATH = 100  # events between two turns of the event loop: keys stay responsive in a replay
 
 
-SCREENS: tuple[type[ViewScreen], ...] = (
-    HardwareScreen,
-    RunScreen,
-    AdvisorScreen,
-    ModelScreen,
-    RunsScreen,
-    RooflineScreen,
+HARDWARE, RUN, MODEL = "Hardware", "Run", "Model"  # labels, which are the names of the modes
+
+
+class Page(NamedTuple):
+    """A screen with a tab.  Its module is imported when it is first shown."""
+
+    key: str
+    label: str  # names the module and the class, too
+    help: str  # its line on the help page
+
+    def __call__(self) -> ViewScreen:
+        module = import_module(f".pages.{self.label.lower()}", __package__)
+        found: ViewScreen = getattr(module, f"{self.label}Screen")()
+        return found
+
+
+PAGES = (
+    Page("1", HARDWARE, "what this machine has, its limits, and why something is missing"),
+    Page("2", RUN, "the race of one row, live: a line per candidate, curves and the log"),
+    Page("3", ADVISOR, "one line per scenario: the usual advice, the result here and the pick"),
+    Page("4", MODEL, "your model or code: ways to run it, which one to take, the lines to paste"),
+    Page("5", RUNS, "the kept runs: open, start again, compare, export, delete"),
+    Page("6", "Roofline", "the candidates of one row under the measured limits of their devices"),
 )
 
 
 def _tab_bindings() -> Iterator[Binding]:
     """The key of each screen; the key bar names them in one entry."""
-    keys = f"{SCREENS[0].KEY}-{SCREENS[-1].KEY}"
-    for screen in SCREENS:
-        action, first = f"switch_mode('{screen.LABEL}')", screen is SCREENS[0]
-        yield Binding(screen.KEY, action, "Screens", show=first, key_display=keys, group=TABS)
+    keys = f"{PAGES[0].key}-{PAGES[-1].key}"
+    for page in PAGES:
+        action, first = f"switch_mode('{page.label}')", page is PAGES[0]
+        yield Binding(page.key, action, "Screens", show=first, key_display=keys, group=TABS)
 
 
 class WorkbenchApp(Shell):
@@ -62,9 +73,8 @@ class WorkbenchApp(Shell):
 
     TITLE = "workbench"
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
-        screen.LABEL: screen for screen in SCREENS
+        page.label: page for page in PAGES
     }
-    DEFAULT_MODE = AdvisorScreen.LABEL
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "c",
@@ -110,6 +120,9 @@ class WorkbenchApp(Shell):
     ) -> None:
         """`first` is the source of a replay, which `starts` other runs or does not; `start_source`
         takes a request, or a report whose command is to run again."""
+        self.DEFAULT_MODE = _mode_of(request)
+        if isinstance(first, WatchSource):
+            self.DEFAULT_MODE = HARDWARE
         super().__init__()
         self._start_source = start_source
         self._request = request or Request()  # the one that the form begins with
@@ -122,7 +135,8 @@ class WorkbenchApp(Shell):
         self._source: EventSource | None = None
         self._over = asyncio.Event()  # set when the current run has ended in any way
         self._leaving = False
-        self._opened = False  # the screen for this kind of run was opened
+        # Whether the screen for this kind of run was opened.
+        self._opened = self.DEFAULT_MODE != ADVISOR
         self._dirty = False
         self._painted_at = 0.0
         self.session = self.raced = self._new_session()  # the one shown, and the one raced here
@@ -133,7 +147,14 @@ class WorkbenchApp(Shell):
 
     def on_mount(self) -> None:
         self.set_interval(REPAINT_S, self._tick)
-        self._start()
+        if isinstance(self._first, ReplaySource):
+            self._start()  # the first picture is that of all events
+        else:
+            self.show_first()
+
+    def shown(self) -> None:
+        if self._source is None and not self._leaving:
+            self._start()
 
     def _new_session(self) -> Session:
         question = self._wanted.question if isinstance(self._wanted, Request) else None
@@ -157,7 +178,7 @@ class WorkbenchApp(Shell):
         """Start the command of a kept run."""
         if self.check_action("new", ()):
             self._wanted, self._preview, self._opened = report, (), False
-            self.show_mode(self.DEFAULT_MODE)
+            self.show_mode(ADVISOR)
             self._begin()
 
     def _begin(self) -> None:
@@ -174,7 +195,7 @@ class WorkbenchApp(Shell):
         if self.raced.going:  # it was started while the journal was read
             return
         self.session, self._opened = Session(replay=True), False
-        self.show_mode(self.DEFAULT_MODE)
+        self.show_mode(ADVISOR)
         self.run_worker(self._pump(ReplaySource(opened.events), self.session), group="source")
 
     @property
@@ -185,11 +206,11 @@ class WorkbenchApp(Shell):
     def action_close_run(self) -> None:
         """Show the run that was raced here again, on the list of runs."""
         self.session, self._opened = self.raced, True
-        self.show_mode(RunsScreen.LABEL)
+        self.show_mode(RUNS)
         self.repaint()
 
     def _start(self) -> None:
-        self._over = asyncio.Event()
+        self._over.clear()
         self._source, self._first = self._first or self._start_source(self._wanted), None
         self.run_worker(self._pump(self._source, self.session), group="source")
         self.repaint()
@@ -224,6 +245,7 @@ class WorkbenchApp(Shell):
             if session.elapsed_s > LONG_S:
                 self.announce(f"workbench: the run has ended ({session.phase})")
         self.repaint()
+        self.show_first()
 
     def _open_screen(self, session: Session, event: AnyEvent | None = None) -> None:
         """Show the screen of a model, of a plain `run` without verdict, or of `watch`."""
@@ -235,8 +257,7 @@ class WorkbenchApp(Shell):
         unseen = session is self.session and not self._opened
         if unseen and (plain or watching or session.has_model):
             self._opened = True
-            screen = ModelScreen if session.has_model else HardwareScreen if watching else RunScreen
-            self.switch_mode(screen.LABEL)
+            self.switch_mode(MODEL if session.has_model else HARDWARE if watching else RUN)
 
     # ------------------------------------------------------ the repaints
 
@@ -267,7 +288,7 @@ class WorkbenchApp(Shell):
                 started = session.report.started if session.replay else None
                 able = started is None or can_follow(started.tool.command)
                 # On Runs the key starts the chosen run again, or none.
-                return not going and self._starts and able and self.current_mode != RunsScreen.LABEL
+                return not going and self._starts and able and self.current_mode != RUNS
             case "new":
                 return not going and self._starts
             case "close_run":
@@ -283,7 +304,7 @@ class WorkbenchApp(Shell):
                 return isinstance(screen, ViewScreen) and screen.command() is not None
             case "export":
                 measured = any(each.blocks for each in self.session.report.candidates.values())
-                return measured and self.current_mode != RunsScreen.LABEL  # it writes its own
+                return measured and self.current_mode != RUNS  # it writes its own
         return True
 
     # ---------------------------------------------------------- the keys
@@ -330,8 +351,8 @@ class WorkbenchApp(Shell):
         if request is None:
             return
         self._request, self._wanted, self._preview = request, request, ()
-        self._opened = request.question is None
-        self.show_mode((RunScreen if request.workloads else AdvisorScreen).LABEL)
+        self._opened = True
+        self.show_mode(_mode_of(request))
         self._begin()
 
     def action_interrupt(self) -> None:
@@ -352,7 +373,7 @@ class WorkbenchApp(Shell):
     async def _leave(self) -> None:
         """Stop a run in progress, wait for its results, and exit."""
         session, code = self.raced, self.raced.exit_code
-        if session.going:
+        if session.going and self._source is not None:
             self._stop()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._over.wait(), CANCEL_S)
@@ -360,6 +381,13 @@ class WorkbenchApp(Shell):
         if self._source is not None:
             await self._source.close()
         self.exit(return_code=code)
+
+
+def _mode_of(request: Request | None) -> str:
+    """The screen on which a run of this request begins."""
+    if request is None or not request.workloads:
+        return ADVISOR if request is None or request.question is None else MODEL
+    return RUN
 
 
 def run_tui(

@@ -50,6 +50,7 @@ class FleetApp(TerminalApp):
         self._take(self.found)
         self.query_one(Pane).focus()
         self.set_interval(EVERY_S, self.reread_while_going)
+        self.show_first()
 
     def reread_while_going(self) -> None:
         if any(node.state in GOING for node in self.found.nodes):

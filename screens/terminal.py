@@ -31,6 +31,8 @@ TICK_S = 0.1  # between two looks whether a lone ESC was the key
 LEAVE_S, HURRY_S = 2.0, 0.2  # for the terminal to take the last writes; after a second signal
 LEAST = (40, 10)  # columns and lines that the screens need
 KEEP_TITLE, RESTORE_TITLE = "\x1b[22;2t", "\x1b[23;2t"  # XTWINOPS
+LATEST_S = 0.5  # for the first picture, of a long replay that is still read
+LAYOUTS = 4  # until the first picture is whole
 BACKLOG = 8  # writes that wait for a terminal which does not read
 
 
@@ -40,6 +42,7 @@ class TerminalApp(App[None]):
     CSS_PATH = "app.tcss"
     ENABLE_COMMAND_PALETTE = False
     _shown_title = ""
+    _is_opening = True  # nothing was drawn yet
 
     def __init__(self) -> None:
         # NO_COLOR means none, not grey: Textual drops colours only from a native palette.
@@ -52,16 +55,37 @@ class TerminalApp(App[None]):
         self._handlers: dict[int, Any] = {}  # signal handlers to restore at the end
 
     def on_load(self) -> None:
-        """Start tasks as Python 3.11 does, on every Python.
+        """Draw nothing before `show_first`, and start tasks as Python 3.11 does, on every Python.
 
         From 3.12 on Textual starts them eagerly, which mounts the first screen before it is on the
         stack: a screen with an Input fails (Textual issue 6444).
         """
         asyncio.get_running_loop().set_task_factory(None)
+        self._begin_batch()
+
+    def show_first(self, passes: int = LAYOUTS) -> None:
+        """Draw the first picture once it is whole: Textual would draw it bare, laid out, styled
+        and filled, one after the other."""
+        if not self._is_opening:
+            return
+        screen = self.screen
+        if passes:  # each posts sizes, from which tables and texts make what the next lays out
+            screen.call_after_refresh(self.call_later, self.show_first, passes - 1)
+        else:
+            self._is_opening = False
+            self._end_batch()
+            screen._layout_required = screen._repaint_required = False  # this is it
+        screen._refresh_layout()
+        if not passes:
+            self.call_later(self.shown)
+
+    def shown(self) -> None:
+        """The first picture is on the screen."""
 
     def on_mount(self) -> None:
         gc.freeze()  # imported modules stay, so no collection needs to visit them
         self.call_after_refresh(gc.enable)
+        self.set_timer(LATEST_S, self.show_first)
         loop = asyncio.get_running_loop()
         for number in ENDS:
             if (before := signal.getsignal(number)) != signal.SIG_IGN:  # as under nohup

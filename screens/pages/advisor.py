@@ -24,8 +24,6 @@ ROOMY_HEIGHT = 34
 
 
 class AdvisorScreen(ViewScreen):
-    KEY, LABEL = "3", "Advisor"
-    HELP = "one line per scenario: the usual advice, the result here and the pick"
     AUTO_FOCUS = "Table"
     HORIZONTAL_BREAKPOINTS = [(0, "-below"), (180, "-side-by-side")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -44,13 +44,9 @@ class ReportChanged(Message):
 class ViewScreen(Screen[None]):
     """A screen that draws a session.  Subclasses implement `body` and `draw`.
 
-    A screen with a tab declares its key, its label and a line for the help page; `app.SCREENS`
-    lists it.  The tooltip of a binding is its line on the help page.
+    `app.PAGES` lists those with a tab.  The tooltip of a binding is its line on the help page.
     """
 
-    KEY: ClassVar[str] = ""  # key that shows it
-    LABEL: ClassVar[str] = ""  # its tab
-    HELP: ClassVar[str] = ""
     # Pane has these keys too, but the table has the focus.
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -121,6 +117,10 @@ class ViewScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self.repaint()
+
+    def _compositor_refresh(self) -> None:
+        if not self.app._batch_count:  # Textual draws a layout in a batch as well
+            super()._compositor_refresh()
 
     def on_screen_resume(self) -> None:
         """Draw what has changed since this screen was last seen."""

@@ -20,8 +20,6 @@ UNKNOWN = "The run ended before the hardware was detected."
 
 
 class HardwareScreen(ViewScreen):
-    KEY, LABEL = "1", "Hardware"
-    HELP = "what this machine has, its limits, and why something is missing"
     HORIZONTAL_BREAKPOINTS = [(0, "-below"), (110, "-side-by-side")]  # noqa: RUF012
 
     def body(self) -> ComposeResult:

@@ -16,7 +16,7 @@ from ..text.styles import joined
 from ..widgets.drawn import Drawn
 from ..widgets.keybar import KeyBar, key_name
 from ..widgets.pane import Pane
-from .base import ViewScreen
+from ..widgets.table import Table
 
 WORDS = (
     ("candidate", "one way to do the job: device, backend, precision and threads"),
@@ -60,16 +60,13 @@ class HelpScreen(ModalScreen[None]):
         text.show(lambda width, _: help_text(self._keys, width))
 
 
-def help_keys(
-    screens: Sequence[type[ViewScreen]], others: Sequence[type[DOMNode]]
-) -> list[tuple[str, str]]:
-    """The keys of the screens, then every binding that has a tooltip."""
-    tabs = {screen.KEY: screen.HELP for screen in screens}
-    bindings = [
-        b for owner in (*others, *screens) for b in owner.BINDINGS if isinstance(b, Binding)
-    ]
-    named = ((key_name(each), each.tooltip) for each in bindings if each.tooltip)
-    return [*tabs.items(), *dict.fromkeys(named)]
+def help_keys(screen: DOMNode, app: DOMNode) -> list[tuple[str, str]]:
+    """The bindings with a tooltip of a screen, of its tables, and of the application."""
+    tables = [Table] if screen.query(Table) else []
+    owners = [*type(screen).__mro__, *tables, *type(app).__mro__]
+    bindings = [b for owner in owners for b in vars(owner).get("BINDINGS", ())]
+    named = ((key_name(b), b.tooltip) for b in bindings if isinstance(b, Binding) and b.tooltip)
+    return [*dict.fromkeys(named)]
 
 
 def help_text(keys: Sequence[tuple[str, str]], width: int) -> Content:

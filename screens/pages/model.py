@@ -44,8 +44,6 @@ SIDE_BY_SIDE = 150
 
 
 class ModelScreen(ViewScreen):
-    KEY, LABEL = "4", "Model"
-    HELP = "your model or code: ways to run it, which one to take, the lines to paste"
     AUTO_FOCUS = "Table"
     HORIZONTAL_BREAKPOINTS = [(0, "-below"), (SIDE_BY_SIDE, "-side-by-side")]  # noqa: RUF012
 

@@ -13,9 +13,6 @@ from .row import RowScreen
 
 
 class RooflineScreen(RowScreen):
-    KEY, LABEL = "6", "Roofline"
-    HELP = "the candidates of one row under the measured limits of their devices"
-
     def body(self) -> ComposeResult:
         yield Drawn(id="row-title")
         yield Drawn(id="roofs")

@@ -34,8 +34,6 @@ LOG_BESIDE_CURVE = 30  # lines of a terminal that has room for both
 
 
 class RunScreen(RowScreen):
-    KEY, LABEL = "2", "Run"
-    HELP = "the race of one row, live: a line per candidate, curves and the log"
     AUTO_FOCUS = "Table"
     BINDINGS: ClassVar[list[BindingType]] = [FILTER]
 

@@ -27,7 +27,7 @@ from ..widgets.pane import Pane
 from ..widgets.table import Table
 from .base import FILTER, ViewScreen
 from .compare import CompareScreen
-from .shell import RUNS, Shell, can_follow
+from .shell import Shell, can_follow
 
 PAGE = 60  # runs that are read when the cursor reaches the last one
 QUESTION = "Delete {}?  del again deletes it, a move keeps it."
@@ -36,19 +36,15 @@ NOT_KEPT = "No run can be kept: set XDG_STATE_HOME to a folder that can be writt
 
 
 class RunsScreen(ViewScreen):
-    KEY, LABEL = "5", RUNS
-    HELP = "the kept runs: open, start again, compare, export, delete"
     AUTO_FOCUS = "Table"
     BINDINGS: ClassVar[list[BindingType]] = [
         FILTER,
         Binding("escape", "unfilter", show=False),
-        Binding("v", "mark", "Mark", tooltip="on the Runs screen: mark a run as A, another as B"),
-        Binding("c", "compare", "Compare", tooltip="on the Runs screen: compare A with B"),
-        Binding("s", "again", "Run again", tooltip="on the Runs screen: start its command again"),
-        Binding("e", "export", "Export", tooltip="on the Runs screen: write an HTML page of it"),
-        Binding(
-            "delete", "delete", "Delete", key_display="del", tooltip="on Runs, twice: delete it"
-        ),
+        Binding("v", "mark", "Mark", tooltip="mark a run as A, another as B"),
+        Binding("c", "compare", "Compare", tooltip="compare A with B"),
+        Binding("s", "again", "Run again", tooltip="start its command again"),
+        Binding("e", "export", "Export", tooltip="write an HTML page of it"),
+        Binding("delete", "delete", "Delete", key_display="del", tooltip="twice: delete it"),
     ]
 
     def __init__(self) -> None:

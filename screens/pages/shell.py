@@ -23,11 +23,9 @@ from ..terminal import TerminalApp
 from ..theme import choose
 from ..widgets.bars import Tab
 from ..widgets.table import Table
-from .advisor import AdvisorScreen
 from .base import ViewScreen
-from .row import RowScreen
 
-RUNS = "Runs"  # the mode of the list of kept runs
+ADVISOR, RUNS = "Advisor", "Runs"  # the modes of the answers and of the list of kept runs
 
 
 def can_follow(command: str) -> bool:
@@ -56,16 +54,11 @@ class Shell(TerminalApp):
         self.app_resume_signal.subscribe(self, self._resumed, immediate=True)
 
     @property
-    def pages(self) -> list[type[ViewScreen]]:
-        """The screens with a tab."""
-        return cast(list[type[ViewScreen]], [*self.MODES.values()])
-
-    @property
     def tabs(self) -> list[Tab]:
         """The tabs of the screens."""
         return [
-            Tab(page.LABEL, f"{page.KEY} {page.LABEL}", self.current_mode == page.LABEL)
-            for page in self.pages
+            Tab(page.label, f"{page.key} {page.label}", self.current_mode == page.label)
+            for page in cast(Any, self.MODES.values())
         ]
 
     def refresh_keys(self) -> None:
@@ -80,8 +73,8 @@ class Shell(TerminalApp):
     def action_help(self) -> None:
         from .help import HelpScreen, help_keys
 
-        bases = type(self), Table, ViewScreen, RowScreen
-        self.push_screen(HelpScreen(help_keys(self.pages, bases)))
+        tabs = [(page.key, page.help) for page in cast(Any, self.MODES.values())]
+        self.push_screen(HelpScreen([*tabs, *help_keys(self.screen, self)]))
 
     def send_control(self, control: str) -> None:
         """Send "pause", "resume" or "cancel" to what runs behind the session."""
@@ -142,7 +135,7 @@ class Shell(TerminalApp):
 
     def show_row(self, name: str) -> None:
         """Put the cursor of the table of scenarios on a row."""
-        self.show_mode(AdvisorScreen.LABEL)
+        self.show_mode(ADVISOR)
         if tables := self.screen.query(Table):
             cast(ViewScreen, self.screen).repaint()  # with the rows of this run
             tables.first().choose(name)

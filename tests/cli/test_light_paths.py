@@ -55,6 +55,16 @@ def test_an_engine_imports_no_backend_even_while_it_runs_them(environment) -> No
     assert heavy_imports(environment, "run", "spin", *budget(3), "--json") == []
 
 
+def test_the_screens_import_no_page_before_it_is_shown(environment) -> None:
+    code = (
+        "import sys, screens.app; print([n for n in sys.modules if n.startswith('screens.pages.')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "['screens.pages.base', 'screens.pages.shell']"
+
+
 def test_the_tui_process_imports_no_backend(environment) -> None:
     code = (
         "import sys, screens.app, screens.state.event_source, workbench.cli.main;"

@@ -21,6 +21,7 @@ from screens.pages.help import HelpScreen
 from screens.state.event_source import EventSourceError, ReplaySource
 from screens.widgets.table import Table
 from workbench.export.formats import file_text
+from workbench.planning.model_question import ModelQuestion
 from workbench.planning.request import Request
 from workbench.records import events as ev
 from workbench.text import units
@@ -275,13 +276,40 @@ async def test_letters_typed_into_the_filter_are_no_commands() -> None:
         assert app.is_running
 
 
+@pytest.mark.parametrize(
+    ("request_", "mode"),
+    [
+        (Request(), "Advisor"),
+        (Request(scenarios=("realtime",)), "Advisor"),
+        (Request(workloads=("matmul",)), "Run"),
+        (Request(model=ModelQuestion("m.onnx")), "Model"),
+    ],
+)
+async def test_a_run_begins_on_its_own_screen(request_: Request, mode: str) -> None:
+    app = WorkbenchApp(lambda _: HeldFeed([]), request_, monotonic=lambda: 0.0)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        assert app.current_mode == mode
+        assert len(app._screen_stacks) == 1  # no other was shown before
+
+
+async def test_the_help_has_the_keys_of_the_screen_that_it_was_asked_on() -> None:
+    app = replayed(scenes.h200())
+    async with app.run_test(size=(120, 60)) as pilot:
+        await settle(pilot)
+        await press(pilot, "question_mark")
+        assert "mark a run as A" not in text(pilot)
+        await press(pilot, "escape", "5", "question_mark")
+        assert "mark a run as A" in text(pilot)
+
+
 async def test_question_mark_helps_and_escape_closes_the_help() -> None:
     app = replayed(scenes.h200())
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, "question_mark")
         assert isinstance(app.screen, HelpScreen)
-        assert "start the same run again" in text(pilot)
+        assert "filter the table" in text(pilot)
         await press(pilot, "escape")
         assert "  Conf" in text(pilot)
 

@@ -43,6 +43,6 @@ def _samples(report: Report) -> Iterator[Sample]:
     for verdict in report.verdicts:
         labels = {"scenario": verdict.scenario, "case": verdict.pick or "none"}
         labels["provenance"] = provenance(verdict.basis)
-        yield "lead_ratio", verdict.pick_ratio, labels
+        yield "lead_ratio", verdict.lead[0], labels
         answer = {"choice": verdict.choice, "confidence": verdict.confidence}
         yield "pick", 1.0, {**labels, **answer}

@@ -331,7 +331,7 @@ class Summary(msgspec.Struct, frozen=True):
     scenario: str
     device: str  # the verdict's choice: "cpu", "gpu", "either", "unknown"
     pick: Pick | None
-    lead: float | None  # runner-up's time, or other objective, over the pick's
+    lead: float | None  # see `Verdict.lead`; of the objective where that is not the time
     lead_ci95: tuple[float, float] | None  # 95 % interval of `lead`
     confidence: str  # "sure", "likely", "tie", "open"
 

@@ -186,6 +186,17 @@ class Verdict(msgspec.Struct, frozen=True):
     what_if: list[WhatIf] = []
     confidence: str = "open"  # "sure", "likely", "tie" or "open": see `advisor.evidence`
 
+    @property
+    def lead(self) -> tuple[float | None, tuple[float, float] | None]:
+        """What `confidence` rates, with its 95 % interval: the time of the best candidate of the
+        other device over that of the pick where both devices raced, else `pick_ratio`."""
+        if self.best_cpu is None or self.best_gpu is None:
+            return self.pick_ratio, self.pick_ratio_ci95
+        ratio, bounds = self.device_ratio, self.device_ratio_ci95
+        if ratio is None or self.pick != self.best_cpu:
+            return ratio, bounds
+        return 1 / ratio, bounds and (1 / bounds[1], 1 / bounds[0])
+
     def with_crossover(self, crossover: Crossover) -> Verdict:
         """The same verdict after the search for its crossover, without the advice to search."""
         search = f"`{self.reproduce} --crossover`"

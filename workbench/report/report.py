@@ -292,11 +292,6 @@ def summary_of(verdict: Verdict, pick: Case | None) -> Summary:
     picked = None
     if pick is not None:
         picked = Pick(**{name: getattr(pick, name) for name in Pick.__struct_fields__})
-    return Summary(
-        scenario=verdict.scenario,
-        device=verdict.choice,
-        pick=picked,
-        lead=verdict.pick_ratio,
-        lead_ci95=verdict.pick_ratio_ci95,
-        confidence=verdict.confidence,
-    )
+    lead, lead_ci95 = verdict.lead
+    word = verdict.confidence
+    return Summary(verdict.scenario, verdict.choice, picked, lead, lead_ci95, word)
