@@ -6,8 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -21,7 +20,7 @@ from workbench.report.row import Row
 from workbench.report.run_files import OpenedRun
 
 from .pages.base import ReportChanged, ViewScreen
-from .pages.shell import ADVISOR, RUNS, Shell, can_follow
+from .pages.shell import ADVISOR, RUNS, Page, Shell, can_follow
 from .state.event_source import CANCEL_S, EventSource, EventSourceError, ReplaySource, WatchSource
 from .state.session import Session
 from .widgets.keybar import OPTIONAL, TABS
@@ -35,19 +34,6 @@ BREATH = 100  # events between two turns of the event loop: keys stay responsive
 
 
 HARDWARE, RUN, MODEL = "Hardware", "Run", "Model"  # labels, which are the names of the modes
-
-
-class Page(NamedTuple):
-    """A screen with a tab.  Its module is imported when it is first shown."""
-
-    key: str
-    label: str  # names the module and the class, too
-    help: str  # its line on the help page
-
-    def __call__(self) -> ViewScreen:
-        module = import_module(f".pages.{self.label.lower()}", __package__)
-        found: ViewScreen = getattr(module, f"{self.label}Screen")()
-        return found
 
 
 PAGES = (
@@ -73,8 +59,9 @@ class WorkbenchApp(Shell):
 
     TITLE = "workbench"
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
-        page.label: page for page in PAGES
+        page.label: page.screen for page in PAGES
     }
+    pages = PAGES
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "c",
@@ -120,9 +107,8 @@ class WorkbenchApp(Shell):
     ) -> None:
         """`first` is the source of a replay, which `starts` other runs or does not; `start_source`
         takes a request, or a report whose command is to run again."""
-        self.DEFAULT_MODE = _mode_of(request)
-        if isinstance(first, WatchSource):
-            self.DEFAULT_MODE = HARDWARE
+        watches = isinstance(first, WatchSource)
+        self.DEFAULT_MODE = HARDWARE if watches else _mode_of(request)  # type: ignore[misc]
         super().__init__()
         self._start_source = start_source
         self._request = request or Request()  # the one that the form begins with

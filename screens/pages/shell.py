@@ -3,13 +3,15 @@
 import itertools
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 from textual import work
 from textual.app import App
+from textual.screen import Screen
 
 from workbench.files.config import ConfigError, assign
 from workbench.records.errors import JournalError
@@ -39,11 +41,25 @@ def _entries() -> type[Any]:
     return Entries
 
 
+class Page(NamedTuple):
+    """A screen with a tab.  Its module is imported when it is first shown."""
+
+    key: str
+    label: str  # names the mode, the module and the class, too
+    help: str  # its line on the help page
+
+    def screen(self) -> Screen[Any]:
+        module = import_module(f".{self.label.lower()}", __package__)
+        found: ViewScreen = getattr(module, f"{self.label}Screen")()
+        return found
+
+
 class Shell(TerminalApp):
     """`raced` is the run that was started here, `session` the one on the screen."""
 
     ENABLE_COMMAND_PALETTE = True
     COMMANDS: ClassVar[set[Any]] = {_entries}
+    pages: Sequence[Page]  # those with a tab
     session: Session
     raced: Session
     _able: tuple[object, ...] = ()  # the state behind the keys that work now
@@ -58,7 +74,7 @@ class Shell(TerminalApp):
         """The tabs of the screens."""
         return [
             Tab(page.label, f"{page.key} {page.label}", self.current_mode == page.label)
-            for page in cast(Any, self.MODES.values())
+            for page in self.pages
         ]
 
     def refresh_keys(self) -> None:
@@ -73,7 +89,7 @@ class Shell(TerminalApp):
     def action_help(self) -> None:
         from .help import HelpScreen, help_keys
 
-        tabs = [(page.key, page.help) for page in cast(Any, self.MODES.values())]
+        tabs = [(page.key, page.help) for page in self.pages]
         self.push_screen(HelpScreen([*tabs, *help_keys(self.screen, self)]))
 
     def send_control(self, control: str) -> None:

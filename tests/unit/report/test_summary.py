@@ -19,10 +19,25 @@ def test_it_has_one_entry_for_each_verdict(events: list[ev.AnyEvent]) -> None:
     assert document.verdicts
     for entry, verdict in zip(document.summary, document.verdicts, strict=True):
         assert (entry.scenario, entry.device) == (verdict.scenario, verdict.choice)
-        assert (entry.lead, entry.lead_ci95) == (verdict.pick_ratio, verdict.pick_ratio_ci95)
+        assert (entry.lead, entry.lead_ci95) == verdict.lead
         assert (entry.pick.id if entry.pick else None) == verdict.pick
         assert entry.confidence == verdict.confidence
     assert report_of(document).document().summary == document.summary
+
+
+def test_the_lead_is_that_of_the_device_where_both_raced() -> None:
+    seen = set()
+    for verdict in Report.of(scenes.h200()).verdicts:
+        ratio, bounds = verdict.device_ratio, verdict.device_ratio_ci95
+        assert ratio is not None and bounds is not None
+        on_gpu = verdict.pick == verdict.best_gpu
+        seen.add(on_gpu)
+        lead, ci95 = verdict.lead
+        assert lead == pytest.approx(ratio if on_gpu else 1 / ratio)
+        assert ci95 == pytest.approx(bounds if on_gpu else (1 / bounds[1], 1 / bounds[0]))
+    assert seen == {True, False}
+    alone = Report.of(scenes.cpu_only()).verdicts[0]
+    assert alone.lead == (alone.pick_ratio, alone.pick_ratio_ci95)
 
 
 def test_a_pick_has_the_keys_that_apply_to_it() -> None:
