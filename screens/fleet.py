@@ -6,6 +6,7 @@ from typing import ClassVar
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.widgets import Static
 
 from workbench.engine.exit_codes import OK
 from workbench.export.view.fleet import sections
@@ -14,7 +15,7 @@ from workbench.records.fleet_document import FleetDocument
 from workbench.text.sanitize import shown
 
 from .state.threads import in_thread
-from .terminal import TerminalApp
+from .terminal import TOO_SMALL, TerminalApp
 from .text.styles import joined
 from .widgets.drawn import Drawn
 from .widgets.keybar import KeyBar
@@ -42,6 +43,7 @@ class FleetApp(TerminalApp):
         self._read, self.found, self._skip = read, found, 0
 
     def compose(self) -> ComposeResult:
+        yield Static(TOO_SMALL, id="too-small")
         with Pane(id="body"):
             yield Drawn(id="fleet")
         yield KeyBar()

@@ -30,6 +30,7 @@ ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 TICK_S = 0.1  # between two looks whether a lone ESC was the key
 LEAVE_S, HURRY_S = 2.0, 0.2  # for the terminal to take the last writes; after a second signal
 LEAST = (40, 10)  # columns and lines that the screens need
+TOO_SMALL = "needs {}x{} or more".format(*LEAST)
 KEEP_TITLE, RESTORE_TITLE = "\x1b[22;2t", "\x1b[23;2t"  # XTWINOPS
 LATEST_S = 0.5  # for the first picture, of a long replay that is still read
 LAYOUTS = 4  # until the first picture is whole

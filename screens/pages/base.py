@@ -18,6 +18,7 @@ from workbench.report.candidate import Candidate
 from workbench.report.row import Row
 
 from ..state.session import Session
+from ..terminal import TOO_SMALL
 from ..text.styles import joined
 from ..widgets.bars import TopBars
 from ..widgets.drawn import Drawn
@@ -81,7 +82,7 @@ class ViewScreen(Screen[None]):
         return next((c for c in row.candidates if c.case.id == cursor), None) if row else None
 
     def compose(self) -> ComposeResult:
-        yield Static("needs 40x10 or more", id="too-small")
+        yield Static(TOO_SMALL, id="too-small")
         yield TopBars()
         yield Drawn(id="failure")
         with Vertical(id="body"):

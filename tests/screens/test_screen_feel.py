@@ -257,6 +257,20 @@ async def test_a_terminal_that_is_too_small_says_so_in_one_line_and_grows_back()
         assert "Scenario" in text(pilot)
 
 
+@pytest.mark.parametrize("key", ["question_mark", "n"])
+async def test_a_page_above_another_leaves_a_small_terminal_to_that_line(key: str) -> None:
+    async with replayed(scenes.h200()).run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await press(pilot, key)
+        before = text(pilot)
+        await pilot.resize_terminal(30, 8)
+        await settle(pilot)
+        assert text(pilot).strip() == "needs 40x10 or more"
+        await pilot.resize_terminal(80, 24)
+        await settle(pilot)
+        assert text(pilot).splitlines()[:-1] == before.splitlines()[:-1]
+
+
 KEYS = [
     *("1", "2", "3", "4", "j", "k", "up", "down", "enter", "escape", "tab", "shift+tab", "slash"),
     *("a", "c", "s", "n", "x", "space", "question_mark", "ctrl+p", "greater_than_sign", "home"),

@@ -5,6 +5,7 @@ Imports stay inside functions, so that commands which start nothing stay light.
 
 from __future__ import annotations
 
+import codecs
 import gc
 import os
 import shlex
@@ -267,7 +268,12 @@ def show_fleet(read: Callable[[], FleetDocument], found: FleetDocument) -> Fleet
 def in_terminal() -> bool:
     """Whether a TUI can be shown: it reads stdin, draws on stderr, and leaves stdout free."""
     streams = (sys.stdin, sys.stdout, sys.stderr)
-    return all(stream.isatty() for stream in streams) and os.environ.get("TERM") != "dumb"
+    if os.environ.get("TERM") == "dumb" or not all(stream.isatty() for stream in streams):
+        return False
+    encoding = codecs.lookup(sys.stdout.encoding).name
+    if encoding != "utf-8":
+        say(f"the screens need a terminal of UTF-8, this one has {encoding}: set LC_ALL=C.UTF-8")
+    return encoding == "utf-8"
 
 
 def check_python(path: str | None) -> None:
