@@ -57,7 +57,7 @@ class Terminal:
         """Read no more, and have the program draw more than the kernel keeps for a reader."""
         self._reads.clear()
         for turn in range(40):
-            fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24 + turn, 150, 0, 0))
+            fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 60 + turn, 400, 0, 0))
             os.kill(self.pid, signal.SIGWINCH)
             time.sleep(0.05)
 
