@@ -33,6 +33,11 @@ BREAKS_S = 15.0  # longest probe for graph breaks
 T = TypeVar("T")
 
 
+def _form(case: Case) -> str:
+    """The id of a case at any batch: all rows share the exported forms."""
+    return replace(case, batch=None).id
+
+
 def consult(
     pool: Pool,
     key: WorkerKey,
@@ -66,7 +71,7 @@ class Exports:
     _variants: ModelVariants | None = None
     _waiting: list[Proposal] | None = None  # INT8 forms; None before they are known
     _lab: SearchSpace | None = None  # once the lab has prepared the exported model
-    _proposals: dict[str, Proposal] = field(default_factory=dict)  # by case id
+    _proposals: dict[str, Proposal] = field(default_factory=dict)  # by case id without batch
     _is_mixed: bool = False
 
     def leave_out(self, name: str, why: str) -> None:
@@ -124,13 +129,13 @@ class Exports:
         """Once, a variant without the nodes that take a fast INT8 form over its error limit."""
         if self._variants is None or self._lab is None or self._is_mixed:
             return []
-        built = [c for c in measured if c.blocks and c.case.id in self._proposals]
+        built = [c for c in measured if c.blocks and _form(c.case) in self._proposals]
         base = worth_mixing(built, leader, scenario, self._lab)
         if base is None:
             return []
         self._is_mixed = True
         until_s = self.control.now() + seconds
-        recipe = self._variants.mix(self._proposals[base.case.id].recipe, seconds)
+        recipe = self._variants.mix(self._proposals[_form(base.case)].recipe, seconds)
         found = [] if recipe is None else [Proposal(recipe, threads=base.case.threads)]
         return self._built(found, scenario, until_s)
 
@@ -139,7 +144,7 @@ class Exports:
         if self._lab is None:
             return []
         plain = Proposal(ORIGINAL, "cpu", leader.threads, leader.mode, leader.backend)
-        found = list(neighbours(self._proposals.get(leader.id, plain), self._lab))
+        found = list(neighbours(self._proposals.get(_form(leader), plain), self._lab))
         return self._built(found, scenario, self.control.now() + seconds)
 
     def _built(self, found: Sequence[Proposal], scenario: Scenario, until_s: float) -> list[Case]:
@@ -151,7 +156,7 @@ class Exports:
                 if case.backend == OPENVINO and case.mode == BFLOAT:  # the error limit is BF16's
                     case = replace(case, precision=BFLOAT, mode=None)
                 cases.append(case)
-                self._proposals[case.id] = proposal
+                self._proposals[_form(case)] = proposal
         return cases
 
     def _quantisable(self, exported: ExportedCode) -> list[Proposal]:

@@ -227,7 +227,7 @@ class OwnSearch:
 
     def _lag(self, candidates: Sequence[Candidate]) -> float:
         """The time of the exported model in FP32 over that of the best eager way; 1 if unknown."""
-        eager = [_best_s(c) for c in self._ranked(candidates) if c.case.backend == "torch"]
+        eager = [_best_s(c) for c in self._ranked(candidates) if _is_eager(c.case)]
         plain = [
             _best_s(c)
             for c in candidates
@@ -238,7 +238,7 @@ class OwnSearch:
     def _is_far_ahead(self, candidates: Sequence[Candidate]) -> bool:
         """Whether another library leads the best eager way by too much for compiling to win."""
         ranked = self._ranked(candidates)
-        eager = next((c for c in ranked if c.case.backend == "torch"), None)
+        eager = next((c for c in ranked if _is_eager(c.case)), None)
         if eager is None or self._request.thorough or "compile" in self._request.modes:
             return False
         lead = _best_s(eager) / _best_s(ranked[0])
@@ -294,6 +294,10 @@ class TrainingSearch(OwnSearch):
 def proposal_of(case: Case) -> Proposal:
     place = (case.device, case.precision, case.mode, case.threads)
     return Proposal(*place, case.tuning, case.backend)
+
+
+def _is_eager(case: Case) -> bool:
+    return case.backend == "torch" and not case.is_compiled
 
 
 def _best_s(candidate: Candidate) -> float:

@@ -76,8 +76,12 @@ def test_an_int8_form_of_the_module_races_at_both_batches(exports: Exports) -> N
     assert (case.backend, case.precision, case.batch) == ("onnxruntime", "int8", 4)
     assert exports.files(case)["model"] != exports.exported.model
     for batch in (4, 8):
-        found = accuracy(exports, replace(case, batch=batch))
+        at = replace(case, batch=batch)
+        found = accuracy(exports, at)
         assert found.reference == "eager in float64"
+        near = exports.neighbours(at, msgspec.structs.replace(scenario, batch=batch), 60.0)
+        assert near and all(each.batch == batch for each in near)
+        assert any(each.quantization for each in near), "of the INT8 form, not of FP32"
         assert 0 < found.value < 0.1
     assert "int8" not in exports.left_out
 
