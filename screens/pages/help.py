@@ -8,10 +8,12 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.dom import DOMNode
 from textual.screen import ModalScreen
+from textual.widgets import Static
 
 from workbench.export.view.facts import fact, facts_lines, heading
 from workbench.export.view.spans import Text
 
+from ..terminal import TOO_SMALL
 from ..text.styles import joined
 from ..widgets.drawn import Drawn
 from ..widgets.keybar import KeyBar, key_name
@@ -51,6 +53,7 @@ class HelpScreen(ModalScreen[None]):
         self._keys = keys
 
     def compose(self) -> ComposeResult:
+        yield Static(TOO_SMALL, id="too-small")
         with Pane(id="help"):
             yield Drawn(id="help-text")
         yield KeyBar()

@@ -21,6 +21,7 @@ from workbench.planning.request import Request
 from workbench.records.machine import Machine
 
 from ..state.run_form import OWN, SCENARIOS, Checked, FormField, RunForm
+from ..terminal import TOO_SMALL
 from ..text.styles import content, joined
 from ..widgets.drawn import Drawn
 from ..widgets.keybar import OPTIONAL, KeyBar
@@ -128,6 +129,7 @@ class NewRunScreen(ModalScreen[Request | None]):
         self._checked: Checked = self._form.check()
 
     def compose(self) -> ComposeResult:
+        yield Static(TOO_SMALL, id="too-small")
         most = max((len(w.parameters) for w in self._workloads.values()), default=0)
         yield Drawn(id="new-title")
         with Horizontal(id="new-body"):
