@@ -188,8 +188,8 @@ class Verdict(msgspec.Struct, frozen=True):
 
     @property
     def lead(self) -> tuple[float | None, tuple[float, float] | None]:
-        """What `confidence` rates, with its 95 % interval: the time of the best candidate of the
-        other device over that of the pick where both devices raced, else `pick_ratio`."""
+        """The ratio that `confidence` rates, with its 95 % interval: the time of the best candidate
+        of the other device over that of the pick where both devices raced, else `pick_ratio`."""
         if self.best_cpu is None or self.best_gpu is None:
             return self.pick_ratio, self.pick_ratio_ci95
         ratio, bounds = self.device_ratio, self.device_ratio_ci95
