@@ -416,11 +416,15 @@ class Task(ABC):
     `waits`: a `step` waits for the device (it reads a result back) or for its data, so its time on
     the host is not the time that queueing takes.
 
+    `checks_latest`: `check` judges what the latest step left, so it follows the warm-up and takes
+    no step of its own.
+
     `finishes`: a `step` returns when all its work is done (it reads its result back), so a latency
     needs no `finish`, and work that is queued before the step would not overlap with it.
     """
 
     waits: bool = False
+    checks_latest: bool = False
     finishes: bool = False
     restores: bool = False  # a sample is one step, since each step needs `restore`
     together: int = 1  # steps of one sample at least: loaders in step deliver their batches at once

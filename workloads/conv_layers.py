@@ -5,12 +5,14 @@ from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 
+from ._shared.inference import small_probe
 from ._shared.network import relative_error, worst
 from ._shared.torch_task import TorchTask, dtype_of, time_to_host, to_device
 
 CHANNELS = (64, 128, 256)
 # Several times the measured error; ReLUs that switch near zero cost BF16 most.
 LIMITS = {"fp32": 1e-4, "tf32": 5e-2, "bf16": 0.1}
+SMALL_IMAGE = 4  # side of the images of a small probe, in pixels
 CORNER = 10  # rows and columns that the check compares
 
 
@@ -58,6 +60,9 @@ class ConvLayers(Workload):
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         return ConvStep(case, setup)
+
+    def small_probe(self, case: Case) -> Case | None:
+        return small_probe(case, "image", SMALL_IMAGE)
 
 
 class ConvStep(TorchTask):

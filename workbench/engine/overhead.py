@@ -46,6 +46,11 @@ class OverheadMeter:
         finally:
             self.turn_to(*before)
 
+    def count_as_measured(self, seconds: float) -> None:
+        """Count `seconds` of what was just prepared as measured: they are part of a result."""
+        self._spent_s[self._row, PREPARING] -= seconds
+        self._spent_s[self._row, MEASURED] += seconds
+
     @contextmanager
     def measuring(self) -> Iterator[None]:
         """Count the enclosed block as measuring."""

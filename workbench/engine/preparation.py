@@ -23,7 +23,7 @@ from .context import RunContext, Share, cache_bytes
 from .overhead import PREPARING, STARTING
 
 WARM_UP_S = (0.02, 1.0)  # bounds of one case's warm-up
-WARM_UP_SHARE = 0.25  # share of the row's time left for the warm-ups of all its cases
+WARM_UP_SHARE = 0.12  # share of the row's time left for the warm-ups of all its cases
 START_DEADLINE_S = 120.0  # importing a CUDA build from a cold network disk takes most of a minute
 # A case may take PREPARE_SHARES times what is left to its row, at most half of what is left to all
 # rows, and in any case PREPARE_DEADLINE_S: one that hangs must not use up the time of the others.
@@ -167,7 +167,9 @@ class Preparation:
 
     def _start(self, key: WorkerKey) -> None:
         """Start a worker; Refused if no time is left to ask it anything."""
-        with self._context.overhead.spending(STARTING):
+        scenario, overhead = self._plan.scenario, self._context.overhead
+        counts = scenario.counts_start_up and not scenario.shares_workers
+        with overhead.measuring() if counts else overhead.spending(STARTING):
             self._context.pool.start(key, self._context.deadline(START_DEADLINE_S))
         if self._context.now() >= self._share.end_s:
             raise Refused(BUDGET)
@@ -189,6 +191,7 @@ class Preparation:
     def _refusal(self, case: Case, left_s: float) -> Reason | None:
         """Why a case is not even tried: no price, too long to compile, not enough memory."""
         report, pool = self._context.report, self._context.pool
+        machine = self._context.machine
         price = report.candidates[case.id].price_per_hour
         if refusal := admission.unpriced(case, self._plan.scenario.objective, price):
             return refusal
@@ -198,10 +201,12 @@ class Preparation:
             if refusal := admission.too_long_to_compile(case, left_s, self._compile_s(case)):
                 return refusal
         others = [report.candidates[other.id] for other in self._neighbours(case)]
+        if refusal := admission.slower_in_any_mode(case, report.candidates, machine.cpu):
+            return refusal
         return admission.beforehand(
             case,
             self._plan.workload,
-            self._context.machine,
+            machine,
             report.software,
             held_bytes=sum(other.work.memory_bytes for other in others),
         )
@@ -267,6 +272,8 @@ class Preparation:
         speed = self._context.speed(case.device)
         accuracy = loaded.accuracy
         self._holders[case.id] = pool.generation.get(key, 0)
+        if self._plan.scenario.counts_start_up:
+            self._context.overhead.count_as_measured(loaded.cold_s)
         self._context.emit(
             ev.CasePrepared(
                 at_s=self._context.now(),

@@ -57,12 +57,11 @@ class Races:
         end_s: float,
         conclude: Conclude | None = None,
     ) -> None:
-        # The heaviest row comes last: it gains most from time that the others leave.
-        lightest_first = sorted(rows, key=lambda row: (row.after is not None, row.scenario.weight))
-        for position, row in enumerate(lightest_first):
+        in_order = sorted(rows, key=_place)
+        for position, row in enumerate(in_order):
             context.control.check()
             now = context.now()
-            weights = [r.scenario.weight for r in lightest_first[position:]]
+            weights = [r.scenario.weight for r in in_order[position:]]
             row_end_s = end_s + context.report.extended_s
             left_s = max(0.0, row_end_s - now)
             share_s = left_s * weights[0] / sum(weights)
@@ -88,3 +87,9 @@ class Races:
             race.run()
             if conclude is not None:
                 conclude(row, race)
+
+
+def _place(row: RowPlan) -> tuple[bool, bool, float]:
+    """The sort key of rows: time that others leave is worth most to a tail, then to heavy work."""
+    has_tail = row.scenario.objective == "latency_p99"
+    return row.after is not None, has_tail, row.scenario.weight

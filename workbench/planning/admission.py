@@ -1,6 +1,7 @@
 """Reasons not to race a case, from its work and the machine: pure functions."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ..contract import LEAST_CAPABILITY, REDUCED, Case, Workload, kind_of
@@ -10,6 +11,7 @@ from ..machine.packages import onnx_cuda
 from ..machine.warnings import lacks_capability, lacks_code_for
 from ..records.machine import Cpu, Gpu, Machine, Package, Software
 from ..records.reason import Reason
+from ..report.candidate import Candidate
 from ..text import units
 
 GPU_SHARE = 0.9  # share of the free GPU memory that a case may take; other processes need some too
@@ -135,6 +137,22 @@ def slower_precision(case: Case, factor: float, where: str, cpu: Cpu | None) -> 
         f"{name} is {factor:.0f}x slower than fp32 {where}{why}",
         "use fp32 here",
     )
+
+
+def slower_in_any_mode(
+    case: Case, candidates: Mapping[str, Candidate], cpu: Cpu | None
+) -> Reason | None:
+    """Why a mode of an emulated precision is not tried: the precision without it was far slower
+    than FP32 in its warm-up."""
+    emulates = cpu is not None and lacking(case.precision, cpu) is not None
+    if case.mode is None or case.device_kind != "cpu" or not emulates:
+        return None
+    usual = replace(case, mode=None)
+    found = candidates.get(usual.id), candidates.get(replace(usual, precision="fp32").id)
+    slow, fast = (each.warmup.step_s if each is not None else None for each in found)
+    if not slow or not fast:
+        return None
+    return slower_precision(usual, slow / fast, f"without {case.mode}", cpu)
 
 
 def most_ops_per_s(case: Case, machine: Machine, ranks: int = 1) -> float | None:

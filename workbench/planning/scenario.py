@@ -15,13 +15,15 @@ Batch = Annotated[int, msgspec.Meta(ge=1, le=MOST_BATCH)]
 Threads = Annotated[int, msgspec.Meta(ge=1, le=MOST_THREADS)] | Literal["all"]
 Text = Annotated[str, msgspec.Meta(max_length=200)]
 MOST_WEIGHT = 1000.0
+Weight = Annotated[float, msgspec.Meta(gt=0, le=MOST_WEIGHT)]
 
 
 class Quick(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Parameters and batch that apply under --quick."""
+    """Parameters, batch and weight that apply under --quick."""
 
     params: dict[str, int | float | str] = {}
     batch: Batch | None = None
+    weight: Weight | None = None
 
 
 class Size(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,7 +60,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gpu_modes: tuple[str, ...] = ()  # further ones, on GPUs only
     max_error: Share | None = None
     threads: Annotated[tuple[Threads, ...], msgspec.Meta(min_length=1)] = ("all",)
-    weight: Annotated[float, msgspec.Meta(gt=0, le=MOST_WEIGHT)] = 1.0
+    weight: Weight = 1.0
     source: Text = ""  # where the usual advice comes from
     on_request: bool = False  # races only by name or with --all
     limits: Limits = Limits()
@@ -92,4 +94,5 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             self,
             params={**self.params, **self.quick.params},
             batch=self.quick.batch if self.quick.batch is not None else self.batch,
+            weight=self.quick.weight if self.quick.weight is not None else self.weight,
         )

@@ -30,6 +30,8 @@ class SetupTimes(msgspec.Struct, frozen=True):
     """One-off costs of a case in seconds; None where a cost does not arise."""
 
     import_s: float | None = None  # start of the worker's interpreter and import of the backend
+    # Modules and kernels that load at first use: once in a process, and listed for all its cases.
+    loading_s: float | None = None
     build_s: float | None = None  # construction of model and data
     transfer_s: float | None = None  # copies from host to device
     transfer_out_s: float | None = None  # copies from device to host
@@ -272,7 +274,7 @@ class Spent(msgspec.Struct, frozen=True):
 
     starting_s: float  # workers starting, with the imports of their libraries
     preparing_s: float  # candidates built, checked and warmed up
-    measured_s: float  # blocks
+    measured_s: float  # blocks, and start-up where it is part of the result
     idle_s: float  # anything else: rounds judged, cases released, a profile
 
 
@@ -280,7 +282,7 @@ class Overhead(msgspec.Struct, frozen=True):
     """Processor time of the engine and its screen, and wall seconds that add up to `duration_s`."""
 
     own_cpu_s: float  # CPU seconds in the whole run
-    measured_s: float  # wall seconds in which blocks were measured
+    measured_s: float  # as in a row
     own_cpu_measuring_s: float  # CPU seconds while a block was measured
     share: float  # share of the usable cores' time meanwhile, the most a candidate can have lost
     starting_s: float | None = None  # as in a row, with detecting the machine and planning

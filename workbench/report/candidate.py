@@ -121,15 +121,16 @@ class Candidate:
 
     @property
     def fixed_parts_s(self) -> tuple[float, ...]:
-        """The one-time costs in seconds: import, build, transfer, compilation, and the first
-        call's excess over a steady one.
+        """The one-time costs in seconds: import, loading, build, transfer, compilation, and the
+        first call's excess over a steady one.
 
         Each was measured a single time, and the first import of a library may read a cold disk.
         """
         setup, first_s, beyond = self.setup, self.warmup.first_s, 0.0
         if first_s is not None and self.blocks:
             beyond = max(0.0, first_s - stats.median(self.ordered_s))
-        parts = (setup.import_s, setup.build_s, setup.transfer_s, setup.compile_s, beyond)
+        loading = setup.import_s, setup.loading_s
+        parts = (*loading, setup.build_s, setup.transfer_s, setup.compile_s, beyond)
         return tuple(part or 0.0 for part in parts)
 
     @property
@@ -187,8 +188,10 @@ class Candidate:
         if self.objective == "latency_p99":
             rounds.blocks = {block.round: block.samples_s for block in self.blocks}
         if fixed_s > 0 and rounds:
-            import_s, part = self.setup.import_s, START_UP_SPREAD / stats.median([*rounds.values()])
-            rounds.spread, rounds.shared = part * fixed_s, part * (import_s or 0.0)
+            part = START_UP_SPREAD / stats.median([*rounds.values()])
+            import_s = self.setup.import_s or 0.0
+            loading_s = import_s + (self.setup.loading_s or 0.0)
+            rounds.spread, rounds.shared = part * fixed_s, part * loading_s
             # Candidates of one process have the very same import.
             rounds.origin = catalog.process_of(self.case), import_s
         return rounds

@@ -6,6 +6,8 @@ shows how much that was, and every later case gets this amount added.  Standard 
 
 from dataclasses import dataclass
 
+from .loading import LOADING
+
 
 @dataclass(frozen=True)
 class StartUp:
@@ -13,6 +15,10 @@ class StartUp:
 
     phases: dict[str, float]  # seconds of each phase of the preparation
     first_step_s: float
+
+    @property
+    def seconds(self) -> float:
+        return sum(self.phases.values()) + self.first_step_s
 
 
 class ColdStart:
@@ -22,19 +28,19 @@ class ColdStart:
         self._loading: StartUp | None = None  # paid by the first case for all
 
     def alone(self, measured: StartUp, repeated: StartUp) -> StartUp:
-        """The cost of a case in a process of its own, from its first and second preparation."""
+        """The cost of a case in a process of its own, from its first and second preparation.
+
+        The phase "loading" is what the process pays once, whatever its cases.
+        """
+        own, first_step_s = measured.phases, measured.first_step_s
         if self._loading is None:
             self._loading = _difference(measured, repeated)
-            return measured
-        loading = self._loading
-        return StartUp(
-            {
-                name: spent + loading.phases.get(name, 0.0)
-                for name, spent in measured.phases.items()
-            },
+            own = {name: s - self._loading.phases.get(name, 0.0) for name, s in own.items()}
+        else:
             # A first step loads kernels of its own, as that of the first case did: no sum.
-            max(measured.first_step_s, loading.first_step_s),
-        )
+            first_step_s = max(first_step_s, self._loading.first_step_s)
+        loading_s = own.get(LOADING, 0.0) + sum(self._loading.phases.values())
+        return StartUp({**own, LOADING: loading_s}, first_step_s)
 
 
 def _difference(measured: StartUp, repeated: StartUp) -> StartUp:

@@ -80,6 +80,7 @@ def flush_at_exit() -> None:
 
 
 def flush_files() -> None:
+    gc.unfreeze()  # frozen objects are not listed
     for each in gc.get_objects():
         if issubclass(type(each), (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)):
             with suppress(Exception):  # closed, or its pipe is

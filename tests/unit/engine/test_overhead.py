@@ -9,7 +9,7 @@ import psutil
 import pytest
 from simulated_run import SimulatedMachine, run
 
-from workbench.engine.overhead import OverheadMeter
+from workbench.engine.overhead import PREPARING, OverheadMeter
 from workbench.export.view.where import where_lines
 from workbench.planning.request import Request
 from workbench.records import events as ev
@@ -43,6 +43,27 @@ def test_the_phases_of_the_run_and_of_each_row_add_up(events: list[ev.AnyEvent])
     assert sum(row.measured_s for row in spent.rows.values()) == pytest.approx(spent.measured_s)
 
 
+def test_a_start_counts_as_measured_where_it_is_part_of_the_result() -> None:
+    events = run(
+        Request(scenarios=("prototyping",), devices=("cpu",)),
+        SimulatedMachine(*machines.gpu_server()),
+    )
+    (ended,) = (event for event in events if isinstance(event, ev.RunFinished))
+    *_, started = (event for event in events if isinstance(event, ev.WorkerStarted))
+    spent = ended.overhead.rows["prototyping"]
+    assert spent.starting_s == 0
+    assert spent.measured_s > started.import_s > 0
+
+
+def test_what_was_prepared_may_turn_out_to_be_measured() -> None:
+    now = iter(range(10))
+    meter = OverheadMeter(None, lambda: float(next(now)))
+    with meter.spending(PREPARING, "row"):
+        meter.count_as_measured(0.75)
+    row = meter.result(2).rows["row"]
+    assert (row.preparing_s, row.measured_s) == (0.25, 0.75)
+
+
 def test_a_front_end_that_was_killed_keeps_what_it_had_used(monkeypatch) -> None:
     def times() -> SimpleNamespace:
         if not left:
@@ -66,3 +87,15 @@ def test_the_table_has_a_line_for_each_row_and_one_for_the_run(events: list[ev.A
     assert where_lines(report) == [
         "this run does not say where its seconds went: it is older, or did not end"
     ]
+
+
+def test_rows_race_from_light_to_heavy_and_a_tail_last() -> None:
+    names = ("floating_point", "realtime", "convolution")
+    began = [
+        event.scenario
+        for event in run(
+            Request(scenarios=names, devices=("cpu",)), SimulatedMachine(*machines.gpu_server())
+        )
+        if isinstance(event, ev.RaceStarted) and event.scenario in names
+    ]
+    assert began == ["convolution", "floating_point", "realtime"]

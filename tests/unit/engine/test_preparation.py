@@ -309,6 +309,31 @@ def test_a_worker_releases_every_case_even_if_one_of_them_fails_to_close() -> No
     assert not own.prepared
 
 
+@pytest.mark.parametrize("from_start", [False, True])
+def test_the_latest_step_is_checked_where_the_check_takes_none(
+    from_start: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[str] = []
+
+    class Latest(Task):
+        checks_latest = True
+
+        def step(self) -> None:
+            taken.append("step")
+
+        def check(self) -> Accuracy:
+            taken.append("check")
+            return Accuracy("relative_error", 0.0, "none", 1.0, passed=True)
+
+    workload = SimpleNamespace(prepare=lambda case, setup: Latest())
+    monkeypatch.setattr(worker, "import_workload", lambda name: workload)
+    monkeypatch.setattr(worker, "_first_step_s", lambda task: 9.0)  # leaves no time to warm up
+    fields = {"workload": "x", "device": "cpu", "backend": "numpy", "precision": "fp32"}
+    Worker("numpy", "cpu").prepare(fields, 0, False, 0.01, 1 << 20, {}, from_start)
+    assert taken[-2:] == ["step", "check"]
+    assert taken.count("check") == 1
+
+
 def test_one_time_loading_counts_for_every_case_of_a_row_about_start_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -333,9 +358,9 @@ def test_one_time_loading_counts_for_every_case_of_a_row_about_start_up(
     one, other = (
         own.prepare({**fields, "threads": n}, 0, False, 1.0, 1 << 20, {}, True) for n in (1, 2)
     )
-    assert one["setup"] == {"build_s": 1.5}
+    assert one["setup"] == {"build_s": 0.5, "loading_s": 1.0}
     assert one["warmup"]["first_s"] == 0.9
-    assert other["setup"] == {"build_s": pytest.approx(1.6)}
+    assert other["setup"] == {"build_s": 0.6, "loading_s": 1.0}
     assert other["warmup"]["first_s"] == pytest.approx(0.9, abs=0.01)
 
 

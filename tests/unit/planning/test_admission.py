@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -15,6 +16,7 @@ from workbench import catalog
 from workbench.contract import PRECISIONS, Case, Work, Workload
 from workbench.machine.host.isa import bound_ops_per_s, lacking
 from workbench.planning import admission
+from workbench.records.document import WarmUp
 from workbench.records.machine import Cpu, Isa, Machine, Package, Software
 from workbench.records.reason import Reason
 
@@ -128,6 +130,25 @@ def test_a_slow_reduced_precision_is_reported_with_the_missing_extension() -> No
     native = admission.slower_precision(fp16, 5, "here", cpu(avx512_fp16=True))
     assert native.message == "fp16 is 5x slower than fp32 here"
     assert admission.slower_precision(fp16, 2.9, "here", cpu()) is None
+
+
+def test_no_mode_of_an_emulated_precision_is_tried_that_was_far_slower_without_it() -> None:
+    fp32, bf16 = case("cpu-a"), case("cpu-a", "bf16")
+    nhwc = replace(bf16, mode="nhwc")
+    candidates = {
+        each.id: SimpleNamespace(warmup=WarmUp(step_s=step_s))
+        for each, step_s in ((fp32, 0.02), (bf16, 0.28))
+    }
+    found = admission.slower_in_any_mode(nhwc, candidates, cpu())
+    assert found.message == (
+        "bf16 is 14x slower than fp32 without nhwc: this CPU has no AVX512-BF16 or AMX"
+    )
+    assert admission.slower_in_any_mode(bf16, candidates, cpu()) is None
+    assert admission.slower_in_any_mode(nhwc, candidates, cpu(avx512_bf16=True)) is None
+    candidates[bf16.id].warmup = WarmUp(step_s=0.05)
+    assert admission.slower_in_any_mode(nhwc, candidates, cpu()) is None, "a layout may help"
+    candidates[bf16.id].warmup = WarmUp()
+    assert admission.slower_in_any_mode(nhwc, candidates, cpu()) is None, "not prepared"
 
 
 def test_small_probes_are_for_reduced_precisions_on_a_cpu() -> None:

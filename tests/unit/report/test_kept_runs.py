@@ -32,6 +32,7 @@ def expected(name: str) -> Any:
         overhead |= {**dict.fromkeys(phases), "rows": {}}
     for measured in document["measurements"]:
         measured["work"].setdefault("host_bytes", 0.0)
+        measured["setup"].setdefault("loading_s", None)
         if (accuracy := measured["accuracy"]) is not None:
             accuracy |= {"error_bound": None, "held_out": False}
     if (code := document.get("code")) is not None:

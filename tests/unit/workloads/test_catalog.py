@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from checking import checked
 
 from workbench import catalog
 from workbench.contract import Case, Setup, Task, Variant, WorkloadError
@@ -128,7 +129,7 @@ def test_every_file_in_the_folder_is_tested_here() -> None:
 def test_every_cpu_variant_is_right_and_steps(name: str, variant: Variant) -> None:
     task = prepared(case_of(name, variant))
     try:
-        found = task.check()
+        found = checked(task)
         assert found.passed, found
         assert math.isfinite(found.value)
         for _ in range(3):
@@ -178,7 +179,7 @@ def test_the_simulated_gpu_runs_every_gpu_variant(
 ) -> None:
     task = prepared(case_of(name, variant, "fake:0"))
     try:
-        assert task.check().passed
+        assert checked(task).passed
         awaited.clear()
         task.step()
         # Copies of `transfer` wait by their arguments (see there), and XGBoost is not torch.
@@ -243,7 +244,7 @@ def test_an_answer_of_another_network_is_found() -> None:
     task = prepared(case_of("infer_cnn", Variant("cpu", "onnxruntime", "fp32")))
     infer = task.infer
     task.infer = lambda batch: infer(batch) * 1.001
-    assert not task.check().passed
+    assert not checked(task).passed
 
 
 def test_a_forest_that_takes_a_wrong_turn_is_found() -> None:
@@ -251,14 +252,14 @@ def test_a_forest_that_takes_a_wrong_turn_is_found() -> None:
     task.forest.value[:] = task.forest.value[::-1].copy()
     predict = task.predict
     task.predict = lambda batch: predict(batch) + 0.01
-    assert not task.check().passed
+    assert not checked(task).passed
 
 
 def test_a_training_with_other_losses_is_found() -> None:
     task = prepared(case_of("train_mlp", Variant("cpu", "torch", "fp32")))
     train = task.train
     task.train = lambda steps: [loss * 1.05 for loss in train(steps)]
-    assert not task.check().passed
+    assert not checked(task).passed
 
 
 def test_digits_that_are_not_learnt_fail(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from checking import checked
 from support import go_on, stop
 
 from workbench import assets
@@ -378,7 +379,7 @@ def test_lower_precisions_differ_from_fp32_on_the_cpu_but_not_on_the_simulated_g
     errors = {}
     for device in ("cpu", "fake:0"):
         case = Case("matmul", device, "torch", "bf16", threads=1, params={"n": 32})
-        errors[device] = prepared(case).check().value
+        errors[device] = checked(prepared(case)).value
     assert errors["cpu"] > 1e-3 > 1e-5 > errors["fake:0"]
 
 

@@ -23,6 +23,7 @@ SIZES: dict[str, dict[str, int]] = {
     "train_resnet": {"blocks": 1},
     "train_gpt": {"tokens": 16, "width": 128, "blocks": 1},
     "launch": {},
+    "conv_layers": {"image": 16},
 }
 BATCHES = {"train_cnn": 4, "train_resnet": 4, "train_gpt": 2, "forest": 4}
 GRAPHED = ("infer_cnn", "infer_mlp", "infer_encoder", "forest", "train_mlp", "launch")
@@ -277,7 +278,7 @@ def test_answers_in_bf16_are_close_and_not_equal(name: str) -> None:
     assert found.value > 1e-4
 
 
-@pytest.mark.parametrize("name", ["infer_cnn", "infer_mlp"])
+@pytest.mark.parametrize("name", ["conv_layers", "infer_cnn", "infer_mlp"])
 def test_bf16_is_tried_small_before_a_cpu_emulates_it(name: str) -> None:
     workload = catalog.load(name)
     (size,) = SIZES[name]
@@ -285,7 +286,7 @@ def test_bf16_is_tried_small_before_a_cpu_emulates_it(name: str) -> None:
     large = Case(**{**vars(case), "batch": 8, "params": {size: 256}})
     small = workload.small_probe(large)
     assert small is not None and small.batch == 1
-    assert small.params[size] == {"image": 16, "width": 8}[size]
+    assert small.params[size] == {"conv_layers": 4, "infer_cnn": 16, "infer_mlp": 8}[name]
     assert workload.small_probe(small) is None
     assert workload.small_probe(Case(**{**vars(large), "precision": "fp32"})) is None
 
