@@ -103,13 +103,13 @@ def h200() -> list[ev.AnyEvent]:
 
 
 def midway() -> list[ev.AnyEvent]:
-    """The same machine during the third race, that of the fifth row."""
+    """The same machine during the second race, that of the fifth row."""
     return until(h200(), "convolution", 1)
 
 
 @made_once
 def cancelled() -> list[ev.AnyEvent]:
-    """The same machine, stopped by the user during the third race."""
+    """The same machine, stopped by the user during that race."""
     return table(GPU_SERVER, cancel_at_s=midway()[-1].at_s)
 
 

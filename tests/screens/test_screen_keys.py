@@ -100,7 +100,7 @@ async def test_x_stops_the_run_and_keeps_what_was_measured() -> None:
         await press(pilot, "x", "x")
         assert feed.said == ["cancel"]
         assert "cancelled" in text(pilot)
-        answered = app.session.report.rows["realtime"].verdict
+        answered = app.session.report.rows["branching"].verdict
         assert units.ratio(max(answered.device_ratio, 1 / answered.device_ratio)) in text(pilot)
         assert feed.closed
         await press(pilot, "q")
@@ -111,12 +111,12 @@ async def test_c_copies_the_command_of_the_chosen_row_and_shows_it() -> None:
     app = replayed(scenes.h200())
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
-        await press(pilot, "down", "c")
-        assert app.clipboard == "workbench advise realtime --quick --budget 60"
+        await press(pilot, "down", "down", "c")
+        assert app.clipboard == "workbench advise floating_point --quick --budget 60"
         notices = [notice.message for notice in app._notifications]
         assert notices == [app.clipboard]
         await press(pilot, "2", "c")
-        assert app.clipboard == "workbench advise floating_point --quick --budget 60"
+        assert app.clipboard == "workbench advise realtime --quick --budget 60"
 
 
 @pytest.mark.parametrize("scene", [scenes.h200, scenes.midway])
@@ -226,7 +226,7 @@ async def test_enter_on_the_run_screen_opens_the_same_row() -> None:
     async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, "2", "right_square_bracket", "enter")
-        assert "Budget-conscious prototyping ─" in text(pilot)
+        assert "Extensive floating-point computation ─" in text(pilot)
         assert "[2 Run]" in text(pilot)
 
 
@@ -264,7 +264,7 @@ async def test_a_filter_that_matches_nothing_says_so() -> None:
         await press(pilot, "2", "slash", *"quantum")
         assert "nothing matches the filter" in text(pilot)
         await press(pilot, "escape")
-        assert "cpu numpy fp32 t1" in text(pilot)
+        assert "cpu onnxruntime int8-static t2" in text(pilot)
 
 
 async def test_letters_typed_into_the_filter_are_no_commands() -> None:

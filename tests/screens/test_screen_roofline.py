@@ -56,13 +56,14 @@ async def test_6_shows_it_and_brackets_walk_the_rows() -> None:
     async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, "6")
-        first = text(pilot)
-        assert "[6 Roofline]" in first and "cpu bf16 cache" in first
-        assert "60% of 4.00 TFLOP/s (limited by compute)" in first
-        await press(pilot, "left_square_bracket")
-        assert text(pilot).splitlines()[3] != first.splitlines()[3]
+        followed = text(pilot)
+        await press(pilot, "right_square_bracket")
+        shown = text(pilot)
+        assert shown.splitlines()[3] != followed.splitlines()[3]
+        assert "[6 Roofline]" in shown and "cpu bf16 cache" in shown
+        assert "60% of 4.00 TFLOP/s (limited by compute)" in shown
         await press(pilot, "escape")
-        assert text(pilot) == first
+        assert text(pilot) == followed
 
 
 async def test_without_ceilings_it_says_how_to_get_them() -> None:
@@ -76,7 +77,7 @@ async def test_without_ceilings_it_says_how_to_get_them() -> None:
 async def test_a_row_whose_operations_are_not_counted_says_so() -> None:
     async with replayed(scenes.h200()).run_test(size=(80, 24)) as pilot:
         await settle(pilot)
-        await press(pilot, "6", *["right"] * 3)
+        await press(pilot, "6", *["right"] * 4)
         assert "No candidate of this row has both a known limit" in text(pilot)
 
 

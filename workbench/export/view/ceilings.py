@@ -38,8 +38,37 @@ def rows(ceilings: Ceilings) -> list[tuple[str, ...]]:
     return [line for line in lines if any(cell != "-" for cell in line[1:])]
 
 
-def _figures(device: DeviceCeilings) -> dict[str, str]:
-    """Each figure of one device by its label."""
+def bars(ceilings: Ceilings, device: str) -> list[tuple[str, float | None, str]]:
+    """Label, share and text of each ceiling of `device` and of its datasheet.
+
+    The share is that of the largest rate in operations, or in bytes, of any device; None for what
+    is no rate.
+    """
+    known = {each.device: each for each in columns(ceilings)}
+    sheet, most = known.get(f"{device} datasheet"), dict[str, float]()
+    measured = {k for each in ceilings.devices for k, (value, _) in _rates(each).items() if value}
+    for label, (value, unit) in (rate for each in known.values() for rate in _rates(each).items()):
+        if label in measured:
+            most[_kind(unit)] = max(most.get(_kind(unit), 0.0), value or 0.0)
+
+    def drawn(name: str, of: DeviceCeilings, label: str) -> tuple[str, float | None, str]:
+        value, unit = _rates(of).get(label, (None, ""))
+        return name, value and value / most[_kind(unit)], _figures(of)[label]
+
+    found = []
+    for label, text in _figures(known[device]).items():
+        if text != "-" and label not in ("name", "threads"):
+            found.append(drawn(label, known[device], label))
+            found += [drawn("  datasheet", sheet, label)] if sheet else []
+    return [each for each in found if each[2] != "-"]
+
+
+def _kind(unit: str) -> str:
+    return unit.removeprefix("FL")
+
+
+def _rates(device: DeviceCeilings) -> dict[str, tuple[float | None, str]]:
+    """Each rate of one device with its unit, by its label."""
     rates: dict[str, tuple[float | None, str]] = {}
     for precision in PRECISIONS:
         unit, name = "OP/s" if precision == "int8" else "FLOP/s", precision.upper()
@@ -48,7 +77,12 @@ def _figures(device: DeviceCeilings) -> dict[str, str]:
     rates |= {f"memory, {kernel}": (device.memory.get(kernel), "B/s") for kernel in KERNELS}
     rates["last-level cache"] = device.cache_bytes_per_s, "B/s"
     ways = device.transfer_bytes_per_s
-    rates |= {label: (ways.get(way), "B/s") for way, label in TRANSFERS.items()}
+    return rates | {label: (ways.get(way), "B/s") for way, label in TRANSFERS.items()}
+
+
+def _figures(device: DeviceCeilings) -> dict[str, str]:
+    """Each figure of one device by its label."""
+    rates = _rates(device)
     waits = {"launch": device.launch_s, "step and wait": device.step_latency_s}
     peak, bandwidth = device.peak_ops_per_s.get("fp32"), device.memory_bytes_per_s
     ridge = f"{units.significant(peak / bandwidth)} FLOP/byte" if peak and bandwidth else "-"

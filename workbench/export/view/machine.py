@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from ...contract import kind_of
 from ...records.document import Ceilings
 from ...records.machine import (
@@ -22,7 +20,7 @@ from ...records.machine import (
 from ...records.reason import Reason, Warning
 from ...text import units
 from . import glyphs
-from .ceilings import rows as ceiling_rows
+from .ceilings import bars as ceiling_bars
 from .facts import Fact, fact, warning_facts
 from .section import Section
 from .spans import Text, join, unbroken
@@ -60,13 +58,13 @@ def warnings(found: Sequence[Warning], titles: Mapping[str, str]) -> list[Fact]:
 
 def ceilings(found: Ceilings | None, device: str | None) -> list[Fact]:
     """The measured ceilings of `device`; empty where it was not measured."""
-    named = [d for d in found.devices if d.device == device] if found else []
-    if found is None or not named:
+    if not device or not found or all(each.device != device for each in found.devices):
         return []
     facts = []
-    for label, cell, *sheet in ceiling_rows(msgspec.structs.replace(found, devices=named)):
-        datasheet = f"  (datasheet: {sheet[0]})" if sheet and sheet[0] != "-" else ""
-        facts += [fact(label, cell + datasheet)] if label not in ("name", "threads") else []
+    for label, share, cell in ceiling_bars(found, device):
+        drawn = glyphs.bar(share, BAR_WIDTH).ljust(BAR_WIDTH + 1) if share else ""
+        tone = "gpu" if device != "cpu" else "cpu"
+        facts.append(Fact(label, Text.of((drawn, tone if label[0] != " " else "dim"), cell)))
     return [*facts, fact("measured", found.measured_at[:10])]
 
 
