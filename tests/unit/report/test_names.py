@@ -1,4 +1,4 @@
-"""Names of machines, as every front end shows them."""
+"""Names of machines and candidates, as every front end shows them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import msgspec
 import pytest
 from builders import machine
 
+from workbench.contract import Case
 from workbench.export.view.machine import gpu_title
-from workbench.report.names import gpu_text
+from workbench.report.names import gpu_text, in_words
 
 
 @pytest.mark.parametrize(
@@ -29,3 +30,22 @@ def test_a_gpu_that_the_user_did_not_hide_is_not_called_hidden(
     ]
     assert gpu_text(msgspec.structs.replace(here, gpus=gpus)) == text
     assert gpu_title(gpus[0]) == title
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        (Case("w", "cpu", "torch", "fp32", threads=1), "PyTorch FP32, 1 thread"),
+        (
+            Case("w", "cpu", "onnxruntime", "int8", quantization="static", threads=2),
+            "ONNX Runtime static INT8, 2 threads",
+        ),
+        (
+            Case("w", "cuda:0", "torch", "bf16", mode="nhwc", tuning={"loaders": 4}),
+            "PyTorch BF16, channels_last, loaders=4",
+        ),
+        (Case("w", "cpu", "other", "fp64"), "other FP64"),
+    ],
+)
+def test_a_candidate_in_words(case: Case, words: str) -> None:
+    assert in_words(case) == words

@@ -9,7 +9,7 @@ from ...contract import Case
 from ...records.code import CodeReport
 from ...report.candidate import Candidate
 from ...report.measurements import metrics_of
-from ...report.names import candidate_name
+from ...report.names import LIBRARIES, candidate_name, settings_in_words
 from ...report.report import Report
 from ...report.row import Row
 from ...stats import ratios
@@ -23,14 +23,6 @@ from ..reasons import listed
 RESIDENT = "resident_s"  # metric of a candidate: seconds of a call whose inputs are on the GPU
 WAITING = "waiting_fraction"  # metric of a training: share of the time that waits for data
 MOST_BREAKS = 2  # graph breaks that are listed
-LIBRARIES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}  # of exported modules
-MODES = {
-    "nhwc": "channels_last",
-    "compile": "torch.compile",
-    "reduce-overhead": "reduce-overhead mode",
-    "graph": "a CUDA graph",
-    "fused": "a fused optimiser",
-}
 
 
 def rows_of(report: Report) -> list[Row]:
@@ -140,13 +132,10 @@ def _ways(case: Case, own: str) -> list[str]:
     """What differs from plain code whose precision is `own`: `BF16 autocast`, `2 threads`."""
     precision = case.precision.upper()
     parts = [] if case.precision in (own, "") else [precision + " autocast" * (precision != "TF32")]
-    if library := LIBRARIES.get(case.backend):
-        parts = [f"{library} " + "-".join(filter(None, (precision, case.quantization)))]
-    parts += [MODES.get(word, word) for word in case.mode_words if word]
-    parts += [f"{name}={value}" for name, value in case.tuning.items()]
-    if case.threads is not None:
-        parts.append(f"{case.threads} thread{'s'[: case.threads != 1]}")
-    return parts
+    if case.backend in ("onnxruntime", "openvino"):  # of an exported module
+        quantised = "-".join(filter(None, (precision, case.quantization)))
+        parts = [f"{LIBRARIES[case.backend]} {quantised}"]
+    return parts + settings_in_words(case)
 
 
 # ------------------------------------------------------------ what advice holds

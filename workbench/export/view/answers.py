@@ -10,6 +10,7 @@ from ...records.reason import Warning
 from ...records.verdict import Verdict
 from ...report import sweeps
 from ...report.candidate import Candidate
+from ...report.names import in_words
 from ...report.report import Report
 from ...report.row import Row
 from ...text import units
@@ -95,8 +96,12 @@ def answer_facts(row: Row, run: RunView) -> list[Fact]:
     if (verdict := row.verdict) is None:
         return [Fact("answer", pending_texts(row, run)[0])]
     # The variant of a model counts, not the kind of device.
-    facts = listed("answer", answer(row, run.report)) or [Fact("answer", _answer(verdict))]
-    facts += [Fact("pick", pick_texts(verdict, run)[0])] if verdict.pick is not None else []
+    said = listed("answer", answer(row, run.report))  # where it names the pick in words
+    facts = said or [Fact("answer", _answer(verdict))]
+    if verdict.pick is not None:
+        pick = run.report.candidates.get(verdict.pick)
+        words = f"  ({in_words(pick.case)})" if pick and not (said or verdict.tie) else ""
+        facts.append(Fact("pick", Text.of(pick_texts(verdict, run)[0], (words, "dim"))))
     facts += [*listed("why", verdict.reasons[1:]), *advice_facts(verdict)]
     for warning in answer_warnings(verdict):
         facts += warning_facts(warning.message, warning.remedy)
