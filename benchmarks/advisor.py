@@ -31,6 +31,7 @@ from workbench.planning import scenarios  # noqa: E402
 from workbench.planning.plan import resolve  # noqa: E402
 from workbench.planning.request import Request  # noqa: E402
 from workbench.planning.scenario import Scenario  # noqa: E402
+from workbench.planning.usage import UsageError  # noqa: E402
 from workbench.pool import control  # noqa: E402
 from workbench.pool.control import Control  # noqa: E402
 from workbench.records.verdict import Verdict  # noqa: E402
@@ -285,7 +286,10 @@ def main() -> None:
     known = {(row.get("scenario"), row.get("size")) for row in kept}
     for place in grid(chosen):
         if (place.scenario, place.size) not in known:
-            _keep(kept, judge(place, rows))
+            try:
+                _keep(kept, judge(place, rows))
+            except UsageError as error:  # a library is missing
+                print(f"{place.scenario} at {place.size}: {error}", file=sys.stderr)
     if not arguments.scenarios and not any("six" in row for row in kept):
         _keep(kept, {"six": table_of_six()})
     six = next((row["six"] for row in kept if "six" in row), None)

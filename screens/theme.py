@@ -65,7 +65,7 @@ LIGHT = Theme(
         **_shades("cpu", "#005faf", "#005f5f", "#5f00af", "#87005f"),
         **_shades("gpu", "#005f00", "#5f5f00", "#005f4b", "#7a4a00"),
         "rule": "#bcbcbc",
-        "cursor": "#dadada",
+        "cursor": "#e4e4e4",
         "footer-key-foreground": "#005f87",
         "footer-background": "#eeeeee",
         "footer-description-foreground": "#4e4e4e",

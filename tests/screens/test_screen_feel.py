@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 import scenes
+from rich.color import Color as RichColor
 from stage import HeldFeed, held, press, replayed, settle, text
 from textual.color import Color
+from textual.filter import dim_color
 
 from screens.app import WorkbenchApp
 from screens.state.event_source import ReplaySource
@@ -145,6 +147,9 @@ def test_every_text_of_our_themes_can_be_read(theme) -> None:  # type: ignore[no
     for name, colour in texts.items():
         for ground in grounds:
             assert _contrast(Color.parse(colour), Color.parse(ground)) >= 4.5, (name, ground)
+    for ground in grounds:
+        dim = dim_color(RichColor.parse(ground), RichColor.parse(theme.foreground))
+        assert _contrast(Color(*dim.get_truecolor()), Color.parse(ground)) >= 4.5, ground
     footer = theme.variables
     ground = Color.parse(footer["footer-background"])
     for part in ("footer-key-foreground", "footer-description-foreground"):

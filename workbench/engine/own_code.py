@@ -43,7 +43,7 @@ from .profiling import Profiling
 
 EXAMINE_SHARE = 0.5  # longest time to import, build and call the code once, of the budget
 SCRIPT_SHARE = 1 / 3  # a script is cut after this share of the budget
-FIRST_WEIGHT = 2.0  # of the row that finds the candidates, against the others
+FIRST_WEIGHT = 2.0  # of the row that finds the candidates, against the others; at least half of all
 OTHER_BATCH, SMALL_BATCH = 8, 1  # the second size: the large one where the user's is small
 BACKENDS = {TORCH: "torch", FUNCTION: "python", COMMAND: "command"}
 # Reasons that are about what the user named, rather than about what their code does.
@@ -157,7 +157,8 @@ class OwnCode:
             backends=self.backends,
             load_s=load_s,
         )
-        plain = msgspec.structs.replace(self.plan.scenario, batch=first, weight=FIRST_WEIGHT)
+        weight = max(FIRST_WEIGHT, len(others))
+        plain = msgspec.structs.replace(self.plan.scenario, batch=first, weight=weight)
         if self._question.train:
             params = {**plain.params, "batches": batches(space)}
             plain = msgspec.structs.replace(plain, params=params)
