@@ -43,7 +43,7 @@ from .profiling import Profiling
 
 EXAMINE_SHARE = 0.5  # longest time to import, build and call the code once, of the budget
 SCRIPT_SHARE = 1 / 3  # a script is cut after this share of the budget
-FIRST_WEIGHT = 2.0  # of the row that finds the candidates, against the others; at least half of all
+FIRST_WEIGHT = 2.0  # the row that finds the candidates gets this, or as much as all others
 OTHER_BATCH, SMALL_BATCH = 8, 1  # the second size: the large one where the user's is small
 BACKENDS = {TORCH: "torch", FUNCTION: "python", COMMAND: "command"}
 # Reasons that are about what the user named, rather than about what their code does.

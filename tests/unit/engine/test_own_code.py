@@ -55,6 +55,12 @@ def test_ways_join_from_the_cheapest_on_and_the_best_is_picked() -> None:
     assert report.code is not None and report.code.facts.name == "shop.model:build"
 
 
+def test_the_row_that_finds_the_candidates_has_half_of_the_time_whatever_the_batches() -> None:
+    events = raced(batch=(1, 2, 4, 8, 16, 32))
+    first, second, *_ = (e.share_s for e in events if isinstance(e, ev.RaceStarted))
+    assert first > 3 * second
+
+
 def test_all_cases_are_of_the_workload_own() -> None:
     report = Report.of(usual())
     assert {case.workload for case in (c.case for c in report.candidates.values())} == {"own"}

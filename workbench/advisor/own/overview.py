@@ -132,7 +132,7 @@ def _ways(case: Case, own: str) -> list[str]:
     """What differs from plain code whose precision is `own`: `BF16 autocast`, `2 threads`."""
     precision = case.precision.upper()
     parts = [] if case.precision in (own, "") else [precision + " autocast" * (precision != "TF32")]
-    if case.backend in ("onnxruntime", "openvino"):  # of an exported module
+    if case.backend in ("onnxruntime", "openvino"):  # the module is exported
         quantised = "-".join(filter(None, (precision, case.quantization)))
         parts = [f"{LIBRARIES[case.backend]} {quantised}"]
     return parts + settings_in_words(case)
