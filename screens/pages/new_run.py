@@ -1,6 +1,8 @@
 """The form for a new run: a workload, its options, and the resulting command line."""
 
 from collections.abc import Collection
+from dataclasses import replace
+from string import ascii_lowercase, digits
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -10,6 +12,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.reactive import reactive
 from textual.screen import ModalScreen
+from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from workbench import catalog
@@ -23,7 +26,9 @@ from workbench.records.machine import Machine
 from ..state.run_form import OWN, SCENARIOS, Checked, FormField, RunForm
 from ..terminal import TOO_SMALL
 from ..text.styles import content, joined
+from ..widgets.chips import Chips
 from ..widgets.drawn import Drawn
+from ..widgets.filter import holds
 from ..widgets.keybar import OPTIONAL, KeyBar
 from ..widgets.table import Table
 
@@ -31,7 +36,14 @@ _ENTRIES = {  # title and question of each entry that is no workload
     SCENARIOS: ("The scenarios of the advisor", "Which device suits each scenario?"),
     OWN: ("A module, function or command", "Where and how should it run?"),
 }
-_COLUMNS = (Column("name", "Measure", maximum=24), Column("title", "", rank=1, minimum=24))
+_COLUMNS = (
+    Column("name", "type to find", maximum=24),
+    Column("title", "", rank=1, minimum=24),
+)
+
+
+# Keys that find an entry, by the character they add.
+_LETTERS = {**{each: each for each in ascii_lowercase + digits}, "underscore": "_", "minus": "-"}
 
 
 class FieldInput(Input):
@@ -65,7 +77,8 @@ class Tick(Static, can_focus=True):
 
 
 class FieldLine(Horizontal):
-    """A label, an input and the allowed values; reused for the fields of other workloads."""
+    """A label, and an input with the allowed values or the choices; reused for the fields of
+    other workloads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,23 +88,31 @@ class FieldLine(Horizontal):
         yield Drawn(classes="label")
         yield FieldInput(compact=True, select_on_focus=False)
         yield Drawn(classes="allowed")
+        yield Chips()
 
     @property
-    def input(self) -> Input:
-        return self.query_one(Input)
+    def control(self) -> Widget:
+        """The one of its two controls that is shown."""
+        return self.query_one(Chips if self.field and self.field.choices else FieldInput)
 
     def show(self, field: FormField | None, text: str) -> None:
         self.field, self.display = field, field is not None
         if field is None:
             return
-        with self.prevent(Input.Changed):
-            self.input.value = text
-        self.input.placeholder = field.default
+        typed, chips = self.query_one(FieldInput), self.query_one(Chips)
+        allowed = self.query_one(".allowed", Drawn)
+        typed.display = allowed.display = not field.choices
+        chips.display = bool(field.choices)
         self.mark(wrong=False)
+        if field.choices:
+            chips.offer(field.choices, text, single=field.single)
+            chips.set_class(field.decides, "-decides")
+            return
+        with self.prevent(Input.Changed):
+            typed.value = text
+        typed.placeholder = field.default
         forms = [Text.of((text, "dim")) for text in (field.allowed, "")]
-        self.query_one(".allowed", Drawn).show(
-            lambda width, _: content(longest_that_fits(forms, width))
-        )
+        allowed.show(lambda width, _: content(longest_that_fits(forms, width)))
 
     def mark(self, *, wrong: bool) -> None:
         if self.field is not None:
@@ -112,10 +133,15 @@ class NewRunScreen(ModalScreen[Request | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,right", "choose", "Choose", key_display="enter", priority=True),
         Binding("enter", "start", "Start"),
-        Binding("tab", "app.focus_next", "Next field", priority=True, group=OPTIONAL),
-        Binding("shift+tab", "app.focus_previous", "FormField before", show=False, priority=True),
+        Binding("tab", "go(1)", "Next field", priority=True, group=OPTIONAL),
+        Binding("shift+tab", "go(-1)", "Field before", show=False, priority=True),
         Binding("down", "move(1)", "Next", show=False, priority=True),
         Binding("up", "move(-1)", "Before", show=False, priority=True),
+        *(
+            Binding(key, f"seek({each!r})", show=False, priority=True)
+            for key, each in _LETTERS.items()
+        ),
+        Binding("backspace", "seek", show=False, priority=True),
         Binding("escape", "leave", "Leave", key_display="esc"),
     ]
 
@@ -127,6 +153,7 @@ class NewRunScreen(ModalScreen[Request | None]):
         known = all(name in self._workloads for name in before.workloads)
         self._form = RunForm(before if known else Request(), machine, installed)
         self._checked: Checked = self._form.check()
+        self._sought = ""
 
     def compose(self) -> ComposeResult:
         yield Static(TOO_SMALL, id="too-small")
@@ -148,24 +175,29 @@ class NewRunScreen(ModalScreen[Request | None]):
             lambda width, _: content(heading("New run", width))
         )
         self.query_one(Tick).on = self._form.quick
-        table = self.query_one(Table)
-        table.cursor = self._form.entry
-        table.show(_COLUMNS, self._lines(), Text())
+        self.query_one(Table).cursor = self._form.entry
+        self._list()
         self._show_entry()
 
-    def _lines(self) -> list[Line]:
-        titles = {name: workload.title for name, workload in self._workloads.items()}
-        titles |= dict.fromkeys(self._broken, "cannot be used")
-        everything = Text.of(("scenarios", "strong"))
-        table, own = (Text.of((_ENTRIES[entry][0], "dim")) for entry in (SCENARIOS, OWN))
-        return [
-            Line(SCENARIOS, {"name": everything, "title": table}),
-            Line(OWN, {"name": Text.of((OWN, "strong")), "title": own}),
-            *(
-                Line(name, {"name": Text.of(name), "title": Text.of((titles[name], "dim"))})
-                for name in catalog.files()
-            ),
-        ]
+    def _list(self) -> None:
+        """List the entries that hold the words looked for."""
+        sought, found = self._sought, []
+        for entry in (SCENARIOS, OWN, *catalog.files()):
+            name, title = self._titles(entry)
+            if holds(sought, name, title):
+                style = "strong" if entry in _ENTRIES else ""
+                cells = {"name": Text.of((name, style)), "title": Text.of((title, "dim"))}
+                found.append(Line(entry, cells))
+        heading = replace(_COLUMNS[0], title=f"/{sought}") if sought else _COLUMNS[0]
+        nothing = Text.of("none: esc shows all")
+        self.query_one(Table).show((heading, *_COLUMNS[1:]), found, nothing)
+
+    def _titles(self, entry: str) -> tuple[str, str]:
+        """Name and title of an entry."""
+        if entry in _ENTRIES:
+            return entry or "scenarios", _ENTRIES[entry][0]
+        broken = entry in self._broken
+        return entry, "cannot be used" if broken else self._workloads[entry].title
 
     # --------------------------------------------------------- what is shown
 
@@ -199,6 +231,8 @@ class NewRunScreen(ModalScreen[Request | None]):
         checked, field = self._checked, self._focused_field()
         described = Content("" if field is None else field.description)
         outlook = Content.styled(checked.outlook, "dim")
+        if checked.is_short:
+            outlook = Content.styled(f"! {checked.outlook}", "$warning")
         if checked.error:
             outlook = Content.styled(f"! {checked.error}", "$error")
         style = "dim" if checked.error else "$primary"
@@ -227,20 +261,36 @@ class NewRunScreen(ModalScreen[Request | None]):
         return isinstance(self.focused, Table)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return {"choose": self._choosing, "start": not self._choosing}.get(action, True)
+        while_choosing = {"choose": True, "seek": True, "start": False}
+        return while_choosing.get(action, self._choosing) == self._choosing
 
     def action_move(self, step: int) -> None:
         if self._choosing:
             self.query_one(Table).action_move(step)
             self.on_table_moved()
-        elif step > 0:
-            self.focus_next()
         else:
-            self.focus_previous()
+            self.action_go(step)
+
+    def action_go(self, step: int) -> None:
+        """Move the focus.  Textual orders it by places, which lines just shown do not have yet."""
+        fields = [line for line in self.query(FieldLine) if line.display]
+        stops = [self.query_one(Table), *(line.control for line in fields), self.query_one(Tick)]
+        stops = [each for each in stops if each.display]
+        at = stops.index(self.focused) if self.focused in stops else 0
+        self.set_focus(stops[(at + step) % len(stops)])
 
     def action_choose(self) -> None:
         self.on_table_moved()
-        self.focus_next(Input)
+        self.action_go(1)
+
+    def action_seek(self, letter: str = "") -> None:
+        """Look for a text with one letter more; without `letter`, for one with one less."""
+        self._seek(self._sought + letter if letter else self._sought[:-1])
+
+    def _seek(self, text: str) -> None:
+        self._sought = text
+        self._list()
+        self.on_table_moved()
 
     def on_table_moved(self) -> None:
         entry = self.query_one(Table).cursor
@@ -259,9 +309,17 @@ class NewRunScreen(ModalScreen[Request | None]):
             self.call_after_refresh(self.focused.scroll_visible, animate=False)
 
     def on_input_changed(self, message: Input.Changed) -> None:
-        line = message.input.parent
+        self._take(message.input, message.input.value)
+
+    def on_chips_changed(self, message: Chips.Changed) -> None:
+        self._take(message.chips, message.value)
+        if message.chips.has_class("-decides"):
+            self._show_entry()
+
+    def _take(self, control: Widget, value: str) -> None:
+        line = control.parent
         if isinstance(line, FieldLine) and line.field is not None:
-            self._form.texts[line.field.key] = message.input.value
+            self._form.texts[line.field.key] = value
             self._check()
 
     def on_tick_changed(self) -> None:
@@ -279,11 +337,15 @@ class NewRunScreen(ModalScreen[Request | None]):
             return
         for line in self.query(FieldLine):
             if line.field is not None and line.field.key in self._checked.wrong:
-                line.input.focus()
+                self.set_focus(line.control)
                 return
 
     def action_leave(self) -> None:
-        self.dismiss(None)
+        """Leave the form, or first the text that is looked for."""
+        if self._choosing and self._sought:
+            self._seek("")
+        else:
+            self.dismiss(None)
 
 
 def _cut(lines: list[Content], room: int, width: int) -> list[Content]:

@@ -1,7 +1,8 @@
 """The form for a new run: turns its texts into a checked request."""
 
+import math
 import shlex
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,7 +11,8 @@ import msgspec
 from workbench import catalog
 from workbench.contract import PRECISIONS, Parameter, Workload, WorkloadError
 from workbench.planning import scenarios
-from workbench.planning.cases import fill_cases
+from workbench.planning.cases import fill_cases, is_lacking
+from workbench.planning.model_question import OBJECTIVES as OF_MODELS
 from workbench.planning.model_question import ModelQuestion
 from workbench.planning.own_question import MODES, OBJECTIVES, OwnQuestion
 from workbench.planning.plan import RowPlan, resolve
@@ -26,12 +28,14 @@ OWN = "your own code"  # no workload has such a name
 OF_SCENARIOS = ("scenario_file", "crossover", "prices", "price_file", "what_if")
 CURVE = "64,100 or 64..4096 make a curve"
 RACE = "1,2,4 compete with one another"
+# Starts, prepares and times most candidates for a few turns; with half of it half had no turn.
+LEAST_S = 1.0
 
 
 @dataclass(frozen=True)
 class FormField:
     """One input: `default` applies while it is empty, `allowed` is its range, `several` says what
-    more than one value does."""
+    more than one value does.  Of its `choices` the first stands for the default."""
 
     key: str
     label: str
@@ -39,6 +43,9 @@ class FormField:
     help: str
     allowed: str = ""
     several: str = ""
+    choices: tuple[str, ...] = ()
+    single: bool = False  # whether one choice excludes the others
+    decides: bool = False  # which other fields there are
 
     @property
     def description(self) -> str:
@@ -48,15 +55,9 @@ class FormField:
         return f"{self.label}: {self.help}{allowed}{several}"
 
 
-_KINDS = (*KINDS, "model")
+MODEL = "model"
+_KINDS = (*KINDS, MODEL)
 _SUBJECT = {"kind", "code", "over"}  # fields that say together what is raced
-_OF_OWN_CODE = [
-    FormField("kind", "kind", TORCH, f"any of {', '.join(_KINDS)}"),
-    FormField("code", "code", "", "as after --torch, --function, --command or --model"),
-    FormField("over", "over", "", "values of a command's {device}: device=cpu,cuda"),
-    FormField("objective", "objective", "latency", f"any of {', '.join(OBJECTIVES)}"),
-    FormField("batch", "batch", "its own", "items in a call", several=CURVE),
-]
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class Checked:
     wrong: Collection[str] = ()
     error: str = ""
     outlook: str = ""
+    is_short: bool = False  # of time
 
     @property
     def command(self) -> str:
@@ -109,7 +111,7 @@ class RunForm:
             over = " ".join(given.own.over)
             self.texts |= {"kind": given.own.kind, "code": given.own.target, "over": over}
         elif given.model is not None:
-            self.texts |= {"kind": "model", "code": given.model.file}
+            self.texts |= {"kind": MODEL, "code": given.model.file}
         for setting in given.settings:
             name, _, text = setting.partition("=")
             self.texts[f"{self.entry}.{name}"] = text
@@ -123,11 +125,11 @@ class RunForm:
         """The fields of the selected workload, in the order of the form."""
         workload = self.workload
         if self.entry == OWN:
-            own, modes = _OF_OWN_CODE, list(MODES[1:])
+            own, modes = self._about_own_code(), list(MODES[1:])
             offered, backends = list(PRECISIONS), list(catalog.backends())
         elif workload is None:
-            names = ", ".join(_scenario_names(self.before.scenario_file))
-            own = [FormField("scenarios", "scenarios", "all", f"any of {names}")]
+            names = _scenario_names(self.before.scenario_file)
+            own = [_choices("scenarios", "rows of the table", names, empty="default")]
             offered, backends, modes = list(PRECISIONS), list(catalog.backends()), []
         else:
             own = [_parameter_field(workload, parameter) for parameter in workload.parameters]
@@ -137,24 +139,54 @@ class RunForm:
             offered = [p for p in PRECISIONS if any(v.precision == p for v in workload.variants)]
             backends = sorted({v.backend for v in workload.variants})
             modes = list(dict.fromkeys(v.mode for v in workload.variants if v.mode))
-        ways = f"any of plain, {', '.join(modes)}"
-        mode = [FormField("mode", "mode", "all", ways)] if modes else []
         seconds = replace(self.before, budget_s=None, quick=self.quick, thorough=False).budget
         return [
             *own,
-            FormField("precision", "precision", "all", f"any of {', '.join(offered)}"),
-            FormField("backend", "backend", "all", f"any of {', '.join(backends)}"),
-            *mode,
-            FormField("device", "device", "cpu, each GPU", "cpu, gpu, cuda:0 ... or fake:0@8"),
+            _choices("precision", "number formats of the candidates", offered),
+            _choices("backend", "libraries that compete", self._not_lacking(backends)),
+            *([_choices("mode", "ways to run it", ["plain", *modes])] if modes else []),
+            _choices("device", "where it may run", self._devices()),
             FormField("threads", "threads", "all cores", "for every CPU candidate", several=RACE),
             FormField("budget", "budget", f"{seconds:g}", "wall time of the run", "seconds"),
         ]
+
+    def _about_own_code(self) -> list[FormField]:
+        kind = self.texts.get("kind", "")
+        goals, has_over = (OF_MODELS if kind == MODEL else OBJECTIVES), kind == COMMAND
+        values = "values of a command's {device}: device=cpu,cuda"
+        return [
+            FormField(
+                "kind", "kind", TORCH, "what the code is", choices=_KINDS, single=True, decides=True
+            ),
+            FormField("code", "code", "", f"as after --{kind or TORCH}"),
+            *([FormField("over", "over", "", values)] if has_over else []),
+            FormField(
+                "objective",
+                "goal",
+                goals[0],
+                "what the pick is best at",
+                choices=goals,
+                single=True,
+            ),
+            FormField("batch", "batch", "its own", "items in a call", several=CURVE),
+        ]
+
+    def _not_lacking(self, backends: Iterable[str]) -> list[str]:
+        return [name for name in backends if not is_lacking(name, self.installed)]
+
+    def _devices(self) -> list[str]:
+        """The devices of the machine, where it is known, that are not simulated."""
+        if self.machine is None:
+            return ["cpu", "gpu"]
+        gpus = [gpu.device for gpu in self.machine.gpus if not gpu.simulated]
+        return ["cpu", *filter(None, gpus)]
 
     def check(self) -> Checked:
         """Check the input as the command line is checked."""
         try:
             request = self._request()
-            return Checked(request, outlook=_outlook(self._resolve(request), request.budget))
+            outlook, is_short = _outlook(self._resolve(request), request.budget)
+            return Checked(request, outlook=outlook, is_short=is_short)
         except (UsageError, WorkloadError) as error:
             wrong = self._wrong()
             return Checked(self._request(without=wrong), wrong, str(error))
@@ -217,7 +249,7 @@ class RunForm:
         given: dict[str, Any] = {"objective": objective or "latency"}
         if kind not in _KINDS:
             raise unknown("kind", kind, _KINDS)
-        if kind == "model":
+        if kind == MODEL:
             model = self.before.model
             same = model if model is not None and model.file == target else ModelQuestion(target)
             return {"model": replace(same, **given)}
@@ -251,23 +283,30 @@ def _scenario_names(file: str | None) -> Collection[str]:
         return scenarios.load()
 
 
+def _choices(key: str, help: str, names: Iterable[str], empty: str = "all") -> FormField:  # noqa: A002 - FormField's
+    """A field whose choices compete with one another; `empty` stands for none of them."""
+    return FormField(key, key, empty, help, choices=(empty, *names))
+
+
 def _parameter_field(workload: Workload, parameter: Parameter) -> FormField:
     """A parameter of the workload; an empty tuning field races the proposed values."""
     bounded = parameter.minimum is not None or parameter.maximum is not None
     spelled = isinstance(parameter.default, str)
+    default = "as proposed" if parameter.tuning else str(parameter.default)
     allowed = [
         "tuning" if parameter.tuning else "",
-        ", ".join(parameter.choices),
         f"{parameter.range_text()} {parameter.unit}".strip() if bounded else parameter.unit,
     ]
     several = RACE if parameter.tuning else CURVE
     return FormField(
         key=f"{workload.name}.{parameter.name}",
         label=parameter.name,
-        default="as proposed" if parameter.tuning else str(parameter.default),
+        default=default,
         help=parameter.help,
         allowed="; ".join(part for part in allowed if part),
         several="" if spelled else several,
+        choices=tuple(dict.fromkeys([default, *parameter.choices])) if parameter.choices else (),
+        single=not parameter.tuning,
     )
 
 
@@ -278,13 +317,17 @@ def _seconds(text: str) -> float | None:
         raise UsageError(f"--budget takes seconds, not {text!r}") from None
 
 
-def _outlook(rows: list[RowPlan], budget_s: float) -> str:
-    """`7 rows, up to 6 candidates each, about 2.1 s for one`; rows alone without a machine."""
-    count = len(rows)
-    most = max((len(row.cases) for row in rows), default=0)
-    text = f"{count} row{'' if count == 1 else 's'}"
-    if most:
-        text += f", {'' if count == 1 else 'up to '}{most} candidate{'' if most == 1 else 's'}"
-        share_s = budget_s / sum(len(row.cases) for row in rows)
-        text += f"{' each' if count > 1 else ''}, about {units.duration(share_s)} for one"
-    return text
+def _outlook(rows: list[RowPlan], budget_s: float) -> tuple[str, bool]:
+    """`7 rows, up to 6 candidates each, about 2.1 s for one`, and whether that is too little; rows
+    alone without a machine."""
+    count, cases = len(rows), [len(row.cases) for row in rows]
+    text, most, total = f"{count} row{'' if count == 1 else 's'}", max(cases, default=0), sum(cases)
+    if not most:
+        return text, False
+    share_s = budget_s / total
+    text += f", {'' if count == 1 else 'up to '}{most} candidate{'' if most == 1 else 's'}"
+    text += f"{' each' if count > 1 else ''}, about {units.duration(share_s)} for one"
+    if share_s >= LEAST_S:
+        return text, False
+    enough = units.duration(math.ceil(total * LEAST_S / 10) * 10)
+    return f"{text}: some will have no turn, {enough} would do", True

@@ -40,5 +40,10 @@ class FilterBar(Horizontal):
         self.screen.query_one(Table).focus()
 
     def accepts(self, *texts: str) -> bool:
-        together = " ".join(texts).lower()
-        return all(word in together for word in self.value.lower().split())
+        return holds(self.value, *texts)
+
+
+def holds(words: str, *texts: str) -> bool:
+    """Whether each of the words occurs in one of the texts."""
+    together = " ".join(texts).lower()
+    return all(word in together for word in words.lower().split())

@@ -15,6 +15,7 @@ from screens.app import WorkbenchApp
 from screens.pages.new_run import NewRunScreen
 from screens.state.event_source import ReplaySource
 from screens.state.run_form import OWN, SCENARIOS, RunForm
+from screens.widgets.chips import Chips
 from screens.widgets.table import Table
 from workbench import catalog
 from workbench.contract import Parameter
@@ -57,6 +58,19 @@ async def walk_to(pilot: Pilot[None], label: str) -> None:
     raise AssertionError(f"there is no field {label}")
 
 
+async def tick(pilot: Pilot[None], *names: str) -> None:
+    """Tick these choices of the field that has the focus."""
+    chips = pilot.app.screen.focused
+    assert isinstance(chips, Chips)
+    for name in names:
+        await pilot.press(*["left"] * 20)
+        while chips.current != name:
+            before = chips.current
+            await pilot.press("right")
+            assert chips.current != before, f"there is no {name}"
+        await press(pilot, "space")
+
+
 async def test_a_wrong_value_is_named_kept_and_corrected_and_then_it_starts() -> None:
     app, started = finished()
     async with app.run_test(size=SIZE) as pilot:
@@ -65,11 +79,13 @@ async def test_a_wrong_value_is_named_kept_and_corrected_and_then_it_starts() ->
         assert "A GPU is built for dense arithmetic" in text(pilot)
         await press(pilot, "enter", *"64..51x")
         assert "! n takes whole numbers such as 64 or 64,100 or 64..4096" in text(pilot)
-        await press(pilot, "down", *"fp32", "enter")
+        await press(pilot, "down")
+        await tick(pilot, "fp32")
+        await press(pilot, "enter")
         assert isinstance(app.screen, NewRunScreen), "a wrong form starts nothing"
         assert "64..51x" in text(pilot)
         assert "$ workbench run matmul --precision fp32" in text(pilot)
-        await press(pilot, "backspace", "2")
+        await press(pilot, "end", "backspace", "2")
         assert "$ workbench run matmul --precision fp32 --set n=64..512" in text(pilot)
         assert "4 rows, up to 2 candidates each" in text(pilot)
         assert len(started) == 1
@@ -99,17 +115,17 @@ async def test_every_option_of_the_form_reaches_the_engine() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         await choose(pilot, "train_cnn")
-        values = {"image": "32,64", "batch": "8..32", "precision": "fp32", "backend": "torch"}
-        values |= {"device": "cpu, fake:0@8", "threads": "1,2", "budget": "30"}
+        values = {"image": "32,64", "batch": "8..32", "precision": ("fp32", "bf16")}
+        values |= {"backend": ("torch",), "device": ("cpu",), "threads": "1,2", "budget": "30"}
         for label, value in values.items():
             await walk_to(pilot, label)
-            await press(pilot, *value)
+            await (press(pilot, *value) if isinstance(value, str) else tick(pilot, *value))
         await press(pilot, "down", "space")
         assert "[x] quick" in text(pilot)
         await press(pilot, "enter")
     assert started[1] == [
         *["run", "train_cnn", "--quick", "--strict", "--budget", "30"],
-        *["--device", "cpu", "--device", "fake:0@8", "--backend", "torch", "--precision", "fp32"],
+        *["--device", "cpu", "--backend", "torch", "--precision", "fp32", "--precision", "bf16"],
         *["--set", "image=32,64", "--threads", "1,2", "--batch", "8,16,32", "--seed", "7"],
     ]
 
@@ -119,30 +135,101 @@ async def test_keys_that_come_all_at_once_go_where_they_belong() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, "n")
-        to_matmul = list(catalog.files()).index("matmul") + 2
-        keys = ["down"] * to_matmul + ["enter", *"64", "down", *"fp32", "tab", *"torch"]
-        for key in keys:
-            app.post_message(Key(key, key if len(key) == 1 else None))
+        keys = [*"matmul", "enter", *"64", "down", "f", "f", "space", "tab", "t", "space"]
+        for key in (*keys, "down", "down", *"12"):
+            app.post_message(Key(key, key if len(key) == 1 else " " if key == "space" else None))
         await settle(pilot)
-        shown = "$ workbench run matmul --backend torch --precision fp32 --set n=64"
-        assert shown in text(pilot)
-        for key in ("backspace", "backspace", "enter"):
+        shown = "matmul --backend torch --precision fp32 --set n=64 --threads 12"
+        assert shown in " ".join(text(pilot).split())
+        for key in ("x", "enter"):
+            app.post_message(Key(key, key if key == "x" else None))
+        await settle(pilot)
+    assert len(started) == 1, "`12x` is no number: what was typed before enter counts"
+
+
+async def test_lines_that_were_just_shown_have_their_place_in_the_order_of_fields() -> None:
+    app, _ = finished()
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "n")
+        for key in ("down", "enter", "tab", "shift+tab"):
             app.post_message(Key(key, None))
         await settle(pilot)
-    assert len(started) == 1, "`tor` is no backend: what was typed before enter counts"
+        assert "kind: what the code is" in text(pilot)
 
 
-async def test_the_table_of_scenarios_comes_first_and_its_names_are_checked() -> None:
+async def test_letters_find_an_entry_by_its_name_or_title_and_escape_shows_all_again() -> None:
+    app, _ = finished()
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "n", *"norm")
+        assert "none: esc shows all" in text(pilot)
+        await press(pilot, *["backspace"] * 3, "o")
+        await press(pilot, "backspace", "backspace", *"layers")
+        entries = app.screen.query_one(Table)
+        assert (entries.cursor, "/layers" in text(pilot)) == ("conv_layers", True)
+        assert "bandwidth" not in text(pilot)
+        await press(pilot, "escape")
+        assert (entries.cursor, "bandwidth" in text(pilot)) == ("conv_layers", True)
+        await press(pilot, "escape")
+        assert not isinstance(app.screen, NewRunScreen)
+
+
+async def test_choices_are_ticked_by_space_and_click_and_none_means_the_default() -> None:
+    app, _ = finished()
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await choose(pilot, "matmul")
+        await press(pilot, "enter", "down")
+        await tick(pilot, "fp32", "bf16")
+        assert "[ ] all  [ ] fp64  [x] fp32" in text(pilot)
+        assert "--precision fp32 --precision bf16" in text(pilot)
+        await tick(pilot, "fp32", "bf16")
+        assert "[x] all  [ ] fp64  [ ] fp32" in text(pilot)
+        lines = text(pilot).splitlines()
+        row = next(y for y, line in enumerate(lines) if "[ ] numpy" in line)
+        await pilot.click(offset=(lines[row].index("[ ] numpy") + 1, row))
+        await settle(pilot)
+        assert "--backend numpy" in text(pilot)
+        await tick(pilot, "all")
+        assert "--backend" not in text(pilot)
+
+
+async def test_one_choice_excludes_the_others_where_only_one_can_be() -> None:
+    app, _ = finished()
+    async with app.run_test(size=(80, 32)) as pilot:
+        await settle(pilot)
+        await choose(pilot, OWN)
+        await press(pilot, "enter")
+        assert "  over" not in text(pilot)
+        await tick(pilot, "function", "command")
+        assert "( ) torch  ( ) function  (x) command" in text(pilot)
+        assert "  over" in text(pilot)
+        await tick(pilot, "model")
+        assert "( ) energy" in text(pilot), "an objective of models"
+
+
+async def test_the_rows_of_the_table_are_chosen_and_open_on_the_advisor() -> None:
     app, started = finished()
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, "2", "n")
         assert "The scenarios of the advisor" in text(pilot)
-        await press(pilot, "enter", *"realtine")
-        assert "did you mean realtime?" in text(pilot)
-        await press(pilot, "backspace", "backspace", *"me", "enter")
+        await press(pilot, "enter")
+        await tick(pilot, "realtime")
+        await press(pilot, "enter")
         assert "[3 Advisor]" in text(pilot)
     assert started == [[], ["advise", "realtime"]]
+
+
+async def test_too_little_time_for_the_candidates_is_said_with_the_time_that_would_do() -> None:
+    app, _ = finished(Request(budget_s=5.0))
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "n")
+        shown = " ".join(text(pilot).split())
+        assert "! 6 rows, up to 6 candidates each, about 238 ms for one: some will have" in shown
+        assert "no turn, 30.0 s would do" in shown
 
 
 async def test_the_form_begins_with_the_run_before_and_escape_leaves_it_as_it_was() -> None:
@@ -170,18 +257,21 @@ async def test_what_was_typed_stays_while_other_workloads_are_looked_at() -> Non
 
 
 async def test_a_device_that_is_not_here_is_noticed_once_the_machine_is_known() -> None:
-    app, _ = finished()
+    app, _ = finished(Request(devices=("cuda:0",)))
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         await choose(pilot, "matmul")
-        await press(pilot, "enter", *["down"] * 3, *"cuda:0")
+        assert "[ ] all  [ ] cpu  [x] cuda:0" in text(pilot)
         assert "no device cuda:0 here. Choices: cpu" in text(pilot)
         assert "! device" in text(pilot)
+        await press(pilot, "enter", *["down"] * 3)
+        await tick(pilot, "cuda:0")
+        assert "! device" not in text(pilot)
 
 
 async def test_a_click_ticks_quick_and_the_key_bar_starts() -> None:
     app, started = finished()
-    async with app.run_test(size=SIZE) as pilot:
+    async with app.run_test(size=(80, 32)) as pilot:
         await settle(pilot)
         await press(pilot, "n", "enter")
         lines = text(pilot).splitlines()
@@ -190,7 +280,7 @@ async def test_a_click_ticks_quick_and_the_key_bar_starts() -> None:
         await settle(pilot)
         assert "$ workbench --quick" in text(pilot)
         await press(pilot, "up")
-        await pilot.click(offset=(text(pilot).splitlines()[-1].index("Start"), SIZE[1] - 1))
+        await pilot.click(offset=(text(pilot).splitlines()[-1].index("Start"), 31))
         await settle(pilot)
     assert started == [[], ["--quick"]]
 
@@ -278,7 +368,7 @@ def test_ones_own_scenarios_and_prices_stay_with_the_table(tmp_path: Path) -> No
     draft = RunForm(given)
     assert draft.check().error == ""
     assert draft.check().request == given
-    assert "mine" in draft.fields()[0].help
+    assert "mine" in draft.fields()[0].choices
     draft.texts["scenarios"] = "mine,realtime"
     assert draft.check().request.scenarios == ("mine", "realtime")
     assert draft.check().error == ""
@@ -337,14 +427,15 @@ async def test_the_form_survives_every_size_and_shows_the_field_that_is_typed_in
         assert app.screen.query_one("#fields").region.contains_region(focused.region)
 
 
-async def test_a_long_error_and_a_long_list_of_choices_can_be_read_to_their_end() -> None:
-    app, _ = finished()
+async def test_a_long_error_is_cut_with_an_ellipsis() -> None:
+    app, _ = finished(Request(scenarios=("realtine",)))
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
-        await press(pilot, "n", "enter", "x")
-        shown = " ".join(text(pilot).split())
+        await press(pilot, "n", "enter")
         last = list(scenarios.load())[-1]
-        assert shown.count(f"{last} ") == 2, "in the help and in the error"
+        shown = " ".join(text(pilot).split())
+        assert "did you mean realtime?" in shown
+        assert f"[ ] {last} [x] realtine" in shown
         await pilot.resize_terminal(60, 16)
         await settle(pilot)
         assert "…" in text(pilot)
@@ -364,7 +455,9 @@ async def test_ones_own_code_is_raced_on_the_model_screen() -> None:
         assert "! --torch takes package.module:build" in text(pilot)
         assert "! code" in text(pilot)
         assert "! budget" not in text(pilot)
-        await press(pilot, "enter", *"function", "tab", *"torch.nn:Identity")
+        await press(pilot, "enter")
+        await tick(pilot, "function")
+        await press(pilot, "tab", *"torch.nn:Identity")
         assert "$ workbench advise --function torch.nn:Identity" in text(pilot)
         await press(pilot, "enter")
         assert "[4 Model]" in text(pilot)

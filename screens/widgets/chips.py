@@ -1,0 +1,113 @@
+"""Choices in one field: boxes that are ticked by space, a click or their first letter."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.message import Message
+from textual.reactive import reactive
+
+from ..text.styles import joined
+from .drawn import Drawn
+
+
+class Chips(Drawn, can_focus=True):
+    """Several of its options, or one if `single`; the first stands for an empty value."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "tick", "Tick"),  # named here, but handled by `on_key`
+    ]
+
+    at: reactive[int] = reactive(0, init=False)  # the option under the cursor
+
+    class Changed(Message):
+        """Another option is ticked."""
+
+        def __init__(self, chips: "Chips") -> None:
+            super().__init__()
+            self.chips, self.value = chips, chips.value
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._options: Sequence[str] = ("",)
+        self._chosen: list[str] = []
+        self._is_single = False
+
+    @property
+    def value(self) -> str:
+        """The ticked options, separated by commas; empty where the first one is ticked."""
+        return ",".join(self._chosen)
+
+    @property
+    def current(self) -> str:
+        """The option under the cursor."""
+        return self._options[self.at]
+
+    def offer(self, options: Sequence[str], value: str, *, single: bool) -> None:
+        """Show these options; those of `value` that are none of them stand at the end."""
+        chosen = [each.strip() for each in value.split(",") if each.strip() not in ("", options[0])]
+        options = list(dict.fromkeys([*options, *chosen]))
+        if options != self._options:
+            self.set_reactive(Chips.at, 0)
+        self._options, self._chosen, self._is_single = options, chosen, single
+        self.show(self._lines)
+
+    def _lines(self, width: int, _height: int) -> Content:
+        lines, used = [Content("")], 0
+        for number, option in enumerate(self._options):
+            chip = self._chip(number, option)
+            if used and used + 2 + chip.cell_length > width:
+                lines, used = [*lines, Content("")], 0
+            lines[-1] = Content.assemble(lines[-1], "  " * bool(used), chip)
+            used = lines[-1].cell_length
+        return joined(lines)
+
+    def _chip(self, number: int, option: str) -> Content:
+        is_on = option in self._chosen or (number == 0 and not self._chosen)
+        mark = ("( )", "(x)")[is_on] if self._is_single else ("[ ]", "[x]")[is_on]
+        style = "bold $text on $cursor" if self.has_focus and number == self.at else ""
+        if style and self.app.native_ansi_color:
+            style = "reverse"
+        box = Content.from_markup(f"[@click=tick({number})]$text[/]", text=f"{mark} {option}")
+        return box.stylize(style) if style else box if is_on else box.stylize("dim")
+
+    def action_tick(self, number: int | None = None) -> None:
+        """Tick or clear an option; the first one, and the last that is cleared, tick the first."""
+        if number is not None:
+            self.focus()
+            self.at = number
+        option = self.current
+        rest = [] if self._is_single or self.at == 0 else list(self._chosen)
+        if option in rest:
+            rest.remove(option)
+        elif self.at:
+            rest.append(option)
+        self._chosen = [each for each in self._options if each in rest]
+        self.show(self._lines)
+        self.post_message(self.Changed(self))
+
+    def watch_at(self) -> None:
+        self.show(self._lines)
+
+    def on_focus(self) -> None:
+        self.show(self._lines)
+
+    def on_blur(self) -> None:
+        self.show(self._lines)
+
+    def on_key(self, event: events.Key) -> None:
+        """Handled here, since a binding would act on the field that has the focus by then."""
+        letter, last = (event.character or "").lower(), len(self._options) - 1
+        if event.key in ("left", "right"):
+            self.at = min(max(0, self.at + (1 if event.key == "right" else -1)), last)
+        elif event.key == "space":
+            self.action_tick()
+        elif letter.isalnum():  # the next option that begins with it
+            around = [*range(self.at + 1, last + 1), *range(self.at + 1)]
+            found = [n for n in around if self._options[n].lower().startswith(letter)]
+            self.at = next(iter(found), self.at)
+        else:
+            return
+        event.stop()
