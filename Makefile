@@ -17,7 +17,7 @@ python = "$$VENV/bin/python"
 script = $(python) "$$VENV/bin/$(1)"
 
 .PHONY: run test test-workers test-backends test-tensorflow test-html test-fleet lint ready ready-to-test clean
-.PHONY: benchmark workloads start-up advisor regret own tables fuzz fresh faults soak campaign snapshots walks pictures first-hour
+.PHONY: benchmark workloads start-up advisor regret own tables fuzz fresh faults soak campaign snapshots snapshots-all walks pictures first-hour
 
 run: ready
 	@$(call script,workbench) $(ARGS)
@@ -104,10 +104,14 @@ campaign: ready-to-test
 
 # A thousand random walks over the screens; WALKS=20 takes some of them.
 walks: ready-to-test
-	$(python) -m pytest -m campaign tests/screens
+	$(python) -m pytest -m campaign tests/screens -k walks
 
 snapshots: ready-to-test
 	$(python) -m pytest tests/screens -m "not campaign" --snapshot-update
+
+# Every screen at four sizes, on machines with 0, 1 and 8 GPUs, in every theme.
+snapshots-all: ready-to-test
+	$(python) -m pytest -n 2 -m "campaign or not campaign" -k "not walks" tests/screens
 
 # The pictures of README and docs, from recorded runs; ARGS=advice makes one.
 pictures: ready

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from workbench.records.machine import (
     Cache,
     CoreLimit,
@@ -188,6 +190,21 @@ def gpu_server() -> tuple[Machine, Software]:
         cuda=CudaDriver(True, 1, None, "13.0"),
     )
     return machine, _software("CUDA 13.0", {"CUDA_VISIBLE_DEVICES": "0", "OMP_NUM_THREADS": "16"})
+
+
+def eight_gpus() -> tuple[Machine, Software]:
+    machine, software = gpu_server()
+    cards = [
+        msgspec.structs.replace(
+            h200(),
+            index=number,
+            device=f"cuda:{number}",
+            pci_bus_id=f"00000000:{number + 16:x}:00.0",
+        )
+        for number in range(8)
+    ]
+    cuda = CudaDriver(True, 8, None, "13.0")
+    return msgspec.structs.replace(machine, gpus=cards, cuda=cuda), software
 
 
 def cpu_server() -> tuple[Machine, Software]:

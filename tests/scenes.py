@@ -102,6 +102,13 @@ def h200() -> list[ev.AnyEvent]:
     return table(GPU_SERVER)
 
 
+@made_once
+def eight_gpus() -> list[ev.AnyEvent]:
+    """Six rows finished on an EPYC with eight H200."""
+    machine, software = machines.eight_gpus()
+    return table(replace(GPU_SERVER, machine=machine, software=software))
+
+
 def midway() -> list[ev.AnyEvent]:
     """The same machine during the second race, that of the fifth row."""
     return until(h200(), "convolution", 1)

@@ -87,7 +87,7 @@ def hardware(opened: OpenedRun, width: int) -> str:
     if report.machine is not None and report.software is not None:
         known = report.ceilings
         left = machine.processor_sections(report.machine, report.software, known)
-        right = machine.accelerator_sections(report.machine, known)
+        right = machine.accelerator_sections(report.machine, report.software, known)
         live = live_sections(report.machine, report.host, report.gpus, report.gap)
         lines += section_lines([*live, *left, *right], width)
     return plain_lines(lines)

@@ -49,7 +49,7 @@ class HardwareScreen(ViewScreen):
         if now.display:
             machine = with_readings(machine, report.host, report.gpus)
         processor = text.processor_sections(machine, software, report.ceilings)
-        accelerators = text.accelerator_sections(machine, report.ceilings)
+        accelerators = text.accelerator_sections(machine, software, report.ceilings)
         live = live_sections(machine, report.host, report.gpus, report.gap)
         now.show(lambda width, _: sections(live, width))
         left.show(lambda width, _: sections(processor, width))
@@ -58,4 +58,4 @@ class HardwareScreen(ViewScreen):
 
 def sections(found: list[Section], width: int) -> Content:
     """Sections one below the other, separated by blank lines."""
-    return joined([*section_lines(found, width), Text()])
+    return joined([*section_lines(found, width, width), Text()])

@@ -51,10 +51,11 @@ def driver(stub: StubDriver, name: str) -> dict[str, str]:
     return {**settings, "LD_LIBRARY_PATH": stub.environ(library)["LD_LIBRARY_PATH"]}
 
 
-def shown(machine: dict[str, Any]) -> str:
+def shown(detected: dict[str, Any]) -> str:
     """The hardware screen's half of the GPUs, on one line."""
-    found = msgspec.convert(machine, Machine)
-    return " ".join(sections(accelerator_sections(found, None), 70).plain.split())
+    machine = msgspec.convert(detected["machine"], Machine)
+    software = msgspec.convert(detected["software"], Software)
+    return " ".join(sections(accelerator_sections(machine, software, None), 70).plain.split())
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -67,7 +68,7 @@ def test_detect_and_the_hardware_screen_tell_each_condition(
     msgspec.convert(found["software"], Software)
     expected = SCENARIOS[name][2]
     assert expected in done.stdout
-    assert expected.split()[0] in shown(found["machine"])
+    assert expected.split()[0] in shown(found)
     for gpu in found["machine"]["gpus"]:
         absent = {field for field, value in gpu.items() if value is None}
         known = {"device", "uuid", "name", "pci_bus_id", "worker_cores", "l2_cache_bytes"}

@@ -277,8 +277,36 @@ async def test_a_page_above_another_leaves_a_small_terminal_to_that_line(key: st
 
 
 KEYS = [
-    *("1", "2", "3", "4", "j", "k", "up", "down", "enter", "escape", "tab", "shift+tab", "slash"),
+    *(
+        "1",
+        "2",
+        "3",
+        "4",
+        "5",
+        "6",
+        "j",
+        "k",
+        "up",
+        "down",
+        "enter",
+        "escape",
+        "tab",
+        "shift+tab",
+        "slash",
+    ),
     *("a", "c", "s", "n", "x", "space", "question_mark", "ctrl+p", "greater_than_sign", "home"),
+    *(
+        "slash",
+        "v",
+        "e",
+        "delete",
+        "left_square_bracket",
+        "right_square_bracket",
+        "t",
+        "l",
+        "y",
+        "b",
+    ),
     *("less_than_sign", "equals_sign", "pagedown", "pageup", "left", "right", "ctrl+d", "end"),
 ]
 SIZES = [(20, 5), (39, 9), (40, 10), (60, 20), (80, 24), (120, 40), (200, 60)]
@@ -305,7 +333,10 @@ async def wander(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_random_keys_and_sizes_never_lose_the_way_back(seed: int) -> None:
+async def test_random_keys_and_sizes_never_lose_the_way_back(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # `e` writes a page
     await wander(seed)
 
 

@@ -540,3 +540,14 @@ async def test_a_case_that_is_being_loaded_says_so() -> None:
         await press(pilot, "2")
         assert "> loading" in text(pilot)
         assert "> ready" not in text(pilot)
+
+
+async def test_the_key_for_more_comes_and_goes_with_the_size() -> None:
+    async with replayed(scenes.cpu_only()).run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await press(pilot, "question_mark")
+        for size in ((200, 70), (80, 24), (200, 70)):
+            assert ("pgdn More" in text(pilot)) == (pilot.app.size.height == 24)
+            await pilot.resize_terminal(*size)
+            await settle(pilot)
+        assert "pgdn More" not in text(pilot)

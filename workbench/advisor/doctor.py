@@ -15,7 +15,7 @@ from ..machine.nvidia.driver_errors import ABSENT
 from ..machine.nvidia.nvml import Links
 from ..machine.packages import onnx_cuda
 from ..machine.packages.trials import Trial
-from ..machine.warnings import hardware_warnings, library_warnings, of_others, subject
+from ..machine.warnings import NOT_BY_TORCH, hardware_warnings, library_warnings, of_others, subject
 from ..records.document import Ceilings
 from ..records.machine import Gpu, Machine, Package, Software
 from ..records.reason import Warning
@@ -27,10 +27,9 @@ from ..worker.onnx_gpu import CPU, CUDA
 OK, WARN, FAIL = "ok", "warn", "fail"
 LEAST_FREE = 0.10  # share of memory that should be free, on the host and on each GPU
 _ORT = "onnxruntime"
-_NOT_BY_TORCH = ("torch_without_cuda", "driver_too_old", "gpu_without_code")
 # Detection warnings after which something installed cannot be used as it is.
 _FATAL = (
-    *(*_NOT_BY_TORCH, "gpu_prohibited", "nvml_without_cuda", "gpu_unreadable"),
+    *(*NOT_BY_TORCH, "gpu_prohibited", "nvml_without_cuda", "gpu_unreadable"),
     *("gpu_without_driver", "python_silent", "version_mismatch"),
 )
 # "hw_slowdown" is left out: cards that wake up report it for a moment.
@@ -181,7 +180,7 @@ def _works(name: str, software: Software, trial: Trial | None) -> Iterator[Check
 
 def _torch_gpu(trial: Trial | None, warnings: Sequence[Warning]) -> Iterator[Check]:
     name = "torch on the GPU"
-    known = _from(warnings, *_NOT_BY_TORCH, name=name)
+    known = _from(warnings, *NOT_BY_TORCH, name=name)
     yield from known
     if known or trial is None:
         return

@@ -106,7 +106,7 @@ def machine_text(machine: Machine, software: Software, width: int | None = None)
     """The output of `workbench detect`."""
     sections = [
         *processor_sections(machine, software, None),
-        *accelerator_sections(machine, None),
+        *accelerator_sections(machine, software, None),
     ]
     return section_text(sections, width)
 

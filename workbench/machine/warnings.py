@@ -9,6 +9,9 @@ from ..records.reason import Warning
 from .nvidia.driver_errors import ABSENT, NVML_NO_PERMISSION, nvml_text
 from .packages.software import PRECISION_VARIABLES
 
+# The driver works, and torch cannot use it.
+NOT_BY_TORCH = ("torch_without_cuda", "driver_too_old", "gpu_without_code")
+
 # Code -> message, remedy, variables; `{}` stands for NAME=VALUE, in the remedy for NAME.
 _VARIABLES = {
     "thread_variable": (

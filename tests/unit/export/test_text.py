@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import machines
 import msgspec
 import pytest
 from builders import case, eventful, events, machine, report, steady
 
 from workbench.advisor.verdict import decide
 from workbench.export.log import line
-from workbench.export.text import run_text
+from workbench.export.text import machine_text, run_text
 from workbench.export.view.derived import RunView
+from workbench.export.view.machine import warnings
 from workbench.planning.scenario import Scenario
 from workbench.records import events as ev
-from workbench.records.reason import Reason
+from workbench.records.machine import Package
+from workbench.records.reason import Reason, Warning
 from workbench.report.report import Report
 
 
@@ -131,3 +134,33 @@ def test_every_event_has_its_line_or_none_and_never_fails() -> None:
     assert any("8 cores | no GPU" in text for text in written)
     assert any("1.00 s" in text and "n=40" in text for text in written)
     assert all("\n" not in text for text in written)
+
+
+def test_many_gpus_share_a_table_and_the_facts_that_are_equal() -> None:
+    machine, software = machines.eight_gpus()
+    machine.gpus[5] = msgspec.structs.replace(machine.gpus[5], ecc=False)
+    shown = machine_text(machine, software)
+    assert "8 GPUs  NVIDIA H200" in shown
+    assert shown.count("  1.20 of 140 GiB  118 W  34 C") == 8
+    assert shown.count("PCIe ") == 1
+    assert shown.count("ECC on") == 7 and shown.count("ECC off") == 1
+
+
+def test_the_stack_says_where_it_breaks() -> None:
+    machine, software = machines.gpu_server()
+    assert "! a CPU build: not on the GPU" in machine_text(machine, software)
+    fitting = dict(software.packages) | {"onnxruntime-gpu": Package("1.28.0", "CUDA 13.0")}
+    fits = machine_text(machine, msgspec.structs.replace(software, packages=fitting))
+    assert "1.28.0  CUDA 13.0" in fits.split("Stack")[1] and "! " not in fits.split("Stack")[1]
+    old = dict(fitting) | {"torch": Package("2.13.0", "CPU build")}
+    broken = machine_text(machine, msgspec.structs.replace(software, packages=old))
+    assert "2.13.0  CPU build  ! " in broken.split("Stack")[1]
+
+
+def test_warnings_that_differ_only_in_their_device_are_one() -> None:
+    busy = [Warning("busy_gpu", f"another process uses cuda:{n}", "see which") for n in range(8)]
+    first, remedy = warnings([*busy, Warning("other", "text", "see which")], {})[:2]
+    assert (first.text.plain, remedy.text.plain) == (
+        "another process uses cuda:0, and 7 more",
+        "see which",
+    )

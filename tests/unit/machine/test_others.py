@@ -106,7 +106,7 @@ def test_rocm_and_amd_smi_are_joined_by_the_bus(stand_in: Path) -> None:
     found = {warning.code: warning for warning in hardware_warnings(machine, software)}
     assert "torch_without_cuda" not in found
     assert "ROCm 7.0.1, which is unproven" in found["unproven_device"].message
-    sections = accelerator_sections(machine, None)
+    sections = accelerator_sections(machine, software, None)
     assert sections[0].title == "GPU 1  AMD Instinct MI300X  (cuda:0)"
     facts = {fact.label: str(fact.text) for fact in sections[0].facts}
     assert "ROCm 7.0.1, unproven" in facts["platform"]
@@ -207,7 +207,7 @@ def test_tpus_are_jaxs(stand_in: Path) -> None:
     machine, software = detect()
     (gpu,) = machine.gpus
     assert (gpu.device, gpu.name, gpu.platform) == ("tpu:0", "TPU v5e", "TPU")
-    assert accelerator_sections(machine, None)[0].title.startswith("TPU  TPU v5e")
+    assert accelerator_sections(machine, software, None)[0].title.startswith("TPU  TPU v5e")
     assert "unproven_device" in {w.code for w in hardware_warnings(machine, software)}
 
 

@@ -1,8 +1,11 @@
 """The machine in words: each reading as a labelled fact, each missing one with its reason."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from ...contract import kind_of
+from ...machine.packages import onnx_cuda
+from ...machine.warnings import NOT_BY_TORCH, hardware_warnings
 from ...records.document import Ceilings
 from ...records.machine import (
     Cache,
@@ -26,6 +29,9 @@ from .section import Section
 from .spans import Text, join, unbroken
 
 BAR_WIDTH = 12
+MANY = 3  # equal GPUs, from which on they share a table
+READINGS = ("memory used", "power", "temperature", "busy", "SM clock")  # in that table, as SHORT
+SHORT = ("power", "heat", "busy", "clock")
 
 # Field of `Isa` -> its usual name, by processor family.
 X86 = {
@@ -43,15 +49,17 @@ MODES = {True: "on", False: "off"}
 
 
 def warnings(found: Sequence[Warning], titles: Mapping[str, str]) -> list[Fact]:
-    """Each warning with its remedy; one about several rows, named by `titles`, only once."""
+    """Each warning with its remedy; one about several rows, named by `titles`, or devices, with
+    the same remedy, only once."""
     groups: dict[object, list[Warning]] = {}
-    for number, warning in enumerate(found):
-        groups.setdefault(warning.code if warning.subject in titles else number, []).append(warning)
+    for warning in found:
+        about = None if warning.subject in titles else warning.remedy or warning.message
+        groups.setdefault((warning.code, about), []).append(warning)
     facts: list[Fact] = []
     for first, *others in groups.values():
         title = titles.get(first.subject or "")
         more = f", and {len(others)} more" if others else ""
-        text = first.message if title is None else f"{first.message} ({title}{more})"
+        text = first.message + (more if title is None else f" ({title}{more})")
         facts += warning_facts(text, first.remedy)
     return facts
 
@@ -188,6 +196,43 @@ def gpu(found: Gpu) -> list[Fact]:
     ]
 
 
+def _each(found: Sequence[Gpu]) -> list[Section]:
+    return [Section(gpu_title(card), facts=gpu(card), tone="strong gpu") for card in found]
+
+
+def _many(found: Sequence[Gpu]) -> list[Section]:
+    """A line of readings for each GPU, the facts that all share, and those that some have alone."""
+    rows = [
+        (
+            card.device or f"{card.index} {'unusable' if card.visible else 'hidden'}",
+            _of_total(units.size(card.memory_used_bytes), units.size(card.memory_total_bytes)),
+            number_text(card.power_w, "W") or units.NOT_AVAILABLE,
+            number_text(card.temperature_c, "°C") or units.NOT_AVAILABLE,
+            number_text(card.utilization_percent, "%") or units.NOT_AVAILABLE,
+            number_text(card.sm_clock_mhz, "MHz") or units.NOT_AVAILABLE,
+        )
+        for card in found
+    ]
+    facts = [[each for each in gpu(card) if each.label not in READINGS] for card in found]
+    shared = [each for each in facts[0] if all(each in others for others in facts)]
+    title = f"{len(found)} GPUs  {found[0].name or units.NOT_AVAILABLE}"
+    table = Section.of(title, (), ("", "memory", *SHORT), rows)
+    alone = [[each for each in own if each not in shared] for own in facts]
+    return [
+        replace(table, facts=shared, tone="strong gpu"),
+        *(
+            Section(gpu_title(card), facts=own, tone="strong gpu")
+            for card, own in zip(found, alone, strict=True)
+            if own
+        ),
+    ]
+
+
+def _of_total(used: str, total: str) -> str:
+    """`1.20 of 140 GiB`, and `512 MiB of 140 GiB`."""
+    return f"{used.removesuffix(' ' + total.split()[-1])} of {total}"
+
+
 def gpu_memory(found: Gpu) -> Text | str | None:
     total, used = found.memory_total_bytes, found.memory_used_bytes
     if total is None or used is None:
@@ -262,6 +307,33 @@ def drivers(machine: Machine) -> list[Fact]:
     return facts
 
 
+def stack(machine: Machine, installed: Software) -> list[Fact]:
+    """The way down from the libraries to the GPUs, and where it breaks."""
+    facts, on_cuda = drivers(machine), any(g.visible and g.runs_on == "CUDA" for g in machine.gpus)
+    if not on_cuda:
+        return facts
+    breaks = [w for w in hardware_warnings(machine, installed) if w.code in NOT_BY_TORCH]
+    torch = Reason("", breaks[0].message, breaks[0].remedy) if breaks else None
+    differs = onnx_cuda.disagreement(machine, installed)
+    if (package := installed.packages.get(onnx_cuda.GPU_PACKAGE)) is None or not package.version:
+        package, differs = installed.packages.get("onnxruntime"), "a CPU build: not on the GPU"
+    onnx = Reason("", differs, onnx_cuda.remedy(machine, installed)) if differs else None
+    for name, found, why in (
+        ("torch", installed.packages.get("torch"), torch),
+        ("onnxruntime", package, onnx),
+    ):
+        if found is None or not found.version:
+            facts.append(fact(name, "not installed", "dim"))
+            continue
+        version = "  ".join(filter(None, (found.version, found.detail)))
+        if why is None:
+            facts.append(fact(name, version))
+        else:
+            text = Text.of(f"{version}  ", (f"! {why.message}", "warning"))
+            facts += [Fact(name, text), *([fact("  remedy", why.hint)] if why.hint else [])]
+    return facts
+
+
 def software(found: Software, system: Os) -> list[Fact]:
     where = f" in {system.container}" if system.container else ""
     facts = [
@@ -292,12 +364,14 @@ def processor_sections(
     ]
 
 
-def accelerator_sections(machine: Machine, known: Ceilings | None) -> list[Section]:
-    cards = []
+def accelerator_sections(
+    machine: Machine, installed: Software, known: Ceilings | None
+) -> list[Section]:
+    is_many = len(machine.gpus) >= MANY and len({card.name for card in machine.gpus}) == 1
+    cards = _many(machine.gpus) if is_many else _each(machine.gpus)
     for card in machine.gpus:
-        cards.append(Section(gpu_title(card), facts=gpu(card), tone="strong gpu"))
         if reached := ceilings(known, card.device):
             title = f"{card.device} ceilings"
             cards.append(Section(title, facts=reached, tone="strong gpu"))
     cards = cards or [Section("GPU", facts=no_gpu(machine), tone="strong gpu")]
-    return [*cards, Section("Drivers", facts=drivers(machine))]
+    return [*cards, Section("Stack", facts=stack(machine, installed))]

@@ -1,0 +1,110 @@
+"""Every screen as text: at four sizes, with no GPU, one and eight, the same in every theme.
+
+`make snapshots-all` runs it; after a wanted change: `UPDATE_GOLDEN=1 make snapshots-all`, and read
+what has changed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+import scenes
+from stage import press, replayed, settle, text
+from textual.pilot import Pilot
+
+from screens.theme import LIGHT, SIXTEEN, choose
+from workbench import catalog
+
+pytestmark = pytest.mark.campaign
+
+FOLDER = Path(__file__).with_name("texts")
+SIZES = [(60, 20), (80, 24), (120, 40), (200, 60)]
+MACHINES: Mapping[str, Callable[[], list]] = {
+    "no_gpu": scenes.cpu_only,
+    "one_gpu": scenes.h200,
+    "eight_gpus": scenes.eight_gpus,
+    "sweep": scenes.sweep,
+}
+SCREENS = {  # keys that lead from the advisor to a screen, and back
+    "advisor": ((), ()),
+    "hardware": (("1",), ("3",)),
+    "hardware, end": (("1", "end"), ("3",)),
+    "run": (("2",), ("3",)),
+    "details": (("enter",), ("escape",)),
+    "model": (("4",), ("3",)),
+    "runs": (("5",), ("3",)),
+    "roofline": (("6",), ("3",)),
+    "help": (("question_mark",), ("escape",)),
+    "form": (("n", "down", "down", "down"), ("escape",)),  # the scenarios' workloads are hidden
+}
+
+
+async def pictures(
+    machine: str, size: tuple[int, int], theme: str, patch: pytest.MonkeyPatch
+) -> dict[str, str]:
+    """Each screen's text, without the mark of the cursor, which 16 colours show by inversion."""
+    with patch.context() as environment:
+        if theme == SIXTEEN.name:
+            environment.setenv("TERM", "xterm")
+            environment.delenv("COLORTERM")
+        app = replayed(MACHINES[machine]())
+        async with app.run_test(size=size) as pilot:
+            await settle(pilot)
+            if theme == LIGHT.name:
+                choose(app, theme)
+            assert app.theme == theme
+            return {name: await picture(pilot, *keys) for name, keys in SCREENS.items()}
+
+
+async def picture(pilot: Pilot[None], there: tuple[str, ...], back: tuple[str, ...]) -> str:
+    await press(pilot, *there)
+    shown = text(pilot).replace("\N{LEFT HALF BLOCK}", " ")
+    await press(pilot, *back)
+    return shown
+
+
+@pytest.fixture(autouse=True)
+def no_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def few_workloads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a further workload changes no text; the scenes are recorded with all of them."""
+    for scene in MACHINES.values():
+        scene()
+    names = ("launch", "matmul", "train_cnn")
+    few = {name: file for name, file in catalog.files().items() if name in names}
+    monkeypatch.setattr(catalog, "files", lambda: few)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("machine", MACHINES)
+async def test_every_screen_is_as_kept_and_the_same_in_every_theme(
+    machine: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dark = await pictures(machine, size, "workbench", monkeypatch)
+    for theme in (LIGHT.name, SIXTEEN.name):
+        other = await pictures(machine, size, theme, monkeypatch)
+        for name in dark.keys() - {"help"}:  # 16 colours show nothing behind it
+            assert other[name] == dark[name], f"{name} in {theme}"
+    for name, shown in dark.items():
+        lines = shown.splitlines()
+        assert max(map(len, lines)) <= size[0], name
+        assert len([line for line in lines if line]) > 4, name
+        assert "Traceback" not in shown, name
+    kept = "".join(f"{'=' * 20} {name}\n{shown}\n" for name, shown in dark.items())
+    file = FOLDER / f"{machine}-{size[0]}x{size[1]}.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        FOLDER.mkdir(exist_ok=True)
+        file.write_text(kept)
+    assert kept == file.read_text()
+
+
+def test_every_kept_text_has_its_screens() -> None:
+    wanted = {f"{machine}-{width}x{height}" for machine in MACHINES for width, height in SIZES}
+    assert {file.stem for file in FOLDER.iterdir()} == wanted
