@@ -40,8 +40,6 @@ _COLUMNS = (
     Column("name", "type to find", maximum=24),
     Column("title", "", rank=1, minimum=24),
 )
-
-
 # Keys that find an entry, by the character they add.
 _LETTERS = {**{each: each for each in ascii_lowercase + digits}, "underscore": "_", "minus": "-"}
 
@@ -106,7 +104,6 @@ class FieldLine(Horizontal):
         self.mark(wrong=False)
         if field.choices:
             chips.offer(field.choices, text, single=field.single)
-            chips.set_class(field.decides, "-decides")
             return
         with self.prevent(Input.Changed):
             typed.value = text
@@ -261,8 +258,9 @@ class NewRunScreen(ModalScreen[Request | None]):
         return isinstance(self.focused, Table)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        while_choosing = {"choose": True, "seek": True, "start": False}
-        return while_choosing.get(action, self._choosing) == self._choosing
+        if action in ("choose", "seek"):
+            return self._choosing
+        return action != "start" or not self._choosing
 
     def action_move(self, step: int) -> None:
         if self._choosing:
@@ -313,14 +311,15 @@ class NewRunScreen(ModalScreen[Request | None]):
 
     def on_chips_changed(self, message: Chips.Changed) -> None:
         self._take(message.chips, message.value)
-        if message.chips.has_class("-decides"):
-            self._show_entry()
 
     def _take(self, control: Widget, value: str) -> None:
         line = control.parent
         if isinstance(line, FieldLine) and line.field is not None:
             self._form.texts[line.field.key] = value
-            self._check()
+            if line.field.decides:
+                self._show_entry()
+            else:
+                self._check()
 
     def on_tick_changed(self) -> None:
         self._form.quick = self.query_one(Tick).on
