@@ -19,7 +19,8 @@ class RooflineScreen(RowScreen):
 
     def draw(self, session: Session) -> None:
         row = self.row
-        self.query_one("#row-title", Drawn).show(lambda width, _: self.row_title(row, width))
+        title = self.query_one("#row-title", Drawn)
+        title.show(lambda width, _: self.row_title(row, session, width))
         self.query_one("#roofs", Drawn).show(
             lambda width, height: (
                 joined(roofline_lines(row, session, width, height))

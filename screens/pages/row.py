@@ -8,6 +8,7 @@ from textual.content import Content
 from workbench.export.view.derived import row_title
 from workbench.report.row import Row
 
+from ..state.session import Session
 from .base import ViewScreen
 
 
@@ -37,11 +38,12 @@ class RowScreen(ViewScreen):
         name = looked_at if looked_at in report.rows else report.last_row
         return report.rows.get(name or next(iter(report.rows), ""))
 
-    def row_title(self, row: Row | None, width: int) -> Content:
+    @staticmethod
+    def row_title(row: Row | None, session: Session, width: int) -> Content:
         """The title of the row with its place among the others; its question on a second line."""
         if row is None:
             return Content("")
-        report, walk = self.session.report, self.session.walk()
+        report, walk = session.report, session.walk()
         place = f"{walk.index(row.plan.scenario) + 1} of {len(walk)}"
         live = row.plan.scenario == report.current_row
         where = "live" if live else "esc: back to the live row" if report.current_row else ""

@@ -49,7 +49,8 @@ class RunScreen(RowScreen):
 
     def draw(self, session: Session) -> None:
         row = self.row
-        self.query_one("#row-title", Drawn).show(lambda width, _: self.row_title(row, width))
+        title = self.query_one("#row-title", Drawn)
+        title.show(lambda width, _: self.row_title(row, session, width))
         sweep = self._sweep(row)
         self._draw_table(row, session, sweep)
         self._draw_metrics()

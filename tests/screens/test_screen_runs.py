@@ -21,6 +21,7 @@ from screens.pages import palette
 from screens.pages.compare import CompareScreen
 from screens.pages.runs import PAGE, RunsScreen
 from screens.state.event_source import ReplaySource, WatchSource
+from screens.widgets.drawn import Drawn
 from screens.widgets.table import Table, TableLine
 from workbench.machine.snapshots import Snapshot
 from workbench.records import events as ev
@@ -112,6 +113,22 @@ def test_the_runs(
 
     app = replayed(scenes.cpu_only())
     assert snap_compare(app, terminal_size=size, run_before=before)
+
+
+async def test_a_resize_just_after_another_run_was_opened_still_draws_the_row_before(
+    folder: Path,
+) -> None:
+    """The title is drawn again for its new width before the screen shows the other run."""
+    opened = read_journal(keep("20261121-100000-bbbb", scenes.cpu_only()))
+    app = replayed(scenes.sweep())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        title = app.screen.query_one("#row-title", Drawn)
+        app.show_run(opened)
+        title.on_resize()
+        assert "n=2048" in title.render().plain
+        await settle(pilot)
+        assert "recorded, done" in text(pilot)
 
 
 async def test_without_a_run_it_says_how_to_get_one() -> None:
