@@ -101,6 +101,14 @@ async def settle(pilot: Pilot[Any]) -> None:
             shown, since = now, time()
 
 
+async def loaded(pilot: Pilot[Any]) -> None:
+    """Wait for the threads that read journals."""
+    await settle(pilot)
+    while any(worker.is_running and worker.group != "source" for worker in pilot.app.workers):
+        await pilot.pause(0.01)
+    await settle(pilot)
+
+
 async def press(pilot: Pilot[Any], *keys: str) -> None:
     """Press keys as a person does: wait for a new screen before the next key."""
     for key in keys:

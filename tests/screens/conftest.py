@@ -1,6 +1,8 @@
-"""The same terminal for every test, whatever the developer's own is like."""
+"""The same terminal for every test, and a state folder of its own."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 from textual.widgets import Input
@@ -16,3 +18,9 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("textual._wait.SLEEP_IDLE", 0.00025, raising=False)
     # On a busy machine a picture may come after half a second, when a cursor is dark.
     monkeypatch.setattr(Input.cursor_blink, "_default", False)
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keys of the Runs screen delete: never the developer's runs."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))

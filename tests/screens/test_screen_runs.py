@@ -6,14 +6,15 @@ import re
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import machines
 import msgspec
 import pytest
 import scenes
-from stage import HeldFeed, held, press, replayed, settle, text
+from kept_runs import keep, keep_five
+from stage import HeldFeed, held, loaded, press, replayed, settle, text
 from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
@@ -39,32 +40,10 @@ SIZES = [
     pytest.param((200, 60), id="200x60", marks=pytest.mark.sizes),
 ]
 SIZE = (120, 40)
-EVIL = "workbench run matmul --set 'n=\x1b[31m64\u202e'"
-
-
-def keep(run_id: str, events: Sequence[ev.AnyEvent], command: str | None = None) -> Path:
-    first, *rest = events
-    assert isinstance(first, ev.RunStarted)
-    tool = first.tool if command is None else msgspec.structs.replace(first.tool, command=command)
-    first = msgspec.structs.replace(first, id=run_id, tool=tool)
-    path = journal.runs_folder() / f"{run_id}.jsonl"
-    path.write_bytes(b"".join(ev.encode(event) + b"\n" for event in (first, *rest)))
-    return path
-
-
-def slower(events: Sequence[ev.AnyEvent], factor: float) -> list[ev.AnyEvent]:
-    """The same run, whose torch candidates in bf16 take `factor` times as long."""
-    return [
-        msgspec.structs.replace(event, samples_s=[value * factor for value in event.samples_s])
-        if isinstance(event, ev.BlockMeasured) and "torch/bf16" in event.case
-        else event
-        for event in events
-    ]
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     journal.runs_folder().mkdir(parents=True)
@@ -74,24 +53,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def kept(folder: Path) -> Path:
-    keep("20261120-090000-aaaa", scenes.sweep())
-    keep("20261121-100000-bbbb", scenes.h200())
-    keep("20261121-110000-cccc", scenes.cancelled(), EVIL)
-    keep("20261121-120000-dddd", slower(scenes.h200(), 1.4))
-    (folder / "20250101-000000-\x1b[31m.jsonl").write_text("no journal")
-    return folder
+    return keep_five()
 
 
 def cursor(pilot: Pilot[None]) -> str | None:
     return pilot.app.screen.query_one(Table).cursor
-
-
-async def loaded(pilot: Pilot[None]) -> None:
-    """Wait for the threads that read journals."""
-    await settle(pilot)
-    while any(worker.is_running and worker.group != "source" for worker in pilot.app.workers):
-        await pilot.pause(0.01)
-    await settle(pilot)
 
 
 async def open_runs(pilot: Pilot[None]) -> None:
