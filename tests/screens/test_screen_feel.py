@@ -23,6 +23,7 @@ from screens.app import WorkbenchApp
 from screens.state.event_source import ReplaySource
 from screens.terminal import TerminalApp
 from screens.theme import DARK, LIGHT, SIXTEEN, themes
+from screens.widgets.pane import Pane
 from screens.widgets.table import Table
 from workbench.export.view.spans import Text
 from workbench.export.view.table import Line, sorted_lines
@@ -277,7 +278,24 @@ async def test_a_page_above_another_leaves_a_small_terminal_to_that_line(key: st
         assert text(pilot).strip() == "needs 40x10 or more"
         await pilot.resize_terminal(80, 24)
         await settle(pilot)
-        assert text(pilot).splitlines()[:-1] == before.splitlines()[:-1]
+        assert text(pilot) == before
+
+
+@pytest.mark.parametrize("keys", [("question_mark",), ("question_mark", "end"), ("enter",)])
+async def test_the_key_for_more_is_named_while_there_is_more(keys: tuple[str, ...]) -> None:
+    """After every resize, on a page above the screen as well as on one of its own."""
+    seen = set()
+    async with replayed(scenes.h200()).run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await press(pilot, *keys)
+        for size in ((80, 24), (200, 70), (80, 24), (30, 8), (200, 70), (120, 40), (80, 24)):
+            await pilot.resize_terminal(*size)
+            await settle(pilot)
+            if size != (30, 8):
+                more = any(pane.has_more for pane in pilot.app.screen.query(Pane))
+                assert ("pgdn More" in text(pilot).splitlines()[-1]) == more, size
+                seen.add(more)
+    assert seen == {True, False}
 
 
 LEAVING = {"q", "ctrl+c", "ctrl+q", "ctrl+z"}
