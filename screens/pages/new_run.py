@@ -36,10 +36,7 @@ _ENTRIES = {  # title and question of each entry that is no workload
     SCENARIOS: ("The scenarios of the advisor", "Which device suits each scenario?"),
     OWN: ("A module, function or command", "Where and how should it run?"),
 }
-_COLUMNS = (
-    Column("name", "type to find", maximum=24),
-    Column("title", "", rank=1, minimum=24),
-)
+_COLUMNS = (Column("name", "type to find", maximum=24), Column("title", "", rank=1, minimum=24))
 # Keys that find an entry, by the character they add.
 _LETTERS = {**{each: each for each in ascii_lowercase + digits}, "underscore": "_", "minus": "-"}
 
@@ -228,7 +225,7 @@ class NewRunScreen(ModalScreen[Request | None]):
         checked, field = self._checked, self._focused_field()
         described = Content("" if field is None else field.description)
         outlook = Content.styled(checked.outlook, "dim")
-        if checked.is_short:
+        if checked.lacks_time:
             outlook = Content.styled(f"! {checked.outlook}", "$warning")
         if checked.error:
             outlook = Content.styled(f"! {checked.error}", "$error")

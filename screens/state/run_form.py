@@ -69,7 +69,7 @@ class Checked:
     wrong: Collection[str] = ()
     error: str = ""
     outlook: str = ""
-    is_short: bool = False  # of time
+    lacks_time: bool = False  # some candidates may have no turn
 
     @property
     def command(self) -> str:
@@ -185,8 +185,8 @@ class RunForm:
         """Check the input as the command line is checked."""
         try:
             request = self._request()
-            outlook, is_short = _outlook(self._resolve(request), request.budget)
-            return Checked(request, outlook=outlook, is_short=is_short)
+            outlook, lacks_time = _outlook(self._resolve(request), request.budget)
+            return Checked(request, outlook=outlook, lacks_time=lacks_time)
         except (UsageError, WorkloadError) as error:
             wrong = self._wrong()
             return Checked(self._request(without=wrong), wrong, str(error))
@@ -283,9 +283,9 @@ def _scenario_names(file: str | None) -> Collection[str]:
         return scenarios.load()
 
 
-def _choices(key: str, help: str, names: Iterable[str], empty: str = "all") -> FormField:  # noqa: A002 - FormField's
+def _choices(key: str, purpose: str, names: Iterable[str], empty: str = "all") -> FormField:
     """A field whose choices compete with one another; `empty` stands for none of them."""
-    return FormField(key, key, empty, help, choices=(empty, *names))
+    return FormField(key, key, empty, purpose, choices=(empty, *names))
 
 
 def _parameter_field(workload: Workload, parameter: Parameter) -> FormField:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import scenes
 from textual.widgets import Input
+
+from workbench import catalog
 
 
 @pytest.fixture(autouse=True)
@@ -24,3 +27,12 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The keys of the Runs screen delete: never the developer's runs."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+@pytest.fixture
+def few_workloads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a further workload changes no picture; the scene is recorded with all of them."""
+    scenes.h200()
+    names = ("launch", "matmul", "train_cnn")
+    few = {name: file for name, file in catalog.files().items() if name in names}
+    monkeypatch.setattr(catalog, "files", lambda: few)

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
-import os
-import signal
 from collections.abc import Callable
-from pathlib import Path
-from typing import NoReturn
 
-import msgspec
 import pytest
 import scenes
 from stage import HeldFeed, held, press, replayed, settle, text
 
-from screens import app as app_module
 from screens.app import WorkbenchApp
 from screens.pages.help import HelpScreen
 from screens.state.event_source import EventSourceError, ReplaySource
 from screens.widgets.table import Table
-from workbench.export.formats import file_text
 from workbench.planning.model_question import ModelQuestion
 from workbench.planning.request import Request
 from workbench.records import events as ev
@@ -117,82 +109,6 @@ async def test_c_copies_the_command_of_the_chosen_row_and_shows_it() -> None:
         assert notices == [app.clipboard]
         await press(pilot, "2", "c")
         assert app.clipboard == "workbench advise realtime --quick --budget 60"
-
-
-@pytest.mark.parametrize("scene", [scenes.h200, scenes.midway])
-async def test_e_writes_the_page_of_this_run_into_a_new_file(
-    scene: Callable[[], list[ev.AnyEvent]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    app, _ = held(scene())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        await press(pilot, "e", "e")
-        name = f"workbench-{app.session.report.started.id}"
-        files = [tmp_path / f"{name}.html", tmp_path / f"{name}-2.html"]
-        assert {*tmp_path.iterdir()} == {*files}
-        assert [notice.message for notice in app._notifications] == [str(file) for file in files]
-        for file in files:
-            assert file.read_text() == file_text("html", app.session.report)
-
-
-async def test_e_says_in_one_line_why_nothing_was_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
-    app = replayed(scenes.h200())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        await press(pilot, "e")
-        (notice,) = app._notifications
-        assert notice.message.endswith("cannot be written: No such file or directory")
-        assert notice.severity == "error"
-
-
-async def test_e_in_a_folder_that_may_not_be_searched_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    def locked(path: object, *_: object, **__: object) -> NoReturn:
-        raise PermissionError(errno.EACCES, "Permission denied", str(path))
-
-    app = replayed(scenes.h200())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        with monkeypatch.context() as patch:
-            for name in ("stat", "lstat", "open"):
-                patch.setattr(os, name, locked)
-            app.action_export()
-        await settle(pilot)
-        (notice,) = app._notifications
-        assert notice.message.endswith("cannot be written: Permission denied")
-
-
-async def test_e_stays_in_this_folder_whatever_a_document_calls_its_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    first, *rest = scenes.h200()
-    app = replayed([msgspec.structs.replace(first, id="/../../[b]\x1b" + 300 * "x"), *rest])
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        await press(pilot, "e")
-        (file,) = tmp_path.iterdir()
-        assert file.name.startswith("workbench-________b__x")
-
-
-async def test_e_has_nothing_to_write_before_the_first_sample(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    async with held(scenes.h200()[:3])[0].run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        await press(pilot, "e")
-        assert not [*tmp_path.iterdir()]
 
 
 async def test_a_row_without_a_verdict_still_has_a_command() -> None:
@@ -326,54 +242,6 @@ async def test_page_keys_scroll_the_text_below_the_table() -> None:
             await press(pilot, "pagedown")
         await press(pilot, *["pageup"] * pages)
         assert "rounds, decided" not in text(pilot)
-
-
-@pytest.mark.parametrize("key", ["q", "ctrl+c"])
-async def test_quitting_after_a_run_returns_what_the_run_returned(key: str) -> None:
-    app = replayed(scenes.h200())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        await press(pilot, key)
-    assert app.return_code == 0
-
-
-@pytest.mark.parametrize("key", ["q", "ctrl+c"])
-async def test_quitting_during_a_run_cancels_it_and_returns_130(key: str) -> None:
-    app, feed = held(scenes.midway())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        await press(pilot, key)
-    assert feed.said == ["cancel"]
-    assert app.session.report.finished is not None
-    assert app.return_code == 130
-
-
-async def test_an_engine_that_does_not_answer_holds_nobody_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(app_module, "CANCEL_S", 0.05)
-    app, feed = held(scenes.midway())
-    feed.deaf = True
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        await press(pilot, "q")
-        await pilot._wait_for_screen()
-        while app.is_running and not feed.closed:
-            await pilot.pause(0.01)
-    assert app.return_code == 130
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-async def test_signals_end_in_the_same_order(number: signal.Signals) -> None:
-    app, feed = held(scenes.midway())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        os.kill(os.getpid(), number)
-        while not feed.closed:
-            await pilot.pause(0.01)
-        await settle(pilot)
-    assert feed.said == ["cancel"]
-    assert app.return_code == 130
 
 
 @pytest.mark.parametrize(("events", "phase"), [(None, "running"), (1, "starting")])
@@ -540,14 +408,3 @@ async def test_a_case_that_is_being_loaded_says_so() -> None:
         await press(pilot, "2")
         assert "> loading" in text(pilot)
         assert "> ready" not in text(pilot)
-
-
-async def test_the_key_for_more_comes_and_goes_with_the_size() -> None:
-    async with replayed(scenes.cpu_only()).run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await press(pilot, "question_mark")
-        for size in ((200, 70), (80, 24), (200, 70)):
-            assert ("pgdn More" in text(pilot)) == (pilot.app.size.height == 24)
-            await pilot.resize_terminal(*size)
-            await settle(pilot)
-        assert "pgdn More" not in text(pilot)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import signal
 from collections.abc import Callable
 
 import pytest
 import scenes
-from stage import HeldFeed, held, replayed, settle
+from stage import HeldFeed, held, press, replayed, settle
 from textual import events
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 
+from screens import app as app_module
 from screens.app import WorkbenchApp, run_tui
 from screens.pages.help import HelpScreen
 from screens.state.event_source import EventSourceError, ReplaySource
@@ -202,3 +205,51 @@ def test_a_suspend_gives_the_title_back_and_the_next_one_keeps_it_again(
     driver.stop_application_mode()
     app.show_title("a")
     assert written == [f"{KEEP_TITLE}\x1b]2;a\x07", RESTORE_TITLE, f"{KEEP_TITLE}\x1b]2;a\x07"]
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+c"])
+async def test_quitting_after_a_run_returns_what_the_run_returned(key: str) -> None:
+    app = replayed(scenes.h200())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, key)
+    assert app.return_code == 0
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+c"])
+async def test_quitting_during_a_run_cancels_it_and_returns_130(key: str) -> None:
+    app, feed = held(scenes.midway())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, key)
+    assert feed.said == ["cancel"]
+    assert app.session.report.finished is not None
+    assert app.return_code == 130
+
+
+async def test_an_engine_that_does_not_answer_holds_nobody_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(app_module, "CANCEL_S", 0.05)
+    app, feed = held(scenes.midway())
+    feed.deaf = True
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "q")
+        await pilot._wait_for_screen()
+        while app.is_running and not feed.closed:
+            await pilot.pause(0.01)
+    assert app.return_code == 130
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+async def test_signals_end_in_the_same_order(number: signal.Signals) -> None:
+    app, feed = held(scenes.midway())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        os.kill(os.getpid(), number)
+        while not feed.closed:
+            await pilot.pause(0.01)
+        await settle(pilot)
+    assert feed.said == ["cancel"]
+    assert app.return_code == 130

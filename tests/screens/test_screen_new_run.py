@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import machines
 import pytest
 import scenes
 from stage import HeldFeed, held, press, replayed, settle, text
@@ -14,11 +13,10 @@ from textual.pilot import Pilot
 from screens.app import WorkbenchApp
 from screens.pages.new_run import NewRunScreen
 from screens.state.event_source import ReplaySource
-from screens.state.run_form import OWN, SCENARIOS, RunForm
+from screens.state.run_form import OWN
 from screens.widgets.chips import Chips
 from screens.widgets.table import Table
 from workbench import catalog
-from workbench.contract import Parameter
 from workbench.planning import scenarios
 from workbench.planning.own_question import OwnQuestion
 from workbench.planning.request import Request
@@ -69,6 +67,14 @@ async def tick(pilot: Pilot[None], *names: str) -> None:
             await pilot.press("right")
             assert chips.current != before, f"there is no {name}"
         await press(pilot, "space")
+
+
+async def click_on(pilot: Pilot[None], words: str) -> None:
+    """Click on the second letter of these words."""
+    lines = text(pilot).splitlines()
+    y = next(y for y, line in enumerate(lines) if words in line)
+    await pilot.click(offset=(lines[y].index(words) + 1, y))
+    await settle(pilot)
 
 
 async def test_a_wrong_value_is_named_kept_and_corrected_and_then_it_starts() -> None:
@@ -186,10 +192,7 @@ async def test_choices_are_ticked_by_space_and_click_and_none_means_the_default(
         assert "--precision fp32 --precision bf16" in text(pilot)
         await tick(pilot, "fp32", "bf16")
         assert "[x] all  [ ] fp64  [ ] fp32" in text(pilot)
-        lines = text(pilot).splitlines()
-        row = next(y for y, line in enumerate(lines) if "[ ] numpy" in line)
-        await pilot.click(offset=(lines[row].index("[ ] numpy") + 1, row))
-        await settle(pilot)
+        await click_on(pilot, "[ ] numpy")
         assert "--backend numpy" in text(pilot)
         await tick(pilot, "all")
         assert "--backend" not in text(pilot)
@@ -274,14 +277,10 @@ async def test_a_click_ticks_quick_and_the_key_bar_starts() -> None:
     async with app.run_test(size=(80, 32)) as pilot:
         await settle(pilot)
         await press(pilot, "n", "enter")
-        lines = text(pilot).splitlines()
-        row = next(i for i, line in enumerate(lines) if "[ ] quick" in line)
-        await pilot.click(offset=(lines[row].index("[ ]") + 1, row))
-        await settle(pilot)
+        await click_on(pilot, "[ ] quick")
         assert "$ workbench --quick" in text(pilot)
         await press(pilot, "up")
-        await pilot.click(offset=(text(pilot).splitlines()[-1].index("Start"), 31))
-        await settle(pilot)
+        await click_on(pilot, "Start")
     assert started == [[], ["--quick"]]
 
 
@@ -320,92 +319,6 @@ async def test_a_workload_that_cannot_be_used_says_why(
         await press(pilot, "enter", "enter")
         assert isinstance(app.screen, NewRunScreen)
     assert len(started) == 1
-
-
-@pytest.mark.parametrize("name", [SCENARIOS, *catalog.files()])
-def test_every_entry_has_fields_and_can_be_started_as_it_stands(name: str) -> None:
-    draft = RunForm(Request())
-    draft.entry = name
-    checked = draft.check()
-    assert checked.error == ""
-    assert checked.request.arguments() == (["run", name] if name else [])
-    assert len({field.label for field in draft.fields()}) == len(draft.fields())
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "error"),
-    [
-        ("batch", "1..x", "--batch takes whole numbers"),
-        ("batch", "0", "--batch must be between 1 and 1000000, not 0"),
-        ("threads", "0", "--threads must be between"),
-        ("budget", "soon", "--budget takes seconds, not 'soon'"),
-        ("budget", "nan", "--budget must be between"),
-        ("precision", "fp31", "did you mean fp32?"),
-        ("backend", "theano", "unknown backend 'theano'"),
-        ("device", "gpu0", "unknown device 'gpu0'"),
-        ("train_cnn.image", "1", "image must be between 16 and 256, not 1"),
-    ],
-)
-def test_a_wrong_text_names_its_field_and_leaves_the_others(
-    key: str, value: str, error: str
-) -> None:
-    draft = RunForm(Request(quick=True, seed=3))
-    draft.entry = "train_cnn"
-    draft.texts[key] = value
-    checked = draft.check()
-    assert error in checked.error
-    assert list(checked.wrong) == [key]
-    assert checked.command == "workbench run train_cnn --quick --seed 3"
-
-
-def test_ones_own_scenarios_and_prices_stay_with_the_table(tmp_path: Path) -> None:
-    file = tmp_path / "mine.toml"
-    file.write_text(
-        '[[scenario]]\nid = "mine"\ntitle = "Mine"\nquestion = "Which?"\nworkload = "matmul"\n'
-        'objective = "cost"\nprecisions = ["fp32"]\n'
-    )
-    given = Request(scenario_file=str(file), prices=("cpu=1",), all_scenarios=True)
-    draft = RunForm(given)
-    assert draft.check().error == ""
-    assert draft.check().request == given
-    assert "mine" in draft.fields()[0].choices
-    draft.texts["scenarios"] = "mine,realtime"
-    assert draft.check().request.scenarios == ("mine", "realtime")
-    assert draft.check().error == ""
-    draft.entry = "matmul"
-    assert draft.check().request.arguments() == ["run", "matmul"]
-    draft.entry = SCENARIOS
-    file.write_text("spoilt")
-    assert draft.fields()
-    assert "mine.toml, line 1" in draft.check().error
-
-
-def test_fields_that_are_wrong_only_together_are_not_blamed_one_by_one() -> None:
-    draft = RunForm(Request())
-    draft.entry = "train_cnn"
-    draft.texts |= {
-        "batch": ",".join(map(str, range(1, 60))),
-        "train_cnn.image": "16..100,17,18,19,20,21",
-    }
-    checked = draft.check()
-    assert "rows; 512 at most" in checked.error
-    assert list(checked.wrong) == []
-
-
-def test_a_tuning_parameter_says_so_and_is_left_to_the_workload(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    workload = type(catalog.load("matmul"))()
-    knob = Parameter("block", 64, "rows in a block", 8, 512, unit="rows", tuning=True)
-    monkeypatch.setattr(type(workload), "parameters", (*workload.parameters, knob))
-    draft = RunForm(Request())
-    draft.entry = "matmul"
-    field = next(field for field in draft.fields() if field.label == "block")
-    assert field.default == "as proposed"
-    assert field.allowed == "tuning; between 8 and 512 rows"
-    draft.texts["matmul.block"] = "16,32"
-    assert draft.check().command == "workbench run matmul --set block=16,32"
-    assert draft.check().outlook == "1 row"
 
 
 async def test_the_form_survives_every_size_and_shows_the_field_that_is_typed_into() -> None:
@@ -463,78 +376,3 @@ async def test_ones_own_code_is_raced_on_the_model_screen() -> None:
         assert "[4 Model]" in text(pilot)
         assert app.session.subject == "torch.nn:Identity"
     assert feeds[1:] == [Request(own=OwnQuestion("function", "torch.nn:Identity"))]
-
-
-@pytest.mark.parametrize(
-    ("texts", "command"),
-    [
-        ({"code": "m.net:build"}, "--torch m.net:build"),
-        ({"code": "m.net:build", "kind": "function"}, "--function m.net:build"),
-        ({"code": "s.py"}, "--torch s.py"),
-        ({"code": "sh run.sh", "kind": "command"}, "--command 'sh run.sh'"),
-        (
-            {"code": "sh {n}", "kind": "command", "over": "n=1,2"},
-            "--command 'sh {n}' --over n=1,2",
-        ),
-        ({"code": "m:f", "over": "n=1,2"}, "--torch m:f"),
-        (
-            {"code": "m.onnx", "kind": "model", "objective": "memory"},
-            "--model m.onnx --objective memory",
-        ),
-        (
-            {"code": "m:f", "objective": "throughput", "batch": "1,8", "mode": "nhwc,compile"},
-            "--torch m:f --objective throughput --mode nhwc --mode compile --batch 1,8",
-        ),
-    ],
-)
-def test_the_form_asks_what_the_command_line_asks(
-    tmp_path: Path, monkeypatch, texts, command: str
-) -> None:
-    (tmp_path / "s.py").touch()
-    monkeypatch.chdir(tmp_path)
-    draft = RunForm(Request())
-    draft.entry = OWN
-    draft.texts |= texts
-    checked = draft.check()
-    assert (checked.error, checked.outlook) == ("", "1 row")
-    assert checked.command == f"workbench advise {command}"
-    assert RunForm(checked.request).check().request == checked.request, "the form begins with it"
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "error"),
-    [
-        ("code", "gone.py", "there is no file gone.py"),
-        ("code", "sh {n}", "not 'sh {n}'"),
-        ("kind", "functon", "did you mean function?"),
-        ("objective", "energy", "--torch takes --objective latency or throughput"),
-        ("batch", "0", "--batch must be between"),
-        ("mode", "nhcw", "did you mean nhwc?"),
-        ("device", "cuda:7", "no device cuda:7 here"),
-    ],
-)
-def test_a_wrong_text_about_ones_own_code_names_its_field(key, value, error: str) -> None:
-    draft = RunForm(Request(), machines.cpu_server()[0])
-    draft.entry = OWN
-    draft.texts |= {"code": "m:build", key: value}
-    checked = draft.check()
-    assert error in checked.error
-    assert list(checked.wrong) == [key]
-
-
-@pytest.mark.parametrize(
-    ("installed", "error"), [(None, ""), ({"xgboost"}, ""), ({"torch"}, "tabular needs lightgbm")]
-)
-def test_a_row_of_optional_libraries_starts_where_one_is_installed(installed, error: str) -> None:
-    draft = RunForm(Request(), machines.cpu_server()[0], installed)
-    draft.texts["scenarios"] = "tabular"
-    assert (draft.check().error or "").startswith(error)
-    assert bool(draft.check().error) is bool(error)
-
-
-def test_options_without_a_field_stay_with_the_same_code() -> None:
-    own = OwnQuestion("torch", "m:build", train=True, max_error=0.1, save_best="best")
-    draft = RunForm(Request(own=own))
-    assert draft.check().request.own == own
-    draft.texts["code"] = "m:other"
-    assert draft.check().request.own == OwnQuestion("torch", "m:other")

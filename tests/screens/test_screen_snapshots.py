@@ -17,7 +17,6 @@ from textual.app import App
 from textual.pilot import Pilot
 
 from screens.state.event_source import EventSourceError
-from workbench import catalog
 
 SIZES = [pytest.param((80, 24), id="80x24"), pytest.param((120, 40), id="120x40")]
 Picture = Callable[..., bool]
@@ -38,15 +37,6 @@ def pictured(snap_compare: Picture, size: tuple[int, int]) -> Callable[..., bool
         return snap_compare(app, terminal_size=size, run_before=before)
 
     return compare
-
-
-@pytest.fixture
-def few_workloads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a further workload changes no picture; the scene is recorded with all of them."""
-    scenes.h200()
-    names = ("launch", "matmul", "train_cnn")
-    few = {name: file for name, file in catalog.files().items() if name in names}
-    monkeypatch.setattr(catalog, "files", lambda: few)
 
 
 @at_both_sizes

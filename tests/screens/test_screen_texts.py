@@ -16,7 +16,6 @@ from stage import press, replayed, settle, text
 from textual.pilot import Pilot
 
 from screens.theme import LIGHT, SIXTEEN, choose
-from workbench import catalog
 
 pytestmark = pytest.mark.campaign
 
@@ -66,22 +65,15 @@ async def picture(pilot: Pilot[None], there: tuple[str, ...], back: tuple[str, .
     return shown
 
 
-@pytest.fixture(autouse=True)
-def no_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture(autouse=True)
-def few_workloads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a further workload changes no text; the scenes are recorded with all of them."""
+@pytest.fixture
+def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scenes with all workloads; `few_workloads` hides some of them."""
     for scene in MACHINES.values():
         scene()
-    names = ("launch", "matmul", "train_cnn")
-    few = {name: file for name, file in catalog.files().items() if name in names}
-    monkeypatch.setattr(catalog, "files", lambda: few)
+    monkeypatch.chdir(tmp_path)  # without an ONNX file
 
 
+@pytest.mark.usefixtures("recorded", "few_workloads")
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("machine", MACHINES)
 async def test_every_screen_is_as_kept_and_the_same_in_every_theme(

@@ -48,7 +48,7 @@ class Prepared(msgspec.Struct):
     warmup: Warmed
     call_overhead_s: Seconds
     memory_peak_bytes: Bytes | None
-    cold_s: Seconds = 0.0  # the first preparation and step took, where start-up counts
+    cold_s: Seconds = 0.0  # first preparation and step; 0 unless start-up counts
 
     def __post_init__(self) -> None:
         metric, reference = shown(self.accuracy.metric, 60), shown(self.accuracy.reference)

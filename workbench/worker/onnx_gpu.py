@@ -4,7 +4,7 @@ Standard library only and Python 3.8 syntax: `doctor` runs this file by its path
 """
 
 import contextlib
-import importlib.metadata
+import importlib
 import os
 import re
 import tempfile
@@ -118,7 +118,9 @@ def overheard(heard: list[str]) -> Iterator[None]:
 def _remedy(why: str, onnxruntime: Any) -> str:
     """What to do about a cause."""
     built = major(getattr(onnxruntime, "cuda_version", ""))
-    names = {found.metadata["Name"] for found in importlib.metadata.distributions()}
+    from importlib import metadata  # imports the modules for mail, and screens import this one
+
+    names = {found.metadata["Name"] for found in metadata.distributions()}
     here = [cuda for cuda in RELEASES if f"nvidia-cudnn-cu{cuda}" in names]  # torch brings it along
     suited = f"'{PACKAGE}{RELEASES[here[0]] if here else ''}'"
     older = f", or install '{PACKAGE}{RELEASES[12]}'" if built == 13 else ""

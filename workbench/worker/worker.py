@@ -116,7 +116,7 @@ class Worker:
             task = workload.prepare(wanted, setup)  # the step may have changed what a check needs
         try:
             task.activate()
-            gc.freeze()  # building may have imported as much again
+            gc.freeze()  # building may have imported libraries
             built_bytes = self._memory_peak(task)
             if not task.checks_latest:
                 accuracy = task.check()

@@ -17,6 +17,7 @@ from ...records.machine import (
     Machine,
     Memory,
     Os,
+    Package,
     Pcie,
     Software,
 )
@@ -30,8 +31,14 @@ from .spans import Text, join, unbroken
 
 BAR_WIDTH = 12
 MANY = 3  # equal GPUs, from which on they share a table
-READINGS = ("memory used", "power", "temperature", "busy", "SM clock")  # in that table, as SHORT
-SHORT = ("power", "heat", "busy", "clock")
+# Label of a reading of one GPU -> its title in that table.
+READINGS = {
+    "memory used": "memory",
+    "power": "power",
+    "temperature": "heat",
+    "busy": "busy",
+    "SM clock": "clock",
+}
 
 # Field of `Isa` -> its usual name, by processor family.
 X86 = {
@@ -202,21 +209,25 @@ def _each(found: Sequence[Gpu]) -> list[Section]:
 
 def _many(found: Sequence[Gpu]) -> list[Section]:
     """A line of readings for each GPU, the facts that all share, and those that some have alone."""
-    rows = [
-        (
-            card.device or f"{card.index} {'unusable' if card.visible else 'hidden'}",
-            _of_total(units.size(card.memory_used_bytes), units.size(card.memory_total_bytes)),
-            number_text(card.power_w, "W") or units.NOT_AVAILABLE,
-            number_text(card.temperature_c, "°C") or units.NOT_AVAILABLE,
-            number_text(card.utilization_percent, "%") or units.NOT_AVAILABLE,
-            number_text(card.sm_clock_mhz, "MHz") or units.NOT_AVAILABLE,
+    rows = []
+    for card in found:
+        readings = (
+            number_text(card.power_w, "W"),
+            number_text(card.temperature_c, "°C"),
+            number_text(card.utilization_percent, "%"),
+            number_text(card.sm_clock_mhz, "MHz"),
         )
-        for card in found
-    ]
+        rows.append(
+            (
+                card.device or f"{card.index} {'unusable' if card.visible else 'hidden'}",
+                _of_total(units.size(card.memory_used_bytes), units.size(card.memory_total_bytes)),
+                *(text or units.NOT_AVAILABLE for text in readings),
+            )
+        )
     facts = [[each for each in gpu(card) if each.label not in READINGS] for card in found]
     shared = [each for each in facts[0] if all(each in others for others in facts)]
     title = f"{len(found)} GPUs  {found[0].name or units.NOT_AVAILABLE}"
-    table = Section.of(title, (), ("", "memory", *SHORT), rows)
+    table = Section.of(title, (), ("", *READINGS.values()), rows)
     alone = [[each for each in own if each not in shared] for own in facts]
     return [
         replace(table, facts=shared, tone="strong gpu"),
@@ -309,29 +320,32 @@ def drivers(machine: Machine) -> list[Fact]:
 
 def stack(machine: Machine, installed: Software) -> list[Fact]:
     """The way down from the libraries to the GPUs, and where it breaks."""
-    facts, on_cuda = drivers(machine), any(g.visible and g.runs_on == "CUDA" for g in machine.gpus)
-    if not on_cuda:
+    facts = drivers(machine)
+    if not any(gpu.visible and gpu.runs_on == "CUDA" for gpu in machine.gpus):
         return facts
-    breaks = [w for w in hardware_warnings(machine, installed) if w.code in NOT_BY_TORCH]
-    torch = Reason("", breaks[0].message, breaks[0].remedy) if breaks else None
-    differs = onnx_cuda.disagreement(machine, installed)
-    if (package := installed.packages.get(onnx_cuda.GPU_PACKAGE)) is None or not package.version:
-        package, differs = installed.packages.get("onnxruntime"), "a CPU build: not on the GPU"
-    onnx = Reason("", differs, onnx_cuda.remedy(machine, installed)) if differs else None
-    for name, found, why in (
-        ("torch", installed.packages.get("torch"), torch),
-        ("onnxruntime", package, onnx),
-    ):
-        if found is None or not found.version:
-            facts.append(fact(name, "not installed", "dim"))
-            continue
-        version = "  ".join(filter(None, (found.version, found.detail)))
-        if why is None:
-            facts.append(fact(name, version))
-        else:
-            text = Text.of(f"{version}  ", (f"! {why.message}", "warning"))
-            facts += [Fact(name, text), *([fact("  remedy", why.hint)] if why.hint else [])]
-    return facts
+    packages, remedy = installed.packages, onnx_cuda.remedy(machine, installed)
+    found = (w for w in hardware_warnings(machine, installed) if w.code in NOT_BY_TORCH)
+    warning = next(found, None)
+    lacks = (warning.message, warning.remedy) if warning else (None, None)
+    facts += _level("torch", packages.get("torch"), *lacks)
+    name, why = onnx_cuda.GPU_PACKAGE, onnx_cuda.disagreement(machine, installed)
+    if name not in packages or packages[name].version is None:
+        name, why = "onnxruntime", "a CPU build: not on the GPU"
+    return facts + _level("onnxruntime", packages.get(name), why, remedy)
+
+
+def _level(name: str, package: Package | None, why: str | None, remedy: str | None) -> list[Fact]:
+    """A library, and `why` the way to the GPU breaks at it."""
+    if package is None or package.version is None:
+        return [fact(name, "not installed", "dim")]
+    if not why:
+        return [fact(name, _version(package))]
+    broken = Fact(name, Text.of(f"{_version(package)}  ", (f"! {why}", "warning")))
+    return [broken, *([fact("  remedy", remedy)] if remedy else [])]
+
+
+def _version(package: Package) -> str:
+    return "  ".join(filter(None, (package.version or "not installed", package.detail)))
 
 
 def software(found: Software, system: Os) -> list[Fact]:
@@ -341,8 +355,7 @@ def software(found: Software, system: Os) -> list[Fact]:
         fact("Python", f"{found.python}  {found.executable}"),
     ]
     for name, package in found.packages.items():
-        parts = [package.version or "not installed", package.detail or ""]
-        facts.append(fact(name, "  ".join(filter(None, parts)), "" if package.version else "dim"))
+        facts.append(fact(name, _version(package), "" if package.version else "dim"))
     return facts + missing(found.unavailable)
 
 

@@ -4,7 +4,6 @@ Standard library only and Python 3.8 syntax: the same text runs here and, for `-
 under a foreign interpreter.  Prints one JSON line when run.
 """
 
-import importlib.metadata
 import importlib.util
 import json
 import platform
@@ -70,9 +69,11 @@ def query() -> dict[str, Any]:
 
 
 def _version(name: str) -> str | None:
+    from importlib import metadata  # imports the modules for mail, and screens import this one
+
     try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
         return None
 
 

@@ -1,0 +1,95 @@
+"""The page that `e` writes: into a new file of this folder, or a line that says why not."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+import pytest
+import scenes
+from stage import held, press, replayed, settle
+
+from workbench.export.formats import file_text
+from workbench.records import events as ev
+
+SIZE = (80, 24)
+
+
+@pytest.mark.parametrize("scene", [scenes.h200, scenes.midway])
+async def test_e_writes_the_page_of_this_run_into_a_new_file(
+    scene: Callable[[], list[ev.AnyEvent]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    app, _ = held(scene())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "e", "e")
+        name = f"workbench-{app.session.report.started.id}"
+        files = [tmp_path / f"{name}.html", tmp_path / f"{name}-2.html"]
+        assert {*tmp_path.iterdir()} == {*files}
+        assert [notice.message for notice in app._notifications] == [str(file) for file in files]
+        for file in files:
+            assert file.read_text() == file_text("html", app.session.report)
+
+
+async def test_e_says_in_one_line_why_nothing_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    app = replayed(scenes.h200())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "e")
+        (notice,) = app._notifications
+        assert notice.message.endswith("cannot be written: No such file or directory")
+        assert notice.severity == "error"
+
+
+async def test_e_in_a_folder_that_may_not_be_searched_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def locked(path: object, *_: object, **__: object) -> NoReturn:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    app = replayed(scenes.h200())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        with monkeypatch.context() as patch:
+            for name in ("stat", "lstat", "open"):
+                patch.setattr(os, name, locked)
+            app.action_export()
+        await settle(pilot)
+        (notice,) = app._notifications
+        assert notice.message.endswith("cannot be written: Permission denied")
+
+
+async def test_e_stays_in_this_folder_whatever_a_document_calls_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    first, *rest = scenes.h200()
+    app = replayed([msgspec.structs.replace(first, id="/../../[b]\x1b" + 300 * "x"), *rest])
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "e")
+        (file,) = tmp_path.iterdir()
+        assert file.name.startswith("workbench-________b__x")
+
+
+async def test_e_has_nothing_to_write_before_the_first_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with held(scenes.h200()[:3])[0].run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "e")
+        assert not [*tmp_path.iterdir()]
