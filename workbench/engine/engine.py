@@ -39,7 +39,6 @@ from .profiling import Profiling
 from .race import Race
 from .races import Races
 from .row_sources import RowSource, row_source
-from .starts import start_workers
 from .telemetry import MachineTelemetry
 from .trace import TraceFile
 
@@ -223,9 +222,7 @@ class Engine:
                 profiling.run(self._trace)
             source.conclude(self.report.rows[row.scenario.id], self.report, profiling)
 
-        if any(case.device_kind == "gpu" for row in self._rows for case in row.cases):
-            # A CUDA build takes longer to import than the share of a light row lasts.
-            start_workers(self._rows, self._rows, context, 1.0)
+        races.start_workers(self._rows)
         end_s = context.end_s - source.reserved_s
         if self._request.crossover and any(row.scenario.size for row in self._rows):
             end_s -= CROSSOVER_SHARE * (end_s - context.now())

@@ -201,8 +201,6 @@ class Preparation:
             if refusal := admission.too_long_to_compile(case, left_s, self._compile_s(case)):
                 return refusal
         others = [report.candidates[other.id] for other in self._neighbours(case)]
-        if refusal := admission.slower_in_any_mode(case, report.candidates, machine.cpu):
-            return refusal
         return admission.beforehand(
             case,
             self._plan.workload,
@@ -212,12 +210,15 @@ class Preparation:
         )
 
     def _probe_small(self, case: Case) -> None:
-        """Try a reduced precision at a small size, since an emulated one can be 200x slower.
+        """Try a reduced precision at a small size, since an emulated one can be 200x slower, unless
+        another mode of it has shown enough.
 
         Never in a worker that the case has to itself: such a worker reports the memory of the
         first case that it sees.
         """
-        cpu = self._context.machine.cpu
+        cpu, candidates = self._context.machine.cpu, self._context.report.candidates
+        if refusal := admission.slower_in_any_mode(case, candidates, cpu):
+            raise Refused(refusal)
         pair = admission.small_probe_of(case, self._plan.workload, cpu)
         if pair is None or case.id in self._probed:
             return

@@ -25,6 +25,14 @@ class Races:
         self._context = context
         self._latest: Race | None = None
 
+    def start_workers(self, rows: Sequence[RowPlan]) -> None:
+        """Start the workers that `rows` share, at once: all of them where a GPU races, since a CUDA
+        build takes longer to import than the share of a light row lasts, and otherwise those of the
+        row that comes first."""
+        in_order = sorted(rows, key=_place)
+        on_host = all(kind_of(case.device).on_host for row in rows for case in row.cases)
+        start_workers(in_order[:1] if on_host else in_order, in_order, self._context, 1.0)
+
     def rows(self, rows: Sequence[RowPlan], end_s: float, conclude: Conclude) -> None:
         """Race `rows` until `end_s` on the run's clock, and conclude each after its race."""
         self._in_shares(rows, self._context, end_s, conclude)

@@ -1,6 +1,6 @@
-"""Starts the workers of many rows before the first of them is raced; see decision 024."""
+"""Starts workers at once, before a row is raced that needs them; see decision 024."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..planning.admission import beforehand
 from ..planning.plan import RowPlan
@@ -13,7 +13,7 @@ from .preparation import START_DEADLINE_S, worker_key
 
 
 def start_workers(
-    rows: list[RowPlan], table: list[RowPlan], context: RunContext, share: float
+    rows: Sequence[RowPlan], table: Sequence[RowPlan], context: RunContext, share: float
 ) -> bool:
     """Start the workers that `rows` share before their share of the time begins.
 
@@ -28,9 +28,11 @@ def start_workers(
         for case in row.cases
         if beforehand(case, row.workload, machine, context.report.software) is None
     )
-    # A row that takes these start-up times for its own needs some that no other import slowed.
-    cores_each = 2 if any(row.scenario.shares_workers for row in table) else 1
-    for keys in _together(needed, machine, max(1, machine.cpu.effective_cores // cores_each)):
+    # A row that takes these start-up times for its own needs some that no other import slowed, and
+    # compares those of one library.
+    compares = any(row.scenario.shares_workers for row in table)
+    most = max(1, machine.cpu.effective_cores // (2 if compares else 1))
+    for keys in _together(needed, machine, most, by_library=compares):
         if context.now() >= context.end_s:
             return False
         with context.overhead.spending(STARTING), context.pool.starting(keys):
@@ -44,13 +46,15 @@ def start_workers(
     return in_time
 
 
-def _together(keys: Iterable[WorkerKey], machine: Machine, most: int) -> Iterator[list[WorkerKey]]:
-    """The workers that start at once: up to `most` of one library, whose times are compared."""
+def _together(
+    keys: Iterable[WorkerKey], machine: Machine, most: int, *, by_library: bool
+) -> Iterator[list[WorkerKey]]:
+    """The workers that start at once: up to `most`, of one library only if asked for."""
     taken: set[str] = set()  # GPUs on which a second worker would end the first
-    of_library: dict[str, list[WorkerKey]] = {}
+    groups: dict[str, list[WorkerKey]] = {}
     for key in keys:
         if not key.alone and key.device not in taken:
             taken |= {key.device} & machine.exclusive
-            of_library.setdefault(key.backend, []).append(key)
-    for group in of_library.values():
+            groups.setdefault(key.backend if by_library else "", []).append(key)
+    for group in groups.values():
         yield from (group[at : at + most] for at in range(0, len(group), most))

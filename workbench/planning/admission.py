@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+import msgspec
+
 from ..contract import LEAST_CAPABILITY, REDUCED, Case, Workload, kind_of
 from ..machine import datasheets
 from ..machine.host.isa import bound_ops_per_s, lacking, native
@@ -143,12 +145,16 @@ def slower_in_any_mode(
     case: Case, candidates: Mapping[str, Candidate], cpu: Cpu | None
 ) -> Reason | None:
     """Why a mode of an emulated precision is not tried: the precision without it was far slower
-    than FP32 in its warm-up."""
+    than FP32, at a small size or in its warm-up."""
     emulates = cpu is not None and lacking(case.precision, cpu) is not None
     if case.mode is None or case.device_kind != "cpu" or not emulates:
         return None
     usual = replace(case, mode=None)
     found = candidates.get(usual.id), candidates.get(replace(usual, precision="fp32").id)
+    known = found[0].reason if found[0] is not None else None
+    if known is not None and known.code == "slower_precision":
+        text = f"{known.message} (measured without {case.mode})"
+        return msgspec.structs.replace(known, message=text)
     slow, fast = (each.warmup.step_s if each is not None else None for each in found)
     if not slow or not fast:
         return None

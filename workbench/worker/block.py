@@ -123,14 +123,16 @@ def warm_up(task: Task, *, latency: bool, seconds: float) -> WarmedUp:
     """Step until two consecutive windows agree, for at most `seconds`; choose `iterations`.
 
     A window is at least three steps and a tenth of `seconds`.  The first step does not count: it
-    pays for lazy allocation, kernel selection and compilation.
+    pays for lazy allocation, kernel selection and compilation.  A second step may take twice
+    `seconds`.
     """
     task.restore()  # a check took steps
     began = time.perf_counter()
     task.activate()
     first = time_sample(task, 1).host_s
     n, previous, current, steady = 1, None, first, False
-    while not steady and time.perf_counter() - began + current < seconds:
+    spent_s = -seconds
+    while not steady and spent_s + current < seconds:
         window: list[float] = []
         window_began = time.perf_counter()
         while True:
@@ -140,7 +142,7 @@ def warm_up(task: Task, *, latency: bool, seconds: float) -> WarmedUp:
                 break
             if len(window) >= 3 and now - window_began >= seconds / 10:
                 break
-        n += len(window)
+        n, spent_s = n + len(window), now - began
         previous, current = current, median(window)
         steady = n > 4 and abs(current - previous) <= AGREEMENT * previous
     iterations = 1

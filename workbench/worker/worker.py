@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 import time
+import weakref
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
@@ -38,6 +39,8 @@ from .openmp import clashing_runtimes
 from .quiet import wait_until_quiet
 
 SMALL_PROBE_S = 0.02  # a step of a small probe takes a millisecond unless it is emulated
+# A smaller process is not searched for cycles of references after a release: 0.1 s for nothing.
+COLLECTED_BYTES = 2**30
 DISTRIBUTIONS = {"PIL": "pillow"}  # import name to package name, where they differ
 
 
@@ -217,11 +220,17 @@ class Worker:
 
     def release(self, cases: list[str]) -> dict[str, Any]:
         """Release what these cases hold; one that fails to close does not affect the others."""
+        tasks = []
         with ExitStack() as closing:
             for case in cases:
-                closing.callback(self.prepared.pop(case).task.close)
-        gc.unfreeze()
-        gc.collect()
+                task = self.prepared.pop(case).task
+                tasks.append(weakref.ref(task))
+                closing.callback(task.close)
+        del task, closing
+        is_small = (resident_peak() or COLLECTED_BYTES) < COLLECTED_BYTES
+        if self._on_gpu or not is_small or any(task() is not None for task in tasks):
+            gc.unfreeze()  # which makes the collection visit all objects of the library
+            gc.collect()
         if self._on_gpu:
             self._library.release(self.device)
         return {}

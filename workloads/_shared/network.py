@@ -6,7 +6,9 @@ tautology.  It computes a 3x3 convolution as nine shifted matrix products.
 
 from __future__ import annotations
 
+import hashlib
 import math
+import pickle
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -137,6 +139,19 @@ def he(rng: Any, *shape: int) -> Any:
     fan_in = int(np.prod(shape[1:]))
     weights = rng.standard_normal(shape, dtype=np.float32)
     return weights * np.float32(np.sqrt(2 / fan_in))
+
+
+_latest: tuple[bytes, Any] = (b"", None)  # what `exact_answers` found last, and for what
+
+
+def exact_answers(layers: Sequence[Layer], inputs: Any) -> Any:
+    """`forward`, kept until another network or other inputs come: the candidates of a row that a
+    process holds are checked against the same answers."""
+    global _latest
+    content = hashlib.blake2b(pickle.dumps((layers, inputs))).digest()
+    if _latest[0] != content:
+        _latest = content, forward(layers, inputs)
+    return _latest[1]
 
 
 def forward(layers: Sequence[Layer], inputs: Any) -> Any:

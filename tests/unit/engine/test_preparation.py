@@ -255,13 +255,13 @@ def test_a_gpu_that_admits_one_process_gets_one_worker_before_the_races() -> Non
 @pytest.mark.parametrize(
     ("cores", "counted", "together"),
     [
-        (1, False, [["cpu"], ["cuda:0"], ["cpu"]]),
-        (2, False, [["cpu", "cuda:0"], ["cpu"]]),
+        (1, False, [["cpu"], ["cpu"], ["cuda:0"]]),
+        (2, False, [["cpu", "cpu"], ["cuda:0"]]),
         (2, True, [["cpu"], ["cuda:0"], ["cpu"]]),  # a row takes their start-up times for its own
         (4, True, [["cpu", "cuda:0"], ["cpu"]]),
     ],
 )
-def test_workers_of_one_library_start_at_once_where_there_are_cores_for_them(
+def test_workers_start_at_once_where_there_are_cores_for_them(
     cores: int, counted: bool, together: list[list[str]]
 ) -> None:
     row = Row(CPU_A, replace(CPU_A, backend="numpy"), case("cuda:0-a"))

@@ -136,7 +136,7 @@ def test_no_mode_of_an_emulated_precision_is_tried_that_was_far_slower_without_i
     fp32, bf16 = case("cpu-a"), case("cpu-a", "bf16")
     nhwc = replace(bf16, mode="nhwc")
     candidates = {
-        each.id: SimpleNamespace(warmup=WarmUp(step_s=step_s))
+        each.id: SimpleNamespace(warmup=WarmUp(step_s=step_s), reason=None)
         for each, step_s in ((fp32, 0.02), (bf16, 0.28))
     }
     found = admission.slower_in_any_mode(nhwc, candidates, cpu())
@@ -149,6 +149,13 @@ def test_no_mode_of_an_emulated_precision_is_tried_that_was_far_slower_without_i
     assert admission.slower_in_any_mode(nhwc, candidates, cpu()) is None, "a layout may help"
     candidates[bf16.id].warmup = WarmUp()
     assert admission.slower_in_any_mode(nhwc, candidates, cpu()) is None, "not prepared"
+    candidates[bf16.id].reason = admission.slower_precision(bf16, 14, "at 4 px", cpu())
+    found = admission.slower_in_any_mode(nhwc, candidates, cpu())
+    assert found.code == "slower_precision"
+    assert found.message == (
+        "bf16 is 14x slower than fp32 at 4 px: this CPU has no AVX512-BF16 or AMX"
+        " (measured without nhwc)"
+    )
 
 
 def test_small_probes_are_for_reduced_precisions_on_a_cpu() -> None:
