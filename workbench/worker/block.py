@@ -20,6 +20,7 @@ from ..contract import Accuracy, DeviceTimer, Task
 TIMER_SHARE = 1e-3  # largest share of a sample that reading the timer may cost
 MIN_SAMPLE_S = 2e-3  # shortest throughput sample: shorter ones only enlarge the journal
 AGREEMENT = 0.05  # consecutive warm-up windows that differ by less are steady
+SECOND_STEP_S = 0.25  # longest first step of a warm-up that a second one follows in any case
 LEAD_IN_SAMPLES = 2  # the first after a resume runs 3-6 % slow, the second about 1 %
 LEAD_IN_CAP_S = 0.1  # a longer step needs no lead-in: the slow start is a small part of it
 LOOKS = 5  # latest samples of a lead-in: each begins with an empty queue, and shows how it fills
@@ -123,16 +124,16 @@ def warm_up(task: Task, *, latency: bool, seconds: float) -> WarmedUp:
     """Step until two consecutive windows agree, for at most `seconds`; choose `iterations`.
 
     A window is at least three steps and a tenth of `seconds`.  The first step does not count: it
-    pays for lazy allocation, kernel selection and compilation.  A second step may take twice
-    `seconds`.
+    pays for lazy allocation, kernel selection and compilation.  A short second one is always
+    taken.
     """
     task.restore()  # a check took steps
     began = time.perf_counter()
     task.activate()
     first = time_sample(task, 1).host_s
     n, previous, current, steady = 1, None, first, False
-    spent_s = -seconds
-    while not steady and spent_s + current < seconds:
+    spent_s = first
+    while not steady and (spent_s + current < seconds or (n == 1 and first < SECOND_STEP_S)):
         window: list[float] = []
         window_began = time.perf_counter()
         while True:
