@@ -120,7 +120,7 @@ def judge(report: Report, scenario: str, minutes: float) -> dict[str, Any]:
 def markdown(rows: Sequence[dict[str, Any]]) -> str:
     lines = [HEADER, ("---",) * len(HEADER)]
     for row in rows:
-        same = row["best"] == row["pick"]
+        same, alone = row["best"] == row["pick"], not row["turns"]
         interval = "-" if row["ci95"] is None else "{:.3f}-{:.3f}".format(*row["ci95"])
         lines.append(
             (
@@ -129,8 +129,12 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
                 str(row["turns"]),
                 row["pick"].partition("/")[2],
                 row["confidence"],
-                "the same" if same else row["best"].partition("/")[2],
-                f"{row['regret']:.3f}",
+                f"no other within {TWICE:g}x"
+                if alone
+                else "the same"
+                if same
+                else row["best"].partition("/")[2],
+                "-" if alone else f"{row['regret']:.3f}",
                 interval,
             )
         )

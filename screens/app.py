@@ -23,7 +23,7 @@ from .pages.base import ReportChanged, ViewScreen
 from .pages.shell import ADVISOR, RUNS, Page, Shell, can_follow
 from .state.event_source import CANCEL_S, EventSource, EventSourceError, ReplaySource, WatchSource
 from .state.session import Session
-from .widgets.keybar import OPTIONAL, TABS
+from .widgets.keybar import SPARE, TABS
 
 REPAINT_S = 0.25  # at most four repaints a second, for slow connections
 TICK_S = 1.0  # the time left is redrawn even without an event
@@ -68,7 +68,7 @@ class WorkbenchApp(Shell):
             "copy",
             "Copy",
             tooltip="copy the command that reproduces the selected row, or the model's code",
-            group=OPTIONAL,
+            group=SPARE,
         ),
         Binding(
             "e", "export", show=False, tooltip="write this run as an HTML page into a new file"

@@ -23,7 +23,7 @@ from ..text.styles import joined
 from ..widgets.bars import TopBars
 from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
-from ..widgets.keybar import OPTIONAL, KeyBar
+from ..widgets.keybar import OPTIONAL, SPARE, KeyBar
 from ..widgets.pane import Pane
 from ..widgets.table import Table
 
@@ -34,7 +34,7 @@ FILTER = Binding(
     "Filter",
     key_display="/",
     tooltip="filter the table; enter keeps the filter, esc clears it",
-    group=OPTIONAL,
+    group=SPARE,
 )
 
 

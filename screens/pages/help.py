@@ -29,10 +29,13 @@ WORDS = (
     ("likely", "the interval of the lead excludes 1"),
     ("tie", "the interval of the lead lies within 5%; open: anything else"),
     ("eliminated", "clearly slower, so it stopped early; its samples are kept"),
+    ("p99", "99th percentile of the times of one step; n/a: too few samples for it"),
+    ("n", "number of samples"),
     ("!", "the time of this candidate is less certain; its details name the remedy"),
     ("sim", "simulated: the GPU is the test device fake:0, a CPU worker"),
     ("±", "half the width of the 95% interval of the median"),
     ("t2", "2 CPU threads"),
+    ("ort", "onnxruntime, where a table is narrow"),
     ("Gain", "time of the model as given, divided by the time of this variant"),
     ("* o + x", "curve symbols, in front of each candidate"),
     ("n/a", "could not be read; the reason is given below"),
@@ -66,7 +69,8 @@ class HelpScreen(ModalScreen[None]):
 def help_keys(screen: DOMNode, app: DOMNode) -> list[tuple[str, str]]:
     """The bindings with a tooltip of a screen, of its tables, and of the application."""
     tables = [Table] if screen.query(Table) else []
-    owners = [*type(screen).__mro__, *tables, *type(app).__mro__]
+    kinds = [*type(screen).__mro__, *tables, *type(app).__mro__]
+    owners = [kind for kind in kinds if not kind.__module__.startswith("textual.")]
     bindings = [b for owner in owners for b in vars(owner).get("BINDINGS", ())]
     named = ((key_name(b), b.tooltip) for b in bindings if isinstance(b, Binding) and b.tooltip)
     return [*dict.fromkeys(named)]

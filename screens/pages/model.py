@@ -33,7 +33,7 @@ from .detail import DetailScreen
 
 QUESTION = "Which variant of your model should you ship?"
 HINT = "Open an ONNX file below to race its variants; n takes any path, and your own code."
-NO_FILE = "no .onnx file lies in this folder or the two levels below it"
+NO_FILE = "no .onnx file lies here or up to two folders below"
 SEARCHING = "looking for .onnx files..."
 CLOSED = "a model opens here when no other run is in progress"
 PLACES = ("*.onnx", "*/*.onnx", "*/*/*.onnx")

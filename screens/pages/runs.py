@@ -149,7 +149,8 @@ class RunsScreen(ViewScreen):
         readable = chosen is not None and chosen[1].status != "unreadable"
         match action:
             case "filter":
-                return not self.query_one(FilterBar).has_focus_within
+                bar = self.query_one(FilterBar)
+                return bool(self._found or bar.value) and not bar.has_focus_within
             case "unfilter":
                 return self.is_mounted and bool(self.query_one(FilterBar).value)
             case "mark":

@@ -14,10 +14,11 @@ from .drawn import Drawn
 
 GAP = 2
 
-# Groups of keys that leave a line that is too narrow: TABS first, then OPTIONAL, then the others,
-# in each group from the left.
-TABS, OPTIONAL = Binding.Group("tabs"), Binding.Group("optional")
-LEAVE_FIRST = (TABS, OPTIONAL, None)
+# Groups of keys that leave a line that is too narrow: TABS first, then SPARE and OPTIONAL, then the
+# others, in each group from the left.
+TABS, SPARE = Binding.Group("tabs"), Binding.Group("spare")
+OPTIONAL = Binding.Group("optional")
+LEAVE_FIRST = (TABS, SPARE, OPTIONAL, None)
 
 
 class KeyBar(Drawn):

@@ -20,7 +20,7 @@ from .derived import RunView, row_title
 from .details import INDENT, metrics_text
 from .facts import Fact, fact, facts_lines, heading, listed, warning_facts
 from .spans import Text, join
-from .table import table_lines
+from .table import longest_that_fits, table_lines
 from .tables import has_gpu, pending_texts, raced_lines, result_columns, run_columns
 from .words import case_text, choice_text, choice_word, confidence_text, pick_texts
 
@@ -81,9 +81,11 @@ def ending_lines(run: RunView, width: int, *, starts: bool) -> list[Text]:
     if verdicts and not has_gpu([*run.report.rows.values()]):
         found = ["Without a GPU, CPU everywhere"]
     said = Text.of(("; ".join(found) + ".  " if found else "", "strong"))
-    new = "n: another run or your own code   " if starts else ""
-    keys = Text.of((f"{new}e: export", "dim"))
-    return [Text.of(said, keys).truncate(width)]
+    keys = ["n: another run or your own code   e: export", "n: another run   e: export", "n: new"]
+    if not starts:
+        keys = ["e: export"]
+    forms = [Text.of(said, (text, "dim")) for text in keys]
+    return [longest_that_fits([*forms, said], width)]
 
 
 def command_lines(command: str) -> list[Text]:

@@ -170,7 +170,9 @@ def curve_lines(
     band = crossing(sweep, found)
     shaded = ", shaded where the lead goes to the other device" if band else ""
     title = heading(f"{sweep.workload} over {', '.join(sweep.axes)}{shaded}", width)
-    sentences = [Text.of(sentence).truncate(width) for sentence in findings(sweep)]
+    found_out = [Text.of(sentence) for sentence in findings(sweep)]
+    sentences = [sentence.truncate(width) for sentence in found_out]
+    wrapped = [line for sentence in found_out for line in sentence.wrap(width)]
     room, plot_width = height - AXIS_LINES, width - LABEL - 1
     plot_height = max(LEAST_HEIGHT, room * 3 // 4, room - 1 - len(sentences))
     drawn: list[Text] = []
@@ -179,6 +181,8 @@ def curve_lines(
     if not drawn:
         return [title, *sentences, *table_lines(*rate_table(sweep), width)][:height]
     if len(drawn) > height:
-        return sentences[:height]
+        return wrapped if len(wrapped) <= height else sentences[:height]
     room = height - len(drawn)
+    if len(wrapped) <= room:  # a cut one loses its numbers, which come last
+        sentences = wrapped
     return [*([title] if room > len(sentences) else []), *drawn, *sentences[:room]]

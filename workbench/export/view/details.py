@@ -142,7 +142,7 @@ def _telemetry(found: Telemetry) -> str:
         ("{:.0f} MHz after", found.clock_after_mhz),
         ("{:.0f} W by its counter", found.counted_power_w),
         ("{:.0f} W", found.power_w if found.counted_power_w is None else None),
-        ("{:.0f} C", found.temperature_c),
+        ("{:.0f} °C", found.temperature_c),
     )
     parts = [text.format(value) for text, value in readings if value is not None]
     for cause, share in found.slowed.items():

@@ -12,6 +12,7 @@ from .curves import MARKS
 from .derived import RunView
 from .facts import heading
 from .spans import Text
+from .table import longest_that_fits
 from .words import case_text, device_tone
 
 FLOPS = "FLOP/s"
@@ -19,6 +20,7 @@ LOW, HIGH = -4, 12  # powers of two of the arithmetic intensity, FLOP/byte
 AXIS = range(LOW, HIGH + 1, 4)
 LEAST = 4  # lines of the smallest useful plot
 TITLE = "Rate over FLOP per byte of memory traffic, under the measured limits"
+SHORT_TITLE = "Rate over FLOP/byte, under the measured limits"
 UNKNOWN = "The limits of this machine are not known: `workbench ceilings` measures them."
 NOTHING = "No candidate of this row has both a known limit and a measured rate."
 
@@ -34,10 +36,16 @@ def roofline_lines(row: Row, run: RunView, width: int, height: int) -> list[Text
         if (limit := measured.roofline) is not None:
             top = units.rate(limit.attainable_flops_per_s, FLOPS)
             text = f"  {units.rate(measured.flops_per_s, FLOPS)}, {units.percent(limit.fraction)}"
-            parts = (case_text(case.id, run), f"{text} of {top} (limited by {limit.limited_by})")
-            legend.append(Text.of((f"{mark} ", strong), *parts).truncate(width))
+            lead = (f"{mark} ", strong), case_text(case.id, run), f"{text} of {top}"
+            ends = (f" (limited by {limit.limited_by})", f" ({limit.limited_by})", "")
+            legend.append(longest_that_fits([Text.of(*lead, end) for end in ends], width))
     if not legend:
         return Text.of((NOTHING if run.report.ceilings else UNKNOWN, "dim")).wrap(width)
+    missing = sum(run.measured(candidate).n > 0 for candidate in row.candidates) - len(under)
+    if missing > 0:
+        verb = "have" if missing > 1 else "has"
+        said = f"{missing} more {verb} no known limit or rate"
+        legend.append(Text.of((said, "dim")).truncate(width))
     plot = height - len(legend) - 4
     if plot < LEAST or width < 3 * LABEL:
         return legend
@@ -46,7 +54,7 @@ def roofline_lines(row: Row, run: RunView, width: int, height: int) -> list[Text
     labels = [(power * math.log10(2), (text, "dim")) for power, text in powers]
     # The best is drawn last, so that no other hides it.
     drawn = chart([*lines, *reversed(points)], labels, FLOPS, width - LABEL - 2, plot)
-    return [*legend, Text(), heading(TITLE, width), *drawn]
+    return [*legend, Text(), heading(TITLE if width > len(TITLE) else SHORT_TITLE, width), *drawn]
 
 
 Roofs = dict[str, tuple[list[Place], str]]  # by name: the line of the limit, and its tone

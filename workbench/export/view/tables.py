@@ -127,13 +127,16 @@ def counted_columns(row: Row) -> list[Column]:
 def run_columns(row: Row, run: RunView, *, marks: bool = False) -> list[Column]:
     """The columns of a live race; `marks` adds one for the symbols of the curves."""
     counted = counted_columns(row)
+    if all(candidate.value is None for candidate in row.candidates):  # too few samples so far
+        counted = [replace(column, rank=8) for column in counted]
+    has_values = bool(counted) and counted[0].rank == 1
     return [
         *([Column("mark", "")] if marks else []),
         _CANDIDATE,
         Column("speed", "Time", rank=3, minimum=16, maximum=72, head=forest.axis(run.behind(row))),
         Column("rate", "Rate", rank=4, align="right"),
         *counted,
-        Column("median", "Median", rank=5 if counted else 2, align="right"),
+        Column("median", "Median", rank=5 if has_values else 2, align="right"),
         Column("n", "n", rank=7, align="right"),
         _STATE,
     ]

@@ -1,0 +1,84 @@
+"""A narrow screen leaves out what matters least, and cuts no sentence before its point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import scenes
+from stage import loaded, press, replayed, settle, text
+
+SMALL = (60, 20)
+
+
+async def shown(scene: Callable[[], list], *keys: str, size: tuple[int, int] = SMALL) -> list[str]:
+    async with replayed(scene()).run_test(size=size) as pilot:
+        await settle(pilot)
+        await press(pilot, *keys)
+        await loaded(pilot)
+        return text(pilot).splitlines()
+
+
+def in_one(lines: list[str]) -> str:
+    return " ".join(" ".join(lines).split())
+
+
+async def test_the_key_for_more_text_stays_longer_than_the_one_that_copies() -> None:
+    for keys in ((), ("enter",)):
+        bar = (await shown(scenes.h200, *keys))[-1]
+        assert "pgdn More" in bar and "Copy" not in bar
+    assert "c Copy" in (await shown(scenes.h200, size=(80, 24)))[-1]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+async def test_the_end_of_a_run_is_said_without_a_cut(width: int) -> None:
+    (line,) = [x for x in await shown(scenes.h200, size=(width, 24)) if "GPU in 4 of 6" in x]
+    assert "either in 1 of 6." in line and "…" not in line and "n: " in line
+
+
+async def test_medians_are_shown_while_no_99th_percentile_is_known() -> None:
+    lines = await shown(scenes.h200, "2")
+    (head,) = [line for line in lines if line.startswith(" Candidate")]
+    assert "Median" in head and "p99" not in head
+    assert any(
+        "p99" in line and "Median" in line for line in await shown(scenes.h200, "2", size=(120, 40))
+    )
+
+
+async def test_where_the_lead_changes_is_wrapped_where_there_is_room() -> None:
+    said = in_one(await shown(scenes.sweep))
+    assert "overtakes cpu numpy fp32 t16 between n 64 and 128" in said
+    assert "overtakes cpu torch bf16 t16 between n 128 and 256" in said
+
+
+async def test_the_roofline_counts_the_candidates_that_it_does_not_draw() -> None:
+    assert "10 more have no known limit or rate" in in_one(await shown(scenes.h200, "6"))
+    assert "2 more have" in in_one(await shown(scenes.cpu_only, "6"))
+    lines = await shown(scenes.h200, "6", size=(80, 24))
+    assert any(line.endswith("4.7% of 2.00 TFLOP/s (compute)") for line in lines)
+    assert "under the measured limits ─" in in_one(await shown(scenes.h200, "6"))
+
+
+async def test_no_filter_is_offered_for_no_runs(tmp_path: Path) -> None:
+    lines = await shown(scenes.h200, "5")
+    assert "No run is kept yet" in in_one(lines) and "Filter" not in lines[-1]
+
+
+async def test_a_folder_without_a_model_says_so_in_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = await shown(scenes.h200, "4")
+    assert any("two folders below" in line for line in lines)
+
+
+async def test_the_help_names_our_own_keys_and_the_short_words_of_the_tables() -> None:
+    lines = await shown(scenes.h200, "question_mark", size=(200, 70))
+    said = in_one(lines)
+    assert "ctrl+z" in said and "command prompt" not in said
+    assert "ort onnxruntime" in said and "p99 99th percentile" in said
+
+
+async def test_a_temperature_has_its_unit() -> None:
+    assert "612 W, 58 °C" in in_one(await shown(scenes.h200, "enter", size=(120, 40)))
