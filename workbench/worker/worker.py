@@ -220,15 +220,13 @@ class Worker:
 
     def release(self, cases: list[str]) -> dict[str, Any]:
         """Release what these cases hold; one that fails to close does not affect the others."""
-        tasks = []
+        released = [weakref.ref(self.prepared[case].task) for case in cases]
         with ExitStack() as closing:
             for case in cases:
-                task = self.prepared.pop(case).task
-                tasks.append(weakref.ref(task))
-                closing.callback(task.close)
-        del task, closing
+                closing.callback(self.prepared.pop(case).task.close)
+        del closing
         is_small = (resident_peak() or COLLECTED_BYTES) < COLLECTED_BYTES
-        if self._on_gpu or not is_small or any(task() is not None for task in tasks):
+        if self._on_gpu or not is_small or any(task() is not None for task in released):
             gc.unfreeze()  # which makes the collection visit all objects of the library
             gc.collect()
         if self._on_gpu:

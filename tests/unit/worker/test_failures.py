@@ -133,6 +133,31 @@ def test_after_a_failed_preparation_the_memory_is_given_back_and_the_error_stays
     assert seen == [0]  # nothing held the task any more
 
 
+class Quiet(Task):
+    def step(self) -> None:
+        pass
+
+    def check(self) -> Accuracy:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("cyclic", "peak", "collects"), [(False, 1, 0), (True, 1, 1), (False, 2**31, 1)]
+)
+def test_a_release_searches_for_cycles_only_where_memory_is_held(
+    cyclic: bool, peak: int, collects: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, task, searched = Worker("torch", "cpu"), Quiet(), list[int]()
+    if cyclic:
+        task.__dict__["itself"] = task
+    own.prepared["a"] = worker.Prepared(task, SimpleNamespace(), False)  # type: ignore[arg-type]
+    del task
+    monkeypatch.setattr(worker, "resident_peak", lambda: peak)
+    monkeypatch.setattr(worker.gc, "collect", lambda: searched.append(1))
+    assert own.release(["a"]) == {}
+    assert len(searched) == collects
+
+
 def test_an_error_in_giving_back_masks_nothing(on_gpu: Worker) -> None:
     assert prepare(on_gpu)["code"] == "no_memory"
     library: Any = on_gpu._library
