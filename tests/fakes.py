@@ -164,12 +164,14 @@ def run_race(
     errors: Mapping[Case, float] | None = None,
     budget_s: float = 60.0,
     end_s: float | None = None,
+    rows: int = 1,
     pool_type: type[FakePool] = FakePool,
     **of_row: Any,
 ) -> tuple[Report, list[ev.AnyEvent], FakePool]:
     """A real race of the cases in `steps_s` (seconds per step) on a fake pool, with its events.
 
     `starters` are the cases that race from the beginning, by default all; `refining` may join;
+    `rows` are still to race, this one included;
     `of_row` changes fields of the scenario.
     """
     clock = ManualClock()
@@ -187,7 +189,7 @@ def run_race(
     emit(planned(plan, Request(), 0.0))
     pool = pool_type(clock, steps_s, errors or {})
     shared = context(pool, clock, report, emit)
-    race = Race(plan, shared, Share(budget_s, budget_s if end_s is None else end_s))
+    race = Race(plan, shared, Share(budget_s, budget_s if end_s is None else end_s, rows))
     with suppress(Cancelled):
         race.run()
     return report, emitted, pool

@@ -181,7 +181,7 @@ SHARED = [
         "budget_s",
         type=float,
         metavar="SECONDS",
-        help="Wall time; default 60 and up to 60 more, 20 with --quick, 120 for ab.",
+        help="Wall time; default 60, or 20 with --quick, and up to twice that for open rows.",
     ),
     click.option("--quick", is_flag=True, help="Smaller sizes (default budget 20 s)."),
     click.option("--thorough", is_flag=True, help="More rounds, narrower intervals (300 s)."),

@@ -26,6 +26,7 @@ class Share:
 
     until_s: float
     end_s: float
+    rows: int = 1  # still to race, this one included: they share what the run may be extended by
 
 
 def cache_bytes(cpu: Cpu) -> int:

@@ -9,6 +9,7 @@ import msgspec
 
 from .. import catalog
 from ..contract import Case
+from ..machine.host.isa import lacking
 from ..planning import admission
 from ..planning.plan import RowPlan
 from ..planning.scenario import Scenario
@@ -48,6 +49,7 @@ CANNOT_HERE = (
     "unsupported_device",
     "unsupported_precision",
 )
+EMULATED = ("bf16", "fp16")  # precisions for which a CPU without their instructions uses FP32's
 BUDGET = Reason("budget", "too little time for its turn", "raise --budget or run fewer scenarios")
 
 
@@ -130,6 +132,14 @@ class Preparation:
             return True
         return False
 
+    def untried(self, case: Case, text: str = BUDGET.message) -> Reason:
+        """Why a case had no turn for lack of time, which is no gap in the evidence where this CPU
+        would only emulate its precision: no such case has been faster (docs/own-code.md)."""
+        missing = lacking(case.precision, self._context.machine.cpu)
+        if case.device_kind != "cpu" or case.precision not in EMULATED or missing is None:
+            return Reason(BUDGET.code, text, BUDGET.hint)
+        return Reason("no_time", f"{text}; this CPU has no {missing}", BUDGET.hint)
+
     def expected_s(self, case: Case) -> float:
         """Seconds that preparing a case may take, with the start of its worker."""
         pool, key = self._context.pool, self._key(case)
@@ -154,7 +164,7 @@ class Preparation:
         # A preparation that is cut off takes the worker with it, and the cases that it holds.
         late = self._share.end_s - now < self.longest_s and any(map(self.holds, self._plan.cases))
         if left_s <= need_s or late:
-            raise Refused(BUDGET)
+            raise Refused(self.untried(case))
         if reason := self._occupied(case) or self._refusal(case, left_s):
             raise Refused(reason)
         self._context.emit(ev.CasePreparing(at_s=self._context.now(), case=case.id))
@@ -261,7 +271,7 @@ class Preparation:
         except WorkerFailed as failure:
             if failure.reason.code == "timeout" and deadline_s < HANGS_S:
                 text = f"it was not ready within its {deadline_s:.0f} s of the budget"
-                raise Refused(Reason(BUDGET.code, text, BUDGET.hint)) from None
+                raise Refused(self.untried(case, text)) from None
             raise
         if not case.is_compiled:
             self.longest_s = max(self.longest_s, context.now() - began_s)

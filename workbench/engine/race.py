@@ -17,12 +17,14 @@ from .blocks import BlockRunner
 from .context import RunContext, Share
 from .entry import EntryOrder, by_promise, entry_order, in_turns
 from .overhead import PREPARING
-from .preparation import BUDGET, Preparation, PreparedCase
+from .preparation import Preparation, PreparedCase
 from .schedule import RoundBudget
 
 MOST_ROUNDS = 40
 REFERENCE_ROUNDS = 5  # for reference-only precisions
 PREPARING_SHARE = 0.1  # of a row's time that may go by before the first turn, where a GPU races
+ROOM_SHARE = 0.5  # of what the run may still be extended by, for candidates without a turn
+LEAST_EXTENSION_S = 1.0  # for rounds: too little to settle anything where rounds are short
 REFERENCE_COST = 2.0  # FP64 takes about twice as long to prepare as the slowest of the others
 
 
@@ -54,13 +56,14 @@ class Race:
             context.telemetry.begin()
             ended_by = self._run_rounds()
             rounds = self._number
-            self._extend(-min(self._extended_s, max(0.0, self._left_s())))
+            self._give_back()
             for case in self._late:  # the budget did not last for the decision
-                self.preparation.skip(case, BUDGET)
+                self.preparation.skip(case, self.preparation.untried(case))
             self._late = []
             decided, self._active = self._active, []
             self._enter(order.reference_only, REFERENCE_COST * self.preparation.longest_s)
             self._run_rounds(REFERENCE_ROUNDS)
+            self._make_up()
         finally:
             context.emit(
                 ev.RaceEnded(
@@ -91,6 +94,8 @@ class Race:
             self._number += 1
             rounds = self._number - first
             self._eliminate(rounds)
+            if rounds >= MIN_PAIRS and self._is_decided():
+                self._give_back()
             if self._enter_joining():
                 all_in = self._number
             elif self._is_over(rounds):
@@ -115,11 +120,16 @@ class Race:
     def _left_s(self) -> float:
         return self._share.until_s - self._context.now()
 
-    def _spare_s(self) -> float:
-        """Seconds by which the row may still be lengthened: only a table without --budget is."""
+    def _spare_s(self, least_share: float = 0.0) -> float:
+        """Seconds by which the row may still be lengthened: only a table without --budget is.
+
+        The rows to come get an equal share, unless this one may take `least_share` of the whole.
+        """
         if self._plan.scenario.textbook is None or self._plan.source is not None:
             return 0.0
-        return self._context.request.extension_s - self._context.report.extended_s
+        of_others_s = self._context.report.extended_s - self._extended_s
+        whole_s = self._context.request.extension_s - of_others_s
+        return max(least_share, 1 / self._share.rows) * whole_s - self._extended_s
 
     def _settling_s(self, rounds: int) -> float:
         """Seconds beyond the row's share that may settle an answer that is open after `rounds`
@@ -129,14 +139,18 @@ class Race:
         least = max(1, MIN_PAIRS - rounds)
         if rounds >= elimination.PATIENCE or least * round_s - left_s > spare_s:
             return 0.0
-        if elimination.is_decided(list(map(self._candidate, self._active)), self._plan.scenario):
+        if self._is_decided():
             return 0.0  # no round would narrow it
         more_s = min(spare_s, (elimination.PATIENCE - rounds) * round_s - left_s)
         verdict = decide(self._context.report, self._plan.scenario)
-        return max(0.0, more_s) if verdict.confidence == OPEN else 0.0
+        return more_s if more_s >= LEAST_EXTENSION_S and verdict.confidence == OPEN else 0.0
+
+    def _give_back(self) -> None:
+        """Return the time beyond its share that the row does not need."""
+        self._extend(-min(self._extended_s, max(0.0, self._left_s())))
 
     def _extend(self, by_s: float) -> None:
-        """Lengthen the row and the run, or give back what the row does not need."""
+        """Lengthen the row and the run, or shorten them."""
         if by_s:
             self._share.until_s += by_s
             self._share.end_s += by_s
@@ -160,12 +174,20 @@ class Race:
         return len(self._active) > before
 
     def _make_room(self, case: Case) -> None:
-        """Lengthen the row for a candidate that could not be prepared within its time."""
+        """Lengthen the row for a candidate that could not be prepared within its time, by half of
+        what the run has to give, or all of it for the first candidate."""
         round_s = self._budget.first_round_s(self._active)
         need_s = round_s + self.preparation.expected_s(case)
         more_s, run_left_s = need_s - self._left_s(), self._share.end_s - self._context.now()
-        if (self._left_s() <= round_s or run_left_s < need_s) and 0 < more_s <= self._spare_s():
+        lacks_time = self._left_s() <= round_s or run_left_s < need_s
+        if lacks_time and 0 < more_s <= self._spare_s(ROOM_SHARE if self._active else 1.0):
             self._extend(more_s)
+
+    def _make_up(self) -> None:
+        """Lengthen the run by what this row took of the time of the rows to come."""
+        over_s = min(-self._left_s(), self._spare_s(ROOM_SHARE))
+        if self._share.rows > 1 and over_s >= LEAST_EXTENSION_S:
+            self._extend(over_s)
 
     def _enter_first(self, order: EntryOrder) -> None:
         for case in in_turns(by_promise(order.first) if self._plan.decides else order.first):
@@ -266,6 +288,10 @@ class Race:
         contending = [prepared for prepared in self._active if not prepared.is_only_baseline]
         return elimination.is_over(self._standings(contending or self._active, rounds))
 
+    def _is_decided(self) -> bool:
+        candidates = list(map(self._candidate, self._active))
+        return elimination.is_decided(candidates, self._plan.scenario)
+
     # ------------------------------------------------------------ what is known
 
     def _candidate(self, prepared: PreparedCase) -> Candidate:
@@ -303,4 +329,4 @@ class Race:
             if self._candidate(prepared).blocks:
                 self.preparation.finish(prepared.case, "ok", None)
             else:
-                self.preparation.finish(prepared.case, "skipped", BUDGET)
+                self.preparation.skip(prepared.case, self.preparation.untried(prepared.case))

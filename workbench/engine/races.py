@@ -77,7 +77,7 @@ class Races:
                 share_s = max(share_s, min(LEAST_SHARE_S, left_s / len(weights)))
             if context.request.trace is not None:
                 share_s *= 1 - PROFILE_SHARE
-            self._race(row, context, Share(now + share_s, row_end_s), conclude)
+            self._race(row, context, Share(now + share_s, row_end_s, len(weights)), conclude)
 
     def _race(
         self, row: RowPlan, context: RunContext, share: Share, conclude: Conclude | None = None

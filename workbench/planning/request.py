@@ -97,8 +97,9 @@ class Request:
     @property
     def extension_s(self) -> float:
         """Seconds by which a run may exceed `budget` for rows that are open at its end."""
-        chosen = self.budget_s is not None or self.quick or self.thorough
-        return 0.0 if chosen else DEFAULT_BUDGET_S
+        if self.budget_s is not None or self.thorough:
+            return 0.0
+        return QUICK_BUDGET_S if self.quick else DEFAULT_BUDGET_S
 
     @property
     def question(self) -> ModelQuestion | OwnQuestion | None:

@@ -21,6 +21,7 @@ from fakes import (
 from workbench.advisor import elimination
 from workbench.advisor.verdict import decide
 from workbench.contract import DEVICE_KINDS, Case
+from workbench.engine import preparation
 from workbench.engine.context import Share
 from workbench.engine.preparation import BUDGET, PreparedCase, worker_key
 from workbench.engine.race import MOST_ROUNDS, REFERENCE_ROUNDS
@@ -185,10 +186,41 @@ def test_a_row_gets_time_for_a_few_rounds_where_there_is_none_for_twenty(
 
 @pytest.mark.parametrize(
     ("options", "most_s"),
-    [({}, 60.0), ({"budget_s": 60.0}, 0.0), ({"quick": True}, 0.0), ({"thorough": True}, 0.0)],
+    [({}, 60.0), ({"budget_s": 60.0}, 0.0), ({"quick": True}, 20.0), ({"thorough": True}, 0.0)],
 )
-def test_only_the_default_budget_is_extended(options: dict[str, Any], most_s: float) -> None:
+def test_only_a_default_budget_is_extended(options: dict[str, Any], most_s: float) -> None:
     assert Request(**options).extension_s == most_s
+
+
+def test_an_open_row_leaves_the_rows_to_come_their_share_of_the_extension(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Request, "extension_s", 6.0)
+    steps, most_s = {CPU_A: 1.0, CPU_B: 1.0}, []
+    for rows in (1, 3):
+        _, emitted, _ = run_race(steps, budget_s=2.0, end_s=50.0, rows=rows, pool_type=Undecided)
+        found = [event.by_s for event in events_of(emitted, ev.BudgetExtended)]
+        most_s.append(sum(by_s for by_s in found if by_s > 0))
+    assert most_s == pytest.approx([6.0, 2.0])
+
+
+def test_a_row_that_is_decided_gives_back_its_extension_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Wavering(FakePool):
+        """Both take twice the time in every other round, so that no median is steady."""
+
+        def block(self, request: dict[str, Any]) -> dict[str, Any]:
+            turns = sum(asked.get("case") == request["case"] for _, asked in self.asked)
+            self.steps_s = {each.id: steps[each] * (1 + turns % 2) for each in steps}
+            return super().block(request)
+
+    monkeypatch.setattr(Request, "extension_s", 60.0)
+    steps = {CPU_A: 1.0, CPU_B: 1.5}
+    report, emitted, _ = run_race(steps, budget_s=1.0, end_s=50.0, pool_type=Wavering)
+    assert [event.by_s > 0 for event in events_of(emitted, ev.BudgetExtended)] == [True, False]
+    assert report.candidates[CPU_B.id].reason.code == "beaten"
+    assert len(rounds_of(report, CPU_A)) == MIN_PAIRS
 
 
 class Doomed(Undecided):
@@ -288,6 +320,37 @@ def test_late_candidates_get_rounds_of_their_own_or_a_reason() -> None:
     assert len(rounds_of(report, fp16)) >= 3
     report, _, _ = run_race({fp16: 0.8, CPU_C: 1.0}, pool_type=Fine, errors={CPU_C: 0.5})
     assert len(rounds_of(report, fp16)) >= 3  # the others were eliminated
+
+
+@pytest.mark.usefixtures("small")
+def test_an_emulated_precision_that_had_no_turn_is_no_gap_in_the_evidence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(preparation, "lacking", lambda *_: "AVX512-FP16")
+    fp16 = case("cpu-a", "fp16")
+    fine = type("Fine", (Emulating,), {"prepare": FakePool.prepare})
+    for pool_type, text in ((fine, BUDGET.message), (Emulating, "not ready within its")):
+        steps = {fp16: 0.8, CPU_A: 1.0, CPU_B: 1.5 if pool_type is fine else 1.0}
+        report, _, _ = run_race(steps, pool_type=pool_type, budget_s=3.0)
+        reason = report.candidates[fp16.id].reason
+        assert reason.code == "no_time" and text in reason.message and "FP16" in reason.message
+        assert "unmeasured" not in {w.code for w in decide(report, scenario()).warnings}
+
+
+def test_a_row_that_takes_the_time_of_the_rows_to_come_makes_up_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Slow(FakePool):
+        def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
+            self.clock.at_s += 4.0
+            return super().prepare(request)
+
+    monkeypatch.setattr(Request, "extension_s", 60.0)
+    shares = {"budget_s": 3.0, "end_s": 60.0, "pool_type": Slow}
+    report, _, _ = run_race({CPU_A: 1.0, CPU_B: 3.0}, rows=2, **shares)
+    assert report.extended_s == pytest.approx(1.03)
+    last, _, _ = run_race({CPU_A: 1.0, CPU_B: 3.0}, **shares)
+    assert last.extended_s == 0.0
 
 
 @pytest.mark.usefixtures("small")

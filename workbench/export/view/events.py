@@ -72,8 +72,8 @@ def _of_run(event: ev.AnyEvent, run: RunView) -> Said:  # noqa: C901 - one flat 
                 text += f", {units.clock(event.share_s)}{_left(row, run.report)}"
             return "race", text
         case ev.BudgetExtended() if event.by_s > 0:
-            more = units.clock(event.by_s)
-            return "extended", f"{run.title(event.scenario)} is open: up to {more} more"
+            more = units.duration(event.by_s)
+            return "extended", f"{run.title(event.scenario)}: up to {more} more"
         case ev.RaceEnded():
             return "ended", ended_text(event.rounds, event.ended_by)
         case ev.CasesJoined():
