@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 COLUMNS, LINES = 120, 40
 RUN = Path(__file__).parents[1] / "tests/fixtures/journals/advise-simulated-gpu.jsonl"
-WORKBENCH = [sys.executable, "-m", "workbench"]
+WORKBENCH = [str(Path(sys.executable).with_name("workbench"))]  # as users start it
 LIVE = [*WORKBENCH, "--device", "cpu", "--budget", "60"]
 QUIET_S = 0.15  # without a byte for so long, a picture is complete
 LONGEST_S = 20.0

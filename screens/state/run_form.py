@@ -12,11 +12,12 @@ from workbench import catalog
 from workbench.contract import PRECISIONS, Parameter, Workload, WorkloadError
 from workbench.planning import scenarios
 from workbench.planning.cases import fill_cases, is_lacking
-from workbench.planning.model_question import OBJECTIVES as OF_MODELS
 from workbench.planning.model_question import ModelQuestion
-from workbench.planning.own_question import MODES, OBJECTIVES, OwnQuestion
+from workbench.planning.number_lists import whole_numbers, words
+from workbench.planning.objectives import OF_CODE, OF_MODELS
+from workbench.planning.own_question import MODES, OwnQuestion
 from workbench.planning.plan import RowPlan, resolve
-from workbench.planning.request import Request, fake_devices, whole_numbers, words
+from workbench.planning.request import Request, fake_devices
 from workbench.planning.usage import ScenarioError, UsageError, unknown
 from workbench.records.machine import Machine
 from workbench.text import units
@@ -152,7 +153,7 @@ class RunForm:
 
     def _about_own_code(self) -> list[FormField]:
         kind = self.texts.get("kind", "")
-        goals, has_over = (OF_MODELS if kind == MODEL else OBJECTIVES), kind == COMMAND
+        goals, has_over = (OF_MODELS if kind == MODEL else OF_CODE), kind == COMMAND
         values = "values of a command's {device}: device=cpu,cuda"
         return [
             FormField(

@@ -6,7 +6,6 @@ since its code can print, hang or crash.  Workers import what they run: see `imp
 
 from ..contract import Backend, Case, Workload, WorkloadError
 from .files import BUILT_IN, ENV, backend_file, backends, files, is_built_in, workload_file
-from .importing import import_backend, import_workload
 
 __all__ = [
     "BUILT_IN",
@@ -31,6 +30,8 @@ def load(name: str) -> Workload:
     """The workload called `name`; WorkloadError says what is wrong with its file."""
     file = workload_file(name)
     if is_built_in(file):
+        from .importing import import_workload
+
         return import_workload(name)
     from .described import describe_workload  # only users with files of their own pay for it
 
@@ -53,6 +54,8 @@ def load_backend(name: str) -> Backend:
     """The backend called `name`; WorkloadError says what is wrong with its file."""
     file = backend_file(name)
     if is_built_in(file):
+        from .importing import import_backend
+
         return import_backend(name)
     from .described import describe_backend
 

@@ -16,7 +16,9 @@ from ..export.formats import DOCUMENT, FORMATS
 from ..planning.request import Request
 from ..planning.usage import UsageError
 from .compare import fail_on_option
-from .options import command, own_options, questions, run_options
+from .options import own_options, run_options
+from .program import command
+from .questions import questions
 
 if TYPE_CHECKING:
     from ..records.ab import Side

@@ -28,13 +28,13 @@ from .launch import (
 from .options import (
     anonymize_option,
     chosen_format,
-    command,
     format_options,
     json_option,
     keeps_samples,
     names_option,
     no_samples_option,
 )
+from .program import command
 
 
 def head(command: str) -> dict[str, Any]:
@@ -289,9 +289,10 @@ PARTS = ("document", "events", "ab", "compare", "fleet", "fleet-plan", "runs")
 @command("workbench schema > document.schema.json", "workbench schema events")
 @click.argument("part", type=click.Choice(PARTS), default="document")
 def schema(part: str) -> None:
-    """Print the JSON Schema of the document, of an event, or of what another command prints.
+    """Print the JSON Schema of what a command prints.
 
-    `events` is the schema of each line of --jsonl and of a journal.
+    Without a name it is that of the document of a run; `events` is that of each line of --jsonl and
+    of a journal.
     """
     from ..records.schema import schema_of
 

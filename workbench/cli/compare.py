@@ -7,7 +7,8 @@ from string import ascii_uppercase
 import click
 
 from ..planning.usage import UsageError
-from .options import command, json_option
+from .options import json_option
+from .program import command
 
 
 def _share(_: click.Context, option: click.Parameter, text: str | None) -> float | None:

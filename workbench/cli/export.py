@@ -8,7 +8,8 @@ from ..export.formats import FILES, file_text
 from ..files.write import replace
 from ..planning.usage import UsageError, new_folder, target
 from ..text.output import put
-from .options import anonymize_option, command
+from .options import anonymize_option
+from .program import command
 
 
 @command("workbench export last --html run.html --svg plots")

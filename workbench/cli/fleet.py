@@ -16,15 +16,14 @@ from ..planning.request import Request
 from ..planning.usage import UsageError
 from .options import (
     PRICES,
-    Group,
     all_of,
-    command,
     json_option,
     own_options,
-    questions,
     run_options,
     scenario_options,
 )
+from .program import Group, command
+from .questions import questions
 
 if TYPE_CHECKING:
     from ..records.fleet import FleetPlan

@@ -1,14 +1,51 @@
 """The help of the program and its commands, in sections."""
 
 from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 import click
 
+
+class Entry(NamedTuple):
+    """A command in the help of the program, which imports none."""
+
+    section: str
+    module: str  # beside this one
+    summary: str  # the first sentence of its own help
+
+
+_MEASURE, _RUNS, _MACHINE = "Measure", "Earlier runs", "This machine"
+_REFERENCE = "Reference"
 COMMANDS = {
-    "Measure": "advise model run ab ceilings fleet",
-    "Earlier runs": "open runs resume compare export",
-    "This machine": "detect doctor watch",
-    "Reference": "list schema config",
+    "advise": Entry(_MEASURE, "measure", "Recommend CPU or GPU for each scenario."),
+    "model": Entry(
+        _MEASURE, "measure", "Recommend which variant of your own ONNX model to ship, and where."
+    ),
+    "run": Entry(_MEASURE, "measure", "Measure every way of running a workload, side by side."),
+    "ab": Entry(
+        _MEASURE, "ab", "Compare two sides of one job in turns: SAME, FASTER, SLOWER or AMBIGUOUS."
+    ),
+    "ceilings": Entry(_MEASURE, "commands", "Show the limits of this machine."),
+    "fleet": Entry(
+        _MEASURE, "fleet", "Ask many machines the same question, and choose among them."
+    ),
+    "open": Entry(_RUNS, "commands", "Show an earlier run."),
+    "runs": Entry(_RUNS, "history", "List the kept runs, newest first."),
+    "resume": Entry(_RUNS, "history", "Measure the rows that a cut run lacks."),
+    "compare": Entry(
+        _RUNS, "compare", "Compare earlier runs with the first of them, case by case."
+    ),
+    "export": Entry(_RUNS, "export", "Write an earlier run as files."),
+    "detect": Entry(_MACHINE, "commands", "Show the hardware and software that a run would use."),
+    "doctor": Entry(_MACHINE, "commands", "Check hardware, driver and packages."),
+    "watch": Entry(_MACHINE, "commands", "Watch processor and GPUs."),
+    "list": Entry(
+        _REFERENCE, "commands", "Show the scenarios and workloads, and what each teaches."
+    ),
+    "schema": Entry(_REFERENCE, "commands", "Print the JSON Schema of what a command prints."),
+    "config": Entry(
+        _REFERENCE, "commands", "Show the remembered choices and their file, or change one."
+    ),
 }
 OPTIONS = {  # by the names of the parameters; the others come first
     "Candidates": "devices backends precisions modes threads batch settings python seed",
@@ -32,12 +69,10 @@ def write_options(ctx: click.Context, formatter: click.HelpFormatter) -> None:
         _write(formatter, title, _rows(ctx, names.split()))
 
 
-def write_commands(
-    program: click.Group, ctx: click.Context, formatter: click.HelpFormatter
-) -> None:
+def write_commands(ctx: click.Context, formatter: click.HelpFormatter) -> None:
     """The commands of the program in sections, then the most common options."""
-    for title, names in COMMANDS.items():
-        rows = [(name, program.commands[name].get_short_help_str(100)) for name in names.split()]
+    for title in dict.fromkeys(entry.section for entry in COMMANDS.values()):
+        rows = [(name, e.summary) for name, e in COMMANDS.items() if e.section == title]
         _write(formatter, title, rows)
     title = "Common options (workbench advise --help shows all)"
     _write(formatter, title, _rows(ctx, COMMON.split()))

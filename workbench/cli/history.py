@@ -20,7 +20,8 @@ from ..export.formats import PLAIN
 from ..planning.usage import UsageError
 from ..text.output import say, terminal_width
 from ..text.sanitize import shown
-from .options import chosen_format, command, format_options, json_option
+from .options import chosen_format, format_options, json_option
+from .program import command
 
 if TYPE_CHECKING:
     from ..records.comparison import RunSummary
@@ -128,7 +129,10 @@ def _runs(count: int) -> str:
 @click.argument("run", metavar="ID")
 @format_options()
 def resume(run: str, **options: bool) -> None:
-    """Measure the rows that a cut run lacks, as a new run that takes over its other rows."""
+    """Measure the rows that a cut run lacks.
+
+    They become a new run, which takes over the other rows.
+    """
     from ..report import cut_run, history, journal, run_files
 
     if os.path.isfile(run):  # noqa: PTH113 - no error for a name that is too long

@@ -12,31 +12,15 @@ from typing import Any
 
 import click
 
-from .. import __version__, catalog
+from .. import __version__
 from ..contract import WorkloadError
 from ..engine.exit_codes import CUT_SHORT, FAILED, USAGE
 from ..planning.usage import UsageError
 from ..records.errors import JournalError
 from ..text.output import let_go, say, say_bug
 from ..text.sanitize import shown
-from .ab import ab
-from .commands import ceilings, config, detect, doctor, list_, open_, schema, watch
-from .compare import compare
-from .export import export
-from .fleet import fleet
-from .history import resume, runs
-from .launch import start
-from .options import (
-    Program,
-    ReaderGone,
-    command,
-    examples,
-    model_options,
-    own_options,
-    questions,
-    run_options,
-    scenario_options,
-)
+from .options import own_options, run_options, scenario_options
+from .program import Program, ReaderGone, examples
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 SHORT = {  # of what the system is short, and what gives more of it (errno(3))
@@ -55,7 +39,7 @@ DEFAULT = click.core.ParameterSource.DEFAULT
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=examples(
         "workbench                                  the table of scenarios, live",
-        "workbench --json --quick | jq .summary     the same in 20 s, for a script",
+        "workbench --json --quick | jq .summary     the same in half a minute, for a script",
         "workbench advise --torch package.module:build",
     ),
 )
@@ -71,92 +55,12 @@ def cli(context: click.Context, /, **options: Any) -> None:
     In a terminal it opens the workbench; elsewhere it writes text, or JSON on request.
     """
     if context.invoked_subcommand is None:
+        from .measure import advise
+
         context.invoke(advise, scenarios=(), **options)
     elif given := [n for n in options if context.get_parameter_source(n) is not DEFAULT]:
         name = next(p.opts[0] for p in context.command.params if p.name == given[0])
         raise UsageError(f"put {name} after the command: workbench {context.invoked_subcommand}")
-
-
-@command(
-    "workbench advise",
-    "workbench advise realtime branching --json",
-    "workbench advise --model M.onnx",
-    "workbench advise --torch package.model:build --batch 1,8..64",
-    "workbench advise --torch model.pt2 --save-best best",
-    "workbench advise --torch script.py::Net --python .venv/bin/python -- --epochs 1",
-    "workbench advise --function package.module:work",
-    "workbench advise --command 'python train.py --device {device}' --over device=cpu,cuda",
-)
-@click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
-@scenario_options
-@own_options
-@run_options
-def advise(scenarios: tuple[str, ...], **options: Any) -> None:
-    """Recommend CPU or GPU for each scenario.
-
-    With --model, recommend which variant of your own model to ship, INT8 included.  With --torch,
-    --function or --command, recommend where and how your own code should run; a script's
-    arguments follow --.
-    """
-    asked = questions(options)  # takes its options out
-    start({**options, **asked}, scenarios=scenarios)
-
-
-@command(
-    "workbench model M.onnx",
-    "workbench model M.onnx --inputs data.npz --save-best best.onnx",
-    "workbench model M.onnx --max-error 0.01 --batch 8 --json",
-)
-@click.argument("file", metavar="M.onnx")
-@model_options
-@run_options
-@click.pass_context
-def model(context: click.Context, /, file: str, **options: Any) -> None:
-    """Recommend which variant of your own ONNX model to ship, and where.
-
-    The same as workbench advise --model M.onnx.
-    """
-    context.invoke(advise, scenarios=(), model=file, **options)
-
-
-@command(
-    "workbench run matmul --set n=2048",
-    "workbench run digits --precision fp32 --json",
-    "workbench run train_cnn --batch 8..128 --device cpu",
-    "workbench run matmul --set n=64..4096 --precision fp32,bf16",
-    "workbench run train_cnn --largest-batch --device gpu",
-    "workbench run --all --quick",
-)
-@click.argument("workloads", nargs=-1, metavar="WORKLOAD...")
-@click.option(
-    "--all",
-    "every",
-    is_flag=True,
-    help="Every workload (default budget 900 s, 180 s with --quick).",
-)
-@click.option(
-    "--largest-batch",
-    is_flag=True,
-    help="Find the largest batch that fits into memory, instead of measuring speed.",
-)
-@click.option("--force", is_flag=True, help="Proceed even if other processes use the GPU.")
-@run_options
-def run(workloads: tuple[str, ...], **options: Any) -> None:
-    """Measure every way of running a workload, side by side.
-
-    Several values of a size or batch make a curve: 64..4096 takes every doubling.
-    """
-    if not workloads and not options["every"]:
-        raise UsageError(f"name a workload, or --all: {', '.join(catalog.files())}")
-    start(options, workloads=workloads)
-
-
-COMMANDS = (
-    ab, advise, ceilings, compare, config, detect, doctor, export, fleet, list_, model, open_,
-    resume, run, runs, schema, watch,
-)  # fmt: skip
-for each in COMMANDS:
-    cli.add_command(each)
 
 
 def main(arguments: list[str] | None = None) -> None:

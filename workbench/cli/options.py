@@ -1,8 +1,6 @@
 """The options that commands share."""
 
-import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import click
@@ -10,95 +8,12 @@ import click
 from .. import catalog
 from ..contract import PRECISIONS
 from ..export.formats import DOCUMENT, EVENTS, FORMATS, PLAIN
-from ..planning.model_question import OBJECTIVES, ModelQuestion
-from ..planning.own_question import OBJECTIVES as OBJECTIVES_OF_CODE
-from ..planning.own_question import OwnQuestion
-from ..planning.request import whole_numbers, words
+from ..planning.number_lists import whole_numbers, words
+from ..planning.objectives import OF_CODE, OF_MODELS
 from ..planning.usage import UsageError
-from ..worker.code import COMMAND, FUNCTION, KINDS, TORCH
-from .completion import completed
-from .help import write_commands, write_options
+from .program import check_value
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class Command(click.Command):
-    """A command whose values say something: an unset variable of the shell is no choice of all,
-    and NaN passes every comparison with a limit."""
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        return completed(super().get_params(ctx))
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        write_options(ctx, formatter)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        rest = super().parse_args(ctx, self._with_arguments(args))
-        for parameter in () if ctx.resilient_parsing else self.params:  # True: a shell completes
-            value = ctx.params.get(parameter.name or "")
-            for each in value if isinstance(value, tuple) else [value]:
-                _check(parameter, each)
-        return rest
-
-    def _with_arguments(self, args: list[str]) -> list[str]:
-        """What follows `--` as values of the hidden option, where this command has it."""
-        if "--" not in args or all(parameter.name != "arguments" for parameter in self.params):
-            return args
-        place = args.index("--")
-        return [*args[:place], *(f"--argument={text}" for text in args[place + 1 :])]
-
-
-class ReaderGone(Exception):  # noqa: N818 - not an error of ours
-    """The reader of stdout has closed its pipe; click would exit with 1 at a BrokenPipeError."""
-
-
-class Group(Command, click.Group):
-    """The same for the options before the name of a command."""
-
-    command_class = Command
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        self.format_commands(ctx, formatter)
-        write_options(ctx, formatter)
-
-    def _with_arguments(self, args: list[str]) -> list[str]:
-        is_command = not self.commands.keys().isdisjoint(args[:1])
-        return args if is_command else super()._with_arguments(args)
-
-    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
-        with _a_reader():
-            return super().make_context(*arguments, **options)
-
-    def invoke(self, context: click.Context) -> Any:
-        with _a_reader():
-            return super().invoke(context)
-
-
-class Program(Group):
-    """The program itself."""
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        write_commands(self, ctx, formatter)
-
-
-@contextmanager
-def _a_reader() -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError as error:
-        raise ReaderGone from error
-
-
-def _check(parameter: click.Parameter, value: object) -> None:
-    """Raise UsageError for an empty text, also one of commas alone, and for NaN and infinity."""
-    if parameter.type is click.UNPROCESSED:
-        return
-    is_option = isinstance(parameter, click.Option)
-    name = parameter.opts[0] if is_option else str(parameter.metavar).strip("[].")
-    if isinstance(value, str) and not value.strip(" ,"):
-        raise UsageError(f"{name} is empty: name a value, or leave it out")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise UsageError(f"{name} must be a finite number, not {value}")
 
 
 def _numbers(_: click.Context, option: click.Parameter, text: str | None) -> tuple[int, ...]:
@@ -113,7 +28,7 @@ def _format_option(name: str) -> Callable[[F], F]:
 def _words(_: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
     """Several names: `cpu,gpu`, or the option several times."""
     for text in texts:
-        _check(option, text)
+        check_value(option, text)
     return words(texts)
 
 
@@ -292,9 +207,9 @@ OF_A_MODEL = [
     click.option("--model", metavar="M.onnx", help="Your own ONNX model; default budget 30 s."),
     click.option(
         "--objective",
-        type=click.Choice(OBJECTIVES),
+        type=click.Choice(OF_MODELS),
         help="What to optimise for; default latency (median time of one run); for your own code"
-        f" {' or '.join(OBJECTIVES_OF_CODE)}.",
+        f" {' or '.join(OF_CODE)}.",
     ),
     click.option(
         "--max-error",
@@ -352,45 +267,3 @@ OF_OWN_CODE = [
 
 model_options = all_of(OF_A_MODEL[1:])  # of a command that takes the file as its argument
 own_options = all_of([*OF_A_MODEL, *OF_OWN_CODE])
-
-# Options by the names of the fields that they fill, and what each belongs to.
-_BELONGS = {
-    **dict.fromkeys(("objective", "save_best"), ("model", *KINDS)),
-    "max_error": ("model", TORCH, FUNCTION),
-    **dict.fromkeys(("min_agreement", "inputs", "shapes"), ("model",)),
-    **dict.fromkeys(("over", "until"), (COMMAND,)),
-    **dict.fromkeys(("train", "pickled", "arguments"), (TORCH,)),
-}
-
-
-def questions(options: dict[str, Any]) -> dict[str, ModelQuestion | OwnQuestion]:
-    """Take the options of --model and of the user's own code out of `options`; the field `model`
-    or `own` of the request, if either was asked about."""
-    subjects = {kind: text for kind in ("model", *KINDS) if (text := options.pop(kind)) is not None}
-    if len(subjects) > 1:
-        raise UsageError(f"--{' and --'.join(subjects)} exclude each other")
-    kind, target = next(iter(subjects.items()), ("", ""))
-    given = {
-        name: value
-        for name in _BELONGS
-        if (value := options.pop(name)) not in (None, ()) and value is not False
-    }
-    for name in given:
-        if kind not in _BELONGS[name]:
-            params = click.get_current_context().command.params
-            option = next(each.opts[0] for each in params if each.name == name)
-            option = "what follows --" if name == "arguments" else option
-            raise UsageError(f"{option} belongs to --{' or --'.join(_BELONGS[name])}")
-    if kind == "model":
-        return {"model": ModelQuestion(target, **given)}
-    return {"own": OwnQuestion(kind, target, **given)} if kind else {}
-
-
-def command(*lines: str, name: str | None = None, **settings: Any) -> Callable[..., Command]:
-    """A decorator for a command with these examples."""
-    return click.command(name, cls=Command, epilog=examples(*lines), **settings)
-
-
-def examples(*lines: str) -> str:
-    """An epilogue that click leaves unwrapped."""
-    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

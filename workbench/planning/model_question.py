@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from ..text.sanitize import shown
+from .objectives import OF_MODELS
 from .option_fields import given, set_by, written
 
 if TYPE_CHECKING:
     from .scenario import Scenario
 
-OBJECTIVES = ("latency", "throughput", "memory", "energy")
 MAX_ERROR = 0.02  # default limit of the relative error
 
 
@@ -90,8 +90,8 @@ class ModelQuestion:
             except UnicodeEncodeError:
                 why = "is not UTF-8, and ONNX Runtime takes no other name; choose another"
                 raise ValueError(f"{option}: the name {path} {why}") from None
-        if self.objective not in OBJECTIVES:
-            raise ValueError(f"--objective is one of {', '.join(OBJECTIVES)}")
+        if self.objective not in OF_MODELS:
+            raise ValueError(f"--objective is one of {', '.join(OF_MODELS)}")
         if self.max_error is not None and self.min_agreement is not None:
             raise ValueError("--max-error and --min-agreement exclude each other")
         check_share("--max-error", self.max_error)

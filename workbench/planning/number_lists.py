@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from ..contract import Parameter, ParameterValue
+from .usage import UsageError
 
 MOST_VALUES = 64  # in one word
 
@@ -80,3 +81,17 @@ def _spread(count: int) -> list[int]:
             found.append(middle)
             gaps += [(low, middle), (middle, high)]
     return found
+
+
+def whole_numbers(option: str, text: str) -> tuple[int, ...]:
+    """One number or several: `8`, `1,8,64` or `1..256`; UsageError names the option."""
+    try:
+        return tuple(int(number) for number in numbers(text, int))
+    except ValueError as error:
+        raise UsageError(f"{option} {error}") from None
+
+
+def words(texts: Iterable[str]) -> tuple[str, ...]:
+    """The values of an option that is repeated or takes a list with commas, or both."""
+    parts = (part.strip() for text in texts for part in text.split(","))
+    return tuple(part for part in parts if part)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from ..text.sanitize import shown
 from ..worker.code import COMMAND, FUNCTION, PLACEHOLDER, TORCH, WORKLOAD, Code
 from .model_question import check_share
+from .objectives import OF_CODE
 from .option_fields import given, set_by, written
 
 if TYPE_CHECKING:
     from .scenario import Scenario
 
-OBJECTIVES = ("latency", "throughput")
 MODES = ("plain", "nhwc", "compile", "reduce-overhead", "graph", "fused")  # joined by "+"
 PICKLES = (".pt", ".pth")
 MOST = 64  # combinations of the values of --over in one race
@@ -87,8 +87,8 @@ class OwnQuestion:
 
     def check(self) -> None:
         """Raise ValueError for options that no code could satisfy, and for a missing file."""
-        if self.objective not in OBJECTIVES:
-            raise ValueError(f"{self.option} takes --objective {' or '.join(OBJECTIVES)}")
+        if self.objective not in OF_CODE:
+            raise ValueError(f"{self.option} takes --objective {' or '.join(OF_CODE)}")
         check_share("--max-error", self.max_error)
         if self.kind != COMMAND:
             self._check_target()

@@ -19,7 +19,6 @@ from ..contract import (
 from ..worker.code import COMMAND, FUNCTION, TORCH
 from ..worker.session_options import ONNX_BACKENDS
 from .model_question import ModelQuestion
-from .number_lists import numbers
 from .option_fields import given, set_by, written
 from .own_question import MODES, OwnQuestion
 from .usage import UsageError, check_known, unknown
@@ -125,20 +124,6 @@ class Request:
         command += written(options)
         of_script = self.own.arguments if self.own is not None else ()
         return [*command, *display, *(["--", *of_script] if of_script else [])]
-
-
-def whole_numbers(option: str, text: str) -> tuple[int, ...]:
-    """One number or several: `8`, `1,8,64` or `1..256`; UsageError names the option."""
-    try:
-        return tuple(int(number) for number in numbers(text, int))
-    except ValueError as error:
-        raise UsageError(f"{option} {error}") from None
-
-
-def words(texts: Iterable[str]) -> tuple[str, ...]:
-    """The values of an option that is repeated or takes a list with commas, or both."""
-    parts = (part.strip() for text in texts for part in text.split(","))
-    return tuple(part for part in parts if part)
 
 
 def check(request: Request) -> None:

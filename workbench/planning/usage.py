@@ -1,6 +1,5 @@
 """The error for a request that cannot be met."""
 
-import difflib
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
@@ -18,6 +17,8 @@ class ScenarioError(UsageError):
 
 def unknown(noun: str, given: str, choices: Iterable[str]) -> UsageError:
     """`unknown workload 'matmull'; did you mean matmul? Choices: ...`."""
+    import difflib  # only a wrong name pays for it
+
     listed = list(choices)
     close = difflib.get_close_matches(given, listed, n=1)
     hint = f"; did you mean {close[0]}?" if close else "."

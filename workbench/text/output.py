@@ -3,7 +3,6 @@
 import os
 import shutil
 import sys
-import traceback
 from collections.abc import Iterable
 from itertools import chain
 from typing import TextIO
@@ -28,6 +27,8 @@ def say(line: str) -> None:
 def say_bug(error: BaseException) -> None:
     """Write an error of our own to stderr: as one line, or with its traceback on request."""
     if os.environ.get("WORKBENCH_DEBUG"):
+        import traceback
+
         for line in "".join(traceback.format_exception(error)).splitlines():
             say(line)
         return

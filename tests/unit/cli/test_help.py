@@ -12,20 +12,26 @@ from workbench.cli.help import COMMANDS, COMMON, OPTIONS
 from workbench.cli.main import cli
 
 
-def test_every_command_stands_in_one_section() -> None:
-    assert Counter(name for names in COMMANDS.values() for name in names.split()) == Counter(
-        [*cli.commands]
-    )
+def command(name: str) -> click.Command:
+    found = cli.get_command(click.Context(cli), name)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_the_program_has_the_first_sentence_of_a_command(name: str) -> None:
+    assert COMMANDS[name].summary == command(name).get_short_help_str(100)
 
 
 def test_every_name_in_a_section_is_an_option_of_some_command() -> None:
-    known = {each.name for command in cli.commands.values() for each in command.params}
+    known = {each.name for name in COMMANDS for each in command(name).params}
     assert {name for names in OPTIONS.values() for name in names.split()} <= known
 
 
 def test_the_program_shows_commands_first_and_eight_options() -> None:
     shown = CliRunner().invoke(cli, ["--help"]).output
-    places = [shown.index(f"\n{title}") for title in (*COMMANDS, "Common options")]
+    titles = [*dict.fromkeys(entry.section for entry in COMMANDS.values()), "Common options"]
+    places = [shown.index(f"\n{title}") for title in titles]
     assert places == sorted(places)
     assert sum(line.startswith("  -") for line in shown.splitlines()) == len(COMMON.split()) == 8
 
@@ -34,6 +40,6 @@ def test_the_program_shows_commands_first_and_eight_options() -> None:
 def test_a_command_shows_each_of_its_options_once(name: str) -> None:
     shown = CliRunner().invoke(cli, [name, "--help"]).output.splitlines()
     first = [line.split()[0].rstrip(",") for line in shown if line.startswith("  -")]
-    options = [each for each in cli.commands[name].params if isinstance(each, click.Option)]
+    options = [each for each in command(name).params if isinstance(each, click.Option)]
     expected = [each.opts[0] for each in options if not each.hidden]
     assert Counter(first) == Counter([*expected, "-h"])

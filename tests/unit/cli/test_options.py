@@ -10,7 +10,8 @@ import click
 import pytest
 
 from workbench.cli.launch import check_control, with_saved_best
-from workbench.cli.main import advise, cli
+from workbench.cli.main import cli
+from workbench.cli.measure import advise
 from workbench.planning.model_question import ModelQuestion
 from workbench.planning.request import Request
 from workbench.planning.usage import UsageError

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.cli import main
+from workbench.cli import main, measure
 from workbench.planning import scenarios
-from workbench.planning.model_question import OBJECTIVES, ModelQuestion
+from workbench.planning.model_question import ModelQuestion
+from workbench.planning.objectives import OF_MODELS
 from workbench.planning.plan import resolve
 from workbench.planning.request import Request, check
 from workbench.planning.usage import UsageError
@@ -22,7 +23,7 @@ def parsed(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Request:
         given = {n: v for n, v in options.items() if n in Request.__dataclass_fields__}
         seen.append(Request(scenarios=scenarios, workloads=workloads, **given))
 
-    monkeypatch.setattr(main, "start", record)
+    monkeypatch.setattr(measure, "start", record)
     main.cli.main(arguments, standalone_mode=False)
     return seen[0]
 
@@ -98,7 +99,7 @@ shares = st.none() | st.floats(0, 1, exclude_min=True)
     st.builds(
         ModelQuestion,
         file=words,
-        objective=st.sampled_from(OBJECTIVES),
+        objective=st.sampled_from(OF_MODELS),
         max_error=shares,
         min_agreement=shares,
         inputs=st.none() | words,

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.cli import main
+from workbench.cli import main, measure
 from workbench.planning import scenarios
 from workbench.planning.model_question import ModelQuestion
-from workbench.planning.own_question import MODES, OBJECTIVES, OwnQuestion, parse_over
+from workbench.planning.objectives import OF_CODE
+from workbench.planning.own_question import MODES, OwnQuestion, parse_over
 from workbench.planning.plan import planned, resolve
 from workbench.planning.request import Request, check
 from workbench.planning.usage import UsageError, new_folder
@@ -32,7 +33,7 @@ def parsed(arguments: list[str]) -> Request:
         seen.append(Request(scenarios=scenarios, workloads=workloads, **given))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(main, "start", record)
+        patch.setattr(measure, "start", record)
         main.cli.main(arguments, standalone_mode=False)
     return seen[0]
 
@@ -62,7 +63,7 @@ arguments = st.lists(texts | st.sampled_from(["--", "--lr=3", "-x", "", ","]), m
 )
 shared = {
     "target": words,
-    "objective": st.sampled_from(OBJECTIVES),
+    "objective": st.sampled_from(OF_CODE),
     "save_best": st.none() | words,
 }
 errors = st.none() | st.floats(0, 1, exclude_min=True)

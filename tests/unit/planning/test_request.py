@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.cli import main
+from workbench.cli import main, measure
 from workbench.contract import Parameter
 from workbench.planning.model_question import ModelQuestion
-from workbench.planning.request import Request, check, check_device, fake_devices, whole_numbers
-from workbench.planning.request import words as apart
+from workbench.planning.number_lists import whole_numbers
+from workbench.planning.number_lists import words as apart
+from workbench.planning.request import Request, check, check_device, fake_devices
 from workbench.planning.usage import UsageError
 
 MODEL = ModelQuestion(file="m.onnx")
@@ -78,7 +79,7 @@ def test_a_request_survives_its_own_command_line(request_: Request, monkeypatch)
         given = {n: v for n, v in options.items() if n in Request.__dataclass_fields__}
         seen.append(Request(scenarios=scenarios, workloads=workloads, **given))
 
-    monkeypatch.setattr(main, "start", record)
+    monkeypatch.setattr(measure, "start", record)
     main.cli.main(request_.arguments(), standalone_mode=False)
     assert seen == [request_]
 
@@ -134,7 +135,7 @@ def test_any_request_survives_its_own_command_line(request_: Request, turned: bo
         seen.append(Request(scenarios=scenarios, workloads=workloads, **given))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(main, "start", record)
+        patch.setattr(measure, "start", record)
         main.cli.main(request_.arguments(), standalone_mode=False)
     assert seen == [request_]
 
@@ -184,7 +185,7 @@ def test_without_a_command_it_is_advise_with_all_its_options(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[dict] = []
-    monkeypatch.setattr(main, "start", lambda options, **rest: asked.append({**options, **rest}))
+    monkeypatch.setattr(measure, "start", lambda options, **rest: asked.append({**options, **rest}))
     given = ["--quick", "--price=cpu=0.1", "--what-if=h200", "--crossover", "--all", "--model=m"]
     for command in (given, ["advise", *given]):
         main.cli.main(command, standalone_mode=False)

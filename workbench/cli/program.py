@@ -1,0 +1,113 @@
+"""The program and its commands: how they are found, read their arguments and show their help."""
+
+import builtins
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+import click
+
+from ..planning.usage import UsageError
+from .completion import completed
+from .help import COMMANDS, write_commands, write_options
+
+
+class Command(click.Command):
+    """A command whose values say something: an unset variable of the shell is no choice of all,
+    and NaN passes every comparison with a limit."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        return completed(super().get_params(ctx))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_options(ctx, formatter)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, self._with_arguments(args))
+        for parameter in () if ctx.resilient_parsing else self.params:  # True: a shell completes
+            value = ctx.params.get(parameter.name or "")
+            for each in value if isinstance(value, tuple) else [value]:
+                check_value(parameter, each)
+        return rest
+
+    def _with_arguments(self, args: list[str]) -> list[str]:
+        """What follows `--` as values of the hidden option, where this command has it."""
+        if "--" not in args or all(parameter.name != "arguments" for parameter in self.params):
+            return args
+        place = args.index("--")
+        return [*args[:place], *(f"--argument={text}" for text in args[place + 1 :])]
+
+
+class ReaderGone(Exception):  # noqa: N818 - not an error of ours
+    """The reader of stdout has closed its pipe; click would exit with 1 at a BrokenPipeError."""
+
+
+class Group(Command, click.Group):
+    """The same for the options before the name of a command."""
+
+    command_class = Command
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        write_options(ctx, formatter)
+
+    def _with_arguments(self, args: list[str]) -> list[str]:
+        is_command = not {*self.list_commands(click.Context(self))}.isdisjoint(args[:1])
+        return args if is_command else super()._with_arguments(args)
+
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        with _a_reader():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, context: click.Context) -> Any:
+        with _a_reader():
+            return super().invoke(context)
+
+
+class Program(Group):
+    """The program itself.  A command is imported when it is asked for: `--help` needs none."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in COMMANDS and cmd_name not in self.commands:
+            module = import_module(f".{COMMANDS[cmd_name].module}", __package__)
+            name = f"{cmd_name}_" if hasattr(builtins, cmd_name) else cmd_name
+            self.add_command(getattr(module, name))
+        return super().get_command(ctx, cmd_name)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_commands(ctx, formatter)
+
+
+@contextmanager
+def _a_reader() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise ReaderGone from error
+
+
+def check_value(parameter: click.Parameter, value: object) -> None:
+    """Raise UsageError for an empty text, also one of commas alone, and for NaN and infinity."""
+    if parameter.type is click.UNPROCESSED:
+        return
+    is_option = isinstance(parameter, click.Option)
+    name = parameter.opts[0] if is_option else str(parameter.metavar).strip("[].")
+    if isinstance(value, str) and not value.strip(" ,"):
+        raise UsageError(f"{name} is empty: name a value, or leave it out")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UsageError(f"{name} must be a finite number, not {value}")
+
+
+def command(*lines: str, name: str | None = None, **settings: Any) -> Callable[..., Command]:
+    """A decorator for a command with these examples."""
+    return click.command(name, cls=Command, epilog=examples(*lines), **settings)
+
+
+def examples(*lines: str) -> str:
+    """An epilogue that click leaves unwrapped."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
