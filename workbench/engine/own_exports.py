@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..advisor.model.candidates import Proposal, SearchSpace, first, neighbours
+from ..advisor.model.overview import variant_of
 from ..advisor.own import candidates as ways
 from ..contract import Case
 from ..planning.model_question import ModelQuestion
@@ -21,7 +22,7 @@ from ..pool.worker_process import WorkerKey, knows_compiler
 from ..records import events as ev
 from ..report.candidate import Candidate
 from ..worker.code import WORKLOAD, Code
-from ..worker.recipe import ORIGINAL
+from ..worker.recipe import ORIGINAL, Recipe
 from ..worker.session_options import BFLOAT, ONNX_BACKENDS, OPENVINO
 from .model_search import case_of, worth_mixing
 from .model_variants import ModelVariants
@@ -31,11 +32,6 @@ START_S = 60.0  # for importing from a cold disk
 BREAKS_S = 15.0  # longest probe for graph breaks
 
 T = TypeVar("T")
-
-
-def _form(case: Case) -> str:
-    """The id of a case at any batch: all rows share the exported forms."""
-    return replace(case, batch=None).id
 
 
 def consult(
@@ -71,7 +67,7 @@ class Exports:
     _variants: ModelVariants | None = None
     _waiting: list[Proposal] | None = None  # INT8 forms; None before they are known
     _lab: SearchSpace | None = None  # once the lab has prepared the exported model
-    _proposals: dict[str, Proposal] = field(default_factory=dict)  # by case id without batch
+    _recipes: dict[str, Recipe] = field(default_factory=dict)  # by variant: all rows share them
     _is_mixed: bool = False
 
     def leave_out(self, name: str, why: str) -> None:
@@ -129,13 +125,13 @@ class Exports:
         """Once, a variant without the nodes that take a fast INT8 form over its error limit."""
         if self._variants is None or self._lab is None or self._is_mixed:
             return []
-        built = [c for c in measured if c.blocks and _form(c.case) in self._proposals]
-        base = worth_mixing(built, leader, scenario, self._lab)
+        raced = [candidate for candidate in measured if candidate.blocks]
+        base = worth_mixing(raced, leader, scenario, self._lab)
         if base is None:
             return []
         self._is_mixed = True
         until_s = self.control.now() + seconds
-        recipe = self._variants.mix(self._proposals[_form(base.case)].recipe, seconds)
+        recipe = self._variants.mix(self._recipes[variant_of(base.case)], seconds)
         found = [] if recipe is None else [Proposal(recipe, threads=base.case.threads)]
         return self._built(found, scenario, until_s)
 
@@ -143,8 +139,10 @@ class Exports:
         """Cases of the exported model that differ from the leader in one respect."""
         if self._lab is None:
             return []
-        plain = Proposal(ORIGINAL, "cpu", leader.threads, leader.mode, leader.backend)
-        found = list(neighbours(self._proposals.get(_form(leader), plain), self._lab))
+        recipe = self._recipes.get(variant_of(leader), ORIGINAL)
+        mode = BFLOAT if leader.precision == BFLOAT else leader.mode
+        given = Proposal(recipe, "cpu", leader.threads, mode, leader.backend)
+        found = list(neighbours(given, self._lab))
         return self._built(found, scenario, self.control.now() + seconds)
 
     def _built(self, found: Sequence[Proposal], scenario: Scenario, until_s: float) -> list[Case]:
@@ -156,7 +154,8 @@ class Exports:
                 if case.backend == OPENVINO and case.mode == BFLOAT:  # the error limit is BF16's
                     case = replace(case, precision=BFLOAT, mode=None)
                 cases.append(case)
-                self._proposals[_form(case)] = proposal
+                if proposal.recipe != ORIGINAL:
+                    self._recipes[variant_of(case)] = proposal.recipe
         return cases
 
     def _quantisable(self, exported: ExportedCode) -> list[Proposal]:
