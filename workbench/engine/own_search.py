@@ -22,14 +22,14 @@ from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
 from ..stats import ratios
 from ..worker.code import Code
-from ..worker.session_options import ONNX_BACKENDS
+from ..worker.session_options import NO_SPIN, ONNX_BACKENDS
 from .own_exports import Exports
 
 LEAST_SHARE = 0.08  # time that must be left for another candidate, of the budget
 EXPORT_SHARE = 0.15  # time that must be left to export the module, of the budget
 SETTLED_ROUNDS = 2  # rounds of a leader before its threads are varied
 LEADERS, MOST_CARRIED = 3, 6  # candidates that race at another batch too: the best, and in all
-NEAR = 2.0  # times the leader's time: another number of threads may halve a compiled one's
+NEAR = 2.0  # times the leader's time: another number of threads may halve that of another
 MOST_CANDIDATES = 24  # of a row: a new leader is varied in turn until there are so many
 LAGS = 1.5  # times as slow in FP32 as eager torch: compiling promises more than INT8
 HOPELESS = 3.5  # times as slow in FP32 as eager torch: ONNX Runtime gains less by INT8
@@ -181,7 +181,7 @@ class OwnSearch:
             return []
         case = leader.case
         if not case.is_compiled:
-            if new := self._admitted(replace(case, threads=n) for n in self._counts(case)):
+            if new := self._admitted([*self._on_other_threads(case), *_rivals(ranked)]):
                 return new
             if case.backend in ONNX_BACKENDS and case.id not in self._varied:
                 self._varied.add(case.id)
@@ -196,15 +196,15 @@ class OwnSearch:
         if compiled is None or _best_s(compiled) > NEAR * _best_s(ranked[0]):
             return None
         case = compiled.case
-        others = [replace(case, threads=count) for count in self._counts(case)]
+        others = self._on_other_threads(case)
         raced = dict.fromkeys(c.case.precision for c in ranked if c.case.backend == "torch")
         others += [replace(case, precision=precision) for precision in raced]
         new = [each for each in others if each.id not in self._known][:1]
         return self._admitted(new) or None if new and self._exports.may_compile(left_s) else None
 
-    def _counts(self, case: Case) -> list[int]:
-        """Other numbers of threads; none on a GPU."""
-        return [n for n in self._space.threads if n != case.threads] if case.threads else []
+    def _on_other_threads(self, case: Case) -> list[Case]:
+        """The case with each other number of threads; none on a GPU."""
+        return [_on(n, case) for n in self._space.threads if case.threads not in (n, None)]
 
     def _carry_over(self, first: OwnSearch, _: object, left_s: float) -> list[Case] | None:
         """The best candidates of the row before, at this row's batch."""
@@ -294,6 +294,19 @@ class TrainingSearch(OwnSearch):
 def proposal_of(case: Case) -> Proposal:
     place = (case.device, case.precision, case.mode, case.threads)
     return Proposal(*place, case.tuning, case.backend)
+
+
+def _rivals(ranked: Sequence[Candidate]) -> list[Case]:
+    """The next best with the leader's threads, with which they may win."""
+    count, best_s = ranked[0].case.threads, _best_s(ranked[0])
+    near = [c.case for c in ranked[1:LEADERS] if _best_s(c) <= NEAR * best_s]
+    return [_on(count, c) for c in near if count and c.threads and not c.is_compiled]
+
+
+def _on(count: int, case: Case) -> Case:
+    """The case on so many threads; a single one never waits for another."""
+    mode = None if count == 1 and case.mode == NO_SPIN else case.mode
+    return replace(case, threads=count, mode=mode)
 
 
 def _is_eager(case: Case) -> bool:

@@ -147,6 +147,22 @@ def test_a_compiled_candidate_near_the_leader_is_tried_with_other_threads() -> N
     assert verdict is not None and (verdict.pick or "").endswith("/compile/t1")
 
 
+class ThreadsHurt(SimulatedOwn):
+    """One thread suits ONNX Runtime so well that INT8 with two comes behind FP32 with one."""
+
+    def step_s(self, case: Case) -> float:
+        known = super().step_s(case)
+        is_onnx, is_alone = case.backend == "onnxruntime", case.threads == 1
+        return known * (0.8 if is_alone else 1.0) / (3.4 if is_onnx and is_alone else 1.0)
+
+
+def test_the_next_best_are_tried_with_the_threads_of_the_leader() -> None:
+    events = raced(ThreadsHurt, batch=(1,))
+    verdict = Report.of(events).rows["own"].verdict
+    pick = (verdict and verdict.pick) or ""
+    assert "onnxruntime/int8" in pick and pick.endswith("/t1")
+
+
 class ExporterDies(SimulatedOwn):
     failures: ClassVar = {"export": DIED}
 
