@@ -26,7 +26,7 @@ from ..worker.session_options import NO_SPIN, ONNX_BACKENDS
 from .own_exports import Exports
 
 LEAST_SHARE = 0.08  # time that must be left for another candidate, of the budget
-EXPORT_SHARE = 0.15  # time that must be left to export the module, of the budget
+EXPORT_SHARE = 0.15  # time that must be left to export the loaded module, of the budget
 SETTLED_ROUNDS = 2  # rounds of a leader before its threads are varied
 LEADERS, MOST_CARRIED = 3, 6  # candidates that race at another batch too: the best, and in all
 NEAR = 2.0  # times the leader's time: another number of threads may halve that of another
@@ -127,12 +127,12 @@ class OwnSearch:
             why = "a call changes its state or inputs, which an exported graph does not"
         elif not self._space.on_cpu:
             why = "exported models race on the CPU only"
-        elif left_s < EXPORT_SHARE * self._request.budget:
+        elif left_s < self._exports.loading_s + EXPORT_SHARE * self._request.budget:
             why = "the budget left no time to export it; raise --budget"
         if why:
             self._exports.leave_out("onnx", why)
             return None
-        if not self._exports.export(left_s / 2):
+        if not self._exports.export(left_s):
             return None
         most, least = self._space.threads[0], self._space.threads[-1]
         ways = dict.fromkeys((name, most) for name in self._exports.backends)
@@ -151,10 +151,10 @@ class OwnSearch:
             self._stages.remove(self._compile)
             self._stages.insert(0, self._compile)
             return self.join(candidates, left_s)
-        if cases := self._admitted(self._exports.next_quantised(self.scenario, left_s / 2)):
+        if cases := self._admitted(self._exports.next_quantised(self.scenario, left_s)):
             return cases
         for leader in self._ranked(candidates)[:1]:
-            mixed = self._exports.mixed(candidates, leader, self.scenario, left_s / 2)
+            mixed = self._exports.mixed(candidates, leader, self.scenario, left_s)
             return self._admitted(mixed) or None
         return None
 
@@ -185,7 +185,7 @@ class OwnSearch:
                 return new
             if case.backend in ONNX_BACKENDS and case.id not in self._varied:
                 self._varied.add(case.id)
-                found = self._exports.neighbours(case, self.scenario, left_s / 4)
+                found = self._exports.neighbours(case, self.scenario, left_s)
                 if new := self._admitted(found):
                     return new
         return self._vary_compiled(ranked, left_s) or []  # another may lead later

@@ -82,6 +82,53 @@ def test_compiling_is_left_out_where_another_library_is_far_ahead() -> None:
     assert any(candidate.case.is_compiled for candidate in near.candidates.values())
 
 
+class NothingToCompile(SimulatedOwn):
+    failures: ClassVar = {"breaks": Reason("unsupported", "torch.compile finds nothing in it")}
+
+
+def test_what_torch_does_not_compile_is_not_compiled() -> None:
+    report = Report.of(raced(NothingToCompile, budget_s=120))
+    assert not any(candidate.case.is_compiled for candidate in report.candidates.values())
+    assert report.code is not None
+    assert report.code.left_out["compile"] == "torch.compile finds nothing in it"
+
+
+class Enormous(SimulatedOwn):
+    failures: ClassVar = {"export": Reason("not_exported", "it has no ONNX form")}
+    operations = 9000
+
+
+def test_the_probe_counts_what_would_take_too_long_to_compile() -> None:
+    report = Report.of(raced(Enormous, budget_s=120))
+    assert not any(candidate.case.is_compiled for candidate in report.candidates.values())
+    assert report.code is not None
+    assert report.code.left_out["compile"].startswith("compiling may take 4")
+
+
+class Watched(SimulatedOwn):
+    """Writes down each question, when it was asked, and how long the answer may take."""
+
+    asked_at: ClassVar[list[tuple[str, float, float]]] = []
+
+    def ask(self, key: Any, deadline_s: float, kind: Any, **request: Any) -> Any:
+        name = request.get("question", request["op"])
+        self.asked_at.append((name, self.control.now(), deadline_s))
+        return super().ask(key, deadline_s, kind, **request)
+
+
+@pytest.mark.parametrize("budget_s", [40, 60, 120])
+def test_no_question_may_outlast_the_row_that_asks_it(budget_s: float) -> None:
+    Watched.asked_at.clear()
+    events = raced(Watched, budget_s=budget_s)
+    began = next(e for e in events if isinstance(e, ev.RaceStarted))
+    ended_s = next(e.at_s for e in events if isinstance(e, ev.RaceEnded))
+    kinds = ("export", "breaks", "inspect", "build", "mixed")
+    found = [each for each in Watched.asked_at if each[0] in kinds and each[1] < ended_s]
+    assert {"export", "inspect", "build"} <= {name for name, *_ in found}
+    row_s = began.at_s + began.share_s
+    assert [each for each in found if each[1] + each[2] > row_s] == []
+
+
 class Hopeless(SimulatedOwn):
     def step_s(self, case: Case) -> float:
         return super().step_s(case) * (8 if case.backend == "onnxruntime" else 1)
