@@ -109,10 +109,13 @@ class Watched(SimulatedOwn):
     """Writes down each question, when it was asked, and how long the answer may take."""
 
     asked_at: ClassVar[list[tuple[str, float, float]]] = []
+    saved: ClassVar[list[str]] = []  # ids
 
     def ask(self, key: Any, deadline_s: float, kind: Any, **request: Any) -> Any:
         name = request.get("question", request["op"])
         self.asked_at.append((name, self.control.now(), deadline_s))
+        if name == "save":
+            self.saved.append(request["picked"].id)
         return super().ask(key, deadline_s, kind, **request)
 
 
@@ -342,9 +345,15 @@ def test_a_precision_that_torch_does_not_compute_in_starts_without_torch() -> No
     assert found and all("onnxruntime/int8" in each for each in found)
 
 
-def test_the_pick_is_saved_once() -> None:
+def test_the_pick_of_the_first_batch_is_saved_once_after_all_races() -> None:
     question = OwnQuestion("torch", "shop.model:build", save_best="best")
-    report = Report.of(raced(own=question))
+    Watched.asked_at.clear()
+    events = raced(Watched, own=question)
+    report = Report.of(events)
+    (saved_s,) = (at_s for name, at_s, _ in Watched.asked_at if name == "save")
+    assert saved_s >= max(e.at_s for e in events if isinstance(e, ev.RaceEnded))
+    own = report.rows["own"].verdict
+    assert own is not None and Watched.saved == [own.pick]
     assert report.code is not None and report.code.advice is not None
     saved = report.code.advice.saved
     assert saved is not None and saved.files == ["model.onnx", "reproduce.py"]
