@@ -207,8 +207,16 @@ class OwnSearch:
         return [_on(n, case) for n in self._space.threads if case.threads not in (n, None)]
 
     def _carry_over(self, first: OwnSearch, _: object, left_s: float) -> list[Case] | None:
-        """The best candidates of the row before, at this row's batch."""
-        ranked = self._ranked(first.candidates)
+        """The best candidates of the row before, at this row's batch; none is compiled again that
+        was far behind the best on its device."""
+        ranked, best_s = self._ranked(first.candidates), dict[str, float]()
+        for each in ranked:
+            best_s.setdefault(each.case.device, _best_s(each))
+        ranked = [
+            each
+            for each in ranked
+            if not each.case.is_compiled or _best_s(each) <= NEAR * best_s[each.case.device]
+        ]
         kinds: dict[tuple[str, ...], Case] = {}  # the best of each kind, in their order
         for candidate in ranked:
             case = candidate.case

@@ -132,6 +132,21 @@ def test_no_question_may_outlast_the_row_that_asks_it(budget_s: float) -> None:
     assert [each for each in found if each[1] + each[2] > row_s] == []
 
 
+class CompiledIsBeaten(SimulatedOwn):
+    """Compiled it is the best of torch, and takes 2.3 times as long as INT8."""
+
+    def step_s(self, case: Case) -> float:
+        faster = 1.3 if case.precision == "int8" else 1.2 if case.is_compiled else 1.0
+        return super().step_s(case) / faster
+
+
+def test_a_compiled_candidate_that_was_beaten_is_not_compiled_for_another_batch() -> None:
+    own, large = Report.of(raced(CompiledIsBeaten, budget_s=240)).rows.values()
+    assert any(candidate.case.is_compiled for candidate in own.candidates)
+    assert not any(candidate.case.is_compiled for candidate in large.candidates)
+    assert "cpu/torch/bf16/nhwc/t2" in labels(large)
+
+
 class Hopeless(SimulatedOwn):
     def step_s(self, case: Case) -> float:
         return super().step_s(case) * (8 if case.backend == "onnxruntime" else 1)
