@@ -26,6 +26,7 @@ from ..worker.session_options import NO_SPIN, ONNX_BACKENDS
 from .own_exports import Exports
 
 LEAST_SHARE = 0.08  # time that must be left for another candidate, of the budget
+THREADS_SHARE = 0.02  # the same for other numbers of threads, which take no time to make
 EXPORT_SHARE = 0.15  # time that must be left to export the loaded module, of the budget
 SETTLED_ROUNDS = 2  # rounds of a leader before its threads are varied
 LEADERS, MOST_CARRIED = 3, 6  # candidates that race at another batch too: the best, and in all
@@ -105,7 +106,9 @@ class OwnSearch:
         self.candidates = candidates
         now = self._exports.control.now
         until_s = now() + left_s
-        while self._stages and (left_s := until_s - now()) >= LEAST_SHARE * self._request.budget:
+        while self._stages and (left_s := until_s - now()) >= THREADS_SHARE * self._request.budget:
+            if self._is_short(left_s):
+                del self._stages[:-1]  # only `_vary` has candidates that are ready in time
             cases = self._stages[0](candidates, left_s)
             if cases:
                 return cases
@@ -183,7 +186,8 @@ class OwnSearch:
         if not case.is_compiled:
             if new := self._admitted([*self._on_other_threads(case), *_rivals(ranked)]):
                 return new
-            if case.backend in ONNX_BACKENDS and case.id not in self._varied:
+            is_varied = case.id in self._varied or self._is_short(left_s)
+            if case.backend in ONNX_BACKENDS and not is_varied:
                 self._varied.add(case.id)
                 found = self._exports.neighbours(case, self.scenario, left_s)
                 if new := self._admitted(found):
@@ -227,6 +231,9 @@ class OwnSearch:
         return self._admitted(self._affordable(moved, left_s)) or None
 
     # --------------------------------------------------------------- helpers
+
+    def _is_short(self, left_s: float) -> bool:
+        return left_s < LEAST_SHARE * self._request.budget
 
     def _ranked(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The admissible candidates, fastest first."""
@@ -288,7 +295,7 @@ class TrainingSearch(OwnSearch):
         leaders: dict[str, Candidate] = {}
         for candidate in self._ranked(candidates):
             leaders.setdefault(candidate.case.device, candidate)
-        for leader in leaders.values():
+        for leader in () if self._is_short(left_s) else leaders.values():
             if leader.case.id in self._led or len(leader.blocks) < SETTLED_ROUNDS:
                 continue
             self._led.add(leader.case.id)

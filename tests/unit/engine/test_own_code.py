@@ -228,6 +228,23 @@ def test_the_next_best_are_tried_with_the_threads_of_the_leader() -> None:
     assert "onnxruntime/int8" in pick and pick.endswith("/t1")
 
 
+class LateInt8(SimulatedOwn):
+    """Exporting takes so long that INT8 leads shortly before the end; one thread suits it."""
+
+    def consult_export(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.control.at_s += 16.0
+        return super().consult_export(request)
+
+    def step_s(self, case: Case) -> float:
+        is_best = case.precision == "int8" and case.threads == 1
+        return super().step_s(case) / (2.5 if is_best else 1.0)
+
+
+def test_another_number_of_threads_is_tried_however_little_time_is_left() -> None:
+    verdict = Report.of(raced(LateInt8, budget_s=36, batch=(1,))).rows["own"].verdict
+    assert verdict is not None and (verdict.pick or "").endswith("/t1")
+
+
 class ExporterDies(SimulatedOwn):
     failures: ClassVar = {"export": DIED}
 
