@@ -78,11 +78,6 @@ class Exports:
     def leave_out(self, name: str, why: str) -> None:
         self.left_out.setdefault(name, why)
 
-    @property
-    def loading_s(self) -> float:
-        """Seconds until the exporter has loaded the code: none where it has."""
-        return 0.0 if self.pool.is_alive(EXPORTER) else self.load_s
-
     def export(self, left_s: float) -> bool:
         """Whether there is an ONNX file of the module, made in a share of `left_s` if necessary."""
         if self.exported is None and "onnx" not in self.left_out:
@@ -206,7 +201,8 @@ class Exports:
     def may_compile(self, left_s: float) -> bool:
         """Whether torch.compile finds anything to compile, in time; the first call probes that."""
         end_s = self.control.now() + left_s
-        if not self._probed and self._can_be_compiled(left_s - self.loading_s):
+        probe_s = 0.0 if self.pool.is_alive(EXPORTER) else self.load_s
+        if not self._probed and self._can_be_compiled(left_s - probe_s):
             self._probed = True
             self._probe(left_s)
         return self._probed and self._can_be_compiled(end_s - self.control.now())
@@ -239,12 +235,14 @@ class Exports:
     def _ask(
         self, question: str, kind: type[T], left_s: float, share: float, **details: object
     ) -> T:
-        """Ask the exporter, which has `share` of `left_s` once it has loaded the code; WorkerFailed
-        may be raised."""
-        budget, now, loading_s = self.space.request.budget, self.control.now, self.loading_s
-        seconds = min(left_s, loading_s + share * max(0.0, left_s - loading_s))
+        """Ask the exporter, which has `share` of `left_s`, and the time to load the code if it has
+        not yet; WorkerFailed may be raised."""
+        budget, now = self.space.request.budget, self.control.now
+        end_s, is_loaded = min(budget, now() + left_s), self.pool.is_alive(EXPORTER)
         self.pool.start(EXPORTER, min(START_S, budget - now()))
-        deadline_s = max(0.5, min(seconds, budget - now()))
+        loading_s = 0.0 if is_loaded else self.load_s - self.pool.import_s.get(EXPORTER, 0.0)
+        seconds = loading_s + share * (left_s - loading_s)
+        deadline_s = max(0.5, min(seconds, end_s - now()))
         try:
             return consult(self.pool, EXPORTER, self.code, question, kind, deadline_s, **details)
         except WorkerFailed as failure:

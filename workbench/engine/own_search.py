@@ -27,7 +27,7 @@ from .own_exports import Exports
 
 LEAST_SHARE = 0.08  # time that must be left for another candidate, of the budget
 THREADS_SHARE = 0.02  # the same for other numbers of threads, which take no time to make
-EXPORT_SHARE = 0.15  # time that must be left to export the loaded module, of the budget
+EXPORT_SHARE = 0.15  # time that must be left to export the module, of the budget
 SETTLED_ROUNDS = 2  # rounds of a leader before its threads are varied
 LEADERS, MOST_CARRIED = 3, 6  # candidates that race at another batch too: the best, and in all
 NEAR = 2.0  # times the leader's time: another number of threads may halve that of another
@@ -130,7 +130,7 @@ class OwnSearch:
             why = "a call changes its state or inputs, which an exported graph does not"
         elif not self._space.on_cpu:
             why = "exported models race on the CPU only"
-        elif left_s < self._exports.loading_s + EXPORT_SHARE * self._request.budget:
+        elif left_s < EXPORT_SHARE * self._request.budget:
             why = "the budget left no time to export it; raise --budget"
         if why:
             self._exports.leave_out("onnx", why)

@@ -36,6 +36,7 @@ class InProcess:
     def __init__(self, scratch: Path) -> None:
         self.scratch = scratch
         self.alive: set[Any] = set()
+        self.import_s = {own_exports.EXPORTER: 1.0}
 
     def start(self, key: Any, _: float) -> None:
         self.alive.add(key)
@@ -120,10 +121,10 @@ def test_the_exporter_has_its_share_of_the_time_once_it_has_loaded_the_code(
     exports: Exports, tmp_path: Path
 ) -> None:
     pool = Slow(tmp_path)
-    exports = replace(exports, pool=pool, load_s=8.0)  # type: ignore[arg-type]
+    exports = replace(exports, pool=pool, load_s=9.0)  # type: ignore[arg-type]
     assert not exports.export(20.0)
     assert not exports.export(20.0), "it is tried once"
-    assert pool.deadlines == [8.0 + 6.0]
+    assert pool.deadlines == [8.0 + 6.0], "importing torch has a deadline of its own"
     assert (
         exports.left_out["onnx"] == "it was not done within its 14 s of the budget; raise --budget"
     )
