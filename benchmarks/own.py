@@ -1,8 +1,9 @@
 """Compares the pick of `advise --torch` with a measurement of every candidate by a plain script.
 
 `python -m benchmarks.own` (make own) asks for advice on each module of own_corpus.py.  Then a child
-for each batch makes every candidate by itself, checks it and times all in turns, on the CPU.  Keeps
-what it has in .own.jsonl, so it can be cut short; a later line of the same kind counts.
+for each batch makes every candidate by itself, checks it and times all in turns, on the CPU, with
+the weights, inputs and exported graph that the tool makes.  Keeps what it has in .own.jsonl, so it
+can be cut short; a later line of the same kind counts.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from statistics import geometric_mean, median
 from typing import Any
 
 import msgspec
-import numpy as np
 import torch
 
 from benchmarks.own_corpus import CORPUS, HELD_OUT
@@ -31,15 +31,18 @@ from workbench.contract import Case
 from workbench.machine import detect
 from workbench.planning.threads import useful_thread_counts
 from workbench.records.model import ModelFacts
+from workbench.worker.code import Code
+from workbench.worker.quiet import wait_until_quiet
 from workloads._shared.session import open_session
-from workloads.lab import agreement
+from workloads.lab import agreement, samples
 from workloads.lab.child import Lab
+from workloads.own.subject import folder_of, subject
 from workloads.own.tree import tensors
+from workloads.own.workload import WORKLOAD
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "benchmarks" / ".own.jsonl"
 STATE = ROOT / "benchmarks" / ".own-state"  # the tool's: what torch knows about the compiler stays
-SPIN_S = 0.06  # the threads of the session that ran last spin for 50 ms (docs/measurement.md)
 CLOSE, FAR = 1.15, 3.0  # times the best: timed again; timed once
 USUAL = {"eager": "torch/fp32", "compile": "torch/fp32/compile", "BF16": "torch/bf16"}
 USUAL["ONNX"] = "onnxruntime/fp32"
@@ -79,12 +82,14 @@ class Plain:
     """Every candidate of a module at one batch, made by the shortest code that does it."""
 
     def __init__(self, name: str, batch: int, folder: str) -> None:
-        torch.manual_seed(0)
         torch._dynamo.config.recompile_limit = 1000  # candidates share their code
         self.folder, self.cpu = folder, detect()[0].cpu
         self.threads = useful_thread_counts(self.cpu)
-        self.module, self.arguments = CORPUS[name]()[0], CORPUS[name].feed(batch)
-        self.samples = [self.arguments, *(CORPUS[name].feed(batch) for _ in range(7))]
+        self.code = Code("torch", f"benchmarks.own_corpus:{name}", folder, str(ROOT))
+        self.batches = CORPUS[name].batches or (None,)  # in the order in which the tool is asked
+        self.batch = batch if CORPUS[name].batches else None
+        one = subject(self.code)
+        self.module, self.arguments = one.module, one.example(self.batch).args
         doubles = [x.double() if x.is_floating_point() else x for x in self.arguments]
         with torch.inference_mode():
             self.reference = self.arrays(copy.deepcopy(self.module).double()(*doubles))
@@ -102,19 +107,20 @@ class Plain:
         return [f"torch/{p}/{mode}/t{count}".replace("//", "/") for p, mode, count in found]
 
     def exported(self) -> list[str]:
-        """Every variant, thread count and option that the lab would try on the ONNX model."""
-        self.model, file = f"{self.folder}/model.onnx", f"{self.folder}/samples.npz"
-        ports = [f"x{place}" for place in range(len(self.arguments))]
-        given, options = (self.module, self.arguments, self.model), {"input_names": ports}
-        try:
-            torch.onnx.export(*given, dynamo=True, verbose=False, **options)
-        except Exception:
-            torch.onnx.export(*given, dynamo=False, **options)
-        stacked = map(np.stack, zip(*self.samples, strict=True))
-        arrays: dict[str, Any] = dict(zip(ports, stacked, strict=True))
-        np.savez(file, **arrays)
+        """Every variant, thread count and option that the lab would try on the ONNX model.
+
+        It is the tool's own export: another one may be faster or slower with the same label.
+        """
+        text = self.code.as_text()
+        WORKLOAD.consult("examine", code=text)
+        made = WORKLOAD.consult("export", code=text, batches=self.batches)
+        torch.backends.mha.set_fastpath_enabled(True)  # exporting has a process of its own there
+        if not made["dynamic"] and self.batch != self.batches[0]:
+            raise LookupError("the exported graph takes one batch only")
+        self.model = made["model"]
         self.lab, self.files = Lab(), {"fp32": self.model}
-        facts = self.lab.inspect(self.model, self.folder, {}, file, None, 0)
+        given = str(folder_of(self.code, self.batches[0]))
+        facts = self.lab.inspect(self.model, self.folder, {}, None, None, 0, given)
         products = self.lab.prepare(self.model, self.folder)["products"]
         facts = msgspec.convert(facts, ModelFacts)
         space = SearchSpace(facts, products, self.cpu, self.threads, thorough=True)
@@ -157,8 +163,8 @@ class Plain:
             self.files[precision] = built["file"]
         case = Case("own", "cpu", "onnxruntime", "fp32", threads=threads, mode=mode or None)
         session = open_session(self.files[precision], case)
-        feeds = {f"x{place}": each.numpy() for place, each in enumerate(self.arguments)}
-        feeds = {port.name: feeds[port.name] for port in session.get_inputs()}
+        (given,) = samples.read(folder_of(self.code, self.batch) / samples.INPUTS)
+        feeds = dict(zip((port.name for port in session.get_inputs()), given, strict=True))
         return lambda: session.run(None, feeds)
 
     def arrays(self, output: Any) -> list[Any]:
@@ -189,7 +195,7 @@ class Plain:
                     continue
                 (threads, step), block = self.steps[name], []
                 torch.set_num_threads(threads)
-                time.sleep(SPIN_S)
+                wait_until_quiet()
                 step(), step()
                 until = time.perf_counter() + seconds
                 while time.perf_counter() < until or len(block) < 3:

@@ -66,7 +66,7 @@ class SimulatedOwn(SimulatedLab):
     facts: ClassVar[dict[str, Any]] = FACTS
     failures: ClassVar[dict[str, Reason]] = {}  # question to why it fails
     dynamic = True
-    nodes = 60
+    nodes = operations = 60
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -89,11 +89,11 @@ class SimulatedOwn(SimulatedLab):
     def consult_export(self, request: dict[str, Any]) -> dict[str, Any]:
         self.control.at_s += EXPORT_S
         found = {"model": "model.onnx", "dynamic": self.dynamic}
-        return {**found, "nodes": self.nodes, "whole": False}
+        return {**found, "nodes": self.nodes}
 
     def consult_breaks(self, request: dict[str, Any]) -> dict[str, Any]:
         self.control.at_s += BREAKS_S
-        return {"reasons": ["2x Tensor.item()"]}
+        return {"reasons": ["2x Tensor.item()"], "operations": self.operations}
 
     def consult_save(self, request: dict[str, Any]) -> dict[str, Any]:
         return {"files": ["model.onnx", "reproduce.py"]}

@@ -4,6 +4,7 @@ The worker is one like the others: limited, frozen between requests, replaced wh
 request has a share of the budget as its deadline.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -53,6 +54,7 @@ class ModelVariants:
     pool: Pool
     control: Control
     emit: Callable[[ev.AnyEvent], None]
+    end_s: float = math.inf  # no request lasts longer, by the run's clock
     timed_out: bool = False  # a build took too long, as others would
     _precision: str = ""  # the model's own, once it was inspected
     _files: dict[str, str] = field(default_factory=dict)  # by label
@@ -205,11 +207,11 @@ class ModelVariants:
         return str(Path(self.question.file).absolute())
 
     def _share_s(self, share: float) -> float:
-        """A deadline: this share of the budget, or the rest of it if that is less."""
+        """A deadline: this share of the budget, or the time to its end if that is less."""
         budget = self.request.budget
-        return max(LEAST_S, min(share * budget, budget - self.control.now()))
+        return max(LEAST_S, min(share * budget, min(budget, self.end_s) - self.control.now()))
 
     def _ask(self, deadline_s: float, kind: type[T], **asked: Any) -> T:
-        self.pool.start(LAB, START_S)
+        self.pool.start(LAB, min(START_S, self._share_s(1.0)))
         whole = {"model": self._model, "folder": str(self.pool.scratch), **asked}
         return self.pool.ask(LAB, deadline_s, kind, **whole).result

@@ -72,7 +72,7 @@ class OwnCode:
         self._code = self._question.code(str(folder), os.getcwd(), self.request.seed)  # noqa: PTH109
         self._facts: CodeFacts | None = None
         self._exports: Exports | None = None
-        self._saved: SavedCode | None = None
+        self._last = WORKLOAD  # id of the row that races last
         cores = self.machine.cpu.effective_cores
         counts = set(self.request.threads) or {cores, max(1, cores // 2), 1}
         self._threads = tuple(sorted(counts, reverse=True))
@@ -114,6 +114,7 @@ class OwnCode:
             rows = [replace(self.plan, cases=cases, source=FixedCases(self._code))]
         if not all(row.cases for row in rows):
             raise UsageError("no candidate is left with these filters")
+        self._last = rows[-1].scenario.id
         return rows
 
     def _examine(self, gpus: Sequence[str]) -> CodeFacts:
@@ -200,13 +201,12 @@ class OwnCode:
         advice = None
         if own.verdict is not None and own.verdict.pick is not None and facts is not None:
             pick = report.candidates[own.verdict.pick]
-            if row is own:
-                self._saved = self._save(pick.case, facts)
+            is_last = row.plan.scenario == self._last  # `reserved_s` is left after it
             advice = CodeAdvice(
                 snippet=snippet(facts, pick.case, self._question),
                 flips=flips(report),
                 share=script_gain(report, own, pick),
-                saved=self._saved,
+                saved=self._save(pick.case, facts) if is_last else None,
             )
         self.emit(
             ev.CodeAdvised(

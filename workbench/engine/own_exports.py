@@ -1,4 +1,4 @@
-"""What is made from a user's module: an ONNX file, its INT8 forms, an estimate of compiling.
+"""What is made from a user's module: an ONNX file, its INT8 forms, a forecast of compiling.
 
 Exporting runs in a worker of its own, which may hang or crash without taking what races along.
 """
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..advisor.model.candidates import Proposal, SearchSpace, first, neighbours
+from ..advisor.model.overview import variant_of
 from ..advisor.own import candidates as ways
 from ..contract import Case
 from ..planning.model_question import ModelQuestion
@@ -19,23 +20,21 @@ from ..pool.control import Control
 from ..pool.pool import Pool, WorkerFailed
 from ..pool.worker_process import WorkerKey, knows_compiler
 from ..records import events as ev
+from ..records.reason import Reason
 from ..report.candidate import Candidate
 from ..worker.code import WORKLOAD, Code
-from ..worker.recipe import ORIGINAL
+from ..worker.recipe import ORIGINAL, Recipe
 from ..worker.session_options import BFLOAT, ONNX_BACKENDS, OPENVINO
 from .model_search import case_of, worth_mixing
 from .model_variants import ModelVariants
 
 EXPORTER = WorkerKey("cpu", "torch", alone="export")
 START_S = 60.0  # for importing from a cold disk
-BREAKS_S = 15.0  # longest probe for graph breaks
+# Shares of the row's time left: longest export and probe for graph breaks once the code is loaded,
+# and time in which the last INT8 form, or the last neighbour of a leader, starts to be built.
+EXPORT, PROBE, BUILD, NEIGHBOURS = 0.5, 0.25, 0.5, 0.25
 
 T = TypeVar("T")
-
-
-def _form(case: Case) -> str:
-    """The id of a case at any batch: all rows share the exported forms."""
-    return replace(case, batch=None).id
 
 
 def consult(
@@ -68,22 +67,24 @@ class Exports:
     exported: ExportedCode | None = None
     breaks: list[str] = field(default_factory=list)
     _probed: bool = False  # for graph breaks
+    _operations: int | None = None  # that torch.compile finds; None before it was probed
+    _uncompilable: str = ""  # why torch.compile cannot help
     _variants: ModelVariants | None = None
     _waiting: list[Proposal] | None = None  # INT8 forms; None before they are known
     _lab: SearchSpace | None = None  # once the lab has prepared the exported model
-    _proposals: dict[str, Proposal] = field(default_factory=dict)  # by case id without batch
+    _recipes: dict[str, Recipe] = field(default_factory=dict)  # by variant: all rows share them
     _is_mixed: bool = False
 
     def leave_out(self, name: str, why: str) -> None:
         self.left_out.setdefault(name, why)
 
-    def export(self, seconds: float) -> bool:
-        """Whether there is an ONNX file of the module, made within `seconds` if necessary."""
+    def export(self, left_s: float) -> bool:
+        """Whether there is an ONNX file of the module, made in a share of `left_s` if necessary."""
         if self.exported is None and "onnx" not in self.left_out:
             self.emit(ev.ModelBuilding(at_s=self.control.now(), recipe="onnx"))
             try:
                 batches = self.batches
-                self.exported = self._ask("export", ExportedCode, seconds, batches=batches)
+                self.exported = self._ask("export", ExportedCode, left_s, EXPORT, batches=batches)
             except WorkerFailed as failure:
                 self.left_out["onnx"] = failure.reason.message
             if self.exported and not self.exported.dynamic and len(self.batches) > 1:
@@ -109,11 +110,13 @@ class Exports:
         """Where the module's inputs and reference outputs at `batch` are."""
         return str(Path(self.code.folder, f"b{batch or 0}"))
 
-    def next_quantised(self, scenario: Scenario, seconds: float) -> list[Case]:
-        """The next INT8 form of the exported model, built within `seconds`; none if all are."""
+    def next_quantised(self, scenario: Scenario, left_s: float) -> list[Case]:
+        """The next INT8 form of the exported model; none if all are, or in so little time."""
+        end_s = self.control.now() + left_s
         if self._waiting is None:
-            self._waiting = self._quantisable(self.exported) if self.exported else []
-        until_s = self.control.now() + seconds  # the inspection had its own share
+            inspected_s = end_s - left_s * BUILD
+            self._waiting = self._quantisable(self.exported, inspected_s) if self.exported else []
+        until_s = self._until(end_s - self.control.now(), BUILD)
         while self._waiting and self._variants is not None:
             proposal = self._waiting.pop(0)
             if self._variants.timed_out:
@@ -124,28 +127,37 @@ class Exports:
         return []
 
     def mixed(
-        self, measured: Sequence[Candidate], leader: Candidate, scenario: Scenario, seconds: float
+        self, measured: Sequence[Candidate], leader: Candidate, scenario: Scenario, left_s: float
     ) -> list[Case]:
         """Once, a variant without the nodes that take a fast INT8 form over its error limit."""
         if self._variants is None or self._lab is None or self._is_mixed:
             return []
-        built = [c for c in measured if c.blocks and _form(c.case) in self._proposals]
-        base = worth_mixing(built, leader, scenario, self._lab)
+        raced = [candidate for candidate in measured if candidate.blocks]
+        base = worth_mixing(raced, leader, scenario, self._lab)
         if base is None:
             return []
         self._is_mixed = True
-        until_s = self.control.now() + seconds
-        recipe = self._variants.mix(self._proposals[_form(base.case)].recipe, seconds)
+        until_s = self._until(left_s, BUILD)
+        recipe = self._variants.mix(self._recipes[variant_of(base.case)], BUILD * left_s)
         found = [] if recipe is None else [Proposal(recipe, threads=base.case.threads)]
         return self._built(found, scenario, until_s)
 
-    def neighbours(self, leader: Case, scenario: Scenario, seconds: float) -> list[Case]:
+    def neighbours(self, leader: Case, scenario: Scenario, left_s: float) -> list[Case]:
         """Cases of the exported model that differ from the leader in one respect."""
         if self._lab is None:
             return []
-        plain = Proposal(ORIGINAL, "cpu", leader.threads, leader.mode, leader.backend)
-        found = list(neighbours(self._proposals.get(_form(leader), plain), self._lab))
-        return self._built(found, scenario, self.control.now() + seconds)
+        recipe = self._recipes.get(variant_of(leader), ORIGINAL)
+        mode = BFLOAT if leader.precision == BFLOAT else leader.mode
+        given = Proposal(recipe, "cpu", leader.threads, mode, leader.backend)
+        found = list(neighbours(given, self._lab))
+        return self._built(found, scenario, self._until(left_s, NEIGHBOURS))
+
+    def _until(self, left_s: float, share: float) -> float:
+        """When the last build may start, of a row that has `left_s`; none outlasts the row."""
+        now = self.control.now()
+        if self._variants is not None:
+            self._variants.end_s = now + left_s
+        return now + share * left_s
 
     def _built(self, found: Sequence[Proposal], scenario: Scenario, until_s: float) -> list[Case]:
         """The cases of the proposals whose file exists or could be built."""
@@ -156,14 +168,15 @@ class Exports:
                 if case.backend == OPENVINO and case.mode == BFLOAT:  # the error limit is BF16's
                     case = replace(case, precision=BFLOAT, mode=None)
                 cases.append(case)
-                self._proposals[_form(case)] = proposal
+                if proposal.recipe != ORIGINAL:
+                    self._recipes[variant_of(case)] = proposal.recipe
         return cases
 
-    def _quantisable(self, exported: ExportedCode) -> list[Proposal]:
-        """The INT8 forms worth building; the lab reads and prepares the exported model."""
+    def _quantisable(self, exported: ExportedCode, end_s: float) -> list[Proposal]:
+        """The INT8 forms worth building; the lab reads and prepares the exported model by then."""
         question = ModelQuestion(exported.model, max_error=self.code.max_error)
         variants = ModelVariants(
-            question, self.space.request, self.left_out, self.pool, self.control, self.emit
+            question, self.space.request, self.left_out, self.pool, self.control, self.emit, end_s
         )
         try:
             given = self._folder(self.batches[0])
@@ -186,28 +199,54 @@ class Exports:
         return found
 
     def may_compile(self, left_s: float) -> bool:
-        """Whether compiling fits into the time left; probes for graph breaks first."""
-        nodes = self.exported.nodes if self.exported else None
+        """Whether torch.compile finds anything to compile, in time; the first call probes that."""
+        end_s = self.control.now() + left_s
+        probe_s = 0.0 if self.pool.is_alive(EXPORTER) else self.load_s
+        if not self._probed and self._can_be_compiled(left_s - probe_s):
+            self._probed = True
+            self._probe(left_s)
+        return self._probed and self._can_be_compiled(end_s - self.control.now())
+
+    def _probe(self, left_s: float) -> None:
+        try:
+            found = self._ask("breaks", GraphBreaks, left_s, PROBE, batch=self.batches[0])
+            self.breaks, self._operations = found.reasons, found.operations
+        except WorkerFailed as failure:
+            why = failure.reason.message
+            if failure.reason.code == "unsupported":
+                self._uncompilable = why
+            else:
+                self.leave_out("graph breaks", why)
+
+    def _can_be_compiled(self, left_s: float) -> bool:
+        """Whether it can, as far as is known, within `left_s`; if not, the reason is kept."""
+        nodes = self.exported.nodes if self.exported else self._operations
         convolves, cold = self.space.facts.convolves, not knows_compiler()
         need_s = self.load_s + ways.compile_s(nodes, convolves=convolves, cold=cold)
-        if need_s > left_s:
-            text = f"compiling may take {need_s:.0f} s, but only {left_s:.0f} s were left"
-            self.leave_out("compile", f"{text}; raise --budget")
-            return False
+        why = self._uncompilable
+        if not why and need_s > left_s:
+            why = f"compiling may take {need_s:.0f} s, but only {max(0.0, left_s):.0f} s were left"
+            why += "; raise --budget"
         self.left_out.pop("compile", None)
-        # What torch.export took as a whole has no break.
-        if not self._probed and not (self.exported and self.exported.whole):
-            self._probed, seconds = True, min(BREAKS_S, left_s / 4)
-            try:
-                found = self._ask("breaks", GraphBreaks, seconds, batch=self.batches[0])
-                self.breaks = found.reasons
-            except WorkerFailed as failure:
-                self.leave_out("graph breaks", failure.reason.message)
-        return True
+        if why:
+            self.leave_out("compile", why)
+        return not why
 
-    def _ask(self, question: str, kind: type[T], deadline_s: float, **details: object) -> T:
-        """Ask the exporter; WorkerFailed may be raised."""
+    def _ask(
+        self, question: str, kind: type[T], left_s: float, share: float, **details: object
+    ) -> T:
+        """Ask the exporter, which has `share` of `left_s`, and the time to load the code if it has
+        not yet; WorkerFailed may be raised."""
         budget, now = self.space.request.budget, self.control.now
+        end_s, is_loaded = min(budget, now() + left_s), self.pool.is_alive(EXPORTER)
         self.pool.start(EXPORTER, min(START_S, budget - now()))
-        deadline_s = max(0.5, min(deadline_s, budget - now()))
-        return consult(self.pool, EXPORTER, self.code, question, kind, deadline_s, **details)
+        loading_s = 0.0 if is_loaded else self.load_s - self.pool.import_s.get(EXPORTER, 0.0)
+        seconds = loading_s + share * (left_s - loading_s)
+        deadline_s = max(0.5, min(seconds, end_s - now()))
+        try:
+            return consult(self.pool, EXPORTER, self.code, question, kind, deadline_s, **details)
+        except WorkerFailed as failure:
+            if failure.reason.code != "timeout":
+                raise
+            text = f"it was not done within its {deadline_s:.0f} s of the budget; raise --budget"
+            raise WorkerFailed(Reason("timeout", text)) from None

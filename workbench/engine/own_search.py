@@ -22,14 +22,15 @@ from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
 from ..stats import ratios
 from ..worker.code import Code
-from ..worker.session_options import ONNX_BACKENDS
+from ..worker.session_options import NO_SPIN, ONNX_BACKENDS
 from .own_exports import Exports
 
 LEAST_SHARE = 0.08  # time that must be left for another candidate, of the budget
+THREADS_SHARE = 0.02  # the same for other numbers of threads, which take no time to make
 EXPORT_SHARE = 0.15  # time that must be left to export the module, of the budget
 SETTLED_ROUNDS = 2  # rounds of a leader before its threads are varied
 LEADERS, MOST_CARRIED = 3, 6  # candidates that race at another batch too: the best, and in all
-NEAR = 2.0  # times the leader's time: another number of threads may halve a compiled one's
+NEAR = 2.0  # times the leader's time: another number of threads may halve that of another
 MOST_CANDIDATES = 24  # of a row: a new leader is varied in turn until there are so many
 LAGS = 1.5  # times as slow in FP32 as eager torch: compiling promises more than INT8
 HOPELESS = 3.5  # times as slow in FP32 as eager torch: ONNX Runtime gains less by INT8
@@ -105,7 +106,9 @@ class OwnSearch:
         self.candidates = candidates
         now = self._exports.control.now
         until_s = now() + left_s
-        while self._stages and (left_s := until_s - now()) >= LEAST_SHARE * self._request.budget:
+        while self._stages and (left_s := until_s - now()) >= THREADS_SHARE * self._request.budget:
+            if self._is_short(left_s):
+                del self._stages[:-1]  # only `_vary` has candidates that are ready in time
             cases = self._stages[0](candidates, left_s)
             if cases:
                 return cases
@@ -132,7 +135,7 @@ class OwnSearch:
         if why:
             self._exports.leave_out("onnx", why)
             return None
-        if not self._exports.export(left_s / 2):
+        if not self._exports.export(left_s):
             return None
         most, least = self._space.threads[0], self._space.threads[-1]
         ways = dict.fromkeys((name, most) for name in self._exports.backends)
@@ -151,10 +154,10 @@ class OwnSearch:
             self._stages.remove(self._compile)
             self._stages.insert(0, self._compile)
             return self.join(candidates, left_s)
-        if cases := self._admitted(self._exports.next_quantised(self.scenario, left_s / 2)):
+        if cases := self._admitted(self._exports.next_quantised(self.scenario, left_s)):
             return cases
         for leader in self._ranked(candidates)[:1]:
-            mixed = self._exports.mixed(candidates, leader, self.scenario, left_s / 2)
+            mixed = self._exports.mixed(candidates, leader, self.scenario, left_s)
             return self._admitted(mixed) or None
         return None
 
@@ -181,11 +184,12 @@ class OwnSearch:
             return []
         case = leader.case
         if not case.is_compiled:
-            if new := self._admitted(replace(case, threads=n) for n in self._counts(case)):
+            if new := self._admitted([*self._on_other_threads(case), *_rivals(ranked)]):
                 return new
-            if case.backend in ONNX_BACKENDS and case.id not in self._varied:
+            is_varied = case.id in self._varied or self._is_short(left_s)
+            if case.backend in ONNX_BACKENDS and not is_varied:
                 self._varied.add(case.id)
-                found = self._exports.neighbours(case, self.scenario, left_s / 4)
+                found = self._exports.neighbours(case, self.scenario, left_s)
                 if new := self._admitted(found):
                     return new
         return self._vary_compiled(ranked, left_s) or []  # another may lead later
@@ -196,19 +200,27 @@ class OwnSearch:
         if compiled is None or _best_s(compiled) > NEAR * _best_s(ranked[0]):
             return None
         case = compiled.case
-        others = [replace(case, threads=count) for count in self._counts(case)]
+        others = self._on_other_threads(case)
         raced = dict.fromkeys(c.case.precision for c in ranked if c.case.backend == "torch")
         others += [replace(case, precision=precision) for precision in raced]
         new = [each for each in others if each.id not in self._known][:1]
         return self._admitted(new) or None if new and self._exports.may_compile(left_s) else None
 
-    def _counts(self, case: Case) -> list[int]:
-        """Other numbers of threads; none on a GPU."""
-        return [n for n in self._space.threads if n != case.threads] if case.threads else []
+    def _on_other_threads(self, case: Case) -> list[Case]:
+        """The case with each other number of threads; none on a GPU."""
+        return [_on(n, case) for n in self._space.threads if case.threads not in (n, None)]
 
     def _carry_over(self, first: OwnSearch, _: object, left_s: float) -> list[Case] | None:
-        """The best candidates of the row before, at this row's batch."""
-        ranked = self._ranked(first.candidates)
+        """The best candidates of the row before, at this row's batch; none is compiled again that
+        was far behind the best on its device."""
+        ranked, best_s = self._ranked(first.candidates), dict[str, float]()
+        for each in ranked:
+            best_s.setdefault(each.case.device, _best_s(each))
+        ranked = [
+            each
+            for each in ranked
+            if not each.case.is_compiled or _best_s(each) <= NEAR * best_s[each.case.device]
+        ]
         kinds: dict[tuple[str, ...], Case] = {}  # the best of each kind, in their order
         for candidate in ranked:
             case = candidate.case
@@ -219,6 +231,9 @@ class OwnSearch:
         return self._admitted(self._affordable(moved, left_s)) or None
 
     # --------------------------------------------------------------- helpers
+
+    def _is_short(self, left_s: float) -> bool:
+        return left_s < LEAST_SHARE * self._request.budget
 
     def _ranked(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The admissible candidates, fastest first."""
@@ -280,7 +295,7 @@ class TrainingSearch(OwnSearch):
         leaders: dict[str, Candidate] = {}
         for candidate in self._ranked(candidates):
             leaders.setdefault(candidate.case.device, candidate)
-        for leader in leaders.values():
+        for leader in () if self._is_short(left_s) else leaders.values():
             if leader.case.id in self._led or len(leader.blocks) < SETTLED_ROUNDS:
                 continue
             self._led.add(leader.case.id)
@@ -294,6 +309,19 @@ class TrainingSearch(OwnSearch):
 def proposal_of(case: Case) -> Proposal:
     place = (case.device, case.precision, case.mode, case.threads)
     return Proposal(*place, case.tuning, case.backend)
+
+
+def _rivals(ranked: Sequence[Candidate]) -> list[Case]:
+    """The next best with the leader's threads, with which they may win."""
+    count, best_s = ranked[0].case.threads, _best_s(ranked[0])
+    near = [c.case for c in ranked[1:LEADERS] if _best_s(c) <= NEAR * best_s]
+    return [_on(count, c) for c in near if count and c.threads and not c.is_compiled]
+
+
+def _on(count: int, case: Case) -> Case:
+    """The case on so many threads; a single one never waits for another."""
+    mode = None if count == 1 and case.mode == NO_SPIN else case.mode
+    return replace(case, threads=count, mode=mode)
 
 
 def _is_eager(case: Case) -> bool:

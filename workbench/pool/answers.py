@@ -158,14 +158,14 @@ class ExportedCode(msgspec.Struct):
 
     model: str  # path
     dynamic: bool  # whether it runs at other batches
-    nodes: int | None = None  # operations in the graph of torch.export
-    whole: bool = False  # torch.export took all of it, so torch.compile meets no graph break
+    nodes: int | None = None  # operations in its graph
 
 
 class GraphBreaks(msgspec.Struct):
-    """Why torch.compile splits a module, the most frequent reason first."""
+    """Why torch.compile splits a module, the most frequent reason first; how much it compiles."""
 
     reasons: Annotated[list[str], msgspec.Meta(max_length=100)]
+    operations: int
 
     def __post_init__(self) -> None:
         self.reasons = [shown(reason) for reason in self.reasons]

@@ -34,6 +34,7 @@ MODEL = "model.onnx"
 LARGEST_BYTES = 1_900_000_000  # of weights inside one file: protobuf ends at 2 GiB
 BROKEN = 0.1  # relative error of a graph that computes something else; the race judges closely
 MOST_REASONS = 5
+NO_OPERATIONS = ("placeholder", "get_attr", "output")  # nodes of torch.fx that compute nothing
 CALIBRATED = 8  # inputs, as many as the model lab makes itself
 ON_VALUES = "its control flow or shapes depend on the values of its inputs"
 
@@ -74,8 +75,7 @@ def export(
                 reason = error
                 continue
             nodes = len(onnx.load(file, load_external_data=False).graph.node)
-            found = {"model": str(file), "dynamic": dynamic, "nodes": nodes, "inputs": inputs}
-            return {**found, "whole": not traced}
+            return {"model": str(file), "dynamic": dynamic, "nodes": nodes, "inputs": inputs}
     raise not_exported(subject.name, reason)
 
 
@@ -142,8 +142,12 @@ def _given(example: Example, inputs: Sequence[str]) -> list[Any]:
     return [named[name].detach().cpu().numpy() for name in inputs]
 
 
-def breaks(subject: Subject, batch: int | None) -> list[str]:
-    """Why torch.compile would leave its graphs, such as `3x Tensor.item()`, most frequent first."""
+def breaks(subject: Subject, batch: int | None) -> dict[str, Any]:
+    """The fields of GraphBreaks: why torch.compile would leave its graphs, such as `3x
+    Tensor.item()`, and the operations in them.
+
+    WorkloadError `unsupported` where it fails or finds nothing: no call would become faster.
+    """
     import torch
 
     example = subject.example(batch)
@@ -155,10 +159,14 @@ def breaks(subject: Subject, batch: int | None) -> list[str]:
         raise WorkloadError(message, code="unsupported") from error
     finally:
         torch._dynamo.reset()
-    if not found.graph_count:
-        return ["torch.compile finds nothing in it to compile"]
+    kinds = Counter(node.op for graph in found.graphs for node in graph.graph.nodes)
+    operations = kinds.total() - sum(kinds[each] for each in NO_OPERATIONS)
+    if not operations:
+        text = f"torch.compile finds nothing in {subject.name} to compile"
+        raise WorkloadError(text, code="unsupported")
     reasons = Counter(_why(each.reason) for each in found.break_reasons)
-    return [f"{count}x {reason}" for reason, count in reasons.most_common(MOST_REASONS)]
+    listed = [f"{count}x {reason}" for reason, count in reasons.most_common(MOST_REASONS)]
+    return {"reasons": listed, "operations": operations}
 
 
 def _why(reason: str) -> str:

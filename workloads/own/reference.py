@@ -7,6 +7,7 @@ float64, a candidate's error may be a small multiple of eager FP32's own, plus a
 from __future__ import annotations
 
 import math
+import pickle
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from workbench.contract import Accuracy, WorkloadError
 from workbench.worker.code import Code
 
 from ..lab import agreement, samples
-from .subject import Subject, folder_of, kept, subject
+from .subject import Subject, folder_of, subject
 from .target import unusable, user_errors
 from .tree import Example, as_array, tensors
 
@@ -32,7 +33,7 @@ TOLERANCES = {"fp64": 1e-4, "fp32": 1e-4, "tf32": 1e-3}
 REDUCED = 0.02  # tolerance of every other precision, as in the model lab
 MOST_FLOOR = 0.1  # error of eager, beyond which nothing else can be judged
 EXACT_COST = 10.0  # times the time of a call that float64 may take
-KEPT = "reference.pt"
+KEPT = "reference.pickle"
 GUARDS = ("inference_mode", "no_grad", "enable_grad")
 
 
@@ -98,16 +99,20 @@ def arrays(output: Any) -> dict[str, Array]:
 
 @cache
 def reference(code: Code, batch: int | None, within: str) -> Reference:
-    """The reference at `batch`, computed by the first worker that needs it."""
+    """The reference at `batch`, computed by the first worker that needs it.
+
+    Reading it imports no torch, which a worker of ONNX Runtime would do for nothing else.
+    """
     folder = folder_of(code, batch)
-
-    def made() -> Reference:
-        found = _computed(subject(code), batch, within)
-        samples.write(folder / samples.REFERENCE, [found.outputs])  # for the lab and its tasks
-        return found
-
-    shared: Reference = kept(folder / KEPT, made)
-    return shared
+    file, new = folder / KEPT, folder / f"{KEPT}.new"
+    if file.exists():
+        shared: Reference = pickle.loads(file.read_bytes())  # noqa: S301 - ours
+        return shared
+    found = _computed(subject(code), batch, within)
+    samples.write(folder / samples.REFERENCE, [found.outputs])  # for the lab and its tasks
+    new.write_bytes(pickle.dumps(found))
+    new.replace(file)  # whole or not at all: a worker may be killed
+    return found
 
 
 def _computed(one: Subject, batch: int | None, within: str) -> Reference:

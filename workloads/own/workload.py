@@ -75,7 +75,7 @@ class Own(Workload):
         return made
 
     def _breaks(self, code: Code, batch: int | None) -> dict[str, Any]:
-        return {"reasons": export.breaks(subject(code), batch)}
+        return export.breaks(subject(code), batch)
 
     def _save(self, code: Code, **details: Any) -> dict[str, Any]:
         if details["onnx_file"]:

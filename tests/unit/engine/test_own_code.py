@@ -82,6 +82,71 @@ def test_compiling_is_left_out_where_another_library_is_far_ahead() -> None:
     assert any(candidate.case.is_compiled for candidate in near.candidates.values())
 
 
+class NothingToCompile(SimulatedOwn):
+    failures: ClassVar = {"breaks": Reason("unsupported", "torch.compile finds nothing in it")}
+
+
+def test_what_torch_does_not_compile_is_not_compiled() -> None:
+    report = Report.of(raced(NothingToCompile, budget_s=120))
+    assert not any(candidate.case.is_compiled for candidate in report.candidates.values())
+    assert report.code is not None
+    assert report.code.left_out["compile"] == "torch.compile finds nothing in it"
+
+
+class Enormous(SimulatedOwn):
+    failures: ClassVar = {"export": Reason("not_exported", "it has no ONNX form")}
+    operations = 9000
+
+
+def test_the_probe_counts_what_would_take_too_long_to_compile() -> None:
+    report = Report.of(raced(Enormous, budget_s=120))
+    assert not any(candidate.case.is_compiled for candidate in report.candidates.values())
+    assert report.code is not None
+    assert report.code.left_out["compile"].startswith("compiling may take 4")
+
+
+class Watched(SimulatedOwn):
+    """Writes down each question, when it was asked, and how long the answer may take."""
+
+    asked_at: ClassVar[list[tuple[str, float, float]]] = []
+    saved: ClassVar[list[str]] = []  # ids
+
+    def ask(self, key: Any, deadline_s: float, kind: Any, **request: Any) -> Any:
+        name = request.get("question", request["op"])
+        self.asked_at.append((name, self.control.now(), deadline_s))
+        if name == "save":
+            self.saved.append(request["picked"].id)
+        return super().ask(key, deadline_s, kind, **request)
+
+
+@pytest.mark.parametrize("budget_s", [40, 60, 120])
+def test_no_question_may_outlast_the_row_that_asks_it(budget_s: float) -> None:
+    Watched.asked_at.clear()
+    events = raced(Watched, budget_s=budget_s)
+    began = next(e for e in events if isinstance(e, ev.RaceStarted))
+    ended_s = next(e.at_s for e in events if isinstance(e, ev.RaceEnded))
+    kinds = ("export", "breaks", "inspect", "build", "mixed")
+    found = [each for each in Watched.asked_at if each[0] in kinds and each[1] < ended_s]
+    assert {"export", "inspect", "build"} <= {name for name, *_ in found}
+    row_s = began.at_s + began.share_s
+    assert [each for each in found if each[1] + each[2] > row_s] == []
+
+
+class CompiledIsBeaten(SimulatedOwn):
+    """Compiled it is the best of torch, and takes 2.3 times as long as INT8."""
+
+    def step_s(self, case: Case) -> float:
+        faster = 1.3 if case.precision == "int8" else 1.2 if case.is_compiled else 1.0
+        return super().step_s(case) / faster
+
+
+def test_a_compiled_candidate_that_was_beaten_is_not_compiled_for_another_batch() -> None:
+    own, large = Report.of(raced(CompiledIsBeaten, budget_s=240)).rows.values()
+    assert any(candidate.case.is_compiled for candidate in own.candidates)
+    assert not any(candidate.case.is_compiled for candidate in large.candidates)
+    assert "cpu/torch/bf16/nhwc/t2" in labels(large)
+
+
 class Hopeless(SimulatedOwn):
     def step_s(self, case: Case) -> float:
         return super().step_s(case) * (8 if case.backend == "onnxruntime" else 1)
@@ -145,6 +210,39 @@ class FastOnOneThread(SimulatedOwn):
 def test_a_compiled_candidate_near_the_leader_is_tried_with_other_threads() -> None:
     verdict = Report.of(raced(FastOnOneThread, budget_s=120)).rows["own"].verdict
     assert verdict is not None and (verdict.pick or "").endswith("/compile/t1")
+
+
+class ThreadsHurt(SimulatedOwn):
+    """One thread suits ONNX Runtime so well that INT8 with two comes behind FP32 with one."""
+
+    def step_s(self, case: Case) -> float:
+        known = super().step_s(case)
+        is_onnx, is_alone = case.backend == "onnxruntime", case.threads == 1
+        return known * (0.8 if is_alone else 1.0) / (3.4 if is_onnx and is_alone else 1.0)
+
+
+def test_the_next_best_are_tried_with_the_threads_of_the_leader() -> None:
+    events = raced(ThreadsHurt, batch=(1,))
+    verdict = Report.of(events).rows["own"].verdict
+    pick = (verdict and verdict.pick) or ""
+    assert "onnxruntime/int8" in pick and pick.endswith("/t1")
+
+
+class LateInt8(SimulatedOwn):
+    """Exporting takes so long that INT8 leads shortly before the end; one thread suits it."""
+
+    def consult_export(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.control.at_s += 16.0
+        return super().consult_export(request)
+
+    def step_s(self, case: Case) -> float:
+        is_best = case.precision == "int8" and case.threads == 1
+        return super().step_s(case) / (2.5 if is_best else 1.0)
+
+
+def test_another_number_of_threads_is_tried_however_little_time_is_left() -> None:
+    verdict = Report.of(raced(LateInt8, budget_s=36, batch=(1,))).rows["own"].verdict
+    assert verdict is not None and (verdict.pick or "").endswith("/t1")
 
 
 class ExporterDies(SimulatedOwn):
@@ -279,9 +377,15 @@ def test_a_precision_that_torch_does_not_compute_in_starts_without_torch() -> No
     assert found and all("onnxruntime/int8" in each for each in found)
 
 
-def test_the_pick_is_saved_once() -> None:
+def test_the_pick_of_the_first_batch_is_saved_once_after_all_races() -> None:
     question = OwnQuestion("torch", "shop.model:build", save_best="best")
-    report = Report.of(raced(own=question))
+    Watched.asked_at.clear()
+    events = raced(Watched, own=question)
+    report = Report.of(events)
+    (saved_s,) = (at_s for name, at_s, _ in Watched.asked_at if name == "save")
+    assert saved_s >= max(e.at_s for e in events if isinstance(e, ev.RaceEnded))
+    own = report.rows["own"].verdict
+    assert own is not None and Watched.saved == [own.pick]
     assert report.code is not None and report.code.advice is not None
     saved = report.code.advice.saved
     assert saved is not None and saved.files == ["model.onnx", "reproduce.py"]

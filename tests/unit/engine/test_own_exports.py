@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import machines
 import msgspec
@@ -14,6 +15,7 @@ import pytest
 
 from workbench.advisor.own.candidates import Space
 from workbench.contract import Case, Setup, WorkloadError
+from workbench.engine import own_exports
 from workbench.engine.own_exports import Exports
 from workbench.planning.own_question import OwnQuestion
 from workbench.planning.request import Request
@@ -33,9 +35,14 @@ class InProcess:
 
     def __init__(self, scratch: Path) -> None:
         self.scratch = scratch
+        self.alive: set[Any] = set()
+        self.import_s = {own_exports.EXPORTER: 1.0}
 
-    def start(self, *_: Any) -> None:
-        pass
+    def start(self, key: Any, _: float) -> None:
+        self.alive.add(key)
+
+    def is_alive(self, key: Any) -> bool:
+        return key in self.alive
 
     def ask(self, key: Any, deadline_s: float, kind: Any, *, op: str, **request: Any) -> Any:
         request.pop("workload", None)
@@ -79,9 +86,11 @@ def test_an_int8_form_of_the_module_races_at_both_batches(exports: Exports) -> N
         at = replace(case, batch=batch)
         found = accuracy(exports, at)
         assert found.reference == "eager in float64"
-        near = exports.neighbours(at, msgspec.structs.replace(scenario, batch=batch), 60.0)
-        assert near and all(each.batch == batch for each in near)
-        assert any(each.quantization for each in near), "of the INT8 form, not of FP32"
+        for threads in (1, 2):  # the search itself tries other numbers of threads
+            leader = replace(at, threads=threads)
+            near = exports.neighbours(leader, msgspec.structs.replace(scenario, batch=batch), 60.0)
+            assert near and all(each.batch == batch for each in near)
+            assert any(each.quantization for each in near), "of the INT8 form, not of FP32"
         assert 0 < found.value < 0.1
     assert "int8" not in exports.left_out
 
@@ -93,3 +102,34 @@ def test_a_model_that_the_lab_cannot_use_is_left_out(exports: Exports, tmp_path:
     scenario = OwnQuestion("torch", "modules:picture").scenario()
     assert exports.next_quantised(scenario, 60.0) == []
     assert "model.onnx" in exports.left_out["int8"]
+
+
+class Slow(InProcess):
+    """Answers nothing in time, and dies of it."""
+
+    def __init__(self, scratch: Path) -> None:
+        super().__init__(scratch)
+        self.deadlines: list[float] = []
+
+    def ask(self, key: Any, deadline_s: float, *_: Any, **__: Any) -> Any:
+        self.deadlines.append(deadline_s)
+        self.alive.remove(key)
+        raise WorkerFailed(Reason("timeout", "no answer within 14.1 s; its log ends: W1126"))
+
+
+def test_the_exporter_has_its_share_of_the_time_once_it_has_loaded_the_code(
+    exports: Exports, tmp_path: Path
+) -> None:
+    pool = Slow(tmp_path)
+    exports = replace(exports, pool=pool, load_s=9.0)  # type: ignore[arg-type]
+    assert not exports.export(20.0)
+    assert not exports.export(20.0), "it is tried once"
+    assert pool.deadlines == [8.0 + 6.0], "importing torch has a deadline of its own"
+    assert (
+        exports.left_out["onnx"] == "it was not done within its 14 s of the budget; raise --budget"
+    )
+    with patch.object(own_exports, "knows_compiler", lambda: True):
+        assert not exports.may_compile(26.0), (
+            "the probe would load the code, and so would compiling"
+        )
+        assert exports.may_compile(60.0), "a probe without an answer decides nothing"

@@ -89,7 +89,7 @@ def test_a_batch_of_one_stays_open(code: Code, module: Any, shape: tuple[int, ..
 def test_what_tracing_lacks_torch_export_has(code: Code) -> None:
     edges = torch.tensor([[0, 1, 2], [2, 2, 0]])
     made = exported(code, Subject(Messages(), torch.randn(3, 4), edges), None)
-    assert (made["dynamic"], made["whole"], made["inputs"]) == (False, True, ["input_0", "input_1"])
+    assert (made["dynamic"], made["inputs"]) == (False, ["input_0", "input_1"])
 
 
 class OneBatch(nn.Module):
@@ -113,7 +113,7 @@ def test_a_graph_for_one_batch_only_says_so(code: Code, monkeypatch: Any) -> Non
 
 def test_without_another_batch_it_is_left_as_it_is(code: Code) -> None:
     made = exported(code, Subject(nn.Flatten(), torch.ones(1, 3, 2)), 1)
-    assert (made["dynamic"], made["whole"], made["nodes"]) == (False, False, 1)
+    assert (made["dynamic"], made["nodes"]) == (False, 1)
 
 
 class Branch(nn.Module):
@@ -157,8 +157,17 @@ class Breaks(nn.Module):
 
 def test_graph_breaks_are_grouped(code: Code) -> None:
     found = export.breaks(Subject(Breaks(), torch.ones(2, 3)), 2)
-    assert found == ["2x Tensor.item()", "1x branch on the values of a tensor"]
-    assert export.breaks(Subject(nn.Linear(3, 3), torch.ones(2, 3)), 2) == []
+    assert found["reasons"] == ["2x Tensor.item()", "1x branch on the values of a tensor"]
+    found = export.breaks(Subject(nn.Linear(3, 3), torch.ones(2, 3)), 2)
+    assert found == {"reasons": [], "operations": 1}
+
+
+def test_what_torch_does_not_compile_is_unsupported(code: Code) -> None:
+    net = Subject(Recurrent(), torch.randn(1, 5, 4))
+    assert exported(code, net, 1)["nodes"], "torch.export takes it, the compiler does not"
+    with pytest.raises(WorkloadError, match="finds nothing in") as caught:
+        export.breaks(net, 1)
+    assert caught.value.code == "unsupported"
 
 
 # -------------------------------------------------------------------- archives

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -15,7 +17,8 @@ from workbench.worker.code import Code
 from workloads.own import inference
 from workloads.own.workload import WORKLOAD
 
-FIXTURES = Path(__file__).parents[3] / "fixtures" / "own"
+ROOT = Path(__file__).parents[4]
+FIXTURES = ROOT / "tests" / "fixtures" / "own"
 
 
 @pytest.fixture
@@ -62,3 +65,24 @@ def test_a_compiled_module_answers_as_eager_does(
 )
 def test_what_is_compiled_never_runs_in_inference_mode(found: str, mode: str, within: str) -> None:
     assert inference.guard_of({"guard": found}, mode.split("+")) == within
+
+
+WITHOUT_TORCH = """
+import sys
+from workbench.contract import Case, Setup
+from workloads.own.workload import WORKLOAD
+
+case = Case("own", "cpu", "onnxruntime", "fp32", threads=1, batch=4)
+code, model, folder = sys.argv[1:]
+setup = Setup(files={"code": code, "model": model, "folder": folder})
+assert WORKLOAD.prepare(case, setup).check().value < 1e-6
+print("torch" in sys.modules)
+"""
+
+
+def test_a_worker_of_onnx_runtime_needs_no_torch(code: Code) -> None:
+    made = WORKLOAD.consult("export", code=code.as_text(), batches=[4])
+    given = [code.as_text(), made["model"], str(Path(code.folder, "b4"))]
+    command = [sys.executable, "-c", WITHOUT_TORCH, *given]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.strip() == "False"
