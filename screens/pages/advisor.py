@@ -25,7 +25,7 @@ ROOMY_HEIGHT = 34
 
 class AdvisorScreen(ViewScreen):
     AUTO_FOCUS = "Table"
-    HORIZONTAL_BREAKPOINTS = [(0, "-below"), (180, "-side-by-side")]  # noqa: RUF012
+    HORIZONTAL_BREAKPOINTS = [(180, "-side-by-side")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         FILTER,
         Binding("escape", "follow", show=False, tooltip="follow the row that is raced again"),

@@ -20,7 +20,7 @@ UNKNOWN = "The run ended before the hardware was detected."
 
 
 class HardwareScreen(ViewScreen):
-    HORIZONTAL_BREAKPOINTS = [(0, "-below"), (110, "-side-by-side")]  # noqa: RUF012
+    HORIZONTAL_BREAKPOINTS = [(110, "-side-by-side")]  # noqa: RUF012
 
     def body(self) -> ComposeResult:
         with Pane(id="machine"):

@@ -51,6 +51,8 @@ class Page(NamedTuple):
     def screen(self) -> Screen[Any]:
         module = import_module(f".{self.label.lower()}", __package__)
         found: ViewScreen = getattr(module, f"{self.label}Screen")()
+        # Widgets are styled as they are mounted; Textual would read all style sheets again.
+        found._css_update_count = found.app._css_update_count
         return found
 
 

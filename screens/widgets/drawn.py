@@ -13,7 +13,8 @@ class Drawn(Static):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__("", id=id, classes=classes)
         self._make: Callable[[int, int], Content] | None = None
-        self._drawn = Content("")
+        self._laid_out = self._make  # what the latest layout has asked for its height
+        self._drawn: Content | None = None  # on the screen; None before the first picture
 
     def show(self, make: Callable[[int, int], Content]) -> None:
         """`make(width, height)` gives the text; it is called again when the size changes."""
@@ -25,12 +26,13 @@ class Drawn(Static):
         width, height = self.size
         if self._make is not None and width:
             self._drawn = self._make(width, height)
-        return self._drawn
+        return self._drawn or Content("")
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Height of the text for `width`; the text on the screen may be made for another one."""
         if self._make is None:
             return super().get_content_height(container, viewport, width)
+        self._laid_out = self._make
         return _height(self._make(width, viewport.height))
 
     def on_resize(self) -> None:
@@ -39,6 +41,9 @@ class Drawn(Static):
     def _draw(self) -> None:
         width, height = self.size
         if self._make is None or width == 0:
+            return
+        if self._drawn is None:  # `render` makes the text once, however often it is shown before
+            self.refresh(layout=self._laid_out is not self._make)
             return
         content, before = self._make(width, height), self._drawn
         self._drawn = content
