@@ -13,7 +13,8 @@ class Drawn(Static):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__("", id=id, classes=classes)
         self._make: Callable[[int, int], Content] | None = None
-        self._laid_out = self._make  # what the latest layout has asked for its height
+        # The one that the latest layout asked for its height.
+        self._laid_out: Callable[[int, int], Content] | None = None
         self._drawn: Content | None = None  # on the screen; None before the first picture
 
     def show(self, make: Callable[[int, int], Content]) -> None:
