@@ -10,7 +10,7 @@ class Entry(NamedTuple):
     """A command in the help of the program, which imports none."""
 
     section: str
-    module: str  # beside this one
+    module: str  # in this folder
     summary: str  # the first sentence of its own help
 
 

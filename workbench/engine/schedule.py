@@ -17,6 +17,7 @@ ROUNDS_WANTED = 8
 TAIL_ROUNDS_WANTED = 16
 TAIL_SAMPLES = 34  # per block: three of them have the hundred that a 99th percentile needs
 LONGEST_TAIL_BLOCK_S = 1.0
+LEAST_ROUNDS = 2  # of a candidate that races alone
 OVERDRAFT = 0.05  # share of the run's time left that the rounds for an interval may borrow
 
 
@@ -76,10 +77,11 @@ class RoundBudget:
     def left_s(self, field: Collection[PreparedCase], *, after: int) -> float:
         """Seconds left to the row after `after` rounds.
 
-        Several candidates with too few rounds for an interval may borrow from the rows to come.
+        Several candidates with too few rounds for an interval may borrow from the rows to come, and
+        so may one with a single round, which shows no spread.
         """
         now = self._now()
-        may_borrow = len(field) > 1 and after < MIN_PAIRS
+        may_borrow = after < (MIN_PAIRS if len(field) > 1 else LEAST_ROUNDS)
         borrowed_s = OVERDRAFT * (self._share.end_s - now) if may_borrow else 0.0
         return max(self._share.until_s - now, borrowed_s)
 

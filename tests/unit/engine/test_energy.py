@@ -10,7 +10,7 @@ from builders import case, report, scenario, steady
 from workbench.engine import energy
 from workbench.engine.energy import EnergyMeter
 from workbench.machine.host.readings import package_energy_j
-from workbench.planning.model_question import OBJECTIVES as ASKED
+from workbench.planning.objectives import OF_MODELS as ASKED
 from workbench.report.candidate import ENERGY
 from workbench.stats.objectives import OBJECTIVES
 

@@ -431,5 +431,6 @@ def test_the_rounds_for_an_interval_may_borrow_time() -> None:
     assert late.left_s(field, after=2) == OVERDRAFT * 50
     assert late.fits(field, after=1, rounds=2)
     assert not late.fits(field, after=3)
-    assert not late.fits(field[:1], after=1)  # alone, it has no ratio
+    assert late.fits(field[:1], after=1)  # a single round shows no spread
+    assert not late.fits(field[:1], after=2)  # alone, it has no ratio
     assert not budget(until_s=10.0, end_s=20.0).fits(field, after=1)
