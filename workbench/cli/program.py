@@ -33,7 +33,7 @@ class Command(click.Command):
         return rest
 
     def _with_arguments(self, args: list[str]) -> list[str]:
-        """What follows `--` as values of the hidden option, where this command has it."""
+        """Pass the arguments after `--` as values of the hidden option, if this command has it."""
         if "--" not in args or all(parameter.name != "arguments" for parameter in self.params):
             return args
         place = args.index("--")

@@ -1,4 +1,4 @@
-"""What is made from a user's module: an ONNX file, its INT8 forms, a forecast of compiling.
+"""Makes an ONNX file of a user's module, its INT8 forms, and a forecast of compiling.
 
 Exporting runs in a worker of its own, which may hang or crash without taking what races along.
 """

@@ -23,7 +23,7 @@ from .schedule import RoundBudget
 MOST_ROUNDS = 40
 REFERENCE_ROUNDS = 5  # for reference-only precisions
 PREPARING_SHARE = 0.1  # of a row's time that may go by before the first turn, where a GPU races
-ROOM_SHARE = 0.5  # of what the run may still be extended by, for candidates without a turn
+ROOM_SHARE = 0.5  # share of the extension left to the run that a further candidate may take
 LEAST_EXTENSION_S = 1.0  # for rounds: too little to settle anything where rounds are short
 REFERENCE_COST = 2.0  # FP64 takes about twice as long to prepare as the slowest of the others
 

@@ -17,7 +17,7 @@ ROUNDS_WANTED = 8
 TAIL_ROUNDS_WANTED = 16
 TAIL_SAMPLES = 34  # per block: three of them have the hundred that a 99th percentile needs
 LONGEST_TAIL_BLOCK_S = 1.0
-LEAST_ROUNDS = 2  # of a candidate that races alone
+LEAST_ROUNDS = 2  # rounds of a candidate that races alone
 OVERDRAFT = 0.05  # share of the run's time left that the rounds for an interval may borrow
 
 

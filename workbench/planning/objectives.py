@@ -1,4 +1,4 @@
-"""What may count for the user's own model or code, the default first."""
+"""The objectives for the user's own model and code, the default first."""
 
 OF_MODELS = ("latency", "throughput", "memory", "energy")
 OF_CODE = ("latency", "throughput")

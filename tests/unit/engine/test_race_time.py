@@ -98,6 +98,14 @@ class Undecided(FakePool):
         return super().block(request)
 
 
+class Slow(FakePool):
+    """Each preparation takes four seconds."""
+
+    def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.clock.at_s += 4.0
+        return super().prepare(request)
+
+
 class CutShort(FakePool):
     """The run is cancelled in the third round."""
 
@@ -155,11 +163,6 @@ def test_a_row_that_is_open_at_its_end_gets_more_time_and_gives_back_the_rest(
 def test_a_row_is_lengthened_for_candidates_that_it_has_no_time_to_prepare(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Slow(FakePool):
-        def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
-            self.clock.at_s += 4.0
-            return super().prepare(request)
-
     monkeypatch.setattr(Request, "extension_s", 60.0)
     steps = {CPU_A: 1.0, CPU_B: 2.0, CPU_C: 3.0}
     report, emitted, _ = run_race(steps, budget_s=5.0, pool_type=Slow)
@@ -340,11 +343,6 @@ def test_an_emulated_precision_that_had_no_turn_is_no_gap_in_the_evidence(
 def test_a_row_that_takes_the_time_of_the_rows_to_come_makes_up_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Slow(FakePool):
-        def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
-            self.clock.at_s += 4.0
-            return super().prepare(request)
-
     monkeypatch.setattr(Request, "extension_s", 60.0)
     shares = {"budget_s": 3.0, "end_s": 60.0, "pool_type": Slow}
     report, _, _ = run_race({CPU_A: 1.0, CPU_B: 3.0}, rows=2, **shares)
