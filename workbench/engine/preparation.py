@@ -133,8 +133,8 @@ class Preparation:
         return False
 
     def untried(self, case: Case, text: str = BUDGET.message) -> Reason:
-        """Why a case had no turn for lack of time, which is no gap in the evidence where this CPU
-        would only emulate its precision: no such case has been faster (docs/own-code.md)."""
+        """Why a case had no turn for lack of time.  That is no gap in the evidence where this CPU
+        would only emulate its precision, since that is slower (docs/measurement.md)."""
         missing = lacking(case.precision, self._context.machine.cpu)
         if case.device_kind != "cpu" or case.precision not in EMULATED or missing is None:
             return Reason(BUDGET.code, text, BUDGET.hint)
