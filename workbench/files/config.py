@@ -2,7 +2,6 @@
 
 import json
 import re
-import tomllib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -99,6 +98,10 @@ def _text() -> str:
 
 
 def _parsed(text: str) -> dict[str, Any]:
+    if not text:
+        return {}
+    import tomllib  # only users with choices pay for it
+
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:

@@ -6,7 +6,6 @@ workers start processes of their own.
 """
 
 import atexit
-import ctypes
 import os
 import signal
 import subprocess
@@ -174,6 +173,8 @@ def adopt_orphans() -> None:
     global _adopting
     if sys.platform != "linux" or _strays():
         return
+    import ctypes  # screens start without it
+
     with suppress(OSError, AttributeError):
         _adopting = ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 

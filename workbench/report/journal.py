@@ -6,7 +6,6 @@ An event is appended before any front end receives it, so a crash loses no measu
 import fcntl
 import gc
 import os
-import secrets
 from array import array
 from collections.abc import Collection, Iterator
 from contextlib import suppress
@@ -43,7 +42,7 @@ def can_be_written(folder: Path) -> bool:
 
 def new_run_id() -> str:
     """A sortable id, `20261121-153012-4f3a`."""
-    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
 
 
 def is_kept(run_id: str) -> bool:
