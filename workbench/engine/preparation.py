@@ -269,7 +269,8 @@ class Preparation:
                 files=source.files(case) if source is not None else {},
             )
         except WorkerFailed as failure:
-            if failure.reason.code == "timeout" and deadline_s < HANGS_S:
+            is_slow = case.is_compiled or deadline_s < HANGS_S  # a compiler may well take longer
+            if failure.reason.code == "timeout" and is_slow:
                 text = f"it was not ready within its {deadline_s:.0f} s of the budget"
                 raise Refused(self.untried(case, text)) from None
             raise

@@ -17,12 +17,13 @@ from ...stats.samples import median
 from ...text import units
 from ...worker.code import COMMAND, TORCH, WORKLOAD
 from ..break_even import plain
+from ..evidence import was_missed
 from ..model.overview import RankedCandidate, error_text, gain_text, in_order, outcome, ratio_of
 from ..reasons import listed
 
 RESIDENT = "resident_s"  # metric of a candidate: seconds of a call whose inputs are on the GPU
 WAITING = "waiting_fraction"  # metric of a training: share of the time that waits for data
-MOST_BREAKS = 2  # graph breaks that are listed
+MOST_LISTED = 2  # graph breaks, or candidates without a turn
 
 
 def rows_of(report: Report) -> list[Row]:
@@ -80,7 +81,7 @@ def recommendation(report: Report) -> list[str]:
     if code.compile_calls is not None:
         found.append(f"Compiling pays off after {code.compile_calls:,.0f} calls.")
     if code.breaks:
-        found.append(f"Graph breaks: {listed(code.breaks, MOST_BREAKS)}.")
+        found.append(f"Graph breaks: {listed(code.breaks, MOST_LISTED)}.")
     return found
 
 
@@ -105,6 +106,8 @@ def answer(row: Row, report: Report) -> list[str]:
         sentences.append(verdict.reasons[0])
     if verdict.tie and verdict.runner_up is not None:
         sentences.append(f"Tied with {candidate_name(verdict.runner_up)}.")
+    if missed := [candidate_name(each.case) for each in row.candidates if was_missed(each)]:
+        sentences.append(f"Not measured, for lack of time: {listed(missed, MOST_LISTED)}.")
     return sentences
 
 
@@ -116,7 +119,7 @@ def _run(pick: Candidate, row: Row, code: CodeReport) -> str:
     ways = f" with {listed(found)}" if (found := _ways(case, code.facts.precision)) else ""
     if pick is given:
         others = any(c is not pick and c.blocks for c in row.candidates)
-        why = ": no other candidate was better" if others else ""
+        why = ": no other measured candidate was better" if others else ""
         return f"Run it as it is{where}{ways}{why}."
     text = f"Run it{where}{ways}"
     gained = ratio_of(given, pick)

@@ -25,6 +25,7 @@ from workbench.advisor.own.overview import (
 from workbench.advisor.subject import snippet
 from workbench.records import events as ev
 from workbench.records.code import CodeReport
+from workbench.records.reason import Reason
 from workbench.records.verdict import Payoff
 from workbench.report.report import Report
 
@@ -84,7 +85,18 @@ def test_the_times_on_a_gpu_are_with_and_without_transfers() -> None:
 
 def test_code_that_is_best_as_written_stays_as_it_is() -> None:
     assert recommendation(REPORTS["function"]) == [
-        "Run it as it is on the CPU with 2 threads: no other candidate was better."
+        "Run it as it is on the CPU with 2 threads: no other measured candidate was better."
+    ]
+
+
+def test_candidates_without_a_turn_are_named() -> None:
+    report = Report.of(own_runs.GALLERY["function"]())
+    last = rows_of(report)[0].candidates[-1]
+    last.blocks.clear()
+    last.reason = Reason("budget", "it was not ready within its 30 s of the budget")
+    assert recommendation(report) == [
+        "Run it as it is on the CPU with 2 threads.",
+        "Not measured, for lack of time: cpu python t1.",
     ]
 
 
