@@ -64,18 +64,18 @@ def write_options(ctx: click.Context, formatter: click.HelpFormatter) -> None:
     """The options of a command in sections."""
     sectioned = {name for names in OPTIONS.values() for name in names.split()}
     others = {str(each.name) for each in ctx.command.get_params(ctx)} - sectioned
-    _write(formatter, "Options", _rows(ctx, others))
+    write_section(formatter, "Options", _rows(ctx, others))
     for title, names in OPTIONS.items():
-        _write(formatter, title, _rows(ctx, names.split()))
+        write_section(formatter, title, _rows(ctx, names.split()))
 
 
 def write_commands(ctx: click.Context, formatter: click.HelpFormatter) -> None:
     """The commands of the program in sections, then the most common options."""
     for title in dict.fromkeys(entry.section for entry in COMMANDS.values()):
         rows = [(name, e.summary) for name, e in COMMANDS.items() if e.section == title]
-        _write(formatter, title, rows)
+        write_section(formatter, title, rows)
     title = "Common options (workbench advise --help shows all)"
-    _write(formatter, title, _rows(ctx, COMMON.split()))
+    write_section(formatter, title, _rows(ctx, COMMON.split()))
 
 
 def _rows(ctx: click.Context, names: Collection[str]) -> list[tuple[str, str]]:
@@ -84,7 +84,9 @@ def _rows(ctx: click.Context, names: Collection[str]) -> list[tuple[str, str]]:
     return [row for row in rows if row is not None]  # None: hidden
 
 
-def _write(formatter: click.HelpFormatter, title: str, rows: Iterable[tuple[str, str]]) -> None:
+def write_section(
+    formatter: click.HelpFormatter, title: str, rows: Iterable[tuple[str, str]]
+) -> None:
     if lines := [*rows]:
         with formatter.section(title):
             formatter.write_dl(lines)

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from ..planning.usage import UsageError
+from ..planning.usage import UsageError, check_known
 from .completion import completed
-from .help import COMMANDS, write_commands, write_options
+from .help import COMMANDS, write_commands, write_options, write_section
 
 
 class Command(click.Command):
@@ -50,8 +50,16 @@ class Group(Command, click.Group):
     command_class = Command
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        self.format_commands(ctx, formatter)
+        summaries = {n: each.get_short_help_str(100) for n, each in self.commands.items()}
+        write_section(formatter, "Commands", sorted(summaries.items()))
         write_options(ctx, formatter)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if not (ctx.resilient_parsing or args[0].startswith("-")):
+            check_known("command", args[:1], self.list_commands(ctx))
+        return super().resolve_command(ctx, args)
 
     def _with_arguments(self, args: list[str]) -> list[str]:
         is_command = not {*self.list_commands(click.Context(self))}.isdisjoint(args[:1])

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from workbench.cli.help import COMMANDS, COMMON, OPTIONS
 from workbench.cli.main import cli
+from workbench.planning.usage import UsageError
 
 
 def command(name: str) -> click.Command:
@@ -43,3 +44,17 @@ def test_a_command_shows_each_of_its_options_once(name: str) -> None:
     options = [each for each in command(name).params if isinstance(each, click.Option)]
     expected = [each.opts[0] for each in options if not each.hidden]
     assert Counter(first) == Counter([*expected, "-h"])
+
+
+@pytest.mark.parametrize(
+    ("words", "nearest"), [(["exprot"], "export"), (["fleet", "colect"], "collect")]
+)
+def test_an_unknown_command_is_answered_with_the_nearest(words: list[str], nearest: str) -> None:
+    with pytest.raises(UsageError, match=f"unknown command .*; did you mean {nearest}"):
+        cli.main(words, standalone_mode=False)
+
+
+def test_the_help_of_a_group_cuts_no_sentence() -> None:
+    shown = " ".join(CliRunner().invoke(cli, ["fleet", "--help"]).output.split())
+    assert "its log holds the document of each node." in shown
+    assert "to nodes of each type, and wait for them." in shown
