@@ -15,6 +15,7 @@ from workbench.export.formats import FORMATS
 from workbench.files.write import Target
 from workbench.planning.usage import UsageError, target
 from workbench.pool.control import Control
+from workbench.records import events as ev
 from workbench.records.events import CaseFinished, WarningRaised
 from workbench.records.reason import Reason
 from workbench.report import journal
@@ -88,3 +89,12 @@ def test_a_row_without_a_measurement_is_named_with_its_reason() -> None:
     assert list(unmeasured(found)) == [
         "nothing was measured for row: too little time for its turn - raise --budget"
     ]
+
+
+@pytest.mark.parametrize(("code", "shown"), [("timeout", False), ("crashed", True)])
+def test_a_worker_that_only_ran_out_of_time_is_no_failure_on_stderr(
+    code: str, shown: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write = log_writer(Report(), verbose=False)
+    write(ev.WorkerEnded(at_s=1.0, worker="cpu/torch", reason=Reason(code, "no answer")))
+    assert ("cpu/torch" in capsys.readouterr().err) is shown

@@ -84,7 +84,9 @@ def _of_run(event: ev.AnyEvent, run: RunView) -> Said:  # noqa: C901 - one flat 
         case ev.WorkerStarted():
             return "worker", f"{event.worker} up in {units.duration(event.import_s)}"
         case ev.WorkerEnded() if event.reason is not None:
-            return "worker", f"{event.worker}: {reason_text(event.reason)}", "error"
+            # Where time ran out, the end of its case says whether that is a failure.
+            tone = "warning" if event.reason.code == "timeout" else "error"
+            return "worker", f"{event.worker}: {reason_text(event.reason)}", tone
         case ev.MachineRead() if event.gap is not None:
             return "sensors", reason_text(event.gap), "warning"
         case ev.VerdictReached():
