@@ -43,7 +43,7 @@ class TerminalApp(App[None]):
     CSS_PATH = "app.tcss"
     ENABLE_COMMAND_PALETTE = False
     _shown_title = ""
-    _is_opening = True  # nothing was drawn yet
+    is_opening = True  # nothing was drawn yet
 
     def __init__(self) -> None:
         # NO_COLOR means none, not grey: Textual drops colours only from a native palette.
@@ -67,13 +67,13 @@ class TerminalApp(App[None]):
     def show_first(self, passes: int = LAYOUTS) -> None:
         """Draw the first picture once it is whole: Textual would draw it bare, laid out, styled
         and filled, one after the other."""
-        if not self._is_opening:
+        if not self.is_opening:
             return
         screen = self.screen
         if passes:  # each posts sizes, from which tables and texts make what the next lays out
             screen.call_after_refresh(self.call_later, self.show_first, passes - 1)
         else:
-            self._is_opening = False
+            self.is_opening = False
             self._end_batch()
             screen._layout_required = screen._repaint_required = False  # this is it
         screen._refresh_layout()

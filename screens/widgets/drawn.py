@@ -43,10 +43,11 @@ class Drawn(Static):
         width, height = self.size
         if self._make is None or width == 0:
             return
-        if self._drawn is None:  # `render` makes the text once, however often it is shown before
+        # `render` makes the text of the first picture once, however often it is shown before.
+        if self._drawn is None and getattr(self.app, "is_opening", False):
             self.refresh(layout=self._laid_out is not self._make)
             return
-        content, before = self._make(width, height), self._drawn
+        content, before = self._make(width, height), self._drawn or Content("")
         self._drawn = content
         if _height(content) != _height(before):
             self.refresh(layout=True)
