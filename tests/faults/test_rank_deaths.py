@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import psutil
 import pytest
+from support import LiveEngine
 
 from workbench.records import events as ev
 
@@ -36,8 +38,9 @@ def test_a_rank_killed_while_it_is_measured(live_engine) -> None:
     assert not alive
 
 
-@pytest.mark.campaign
-def test_under_srun_a_rank_killed_ends_the_run(live_engine, environment) -> None:
+@pytest.fixture
+def under_srun(live_engine, environment) -> Iterator[tuple[LiveEngine, subprocess.Popen[bytes]]]:
+    """Rank 0, and the process that follows it."""
     environment |= {
         "SLURM_STEP_NUM_TASKS": "2",
         "SLURM_STEP_NUM_NODES": "1",
@@ -54,13 +57,33 @@ def test_under_srun_a_rank_killed_ends_the_run(live_engine, environment) -> None
         stderr=subprocess.STDOUT,
     )
     try:
-        engine.until(ev.BlockMeasured)
-        (rank,) = psutil.Process(second.pid).children()
-        rank.kill()
-        finished = ended(engine)
-        output, _ = second.communicate(timeout=10)
+        yield engine, second
     finally:
         second.kill()
+        second.wait()
+
+
+@pytest.mark.campaign
+def test_under_srun_a_rank_killed_ends_the_run(under_srun) -> None:
+    engine, second = under_srun
+    engine.until(ev.BlockMeasured)
+    (rank,) = psutil.Process(second.pid).children()
+    rank.kill()
+    finished = ended(engine)
+    output, _ = second.communicate(timeout=10)
     assert (finished.status, finished.reason.code) == ("failed", "rank_died")
     assert "rank 1 of 2 died (killed by SIGKILL)" in finished.reason.message
     assert (second.returncode, output) == (1, b"")
+
+
+@pytest.mark.campaign
+def test_under_srun_a_worker_killed_is_rank_0s_to_report(under_srun) -> None:
+    """A launcher would end rank 0 as soon as the other one failed."""
+    engine, second = under_srun
+    engine.until(ev.BlockMeasured)
+    (worker,) = [p for p in engine.family() if "workbench.worker" in " ".join(p.cmdline())]
+    worker.kill()
+    finished = ended(engine)
+    output, _ = second.communicate(timeout=10)
+    assert (finished.status, finished.reason.code) == ("failed", "worker_died")
+    assert (second.returncode, output) == (0, b"")

@@ -131,7 +131,7 @@ def test_scaling_over_two_nodes_is_a_job_of_its_own(fleet, tmp_path) -> None:
     real = f'exec {sys.executable} "$@"'
     python = stub(tmp_path, f'case "$4 $PWD" in run*|*/scaling) {real} ;; esac\nexec {STUB} "$@"')
     options = ("--partition", "small", "--per-type", "1", "--scaling", "small-2c")
-    code, err = fleet.run(*options, python=python)
+    code, err = fleet.run(*options, "--budget", "30", python=python)
     assert code == 0, err + (fleet.job("scaling") / "log.txt").read_text()
     assert "scaling: 2 nodes at once, a rank on each: cpu1,cpu2: workbench run scaling" in err
     assert "scaling on cpu1,cpu2: done" in err

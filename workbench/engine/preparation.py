@@ -1,5 +1,6 @@
 """Prepares the candidates of a row before their first turn, and ends them after their last."""
 
+import os
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +21,7 @@ from ..records import events as ev
 from ..records.document import WarmUp
 from ..records.reason import Reason
 from ..stats.ratios import ProvenSlower
+from ..worker.launcher import launch_of
 from .context import RunContext, Share, cache_bytes
 from .overhead import PREPARING, STARTING
 
@@ -328,6 +330,8 @@ class Preparation:
     def _prepare_deadline_s(self, case: Case) -> float:
         now = self._context.now()
         row_s, rows_s = self._share.until_s - now, self._share.end_s - now
+        if launch_of(os.environ) is not None:  # its ranks end with their worker, for good
+            return rows_s
         if case.is_compiled and self._plan.source is not None:  # which has weighed the time
             return max(PREPARE_DEADLINE_S, row_s - AFTER_COMPILING_S)
         fair_s = min(PREPARE_SHARES * row_s, rows_s / 2)

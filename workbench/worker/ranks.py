@@ -55,9 +55,10 @@ def follow(python: str | None, without: Iterable[str]) -> NoReturn:
     # Our own hold on its line to the worker: it stays open when the rank dies.
     _, lines, _, _ = socket.recv_fds(rank.socket, 1, 1)
     code = rank.process.wait()
-    if code not in (0, DESERTED):
-        _report(lines, code, rank.log_tail())
-    sys.exit(1 if code else 0)
+    if code in (0, DESERTED):  # rank 0 knows why it ended its worker, and a launcher would end it
+        sys.exit(0)
+    _report(lines, code, rank.log_tail())
+    sys.exit(1)
 
 
 def _report(lines: list[int], code: int, log: str) -> None:

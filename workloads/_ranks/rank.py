@@ -8,6 +8,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -132,7 +133,7 @@ def main(arguments: list[str]) -> None:
 
 def _serve(channel: socket.socket, follower: Follower) -> bool:
     """Carry out orders until the worker is gone; True if it dismissed this rank."""
-    for line in channel.makefile("rb"):
+    for line in _lines(channel):
         order = json.loads(line)
         name = order.pop("op")
         if name == "bye":
@@ -149,6 +150,12 @@ def _serve(channel: socket.socket, follower: Follower) -> bool:
             reply = {"error": {k: v for k, v in describe(error).items() if k != "fatal"}}
         _send(channel, reply)
     return False
+
+
+def _lines(channel: socket.socket) -> Iterator[bytes]:
+    """Lines until the other end is closed, or killed with lines of ours unread."""
+    with suppress(ConnectionResetError):
+        yield from channel.makefile("rb")
 
 
 def _send(channel: socket.socket, message: dict[str, Any]) -> None:

@@ -443,3 +443,12 @@ def test_a_second_process_on_an_exclusive_gpu_is_refused(mode: str) -> None:
     if not shared:
         assert reason is not None and reason.code == "exclusive_gpu"
         assert "one process at a time" in reason.message and "-c DEFAULT" in reason.hint
+
+
+def test_the_ranks_of_a_launcher_have_all_the_time_of_the_run(monkeypatch) -> None:
+    """They end with their worker, and no other could be called again."""
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    row = Row(CPU_A, end_s=32.0)
+    assert row.prepare(CPU_A) == [True]
+    assert asked_s(row, CPU_A) == 32.0
