@@ -176,7 +176,7 @@ class Race:
     def _make_room(self, case: Case) -> None:
         """Lengthen the row for a candidate that could not be prepared within its time, by half of
         what the run has to give, or all of it for the first candidate."""
-        round_s = self._budget.first_round_s(self._active)
+        round_s = max(0.0, self._budget.first_round_s(self._active))
         need_s = round_s + self.preparation.expected_s(case)
         more_s, run_left_s = need_s - self._left_s(), self._share.end_s - self._context.now()
         lacks_time = self._left_s() <= round_s or run_left_s < need_s

@@ -174,6 +174,22 @@ def test_a_row_is_lengthened_for_candidates_that_it_has_no_time_to_prepare(
     assert not events_of(emitted, ev.BudgetExtended)
 
 
+def test_what_a_process_loads_once_is_not_expected_of_the_next_candidate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its share is over, and less is left to the run than the first candidate took."""
+
+    class LoadsOnce(FakePool):
+        def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
+            self.clock.at_s += 5.0 if request["case"] == CPU_A else 1.0
+            return {**super().prepare(request), "setup": {"loading_s": 4.0}}
+
+    monkeypatch.setattr(Request, "extension_s", 60.0)
+    steps = {CPU_A: 0.2, CPU_B: 0.3}
+    report, _, _ = run_race(steps, budget_s=4.0, end_s=9.0, pool_type=LoadsOnce)
+    assert len(rounds_of(report, CPU_B)) >= MIN_PAIRS
+
+
 def test_a_row_gets_time_for_a_few_rounds_where_there_is_none_for_twenty(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -348,7 +364,7 @@ def test_a_row_that_takes_the_time_of_the_rows_to_come_makes_up_for_it(
     report, _, _ = run_race({CPU_A: 1.0, CPU_B: 3.0}, rows=2, **shares)
     assert report.extended_s == pytest.approx(report.last_at_s - 3.0)
     assert report.extended_s > 1.0
-    last, _, _ = run_race({CPU_A: 1.0, CPU_B: 3.0}, **shares)
+    last, _, _ = run_race({CPU_A: 1.0}, **shares)
     assert last.extended_s == 0.0
 
 
