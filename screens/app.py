@@ -71,7 +71,11 @@ class WorkbenchApp(Shell):
             group=SPARE,
         ),
         Binding(
-            "e", "export", show=False, tooltip="write this run as an HTML page into a new file"
+            "e",
+            "export",
+            "Export",
+            tooltip="write this run as an HTML page into a new file",
+            group=TABS,
         ),
         *_tab_bindings(),
         Binding("escape", "close_run", "Runs", tooltip="back from an opened run"),
@@ -80,7 +84,7 @@ class WorkbenchApp(Shell):
         Binding("space", "pause", "Pause", tooltip="pause and resume; the clock stops too"),
         Binding("space", "resume", "Resume"),
         Binding("x", "stop", "Stop", tooltip="twice: stop the run; results so far are kept"),
-        Binding("ctrl+p", "command_palette", show=False, tooltip=PALETTE),
+        Binding("ctrl+p", "command_palette", "Palette", tooltip=PALETTE, group=TABS),
         Binding("question_mark", "help", "Help", key_display="?"),
         Binding("q", "leave", "Quit", tooltip="quit; a run in progress is stopped first"),
         Binding("ctrl+c,ctrl+q", "interrupt", "Quit", show=False, priority=True),
@@ -329,7 +333,8 @@ class WorkbenchApp(Shell):
     def request_for(self, **asked: Any) -> Request:
         """A request about something else, as the last one was for the machine and the budget."""
         before = self._request
-        kept = ("devices", "python", "seed", "budget_s", "strict", "strict_samples")
+        budget, strict = ("budget_s", "quick", "thorough"), ("strict", "strict_samples")
+        kept = ("devices", "python", "seed", *budget, *strict)
         return Request(**asked, **{name: getattr(before, name) for name in kept})
 
     def start_other(self, request: Request | None) -> None:

@@ -30,8 +30,8 @@ class FleetApp(TerminalApp):
 
     TITLE = "workbench fleet"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right", "shift(1)", "Columns", key_display="← →", priority=True),
-        Binding("left", "shift(-1)", show=False, priority=True),
+        Binding("left", "shift(-1)", "Left", key_display="←", priority=True),
+        Binding("right", "shift(1)", "Right", key_display="→", priority=True),
         Binding("r", "reread", "Read again"),
         Binding("q", "interrupt", "Quit"),
         Binding("ctrl+c,ctrl+q,escape", "interrupt", "Quit", show=False, priority=True),

@@ -125,3 +125,11 @@ def text(pilot: Pilot[Any]) -> str:
     strips = screen._compositor.render_strips()
     lines = ["".join(segment.text for segment in strip) for strip in strips]
     return "\n".join(line[:width].rstrip() for line in lines[:height])
+
+
+async def click_on(pilot: Pilot[None], words: str) -> None:
+    """Click on the second letter of these words."""
+    lines = text(pilot).splitlines()
+    y = next(y for y, line in enumerate(lines) if words in line)
+    await pilot.click(offset=(lines[y].index(words) + 1, y))
+    await settle(pilot)

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 # Bytes of one element.  TF32 is FP32 in memory.
 PRECISION_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
@@ -497,6 +497,11 @@ class Workload(ABC):
     # crash or hang, or if it has loader processes, which only stand still with their worker.
     isolates: ClassVar[bool] = False
     variants: ClassVar[tuple[Variant, ...]]
+
+    @property
+    def usual_objective(self) -> Literal["latency_p99", "throughput"]:
+        """The objective of a row that asks for no answer."""
+        return "latency_p99" if self.latency else "throughput"
 
     @abstractmethod
     def work(self, case: Case) -> Work:

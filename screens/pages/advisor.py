@@ -7,8 +7,9 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 
 from workbench.export.view.answers import answer_lines, ending_lines
+from workbench.export.view.lead import course_lines
 from workbench.export.view.spans import Text
-from workbench.export.view.tables import advisor_columns, advisor_line, has_gpu
+from workbench.export.view.tables import ROOMY, advisor_columns, advisor_line, has_gpu
 from workbench.report.row import Row
 
 from ..state.session import Session
@@ -21,11 +22,12 @@ from .base import FILTER, ViewScreen, nothing_yet
 from .detail import DetailScreen
 
 ROOMY_HEIGHT = 34
+SIDE_BY_SIDE = 180
 
 
 class AdvisorScreen(ViewScreen):
     AUTO_FOCUS = "Table"
-    HORIZONTAL_BREAKPOINTS = [(180, "-side-by-side")]  # noqa: RUF012
+    HORIZONTAL_BREAKPOINTS = [(SIDE_BY_SIDE, "-side-by-side")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         FILTER,
         Binding("escape", "follow", show=False, tooltip="follow the row that is raced again"),
@@ -53,9 +55,9 @@ class AdvisorScreen(ViewScreen):
     def draw(self, session: Session) -> None:
         bar = self.query_one(FilterBar)
         rows = self._rows
-        gpu = has_gpu(rows)
+        gpu, words = has_gpu(rows), self.size.width >= ROOMY
         lines = [
-            advisor_line(row, session, gpu=gpu)
+            advisor_line(row, session, gpu=gpu, words=words)
             for row in rows
             if bar.accepts(
                 row.plan.title, row.plan.scenario, *(c.case.label for c in row.candidates)
@@ -75,12 +77,14 @@ class AdvisorScreen(ViewScreen):
 
     def _draw_answer(self) -> None:
         row, session = self.row, self.session
-        roomy = self.size.height >= ROOMY_HEIGHT
         self.query_one("#answer", Drawn).show(
-            lambda width, _: (
-                joined(answer_lines(row, session, width, roomy=roomy)) if row else Content("")
-            )
+            lambda width, _: joined(self._lines(row, session, width)) if row else Content("")
         )
+
+    def _lines(self, row: Row, session: Session, width: int) -> list[Text]:
+        lines = answer_lines(row, session, width, roomy=self.size.height >= ROOMY_HEIGHT)
+        best = session.best(row) if self.size.width >= SIDE_BY_SIDE else None
+        return [*lines, Text(), *course_lines(row, session, width)] if best else lines
 
     def on_table_moved(self) -> None:
         self._draw_answer()

@@ -55,7 +55,7 @@ class ViewScreen(Screen[None]):
             "scroll(1)",
             "More",
             key_display="pgdn",
-            tooltip="scroll the text below the table; pgup scrolls back",
+            tooltip="scroll the text; pgup scrolls back",
             group=OPTIONAL,
         ),
         Binding("pageup,ctrl+u", "scroll(-1)", show=False),

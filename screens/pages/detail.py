@@ -45,8 +45,9 @@ class DetailScreen(ViewScreen):
     def draw(self, session: Session) -> None:
         row = self.row
         if row is None:
-            # A new run has no rows yet, or other ones.
-            if session.report.last_row is not None and self.is_current:
+            # A new run has no rows yet, or other ones; one that was cut short may have none.
+            over = session.report.last_row is not None or not session.going
+            if over and self.is_current:
                 self.app.pop_screen()
             return
         title = self.query_one("#detail-title", Drawn)

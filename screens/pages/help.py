@@ -67,13 +67,18 @@ class HelpScreen(ModalScreen[None]):
 
 
 def help_keys(screen: DOMNode, app: DOMNode) -> list[tuple[str, str]]:
-    """The bindings with a tooltip of a screen, of its tables, and of the application."""
+    """The bindings with a tooltip of a screen, of its tables, and of the application: for each key
+    the nearest, but all of escape, which do one after the other."""
     tables = [Table] if screen.query(Table) else []
     kinds = [*type(screen).__mro__, *tables, *type(app).__mro__]
     owners = [kind for kind in kinds if not kind.__module__.startswith("textual.")]
-    bindings = [b for owner in owners for b in vars(owner).get("BINDINGS", ())]
-    named = ((key_name(b), b.tooltip) for b in bindings if isinstance(b, Binding) and b.tooltip)
-    return [*dict.fromkeys(named)]
+    found: dict[str, list[str]] = {}
+    for binding in (b for owner in owners for b in vars(owner).get("BINDINGS", ())):
+        if isinstance(binding, Binding) and binding.tooltip:
+            texts = found.setdefault(key_name(binding), [])
+            if not texts or binding.key == "escape":
+                texts.append(binding.tooltip)
+    return [(key, "; ".join(texts)) for key, texts in found.items()]
 
 
 def help_text(keys: Sequence[tuple[str, str]], width: int) -> Content:

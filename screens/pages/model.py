@@ -35,7 +35,8 @@ QUESTION = "Which variant of your model should you ship?"
 HINT = "Open an ONNX file below to race its variants; n takes any path, and your own code."
 NO_FILE = "no .onnx file lies here or up to two folders below"
 SEARCHING = "looking for .onnx files..."
-CLOSED = "a model opens here when no other run is in progress"
+GOING = "A model opens here when no other run is in progress."
+CLOSED = "This document starts no run: open workbench by itself to race a model."
 PLACES = ("*.onnx", "*/*.onnx", "*/*/*.onnx")
 MOST_FILES = 40
 FILES = (Column("file", "File", minimum=24), Column("size", "Size", rank=1, align="right"))
@@ -80,7 +81,7 @@ class ModelScreen(ViewScreen):
         if can and self._stale:  # a search would disturb a race
             self._stale = False
             self._look()
-        hint = Text.of((HINT if can else CLOSED, "dim"))
+        hint = Text.of((HINT if can else GOING if self.session.going else CLOSED, "dim"))
         self.query_one("#model-head", Drawn).show(
             lambda width, _: joined([heading(QUESTION, width), *hint.wrap(width)])
         )

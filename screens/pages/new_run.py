@@ -38,7 +38,8 @@ _ENTRIES = {  # title and question of each entry that is no workload
 }
 _COLUMNS = (Column("name", "type to find", maximum=24), Column("title", "", rank=1, minimum=24))
 # Keys that find an entry, by the character they add.
-_LETTERS = {**{each: each for each in ascii_lowercase + digits}, "underscore": "_", "minus": "-"}
+_LETTERS = {each: each for each in ascii_lowercase + digits}
+_LETTERS |= {"underscore": "_", "minus": "-", "space": " "}
 
 
 class FieldInput(Input):

@@ -9,6 +9,7 @@ from workbench.export.view.derived import row_title
 from workbench.report.row import Row
 
 from ..state.session import Session
+from ..text.styles import link
 from .base import ViewScreen
 
 
@@ -44,10 +45,14 @@ class RowScreen(ViewScreen):
         if row is None:
             return Content("")
         report, walk = session.report, session.walk()
-        place = f"{walk.index(row.plan.scenario) + 1} of {len(walk)}"
-        live = row.plan.scenario == report.current_row
-        where = "live" if live else "esc: back to the live row" if report.current_row else ""
-        title = Content.assemble((row_title(row), "bold"), (f"   {place}", "dim"))
+        at = Content(f" {walk.index(row.plan.scenario) + 1} of {len(walk)} ")
+        place = Content.assemble(link("[", "screen.step(-1)"), at, link("]", "screen.step(1)"))
+        current = report.current_row if session.going else None
+        live = row.plan.scenario == current
+        where = "live" if live else "esc: back to the live row" if current else ""
+        title = Content.styled(row_title(row), "bold")
+        if len(walk) > 1:
+            title = Content.assemble(title, "   ", place.stylize("dim"))
         gap = max(2, width - title.cell_length - len(where))
         question = Content.styled(row.plan.question, "dim").truncate(width, ellipsis=True)
         first = Content.assemble(title, " " * gap, (where, "$primary" if live else "dim"))
@@ -61,6 +66,8 @@ class RowScreen(ViewScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "follow":
             return self._looked_at is not None
+        if action == "step" and len(self.session.report.rows) < 2:
+            return False
         return super().check_action(action, parameters)
 
     def action_step(self, step: int) -> None:

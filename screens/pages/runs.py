@@ -16,6 +16,7 @@ from workbench.records.comparison import RunSummary
 from workbench.records.errors import JournalError
 from workbench.report import history, journal
 from workbench.report.run_files import OpenedRun
+from workbench.text import units
 from workbench.text.sanitize import shown
 
 from ..state.session import Session
@@ -30,7 +31,7 @@ from .compare import CompareScreen
 from .shell import Shell, can_follow
 
 PAGE = 60  # runs that are read when the cursor reaches the last one
-QUESTION = "Delete {}?  del again deletes it, a move keeps it."
+QUESTION = "Delete {}?  Press del again to delete it, or move the cursor to keep it."
 EMPTY = "No run is kept yet: n starts one, and it appears here."
 NOT_KEPT = "No run can be kept: set XDG_STATE_HOME to a folder that can be written, unlike {}."
 
@@ -112,9 +113,8 @@ class RunsScreen(ViewScreen):
             (MARKED, *COLUMNS), lines, Text.of((self._problem or empty, "dim"))
         )
         count = history.count(self._index) if self._index is not None else 0
-        said = f"{count:,} run{'s' * (count != 1)}" + (
-            f", {len(lines):,} shown" if len(lines) < count else ""
-        )
+        said = units.counted(count, "run")
+        said += f", {len(lines):,} shown" if len(lines) < count else ""
         if session.going:
             said += "   a run is in progress: others open when it has ended, or x stops it"
         asked = QUESTION.format(self.query_one(Table).cursor)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from textual.content import Content
+from textual.style import Style
 
 from workbench.export.view.spans import Text
 
@@ -28,3 +29,8 @@ def content(text: Text) -> Content:
 
 def joined(lines: Sequence[Text | Content]) -> Content:
     return Content("\n").join(content(e) if isinstance(e, Text) else e for e in lines)
+
+
+def link(label: str, action: str) -> Content:
+    """Text that carries out an action when it is clicked."""
+    return Content.styled(label, Style.from_meta({"@click": action}))

@@ -13,6 +13,7 @@ from workbench.report.names import candidate_name
 from workbench.text import units
 
 from ..state.session import Session
+from ..text.styles import link
 from .drawn import Drawn
 
 MARGIN = 1  # columns at each side, as in app.tcss
@@ -33,7 +34,7 @@ PHASE_WORDS = {
     "watching": ("watching", "bold"),
     "paused": ("paused", "bold $warning"),
     "stopping": ("stopping", "bold $warning"),
-    "incomplete": ("breaks off", "bold $warning"),
+    "incomplete": ("incomplete", "bold $warning"),
     "died": ("engine died", "bold $error"),
 }
 
@@ -64,9 +65,8 @@ def tab_line(tabs: Sequence[Tab], session: Session, width: int) -> Content:
     parts = [Content.styled("workbench", "bold $primary"), Content(" ")]
     short = sum(len(tab.title) + 2 for tab in tabs) + len("workbench ") > width
     for tab in tabs:
-        click = f"@click=app.switch_mode('{tab.mode}')"
         title = tab.title.split()[0] if short and not tab.is_current else tab.title
-        label = Content.from_markup(f"[{click}]{title}[/]")
+        label = link(title, f"app.switch_mode('{tab.mode}')")
         if tab.is_current:
             parts.append(Content.assemble("[", label.stylize("bold $primary"), "]"))
         else:

@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.reactive import reactive
 
-from ..text.styles import joined
+from ..text.styles import joined, link
 from .drawn import Drawn
 
 
@@ -70,7 +70,7 @@ class Chips(Drawn, can_focus=True):
         style = "bold $text on $cursor" if self.has_focus and number == self.at else ""
         if style and self.app.native_ansi_color:
             style = "reverse"
-        box = Content.from_markup(f"[@click=tick({number})]$text[/]", text=f"{mark} {option}")
+        box = link(f"{mark} {option}", f"tick({number})")
         return box.stylize(style) if style else box if is_on else box.stylize("dim")
 
     def action_tick(self, number: int | None = None) -> None:

@@ -10,6 +10,7 @@ from textual.binding import Binding
 from textual.content import Content
 from textual.screen import Screen
 
+from ..text.styles import link
 from .drawn import Drawn
 
 GAP = 2
@@ -52,8 +53,7 @@ def key_line(bindings: list[Binding], width: int) -> Content:
         shown.remove(min(shown, key=lambda binding: LEAVE_FIRST.index(binding.group)))
     parts = []
     for binding in shown:
-        click = f"@click=app.simulate_key('{binding.key}')"
-        label = Content.from_markup(f"[{click}]$text[/]", text=binding.description)
+        label = link(binding.description, f"app.simulate_key('{binding.key}')")
         parts.append(Content.assemble((key_name(binding), "bold $primary"), " ", label))
     return Content(" " * GAP).join(parts)
 

@@ -65,6 +65,17 @@ def _nearest(key: str | None, before: Sequence[str], now: Sequence[str]) -> str 
     return next((each for each in (*neighbours, *now) if each in now), None)
 
 
+def _with_arrow(column: Column, arrow: str) -> Column:
+    title, head = f"{column.title}{arrow}", column.head
+    if head is None:
+        return replace(column, title=title)
+
+    def drawn(width: int) -> Text:
+        return Text.of((head(width).plain.replace(f" {column.title}", title, 1), "dim"))
+
+    return replace(column, head=drawn)
+
+
 class Table(Widget, can_focus=True):
     """Columns, lines and a cursor that stays with its line's key when others come and go."""
 
@@ -179,7 +190,7 @@ class Table(Widget, can_focus=True):
         name, backwards = self._sorted or ("", False)
         arrow = "▼" if backwards else "▲"
         return [
-            replace(column, title=f"{column.title}{arrow}") if column.key == name else column
+            _with_arrow(column, arrow) if column.key == name else column
             for column in self._shown.columns
         ]
 
@@ -250,10 +261,10 @@ class Table(Widget, can_focus=True):
             return True
         # Reading a journal would disturb the measurement.
         can = self.opens != "run" or not cast(Any, self.app).session.going
-        return can and self.opens in parameters and self.cursor is not None
+        return can and self.opens in parameters and bool(self.cursor)
 
     def action_select(self, _: str) -> None:
-        if self.cursor is not None:
+        if self.cursor:
             self.post_message(self.Selected(self.cursor))
 
     def click_line(self, index: int) -> None:

@@ -130,7 +130,7 @@ def test_an_earlier_run_opens_in_the_tui_and_q_leaves_with_0(terminal, earlier_r
 def test_a_terminal_without_utf_8_gets_text_and_one_line(terminal, environment) -> None:
     environment["PYTHONIOENCODING"] = "latin-1"
     shown = terminal("run", "spin", *budget(3))
-    shown.until(b"the screens need a terminal of UTF-8, this one has iso8859-1")
+    shown.until(b"the screens need a UTF-8 terminal, not iso8859-1")
     assert shown.exit_code() == 0
     assert b"\x1b[?1049h" not in shown.screen
 

@@ -79,11 +79,32 @@ def titles_of(app: WorkbenchApp):  # type: ignore[no-untyped-def]
 
 def test_amounts_sort_by_size_with_their_units_and_the_empty_last() -> None:
     cells = ["1.31 TFLOP/s", "900 us", "276 GFLOP/s", "", "12 ms", "CPU 2.9x", "cpu t2", "-1,024"]
-    lines = [Line(cell, {"a": Text.of(cell)}) for cell in cells]
-    order = ["-1,024", "900 us", "12 ms", "CPU 2.9x", "276 GFLOP/s", "1.31 TFLOP/s", "cpu t2", ""]
+    lines = [Line(cell or "empty", {"a": Text.of(cell)}) for cell in cells]
+    order = ["-1,024", "900 us", "12 ms", "CPU 2.9x", "276 GFLOP/s", "1.31 TFLOP/s", "cpu t2"]
+    order.append("empty")
     assert [line.key for line in sorted_lines(lines, "a", False)] == order
     backwards = [line.key for line in sorted_lines(lines, "a", True)]
-    assert backwards == [*reversed(order[:-1]), ""]
+    assert backwards == [*reversed(order[:-1]), "empty"]
+
+
+def test_a_heading_keeps_the_lines_below_it() -> None:
+    cells = {"b": "2 ms", "a": "1 ms", "": "", "d": "4 ms", "c": "3 ms"}
+    lines = [Line(key, {"t": Text.of(cell)}) for key, cell in cells.items()]
+    assert [line.key for line in sorted_lines(lines, "t", False)] == ["a", "b", "", "c", "d"]
+
+
+async def test_drawn_times_sort_too() -> None:
+    app = replayed(scenes.h200())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await press(pilot, "2", "greater_than_sign", "greater_than_sign")
+        assert "Time▲" in text(pilot)
+        row = app.screen.row
+        assert row is not None
+        behind = {name: ratio.value for name, ratio in app.session.behind(row).items()}
+        shown = [line.key for line in app.screen.query_one(Table)._shown.lines]
+        known = [behind[key] for key in shown if key in behind]
+        assert len(known) > 2 and known == sorted(known)
 
 
 async def test_the_palette_finds_rows_screens_and_themes_and_a_theme_is_remembered() -> None:

@@ -58,7 +58,7 @@ async def test_a_finished_run_says_its_result_and_what_comes_next() -> None:
     app = replayed(scenes.cpu_only())
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
-        line = "Without a GPU, CPU everywhere.  n: another run or your own code   e: export"
+        line = "No GPU was found: the CPU runs every scenario.  n: another run   e: export"
         assert line in text(pilot)
     app, _ = held(scenes.midway())
     async with app.run_test(size=SIZE) as pilot:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import scenes
-from stage import HeldFeed, held, press, replayed, settle, text
+from stage import HeldFeed, click_on, held, press, replayed, settle, text
 
 from screens.app import WorkbenchApp
 from screens.pages.help import HelpScreen
@@ -151,15 +151,26 @@ async def test_brackets_walk_the_rows_and_escape_follows_the_live_one() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, "2")
-        assert "Heavy convolution layers   5 of 6" in text(pilot)
+        assert "Heavy convolution layers   [ 5 of 6 ]" in text(pilot)
         assert "live" in text(pilot)
         await press(pilot, "left_square_bracket", "left")
-        assert "Extensive floating-point computation   3 of 6" in text(pilot)
+        assert "Extensive floating-point computation   [ 3 of 6 ]" in text(pilot)
         assert "esc: back to the live row" in text(pilot)
         await press(pilot, "escape")
         assert "5 of 6" in text(pilot)
         await press(pilot, "right", "right_square_bracket")
         assert "6 of 6" in text(pilot)
+
+
+async def test_a_click_on_a_bracket_of_the_title_walks_the_rows() -> None:
+    app, _ = held(scenes.midway())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "2")
+        await click_on(pilot, " ]   ")
+        assert "[ 6 of 6 ]" in text(pilot)
+        await click_on(pilot, " [ 6")
+        assert "[ 5 of 6 ]" in text(pilot)
 
 
 async def test_slash_filters_rows_enter_keeps_and_escape_clears() -> None:
@@ -268,7 +279,7 @@ async def test_a_second_run_is_followed_whatever_was_looked_at_before() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, "up", "2", "left_square_bracket", "x", "x", "s")
-        assert "Heavy convolution layers   5 of 6" in text(pilot)
+        assert "Heavy convolution layers   [ 5 of 6 ]" in text(pilot)
         assert "Follow" not in text(pilot)
         await press(pilot, "3")
         assert app.screen.query_one(Table).cursor == "convolution"

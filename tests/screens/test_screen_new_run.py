@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import scenes
-from stage import HeldFeed, held, press, replayed, settle, text
+from stage import HeldFeed, click_on, held, press, replayed, settle, text
 from textual.events import Key
 from textual.pilot import Pilot
 
@@ -69,14 +69,6 @@ async def tick(pilot: Pilot[None], *names: str) -> None:
         await press(pilot, "space")
 
 
-async def click_on(pilot: Pilot[None], words: str) -> None:
-    """Click on the second letter of these words."""
-    lines = text(pilot).splitlines()
-    y = next(y for y, line in enumerate(lines) if words in line)
-    await pilot.click(offset=(lines[y].index(words) + 1, y))
-    await settle(pilot)
-
-
 async def test_a_wrong_value_is_named_kept_and_corrected_and_then_it_starts() -> None:
     app, started = finished()
     async with app.run_test(size=SIZE) as pilot:
@@ -93,7 +85,7 @@ async def test_a_wrong_value_is_named_kept_and_corrected_and_then_it_starts() ->
         assert "$ workbench run matmul --precision fp32" in text(pilot)
         await press(pilot, "end", "backspace", "2")
         assert "$ workbench run matmul --precision fp32 --set n=64..512" in text(pilot)
-        assert "4 rows, up to 2 candidates each" in text(pilot)
+        assert "4 rows, up to 2 candidates in each" in text(pilot)
         assert len(started) == 1
         await press(pilot, "enter")
         assert started[1:] == [["run", "matmul", "--precision", "fp32", "--set", "n=64..512"]]
@@ -231,8 +223,8 @@ async def test_too_little_time_for_the_candidates_is_said_with_the_time_that_wou
         await settle(pilot)
         await press(pilot, "n")
         shown = " ".join(text(pilot).split())
-        assert "! 6 rows, up to 6 candidates each, about 238 ms for one: some may have" in shown
-        assert "no turn, 20.0 s would do" in shown
+        assert "! 6 rows, up to 6 candidates in each, about 238 ms for each: some may get" in shown
+        assert "no turn; 20.0 s would be enough" in shown
 
 
 async def test_the_form_begins_with_the_run_before_and_escape_leaves_it_as_it_was() -> None:

@@ -8,7 +8,7 @@ from stage import held, press, replayed, settle, text
 from workbench.export.view import forest
 from workbench.export.view.chart import Band, Series, chart, ticks
 from workbench.export.view.derived import RunView
-from workbench.export.view.lead import course_lines, lead_lines, samples_line
+from workbench.export.view.lead import course_lines, lead_lines
 from workbench.export.view.tables import APART, raced_lines
 from workbench.report.report import Report
 from workbench.stats.samples import Ratio
@@ -101,10 +101,10 @@ def test_the_histogram_counts_from_the_shortest_to_the_longest_sample() -> None:
     for row in report.rows.values():
         best = run.best(row)
         assert best is not None
-        line = samples_line(row, run).plain
+        line = course_lines(row, run, 120)[-1].plain
         assert line.startswith(f"{len(best.samples_s):,} samples of ") and "█" in line
     row.candidates.clear()
-    assert not samples_line(row, RunView(report)).plain
+    assert not course_lines(row, RunView(report), 120)
 
 
 def test_the_forest_has_one_axis_and_every_interval_on_it() -> None:

@@ -41,7 +41,7 @@ async def test_the_curve_grows_while_the_sizes_are_raced() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         shown = text(pilot)
-        assert "Matrix product, n=512   4 of 7" in shown
+        assert "Matrix product, n=512   [ 4 of 7 ]" in shown
         assert "matmul over n" in shown
         assert plotted(shown.splitlines())
         assert "overtakes" in shown

@@ -14,6 +14,7 @@ from ..report.candidate import ENERGY, Candidate
 from ..report.names import candidate_name
 from ..stats import ratios
 from ..stats.objectives import HOUR_S, SECONDS
+from ..stats.ratios import Rounds
 from ..stats.samples import known, median
 
 MILLION = 1e6
@@ -103,9 +104,8 @@ def _cheapest(eligible: Sequence[Candidate]) -> ObjectivePick:
         return _unknown(BY_PRICE, unit, Reason("no_items", "this workload counts no items"))
     rounds = {}
     for c in eligible:
-        billed_s = c.rounds() if c.objective == RUNS else c.step_rounds()
-        price = c.price_per_hour or 0.0
-        rounds[c.case.id] = {number: s * price / HOUR_S for number, s in billed_s.items()}
+        billed = c.rounds() if c.objective == RUNS else Rounds(c.step_rounds())
+        rounds[c.case.id] = billed.times((c.price_per_hour or 0.0) / HOUR_S)
     return _raced(BY_PRICE, rounds, values, unit)
 
 

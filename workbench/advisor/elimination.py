@@ -106,6 +106,8 @@ def inadmissible(standings: Standings) -> Iterator[Eliminated]:
 
 def slower_precisions(standings: Standings) -> Iterator[Eliminated]:
     """Reduced precisions far behind FP32 on the same device with the same settings."""
+    if standings.scenario.weighs_memory:
+        return  # they may need less of it
     cpu = standings.cpu
     measured = [c for c in standings.candidates if c.samples_s]  # a block may have been discarded
     fp32 = {c.case.but_precision(): c for c in measured if c.case.precision == "fp32"}
@@ -127,12 +129,19 @@ def too_slow_for_budget(standings: Standings) -> Iterator[Eliminated]:
     planned_s = 2 * sum(turn_s[candidate.case.id] for candidate in standings.candidates)
     for group in groups(standings.candidates, standings.scenario):
         for candidate, factor, best in sorted(_slowdowns(group), key=itemgetter(1), reverse=True):
-            if planned_s > standings.left_s and factor >= NOT_WORTH_RACING:
+            is_slow = factor >= NOT_WORTH_RACING and not _is_disturbed(candidate)
+            if planned_s > standings.left_s and is_slow:
                 planned_s -= 2 * turn_s[candidate.case.id]
                 behind = worse(standings.scenario.objective)
                 text = f"{factor:.0f}x {behind} than {best} in its first round"
                 reason = Reason("far_slower", f"{text}, and time is short", "raise --budget")
                 yield Eliminated(candidate, reason)
+
+
+def _is_disturbed(candidate: Candidate) -> bool:
+    """Whether even its fastest sample took far longer than a step of its warm-up."""
+    step_s = candidate.warmup.step_s if candidate.objective in OF_A_STEP else None
+    return step_s is not None and min(candidate.samples_s) > FAR * step_s
 
 
 def far_slower(standings: Standings) -> Iterator[Eliminated]:

@@ -8,6 +8,7 @@ from ..records.verdict import Elimination, RaceSummary
 from ..report.candidate import BY_FIRST_BLOCK, CANCELLED, Candidate
 from ..report.names import candidate_name
 from ..report.row import Row
+from ..text import units
 from .comparison import ranked
 
 ENDINGS = {
@@ -103,4 +104,4 @@ def _listed(word: str, left: Sequence[Elimination]) -> Iterator[str]:
 
 def ended_text(rounds: int, ended_by: str) -> str:
     """`14 rounds, decided`."""
-    return f"{rounds} round{'' if rounds == 1 else 's'}, {ENDINGS.get(ended_by, ended_by)}"
+    return f"{units.counted(rounds, 'round')}, {ENDINGS.get(ended_by, ended_by)}"

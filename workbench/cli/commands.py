@@ -311,7 +311,7 @@ def config(change: str | None, key: str | None, value: str | None) -> None:
 
     if change is not None:
         if key is None or (value is None) is (change == "set"):
-            raise UsageError("it is `config set KEY VALUE` or `config unset KEY`")
+            raise UsageError("use `config set KEY VALUE` or `config unset KEY`")
         if key == "theme" and value is not None:
             check_theme(value)
         try:

@@ -20,6 +20,7 @@ from ..export.formats import PLAIN
 from ..planning.usage import UsageError
 from ..text.output import say, terminal_width
 from ..text.sanitize import shown
+from ..text.units import counted
 from .options import chosen_format, format_options, json_option
 from .program import command
 
@@ -109,20 +110,16 @@ def _prune(old: Sequence[tuple[Path, RunSummary]], *, yes: bool, as_json: bool) 
     if not old:
         say("no run matches: nothing is deleted")
     elif not (yes or sys.stdin.isatty()):
-        say(f"this would delete {_runs(len(old))}; --yes deletes what matches")
-    elif yes or click.confirm(f"Delete {_runs(len(old))}?", err=True):
+        say(f"this would delete {counted(len(old), 'run')}; --yes deletes what matches")
+    elif yes or click.confirm(f"Delete {counted(len(old), 'run')}?", err=True):
         for path, summary in old:
             try:
                 delete(path)
             except OSError as error:
                 failed += 1
                 say(f"workbench: {summary.id} is not deleted: {error.strerror}")
-        say(f"deleted {_runs(len(old) - failed)}")
+        say(f"deleted {counted(len(old) - failed, 'run')}")
     return FAILED if failed else OK
-
-
-def _runs(count: int) -> str:
-    return f"{count:,} run{'s' * (count != 1)}"
 
 
 @command("workbench resume last --json")

@@ -272,7 +272,7 @@ def in_terminal() -> bool:
         return False
     encoding = codecs.lookup(sys.stdout.encoding).name
     if encoding != "utf-8":
-        say(f"the screens need a terminal of UTF-8, this one has {encoding}: set LC_ALL=C.UTF-8")
+        say(f"the screens need a UTF-8 terminal, not {encoding}: set LC_ALL=C.UTF-8")
     return encoding == "utf-8"
 
 

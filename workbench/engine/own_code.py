@@ -6,6 +6,7 @@ another, where the answer may differ.
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -100,7 +101,9 @@ class OwnCode:
                 raise UsageError(_one_line(failure.reason)) from None
             case = Case(WORKLOAD, "cpu", BACKENDS[self._question.kind], "fp32")
             return [replace(self.plan, cases=[case], refused=failure.reason)]
-        load_s = self.control.now() - began_s
+        # The first worker alone runs a script.
+        ran_s = min((each.seconds / each.share for each in facts.modules if each.share), default=0)
+        load_s = max(0.0, self.control.now() - began_s - ran_s)
         self.emit(ev.CodeExamined(at_s=self.control.now(), facts=facts))
         if self.request.batch and facts.batch is None:
             why = "no parameter takes a size, or its inputs share no first axis"
@@ -112,7 +115,8 @@ class OwnCode:
             cases_of = function_cases if self._question.kind == FUNCTION else command_cases
             cases = cases_of(space, self._question)
             rows = [replace(self.plan, cases=cases, source=FixedCases(self._code))]
-        if not all(row.cases for row in rows):
+        rows = [row for row in rows if row.cases]  # an export for one batch has no other row
+        if not rows:
             raise UsageError("no candidate is left with these filters")
         self._last = rows[-1].scenario.id
         return rows
@@ -120,11 +124,16 @@ class OwnCode:
     def _examine(self, gpus: Sequence[str]) -> CodeFacts:
         """The facts, found on the CPU, or on a GPU where the code cannot do without one.
 
-        A script decides itself where it runs, so it runs where there is a GPU to see.
+        A script decides itself where it runs, so it runs where there is a GPU to see, if torch can
+        use it.
         """
-        is_script = self._code.target.partition("::")[0].endswith(".py")
+        is_script, place = self._code.target.partition("::")[0].endswith(".py"), "cpu"
+        if gpus and is_script:
+            with suppress(WorkerFailed):
+                self._start(gpus[0])
+                place = gpus[0]
         try:
-            return self._ask(gpus[0] if gpus and is_script else "cpu")
+            return self._ask(place)
         except WorkerFailed as failure:
             if failure.reason.code != "needs_gpu" or not gpus or is_script:
                 raise
@@ -137,9 +146,12 @@ class OwnCode:
         threads = self._threads[0] if of_function else None
         return WorkerKey(device, BACKENDS[self._question.kind], threads)
 
+    def _start(self, device: str) -> None:
+        self.pool.start(self._key(device), min(START_S, self.request.budget - self.control.now()))
+
     def _ask(self, device: str) -> CodeFacts:
         key, budget, now = self._key(device), self.request.budget, self.control.now
-        self.pool.start(key, min(START_S, budget - now()))
+        self._start(device)
         deadline_s = max(1.0, min(EXAMINE_SHARE * budget, budget - now()))
         # A script is cut in time for the calls that follow.
         seconds = min(SCRIPT_SHARE * budget, 2 / 3 * deadline_s)
@@ -243,7 +255,7 @@ class OwnCode:
                 self._code,
                 "save",
                 SavedFiles,
-                max(1.0, self.request.budget - self.control.now()),
+                max(1.0, self.reserved_s, self.request.budget - self.control.now()),
                 picked=case,
                 destination=str(Path(folder).absolute()),
                 onnx_file=files.get("model", ""),

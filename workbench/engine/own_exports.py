@@ -201,6 +201,7 @@ class Exports:
     def may_compile(self, left_s: float) -> bool:
         """Whether torch.compile finds anything to compile, in time; the first call probes that."""
         end_s = self.control.now() + left_s
+        self._probed = self._probed or self.space.facts.needs_gpu is not None  # it sees no GPU
         probe_s = 0.0 if self.pool.is_alive(EXPORTER) else self.load_s
         if not self._probed and self._can_be_compiled(left_s - probe_s):
             self._probed = True

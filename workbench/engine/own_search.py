@@ -74,16 +74,22 @@ class OwnSearch:
         if first is not None:
             stages = [partial(self._carry_over, first)]
         self._stages = [*stages, self._vary]
+        self._first = first
+        self._started: list[Case] = []
 
     def start(self) -> list[Case]:
-        """The code as written; where the filters leave that out, the first that they admit."""
+        """The code as written; where the filters leave that out, the first that they admit.  A
+        further row starts as the first did."""
+        if self._first is not None:
+            kept = [c for c in self._first._started if self._exports.runs(c, self.scenario)]
+            return self._admitted(replace(case, batch=self.scenario.batch) for case in kept)
         space, budget_s = self._space, self._request.budget
         plain = [
             Proposal(device, precision, None, threads)
             for device, threads in space.devices.items()
             for precision in ways.precisions(device, space)
         ]
-        return (
+        self._started = (
             self._new(ways.as_written(space))
             or self._new(ways.quick_changes(space))
             or self._new(ways.compiled(space, plain))
@@ -91,6 +97,7 @@ class OwnSearch:
             or self._quantise((), budget_s)
             or []
         )
+        return self._started
 
     # --------------------------------------------------------- the race asks
 

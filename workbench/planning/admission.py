@@ -52,7 +52,9 @@ def beforehand(
             )
         if software and (why := onnx_cuda.refusal(case, machine, software)):
             return why
-        gpu = next(g for g in machine.gpus if g.device == case.device)
+        gpu = next((g for g in machine.gpus if g.device == case.device), None)
+        if gpu is None:  # a value of a command's {device}
+            return Reason("no_device", f"there is no {case.device} here", "see workbench detect")
         if refusal := _unusable(gpu, package) or _beyond(case, gpu):
             return refusal
         if gpu.memory_total_bytes is None:

@@ -145,7 +145,8 @@ def parse_over(texts: Sequence[str], command: str) -> dict[str, list[str]]:
         axes[name] = values = [part.strip() for part in listed.split(",")]
         shown = {value.rpartition("/")[2] for value in values}  # as in ids of cases
         if len(shown) < len(values) or "" in values:
-            raise ValueError(f"--over {name}: a value is empty or named twice in {listed!r}")
+            why = "a value is empty, or two end in the same part"
+            raise ValueError(f"--over {name}: {why} in {listed!r}")
     if missing := [name for name in placeholders if name not in axes]:
         raise ValueError(f"the command has {{{missing[0]}}}: add --over {missing[0]}=VALUE,VALUE")
     if math.prod(map(len, axes.values())) > MOST:

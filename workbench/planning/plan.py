@@ -137,7 +137,7 @@ def _plain_row(name: str, request: Request) -> RowPlan:
         question=workload.teaches,
         textbook=None,
         workload=name,
-        objective="latency_p99" if workload.latency else "throughput",
+        objective=workload.usual_objective,
         precisions=tuple(dict.fromkeys(v.precision for v in workload.variants)),
         modes=None,
         params=workload.values(quick),

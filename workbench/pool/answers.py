@@ -49,6 +49,7 @@ class Prepared(msgspec.Struct):
     call_overhead_s: Seconds
     memory_peak_bytes: Bytes | None
     cold_s: Seconds = 0.0  # first preparation and step; 0 unless start-up counts
+    loading_s: Seconds = 0.0  # spent on modules here; `setup` says what they cost in the process
 
     def __post_init__(self) -> None:
         metric, reference = shown(self.accuracy.metric, 60), shown(self.accuracy.reference)

@@ -4,6 +4,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
+from .. import catalog
+from ..contract import Workload
 from ..records import events as ev
 from ..records.document import Document, Measurement
 from ..records.verdict import Elimination, Verdict
@@ -94,13 +96,18 @@ def _plan(
     joined = owed.race.joined if owed and owed.race else {}
     first = [measured for measured in group if measured.id not in joined]
     sizes = {"batch": case.batch, **case.params}
+    title, objective = case.workload if swept else scenario, "throughput"
+    if verdict is not None:
+        title, objective = verdict.title, verdict.objective
+    elif scenario.partition("[")[0] == case.workload and (usual := _built_in(case.workload)):
+        title, objective = usual.title, usual.usual_objective
     return ev.RacePlanned(
         at_s=0.0,
         scenario=scenario,
-        title=verdict.title if verdict else case.workload if swept else scenario,
+        title=title,
         question=verdict.question if verdict else "",
         textbook=owed.textbook if owed else None,
-        objective=verdict.objective if verdict else "throughput",
+        objective=objective,
         reference_only=[e.precision for e in verdict.equal_precision if e.reference_only]
         if verdict
         else [],
@@ -113,6 +120,12 @@ def _plan(
         prices=verdict.prices if verdict else {},
         what_if=[answer.uncompared_yet() for answer in verdict.what_if] if verdict else [],
     )
+
+
+def _built_in(name: str) -> Workload | None:
+    """The workload of a plain run; None for one of the user's, whose file may be another one."""
+    file = catalog.files().get(name)
+    return catalog.load(name) if file is not None and catalog.is_built_in(file) else None
 
 
 def _row(plan: ev.RacePlanned, group: Sequence[Measurement], verdict: Verdict | None) -> Row:

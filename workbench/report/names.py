@@ -39,7 +39,7 @@ def settings_in_words(case: Case) -> list[str]:
     parts = [MODES.get(word, word) for word in case.mode_words if word]
     parts += [f"{name}={value}" for name, value in case.tuning.items()]
     if case.threads is not None:
-        parts.append(f"{case.threads} thread{'s'[: case.threads != 1]}")
+        parts.append(units.counted(case.threads, "thread"))
     return parts
 
 

@@ -43,6 +43,12 @@ class Rounds(dict[int, float]):
     blocks: Mapping[int, Sequence[float]] | None = None
     _tails: tuple[object, list[float] | None] = (None, None)
 
+    def times(self, factor: float) -> "Rounds":
+        """The same in another unit; ratios keep their spread."""
+        made = Rounds({number: value * factor for number, value in self.items()})
+        made.spread, made.shared, made.origin = self.spread, self.shared, self.origin
+        return made
+
     def tails(self, common: Sequence[int]) -> list[float] | None:
         """The `percentiles` of these rounds; None if they cannot be had."""
         if self.blocks is not None and self._tails[0] != common:

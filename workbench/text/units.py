@@ -155,6 +155,11 @@ def times(value: float, interval: Sequence[float]) -> str:
     return f"{ratio} (95% CI {bounds})"
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 run`, `2,000 runs`."""
+    return f"{count:,} {noun}{'s'[: count != 1]}"
+
+
 def as_sentence(text: str) -> str:
     """`text` with a full stop at its end, and a capital at its start unless that is a name."""
     first = text[:1] if text.startswith(DEVICES) else text[:1].upper()

@@ -132,6 +132,7 @@ class Worker:
             else:
                 warmed = warm_up(task, latency=latency, seconds=warm_up_s)
             phases = setup.seconds
+            paid_s = phases.get(LOADING, 0.0) + (cold.phases.get(LOADING, 0.0) if cold else 0.0)
             loaded_s = self._loaded.setdefault(wanted.workload, phases.get(LOADING, 0.0))
             if cold is None:
                 phases = {**phases, LOADING: max(phases.get(LOADING, 0.0), loaded_s)}
@@ -161,6 +162,7 @@ class Worker:
             "call_overhead_s": call_overhead_s(),
             "memory_peak_bytes": peak,
             "cold_s": cold.seconds if cold is not None else 0.0,
+            "loading_s": paid_s,
         }
 
     def block(self, case: str, seconds: float, min_samples: int, settle_s: float) -> dict[str, Any]:

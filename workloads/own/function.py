@@ -59,7 +59,7 @@ class FunctionTask(Task):
         self._renew()
 
     def _default_batch(self) -> int | None:
-        """The default of the parameter that gets n, otherwise 1; None where none gets it.
+        """The default of the parameter that gets n, 1 without one; None where none gets it.
 
         It is the first of `inputs`, or the first of the function if that has no default.
         """
@@ -69,7 +69,9 @@ class FunctionTask(Task):
         has_default = first is not None and first.default is not inspect.Parameter.empty
         if first is None or (self._inputs is None and has_default):
             return None
-        return first.default if isinstance(first.default, int) else 1
+        if not has_default:
+            return 1
+        return first.default if type(first.default) is int else None  # another is no size
 
     def _renew(self) -> None:
         """Make new arguments, from equal seeds in every process."""
@@ -177,10 +179,13 @@ def wait_for(result: Any, device: str) -> None:
         jax.block_until_ready(result)
     if device == "cpu":
         return  # no GPU is visible
-    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
-    if torch is not None and torch.cuda.is_initialized():
-        torch.cuda.synchronize(device)
-    if cupy is not None:
+    kind, cupy = device.partition(":")[0], sys.modules.get("cupy")
+    library = getattr(sys.modules.get("torch"), kind, None)  # torch.cuda, torch.xpu, torch.mps
+    if library is not None and kind == "mps":
+        library.synchronize()
+    elif library is not None and library.is_initialized():
+        library.synchronize(device)
+    if cupy is not None and kind == "cuda":
         cupy.cuda.Device(int(device.partition(":")[2])).synchronize()
 
 

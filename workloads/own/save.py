@@ -64,7 +64,7 @@ BUILT = """model = found
 if not isinstance(model, torch.nn.Module):
     takes = inspect.signature(found).parameters
     model = found(device="cpu") if "device" in takes else found()
-model = model[0] if isinstance(model, tuple) else model
+model = model[0] if isinstance(model, (list, tuple)) else model
 model.load_state_dict({weights})
 """
 TRAINED = """loss = part_of("loss", None)
@@ -136,7 +136,8 @@ def _script(
     """The text of the script, with the lines to paste; what it loads is written into `folder`."""
     module, _, attribute = code.target.partition(":")
     target = TARGET.format(module=module, attribute=attribute)
-    wait = "lambda: None" if case.device == "cpu" else "torch.cuda.synchronize"
+    kind = case.device.partition(":")[0]
+    wait = "lambda: None" if kind == "cpu" else f"torch.{kind}.synchronize"
     if subject is None:
         functions = "\n\n".join(inspect.getsource(each) for each in COPIED)
         work = WORK.format(asked=(case.batch, case.device, code.seed))

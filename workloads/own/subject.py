@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from workbench.contract import WorkloadError
@@ -23,7 +22,6 @@ from .tree import Example, module_with_inputs
 
 ARCHIVES = (".pt2", ".pt", ".pth")
 WEIGHTS, INPUTS = "weights.pt", "inputs.pt"
-CALLED = ("inputs", "check")  # parts that are functions
 DEFAULT_BATCH = 1  # where only `inputs(batch)` is given
 
 
@@ -44,11 +42,14 @@ class Subject:
         self._share_weights()
 
     def part(self, name: str) -> Any:
-        """What stands next to `build` under this name, or is an attribute of it; None without."""
+        """The function that stands next to `build` under this name, or is an attribute of it; None
+        without."""
         for place in (self._build, self.namespace):
             found = getattr(place, name, None)
-            is_other = isinstance(found, ModuleType) or (name in CALLED and not callable(found))
-            if found is not None and not is_other:  # else only its name is the same
+            is_method = isinstance(place, type) and inspect.isfunction(
+                inspect.getattr_static(place, name, None)
+            )
+            if callable(found) and not is_method:  # else only its name is the same
                 return found
         return None
 

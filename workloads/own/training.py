@@ -9,9 +9,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from workbench.contract import Accuracy, Case, Setup, WorkloadError
+from workbench.contract import Accuracy, Case, Setup
 from workbench.worker.block import time_sample
 from workbench.worker.code import WORKLOAD, Code
+from workbench.worker.failures import first_line
 
 from .._shared.torch_task import synchronize
 from .._shared.training import gradients, untouched
@@ -148,8 +149,8 @@ def examine(code: Code, one: Subject) -> dict[str, Any]:
         raise unusable(f"the loss of {one.name} is {value}")
     try:
         recipe.optimiser(task.network, fused=True)
-    except (WorkloadError, RuntimeError) as error:
-        impossible["fused"] = str(error)
+    except Exception as error:  # some need what torch's own do not
+        impossible["fused"] = first_line(error)
     notes = ["loss and gradients of one step are checked; where training ends up is not"]
     if recipe.optimizer is None:
         notes.append(NO_OPTIMIZER)

@@ -3,6 +3,7 @@ arguments of a call."""
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -40,7 +41,10 @@ def mapped(tree: Any, function: Callable[[Any], Any]) -> Any:
         parts = list(changed.values())
         return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
     if not isinstance(tree, Mapping):
-        return dataclasses.replace(tree, **changed)
+        made = copy.copy(tree)  # `replace` refuses fields that __init__ does not take
+        for name, value in changed.items():
+            object.__setattr__(made, name, value)
+        return made
     try:
         return changed if type(tree) is dict else type(tree)(**changed)
     except TypeError:  # it is made in another way

@@ -222,6 +222,14 @@ def test_of_whole_runs_the_start_is_paid_for_too() -> None:
     assert best(found, "fastest").value == pytest.approx(2.0, rel=0.01)
 
 
+def test_the_price_of_a_whole_run_is_as_uncertain_as_its_start() -> None:
+    row = scenario(objective="time_to_result")
+    found = verdict({CPU: steady(0.010), CPU_B: steady(0.050)}, row=row, prices={"cpu": 3600.0})
+    fastest, cheapest = best(found, "fastest"), best(found, "cheapest")
+    assert fastest.ratio_ci95 is not None
+    assert cheapest.ratio_ci95 == pytest.approx(fastest.ratio_ci95)
+
+
 # ------------------------------------------------------------------ energy
 
 
@@ -353,7 +361,7 @@ def test_the_lead_of_the_best_is_a_sentence() -> None:
     few = lead({CPU: [[0.010]], CPU_B: [[0.012]]})
     assert few.startswith(f"{first}; too few rounds")
     level = lead({CPU: steady(0.010), CPU_B: steady(0.01001)})
-    assert level.startswith(f"{first}; cannot be distinguished from cpu torch fp32 t8: 1.0")
+    assert level.startswith(f"{first}; too close to cpu torch fp32 t8 to call: 1.0")
     ahead = lead({CPU: steady(0.010), CPU_B: steady(0.020)})
     assert ahead.endswith("2.00x (95% CI 1.98-2.02)")
 

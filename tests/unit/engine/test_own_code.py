@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any, ClassVar
 
@@ -444,3 +445,13 @@ def test_threads_are_all_half_and_one_or_those_asked_for(
     events = raced(Sized, own=OwnQuestion("function", "m:work"), threads=threads)
     planned = next(each for each in events if isinstance(each, ev.RacePlanned))
     assert [case.threads for case in planned.cases] == raced_with
+
+
+@pytest.mark.parametrize("options", [{"precisions": ("fp32",)}, {}])
+def test_a_second_batch_starts_as_the_first_where_torch_is_left_out(options: dict) -> None:
+    report = Report.of(raced(backends=("onnxruntime",), **options))
+    rows = [row for row in report.rows.values() if row.plan.scenario.startswith("own")]
+    first, second = (row.plan.cases for row in rows)
+    assert first and [replace(case, batch=None) for case in first] == [
+        replace(case, batch=None) for case in second
+    ]

@@ -181,8 +181,9 @@ def test_what_a_process_loads_once_is_not_expected_of_the_next_candidate(
 
     class LoadsOnce(FakePool):
         def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
-            self.clock.at_s += 5.0 if request["case"] == CPU_A else 1.0
-            return {**super().prepare(request), "setup": {"loading_s": 4.0}}
+            paid_s = 4.0 if request["case"] == CPU_A else 0.0
+            self.clock.at_s += 1.0 + paid_s
+            return {**super().prepare(request), "loading_s": paid_s}
 
     monkeypatch.setattr(Request, "extension_s", 60.0)
     steps = {CPU_A: 0.2, CPU_B: 0.3}

@@ -255,3 +255,9 @@ def test_operands_that_the_host_cannot_hold_are_refused(name: str, params: dict[
     assert found is not None and "main memory" in found.message
     small = replace(wanted, params=product.values({}))
     assert refusal(small, workload=product, memory_total_bytes=141 * 10**9) is None
+
+
+def test_a_command_for_a_gpu_that_is_not_here_is_refused() -> None:
+    found = refusal(case("cuda:3-a"))
+    assert found is not None and found.code == "no_device"
+    assert found.message == "there is no cuda:3 here"

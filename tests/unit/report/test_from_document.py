@@ -13,6 +13,7 @@ from builders import case, eventful, events, scenario, steady
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workbench import catalog
 from workbench.advisor.verdict import decide
 from workbench.export.json import document_parts, dump
 from workbench.export.text import run_text
@@ -152,6 +153,18 @@ def test_a_point_of_a_crossover_counts_what_its_scenario_counts(objective: str) 
     fields = ("title", "question", "textbook", "objective", "reference_only", "prices", "point")
     for field in (*fields, "of"):
         assert getattr(other, field) == getattr(one, field)
+
+
+def test_a_plain_run_keeps_the_title_and_objective_of_its_workload() -> None:
+    name = "infer_cnn"
+    measured = DOCUMENT.measurements[0]
+    plain = msgspec.structs.replace(
+        measured, scenario=name, case=replace(measured.case, workload=name)
+    )
+    report = report_of(msgspec.structs.replace(DOCUMENT, measurements=[plain], verdicts=[]))
+    workload = catalog.load(name)
+    plan = report.rows[name].plan
+    assert (plan.title, plan.objective) == (workload.title, "latency_p99")
 
 
 def test_rounds_of_energy_survive() -> None:

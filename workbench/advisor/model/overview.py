@@ -239,7 +239,7 @@ def _ways(case: Case) -> str:
     if case.device != "cpu":
         ways.append(f"on {case.device}")
     if case.threads is not None:
-        ways.append(f"with {case.threads} thread{'s'[: case.threads != 1]}")
+        ways.append(f"with {units.counted(case.threads, 'thread')}")
     if case.backend == OPENVINO:
         ways.append("in OpenVINO")
     ways += [OPTIONS.get(word, f"by {word}") for word in (case.mode or "").split("+") if word]

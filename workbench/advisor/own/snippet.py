@@ -10,6 +10,8 @@ from ...worker.code import COMMAND, FUNCTION, command_words
 from ...worker.session_options import ONNX_BACKENDS
 from ..model.snippet import CALLS, session_lines
 
+ARCHIVE = ".pt2"
+
 MODEL = "model.onnx"  # as --save-best names it
 AUTOCAST = {"bf16": "bfloat16", "fp16": "float16"}
 RETURNED = 'output["loss"] if isinstance(output, dict) else getattr(output, "loss", output)'
@@ -64,7 +66,10 @@ def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
     if case.backend in ONNX_BACKENDS:
         return _session(facts, case)
     setup = ["import torch", "", *_process(facts, case)]
-    setup.append(f"model = model.{'train' if question.train else 'eval'}()")
+    if question.train:  # parts that the builder has frozen stay so
+        setup.append("model = model if model.training else model.train()")
+    elif not question.target.endswith(ARCHIVE):  # the mode is part of its graph
+        setup.append("model = model.eval()")
     setup += _placed(facts, case, named)
     if case.is_compiled:
         how = ', mode="reduce-overhead"' if "reduce-overhead" in case.mode_words else ""

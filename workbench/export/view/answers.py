@@ -21,7 +21,7 @@ from .details import INDENT, metrics_text
 from .facts import Fact, fact, facts_lines, heading, listed, warning_facts
 from .spans import Text, join
 from .table import longest_that_fits, table_lines
-from .tables import has_gpu, pending_texts, raced_lines, result_columns, run_columns
+from .tables import pending_texts, raced_lines, result_columns, run_columns
 from .words import case_text, choice_text, choice_word, confidence_text, pick_texts
 
 PLOT_HEIGHT = 14  # lines of the curves, their axis and title included
@@ -67,7 +67,9 @@ def _fastest(row: Row, run: RunView) -> list[Fact]:
         return []
     name, against = run.case_name(second.id), second.against
     ratio = units.times(against.ratio, against.ci95)
-    close = f"too close to {name} to call: {ratio}"
+    close = f"cannot be distinguished from {name}: {ratio}"
+    if against.word == "same":
+        close = f"too close to {name} to call: {ratio}"
     lead = f"{name} takes {ratio} the time" if against.word == "slower" else close
     return [fact("fastest", f"{run.case_name(against.id)}; {lead}")]
 
@@ -78,8 +80,8 @@ def ending_lines(run: RunView, width: int, *, starts: bool) -> list[Text]:
     verdicts = run.report.verdicts
     counts = Counter(choice_word(verdict.choice, verdict.best_gpu) for verdict in verdicts)
     found = [f"{word} in {count} of {len(verdicts)}" for word, count in counts.most_common()]
-    if verdicts and not has_gpu([*run.report.rows.values()]):
-        found = ["Without a GPU, CPU everywhere"]
+    if verdicts and all(verdict.no_gpu and verdict.choice == "cpu" for verdict in verdicts):
+        found = ["No GPU was found: the CPU runs every scenario"]
     said = Text.of(("; ".join(found) + ".  " if found else "", "strong"))
     keys = ["n: another run or your own code   e: export", "n: another run   e: export", "n: new"]
     if not starts:

@@ -44,7 +44,7 @@ def _facts(side: ComparedRun) -> Iterator[tuple[str, str]]:
 
 def _against(one: Versus, spreads: Sequence[str], *, known: bool) -> Iterator[Section]:
     b = one.name
-    unlike = "two machines, which the words are about" if known else "an unknown machine"
+    unlike = "two machines, and the words compare them too" if known else "an unknown machine"
     where = "one machine" if one.same_machine else unlike
     yield Section(f"{b} against A: {where}", [f"{w.message}; {w.remedy}." for w in one.warnings])
     if one.verdicts:

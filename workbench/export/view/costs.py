@@ -6,6 +6,8 @@ from ...advisor.race_summary import eliminated_by_first_block
 from ...records.reason import Reason
 from ...records.verdict import CaseCost, ObjectivePick, Verdict
 from ...report.names import candidate_name
+from ...stats.ratios import TOLERANCE, is_tie
+from ...stats.samples import Ratio
 from ...text import units
 from ...text.units import as_sentence
 
@@ -47,8 +49,12 @@ def _lead(found: ObjectivePick, verdict: Verdict) -> str:
         few = f"too few rounds to compare with {next_}"
         return f"{next_} was far behind after its first turn" if far else few
     if found.ratio_ci95 is None:
-        return f"leads {next_} by about {units.ratio(found.ratio)}"
+        level = found.ratio <= 1 + TOLERANCE
+        lead = "about level with {}: {}" if level else "leads {} by about {}"
+        return lead.format(next_, units.ratio(found.ratio))
     lead = units.times(found.ratio, found.ratio_ci95)
+    if is_tie(Ratio(found.ratio, *found.ratio_ci95, 0)):
+        return f"too close to {next_} to call: {lead}"
     if found.ratio_ci95[0] <= 1:
         return f"cannot be distinguished from {next_}: {lead}"
     return f"leads {next_} by {lead}"

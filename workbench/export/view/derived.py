@@ -50,7 +50,8 @@ class RunView:
         return value
 
     def measured(self, candidate: Candidate) -> Measurement:
-        stamp = (len(candidate.blocks), candidate.state, len(self.report.warnings))
+        known = len(self.report.warnings), self.report.ceilings
+        stamp = (len(candidate.blocks), candidate.state, *known)
         key = "measured", candidate.scenario, candidate.case.id
         return self._once(key, stamp, lambda: self.report.statistics(candidate))
 
@@ -88,7 +89,9 @@ class RunView:
         best, behind = self.best(row), self.behind(row)
         able = [c for c in row.candidates if c.case.id in behind and not row.is_barred(c)]
         others = (c for c in able if c is not best and c.state != "failed")
-        other = min(others, key=lambda c: behind[c.case.id].value, default=None)
+        named = row.verdict.runner_up if row.verdict is not None else None
+        nearest = sorted(others, key=lambda c: (c.case.id != named, behind[c.case.id].value))
+        other = next(iter(nearest), None)
         if best is None or other is None:
             return None
         left, course = copy.copy(other.rounds()), list[tuple[int, Ratio]]()

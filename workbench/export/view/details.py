@@ -15,11 +15,13 @@ from ...report.report import Report
 from ...text import units
 from .derived import RunView
 from .facts import Fact, fact, listed, warning_facts
+from .lead import samples_text
 from .tables import accuracy_text, setup_text
 from .words import case_text, largest_text, reason_text
 
 INDENT = 12  # cells of the labels, the longest of which is `break-even`
 TOP_OPERATORS = 8
+BARS = 24  # most bars of the histogram, which fits into 60 columns
 
 
 def candidate_facts(candidate: Candidate, run: RunView) -> list[Fact]:
@@ -27,6 +29,7 @@ def candidate_facts(candidate: Candidate, run: RunView) -> list[Fact]:
     found, reason, accuracy = run.measured(candidate), candidate.reason, candidate.accuracy
     facts = [Fact("", case_text(candidate.case.id, run).toned("strong"))]
     facts += [fact("times", _times(found)), *_speed(found)] if found.n else []
+    facts += [Fact("samples", samples_text(candidate, BARS))] if candidate.ordered_s else []
     facts += [fact("metrics", metrics_text(found))] if found.metrics else []
     if (largest := run.largest(candidate)) is not None:
         facts += largest_facts(largest)
@@ -74,7 +77,7 @@ def _speed(found: Measurement) -> list[Fact]:
         facts.append(fact("peak", f"{peak} (fastest 10% of samples)"))
     if roof is not None:
         intensity = units.significant(roof.intensity_flops_per_byte)
-        limit = f"{units.percent(roof.fraction)} of the limit by {roof.limited_by} at {intensity}"
+        limit = f"{units.percent(roof.fraction)} of the {roof.limited_by} limit at {intensity}"
         attainable = units.rate(roof.attainable_flops_per_s, "FLOP/s")
         kind = ", burst" if roof.limited_by == "compute" else ""
         facts.append(fact("roofline", f"{limit} FLOP/byte ({attainable}{kind})"))
@@ -122,8 +125,7 @@ def profile_facts(candidate: Candidate, trace: Trace | None) -> list[Fact]:
 
 
 def _operator(found: OperatorShare) -> str:
-    calls = f"{found.calls} call{'' if found.calls == 1 else 's'}"
-    share = f"{units.percent(found.share):>6}"
+    share, calls = f"{units.percent(found.share):>6}", units.counted(found.calls, "call")
     return f"{share}  {found.name}, {calls}, {units.duration(found.self_s)}"
 
 

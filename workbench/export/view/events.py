@@ -108,7 +108,7 @@ def warning_text(warning: Warning) -> str:
 
 
 def _candidates(found: Sequence[object]) -> str:
-    return f"{len(found)} candidate{'' if len(found) == 1 else 's'}"
+    return units.counted(len(found), "candidate")
 
 
 def _left(row: Row, report: Report) -> str:
@@ -185,7 +185,7 @@ def _prepared(event: ev.CasePrepared) -> list[str]:
     if event.setup.build_s is not None:
         parts.append(f"built in {units.duration(event.setup.build_s)}")
     if warmup.n:
-        steps = f"{warmup.n} step{'' if warmup.n == 1 else 's'}"
+        steps = units.counted(warmup.n, "step")
         parts.append(f"{'' if warmup.steady else 'not '}warm after {steps}")
     if accuracy is not None and not accuracy.passed:
         metric, value = accuracy.metric.replace("_", " "), units.figure(accuracy.value)

@@ -4,6 +4,7 @@ import itertools
 import math
 from bisect import bisect_left
 
+from ...report.candidate import Candidate
 from ...report.row import Row
 from ...text import units
 from . import glyphs
@@ -20,7 +21,11 @@ def course_lines(row: Row, run: RunView, width: int) -> list[Text]:
     """The plot of the lead, if there is one, and the histogram in one line."""
     lead = run.lead(row) if width > 3 * LABEL else None  # less while the layout changes
     plot = lead_lines(lead, run, width) if lead and len(lead.course) > 1 else []
-    return [*plot, samples_line(row, run).truncate(width)]
+    best = run.best(row)
+    if best is None or not best.ordered_s:
+        return plot
+    name = f"{len(best.ordered_s):,} samples of {run.case_name(best.case.id)}  "
+    return [*plot, Text.of((name, "dim"), samples_text(best)).truncate(width)]
 
 
 def lead_lines(lead: Lead, run: RunView, width: int) -> list[Text]:
@@ -42,17 +47,14 @@ def lead_lines(lead: Lead, run: RunView, width: int) -> list[Text]:
     return [heading(title, width), *chart(lines, labels, "x", width - LABEL - 5, HEIGHT)]
 
 
-def samples_line(row: Row, run: RunView) -> Text:
-    """A histogram of the samples of the best, in steps of equal ratio from its ends."""
-    best = run.best(row)
-    if best is None or not (samples := best.ordered_s):
-        return Text()
+def samples_text(candidate: Candidate, most: int = MOST_BARS) -> Text:
+    """A histogram of its samples, in steps of equal ratio between the shortest and the longest."""
+    samples = candidate.ordered_s
     low, high = samples[0], samples[-1]
-    bars = min(MOST_BARS, round(2 * math.sqrt(len(samples)))) if low < high else 1
+    bars = min(most, round(2 * math.sqrt(len(samples)))) if low < high else 1
     edges = [low * (high / low) ** (n / bars) for n in range(bars)]
     places = [*(bisect_left(samples, edge) for edge in edges), len(samples)]
     counts = [after - before for before, after in itertools.pairwise(places)]
     drawn = zip(glyphs.sparkline(counts, bars, 0, max(counts)), counts, strict=True)
-    line = ("".join(bar if count else " " for bar, count in drawn), device_tone(best.case))
-    name = f"{len(samples):,} samples of {run.case_name(best.case.id)}  "
-    return Text.of((name, "dim"), f"{units.duration(low)} ", line, f" {units.duration(high)}")
+    line = ("".join(bar if count else " " for bar, count in drawn), device_tone(candidate.case))
+    return Text.of(f"{units.duration(low)} ", line, f" {units.duration(high)}")

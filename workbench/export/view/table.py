@@ -9,6 +9,7 @@ from .spans import ELLIPSIS, Text, join
 
 GAP = 2
 UNLIMITED = 10_000  # cells: the width of a table in a file
+DRAWN = 40  # cells for a drawing that is sorted by its number, or by the length of its bar
 
 # One text, several from long to short, or a drawing made for the width that it gets.
 Cell = Text | Sequence[Text] | Callable[[int], Text]
@@ -37,7 +38,8 @@ class Column:
 
 @dataclass(frozen=True)
 class Line:
-    """One row; `span` = (column, texts) runs from that column to the right edge."""
+    """One row; `span` = (column, texts) runs from that column to the right edge.  One without a key
+    is a heading."""
 
     key: str
     cells: Mapping[str, Cell]
@@ -162,7 +164,15 @@ _TIMES |= {"M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 
 def sorted_lines(lines: Sequence[Line], key: str, backwards: bool) -> list[Line]:
     """The lines by the text of one column: amounts by size, their units counted, before words;
-    lines without a text there come last in both directions."""
+    lines without a text there come last in both directions, and none passes a heading."""
+    at = next((number for number, line in enumerate(lines) if not line.key), None)
+    if at is not None:
+        above, below = lines[:at], lines[at + 1 :]
+        return [
+            *sorted_lines(above, key, backwards),
+            lines[at],
+            *sorted_lines(below, key, backwards),
+        ]
     keyed = [(_amount(line.cells.get(key)), line) for line in lines]
     known = [(found, line) for found, line in keyed if found is not None]
     ordered = sorted(known, key=lambda pair: pair[0], reverse=backwards)
@@ -171,9 +181,9 @@ def sorted_lines(lines: Sequence[Line], key: str, backwards: bool) -> list[Line]
 
 def _amount(cell: Cell | None) -> tuple[bool, float, str] | None:
     """What a cell is sorted by: whether it is a word, its amount, its text."""
-    if cell is None or callable(cell):
+    if cell is None:
         return None
-    text = texts_of(cell)[0].plain.strip()
+    text = (cell(DRAWN) if callable(cell) else texts_of(cell)[0]).plain.strip()
     found = _AMOUNT.match(text)
     if found is None:
         return (True, 0.0, text.casefold()) if text else None

@@ -51,8 +51,9 @@ def advisor_columns(rows: Collection[Row], width: int = UNLIMITED) -> list[Colum
     return [replace(c, title="Conf.") if short and c.key == "confidence" else c for c in columns]
 
 
-def advisor_line(row: Row, run: RunView, *, gpu: bool) -> Line:
-    """One scenario: its verdict, or the state of its race.  `gpu`: the table has GPU candidates."""
+def advisor_line(row: Row, run: RunView, *, gpu: bool, words: bool = False) -> Line:
+    """One scenario: its verdict, or the state of its race.  `gpu`: the table has GPU candidates;
+    `words`: the pick is also named in words, where they fit."""
     plan, verdict = row.plan, row.verdict
     advice = plan.textbook or ""
     cells: dict[str, Cell] = {
@@ -69,7 +70,7 @@ def advisor_line(row: Row, run: RunView, *, gpu: bool) -> Line:
         why = verdict.reasons[0] if verdict.reasons else "no reason was given"
         return Line(plan.scenario, cells, ("ratio", [Text.of((why, "dim"))]))
     cells |= _lead_cells(verdict, gpu=gpu)
-    cells["pick"] = pick_texts(verdict, run)
+    cells["pick"] = pick_texts(verdict, run, words=words)
     return Line(plan.scenario, cells)
 
 
@@ -82,7 +83,9 @@ def _lead_cells(verdict: Verdict, *, gpu: bool) -> dict[str, Cell]:
         return {"ratio": Text.of(("no GPU" if gpu and verdict.no_gpu else "-", "dim"))}
     if gpu and verdict.choice not in ("cpu", "gpu"):
         leader = "GPU " if value >= 1 else "CPU "
-    text, interval = units.ratio_parts(*units.above_1(value, bounds))
+    # Without a GPU it is the ratio of the answer, which a burst in a short race may take below 1.
+    shown = units.above_1(value, bounds) if gpu else (value, bounds)
+    text, interval = units.ratio_parts(*shown)
     return {"ratio": Text.of(leader, text), "interval": Text.of(interval)}
 
 

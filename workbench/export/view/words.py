@@ -7,6 +7,7 @@ from ...records.document import LargestBatch
 from ...records.reason import Reason
 from ...records.verdict import Verdict
 from ...report.candidate import Candidate
+from ...report.names import in_words
 from . import glyphs
 from .derived import RunView
 from .spans import Text, join
@@ -68,16 +69,29 @@ def name_texts(case_id: str, run: RunView) -> list[Text]:
     ]
 
 
-def pick_texts(verdict: Verdict, run: RunView) -> list[Text]:
-    """The pick, longest first; a tie shows both candidates, or dots in place of the second."""
+def pick_texts(verdict: Verdict, run: RunView, *, words: bool = False) -> list[Text]:
+    """The pick, longest first, before all in `words`; a tie shows both candidates, or dots in place
+    of the second; the shortest leaves out tuning."""
     if verdict.pick is None:
         return [Text.of(("none", "dim"))]
-    picks = name_texts(verdict.pick, run)
+    picks = _pick_names(verdict.pick, run, words=words)
     if not verdict.tie or verdict.runner_up is None:
         return picks
-    equals = name_texts(verdict.runner_up, run)
-    both = [join(pair, " / ") for pair in zip(picks, equals, strict=True)]
-    return [*both, Text.of(picks[-1], (" / ...", "dim"))]
+    equals = _pick_names(verdict.runner_up, run, words=words)
+    both = [join(pair, " / ") for pair in zip(picks[:-1], equals[:-1], strict=True)]
+    return [*both, *(Text.of(pick, (" / ...", "dim")) for pick in picks[-2:])]
+
+
+def _pick_names(case_id: str, run: RunView, *, words: bool) -> list[Text]:
+    names, candidate = name_texts(case_id, run), run.report.candidates.get(case_id)
+    if candidate is None:
+        return [*names, names[-1]]
+    untuned = names[-1]
+    for name, value in candidate.case.tuning.items():
+        spans = ((text.replace(f" {name}={value}", ""), tone) for text, tone in untuned.spans)
+        untuned = Text(tuple(spans))
+    said = [Text.of((in_words(candidate.case), device_tone(candidate.case)))] if words else []
+    return [*said, *names, untuned]
 
 
 def state_texts(candidate: Candidate, run: RunView) -> list[Text]:

@@ -46,6 +46,7 @@ def _result(task: function.FunctionTask) -> object:
         ("sized", None, 0),  # n is 1
         ("keywords", None, [0.0, 2.0, 4.0]),  # n is the default of `inputs`
         ("keywords", 2, [0.0, 2.0]),
+        ("added", None, 499500),  # a default that is no whole number is no size
         ("checked", None, 4),  # a default of the function itself is left alone
         ("on_device", 2, "2 on cpu"),
     ],
@@ -220,6 +221,9 @@ def test_a_step_waits_for_asynchronous_results(code, monkeypatch: pytest.MonkeyP
     assert waited == [("jax", 3)]
     _result(_task(code("works:on_device"), batch=1, device="cuda:1"))
     assert waited[1:] == [("jax", "1 on cuda:1"), ("torch", "cuda:1"), "cupy"]
+    torch.mps = SimpleNamespace(synchronize=lambda: waited.append("mps"))
+    _result(_task(code("works:on_device"), batch=1, device="mps:0"))
+    assert waited[4:] == [("jax", "1 on mps:0"), "mps"]
 
 
 SAVED = ["keywords", "made_on", "named_device", "on_device", "product", "sorts", "unseeded"]

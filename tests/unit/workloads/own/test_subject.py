@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,21 @@ def test_tensors_are_found_in_every_container(code) -> None:
     assert doubled.mean is not output.mean
 
 
+@dataclass(frozen=True)
+class Counted:
+    total: torch.Tensor
+    rows: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", len(self.total))
+
+
+def test_a_dataclass_keeps_what_it_works_out_itself() -> None:
+    doubled = mapped(Counted(torch.ones(3)), lambda tensor: 2 * tensor)
+    assert torch.equal(doubled.total, 2 * torch.ones(3))
+    assert doubled.rows == 3
+
+
 def test_the_hash_sees_values_types_and_shapes() -> None:
     ones = Example((torch.ones(2, 3),), {})
     hashes = {
@@ -169,7 +185,16 @@ NAMED_ALIKE = """
 import statistics as dataset
 import torch
 inputs = torch.ones(4, 6)
+loader = torch.utils.data.DataLoader([1, 2])
 def build(): return torch.nn.Linear(6, 2), (inputs,)
+"""
+WITH_METHODS = """
+import torch
+class build(torch.nn.Linear):
+    def __init__(self): super().__init__(6, 2)
+    def loss(self, output): return output.sum()
+    @staticmethod
+    def inputs(batch): return torch.ones(batch, 6)
 """
 PARTLY_FROZEN = """
 import torch
@@ -195,7 +220,13 @@ def test_inputs_whose_first_axes_differ_make_batches_all_the_same(tmp_path: Path
 def test_what_only_has_the_name_of_a_part_is_none(tmp_path: Path) -> None:
     one = written(tmp_path, "named_alike", NAMED_ALIKE)
     assert not one.takes_batch and one.own_batch == 4
-    assert one.part("inputs") is None and one.part("dataset") is None
+    assert all(one.part(name) is None for name in ("inputs", "dataset", "loader"))
+
+
+def test_a_method_is_no_part_but_a_static_one_is(tmp_path: Path) -> None:
+    one = written(tmp_path, "with_methods", WITH_METHODS)
+    assert one.part("loss") is None
+    assert one.example(3).args[0].shape == (3, 6)
 
 
 def test_a_module_that_is_built_again_trains_what_its_builder_trains(tmp_path: Path) -> None:
