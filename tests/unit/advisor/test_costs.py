@@ -361,7 +361,7 @@ def test_the_lead_of_the_best_is_a_sentence() -> None:
     few = lead({CPU: [[0.010]], CPU_B: [[0.012]]})
     assert few.startswith(f"{first}; too few rounds")
     level = lead({CPU: steady(0.010), CPU_B: steady(0.01001)})
-    assert level.startswith(f"{first}; too close to cpu torch fp32 t8 to call: 1.0")
+    assert level.startswith(f"{first}; level with cpu torch fp32 t8: 1.0")
     ahead = lead({CPU: steady(0.010), CPU_B: steady(0.020)})
     assert ahead.endswith("2.00x (95% CI 1.98-2.02)")
 

@@ -54,7 +54,7 @@ def _lead(found: ObjectivePick, verdict: Verdict) -> str:
         return lead.format(next_, units.ratio(found.ratio))
     lead = units.times(found.ratio, found.ratio_ci95)
     if is_tie(Ratio(found.ratio, *found.ratio_ci95, 0)):
-        return f"too close to {next_} to call: {lead}"
+        return f"level with {next_}: {lead}"
     if found.ratio_ci95[0] <= 1:
         return f"cannot be distinguished from {next_}: {lead}"
     return f"leads {next_} by {lead}"
