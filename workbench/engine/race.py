@@ -84,6 +84,8 @@ class Race:
         """
         all_in = self._number  # the first round with all candidates
         first = all_in if first is None else first
+        if not self._number:
+            self._fit_first_round()
         while self._active and self._number - all_in < most_rounds:
             if self._number and not self._budget.fits(self._active, after=self._number):
                 more_s = self._settling_s(self._number - first) if most_rounds == MOST_ROUNDS else 0
@@ -182,6 +184,14 @@ class Race:
         lacks_time = self._left_s() <= round_s or run_left_s < need_s
         if lacks_time and 0 < more_s <= self._spare_s(ROOM_SHARE if self._active else 1.0):
             self._extend(more_s)
+
+    def _fit_first_round(self) -> None:
+        """Lengthen a row that has no time for a turn of each; the shortest come first then, since
+        the run may end before the others."""
+        short_s = self._budget.round_s(self._active) - self._left_s()
+        if short_s > 0 and len(self._active) > 1:
+            self._extend(min(short_s, max(0.0, self._spare_s(ROOM_SHARE))))
+            self._active.sort(key=lambda prepared: prepared.sample_s)
 
     def _make_up(self) -> None:
         """Lengthen the run by what this row took of the time of the rows to come."""
