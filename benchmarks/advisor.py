@@ -39,7 +39,7 @@ from workbench.report.report import Report  # noqa: E402
 from workbench.stats import ratios  # noqa: E402
 
 KEPT = ROOT / "benchmarks" / ".advisor.jsonl"
-ROWS = 6  # of the default table; each place gets the share of its row
+ROWS = 6  # in the default table
 START_S = 4.0  # added to start the workers, which the rows of a table share; twice with a GPU
 EXHAUSTIVE_S = 90.0
 POINTS = 3  # sizes of a grid, evenly spaced in logarithms

@@ -83,8 +83,8 @@ class AdvisorScreen(ViewScreen):
 
     def _lines(self, row: Row, session: Session, width: int) -> list[Text]:
         lines = answer_lines(row, session, width, roomy=self.size.height >= ROOMY_HEIGHT)
-        best = session.best(row) if self.size.width >= SIDE_BY_SIDE else None
-        return [*lines, Text(), *course_lines(row, session, width)] if best else lines
+        course = course_lines(row, session, width) if self.size.width >= SIDE_BY_SIDE else []
+        return [*lines, Text(), *course] if course else lines
 
     def on_table_moved(self) -> None:
         self._draw_answer()

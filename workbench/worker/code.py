@@ -19,7 +19,7 @@ from ..text.sanitize import shown
 WORKLOAD = "own"
 TORCH, FUNCTION, COMMAND = "torch", "function", "command"
 KINDS = (TORCH, FUNCTION, COMMAND)
-PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_]\w*)\}")  # of a command; ${name} is the shell's
+PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_]\w*)\}")  # {name}, not the shell's ${name}
 
 
 def _cloudpickle() -> str:

@@ -90,8 +90,8 @@ class RunView:
         able = [c for c in row.candidates if c.case.id in behind and not row.is_barred(c)]
         others = (c for c in able if c is not best and c.state != "failed")
         named = row.verdict.runner_up if row.verdict is not None else None
-        nearest = sorted(others, key=lambda c: (c.case.id != named, behind[c.case.id].value))
-        other = next(iter(nearest), None)
+        order = {c.case.id: (c.case.id != named, behind[c.case.id].value) for c in able}
+        other = min(others, key=lambda c: order[c.case.id], default=None)
         if best is None or other is None:
             return None
         left, course = copy.copy(other.rounds()), list[tuple[int, Ratio]]()
