@@ -5,8 +5,8 @@ another, where the answer may differ.
 """
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -95,7 +95,9 @@ class OwnCode:
         gpus = tuple(gpu_devices(self.request, self.machine))
         began_s = self.control.now()
         try:
-            facts = self._facts = self._examine(gpus)
+            with self._starting_exporter():
+                facts = self._facts = self._examine(gpus)
+                examined_s = self.control.now()
         except WorkerFailed as failure:
             if failure.reason.code in NOT_USABLE:
                 raise UsageError(_one_line(failure.reason)) from None
@@ -103,7 +105,7 @@ class OwnCode:
             return [replace(self.plan, cases=[case], refused=failure.reason)]
         # The first worker alone runs a script.
         ran_s = min((each.seconds / each.share for each in facts.modules if each.share), default=0)
-        load_s = max(0.0, self.control.now() - began_s - ran_s)
+        load_s = max(0.0, examined_s - began_s - ran_s)
         self.emit(ev.CodeExamined(at_s=self.control.now(), facts=facts))
         if self.request.batch and facts.batch is None:
             why = "no parameter takes a size, or its inputs share no first axis"
@@ -121,21 +123,38 @@ class OwnCode:
         self._last = rows[-1].scenario.id
         return rows
 
+    @contextmanager
+    def _starting_exporter(self) -> Iterator[None]:
+        """Let the exporter import its library on another core while a module is examined; a script
+        is timed there, so nothing runs next to it."""
+        cores, devices = self.machine.cpu.effective_cores, self.request.devices
+        is_needed = self._question.kind == TORCH and (not devices or "cpu" in devices)
+        early = [EXPORTER] if is_needed and cores > 1 and not self._is_script else []
+        with self.pool.starting(early):
+            yield
+            for key in early:
+                with suppress(WorkerFailed):  # the first question to it says so
+                    self.pool.start(key, min(START_S, self.request.budget - self.control.now()))
+
+    @property
+    def _is_script(self) -> bool:
+        return self._code.target.partition("::")[0].endswith(".py")
+
     def _examine(self, gpus: Sequence[str]) -> CodeFacts:
         """The facts, found on the CPU, or on a GPU where the code cannot do without one.
 
         A script decides itself where it runs, so it runs where there is a GPU to see, if torch can
         use it.
         """
-        is_script, place = self._code.target.partition("::")[0].endswith(".py"), "cpu"
-        if gpus and is_script:
+        place = "cpu"
+        if gpus and self._is_script:
             with suppress(WorkerFailed):
                 self._start(gpus[0])
                 place = gpus[0]
         try:
             return self._ask(place)
         except WorkerFailed as failure:
-            if failure.reason.code != "needs_gpu" or not gpus or is_script:
+            if failure.reason.code != "needs_gpu" or not gpus or self._is_script:
                 raise
             self._code = replace(self._code, home=gpus[0])
             return msgspec.structs.replace(self._ask(gpus[0]), needs_gpu=failure.reason)

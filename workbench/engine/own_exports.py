@@ -26,7 +26,7 @@ from ..worker.code import WORKLOAD, Code
 from ..worker.recipe import ORIGINAL, Recipe
 from ..worker.session_options import BFLOAT, ONNX_BACKENDS, OPENVINO
 from .model_search import case_of, worth_mixing
-from .model_variants import ModelVariants
+from .model_variants import LAB, ModelVariants
 
 EXPORTER = WorkerKey("cpu", "torch", alone="export")
 START_S = 60.0  # for importing from a cold disk
@@ -74,6 +74,7 @@ class Exports:
     _lab: SearchSpace | None = None  # once the lab has prepared the exported model
     _recipes: dict[str, Recipe] = field(default_factory=dict)  # by variant: all rows share them
     _is_mixed: bool = False
+    _loaded_in: int | None = None  # generation of the exporter that has loaded the code
 
     def leave_out(self, name: str, why: str) -> None:
         self.left_out.setdefault(name, why)
@@ -82,11 +83,18 @@ class Exports:
         """Whether there is an ONNX file of the module, made in a share of `left_s` if necessary."""
         if self.exported is None and "onnx" not in self.left_out:
             self.emit(ev.ModelBuilding(at_s=self.control.now(), recipe="onnx"))
+            # Exporting takes one core: the lab imports its libraries on another.
+            early = [LAB] if self._has_quantised and self.space.cpu.effective_cores > 1 else []
+            batches, end_s = self.batches, self.control.now() + left_s
             try:
-                batches = self.batches
-                self.exported = self._ask("export", ExportedCode, left_s, EXPORT, batches=batches)
+                with self.pool.starting(early):
+                    exported = self._ask("export", ExportedCode, left_s, EXPORT, batches=batches)
+                    self.exported = exported
+                    for key in early:
+                        self.pool.start(key, end_s - self.control.now())
             except WorkerFailed as failure:
-                self.left_out["onnx"] = failure.reason.message
+                if self.exported is None:
+                    self.left_out["onnx"] = failure.reason.message
             if self.exported and not self.exported.dynamic and len(self.batches) > 1:
                 self.left_out["ONNX Runtime at other batches"] = "its graph takes one batch only"
         return self.exported is not None
@@ -202,7 +210,7 @@ class Exports:
         """Whether torch.compile finds anything to compile, in time; the first call probes that."""
         end_s = self.control.now() + left_s
         self._probed = self._probed or self.space.facts.needs_gpu is not None  # it sees no GPU
-        probe_s = 0.0 if self.pool.is_alive(EXPORTER) else self.load_s
+        probe_s = 0.0 if self._is_loaded else self.load_s
         if not self._probed and self._can_be_compiled(left_s - probe_s):
             self._probed = True
             self._probe(left_s)
@@ -223,7 +231,11 @@ class Exports:
         """Whether it can, as far as is known, within `left_s`; if not, the reason is kept."""
         nodes = self.exported.nodes if self.exported else self._operations
         convolves, cold = self.space.facts.convolves, not knows_compiler()
-        need_s = self.load_s + ways.compile_s(nodes, convolves=convolves, cold=cold)
+        # The fastest import, since the first may have read from a cold disk.
+        took_s = [s for key, s in self.pool.import_s.items() if key.backend == EXPORTER.backend]
+        import_s = min(took_s, default=0.0)
+        compile_s = ways.compile_s(nodes, convolves=convolves, cold=cold, import_s=import_s)
+        need_s = self.load_s + compile_s
         why = self._uncompilable
         if not why and need_s > left_s:
             why = f"compiling may take {need_s:.0f} s, but only {max(0.0, left_s):.0f} s were left"
@@ -233,17 +245,30 @@ class Exports:
             self.leave_out("compile", why)
         return not why
 
+    @property
+    def _is_loaded(self) -> bool:
+        """Whether the exporter lives and has loaded the code."""
+        generation = self.pool.generation.get(EXPORTER, 0)
+        return self.pool.is_alive(EXPORTER) and self._loaded_in == generation
+
+    @property
+    def _has_quantised(self) -> bool:
+        """Whether the request admits INT8 forms."""
+        precisions = self.space.request.precisions
+        return not precisions or "int8" in precisions
+
     def _ask(
         self, question: str, kind: type[T], left_s: float, share: float, **details: object
     ) -> T:
         """Ask the exporter, which has `share` of `left_s`, and the time to load the code if it has
         not yet; WorkerFailed may be raised."""
         budget, now = self.space.request.budget, self.control.now
-        end_s, is_loaded = min(budget, now() + left_s), self.pool.is_alive(EXPORTER)
+        end_s = min(budget, now() + left_s)
         self.pool.start(EXPORTER, min(START_S, budget - now()))
-        loading_s = 0.0 if is_loaded else self.load_s - self.pool.import_s.get(EXPORTER, 0.0)
+        loading_s = 0.0 if self._is_loaded else self.load_s - self.pool.import_s.get(EXPORTER, 0.0)
         seconds = loading_s + share * (left_s - loading_s)
         deadline_s = max(0.5, min(seconds, end_s - now()))
+        self._loaded_in = self.pool.generation.get(EXPORTER, 0)
         try:
             return consult(self.pool, EXPORTER, self.code, question, kind, deadline_s, **details)
         except WorkerFailed as failure:

@@ -35,7 +35,7 @@ from ..worker import onnx_gpu
 from .guardian import RUN_ID_VARIABLE
 
 PATIENCE_S = 1.0  # for a worker to end by itself
-HALF_WRITTEN_S = 10.0  # age of the youngest compiled file that is surely whole
+HALF_WRITTEN_S = 3.0  # age of the youngest compiled file that is surely whole
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from simulated_own import FACTS, SimulatedOwn, raced
 
 from workbench.contract import Case
+from workbench.engine import own_exports
 from workbench.planning.own_question import OwnQuestion
 from workbench.planning.usage import UsageError
+from workbench.pool.worker_process import WorkerKey
 from workbench.records import events as ev
 from workbench.records.reason import Reason
 from workbench.report.report import Report
@@ -60,6 +65,29 @@ def test_the_row_that_finds_the_candidates_has_half_of_the_time_whatever_the_bat
     events = raced(batch=(1, 2, 4, 8, 16, 32))
     first, second, *_ = (e.share_s for e in events if isinstance(e, ev.RaceStarted))
     assert first > 3 * second
+
+
+@pytest.mark.parametrize(
+    ("target", "early"), [("shop.model:build", [own_exports.EXPORTER]), ("shop.py", [])]
+)
+def test_the_exporter_starts_while_a_module_is_examined_but_not_next_to_a_script(
+    target: str, early: list[WorkerKey], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shop.py").touch()
+    monkeypatch.chdir(tmp_path)
+    begun: list[WorkerKey] = []
+
+    class Early(SimulatedOwn):
+        def starting(self, keys: Sequence[WorkerKey]) -> AbstractContextManager[None]:
+            begun.extend(keys)
+            return super().starting(keys)
+
+        def consult_examine(self, request: dict[str, Any]) -> dict[str, Any]:
+            assert begun == early
+            return super().consult_examine(request)
+
+    raced(Early, own=OwnQuestion("torch", target))
+    assert begun[: len(early)] == early
 
 
 def test_all_cases_are_of_the_workload_own() -> None:

@@ -4,6 +4,8 @@ answered in this process."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,12 @@ class InProcess:
         self.scratch = scratch
         self.alive: set[Any] = set()
         self.import_s = {own_exports.EXPORTER: 1.0}
+        self.generation: dict[Any, int] = {}
+        self.early: list[Any] = []
+
+    def starting(self, keys: Sequence[Any]) -> AbstractContextManager[None]:
+        self.early += keys
+        return nullcontext()
 
     def start(self, key: Any, _: float) -> None:
         self.alive.add(key)
@@ -133,3 +141,28 @@ def test_the_exporter_has_its_share_of_the_time_once_it_has_loaded_the_code(
             "the probe would load the code, and so would compiling"
         )
         assert exports.may_compile(60.0), "a probe without an answer decides nothing"
+        pool.import_s[own_exports.EXPORTER] = 7.5
+        assert not exports.may_compile(60.0), "where torch imports slowly, compiling is slow too"
+
+
+def test_an_exporter_that_was_started_early_has_yet_to_load_the_code(
+    exports: Exports, tmp_path: Path
+) -> None:
+    pool = Slow(tmp_path)
+    exports = replace(exports, pool=pool, load_s=9.0)  # type: ignore[arg-type]
+    pool.start(own_exports.EXPORTER, 60.0)
+    assert not exports.export(20.0)
+    assert pool.deadlines == [8.0 + 6.0]
+
+
+@pytest.mark.parametrize(("precisions", "early"), [((), [own_exports.LAB]), (("fp32",), [])])
+def test_the_lab_starts_while_a_module_is_exported_that_may_be_quantised(
+    exports: Exports, tmp_path: Path, precisions: tuple[str, ...], early: list[Any]
+) -> None:
+    request = replace(exports.space.request, precisions=precisions)
+    pool = InProcess(tmp_path)
+    space = replace(exports.space, request=request)
+    exports = replace(exports, pool=pool, space=space)  # type: ignore[arg-type]
+    assert exports.export(60.0)
+    assert pool.early == early
+    assert pool.is_alive(own_exports.LAB) == bool(early)

@@ -24,6 +24,7 @@ from ...worker.code import WORKLOAD
 # convolutions: about the most that eight modules of the corpus took on two cores, torch 2.13.
 COMPILE_S, NODE_S, CONVOLVING_S, CONVOLVING_NODE_S = 7.0, 0.02, 8.0, 0.03
 COLD_S = 18.0  # where torch has not met this compiler, measured on two cores
+IMPORT_S = 1.5  # to import torch on the machine of these figures; Python and g++ scale with it
 UNKNOWN_NODES = 200  # of a module that was not exported
 NHWC, COMPILE, GRAPH, REDUCE = "nhwc", "compile", "graph", "compile+reduce-overhead"
 
@@ -126,11 +127,13 @@ def compiled(space: Space, best: Iterable[Proposal]) -> list[Proposal]:
     return list(filter(space.admits, found))
 
 
-def compile_s(nodes: int | None, *, convolves: bool, cold: bool) -> float:
-    """Seconds that compiling a graph of so many operations may take on two cores."""
+def compile_s(nodes: int | None, *, convolves: bool, cold: bool, import_s: float = 0.0) -> float:
+    """Seconds that compiling a graph of so many operations may take on two cores of a machine that
+    imports torch in `import_s`."""
     operations = UNKNOWN_NODES if nodes is None else nodes
     more_s = CONVOLVING_S + CONVOLVING_NODE_S * operations if convolves else 0.0
-    return COMPILE_S + NODE_S * operations + more_s + (COLD_S if cold else 0.0)
+    found_s = COMPILE_S + NODE_S * operations + more_s + (COLD_S if cold else 0.0)
+    return found_s * max(1.0, import_s / IMPORT_S)
 
 
 def function_cases(space: Space, question: OwnQuestion) -> list[Case]:
