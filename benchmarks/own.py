@@ -44,6 +44,7 @@ ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "benchmarks" / ".own.jsonl"
 STATE = ROOT / "benchmarks" / ".own-state"  # the tool's: what torch knows about the compiler stays
 CLOSE, FAR = 1.15, 3.0  # times the best: timed again; timed once
+EMULATED = 5.0  # times FP32 in eager mode: no compiler makes up for a precision's emulation
 USUAL = {"eager": "torch/fp32", "compile": "torch/fp32/compile", "BF16": "torch/bf16"}
 USUAL["ONNX"] = "onnxruntime/fp32"
 Row = dict[str, Any]
@@ -97,6 +98,7 @@ class Plain:
         self.steps: dict[str, Any] = {}
         self.kept: set[str] = set()  # names of those that keep the error limit
         self.failed: dict[str, str] = {}
+        self.rough: dict[str, float] = {}  # seconds of one call
 
     def in_torch(self) -> list[str]:
         """Every combination of threads, precision, layout and compiler."""
@@ -206,14 +208,25 @@ class Plain:
         return {name: median(blocks) for name, blocks in found.items()}
 
     def add(self, name: str) -> None:
-        """Make and check a candidate."""
+        """Make and check a candidate; a precision that is hopeless in eager is not compiled."""
         try:
+            self.refuse_emulated(name)
             made = self.step(name)
             if self.keeps(name, made[1]()):
                 self.kept.add(name)
             self.steps[name] = made
+            began = time.perf_counter()
+            made[1]()
+            self.rough[name] = time.perf_counter() - began
         except Exception as error:
             self.failed[name] = repr(error)[:300]
+
+    def refuse_emulated(self, name: str) -> None:
+        precision = name.split("/")[1]
+        eager = [s for x, s in self.rough.items() if x.startswith(f"torch/{precision}/")]
+        lag = min(eager, default=0.0) / min(self.rough.values(), default=1.0)
+        if "compile" in name and lag > EMULATED:
+            raise LookupError(f"not compiled, since eager {precision} takes {lag:.1f}x")
 
 
 def measure(name: str, batch: int, raced: list[str], rounds: int, seconds: float) -> Row:
