@@ -48,8 +48,26 @@ class Evidence:
 
     @cached_property
     def ranked(self) -> list[Candidate]:
-        """The eligible candidates, best first; those without a value are missing."""
-        return ranked(self.eligible)
+        """The eligible candidates, best first; those without a value are missing.
+
+        Where 99th percentiles are level, one whose median is clearly lower comes first.
+        """
+        order, best = ranked(self.eligible), self.best_median
+        return order if best is None else [best.one, *(c for c in order if c is not best.one)]
+
+    @cached_property
+    def best_median(self) -> Comparison | None:
+        """The medians of the pick against those of the candidate with the lowest 99th percentile,
+        where both have level percentiles and that decides."""
+        order = ranked(self.eligible)
+        if self.scenario.objective != "latency_p99" or not order:
+            return None
+        first, *others = order
+        level = [c for c in others if ratios.is_close(ratio_of(first, c))]
+        steps = first.step_rounds()
+        found = [Comparison(c, first, ratios.ratio_between(steps, c.step_rounds())) for c in level]
+        clear = {each.ratio.value: each for each in found if each.ratio and each.ratio.low > EDGE}
+        return clear[max(clear)] if clear else None
 
     @cached_property
     def over_limit(self) -> list[Candidate]:

@@ -29,7 +29,8 @@ def reasons(found: Evidence, causes: Sequence[str]) -> list[str]:
     """The outcome, then as many `causes` as there is room for, then what the answer leaves out."""
     left_out = " ".join([*_not_picked(found), *_copying(found)])
     room = MOST - 1 - bool(left_out)
-    return [" ".join(_outcome(found)), *causes[:room], *([left_out] if left_out else [])]
+    outcome = " ".join([*_outcome(found), *_by_median(found)])
+    return [outcome, *causes[:room], *([left_out] if left_out else [])]
 
 
 # ------------------------------------------------------------------ outcome
@@ -150,6 +151,13 @@ def _decided(found: Evidence, ratio: Ratio) -> Iterator[str]:
         else:
             yield f"Usual advice: {usual.upper()}; this run cannot confirm or refute it."
     yield from _weak_evidence(found)
+
+
+def _by_median(found: Evidence) -> Iterator[str]:
+    """Why the pick is not the candidate with the lowest 99th percentile."""
+    if (best := found.best_median) is not None:
+        (factor, ci), other = best.parts, candidate_name(best.other.case)
+        yield f"The median decides: that of {other} is {factor} as long (95% CI {ci})."
 
 
 def _counted(found: Evidence) -> str:

@@ -151,6 +151,18 @@ def test_latency_ranks_by_the_99th_percentile() -> None:
     assert verdict({CPU: calm, CPU_B: spiky}, row=row).pick == CPU.id
 
 
+@pytest.mark.parametrize("fast", [CPU, CPU_B])
+def test_the_median_decides_where_the_99th_percentiles_are_level(fast: Case) -> None:
+    row = scenario(objective="latency_p99")
+    stalled = {case: [[1.0] * 97 + [9.0] * 3] * 5 for case in (CPU, CPU_B)}
+    stalled[fast] = [[0.5] * 97 + [9.1] * 3] * 5
+    found = verdict(stalled, row=row)
+    assert (found.pick, found.tie, found.confidence) == (fast.id, True, "tie")
+    assert "The median decides: that of" in found.reasons[0]
+    level = verdict({case: [[1.0] * 97 + [9.0] * 3] * 5 for case in (CPU, CPU_B)}, row=row)
+    assert "The median decides" not in level.reasons[0]
+
+
 positive = st.floats(1e-3, 1e3)
 
 
