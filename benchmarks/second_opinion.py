@@ -112,7 +112,7 @@ def judge(report: Report, scenario: str, minutes: float) -> dict[str, Any]:
         "pick": verdict.pick,
         "confidence": verdict.confidence,
         "best": best,
-        "regret": ratio.value if ratio and best != verdict.pick else 1.0,
+        "regret": 1.0 if best == verdict.pick else ratio and ratio.value,  # None: too few turns
         "ci95": [ratio.low, ratio.high] if ratio and best != verdict.pick else None,
     }
 
@@ -134,7 +134,7 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
                 else "the same"
                 if same
                 else row["best"].partition("/")[2],
-                "-" if alone else f"{row['regret']:.3f}",
+                "-" if alone or row["regret"] is None else f"{row['regret']:.3f}",
                 interval,
             )
         )

@@ -20,6 +20,7 @@ from ..report.candidate import Candidate
 from ..report.report import Report
 from ..stats import ratios, unpaired
 from ..stats.samples import AMBIGUOUS, FASTER, MIN_PAIRS, SLOWER, median
+from ..worker.code import WORKLOAD
 
 CHANGED, UNDECIDED = "CHANGED", AMBIGUOUS.upper()
 PROVEN = (FASTER.upper(), SLOWER.upper())
@@ -93,6 +94,9 @@ def _case(first: Side, other: Side, case: str, fail_on: float | None) -> Compare
     if (one.flops, one.items, one.item, one.ranks) != (two.flops, two.items, two.item, two.ranks):
         reason = Reason("other_work", "a step does other work: the workload differs")
         return ComparedCase(case, UNDECIDED, medians, counts, None, reason)
+    if first.cases[case][0].case.workload == WORKLOAD and _hashes(first) != _hashes(other):
+        reason = Reason("other_code", "the code or its inputs differ")
+        return ComparedCase(case, UNDECIDED, medians, counts, None, reason)
     ratio, doubt = medians[1] / medians[0], _doubt(first, case) or _doubt(other, case)
     if doubt is not None or first.spread is None or other.spread is None:
         return ComparedCase(case, UNDECIDED, medians, counts, ratio, doubt)
@@ -102,6 +106,11 @@ def _case(first: Side, other: Side, case: str, fail_on: float | None) -> Compare
     word = found.word(unpaired.SAME_WITHIN).upper()
     beyond = fail_on is not None and found.low > 1 + fail_on
     return ComparedCase(case, word, medians, counts, ratio, None, shown, found.interval, beyond)
+
+
+def _hashes(side: Side) -> tuple[str, str] | None:
+    code = side.report.code
+    return None if code is None else (code.facts.code_sha256, code.facts.inputs_sha256)
 
 
 def _doubt(side: Side, case: str) -> Reason | None:

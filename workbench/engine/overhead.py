@@ -25,6 +25,7 @@ class OverheadMeter:
         self._front_end_last_s = 0.0
         self._front_end_before_s = self._front_end_s()
         self._measuring_s = 0.0  # processor time
+        self._cold_s = 0.0  # measured while a case was prepared, where no processor time is read
         self._now, self._since_s = now, 0.0
         self._row, self._phase = "", STARTING
         self._spent_s: defaultdict[tuple[str, str], float] = defaultdict(float)  # by row and phase
@@ -48,6 +49,7 @@ class OverheadMeter:
 
     def count_as_measured(self, seconds: float) -> None:
         """Count `seconds` of what was just prepared as measured: they are part of a result."""
+        self._cold_s += seconds
         self._spent_s[self._row, PREPARING] -= seconds
         self._spent_s[self._row, MEASURED] += seconds
 
@@ -66,7 +68,7 @@ class OverheadMeter:
         self.turn_to(self._phase)
         rows = dict.fromkeys(row for row, _ in self._spent_s if row)
         run_s = {each: sum(self._spent_s[row, each] for row in ("", *rows)) for each in PHASES}
-        available_s = run_s[MEASURED] * cores
+        available_s = (run_s[MEASURED] - self._cold_s) * cores
         return Overhead(
             own_cpu_s=self._cpu_s() - self._front_end_before_s,
             own_cpu_measuring_s=self._measuring_s,

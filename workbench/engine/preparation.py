@@ -238,15 +238,22 @@ class Preparation:
         small, like = pair
         key = replace(self._key(case), alone="")
         self._start(key)
-        answer = self._context.pool.ask(
-            key,
-            self._context.deadline(PROBE_DEADLINE_S),
-            SmallProbe,
-            op="probe_small",
-            case=small,
-            other=like,
-            seed=self._context.request.seed,
-        )
+        try:
+            answer = self._context.pool.ask(
+                key,
+                self._context.deadline(PROBE_DEADLINE_S),
+                SmallProbe,
+                op="probe_small",
+                case=small,
+                other=like,
+                seed=self._context.request.seed,
+            )
+        except WorkerFailed as failure:
+            if failure.reason.code != "timeout":
+                raise
+            raise Refused(
+                self.untried(case, "no time was left to try it at a small size")
+            ) from None
         factor = answer.result.case_s / answer.result.other_s
         where = f"in {small.id.partition('/')[0]}"
         if slower := admission.slower_precision(case, factor, where, cpu):

@@ -148,7 +148,8 @@ def parse_over(texts: Sequence[str], command: str) -> dict[str, list[str]]:
             why = "a value is empty, or two end in the same part"
             raise ValueError(f"--over {name}: {why} in {listed!r}")
     if missing := [name for name in placeholders if name not in axes]:
-        raise ValueError(f"the command has {{{missing[0]}}}: add --over {missing[0]}=VALUE,VALUE")
+        add = f"add --over {missing[0]}=VALUE,VALUE, or write {{{{{missing[0]}}}}} for braces"
+        raise ValueError(f"the command has {{{missing[0]}}}: {add}")
     if math.prod(map(len, axes.values())) > MOST:
         raise ValueError(f"--over: at most {MOST} combinations can race")
     return axes

@@ -218,6 +218,10 @@ def _environment(
     environment = {**os.environ, RUN_ID_VARIABLE: settings.run_id}
     backend = catalog.backend(key.backend)
     if backend.own_environment:
+        if os.sep in settings.python and settings.python != sys.executable:
+            # A command finds the user's own programs first.
+            folders = str(Path(settings.python).absolute().parent), environment.get("PATH", "")
+            environment["PATH"] = os.pathsep.join(filter(None, folders))
         return environment
     for name in PRECISION_VARIABLES:
         environment.pop(name, None)

@@ -37,6 +37,7 @@ class CodeFacts(msgspec.Struct, frozen=True):
     precision: str = "fp32"  # of most parameters
     parameters: int | None = None  # number of values in its weights
     inputs: list[CodeInput] = []
+    named: bool = False  # whether a call has keyword arguments, tensors or not
     batch: int | None = None  # size of the axis that all inputs share; None where there is none
     resizable: bool = False  # whether it runs at other batches
     step_s: float = 0.0  # rough seconds of one eager call

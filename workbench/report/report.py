@@ -108,6 +108,8 @@ class Report:
                 self.current_row = self.last_row = event.scenario
             case ev.BudgetExtended():
                 self.extended_s += event.by_s
+                row = self.rows[event.scenario]
+                row.share_s = (row.share_s or 0.0) + event.by_s
             case ev.RaceEnded():
                 row = self.rows[event.scenario]
                 row.rounds, row.ended_by = event.rounds, event.ended_by

@@ -148,10 +148,11 @@ def ranking(rounds: Mapping[str, ByRound]) -> list[str]:
 
 def relative(first: ByRound, second: ByRound) -> float:
     """Time of the first over time of the second, from however few rounds."""
-    ratio = ratio_between(first, second)
-    if ratio is not None and ratio.pairs >= FEW:  # below, the mean of a ratio is not trimmed
+    ratio, common = ratio_between(first, second), sorted(first.keys() & second.keys())
+    is_pooled = all(isinstance(each, Rounds) and each.tails(common) for each in (first, second))
+    # Of fewer rounds the mean of a ratio is not trimmed; a percentile of all blocks is no mean.
+    if ratio is not None and (is_pooled or ratio.pairs >= FEW):
         return ratio.value
-    common = sorted(first.keys() & second.keys())
     if not common:
         return median(list(first.values())) / median(list(second.values()))
     return median([first[r] / second[r] for r in common])

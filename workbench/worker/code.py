@@ -19,7 +19,9 @@ from ..text.sanitize import shown
 WORKLOAD = "own"
 TORCH, FUNCTION, COMMAND = "torch", "function", "command"
 KINDS = (TORCH, FUNCTION, COMMAND)
-PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_]\w*)\}")  # {name}, not the shell's ${name}
+# {name}, not the shell's ${name}, and not {{name}}, which stands for {name} itself.
+PLACEHOLDER = re.compile(r"(?<![${])\{([A-Za-z_]\w*)\}(?!\})")
+BRACES = re.compile(r"\{(\{\w+\})\}")
 
 
 def _cloudpickle() -> str:
@@ -30,7 +32,8 @@ def _cloudpickle() -> str:
 def command_words(command: str, values: Mapping[str, object]) -> list[str]:
     """The program and arguments of a command, with `values` for its placeholders."""
     words = shlex.split(command)
-    return [PLACEHOLDER.sub(lambda found: str(values[found[1]]), word) for word in words]
+    filled = (PLACEHOLDER.sub(lambda found: str(values[found[1]]), word) for word in words)
+    return [BRACES.sub(r"\1", word) for word in filled]
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,8 @@ def promised(
 ) -> float | None:
     """As `upper`; None where the inputs are too few for a bound that can meet `limit`."""
     least = fewest(metric, limit, chance)
+    if metric == "relative_error" and any(map(_names, references[0])):
+        least = fewest("disagreement", limit**2, chance)
     is_enough = least is not None and len(answers) >= least
     return upper(answers, references, metric, chance) if is_enough else None
 
@@ -59,7 +61,12 @@ def upper(
     worst = 0.0
     for outputs in zip(zip(*answers, strict=True), zip(*references, strict=True), strict=True):
         pairs = list(zip(*outputs, strict=True))
-        if metric == "relative_error":
+        if metric == "relative_error" and _names(pairs[0][1]):
+            # A label is right or wrong: none seen to change leaves a share that may.
+            parts = [agreement.sums(*pair)[:2] for pair in pairs]
+            wrong = math.ceil(sum(off / (whole or 1.0) for off, whole in parts) - 1e-9)
+            worst = max(worst, math.sqrt(_binomial(wrong, len(pairs), chance)))
+        elif metric == "relative_error":
             off, whole, *_ = np.array([agreement.sums(*pair) for pair in pairs]).T
             worst = max(worst, _ratio(off, whole, chance))
         elif agreement.has_classes(pairs[0][1]):
@@ -67,6 +74,11 @@ def upper(
             changed = math.ceil(sum(agreement.differing(*pair) for pair in pairs) - 1e-9)
             worst = max(worst, _binomial(changed, len(pairs), chance))
     return worst
+
+
+def _names(reference: Array) -> bool:
+    """Whether the numbers of an output name things, as labels do."""
+    return reference.dtype.kind != "f"
 
 
 def _ratio(off: Array, whole: Array, chance: float) -> float:

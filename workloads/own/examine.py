@@ -1,6 +1,7 @@
 """What a user's module is like, found by calling it a few times before anything is timed."""
 
 import hashlib
+import itertools
 import json
 import time
 from collections import Counter
@@ -24,7 +25,10 @@ SAME = 1e-6  # relative difference of two runs up to which they count as equal
 ROWS_ALIKE = 1e-3  # relative difference between rows of a batch and the same rows in a larger one
 PRECISIONS = {"float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float16": "fp16"}
 # What torch says where a module asks for CUDA that this process does not have.
-NO_CUDA_MARKS = ("not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver", "CUDA-capable")
+NO_CUDA_MARKS = (
+    *("not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver", "CUDA-capable"),
+    "deserialize object on a CUDA device",
+)
 
 
 def module(code: Code) -> dict[str, Any]:
@@ -106,7 +110,8 @@ def _inputs(example: Example) -> dict[str, Any]:
         }
         for name, tensor in example.tensors().items()
     ]
-    return {"inputs": listed, "inputs_sha256": hash_of(example)}
+    named = {"named": True} if example.kwargs else {}
+    return {"inputs": listed, **named, "inputs_sha256": hash_of(example)}
 
 
 def _behaviour(one: Subject, example: Example, notes: list[str]) -> dict[str, Any]:
@@ -170,7 +175,8 @@ def _differ(answers: list[Any], others: list[Any]) -> bool:
 
 
 def _resizes(one: Subject, example: Example, batch: int, within: str) -> bool:
-    """Whether twice the batch works, and its first rows are those of the batch itself."""
+    """Whether twice the batch works, and its last rows are those of the batch itself: along a
+    sequence, a causal module has only the first in common."""
     if one.takes_batch:
         return True
     try:
@@ -179,20 +185,20 @@ def _resizes(one: Subject, example: Example, batch: int, within: str) -> bool:
         rows = [name for name, each in small.items() if each.ndim and each.shape[0] == batch]
         if not rows or any(large[name].shape[:1] != (2 * batch,) for name in rows):
             return False
-        halves = [large[name][:batch] for name in rows]
+        halves = [large[name][batch:] for name in rows]
         return max(errors(halves, [small[name] for name in rows])) <= ROWS_ALIKE
     except Exception:
         return False
 
 
 def _with_other_rows(tensor: Any) -> Any:
-    """Twice the rows, of which the second half differs."""
+    """Twice the rows, of which the first half differs."""
     import torch
 
     if not tensor.dim():
         return tensor
     other = tensor * 0.5 if tensor.is_floating_point() else tensor.roll(1, -1)
-    return torch.cat([tensor, other])
+    return torch.cat([other, tensor])
 
 
 def _convolves(module: Any) -> bool:
@@ -201,7 +207,8 @@ def _convolves(module: Any) -> bool:
     from torch import nn
 
     flat = any(isinstance(part, (nn.Conv2d, nn.ConvTranspose2d)) for part in module.modules())
-    return flat and all(weight.dim() < 5 for weight in module.state_dict().values())
+    weights = itertools.chain(module.parameters(), module.buffers())
+    return flat and all(weight.dim() < 5 for weight in weights)
 
 
 def _hash_of_code(code: Code, one: Subject) -> str:

@@ -90,7 +90,8 @@ class FunctionTask(Task):
         try:
             self._result = self.function(*self._args, **self._keywords)
         except (Exception, SystemExit):  # a context around it would be timed
-            with user_errors(self._code.name):
+            given = "" if self._inputs or self.batch is None else f" (called with {self.batch})"
+            with user_errors(f"{self._code.name}{given}"):
                 raise
 
     def finish(self) -> None:

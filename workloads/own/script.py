@@ -73,7 +73,9 @@ def run(code: Code) -> Run:
     gc.collect()  # ends the workers of a DataLoader that the script left behind
     if not ran.modules:
         if failure:
-            raise WorkloadError(f"{name} {failure} before it called a module", code="user_code")
+            hint = "its arguments follow after --" if failure.startswith("exited") else None
+            text = f"{name} {failure} before it called a module"
+            raise WorkloadError(text, code="user_code", hint=hint)
         raise unusable(
             f"{name} called no torch module" + f" within {code.seconds:.3g} s" * ran.cut,
             "name a function that returns the module: `--torch package.module:build`",

@@ -129,7 +129,11 @@ class Subject:
         return self._built_again(str(device))
 
     def _built_again(self, device: str) -> Any:
-        fresh = built(self.code, self._build, device)[0].to(device)
+        fresh = built(self.code, self._build, device)[0]
+        if fresh is self.module:
+            hint = "name a function that builds it"
+            raise unusable(f"{self.name} cannot be copied, so no candidate can have its own", hint)
+        fresh = fresh.to(device)
         fresh.load_state_dict(self.module.state_dict())
         return fresh if self.code.train else fresh.eval()  # the builder has set what trains
 

@@ -78,11 +78,13 @@ def module_with_inputs(found: Any) -> tuple[Any, Example | None] | None:
     from torch import nn
 
     module, *given = found if isinstance(found, (tuple, list)) and found else (found,)
+    module = getattr(module, "_orig_mod", module)  # inside torch.compile's
     if not isinstance(module, nn.Module) or len(given) > 2:
         return None
     if not given:
         return module, None
-    args, kwargs = given if len(given) == 2 else (given[0], {})
+    is_named = len(given) == 1 and isinstance(given[0], Mapping)  # a dictionary holds keywords
+    args, kwargs = ((), given[0]) if is_named else given if len(given) == 2 else (given[0], {})
     args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
     return (module, Example(args, dict(kwargs))) if isinstance(kwargs, Mapping) else None
 

@@ -11,6 +11,7 @@ from builders import case, machine, report, scenario, steady
 from workbench.advisor.compare import Side, compared
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
+from workbench.records.code import CodeFacts, CodeReport
 from workbench.records.comparison import ComparedCase, Versus
 from workbench.records.reason import Warning
 from workbench.report.report import Report
@@ -181,3 +182,15 @@ def test_a_machine_stays_the_same_where_a_run_may_use_less_of_it() -> None:
     posed = [msgspec.structs.replace(machine("fake:0").gpus[0], simulated=True)]
     less.machine = msgspec.structs.replace(less.machine, cpu=cpu, gpus=posed)
     assert compared(here, Side("B", less), None).same_machine
+
+
+def test_other_code_or_inputs_have_no_ratio() -> None:
+    def own(code: str, inputs: str) -> Side:
+        found = side("A", {dataclasses.replace(ONE, workload="own"): 1.0})
+        facts = CodeFacts("torch", "net:build", code, inputs)
+        found.report.code = CodeReport(facts)
+        return found
+
+    same, other = (compared(own("c0de", "1"), own("c0de", which), None) for which in "12")
+    assert only(same).ratio is not None
+    assert (only(other).ratio, only(other).reason.code) == (None, "other_code")

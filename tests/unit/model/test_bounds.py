@@ -113,3 +113,17 @@ def test_where_the_original_is_infinite_its_sign_counts(wrong: float) -> None:
     assert agreement.sums(np.array([1.0, -65504.0]), masked)[0] == 0.0
     with pytest.raises(WorkloadError, match="lacks the sign of the original"):
         agreement.sums(np.array([1.0, wrong]), masked, "logits")
+
+
+def test_labels_that_none_was_seen_to_change_may_still_change() -> None:
+    """100 inputs with a flip rate of 1 % show none with a chance of 37 %."""
+    label = [[np.array([3])]]
+    share = 1 - 0.05**0.01
+    found = bounds.upper(label * 100, label * 100, "relative_error", 0.05)
+    assert found == pytest.approx(math.sqrt(share), abs=1e-4)
+    wrong = bounds.upper([[np.array([2])], *label * 99], label * 100, "relative_error", 0.05)
+    assert wrong > found
+    assert bounds.promised(label * 100, label * 100, "relative_error", 0.02, 0.05) is None
+    many = label * 8000
+    enough = bounds.promised(many, many, "relative_error", 0.02, 0.05)
+    assert enough == pytest.approx(0.0193, abs=1e-4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import tempfile
 import time
@@ -42,6 +43,13 @@ def test_a_command_has_the_users_environment_and_the_mark_of_the_run() -> None:
     import os
 
     assert _environment("command") == {**os.environ, "WORKBENCH_RUN_ID": "the-run"}
+
+
+def test_a_command_finds_the_programs_of_the_users_environment_first() -> None:
+    settings = dataclasses.replace(SETTINGS, python="/home/me/.venv/bin/python")
+    key = WorkerKey("cpu", "command")
+    found = worker_process._environment(key, "cpu", settings, Path("/scratch"))
+    assert found["PATH"].split(":")[0] == "/home/me/.venv/bin"
 
 
 def test_compiled_code_lasts_for_the_run_where_the_state_folder_cannot_be_written(

@@ -250,3 +250,15 @@ def test_only_the_shared_part_of_a_start_up_cancels_out() -> None:
     assert ratios.ratio_between(one, other).spread == pytest.approx(0.04 * math.sqrt(2))
     one.shared = 0.03
     assert ratios.ratio_between(one, other).spread == pytest.approx(math.hypot(0.07, 0.04, 0.03))
+
+
+def test_the_order_of_tails_is_that_of_their_ratio_from_the_third_round_on() -> None:
+    def rounds(*tails: float) -> ratios.Rounds:
+        made = ratios.Rounds(enumerate(tails))
+        made.blocks = {n: [0.5] * 50 + [tail] * 2 for n, tail in enumerate(tails)}
+        return made
+
+    spiky, calm = rounds(1.0, 1.0, 5.0), rounds(1.2, 1.2, 1.2)
+    ratio = ratios.ratio_between(spiky, calm)
+    assert ratio is not None and ratio.value > 1
+    assert ratios.ranking({"spiky": spiky, "calm": calm}) == ["calm", "spiky"]

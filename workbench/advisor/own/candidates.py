@@ -7,11 +7,10 @@ and channels_last can cost (pytorch#50036).
 """
 
 import itertools
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ...contract import Case, ParameterValue, kind_of
+from ...contract import DEVICE_KINDS, Case, ParameterValue, kind_of
 from ...machine.host.isa import native
 from ...planning.own_question import OwnQuestion, parse_over
 from ...planning.request import Request
@@ -148,19 +147,26 @@ def function_cases(space: Space, question: OwnQuestion) -> list[Case]:
     return found + [replace(plain, device=gpu) for gpu in space.gpus if facts.takes_device]
 
 
+def _device(word: str) -> str:
+    kind, _, number = word.partition(":")
+    kind, number = ("cuda", kind) if kind.isdecimal() else (kind, number or "0")
+    known = DEVICE_KINDS.get("cuda" if kind == "gpu" else kind)
+    if known is None or known.simulated or not (known.numbered and number.isdecimal()):
+        return "cpu"
+    return f"{known.name}:{int(number)}"
+
+
 def command_cases(space: Space, question: OwnQuestion) -> list[Case]:
     """The command with every combination of the values of --over.
 
-    The value of an axis called `device` says where it runs: `cuda` and `gpu` mean the first GPU,
-    and any other word the CPU.
+    The value of an axis called `device` says where it runs: `cuda` and `gpu` mean the first GPU, a
+    number is that of a GPU, and a word that names no kind of device means the CPU.
     """
     axes = parse_over(question.over, question.target)
     found = []
     for values in itertools.product(*axes.values()):
         tuning = dict(zip(axes, values, strict=True))
-        device = tuning.get("device", "cpu")
-        device = "cuda:0" if device in ("cuda", "gpu") else device
-        device = device if re.fullmatch(r"cuda:[0-9]+", device) else "cpu"
+        device = _device(tuning.get("device", "cpu"))
         found.append(Case(WORKLOAD, device, "command", "", tuning=tuning))
     wanted = space.request.devices
     return [case for case in found if not wanted or {case.device, case.device_kind} & {*wanted}]

@@ -61,7 +61,7 @@ def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
         return Lines([], [shlex.join(command_words(question.target, case.tuning))])
     if question.kind == FUNCTION:
         return _function(facts, case)
-    named = any(not port.name[:1].isdigit() for port in facts.inputs)
+    named = facts.named or any(not port.name[:1].isdigit() for port in facts.inputs)
     call = "model(*inputs, **named)" if named else "model(*inputs)"
     if case.backend in ONNX_BACKENDS:
         return _session(facts, case)

@@ -29,6 +29,7 @@ from workbench.planning.request import Request
 from workbench.records.code import CodeFacts
 from workbench.records.machine import Isa
 from workbench.records.reason import Reason
+from workbench.worker.code import command_words
 
 GPU = "cuda:0"
 
@@ -196,13 +197,29 @@ def test_a_command_runs_with_every_combination() -> None:
     assert [case.device for case in only] == ["cuda:0"]
 
 
+def test_doubled_braces_are_no_placeholder() -> None:
+    command = "awk '{{print}}' {file}"
+    (found,) = _command("file=log", command=command)
+    assert command_words(command, found.tuning) == ["awk", "{print}", "log"]
+
+
 def test_a_command_without_placeholders_is_one_case() -> None:
     assert [case.label for case in _command(command="make bench")] == ["cpu/command"]
 
 
 @pytest.mark.parametrize(
     ("value", "device"),
-    [("cpu", "cpu"), ("gpu", "cuda:0"), ("cuda", "cuda:0"), ("cuda:3", "cuda:3"), ("tpu", "cpu")],
+    [
+        *[("cpu", "cpu"), ("gpu", "cuda:0"), ("cuda", "cuda:0"), ("cuda:3", "cuda:3")],
+        *[
+            ("npu", "cpu"),
+            ("tpu", "tpu:0"),
+            ("1", "cuda:1"),
+            ("xpu", "xpu:0"),
+            ("mps", "mps:0"),
+            ("fake:0", "cpu"),
+        ],
+    ],
 )
 def test_the_axis_called_device_decides_the_device(value: str, device: str) -> None:
     (found,) = _command(f"device={value}", command="run {device}")

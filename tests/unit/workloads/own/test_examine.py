@@ -68,6 +68,11 @@ def test_gradients_inside_are_allowed(examined) -> None:
 def test_rows_that_depend_on_one_another_have_no_other_batch(examined) -> None:
     assert not examined("mixes_rows")[1]["resizable"]
     assert examined("linear")[1]["resizable"]
+    assert not examined("recurrent")[1]["resizable"], "its first axis is the sequence"
+
+
+def test_a_state_may_hold_other_things_than_tensors(examined) -> None:
+    assert examined("typed")[1]["convolves"]
 
 
 def test_a_module_that_casts_is_compared_with_fp32(examined) -> None:

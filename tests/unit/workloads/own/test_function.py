@@ -83,6 +83,11 @@ def test_an_iterator_is_made_anew_for_each_call_and_is_no_result(code) -> None:
         ("lazy", "bad_input", "works:lazy returns before its work is done"),
         ("NUMBER", "bad_target", "works:NUMBER is not a function"),
         ("raises", "user_code", "works:raises: ValueError: no such axis (works.py:102)"),
+        (
+            "joins",
+            "user_code",
+            "works:joins (called with 1): TypeError: can only join an iterable (works.py:167)",
+        ),
         ("leaves", "user_code", "works:leaves: SystemExit: goodbye (works.py:106)"),
         ("allocates", "no_memory", "MemoryError"),
     ],

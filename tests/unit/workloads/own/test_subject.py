@@ -13,7 +13,7 @@ from workbench.contract import WorkloadError
 from workbench.worker.code import Code
 from workloads.own.reference import call
 from workloads.own.subject import Subject, as_example, built, hash_of, subject
-from workloads.own.tree import Example, mapped, tensors
+from workloads.own.tree import Example, mapped, module_with_inputs, tensors
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "own"
 
@@ -232,3 +232,18 @@ def test_a_method_is_no_part_but_a_static_one_is(tmp_path: Path) -> None:
 def test_a_module_that_is_built_again_trains_what_its_builder_trains(tmp_path: Path) -> None:
     one = written(tmp_path, "partly_frozen", PARTLY_FROZEN, train=True)
     assert [part.training for part in one._built_again("cpu")] == [True, False]
+
+
+def test_a_dictionary_next_to_the_module_holds_keywords_and_a_compiled_module_is_unwrapped() -> (
+    None
+):
+    plain = torch.nn.Linear(3, 2)
+    module, example = module_with_inputs((torch.compile(plain), {"input": torch.ones(1, 3)}))
+    assert module is plain
+    assert example.args == () and list(example.kwargs) == ["input"]
+
+
+def test_a_named_module_that_cannot_be_copied_is_refused(code) -> None:
+    one = subject(code("holds_a_lock"))
+    with pytest.raises(WorkloadError, match="cannot be copied"):
+        one.copy()
