@@ -198,9 +198,11 @@ class Plain:
                 (threads, step), block = self.steps[name], []
                 torch.set_num_threads(threads)
                 wait_until_quiet()
-                step(), step()
+                least = 1 if self.rough[name] > seconds else 3
+                for _ in range(min(least, 2)):
+                    step()
                 until = time.perf_counter() + seconds
-                while time.perf_counter() < until or len(block) < 3:
+                while time.perf_counter() < until or len(block) < least:
                     began = time.perf_counter()
                     step()
                     block.append(time.perf_counter() - began)

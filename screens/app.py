@@ -265,7 +265,7 @@ class WorkbenchApp(Shell):
         self._painted_at = self._monotonic()
         self.refresh_keys()
         if (share := self.session.share) is not None:
-            self.show_title(f"workbench {share * 100:.0f} %")
+            self.show_title(f"workbench {share:.0%}")
         screen = self.screen
         if isinstance(screen, ViewScreen):
             screen.post_message(ReportChanged())
@@ -294,7 +294,8 @@ class WorkbenchApp(Shell):
                 return isinstance(screen, ViewScreen) and screen.command() is not None
             case "export":
                 measured = any(each.blocks for each in self.session.report.candidates.values())
-                return measured and self.current_mode != RUNS  # it writes its own
+                # Drawing the page would disturb a run; Runs writes its own.
+                return measured and not going and self.current_mode != RUNS
         return True
 
     # ---------------------------------------------------------- the keys

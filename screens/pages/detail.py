@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from workbench.advisor.race_summary import summary_text
-from workbench.export.view.answers import answer_facts, crossover_lines
+from workbench.export.view.answers import answer_facts, command_lines, crossover_lines
 from workbench.export.view.derived import row_title
 from workbench.export.view.details import INDENT, candidate_facts, profile_facts, why_facts
 from workbench.export.view.facts import Fact, fact, facts_lines, heading
@@ -80,7 +80,8 @@ class DetailScreen(ViewScreen):
         if row.verdict is not None:
             curves = crossover_lines(row, session.report, width)
             lines += [*curves, Text()] if curves else []
-        return [*lines, heading("Race", width), *_race_lines(row, session, width)]
+        lines += [heading("Race", width), *_race_lines(row, session, width)]
+        return lines + command_lines(row.plan.reproduce)
 
     def on_table_moved(self) -> None:
         self._draw_detail()

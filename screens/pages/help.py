@@ -20,25 +20,49 @@ from ..widgets.keybar import KeyBar, key_name
 from ..widgets.pane import Pane
 from ..widgets.table import Table
 
-WORDS = (
-    ("candidate", "one way to do the job: device, backend, precision and threads"),
-    ("either", "too close to call; unknown: the measurements do not answer the question"),
-    ("Lead", "how many times faster the better device is; with one device, the pick than the next"),
-    ("95%", "95% confidence interval of the lead, from rounds that both took part in"),
-    ("sure", "confidence: the lead is above 5% after all looks at the race"),
-    ("likely", "the interval of the lead excludes 1"),
-    ("tie", "the interval of the lead lies within 5%; open: anything else"),
-    ("eliminated", "clearly slower, so it stopped early; its samples are kept"),
-    ("p99", "99th percentile of the times of one step; n/a: too few samples for it"),
-    ("n", "number of samples"),
-    ("!", "the time of this candidate is less certain; its details name the remedy"),
-    ("sim", "simulated: the GPU is the test device fake:0, a CPU worker"),
-    ("±", "half the width of the 95% interval of the median"),
-    ("t2", "2 CPU threads"),
-    ("ort", "onnxruntime, where a table is narrow"),
-    ("Gain", "time of the model as given, divided by the time of this variant"),
-    ("* o + x", "curve symbols, in front of each candidate"),
-    ("n/a", "could not be read; the reason is given below"),
+RACES = "Run Detail"
+WORDS = (  # each with the screens where it stands; none: everywhere
+    ("candidate", "one way to do the job: device, backend, precision and threads", ""),
+    ("t2", "2 CPU threads", ""),
+    ("ort", "onnxruntime, where a table is narrow", ""),
+    ("sim", "simulated: the GPU is the test device fake:0, a CPU worker", ""),
+    ("n/a", "could not be read; the reason is given below", ""),
+    ("pick", "the best candidate that may be chosen", f"Advisor Model {RACES}"),
+    ("usual", "the device that people advise for such a job", "Advisor"),
+    (
+        "either",
+        "too close to call; unknown: the measurements do not answer the question",
+        "Advisor Detail Runs Compare",
+    ),
+    (
+        "Lead",
+        "how many times faster the better device is; with one device, the pick than the next",
+        "Advisor",
+    ),
+    (
+        "95%",
+        "95% confidence interval of the ratio, from rounds that both took part in",
+        f"Advisor Compare {RACES}",
+    ),
+    ("sure", "confidence: the lead is above 5% after all looks at the race", "Advisor Detail"),
+    ("likely", "the interval of the lead excludes 1", "Advisor Detail"),
+    ("tie", "the interval of the lead lies within 5%; open: anything else", "Advisor Detail"),
+    ("break-even", "when the faster one has made up for its longer start", "Advisor Detail"),
+    ("round", "every candidate has one turn in it", RACES),
+    ("eliminated", "clearly slower, so it stopped early; its samples are kept", f"Model {RACES}"),
+    ("p99", "99th percentile of the times of one step; n/a: too few samples for it", RACES),
+    ("n", "number of samples", RACES),
+    ("±", "half the width of the 95% interval of the median", f"Advisor Model {RACES}"),
+    (
+        "!",
+        "the time of this candidate is less certain; its details name the remedy",
+        f"Advisor Model {RACES}",
+    ),
+    ("* o + x", "curve symbols, in front of each candidate", "Run"),
+    ("Gain", "time of the model as given, divided by the time of this variant", "Model"),
+    ("Error", "its largest relative error, to its upper bound where there is one", "Model"),
+    ("limited by", "memory traffic, or the peak of the precision: what bounds a rate", "Roofline"),
+    ("SAME", "within 10%; AMBIGUOUS: the two runs do not show which", "Compare"),
 )
 
 
@@ -51,9 +75,11 @@ class HelpScreen(ModalScreen[None]):
         Binding("question_mark,q,enter", "dismiss", "Close", show=False),
     ]
 
-    def __init__(self, keys: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, keys: Sequence[tuple[str, str]], page: str) -> None:
+        """`page`: the label of the screen whose words are explained."""
         super().__init__()
         self._keys = keys
+        self._words = [(word, text) for word, text, at in WORDS if not at or page in at.split()]
 
     def compose(self) -> ComposeResult:
         yield Static(TOO_SMALL, id="too-small")
@@ -63,7 +89,7 @@ class HelpScreen(ModalScreen[None]):
 
     def on_mount(self) -> None:
         text = self.query_one("#help-text", Drawn)
-        text.show(lambda width, _: help_text(self._keys, width))
+        text.show(lambda width, _: help_text(self._keys, self._words, width))
 
 
 def help_keys(screen: DOMNode, app: DOMNode) -> list[tuple[str, str]]:
@@ -81,9 +107,11 @@ def help_keys(screen: DOMNode, app: DOMNode) -> list[tuple[str, str]]:
     return [(key, "; ".join(texts)) for key, texts in found.items()]
 
 
-def help_text(keys: Sequence[tuple[str, str]], width: int) -> Content:
+def help_text(
+    keys: Sequence[tuple[str, str]], words: Sequence[tuple[str, str]], width: int
+) -> Content:
     lines: list[Text] = []
-    for title, entries in (("Keys", keys), ("Words", WORDS)):
+    for title, entries in (("Keys", keys), ("Words", words)):
         facts = [fact(name, text, label_tone="command") for name, text in entries]
         lines += [heading(title, width), *facts_lines(facts, width, 12), Text()]
     return joined(lines[:-1])

@@ -65,7 +65,7 @@ class RowScreen(ViewScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "follow":
-            return self._looked_at is not None
+            return self._looked_at is not None and self.session.going
         if action == "step" and len(self.session.report.rows) < 2:
             return False
         return super().check_action(action, parameters)

@@ -31,7 +31,7 @@ from .compare import CompareScreen
 from .shell import Shell, can_follow
 
 PAGE = 60  # runs that are read when the cursor reaches the last one
-QUESTION = "Delete {}?  Press del again to delete it, or move the cursor to keep it."
+QUESTION = "Delete {}?  Press del again to delete it, esc to keep it."
 EMPTY = "No run is kept yet: n starts one, and it appears here."
 NOT_KEPT = "No run can be kept: set XDG_STATE_HOME to a folder that can be written, unlike {}."
 
@@ -133,10 +133,17 @@ class RunsScreen(ViewScreen):
         self._wanted = PAGE
         self._search()
 
-    def on_table_moved(self) -> None:
+    def on_screen_suspend(self) -> None:
+        self._keep()
+
+    def _keep(self) -> None:
+        """No longer ask whether to delete a run."""
         if self._asked:
             self._asked = False
             self.repaint()
+
+    def on_table_moved(self) -> None:
+        self._keep()
         self._draw_chosen()
         self.refresh_bindings()
         last = next(reversed(self._found), None)
@@ -152,7 +159,7 @@ class RunsScreen(ViewScreen):
                 bar = self.query_one(FilterBar)
                 return bool(self._found or bar.value) and not bar.has_focus_within
             case "unfilter":
-                return self.is_mounted and bool(self.query_one(FilterBar).value)
+                return self._asked or (self.is_mounted and bool(self.query_one(FilterBar).value))
             case "mark":
                 return readable
             case "export":
@@ -169,6 +176,9 @@ class RunsScreen(ViewScreen):
     # ---------------------------------------------------------- the keys
 
     def action_unfilter(self) -> None:
+        if self._asked:
+            self._keep()
+            return
         self.query_one(FilterBar).action_dismiss()
 
     def action_mark(self) -> None:

@@ -92,7 +92,8 @@ class Shell(TerminalApp):
         from .help import HelpScreen, help_keys
 
         tabs = [(page.key, page.help) for page in self.pages]
-        self.push_screen(HelpScreen([*tabs, *help_keys(self.screen, self)]))
+        page = type(self.screen).__name__.removesuffix("Screen")
+        self.push_screen(HelpScreen([*tabs, *help_keys(self.screen, self)], page))
 
     def send_control(self, control: str) -> None:
         """Send "pause", "resume" or "cancel" to what runs behind the session."""

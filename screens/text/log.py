@@ -35,5 +35,10 @@ def log_tail(entries: Sequence[LogLine], width: int, height: int) -> list[Text]:
     room = height - 1
     if room < 1:
         return []
-    lines = log_lines(entries[-room:], width)[-room:]
+    lines: list[Text] = []
+    for entry in reversed(entries[-room:]):  # none is cut, but for one that has no room at all
+        added = log_lines([entry], width)
+        if lines and len(added) + len(lines) > room:
+            break
+        lines = [*added, *lines][:room]
     return [heading("Log", width), *(lines or [Text.of((EMPTY, "dim"))])]

@@ -18,7 +18,7 @@ def loss_lines(row: Row, run: RunView, width: int, most: int) -> list[Text]:
     Among more than `most` candidates those still in the race, and those measured longest, are
     shown.
     """
-    training = [candidate for candidate in row.candidates if candidate.loss]
+    training = [candidate for candidate in run.ordered(row) if candidate.loss]
     chosen = sorted(training, key=_interest)[:most]
     shown = [candidate for candidate in training if candidate in chosen]
     if not shown:

@@ -137,7 +137,7 @@ def _gauge(session: Session, width: int) -> Content:
     if share is None:
         return Content("")
     drawn = glyphs.gauge(share, max(8, width // 6))
-    return Content.assemble((drawn, "$primary"), f" {share * 100:3.0f} %")
+    return Content.assemble((drawn, "$primary"), f" {share:4.0%}")
 
 
 def _clock(session: Session, width: int) -> Content:

@@ -136,8 +136,8 @@ class Table(Widget, can_focus=True):
             lines = sorted_lines(lines, *self._sorted)
         before, keys = [line.key for line in self._shown.lines], [line.key for line in lines]
         self._shown = _Shown(columns, lines, empty)
-        if self.cursor not in keys:
-            self.cursor = _nearest(self.cursor, before, keys)
+        if self.cursor not in keys:  # a heading has no key
+            self.cursor = _nearest(self.cursor, before, [key for key in keys if key])
         self._draw()
 
     def lead(self, key: str | None) -> None:
@@ -253,8 +253,10 @@ class Table(Widget, can_focus=True):
     def action_move(self, step: int) -> None:
         index, self._led = self._index(), False
         if index is not None:
-            last = len(self._shown.lines) - 1
-            self.cursor = self._shown.lines[min(max(0, index + step), last)].key
+            lines, at = self._shown.lines, index + step
+            at = min(max(0, at), len(lines) - 1)
+            at += 0 if lines[at].key else 1 if step > 0 else -1  # a heading is never the last
+            self.cursor = lines[at].key
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action != "select":
@@ -269,9 +271,8 @@ class Table(Widget, can_focus=True):
 
     def click_line(self, index: int) -> None:
         """Move the cursor here, a second time open the line."""
-        if index < len(self._shown.lines):
+        if index < len(self._shown.lines) and (key := self._shown.lines[index].key):
             self._led = False
-            key = self._shown.lines[index].key
             if key == self.cursor and self.check_action("select", (self.opens,)):
                 self.post_message(self.Selected(key))
             self.cursor = key

@@ -227,7 +227,7 @@ async def test_the_title_follows_the_run_and_the_end_of_a_long_one_is_announced(
     app, _ = held(scenes.midway())
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
-        assert written[0].startswith("\x1b[22;2t\x1b]2;workbench ") and " %\x07" in written[-1]
+        assert written[0].startswith("\x1b[22;2t\x1b]2;workbench ") and "%\x07" in written[-1]
         await press(pilot, "x", "x")
     assert written.count("\x1b]2;workbench\x07") == 1
     assert any("\x1b]9;" in each for each in written) is long

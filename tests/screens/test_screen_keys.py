@@ -420,3 +420,29 @@ async def test_a_case_that_is_being_loaded_says_so() -> None:
         await press(pilot, "2")
         assert "> loading" in text(pilot)
         assert "> ready" not in text(pilot)
+
+
+@pytest.mark.parametrize(
+    ("there", "back"), [("j", "k"), ("G", "g"), ("end", "home"), ("down", "up")]
+)
+async def test_letters_move_the_cursor_as_the_arrows_do(there: str, back: str) -> None:
+    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        table = pilot.app.screen.query_one(Table)
+        first = table.cursor
+        await press(pilot, there)
+        assert table.cursor != first
+        await press(pilot, back)
+        assert table.cursor == first
+
+
+@pytest.mark.parametrize(("down", "up"), [("ctrl+d", "ctrl+u"), ("pagedown", "pageup")])
+async def test_the_details_scroll_by_pages(down: str, up: str) -> None:
+    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "enter")
+        before = text(pilot)
+        await press(pilot, down)
+        assert text(pilot) != before
+        await press(pilot, up)
+        assert text(pilot) == before

@@ -68,7 +68,7 @@ def test_an_error_of_ours_is_one_line_and_keeps_the_run(
     kept: list[int] = []
 
     def broken(app: App[None]) -> None:
-        app.call_later(app.push_screen, HelpScreen([]))
+        app.call_later(app.push_screen, HelpScreen([], ""))
 
     def fails(_: HelpScreen) -> None:
         raise RuntimeError("a bug\nof ours")

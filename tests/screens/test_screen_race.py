@@ -5,6 +5,7 @@ from __future__ import annotations
 import scenes
 from stage import held, press, replayed, settle, text
 
+from screens.widgets.table import Table
 from workbench.export.view import forest
 from workbench.export.view.chart import Band, Series, chart, ticks
 from workbench.export.view.derived import RunView
@@ -34,6 +35,23 @@ async def test_the_candidates_for_comparison_stand_apart() -> None:
         assert "for comparison, never picked" in text(pilot)
         await press(pilot, "slash", *"fp64", "enter")
         assert "fp32" not in "".join(text(pilot).splitlines()[5:9])
+
+
+async def test_the_cursor_passes_over_the_heading_among_the_candidates() -> None:
+    async with replayed(scenes.h200()).run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await press(pilot, "2", *["left"] * 5, *["right"] * 2, "home")
+        table = pilot.app.screen.query_one(Table)
+        keys = [line.key for line in table._shown.lines]
+        assert keys[-1] and keys[0] and "" in keys
+        for way, wanted in (("down", keys), ("up", keys[::-1])):
+            seen = [table.cursor]
+            for _ in keys:
+                await press(pilot, way)
+                seen.append(table.cursor)
+            assert list(dict.fromkeys(seen)) == [key for key in wanted if key]
+        table.click_line(keys.index(""))
+        assert table.cursor == keys[0]
 
 
 async def test_the_lead_and_the_samples_are_shown_where_there_is_room() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from workbench.export.view.spans import Text
-from workbench.export.view.table import Column, Line, fit, line_text, table_lines
+from workbench.export.view.table import Column, Line, fit, line_text, sorted_lines, table_lines
 
 COLUMNS = (
     Column("name", "Name", minimum=8),
@@ -86,3 +88,11 @@ def test_names_that_are_too_long_lose_their_middle_where_they_stay_apart() -> No
     assert [line.plain for line in table_lines([column], lines, 40)[1:5]] == [
         name.ljust(32) for name in names
     ]
+
+
+@pytest.mark.parametrize(
+    ("small", "large"), [("12,300 samples/s", "1.23 M samples/s"), ("<0.01%", "! 3.42%")]
+)
+def test_amounts_sort_by_size_whatever_stands_around_them(small: str, large: str) -> None:
+    lines = [Line(text, {"x": Text.of(text)}) for text in (large, small)]
+    assert [line.key for line in sorted_lines(lines, "x", False)] == [small, large]

@@ -1,7 +1,7 @@
 """Every screen as text: at four sizes, with no GPU, one and eight, the same in every theme.
 
-`make snapshots-all` runs it; after a wanted change: `UPDATE_GOLDEN=1 make snapshots-all`, and read
-what has changed.
+`make test` draws some, `make snapshots-all` all; after a wanted change: `UPDATE_GOLDEN=1 make
+snapshots-all`, and read what has changed.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from textual.pilot import Pilot
 
 from screens.theme import LIGHT, SIXTEEN, choose
 
-pytestmark = pytest.mark.campaign
-
 FOLDER = Path(__file__).with_name("texts")
 SIZES = [(60, 20), (80, 24), (120, 40), (200, 60)]
 MACHINES: Mapping[str, Callable[[], list]] = {
@@ -27,6 +25,17 @@ MACHINES: Mapping[str, Callable[[], list]] = {
     "eight_gpus": scenes.eight_gpus,
     "sweep": scenes.sweep,
 }
+ALWAYS = {("no_gpu", (60, 20)), ("eight_gpus", (200, 60))}  # drawn by `make test` too
+PICTURES = [
+    pytest.param(
+        machine,
+        size,
+        id=f"{machine}-{size[0]}x{size[1]}",
+        marks=() if (machine, size) in ALWAYS else pytest.mark.campaign,
+    )
+    for machine in MACHINES
+    for size in SIZES
+]
 SCREENS = {  # keys that lead from the advisor to a screen, and back
     "advisor": ((), ()),
     "hardware": (("1",), ("3",)),
@@ -74,8 +83,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("recorded", "few_workloads")
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize(("machine", "size"), PICTURES)
 async def test_every_screen_is_as_kept_and_the_same_in_every_theme(
     machine: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

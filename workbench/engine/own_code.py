@@ -24,6 +24,7 @@ from ..planning.cases import gpu_devices
 from ..planning.own_question import OwnQuestion
 from ..planning.plan import RowPlan, point_name
 from ..planning.request import Request
+from ..planning.scenario import Scenario
 from ..planning.usage import UsageError
 from ..pool.answers import SavedFiles
 from ..pool.control import Control
@@ -111,12 +112,20 @@ class OwnCode:
             why = "no parameter takes a size, or its inputs share no first axis"
             raise UsageError(f"--batch: {facts.name} has no batch to change: {why}")
         space = Space(facts, self.machine.cpu, self._threads, gpus, self.request)
+        source = FixedCases(self._code)
         if self._question.kind == TORCH:
             rows = self._torch_rows(space, load_s)
+        elif self._question.kind == FUNCTION:
+            first, *others = self.request.batch or (facts.batch,)
+            own = msgspec.structs.replace(self.plan.scenario, batch=first)
+            found = [own, *(_at_batch(own, batch) for batch in filter(None, others))]
+            rows = [
+                replace(self.plan, scenario=at, cases=function_cases(space, at), source=source)
+                for at in found
+            ]
         else:
-            cases_of = function_cases if self._question.kind == FUNCTION else command_cases
-            cases = cases_of(space, self._question)
-            rows = [replace(self.plan, cases=cases, source=FixedCases(self._code))]
+            cases = command_cases(space, self._question)
+            rows = [replace(self.plan, cases=cases, source=source)]
         rows = [row for row in rows if row.cases]  # an export for one batch has no other row
         if not rows:
             raise UsageError("no candidate is left with these filters")
@@ -198,14 +207,8 @@ class OwnCode:
         search = OwnSearch(space, plain, exports)
         rows = [self._row(search)]
         for batch in filter(None, others):
-            scenario = msgspec.structs.replace(
-                plain,
-                id=point_name(WORKLOAD, {"batch": batch}),
-                title=f"{plain.title} at batch {batch}",
-                batch=batch,
-                weight=1.0,
-            )
-            rows.append(self._row(OwnSearch(space, scenario, exports, search), after=plain.id))
+            further = OwnSearch(space, _at_batch(plain, batch), exports, search)
+            rows.append(self._row(further, after=plain.id))
         return rows
 
     def _row(self, search: OwnSearch, after: str | None = None) -> RowPlan:
@@ -285,6 +288,12 @@ class OwnCode:
         except WorkerFailed as failure:
             return SavedCode(folder, reason=failure.reason)
         return SavedCode(folder, saved.files)
+
+
+def _at_batch(first: Scenario, batch: int) -> Scenario:
+    """The scenario of a further batch."""
+    name, title = point_name(WORKLOAD, {"batch": batch}), f"{first.title} at batch {batch}"
+    return msgspec.structs.replace(first, id=name, title=title, batch=batch, weight=1.0)
 
 
 def _one_line(reason: Reason) -> str:

@@ -164,7 +164,7 @@ def _check_question(request: Request, question: ModelQuestion | OwnQuestion) -> 
     _check_unused(request, option)
     check_batches(request.batch)
     is_training = isinstance(question, OwnQuestion) and question.train
-    if len(request.batch) > 1 and (is_training or option in (MODEL, f"--{FUNCTION}")):
+    if len(request.batch) > 1 and (is_training or option == MODEL):
         raise UsageError(f"{'--train' if is_training else option} takes one --batch")
     if option == MODEL and set(request.backends) - {*ONNX_BACKENDS}:
         raise UsageError(f"--backend: an ONNX model runs on {' or '.join(ONNX_BACKENDS)}")

@@ -142,7 +142,7 @@ def _given(example: Example, inputs: Sequence[str]) -> list[Any]:
     return [named[name].detach().cpu().numpy() for name in inputs]
 
 
-def breaks(subject: Subject, batch: int | None) -> dict[str, Any]:
+def breaks(subject: Subject, example: Example) -> dict[str, Any]:
     """The fields of GraphBreaks: why torch.compile would leave its graphs, such as `3x
     Tensor.item()`, and the operations in them.
 
@@ -150,7 +150,6 @@ def breaks(subject: Subject, batch: int | None) -> dict[str, Any]:
     """
     import torch
 
-    example = subject.example(batch)
     try:
         with torch.no_grad():
             found = torch._dynamo.explain(subject.copy())(*example.args, **example.kwargs)

@@ -1,11 +1,13 @@
 """How a user's module is trained: the functions next to `build`, found by their names.
 
 `loss(output)` or `loss(output, batch)`, `optimizer(parameters)`, and `dataset()` with `collate`, or
-`loader(batch_size, num_workers, pin_memory)`.  All are optional where the module returns its loss.
+`loader(batch_size, num_workers, pin_memory)`; `dataset` and `loader` may be such objects instead.
+All are optional where the module returns its loss.
 """
 
 import inspect
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from workbench.contract import WorkloadError
@@ -28,6 +30,9 @@ class Recipe:
         names = ("loss", "optimizer", "dataset", "loader", "collate")
         self.loss, self.optimizer, self.dataset, self.loader, self.collate = map(one.part, names)
         self.one = one
+        if self.loader is None and self.dataset is None:
+            self.dataset, collate = _held(one)
+            self.collate = self.collate or collate
         self.data = "loader" if self.loader else "dataset" if self.dataset else None
         self.judges_batch = self.loss is not None and _takes_two(self.loss)
         taken = inspect.signature(one.module.forward).parameters
@@ -118,16 +123,18 @@ class Recipe:
                     raise unusable(f"{what} yields no batch")
 
     def _loader(self, size: int, workers: int, pin: bool) -> Any:
-        from torch.utils.data import DataLoader, RandomSampler
+        from torch.utils.data import DataLoader, IterableDataset, RandomSampler
 
         if self.loader is not None:
             return self.loader(batch_size=size, num_workers=workers, pin_memory=pin)
         data = self.dataset()
+        settings = {"num_workers": workers, "pin_memory": pin, "collate_fn": self.collate}
+        if isinstance(data, IterableDataset):
+            return DataLoader(data, size, **settings)
         if not len(data):
             return ()
         # An endless epoch: its loaders persist.
         sampler = RandomSampler(data, replacement=True, num_samples=ENDLESS)
-        settings = {"num_workers": workers, "pin_memory": pin, "collate_fn": self.collate}
         return DataLoader(data, size, sampler=sampler, **settings)
 
     def sample(self, size: int | None, seed: int) -> Any:
@@ -136,6 +143,23 @@ class Recipe:
         The data set is a fresh one, since loader processes must not inherit files that it opens.
         """
         return next(self.batches(size, 0, False, seed))
+
+
+def _held(one: Subject) -> tuple[Callable[[], Any] | None, Any]:
+    """A data set that stands next to `build`, or that of a DataLoader there with its `collate`."""
+    from torch.utils.data import DataLoader, Dataset
+
+    for name in ("dataset", "loader"):
+        found = getattr(one.namespace, name, None)
+        if isinstance(found, DataLoader):
+            return partial(_same, found.dataset), found.collate_fn
+        if isinstance(found, Dataset):
+            return partial(_same, found), None
+    return None, None
+
+
+def _same(data: Any) -> Any:
+    return data
 
 
 def _named(what: str, loader: Any) -> Iterator[Any]:

@@ -18,7 +18,7 @@ from workbench.worker.code import Code
 from workbench.worker.failures import first_line
 
 from .calls import Called, Run
-from .target import flush_at_exit, flush_files, unusable
+from .target import flush_at_exit, flush_files, unusable, users_line
 from .tree import Example
 
 PICKLE, PATHS, MODULES = "module.pt", "paths.json", "modules.json"  # files in `Code.folder`
@@ -183,7 +183,7 @@ def _failure(script: Path, argv: list[str]) -> str:
         return f"exited with {shown(str(end.code), 200)}" if end.code else ""
     except Exception as error:
         traceback.print_exc()
-        return f"raised {first_line(error)}"
+        return f"raised {first_line(error)}{users_line(error)}"
     finally:
         if os.getpid() != own:  # a copy that the script forked
             flush_files()

@@ -103,11 +103,11 @@ def user_errors(what: str) -> Iterator[None]:
             raise
         if is_out_of_memory(error):
             raise WorkloadError(first_line(error), code="no_memory", hint=MEMORY_HINT) from error
-        text = f"{what}: {first_line(error)}{_line(error)}"
+        text = f"{what}: {first_line(error)}{users_line(error)}"
         raise WorkloadError(text, code="user_code") from error
 
 
-def _line(error: BaseException) -> str:
+def users_line(error: BaseException) -> str:
     """` (train.py:12)`: the innermost line of the user's; empty where there is none."""
     frames = traceback.extract_tb(error.__traceback__)
     users = [frame for frame in frames if not frame.filename.startswith(_OTHERS)]

@@ -13,6 +13,7 @@ from workbench.worker.code import WORKLOAD as NAME
 from workbench.worker.session_options import ONNX_BACKENDS
 
 from . import command, examine, export, function, inference, save, training
+from .recipe import Recipe
 from .reference import reference
 from .subject import subject
 
@@ -75,7 +76,11 @@ class Own(Workload):
         return made
 
     def _breaks(self, code: Code, batch: int | None) -> dict[str, Any]:
-        return export.breaks(subject(code), batch)
+        one = subject(code)
+        if not code.train:
+            return export.breaks(one, one.example(batch))
+        recipe = Recipe(one)  # its inputs may come from data alone
+        return export.breaks(one, recipe.arguments(recipe.sample(batch, code.seed)))
 
     def _save(self, code: Code, **details: Any) -> dict[str, Any]:
         if details["onnx_file"]:

@@ -483,3 +483,24 @@ def test_a_second_batch_starts_as_the_first_where_torch_is_left_out(options: dic
     assert first and [replace(case, batch=None) for case in first] == [
         replace(case, batch=None) for case in second
     ]
+
+
+class Growing(Sized):
+    """One thread is faster at small sizes, two are at large ones."""
+
+    def step_s(self, case: Case) -> float:
+        work = 1e-4 * (case.batch or 1)
+        return 0.01 + work if case.threads == 1 else 0.03 + work / 2
+
+
+def test_each_size_of_a_function_has_a_row_and_the_answer_says_where_it_flips() -> None:
+    report = Report.of(raced(Growing, own=OwnQuestion("function", "m:work"), batch=(1, 1000)))
+    threads = [
+        report.candidates[row.verdict.pick].case.threads
+        for row in report.rows.values()
+        if row.verdict is not None and row.verdict.pick is not None
+    ]
+    assert (list(report.rows), threads) == (["own", "own[batch=1000]"], [1, 2])
+    assert report.code is not None and report.code.advice is not None
+    (flip,) = report.code.advice.flips
+    assert flip.startswith("The answer flips at batch 1000:")

@@ -244,10 +244,6 @@ def test_what_cannot_be_raced_is_refused_in_one_line(own, expected: str) -> None
         ),
         (Request(own=BUILD, batch=(1, 0)), "--batch must be between"),
         (
-            Request(own=OwnQuestion("function", "m:work"), batch=(1, 8)),
-            "--function takes one --batch",
-        ),
-        (
             Request(own=OwnQuestion("torch", "m:build", train=True), batch=(1, 8)),
             "--train takes one --batch",
         ),

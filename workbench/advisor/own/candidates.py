@@ -135,16 +135,15 @@ def compile_s(nodes: int | None, *, convolves: bool, cold: bool, import_s: float
     return found_s * max(1.0, import_s / IMPORT_S)
 
 
-def function_cases(space: Space, question: OwnQuestion) -> list[Case]:
+def function_cases(space: Space, scenario: Scenario) -> list[Case]:
     """The function with each number of threads, and on each GPU if it takes a device.
 
-    The value of --batch is its size.
+    The batch is its size.
     """
-    facts, asked = space.facts, space.request.batch
-    batch, params = asked[0] if asked else facts.batch, question.scenario().params
+    params, batch = scenario.params, scenario.batch
     plain = Case(WORKLOAD, "cpu", "python", "", batch=batch, params=params)
     found = [replace(plain, threads=count) for count in space.threads if space.on_cpu]
-    return found + [replace(plain, device=gpu) for gpu in space.gpus if facts.takes_device]
+    return found + [replace(plain, device=gpu) for gpu in space.gpus if space.facts.takes_device]
 
 
 def _device(word: str) -> str:

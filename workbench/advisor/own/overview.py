@@ -78,7 +78,8 @@ def recommendation(report: Report) -> list[str]:
     found = answer(rows[0], report)
     if code.advice is not None:
         found += filter(None, [*code.advice.flips, code.advice.share])
-    if code.compile_calls is not None:
+    picks = [report.candidates.get(row.verdict.pick or "") for row in rows if row.verdict]
+    if code.compile_calls is not None and any(each and each.case.is_compiled for each in picks):
         found.append(f"Compiling pays off after {code.compile_calls:,.0f} calls.")
     if code.breaks:
         found.append(f"Graph breaks: {listed(code.breaks, MOST_LISTED)}.")

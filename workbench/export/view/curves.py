@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from ...contract import COLUMNS, ParameterValue, kind_of
-from ...records.document import Curve, CurvePoint, Sweep, Value
+from ...records.document import Curve, CurvePoint, LeadChange, Sweep, Value
 from ...records.verdict import Crossover
 from ...text import units
 from .chart import LABEL, Band, Place, Series, chart
@@ -145,17 +145,21 @@ def _line(curve: Curve) -> list[Place]:
 
 
 def crossing(sweep: Sweep, found: Crossover | None = None) -> Band | None:
-    """The sizes between which the lead goes to the other device."""
+    """The sizes between which the lead goes to another candidate, if possible on another device."""
     if found is not None and found.value is not None:
         low, high = found.ci95 or (found.value, found.value)
         return Band(math.log10(low), math.log10(high), math.log10(found.value))
-    for change in sweep.lead_changes:
-        names = change.from_candidate, change.to_candidate
+    for change in sorted(sweep.lead_changes, key=_stays):
         from_, to = change.between
-        sides = {kind_of(name.partition("/")[0]).column for name in names}
-        if len(sides) > 1 and not isinstance(from_, str) and not isinstance(to, str) and from_ > 0:
+        if not isinstance(from_, str) and not isinstance(to, str) and from_ > 0:
             return Band(math.log10(from_), math.log10(to))
     return None
+
+
+def _stays(change: LeadChange) -> bool:
+    """Whether the lead stays on the kind of device that has it."""
+    names = change.from_candidate, change.to_candidate
+    return len({kind_of(name.partition("/")[0]).column for name in names}) == 1
 
 
 def curve_lines(
@@ -168,7 +172,7 @@ def curve_lines(
 ) -> list[Text]:
     """The plot first, then as many findings as fit; for `at` and `chosen` see `chart_lines`."""
     band = crossing(sweep, found)
-    shaded = ", shaded where the lead goes to the other device" if band else ""
+    shaded = ", shaded where the lead changes" if band else ""
     title = heading(f"{sweep.workload} over {', '.join(sweep.axes)}{shaded}", width)
     found_out = [Text.of(sentence) for sentence in findings(sweep)]
     sentences = [sentence.truncate(width) for sentence in found_out]

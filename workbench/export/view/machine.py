@@ -144,7 +144,7 @@ def used_bar(used: float, total: float, tone: str) -> Text:
     share = used / total if total else 0.0
     return Text.of(
         (glyphs.gauge(share, BAR_WIDTH), tone),
-        f" {units.size(used)} of {units.size(total)}, {units.percent(share)}",
+        f" {_of_total(units.size(used), units.size(total))}, {units.percent(share)}",
     )
 
 

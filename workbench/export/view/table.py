@@ -156,7 +156,8 @@ def table_lines(
 
 
 _AMOUNT = re.compile(
-    r"(?:[CG]PU |± ?)?(-?\d[\d,]*\.?\d*(?:e[+-]?\d+)?)\s*(min\b|h\b|[nuµmkKMGTP](?=[a-zA-Z]))?"
+    r"(?:[CG]PU |[±<!>=]+ ?)*(-?\d[\d,]*\.?\d*(?:e[+-]?\d+)?)"
+    r"\s*(min\b|h\b|[nuµmkKMGTP](?= ?[a-zA-Z]))?"
 )
 _TIMES = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "min": 60.0, "h": 3600.0}
 _TIMES |= {"M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}

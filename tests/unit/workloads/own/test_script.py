@@ -139,7 +139,7 @@ def test_what_was_seen_before_the_end_counts(outcomes: Outcomes) -> None:
         (
             "broken",
             "user_code",
-            "scripts/none.py raised ValueError: no data before it called a module",
+            "scripts/none.py raised ValueError: no data (none.py:8) before it called a module",
         ),
         ("none", "bad_input", "scripts/none.py called no torch module"),
     ],

@@ -33,6 +33,7 @@ class Stub:
 
     name = "net:build"
     code = Code("torch", name, "", "")
+    namespace: Any = None
 
     def __init__(self, module: nn.Module, *args: Any, **functions: Any) -> None:
         self.module, self.args, self.functions = module, args, functions
@@ -502,3 +503,26 @@ def test_a_users_file_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert 0 < task.metrics()["waiting_fraction"] < 1
     assert isinstance(task.optimiser, torch.optim.SGD)
     task.close()
+
+
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self) -> Any:
+        return iter([(torch.ones(3), 1)] * 4 * BATCH)
+
+
+@pytest.mark.parametrize(
+    ("name", "held"),
+    [
+        ("dataset", Numbers()),
+        ("loader", torch.utils.data.DataLoader(Numbers(), 2)),
+        ("dataset", Stream()),
+    ],
+    ids=["dataset", "loader", "stream"],
+)
+def test_data_may_be_an_object_instead_of_a_function(name: str, held: Any) -> None:
+    one = supervised(dataset=None)
+    one.part = lambda name: None  # type: ignore[method-assign]  # as nothing there can be called
+    one.namespace = SimpleNamespace(**{name: held})
+    recipe = Recipe(one)  # type: ignore[arg-type]
+    values, kinds = recipe.sample(BATCH, 0)
+    assert (recipe.data, values.shape, kinds.shape) == ("dataset", (BATCH, 3), (BATCH,))
