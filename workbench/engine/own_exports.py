@@ -206,15 +206,16 @@ class Exports:
         self.left_out |= unpromising
         return found
 
-    def may_compile(self, left_s: float) -> bool:
-        """Whether torch.compile finds anything to compile, in time; the first call probes that."""
+    def may_compile(self, left_s: float, share: float = 1.0) -> bool:
+        """Whether torch.compile finds anything to compile, in this share of the longest time; the
+        first call probes that."""
         end_s = self.control.now() + left_s
         self._probed = self._probed or self.space.facts.needs_gpu is not None  # it sees no GPU
         probe_s = 0.0 if self._is_loaded else self.load_s
-        if not self._probed and self._can_be_compiled(left_s - probe_s):
+        if not self._probed and self._can_be_compiled(left_s - probe_s, share):
             self._probed = True
             self._probe(left_s)
-        return self._probed and self._can_be_compiled(end_s - self.control.now())
+        return self._probed and self._can_be_compiled(end_s - self.control.now(), share)
 
     def _probe(self, left_s: float) -> None:
         try:
@@ -227,8 +228,9 @@ class Exports:
             else:
                 self.leave_out("graph breaks", why)
 
-    def _can_be_compiled(self, left_s: float) -> bool:
-        """Whether it can, as far as is known, within `left_s`; if not, the reason is kept."""
+    def _can_be_compiled(self, left_s: float, share: float) -> bool:
+        """Whether it can, as far as is known, if `left_s` is this share of the longest time; if
+        not, the reason is kept."""
         nodes = self.exported.nodes if self.exported else self._operations
         convolves, cold = self.space.facts.convolves, not knows_compiler()
         # The fastest import, since the first may have read from a cold disk.
@@ -237,12 +239,13 @@ class Exports:
         compile_s = ways.compile_s(nodes, convolves=convolves, cold=cold, import_s=import_s)
         need_s = self.load_s + compile_s
         why = self._uncompilable
-        if not why and need_s > left_s:
+        if not why and share * need_s > left_s:
             why = f"compiling may take {need_s:.0f} s, but only {max(0.0, left_s):.0f} s were left"
             why += "; raise --budget"
-        self.left_out.pop("compile", None)
         if why:
-            self.leave_out("compile", why)
+            self.leave_out("compile", why)  # the first time counts: later, less is left
+        else:
+            self.left_out.pop("compile", None)
         return not why
 
     @property

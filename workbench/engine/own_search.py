@@ -35,6 +35,7 @@ MOST_CANDIDATES = 24  # of a row: a new leader is varied in turn until there are
 LAGS = 1.5  # times as slow in FP32 as eager torch: compiling promises more than INT8
 HOPELESS = 3.5  # times as slow in FP32 as eager torch: ONNX Runtime gains less by INT8
 FAR_AHEAD = 2.5  # times as fast as the best eager way: compiling does not make up for that
+TRIED = 0.6  # of the longest compilation: once nothing else is left to try, so little time will do
 
 Stage = Callable[[Sequence[Candidate], float], list[Case] | None]
 
@@ -168,7 +169,9 @@ class OwnSearch:
             return self._admitted(mixed) or None
         return None
 
-    def _compile(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
+    def _compile(
+        self, candidates: Sequence[Candidate], left_s: float, share: float = 1.0
+    ) -> list[Case] | None:
         best: dict[str, Proposal] = {}  # by device
         for case in (candidate.case for candidate in self._ranked(candidates)):
             if case.backend == "torch":
@@ -177,7 +180,7 @@ class OwnSearch:
         found = ways.compiled(self._space, best.values())
         if all(proposal.case(self.scenario).id in self._known for proposal in found):
             return None
-        if self._is_far_ahead(candidates) or not self._exports.may_compile(left_s):
+        if self._is_far_ahead(candidates) or not self._exports.may_compile(left_s, share):
             return None
         return self._new(found) or None
 
@@ -199,7 +202,10 @@ class OwnSearch:
                 found = self._exports.neighbours(case, self.scenario, left_s)
                 if new := self._admitted(found):
                     return new
-        return self._vary_compiled(ranked, left_s) or []  # another may lead later
+        if joining := self._vary_compiled(ranked, left_s):
+            return joining
+        at_last = self._compile(candidates, left_s, TRIED) if self._first is None else None
+        return at_last or []  # another may lead later
 
     def _vary_compiled(self, ranked: Sequence[Candidate], left_s: float) -> list[Case] | None:
         """One more number of threads or precision of the best compiled candidate, if it is near."""
@@ -211,7 +217,10 @@ class OwnSearch:
         raced = dict.fromkeys(c.case.precision for c in ranked if c.case.backend == "torch")
         others += [replace(case, precision=precision) for precision in raced]
         new = [each for each in others if each.id not in self._known][:1]
-        return self._admitted(new) or None if new and self._exports.may_compile(left_s) else None
+        if not new or not self._exports.may_compile(left_s):
+            self._exports.left_out.pop("compile", None)  # one of them has raced
+            return None
+        return self._admitted(new) or None
 
     def _on_other_threads(self, case: Case) -> list[Case]:
         """The case with each other number of threads; none on a GPU."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import patch
 
 import pytest
 from simulated_own import FACTS, SimulatedOwn, raced
@@ -504,3 +505,24 @@ def test_each_size_of_a_function_has_a_row_and_the_answer_says_where_it_flips() 
     assert report.code is not None and report.code.advice is not None
     (flip,) = report.code.advice.flips
     assert flip.startswith("The answer flips at batch 1000:")
+
+
+class Hasty(SimulatedOwn):
+    """Compiling is the best way, and less time than it may take is left."""
+
+    failures: ClassVar = {"export": Reason("not_exported", "it has no ONNX form")}
+
+    def step_s(self, case: Case) -> float:
+        return super().step_s(case) / (2 if case.is_compiled else 1)
+
+
+@pytest.mark.parametrize(("budget_s", "tried"), [(40.0, True), (20.0, False)])
+def test_once_nothing_else_is_left_a_compilation_is_tried_in_less_time(
+    budget_s: float, tried: bool
+) -> None:
+    with patch.object(own_exports.ways, "compile_s", lambda *_, **__: 30.0):
+        report = Report.of(raced(Hasty, budget_s=budget_s, batch=(1,)))
+    assert report.code is not None
+    compiled = [c for c in report.candidates.values() if c.case.is_compiled and c.blocks]
+    assert bool(compiled) == tried
+    assert ("compile" in report.code.left_out) == (not tried)
