@@ -239,7 +239,11 @@ def is_over(standings: Standings) -> bool:
         return False
     if standings.plan.of is not None and not is_proven(standings.measured, MOST_POINTS):
         return False
-    return all(is_steady(candidate, WIDE) for candidate in candidates)
+    order = ranked(candidates)
+    # The best two and the best of each device are stated; of others it is enough that they lost.
+    best = {candidate.case.device_kind: candidate for candidate in reversed(order)}
+    stated = [*order[:2], *best.values()] if len(order) == len(candidates) else candidates
+    return all(is_steady(candidate, WIDE) for candidate in stated)
 
 
 def is_proven(candidates: Sequence[Candidate], claims: int) -> bool:

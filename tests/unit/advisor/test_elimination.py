@@ -277,3 +277,12 @@ def test_without_a_value_of_the_objective_nothing_is_decided() -> None:
     assert not elimination.is_decided(candidates, scenario(objective="memory"))
     candidates[0].memory_peak_bytes = candidates[1].memory_peak_bytes = 1 << 20
     assert elimination.is_decided(candidates, scenario(objective="memory"))
+
+
+def test_a_race_ends_while_only_the_time_of_a_third_is_uncertain() -> None:
+    loser = steady(3.0, spread=0.5)
+    third = field({CPU_A: steady(1.0), CPU_B: steady(1.6), CPU_C: loser})
+    assert not elimination.is_steady(third[2], elimination.WIDE)
+    assert elimination.is_over(standings(third, rounds=8))
+    second = field({CPU_A: steady(1.0), CPU_C: loser})
+    assert not elimination.is_over(standings(second, rounds=8))
