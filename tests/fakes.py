@@ -139,6 +139,7 @@ class LateSource:
 
     def __init__(self, at: int, *cases: Case) -> None:
         self.at, self.cases = at, list(cases)
+        self.extra: set[str] = set()
         self.seen: list[tuple[int, float]] = []
         self.kept: str | None = None
 

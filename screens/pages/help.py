@@ -28,7 +28,7 @@ WORDS = (  # each with the screens where it stands; none: everywhere
     ("sim", "simulated: the GPU is the test device fake:0, a CPU worker", ""),
     ("n/a", "could not be read; the reason is given below", ""),
     ("pick", "the best candidate that may be chosen", f"Advisor Model {RACES}"),
-    ("usual", "the device that people advise for such a job", "Advisor"),
+    ("usual", "the device usually recommended for such a job", "Advisor"),
     (
         "either",
         "too close to call; unknown: the measurements do not answer the question",

@@ -49,7 +49,9 @@ class RowScreen(ViewScreen):
         place = Content.assemble(link("[", "screen.step(-1)"), at, link("]", "screen.step(1)"))
         current = report.current_row if session.going else None
         live = row.plan.scenario == current
-        where = "live" if live else "esc: back to the live row" if current else ""
+        where = "esc: back to the live row" if current else ""
+        if live:
+            where = f"live, round {row.round}" if row.round else "live"
         title = Content.styled(row_title(row), "bold")
         if len(walk) > 1:
             title = Content.assemble(title, "   ", place.stylize("dim"))
@@ -65,7 +67,7 @@ class RowScreen(ViewScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "follow":
-            return self._looked_at is not None and self.session.going
+            return self._looked_at is not None
         if action == "step" and len(self.session.report.rows) < 2:
             return False
         return super().check_action(action, parameters)

@@ -136,8 +136,9 @@ class Table(Widget, can_focus=True):
             lines = sorted_lines(lines, *self._sorted)
         before, keys = [line.key for line in self._shown.lines], [line.key for line in lines]
         self._shown = _Shown(columns, lines, empty)
-        if self.cursor not in keys:  # a heading has no key
-            self.cursor = _nearest(self.cursor, before, [key for key in keys if key])
+        if self.cursor not in keys:
+            able = [line.key for line in lines if not line.is_heading]
+            self.cursor = _nearest(self.cursor, before, able)
         self._draw()
 
     def lead(self, key: str | None) -> None:
@@ -251,12 +252,10 @@ class Table(Widget, can_focus=True):
         return keys.index(self.cursor) if self.cursor in keys else None
 
     def action_move(self, step: int) -> None:
-        index, self._led = self._index(), False
-        if index is not None:
-            lines, at = self._shown.lines, index + step
-            at = min(max(0, at), len(lines) - 1)
-            at += 0 if lines[at].key else 1 if step > 0 else -1  # a heading is never the last
-            self.cursor = lines[at].key
+        keys = [line.key for line in self._shown.lines if not line.is_heading]
+        self._led = False
+        if self.cursor in keys:
+            self.cursor = keys[min(max(0, keys.index(self.cursor) + step), len(keys) - 1)]
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action != "select":
@@ -271,8 +270,8 @@ class Table(Widget, can_focus=True):
 
     def click_line(self, index: int) -> None:
         """Move the cursor here, a second time open the line."""
-        if index < len(self._shown.lines) and (key := self._shown.lines[index].key):
-            self._led = False
+        if index < len(self._shown.lines) and not self._shown.lines[index].is_heading:
+            self._led, key = False, self._shown.lines[index].key
             if key == self.cursor and self.check_action("select", (self.opens,)):
                 self.post_message(self.Selected(key))
             self.cursor = key

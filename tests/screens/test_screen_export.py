@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 import msgspec
 import pytest
 import scenes
-from stage import held, press, replayed, settle
+from stage import held, press, replayed, settle, text
 
 from workbench.export.formats import file_text
-from workbench.records import events as ev
 
 SIZE = (80, 24)
 
 
-@pytest.mark.parametrize("scene", [scenes.h200, scenes.midway])
 async def test_e_writes_the_page_of_this_run_into_a_new_file(
-    scene: Callable[[], list[ev.AnyEvent]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    app, _ = held(scene())
+    app, _ = held(scenes.h200())
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, "e", "e")
@@ -34,6 +31,18 @@ async def test_e_writes_the_page_of_this_run_into_a_new_file(
         assert [notice.message for notice in app._notifications] == [str(file) for file in files]
         for file in files:
             assert file.read_text() == file_text("html", app.session.report)
+
+
+async def test_a_run_in_progress_is_not_disturbed_by_drawing_its_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    app, _ = held(scenes.midway())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        assert "e Export" not in text(pilot)
+        await press(pilot, "e")
+        assert [*tmp_path.iterdir()] == []
 
 
 async def test_e_says_in_one_line_why_nothing_was_written(

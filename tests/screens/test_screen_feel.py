@@ -89,7 +89,10 @@ def test_amounts_sort_by_size_with_their_units_and_the_empty_last() -> None:
 
 def test_a_heading_keeps_the_lines_below_it() -> None:
     cells = {"b": "2 ms", "a": "1 ms", "": "", "d": "4 ms", "c": "3 ms"}
-    lines = [Line(key, {"t": Text.of(cell)}) for key, cell in cells.items()]
+    heading = ("t", [Text.of("for comparison")])
+    lines = [
+        Line(key, {"t": Text.of(cell)}, None if key else heading) for key, cell in cells.items()
+    ]
     assert [line.key for line in sorted_lines(lines, "t", False)] == ["a", "b", "", "c", "d"]
 
 

@@ -1,6 +1,6 @@
 """The search for candidates of a user's model while its row is raced."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..advisor.comparison import ranked
@@ -51,6 +51,7 @@ class CandidateSearch:
     request: Request
     control: Control
     _proposals: dict[str, Proposal] = field(default_factory=dict)  # by case id
+    extra: Collection[str] = ()
     _mixed: bool = False
 
     def start(self) -> list[Case]:

@@ -137,7 +137,9 @@ class OwnCode:
         """Let the exporter import its library on another core while a module is examined; a script
         is timed there, so nothing runs next to it."""
         cores, devices = self.machine.cpu.effective_cores, self.request.devices
+        compiles = not self.request.modes or any("compile" in m for m in self.request.modes)
         is_needed = self._question.kind == TORCH and (not devices or "cpu" in devices)
+        is_needed = is_needed and (compiles or bool(self.backends))
         early = [EXPORTER] if is_needed and cores > 1 and not self._is_script else []
         with self.pool.starting(early):
             yield

@@ -91,7 +91,7 @@ class Exports:
                     exported = self._ask("export", ExportedCode, left_s, EXPORT, batches=batches)
                     self.exported = exported
                     for key in early:
-                        self.pool.start(key, end_s - self.control.now())
+                        self.pool.start(key, min(START_S, end_s - self.control.now()))
             except WorkerFailed as failure:
                 if self.exported is None:
                     self.left_out["onnx"] = failure.reason.message

@@ -8,7 +8,7 @@ train is looked for one setting at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -45,6 +45,7 @@ class FixedCases:
     """The source of a row whose candidates are all known from the start."""
 
     code: Code
+    extra: Collection[str] = ()
 
     def files(self, case: Case) -> Mapping[str, str]:
         return {"code": self.code.as_text()}
@@ -66,6 +67,7 @@ class OwnSearch:
     ) -> None:
         self.scenario = scenario
         self.candidates: Sequence[Candidate] = ()  # as of the latest round
+        self.extra: set[str] = set()  # compiled at last, in less time than that may take
         self._space = space
         self._exports = exports
         self._request = space.request
@@ -204,8 +206,11 @@ class OwnSearch:
                     return new
         if joining := self._vary_compiled(ranked, left_s):
             return joining
-        at_last = self._compile(candidates, left_s, TRIED) if self._first is None else None
-        return at_last or []  # another may lead later
+        if self._first is not None or any(c.case.is_compiled for c in candidates):
+            return []  # another may lead later
+        at_last = self._compile(candidates, left_s, TRIED) or []
+        self.extra |= {each.id for each in at_last}
+        return at_last
 
     def _vary_compiled(self, ranked: Sequence[Candidate], left_s: float) -> list[Case] | None:
         """One more number of threads or precision of the best compiled candidate, if it is near."""

@@ -238,10 +238,11 @@ class Preparation:
         small, like = pair
         key = replace(self._key(case), alone="")
         self._start(key)
+        deadline_s = self._context.deadline(PROBE_DEADLINE_S)
         try:
             answer = self._context.pool.ask(
                 key,
-                self._context.deadline(PROBE_DEADLINE_S),
+                deadline_s,
                 SmallProbe,
                 op="probe_small",
                 case=small,
@@ -281,7 +282,9 @@ class Preparation:
             is_slow = case.is_compiled or deadline_s < HANGS_S  # a compiler may well take longer
             if failure.reason.code == "timeout" and is_slow:
                 text = f"it was not ready within its {deadline_s:.0f} s of the budget"
-                raise Refused(self.untried(case, text)) from None
+                is_extra = source is not None and case.id in source.extra
+                late = Reason("no_time", text, BUDGET.hint) if is_extra else None
+                raise Refused(late or self.untried(case, text)) from None
             raise
         if not case.is_compiled:
             # The next case loads them again only in a process of its own.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..text.sanitize import shown
-from ..worker.code import COMMAND, FUNCTION, PLACEHOLDER, TORCH, WORKLOAD, Code
+from ..worker.code import COMMAND, FUNCTION, TORCH, WORKLOAD, Code, placeholders
 from .model_question import check_share
 from .objectives import OF_CODE
 from .option_fields import given, set_by, written
@@ -132,13 +132,13 @@ def parse_over(texts: Sequence[str], command: str) -> dict[str, list[str]]:
         raise ValueError(f"--command: {error} in {command!r}") from None
     if not words:
         raise ValueError("--command is empty")
-    placeholders = dict.fromkeys(PLACEHOLDER.findall(" ".join(words)))
+    names = placeholders(" ".join(words))
     axes: dict[str, list[str]] = {}
     for text in texts:
         name, equals, listed = (part.strip() for part in text.partition("="))
         if not equals:
             raise ValueError(f"--over takes NAME=VALUE,VALUE, not {text!r}")
-        if name not in placeholders:
+        if name not in names:
             raise ValueError(f"--over {name}: the command has no placeholder {{{name}}}")
         if name in axes:
             raise ValueError(f"--over {name} is given twice")
@@ -147,7 +147,7 @@ def parse_over(texts: Sequence[str], command: str) -> dict[str, list[str]]:
         if len(shown) < len(values) or "" in values:
             why = "a value is empty, or two end in the same part"
             raise ValueError(f"--over {name}: {why} in {listed!r}")
-    if missing := [name for name in placeholders if name not in axes]:
+    if missing := [name for name in names if name not in axes]:
         add = f"add --over {missing[0]}=VALUE,VALUE, or write {{{{{missing[0]}}}}} for braces"
         raise ValueError(f"the command has {{{missing[0]}}}: {add}")
     if math.prod(map(len, axes.values())) > MOST:

@@ -30,6 +30,10 @@ MOST_ROWS = 512  # in one run
 class CandidateSource(Protocol):
     """Proposes further candidates while their row races, and provides the files each one needs."""
 
+    @property
+    def extra(self) -> Collection[str]:
+        """Ids of cases whose absence leaves no gap in the evidence."""
+
     def files(self, case: Case) -> Mapping[str, str]:
         """The files that `case` gets as `Setup.files`."""
 

@@ -35,7 +35,7 @@ from ..worker import onnx_gpu
 from .guardian import RUN_ID_VARIABLE
 
 PATIENCE_S = 1.0  # for a worker to end by itself
-HALF_WRITTEN_S = 3.0  # age of the youngest compiled file that is surely whole
+HALF_WRITTEN_S = 5.0  # age of the youngest compiled file that is surely whole
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -63,10 +63,16 @@ def knows_compiler() -> bool:
 def drop_compiled(began: float) -> None:
     """Remove what a compilation that began at `began` and was killed wrote last: half a library
     breaks later compilations."""
-    since = max(began, time.time() - HALF_WRITTEN_S)
+    since, written = max(began, time.time() - HALF_WRITTEN_S), dict[Path, float]()
     for path in compiled_folder().rglob("*"):
         with suppress(OSError):
-            if path.is_file() and path.stat().st_mtime >= since:
+            if path.is_file():
+                written[path] = path.stat().st_mtime
+    # g++ opens a header's file long before it fills it; a library that came later proves it whole.
+    linked = max((at for path, at in written.items() if path.suffix == ".so"), default=0.0)
+    for path, at in written.items():
+        if at >= since or (path.suffix == ".gch" and at >= max(began, linked)):
+            with suppress(OSError):
                 path.unlink()
 
 
@@ -138,7 +144,7 @@ class WorkerProcess(LineProcess):
             command(module, python=side.python or settings.python),
             key.backend,
             device,
-            environ={**_environment(key, device, settings, scratch), **side.variables},
+            environ={**_environment(key, device, settings, side, scratch), **side.variables},
             new_session=True,
         )
         bounded = device == "cpu" and not catalog.backend(key.backend).own_environment
@@ -213,14 +219,15 @@ class WorkerProcess(LineProcess):
 
 
 def _environment(
-    key: WorkerKey, device: str, settings: WorkerSettings, scratch: Path
+    key: WorkerKey, device: str, settings: WorkerSettings, side: Side, scratch: Path
 ) -> dict[str, str]:
     environment = {**os.environ, RUN_ID_VARIABLE: settings.run_id}
     backend = catalog.backend(key.backend)
     if backend.own_environment:
-        if os.sep in settings.python and settings.python != sys.executable:
+        python = side.python or settings.python
+        if os.sep in python and python != sys.executable:
             # A command finds the user's own programs first.
-            folders = str(Path(settings.python).absolute().parent), environment.get("PATH", "")
+            folders = str(Path(python).absolute().parent), environment.get("PATH", "")
             environment["PATH"] = os.pathsep.join(filter(None, folders))
         return environment
     for name in PRECISION_VARIABLES:

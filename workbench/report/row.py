@@ -36,6 +36,11 @@ class Row:
         return self.is_reference_only(candidate) or code in BARRED
 
     @property
+    def round(self) -> int:
+        """The number of the round that is under way or was the last; 0 before the first."""
+        return max((c.blocks[-1].round + 1 for c in self.candidates if c.blocks), default=0)
+
+    @property
     def finished(self) -> bool:
         return self.verdict is not None or (
             self.started and all(candidate.ended for candidate in self.candidates)

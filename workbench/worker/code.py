@@ -19,9 +19,8 @@ from ..text.sanitize import shown
 WORKLOAD = "own"
 TORCH, FUNCTION, COMMAND = "torch", "function", "command"
 KINDS = (TORCH, FUNCTION, COMMAND)
-# {name}, not the shell's ${name}, and not {{name}}, which stands for {name} itself.
-PLACEHOLDER = re.compile(r"(?<![${])\{([A-Za-z_]\w*)\}(?!\})")
-BRACES = re.compile(r"\{(\{\w+\})\}")
+# {name}, not the shell's ${name}; {{name}} stands for {name} itself.
+_PLACEHOLDER = re.compile(r"\{(\{[A-Za-z_]\w*\})\}|(?<!\$)\{([A-Za-z_]\w*)\}")
 
 
 def _cloudpickle() -> str:
@@ -32,8 +31,12 @@ def _cloudpickle() -> str:
 def command_words(command: str, values: Mapping[str, object]) -> list[str]:
     """The program and arguments of a command, with `values` for its placeholders."""
     words = shlex.split(command)
-    filled = (PLACEHOLDER.sub(lambda found: str(values[found[1]]), word) for word in words)
-    return [BRACES.sub(r"\1", word) for word in filled]
+    return [_PLACEHOLDER.sub(lambda m: m[1] or str(values[m[2]]), word) for word in words]
+
+
+def placeholders(text: str) -> list[str]:
+    """The names of the placeholders in a command, in their order."""
+    return list(dict.fromkeys(m[2] for m in _PLACEHOLDER.finditer(text) if m[2]))
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _FLOATS = ("float", "double", "float16")
 _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+FLOATS = {f"tensor({name})" for name in _FLOATS}
 COMPARABLE = {f"tensor({name})" for name in (*_FLOATS, *_INTEGERS, "bool", "string")}
 
 

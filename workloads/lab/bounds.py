@@ -25,10 +25,15 @@ CHOOSE, CHECK = 0.05, 0.025  # chance of a bound that is too low
 FEWEST = 40  # inputs from which on the bound of a relative error holds where errors are skewed
 
 
-def fewest(metric: str, limit: float, chance: float = CHECK) -> int | None:
-    """The number of inputs from which on a bound can meet `limit`; None: no number can."""
+def fewest(metric: str, limit: float, chance: float = CHECK, *, labels: bool = False) -> int | None:
+    """The number of inputs from which on a bound can meet `limit`; None: no number can.
+
+    `labels`: an output names things, so that its relative error is the root of a share.
+    """
     if metric == "relative_error":
-        return FEWEST
+        if not labels:
+            return FEWEST
+        limit **= 2
     if limit <= 0:
         return None
     return max(FEWEST, 1 if limit >= 1 else math.ceil(math.log(chance) / math.log1p(-limit)))
@@ -42,9 +47,7 @@ def promised(
     chance: float,
 ) -> float | None:
     """As `upper`; None where the inputs are too few for a bound that can meet `limit`."""
-    least = fewest(metric, limit, chance)
-    if metric == "relative_error" and any(map(_names, references[0])):
-        least = fewest("disagreement", limit**2, chance)
+    least = fewest(metric, limit, chance, labels=any(map(_names, references[0])))
     is_enough = least is not None and len(answers) >= least
     return upper(answers, references, metric, chance) if is_enough else None
 

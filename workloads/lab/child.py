@@ -13,7 +13,7 @@ from workbench.worker.recipe import Recipe
 from workbench.worker.worker import serve
 
 from .._shared.session import PROVIDERS
-from . import bounds, inspection
+from . import inspection
 from .errors import clear_errors
 
 OTHERS = "the other variants are measured without it"
@@ -62,9 +62,8 @@ class Lab:
         `seconds`.  WorkloadError `bad_model` where the model cannot be read or run, `bad_input`
         where inputs or shapes do not fit it.
         """
-        fewest = None if limit is None else bounds.fewest(metric, limit)
         return inspection.inspect(
-            model, folder, shapes, inputs, batch, seed, given, fewest, seconds
+            model, folder, shapes, inputs, batch, seed, given, metric, limit, seconds
         )
 
     def prepare(self, model: str, folder: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.contract import WorkloadError
 
 from .._shared.onnx_model import LARGEST_MODEL
-from . import graph, inputs, quantise, samples, shapes
+from . import bounds, graph, inputs, quantise, samples, shapes
 from .errors import bad_model, clear_errors, one_line
 from .load import Loaded, load
 from .original import Original
@@ -42,18 +42,20 @@ def inspect(
     batch: int | None,
     seed: int,
     answered: str | None = None,
-    fewest: int | None = None,
+    metric: str = "relative_error",
+    limit: float | None = None,
     seconds: float = math.inf,
 ) -> dict[str, Any]:
-    """The fields of ModelFacts; see `workloads.lab.child.Lab.inspect`.
-
-    From `fewest` inputs to check on, those of the user's are kept apart; None: never.
-    """
+    """The fields of ModelFacts; see `workloads.lab.child.Lab.inspect`."""
     why = None
     name = Path(model).name
     with clear_errors(f"{one_line(name)} cannot be used"):
         loaded = load(model)
         original = Original(loaded.path)
+        # From so many inputs to check on, those of the user's are kept apart.
+        fewest = None
+        if limit is not None:
+            fewest = bounds.fewest(metric, limit, labels=original.labels)
         ports = shapes.ports(graph.free_inputs(loaded.proto))
         if answered is not None:
             chosen = _from_folder(ports, Path(answered))

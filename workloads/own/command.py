@@ -15,7 +15,7 @@ from typing import Any
 from workbench.contract import Accuracy, Case, Task, WorkloadError
 from workbench.process import children
 from workbench.process.exit_status import ending, log_tail
-from workbench.worker.code import PLACEHOLDER, Code, command_words
+from workbench.worker.code import Code, command_words, placeholders
 
 LARGEST_BYTES = 1 << 24  # of a file that is hashed by its content
 PIPE_BYTES = 1 << 16  # pipe(7)
@@ -116,13 +116,15 @@ def examine(code: Code) -> dict[str, Any]:
     """
     words, folder = shlex.split(code.target), Path(code.directory)
     program = str(folder / words[0]) if os.sep in words[0] else words[0]
-    if not PLACEHOLDER.search(program) and shutil.which(program) is None:
+    if not placeholders(program) and shutil.which(program) is None:
         raise WorkloadError(f"there is no program {words[0]}", code="bad_target")
     text = hashlib.sha256(code.target.encode())
     for file in (folder / word for word in words[1:]):
         with suppress(OSError, ValueError):
             found = file.stat()
-            if file.is_file() and found.st_size <= LARGEST_BYTES:
+            if not file.is_file():
+                continue  # a folder changes as the command writes into it
+            if found.st_size <= LARGEST_BYTES:
                 text.update(file.read_bytes())
             else:
                 text.update(f"{found.st_size} {found.st_mtime_ns}".encode())

@@ -5,8 +5,9 @@
 All are optional where the module returns its loss.
 """
 
+import copy
 import inspect
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -30,9 +31,9 @@ class Recipe:
         names = ("loss", "optimizer", "dataset", "loader", "collate")
         self.loss, self.optimizer, self.dataset, self.loader, self.collate = map(one.part, names)
         self.one = one
+        self.batch = DEFAULT_BATCH
         if self.loader is None and self.dataset is None:
-            self.dataset, collate = _held(one)
-            self.collate = self.collate or collate
+            self._take_held()
         self.data = "loader" if self.loader else "dataset" if self.dataset else None
         self.judges_batch = self.loss is not None and _takes_two(self.loss)
         taken = inspect.signature(one.module.forward).parameters
@@ -40,6 +41,18 @@ class Recipe:
         any_number = inspect.Parameter.VAR_POSITIONAL
         self._names = set(taken)
         self._most = None if any_number in kinds else sum(kind < any_number for kind in kinds)
+
+    def _take_held(self) -> None:
+        """Take a data set that stands next to `build`, or that of a DataLoader there."""
+        from torch.utils.data import DataLoader, Dataset
+
+        held = [getattr(self.one.namespace, name, None) for name in ("dataset", "loader")]
+        for found in held:
+            if isinstance(found, DataLoader) and found.batch_size is not None:
+                self.batch, self.collate = found.batch_size, self.collate or found.collate_fn
+                self.dataset = partial(copy.copy, found.dataset)
+            elif isinstance(found, Dataset):
+                self.dataset = partial(copy.copy, found)
 
     def arguments(self, batch: Any) -> Example:
         """The arguments of the module for a batch.
@@ -110,7 +123,7 @@ class Recipe:
         torch.manual_seed(seed)
         what = f"{self.data} of {self.one.name}"
         with user_errors(what):
-            loader = self._loader(size or DEFAULT_BATCH, workers, pin)
+            loader = self._loader(size or self.batch, workers, pin)
             rows = None
             while True:
                 found = False
@@ -143,23 +156,6 @@ class Recipe:
         The data set is a fresh one, since loader processes must not inherit files that it opens.
         """
         return next(self.batches(size, 0, False, seed))
-
-
-def _held(one: Subject) -> tuple[Callable[[], Any] | None, Any]:
-    """A data set that stands next to `build`, or that of a DataLoader there with its `collate`."""
-    from torch.utils.data import DataLoader, Dataset
-
-    for name in ("dataset", "loader"):
-        found = getattr(one.namespace, name, None)
-        if isinstance(found, DataLoader):
-            return partial(_same, found.dataset), found.collate_fn
-        if isinstance(found, Dataset):
-            return partial(_same, found), None
-    return None, None
-
-
-def _same(data: Any) -> Any:
-    return data
 
 
 def _named(what: str, loader: Any) -> Iterator[Any]:

@@ -73,7 +73,7 @@ def run(code: Code) -> Run:
     gc.collect()  # ends the workers of a DataLoader that the script left behind
     if not ran.modules:
         if failure:
-            hint = "its arguments follow after --" if failure.startswith("exited") else None
+            hint = "its arguments follow after --" if failure == "exited with 2" else None
             text = f"{name} {failure} before it called a module"
             raise WorkloadError(text, code="user_code", hint=hint)
         raise unusable(

@@ -120,19 +120,24 @@ class Subject:
         except Exception:  # a module that holds what cannot be copied, such as an open file
             if self._build is None:
                 raise
-            return self._built_again("cpu")
+            if (fresh := self._built_again("cpu")) is not None:
+                return fresh
+            hint = "name a function that builds it"
+            text = f"{self.name} cannot be copied, so no candidate can have its own"
+            raise unusable(text, hint) from None
 
     def on(self, device: Any) -> Any:
         """A fresh module on `device`, built there if its builder takes a device."""
         if device.type == "cpu" or self._build is None or not takes_device(self._build):
             return self.copy().to(device)
-        return self._built_again(str(device))
+        return self._built_again(str(device)) or self.copy().to(device)
 
     def _built_again(self, device: str) -> Any:
+        """A fresh module on `device`; None where the builder returns the same one each time."""
         fresh = built(self.code, self._build, device)[0]
         if fresh is self.module:
-            hint = "name a function that builds it"
-            raise unusable(f"{self.name} cannot be copied, so no candidate can have its own", hint)
+            fresh.to(self.code.home)  # its builder may have moved it
+            return None
         fresh = fresh.to(device)
         fresh.load_state_dict(self.module.state_dict())
         return fresh if self.code.train else fresh.eval()  # the builder has set what trains

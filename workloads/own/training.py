@@ -17,7 +17,7 @@ from workbench.worker.failures import first_line
 from .._shared.torch_task import synchronize
 from .._shared.training import gradients, untouched
 from .._shared.waiting import FedTraining
-from .recipe import DEFAULT_BATCH, Recipe
+from .recipe import Recipe
 from .reference import Reference, errors
 from .subject import Subject, folder_of, kept
 from .target import unusable, user_errors
@@ -161,7 +161,7 @@ def examine(code: Code, one: Subject) -> dict[str, Any]:
         "data": recipe.data,
         "loss": recipe.loss and ("output, batch" if recipe.judges_batch else "output"),
         "inputs": recipe.arguments(recipe.sample(None, code.seed)),
-        "batch": DEFAULT_BATCH if recipe.data else None,
+        "batch": recipe.batch if recipe.data else None,
         "step_s": step_s,
         "impossible": impossible,
     }

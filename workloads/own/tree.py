@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -83,10 +84,18 @@ def module_with_inputs(found: Any) -> tuple[Any, Example | None] | None:
         return None
     if not given:
         return module, None
-    is_named = len(given) == 1 and isinstance(given[0], Mapping)  # a dictionary holds keywords
+    is_named = len(given) == 1 and _are_keywords(module, given[0])
     args, kwargs = ((), given[0]) if is_named else given if len(given) == 2 else (given[0], {})
     args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
     return (module, Example(args, dict(kwargs))) if isinstance(kwargs, Mapping) else None
+
+
+def _are_keywords(module: Any, given: Any) -> bool:
+    """Whether a dictionary holds the keyword arguments of the module, and is not the only one."""
+    try:
+        return isinstance(given, Mapping) and bool(inspect.signature(module.forward).bind(**given))
+    except (TypeError, ValueError):
+        return False
 
 
 @dataclasses.dataclass(frozen=True)

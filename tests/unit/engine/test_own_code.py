@@ -17,6 +17,7 @@ from workbench.contract import Case
 from workbench.engine import own_exports
 from workbench.planning.own_question import OwnQuestion
 from workbench.planning.usage import UsageError
+from workbench.pool.pool import WorkerFailed
 from workbench.pool.worker_process import WorkerKey
 from workbench.records import events as ev
 from workbench.records.reason import Reason
@@ -526,3 +527,21 @@ def test_once_nothing_else_is_left_a_compilation_is_tried_in_less_time(
     compiled = [c for c in report.candidates.values() if c.case.is_compiled and c.blocks]
     assert bool(compiled) == tried
     assert ("compile" in report.code.left_out) == (not tried)
+
+
+class TooSlow(Hasty):
+    """The compilation at last is cut off by the end of the row."""
+
+    def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
+        if request["case"].is_compiled:
+            raise WorkerFailed(Reason("timeout", "no answer within 12 s"))
+        return super().prepare(request)
+
+
+def test_a_compilation_that_was_tried_at_last_leaves_no_doubt_where_it_is_late() -> None:
+    with patch.object(own_exports.ways, "compile_s", lambda *_, **__: 30.0):
+        report = Report.of(raced(TooSlow, budget_s=40.0, batch=(1,)))
+    (late,) = [c for c in report.candidates.values() if c.case.is_compiled]
+    assert late.reason is not None and late.reason.code == "no_time"
+    verdict = report.rows["own"].verdict
+    assert verdict is not None and verdict.confidence == "sure"

@@ -140,9 +140,9 @@ def test_the_exporter_has_its_share_of_the_time_once_it_has_loaded_the_code(
         assert not exports.may_compile(26.0), (
             "the probe would load the code, and so would compiling"
         )
-        assert exports.may_compile(60.0), "a probe without an answer decides nothing"
+        assert exports.may_compile(50.0), "a probe without an answer decides nothing"
         pool.import_s[own_exports.EXPORTER] = 7.5
-        assert not exports.may_compile(60.0), "where torch imports slowly, compiling is slow too"
+        assert not exports.may_compile(50.0), "where torch imports slowly, compiling is slow too"
 
 
 def test_an_exporter_that_was_started_early_has_yet_to_load_the_code(

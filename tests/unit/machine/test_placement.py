@@ -22,6 +22,7 @@ from workbench.planning.request import Request
 from workbench.pool import worker_process
 from workbench.pool.worker_process import WorkerKey, WorkerSettings
 from workbench.process import cores
+from workbench.records.ab import Side
 from workbench.records.machine import Gpu
 from workloads._ranks import rank
 
@@ -137,7 +138,7 @@ def test_the_workers_of_a_gpu_know_its_cores_and_start_no_more_threads(tmp_path:
     expected = {"cuda:0": ("3", {"cuda:0": "0-1,4"}), "cuda:1": ("8", {}), "cpu": ("8", {})}
     for device, (threads, listed) in expected.items():
         key = WorkerKey(device, "torch")
-        environment = worker_process._environment(key, device, settings, tmp_path)
+        environment = worker_process._environment(key, device, settings, Side("", ""), tmp_path)
         assert environment["OMP_NUM_THREADS"] == threads
         assert json.loads(environment[cores.GPU_CORES]) == listed
 

@@ -15,6 +15,7 @@ from builders import machine
 from workbench.planning.request import Request
 from workbench.pool import worker_process
 from workbench.pool.worker_process import WorkerKey, WorkerSettings
+from workbench.records.ab import Side
 
 SETTINGS = WorkerSettings("the-run", "python", 3, 1 << 30, hide_gpus=True)
 
@@ -28,7 +29,7 @@ def _users(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _environment(backend: str, threads: int | None = None) -> dict[str, str]:
     key = WorkerKey("cpu", backend, threads)
-    return worker_process._environment(key, "cpu", SETTINGS, Path("/scratch"))
+    return worker_process._environment(key, "cpu", SETTINGS, Side("", ""), Path("/scratch"))
 
 
 def test_a_function_has_the_threads_of_its_case_and_sees_no_gpu() -> None:
@@ -47,9 +48,11 @@ def test_a_command_has_the_users_environment_and_the_mark_of_the_run() -> None:
 
 def test_a_command_finds_the_programs_of_the_users_environment_first() -> None:
     settings = dataclasses.replace(SETTINGS, python="/home/me/.venv/bin/python")
-    key = WorkerKey("cpu", "command")
-    found = worker_process._environment(key, "cpu", settings, Path("/scratch"))
-    assert found["PATH"].split(":")[0] == "/home/me/.venv/bin"
+    other = Side("B", "", python="/b/bin/python")
+    for side, folder in ((Side("", ""), "/home/me/.venv/bin"), (other, "/b/bin")):
+        key = WorkerKey("cpu", "command")
+        found = worker_process._environment(key, "cpu", settings, side, Path("/scratch"))
+        assert found["PATH"].split(":")[0] == folder
 
 
 def test_compiled_code_lasts_for_the_run_where_the_state_folder_cannot_be_written(
@@ -78,7 +81,7 @@ def test_a_compilation_that_was_killed_costs_only_what_it_was_writing(
     assert not half.exists() and not worker_process.knows_compiler()
     whole.touch()
     os.utime(whole, (1_000, 1_000))
-    worker_process.drop_compiled(0.0)
+    worker_process.drop_compiled(2_000.0)
     assert worker_process.knows_compiler()
 
 
@@ -101,3 +104,22 @@ def test_gpus_that_admit_one_process_are_known_from_the_machine() -> None:
     ]
     found = WorkerSettings.of(Request(), msgspec.structs.replace(here, gpus=gpus), "run")
     assert found.exclusive == {"cuda:0"}
+
+
+def test_a_header_counts_as_whole_once_a_library_came_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    headers = worker_process.compiled_folder() / "precompiled_headers"
+    headers.mkdir(parents=True)
+    header, library = headers / "a.h.gch", headers.parent / "kernel.so"
+    began = time.time() - 100
+    header.touch()
+    os.utime(header, (began + 10, began + 10))
+    worker_process.drop_compiled(began)
+    assert not header.exists(), "g++ may have been writing it"
+    for number, path in enumerate((header, library)):
+        path.touch()
+        os.utime(path, (began + 10 + number, began + 10 + number))
+    worker_process.drop_compiled(began)
+    assert header.exists() and library.exists()

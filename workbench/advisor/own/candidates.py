@@ -23,7 +23,8 @@ from ...worker.code import WORKLOAD
 # convolutions: about the most that eight modules of the corpus took on two cores, torch 2.13.
 COMPILE_S, NODE_S, CONVOLVING_S, CONVOLVING_NODE_S = 7.0, 0.02, 8.0, 0.03
 COLD_S = 18.0  # where torch has not met this compiler, measured on two cores
-IMPORT_S = 1.5  # to import torch on the machine of these figures; Python and g++ scale with it
+IMPORT_S = 1.5  # to import torch on the machine of these figures; Python and g++ scale with it,
+SLOWEST = 2.0  # up to this factor, since a cold disk slows an import alone
 UNKNOWN_NODES = 200  # of a module that was not exported
 NHWC, COMPILE, GRAPH, REDUCE = "nhwc", "compile", "graph", "compile+reduce-overhead"
 
@@ -132,7 +133,7 @@ def compile_s(nodes: int | None, *, convolves: bool, cold: bool, import_s: float
     operations = UNKNOWN_NODES if nodes is None else nodes
     more_s = CONVOLVING_S + CONVOLVING_NODE_S * operations if convolves else 0.0
     found_s = COMPILE_S + NODE_S * operations + more_s + (COLD_S if cold else 0.0)
-    return found_s * max(1.0, import_s / IMPORT_S)
+    return found_s * min(SLOWEST, max(1.0, import_s / IMPORT_S))
 
 
 def function_cases(space: Space, scenario: Scenario) -> list[Case]:

@@ -187,14 +187,18 @@ def compile_calls(row: Row) -> float | None:
 
 def script_gain(report: Report, row: Row, pick: Candidate) -> str:
     """The effect of the pick on the whole script; empty for other code, where the code is best as
-    it is, where the script was cut, so that its whole time is unknown, and where it calls its
-    module in another way than the race does."""
+    it is, and where the script was cut, so that its whole time is unknown."""
     module = next((m for m in report.code.facts.modules if m.chosen), None) if report.code else None
-    if report.code is None or module is None or report.code.facts.cut or module.altered:
+    if report.code is None or module is None or report.code.facts.cut:
         return ""
     given = as_written(row, report.code)
     gained = None if pick is given else ratio_of(given, pick)
-    return "" if gained is None else share_sentence(module.name, module.share, gained[0])
+    if gained is None:
+        return ""
+    if module.altered:
+        taken = f"{module.name} takes {units.percent(module.share)} of the script's time"
+        return f"{taken}, but the script calls it in another way than this race does."
+    return share_sentence(module.name, module.share, gained[0])
 
 
 def share_sentence(name: str, share: float, gain: float) -> str:

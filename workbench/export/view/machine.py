@@ -263,7 +263,8 @@ def _pcie(link: Pcie) -> str | None:
 def number_text(value: float | None, unit: str, most: float | None = None) -> str | None:
     if value is None:
         return None
-    return f"{value:.0f} {unit}" if most is None else f"{value:.0f} of {most:.0f} {unit}"
+    text = f"{value:.0f}" if most is None else f"{value:.0f} of {most:.0f}"
+    return f"{text}{unit}" if unit == "%" else f"{text} {unit}"
 
 
 def clock_events(reasons: Sequence[str] | None) -> Text | None:

@@ -38,12 +38,16 @@ class Column:
 
 @dataclass(frozen=True)
 class Line:
-    """One row; `span` = (column, texts) runs from that column to the right edge.  One without a key
-    is a heading."""
+    """One row; `span` = (column, texts) runs from that column to the right edge."""
 
     key: str
     cells: Mapping[str, Cell]
     span: tuple[str, Sequence[Text]] | None = None
+
+    @property
+    def is_heading(self) -> bool:
+        """Whether it has no key, and one text that spans columns: no cursor stands on it."""
+        return not self.key and self.span is not None
 
 
 def texts_of(cell: Cell) -> Sequence[Text]:
@@ -166,7 +170,7 @@ _TIMES |= {"M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 def sorted_lines(lines: Sequence[Line], key: str, backwards: bool) -> list[Line]:
     """The lines by the text of one column: amounts by size, their units counted, before words;
     lines without a text there come last in both directions, and none passes a heading."""
-    at = next((number for number, line in enumerate(lines) if not line.key), None)
+    at = next((number for number, line in enumerate(lines) if line.is_heading), None)
     if at is not None:
         above, below = lines[:at], lines[at + 1 :]
         return [

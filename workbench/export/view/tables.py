@@ -100,7 +100,8 @@ def pending_texts(row: Row, run: RunView) -> list[Text]:
     if run.going and report.current_row == row.plan.scenario:
         racing = sum(not candidate.ended for candidate in row.candidates)
         left = f"racing, {racing} of {len(row.candidates)}"
-        return [Text.of((f"{left}{end}", "strong")) for end in (" candidates left", " left")]
+        ends = (f" candidates left, round {row.round}", " candidates left", " left")
+        return [Text.of((f"{left}{end}", "strong")) for end in ends[not row.round :]]
     return [Text.of(("deciding" if run.going else "cut short before a verdict", "dim"))]
 
 

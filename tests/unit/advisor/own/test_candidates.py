@@ -205,6 +205,12 @@ def test_doubled_braces_are_no_placeholder() -> None:
     assert command_words(command, found.tuning) == ["awk", "{print}", "log"]
 
 
+def test_a_placeholder_may_stand_in_braces_of_its_own_and_values_keep_theirs() -> None:
+    (found,) = _command("n={{x}}", command="""train --cfg '{"n":{n}, "k": {{2}}}'""")
+    words = command_words("""train --cfg '{"n":{n}, "k": {{2}}}'""", found.tuning)
+    assert words == ["train", "--cfg", '{"n":{{x}}, "k": {{2}}}']
+
+
 def test_a_command_without_placeholders_is_one_case() -> None:
     assert [case.label for case in _command(command="make bench")] == ["cpu/command"]
 

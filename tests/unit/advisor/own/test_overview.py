@@ -214,6 +214,9 @@ def test_the_gain_of_a_script_is_that_of_its_chosen_module() -> None:
     assert script_gain(report, row, row.candidates[0]) == "", "it is best as it is"
     assert script_gain(REPORTS["net"], row, pick) == ""
     whole = report.code.facts
+    altered = [msgspec.structs.replace(each, altered=True) for each in whole.modules]
+    report.code.facts = msgspec.structs.replace(whole, modules=altered)
+    assert script_gain(report, row, pick).endswith("calls it in another way than this race does.")
     report.code.facts = msgspec.structs.replace(whole, cut=True)
     assert script_gain(report, row, pick) == "", "nothing is known about the whole time"
     report.code.facts = whole

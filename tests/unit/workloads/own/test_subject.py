@@ -242,6 +242,13 @@ def test_a_dictionary_next_to_the_module_holds_keywords_and_a_compiled_module_is
     assert module is plain
     assert example.args == () and list(example.kwargs) == ["input"]
 
+    class Whole(torch.nn.Module):
+        def forward(self, batch):
+            return batch["x"]
+
+    _, example = module_with_inputs((Whole(), {"x": torch.ones(1)}))
+    assert list(example.args[0]) == ["x"] and not example.kwargs
+
 
 def test_a_named_module_that_cannot_be_copied_is_refused(code) -> None:
     one = subject(code("holds_a_lock"))

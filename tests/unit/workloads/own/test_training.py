@@ -295,7 +295,7 @@ def test_what_was_found_is_noted(tmp_path: Path) -> None:
     assert any("no dataset or loader" in note for note in bare["notes"])
     assert bare["impossible"] == {}
     assert bare["step_s"] > 0
-    assert (bare["batch"], full["batch"]) == (None, training.DEFAULT_BATCH)
+    assert (bare["batch"], full["batch"]) == (None, 32)
     assert full["data"] == "dataset"
     assert len(full["notes"]) == 2  # what is checked, and the optimiser
 
