@@ -35,6 +35,7 @@ from ..worker import onnx_gpu
 from .guardian import RUN_ID_VARIABLE
 
 PATIENCE_S = 1.0  # for a worker to end by itself
+LEAST_HEADER_BYTES = 1 << 20  # of a precompiled header, which has 150 MB
 HALF_WRITTEN_S = 5.0  # age of the youngest compiled file that is surely whole
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -63,17 +64,15 @@ def knows_compiler() -> bool:
 def drop_compiled(began: float) -> None:
     """Remove what a compilation that began at `began` and was killed wrote last: half a library
     breaks later compilations."""
-    since, written = max(began, time.time() - HALF_WRITTEN_S), dict[Path, float]()
+    since = max(began, time.time() - HALF_WRITTEN_S)
     for path in compiled_folder().rglob("*"):
         with suppress(OSError):
             if path.is_file():
-                written[path] = path.stat().st_mtime
-    # g++ opens a header's file long before it fills it; a library that came later proves it whole.
-    linked = max((at for path, at in written.items() if path.suffix == ".so"), default=0.0)
-    for path, at in written.items():
-        if at >= since or (path.suffix == ".gch" and at >= max(began, linked)):
-            with suppress(OSError):
-                path.unlink()
+                found = path.stat()
+                # g++ opens a header's file long before it fills it.
+                is_opened = path.suffix == ".gch" and found.st_size < LEAST_HEADER_BYTES
+                if found.st_mtime >= (began if is_opened else since):
+                    path.unlink()
 
 
 def keep_headers(scratch: Path) -> None:
