@@ -216,10 +216,10 @@ class Plain:
             made = self.step(name)
             if self.keeps(name, made[1]()):
                 self.kept.add(name)
-            self.steps[name] = made
             began = time.perf_counter()
             made[1]()
             self.rough[name] = time.perf_counter() - began
+            self.steps[name] = made
         except Exception as error:
             self.failed[name] = repr(error)[:300]
 

@@ -52,17 +52,20 @@ class Evidence:
 
         Where 99th percentiles are level, one whose median is clearly lower comes first.
         """
-        order, best = ranked(self.eligible), self.best_median
+        order, best = self._by_value, self.best_median
         return order if best is None else [best.one, *(c for c in order if c is not best.one)]
+
+    @cached_property
+    def _by_value(self) -> list[Candidate]:
+        return ranked(self.eligible)
 
     @cached_property
     def best_median(self) -> Comparison | None:
         """The medians of the pick against those of the candidate with the lowest 99th percentile,
         where both have level percentiles and that decides."""
-        order = ranked(self.eligible)
-        if self.scenario.objective != "latency_p99" or not order:
+        if self.scenario.objective != "latency_p99" or not self._by_value:
             return None
-        first, *others = order
+        first, *others = self._by_value
         level = [c for c in others if ratios.is_close(ratio_of(first, c))]
         steps = first.step_rounds()
         found = [Comparison(c, first, ratios.ratio_between(steps, c.step_rounds())) for c in level]

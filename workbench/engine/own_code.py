@@ -5,8 +5,8 @@ another, where the answer may differ.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -39,7 +39,7 @@ from ..report.report import Report
 from ..report.row import Row
 from ..worker.code import COMMAND, FUNCTION, TORCH, WORKLOAD
 from ..worker.session_options import ONNX_BACKENDS
-from .own_exports import EXPORTER, START_S, Exports, consult
+from .own_exports import EXPORTER, START_S, Exports, consult, importing_meanwhile
 from .own_search import FixedCases, OwnSearch, TrainingSearch
 from .profiling import Profiling
 
@@ -96,7 +96,8 @@ class OwnCode:
         gpus = tuple(gpu_devices(self.request, self.machine))
         began_s = self.control.now()
         try:
-            with self._starting_exporter():
+            early, budget_s = self._early_exporter, self.request.budget
+            with importing_meanwhile(self.pool, early, self.control, budget_s):
                 facts = self._facts = self._examine(gpus)
                 examined_s = self.control.now()
         except WorkerFailed as failure:
@@ -132,20 +133,15 @@ class OwnCode:
         self._last = rows[-1].scenario.id
         return rows
 
-    @contextmanager
-    def _starting_exporter(self) -> Iterator[None]:
-        """Let the exporter import its library on another core while a module is examined; a script
-        is timed there, so nothing runs next to it."""
-        cores, devices = self.machine.cpu.effective_cores, self.request.devices
-        compiles = not self.request.modes or any("compile" in m for m in self.request.modes)
-        is_needed = self._question.kind == TORCH and (not devices or "cpu" in devices)
-        is_needed = is_needed and (compiles or bool(self.backends))
-        early = [EXPORTER] if is_needed and cores > 1 and not self._is_script else []
-        with self.pool.starting(early):
-            yield
-            for key in early:
-                with suppress(WorkerFailed):  # the first question to it says so
-                    self.pool.start(key, min(START_S, self.request.budget - self.control.now()))
+    @property
+    def _early_exporter(self) -> WorkerKey | None:
+        """The exporter, if it may start while a module is examined; a script is timed there, so
+        nothing runs next to it."""
+        devices, modes = self.request.devices, self.request.modes
+        is_asked = bool(self.backends) or not modes or any("compile" in mode for mode in modes)
+        on_cpu, cores = not devices or "cpu" in devices, self.machine.cpu.effective_cores
+        is_module = self._question.kind == TORCH and not self._is_script
+        return EXPORTER if is_module and is_asked and on_cpu and cores > 1 else None
 
     @property
     def _is_script(self) -> bool:

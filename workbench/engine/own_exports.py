@@ -3,7 +3,8 @@
 Exporting runs in a worker of its own, which may hang or crash without taking what races along.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -51,6 +52,20 @@ def consult(
     return pool.ask(key, deadline_s, kind, op="consult", **asked, **details).result
 
 
+@contextmanager
+def importing_meanwhile(
+    pool: Pool, key: WorkerKey | None, control: Control, end_s: float
+) -> Iterator[None]:
+    """Let the worker `key` import its libraries on another core while the block runs, and wait for
+    it afterwards, until `end_s` on the run's clock; None: there is no such worker."""
+    early = [key] if key else []
+    with pool.starting(early):
+        yield
+        for each in early:
+            with suppress(WorkerFailed):  # the first question to it says so
+                pool.start(each, min(START_S, end_s - control.now()))
+
+
 @dataclass
 class Exports:
     """The exported forms of one module; why others are missing is in `left_out`."""
@@ -84,17 +99,14 @@ class Exports:
         if self.exported is None and "onnx" not in self.left_out:
             self.emit(ev.ModelBuilding(at_s=self.control.now(), recipe="onnx"))
             # Exporting takes one core: the lab imports its libraries on another.
-            early = [LAB] if self._has_quantised and self.space.cpu.effective_cores > 1 else []
-            batches, end_s = self.batches, self.control.now() + left_s
+            lab = LAB if self._has_quantised and self.space.cpu.effective_cores > 1 else None
+            end_s = self.control.now() + left_s
             try:
-                with self.pool.starting(early):
-                    exported = self._ask("export", ExportedCode, left_s, EXPORT, batches=batches)
-                    self.exported = exported
-                    for key in early:
-                        self.pool.start(key, min(START_S, end_s - self.control.now()))
+                with importing_meanwhile(self.pool, lab, self.control, end_s):
+                    asked = {"batches": self.batches}
+                    self.exported = self._ask("export", ExportedCode, left_s, EXPORT, **asked)
             except WorkerFailed as failure:
-                if self.exported is None:
-                    self.left_out["onnx"] = failure.reason.message
+                self.left_out["onnx"] = failure.reason.message
             if self.exported and not self.exported.dynamic and len(self.batches) > 1:
                 self.left_out["ONNX Runtime at other batches"] = "its graph takes one batch only"
         return self.exported is not None

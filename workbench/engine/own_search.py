@@ -35,7 +35,7 @@ MOST_CANDIDATES = 24  # of a row: a new leader is varied in turn until there are
 LAGS = 1.5  # times as slow in FP32 as eager torch: compiling promises more than INT8
 HOPELESS = 3.5  # times as slow in FP32 as eager torch: ONNX Runtime gains less by INT8
 FAR_AHEAD = 2.5  # times as fast as the best eager way: compiling does not make up for that
-TRIED = 0.6  # of the longest compilation: once nothing else is left to try, so little time will do
+TRIED = 0.6  # share of the longest compilation time that must be left for a last attempt
 
 Stage = Callable[[Sequence[Candidate], float], list[Case] | None]
 

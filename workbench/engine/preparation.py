@@ -250,11 +250,10 @@ class Preparation:
                 seed=self._context.request.seed,
             )
         except WorkerFailed as failure:
-            if failure.reason.code != "timeout":
-                raise
-            raise Refused(
-                self.untried(case, "no time was left to try it at a small size")
-            ) from None
+            if failure.reason.code != "timeout" or deadline_s >= PROBE_DEADLINE_S:
+                raise  # it hangs
+            text = "no time was left to try it at a small size"
+            raise Refused(self.untried(case, text)) from None
         factor = answer.result.case_s / answer.result.other_s
         where = f"in {small.id.partition('/')[0]}"
         if slower := admission.slower_precision(case, factor, where, cpu):

@@ -35,7 +35,7 @@ from ..worker import onnx_gpu
 from .guardian import RUN_ID_VARIABLE
 
 PATIENCE_S = 1.0  # for a worker to end by itself
-LEAST_HEADER_BYTES = 1 << 20  # of a precompiled header, which has 150 MB
+LEAST_HEADER_BYTES = 1 << 20  # a complete precompiled header takes about 150 MB
 HALF_WRITTEN_S = 5.0  # age of the youngest compiled file that is surely whole
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",

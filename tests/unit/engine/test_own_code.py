@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
-from unittest.mock import patch
 
 import pytest
 from simulated_own import FACTS, SimulatedOwn, raced
@@ -17,7 +16,6 @@ from workbench.contract import Case
 from workbench.engine import own_exports
 from workbench.planning.own_question import OwnQuestion
 from workbench.planning.usage import UsageError
-from workbench.pool.pool import WorkerFailed
 from workbench.pool.worker_process import WorkerKey
 from workbench.records import events as ev
 from workbench.records.reason import Reason
@@ -98,42 +96,6 @@ def test_all_cases_are_of_the_workload_own() -> None:
     assert all(
         "/" not in case.params["code"] for case in (c.case for c in report.candidates.values())
     )
-
-
-class FarAhead(SimulatedOwn):
-    def step_s(self, case: Case) -> float:
-        return super().step_s(case) / (3 if case.precision == "int8" else 1)
-
-
-def test_compiling_is_left_out_where_another_library_is_far_ahead() -> None:
-    code = Report.of(raced(FarAhead)).code
-    assert code is not None and code.breaks == []
-    assert "as fast as eager torch" in code.left_out["compile"]
-    near = Report.of(raced(budget_s=120))
-    assert any(candidate.case.is_compiled for candidate in near.candidates.values())
-
-
-class NothingToCompile(SimulatedOwn):
-    failures: ClassVar = {"breaks": Reason("unsupported", "torch.compile finds nothing in it")}
-
-
-def test_what_torch_does_not_compile_is_not_compiled() -> None:
-    report = Report.of(raced(NothingToCompile, budget_s=120))
-    assert not any(candidate.case.is_compiled for candidate in report.candidates.values())
-    assert report.code is not None
-    assert report.code.left_out["compile"] == "torch.compile finds nothing in it"
-
-
-class Enormous(SimulatedOwn):
-    failures: ClassVar = {"export": Reason("not_exported", "it has no ONNX form")}
-    operations = 9000
-
-
-def test_the_probe_counts_what_would_take_too_long_to_compile() -> None:
-    report = Report.of(raced(Enormous, budget_s=120))
-    assert not any(candidate.case.is_compiled for candidate in report.candidates.values())
-    assert report.code is not None
-    assert report.code.left_out["compile"].startswith("compiling may take 4")
 
 
 class Watched(SimulatedOwn):
@@ -446,37 +408,6 @@ def test_exported_models_do_not_race_where_the_cpu_does_not() -> None:
     assert code.left_out["onnx"] == "exported models race on the CPU only"
 
 
-class Sizeless(SimulatedOwn):
-    facts: ClassVar = {**FACTS, "kind": "function", "name": "m:work", "batch": None}
-
-
-def test_a_batch_needs_a_function_with_a_size() -> None:
-    with pytest.raises(UsageError, match=r"^--batch: m:work has no batch to change"):
-        raced(Sizeless, own=OwnQuestion("function", "m:work"), batch=(4,))
-
-
-class Sized(SimulatedOwn):
-    facts: ClassVar = {**Sizeless.facts, "batch": 1}
-
-    def step_s(self, case: Case) -> float:
-        return 0.02
-
-    def accuracy(self, case: Case) -> dict[str, Any]:
-        found = {"metric": "relative_error", "reference": "the result of the first call"}
-        return {**found, "value": 0.0, "limit": 1e-3, "passed": True}
-
-
-@pytest.mark.parametrize(
-    ("threads", "raced_with"), [((), [2, 1]), ((1, 3, 1), [3, 1])], ids=["default", "asked"]
-)
-def test_threads_are_all_half_and_one_or_those_asked_for(
-    threads: tuple[int, ...], raced_with: list[int]
-) -> None:
-    events = raced(Sized, own=OwnQuestion("function", "m:work"), threads=threads)
-    planned = next(each for each in events if isinstance(each, ev.RacePlanned))
-    assert [case.threads for case in planned.cases] == raced_with
-
-
 @pytest.mark.parametrize("options", [{"precisions": ("fp32",)}, {}])
 def test_a_second_batch_starts_as_the_first_where_torch_is_left_out(options: dict) -> None:
     report = Report.of(raced(backends=("onnxruntime",), **options))
@@ -485,63 +416,3 @@ def test_a_second_batch_starts_as_the_first_where_torch_is_left_out(options: dic
     assert first and [replace(case, batch=None) for case in first] == [
         replace(case, batch=None) for case in second
     ]
-
-
-class Growing(Sized):
-    """One thread is faster at small sizes, two are at large ones."""
-
-    def step_s(self, case: Case) -> float:
-        work = 1e-4 * (case.batch or 1)
-        return 0.01 + work if case.threads == 1 else 0.03 + work / 2
-
-
-def test_each_size_of_a_function_has_a_row_and_the_answer_says_where_it_flips() -> None:
-    report = Report.of(raced(Growing, own=OwnQuestion("function", "m:work"), batch=(1, 1000)))
-    threads = [
-        report.candidates[row.verdict.pick].case.threads
-        for row in report.rows.values()
-        if row.verdict is not None and row.verdict.pick is not None
-    ]
-    assert (list(report.rows), threads) == (["own", "own[batch=1000]"], [1, 2])
-    assert report.code is not None and report.code.advice is not None
-    (flip,) = report.code.advice.flips
-    assert flip.startswith("The answer flips at batch 1000:")
-
-
-class Hasty(SimulatedOwn):
-    """Compiling is the best way, and less time than it may take is left."""
-
-    failures: ClassVar = {"export": Reason("not_exported", "it has no ONNX form")}
-
-    def step_s(self, case: Case) -> float:
-        return super().step_s(case) / (2 if case.is_compiled else 1)
-
-
-@pytest.mark.parametrize(("budget_s", "tried"), [(40.0, True), (20.0, False)])
-def test_once_nothing_else_is_left_a_compilation_is_tried_in_less_time(
-    budget_s: float, tried: bool
-) -> None:
-    with patch.object(own_exports.ways, "compile_s", lambda *_, **__: 30.0):
-        report = Report.of(raced(Hasty, budget_s=budget_s, batch=(1,)))
-    assert report.code is not None
-    compiled = [c for c in report.candidates.values() if c.case.is_compiled and c.blocks]
-    assert bool(compiled) == tried
-    assert ("compile" in report.code.left_out) == (not tried)
-
-
-class TooSlow(Hasty):
-    """The compilation at last is cut off by the end of the row."""
-
-    def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
-        if request["case"].is_compiled:
-            raise WorkerFailed(Reason("timeout", "no answer within 12 s"))
-        return super().prepare(request)
-
-
-def test_a_compilation_that_was_tried_at_last_leaves_no_doubt_where_it_is_late() -> None:
-    with patch.object(own_exports.ways, "compile_s", lambda *_, **__: 30.0):
-        report = Report.of(raced(TooSlow, budget_s=40.0, batch=(1,)))
-    (late,) = [c for c in report.candidates.values() if c.case.is_compiled]
-    assert late.reason is not None and late.reason.code == "no_time"
-    verdict = report.rows["own"].verdict
-    assert verdict is not None and verdict.confidence == "sure"

@@ -15,7 +15,7 @@ from builders import case, context, events, machine, scenario
 from fakes import CPU_A, CPU_B, FakePool, IdleWorkload, ManualClock
 
 from workbench.contract import DEFAULT_CACHE_BYTES, Accuracy, Case, Setup, Task
-from workbench.engine.context import Share, cache_bytes
+from workbench.engine.context import SLACK_S, Share, cache_bytes
 from workbench.engine.preparation import BUDGET, Preparation, worker_key
 from workbench.engine.starts import start_workers
 from workbench.planning.plan import RowPlan, planned
@@ -194,6 +194,29 @@ def test_a_case_that_meets_the_end_of_its_share_is_skipped_and_one_that_hangs_fa
     if ended.reason is not None and state == "skipped":
         text = f"it was not ready within its {pool.asked_s[-1]:.0f} s of the budget"
         assert (ended.reason.message, ended.reason.hint) == (text, BUDGET.hint)
+
+
+@pytest.mark.parametrize(
+    ("until_s", "state", "code"), [(5.0, "skipped", "budget"), (59.0, "failed", "timeout")]
+)
+def test_a_probe_that_meets_the_end_of_the_run_is_skipped_and_one_that_hangs_fails(
+    until_s: float, state: str, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stalled(StartingPool):
+        def probe_small(self, request: dict[str, Any]) -> dict[str, Any]:
+            self.clock.at_s += self.asked_s[-1]
+            raise WorkerFailed(Reason("timeout", "no answer"))
+
+    small = Case("work", "cpu", "torch", "fp16", params={"of": "small"})
+    monkeypatch.setattr(IdleWorkload, "small_probe", lambda _, __: small)
+    monkeypatch.setattr("workbench.catalog.load", lambda _: IdleWorkload())
+    fp16 = case("cpu-a", "fp16")
+    row = Row(fp16)
+    pool = Stalled(row.clock, {fp16: 1.0}, {})
+    shared = context(pool, row.clock, row.report, budget_s=until_s + SLACK_S)
+    assert Preparation(row.plan, shared, Share(until_s, until_s)).prepare(fp16) is None
+    ended = row.report.candidates[fp16.id]
+    assert (ended.state, ended.reason and ended.reason.code) == (state, code)
 
 
 def test_a_search_for_convolution_plans_has_a_worker_to_itself() -> None:

@@ -23,8 +23,9 @@ from ...worker.code import WORKLOAD
 # convolutions: about the most that eight modules of the corpus took on two cores, torch 2.13.
 COMPILE_S, NODE_S, CONVOLVING_S, CONVOLVING_NODE_S = 7.0, 0.02, 8.0, 0.03
 COLD_S = 18.0  # where torch has not met this compiler, measured on two cores
-IMPORT_S = 1.5  # to import torch on the machine of these figures; Python and g++ scale with it,
-SLOWEST = 2.0  # up to this factor, since a cold disk slows an import alone
+# Seconds to import torch on the machine of these figures.  A slower import stands for a slower
+# machine, but by a bounded factor, since a cold disk slows imports alone.
+IMPORT_S, SLOWEST = 1.5, 2.0
 UNKNOWN_NODES = 200  # of a module that was not exported
 NHWC, COMPILE, GRAPH, REDUCE = "nhwc", "compile", "graph", "compile+reduce-overhead"
 

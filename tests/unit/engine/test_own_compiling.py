@@ -1,0 +1,90 @@
+"""When torch.compile joins the race of the user's module, by the real engine."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+from unittest.mock import patch
+
+import pytest
+from simulated_own import SimulatedOwn, raced
+
+from workbench.contract import Case
+from workbench.engine import own_exports
+from workbench.pool.pool import WorkerFailed
+from workbench.records.reason import Reason
+from workbench.report.report import Report
+
+
+class FarAhead(SimulatedOwn):
+    def step_s(self, case: Case) -> float:
+        return super().step_s(case) / (3 if case.precision == "int8" else 1)
+
+
+def test_compiling_is_left_out_where_another_library_is_far_ahead() -> None:
+    code = Report.of(raced(FarAhead)).code
+    assert code is not None and code.breaks == []
+    assert "as fast as eager torch" in code.left_out["compile"]
+    near = Report.of(raced(budget_s=120))
+    assert any(candidate.case.is_compiled for candidate in near.candidates.values())
+
+
+class NothingToCompile(SimulatedOwn):
+    failures: ClassVar = {"breaks": Reason("unsupported", "torch.compile finds nothing in it")}
+
+
+def test_what_torch_does_not_compile_is_not_compiled() -> None:
+    report = Report.of(raced(NothingToCompile, budget_s=120))
+    assert not any(candidate.case.is_compiled for candidate in report.candidates.values())
+    assert report.code is not None
+    assert report.code.left_out["compile"] == "torch.compile finds nothing in it"
+
+
+class Enormous(SimulatedOwn):
+    failures: ClassVar = {"export": Reason("not_exported", "it has no ONNX form")}
+    operations = 9000
+
+
+def test_the_probe_counts_what_would_take_too_long_to_compile() -> None:
+    report = Report.of(raced(Enormous, budget_s=120))
+    assert not any(candidate.case.is_compiled for candidate in report.candidates.values())
+    assert report.code is not None
+    assert report.code.left_out["compile"].startswith("compiling may take 4")
+
+
+class Hasty(SimulatedOwn):
+    """Compiling is the best way, and less time than it may take is left."""
+
+    failures: ClassVar = {"export": Reason("not_exported", "it has no ONNX form")}
+
+    def step_s(self, case: Case) -> float:
+        return super().step_s(case) / (2 if case.is_compiled else 1)
+
+
+@pytest.mark.parametrize(("budget_s", "tried"), [(40.0, True), (20.0, False)])
+def test_once_nothing_else_is_left_a_compilation_is_tried_in_less_time(
+    budget_s: float, tried: bool
+) -> None:
+    with patch.object(own_exports.ways, "compile_s", lambda *_, **__: 30.0):
+        report = Report.of(raced(Hasty, budget_s=budget_s, batch=(1,)))
+    assert report.code is not None
+    compiled = [c for c in report.candidates.values() if c.case.is_compiled and c.blocks]
+    assert bool(compiled) == tried
+    assert ("compile" in report.code.left_out) == (not tried)
+
+
+class TooSlow(Hasty):
+    """The compilation at last is cut off by the end of the row."""
+
+    def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
+        if request["case"].is_compiled:
+            raise WorkerFailed(Reason("timeout", "no answer within 12 s"))
+        return super().prepare(request)
+
+
+def test_a_compilation_that_was_tried_at_last_leaves_no_doubt_where_it_is_late() -> None:
+    with patch.object(own_exports.ways, "compile_s", lambda *_, **__: 30.0):
+        report = Report.of(raced(TooSlow, budget_s=40.0, batch=(1,)))
+    (late,) = [c for c in report.candidates.values() if c.case.is_compiled]
+    assert late.reason is not None and late.reason.code == "no_time"
+    verdict = report.rows["own"].verdict
+    assert verdict is not None and verdict.confidence == "sure"

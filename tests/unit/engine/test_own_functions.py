@@ -1,0 +1,66 @@
+"""The rows of `advise --function`, by the real engine on a made-up machine."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+from simulated_own import FACTS, SimulatedOwn, raced
+
+from workbench.contract import Case
+from workbench.planning.own_question import OwnQuestion
+from workbench.planning.usage import UsageError
+from workbench.records import events as ev
+from workbench.report.report import Report
+
+
+class Sizeless(SimulatedOwn):
+    facts: ClassVar = {**FACTS, "kind": "function", "name": "m:work", "batch": None}
+
+
+def test_a_batch_needs_a_function_with_a_size() -> None:
+    with pytest.raises(UsageError, match=r"^--batch: m:work has no batch to change"):
+        raced(Sizeless, own=OwnQuestion("function", "m:work"), batch=(4,))
+
+
+class Sized(SimulatedOwn):
+    facts: ClassVar = {**Sizeless.facts, "batch": 1}
+
+    def step_s(self, case: Case) -> float:
+        return 0.02
+
+    def accuracy(self, case: Case) -> dict[str, Any]:
+        found = {"metric": "relative_error", "reference": "the result of the first call"}
+        return {**found, "value": 0.0, "limit": 1e-3, "passed": True}
+
+
+@pytest.mark.parametrize(
+    ("threads", "raced_with"), [((), [2, 1]), ((1, 3, 1), [3, 1])], ids=["default", "asked"]
+)
+def test_threads_are_all_half_and_one_or_those_asked_for(
+    threads: tuple[int, ...], raced_with: list[int]
+) -> None:
+    events = raced(Sized, own=OwnQuestion("function", "m:work"), threads=threads)
+    planned = next(each for each in events if isinstance(each, ev.RacePlanned))
+    assert [case.threads for case in planned.cases] == raced_with
+
+
+class Growing(Sized):
+    """One thread is faster at small sizes, two are at large ones."""
+
+    def step_s(self, case: Case) -> float:
+        work = 1e-4 * (case.batch or 1)
+        return 0.01 + work if case.threads == 1 else 0.03 + work / 2
+
+
+def test_each_size_of_a_function_has_a_row_and_the_answer_says_where_it_flips() -> None:
+    report = Report.of(raced(Growing, own=OwnQuestion("function", "m:work"), batch=(1, 1000)))
+    threads = [
+        report.candidates[row.verdict.pick].case.threads
+        for row in report.rows.values()
+        if row.verdict is not None and row.verdict.pick is not None
+    ]
+    assert (list(report.rows), threads) == (["own", "own[batch=1000]"], [1, 2])
+    assert report.code is not None and report.code.advice is not None
+    (flip,) = report.code.advice.flips
+    assert flip.startswith("The answer flips at batch 1000:")
