@@ -165,7 +165,8 @@ def _ratio(found: Mapping[str, Candidate], one: str, two: str) -> Ratio | None:
     if one not in found or two not in found:
         return None
     first, second = found[one].rounds(), found[two].rounds()
-    return ratios.ratio_between(first, second, 1 - ratios.ALPHA / MOST_POINTS)
+    confidence = 1 - ratios.ALPHA / MOST_POINTS
+    return ratios.ratio_between(first, second, confidence, of_start_ups=confidence)
 
 
 def _is_ahead(found: Mapping[str, Candidate], one: str, two: str) -> bool:

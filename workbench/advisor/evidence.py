@@ -18,7 +18,7 @@ from ..stats import ratios
 from ..stats.samples import Ratio
 from ..text.units import times
 from .comparison import Comparison, ranked, ratio_of
-from .limits import beyond_limits, exceeds_error_limit, is_admissible
+from .limits import exceeds_error_limit, is_admissible, surely_beyond_limits
 from .race_summary import is_cut_short
 
 SURE, LIKELY, TIE, OPEN = CONFIDENCES
@@ -156,11 +156,14 @@ class Evidence:
         """`cpu`, `gpu`, `either` or `unknown`; the only device that meets the limits, if so."""
         lost = self.lost
         known = bool(lost) and all(c.blocks and c.state != "failed" for c in lost)
-        if len(self.kinds) == 1 and known and all(beyond_limits(c, self.scenario) for c in lost):
+        if len(self.kinds) == 1 and known and all(map(self._is_surely_beyond, lost)):
             return next(iter(self.kinds))
         return choose(
             self.decisive_ratio, has_cpu=self.best_cpu is not None, no_gpu=self.is_without_gpu
         )
+
+    def _is_surely_beyond(self, candidate: Candidate) -> bool:
+        return surely_beyond_limits(candidate, self.scenario)
 
     @cached_property
     def doubts(self) -> list[tuple[str | None, str]]:
@@ -182,7 +185,8 @@ class Evidence:
             yield name, "only one round was measured"
         if pick.eliminated:
             yield name, "it left the race before the end"
-        if lead is not None and any(lead.low <= edge <= lead.high for edge in (EDGE, 1 / EDGE)):
+        is_near = lead and any(lead.low <= edge <= lead.high for edge in (EDGE, 1 / EDGE))
+        if is_near or (lead is None and self.lost):
             yield from ((None, w.message) for w in of_row if w.code != "unmeasured")
 
     @property
@@ -191,7 +195,9 @@ class Evidence:
         pick over the next; doubts lower it by one step."""
         pick, rival = self.pick, self.rival
         has_both = self.best_cpu is not None and self.best_gpu is not None
-        if pick is None or (self.choice == "unknown" and (self.row.plan.textbook or has_both)):
+        # Where one kind of device could not race to its end, the other has not won.
+        is_asked = self.row.plan.textbook or has_both or self.lost
+        if pick is None or (self.choice == "unknown" and is_asked):
             return OPEN
         word = SURE  # without a rival nothing else can be picked
         if rival is not None:

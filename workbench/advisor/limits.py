@@ -1,9 +1,12 @@
 """Why a working candidate may not be picked: it exceeds a limit, or its value is not measured."""
 
+import math
+
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
 from ..stats.objectives import OF_A_STEP
 from ..stats.samples import MIN_SAMPLES_FOR_P99, quantile
+from ..stats.tails import tail_interval
 from ..text import units
 from ..worker.code import WORKLOAD
 
@@ -37,9 +40,23 @@ def beyond_limits(candidate: Candidate, scenario: Scenario) -> str | None:
     return _too_large(candidate, scenario) or _too_slow(candidate, scenario)
 
 
+def surely_beyond_limits(candidate: Candidate, scenario: Scenario) -> bool:
+    """Whether it exceeds a limit by more than chance: the whole interval of its latency does.  What
+    is not known, such as a peak that a library does not report, exceeds nothing."""
+    if _too_large(candidate, scenario) is not None:
+        is_known = candidate.memory_peak_bytes is not None or _too_parallel(candidate, scenario)
+        return bool(is_known)
+    if _too_slow(candidate, scenario) is None or scenario.limits.latency_ms is None:
+        return False
+    tails = scenario.objective == "latency_p99"
+    blocks = [block.samples_s for block in candidate.blocks]
+    interval = tail_interval(blocks) if tails else candidate.interval
+    return interval is not None and interval[0] * 1e3 > scenario.limits.latency_ms
+
+
 def leaves_for_limits(candidate: Candidate, scenario: Scenario) -> str | None:
-    """As `beyond_limits`, but a candidate whose better steps meet the limit gets a second block, or
-    the samples that a 99th percentile needs: in fewer, one stall decides."""
+    """As `beyond_limits`, but one whose better steps or warm-up meet the limit gets a second block,
+    or the samples that a 99th percentile needs: in fewer, one stall decides."""
     if why := _too_large(candidate, scenario):
         return why
     why, latency_ms = _too_slow(candidate, scenario), scenario.limits.latency_ms
@@ -48,7 +65,8 @@ def leaves_for_limits(candidate: Candidate, scenario: Scenario) -> str | None:
     if why is None or latency_ms is None or is_known:
         return why
     # Until then it may eliminate others, but only slower ones.
-    may_pass = quantile(samples, BEST) * 1e3 <= latency_ms
+    best_s = min(quantile(samples, BEST), candidate.warmup.step_s or math.inf)
+    may_pass = best_s * 1e3 <= latency_ms
     return None if may_pass and scenario.objective in OF_A_STEP else why
 
 
@@ -63,10 +81,15 @@ def uncounted(candidate: Candidate) -> str | None:
     return None
 
 
+def _too_parallel(candidate: Candidate, scenario: Scenario) -> bool:
+    most, threads = scenario.limits.threads, candidate.case.threads
+    return most is not None and threads is not None and threads > most
+
+
 def _too_large(candidate: Candidate, scenario: Scenario) -> str | None:
-    limits, threads, peak = scenario.limits, candidate.case.threads, candidate.memory_peak_bytes
-    if limits.threads is not None and threads is not None and threads > limits.threads:
-        return f"{threads} threads, limit {limits.threads}"
+    limits, peak = scenario.limits, candidate.memory_peak_bytes
+    if _too_parallel(candidate, scenario):
+        return f"{candidate.case.threads} threads, limit {limits.threads}"
     if limits.memory_mib is None or not candidate.blocks:
         return None
     if peak is None:

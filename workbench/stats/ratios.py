@@ -65,9 +65,15 @@ class ProvenSlower:
     ratio: Ratio
 
 
-def ratio_between(first: ByRound, second: ByRound, confidence: float = 0.95) -> Ratio | None:
+def ratio_between(
+    first: ByRound, second: ByRound, confidence: float = 0.95, *, of_start_ups: float = 0.95
+) -> Ratio | None:
     """Time of the first over time of the second in their common rounds, with an interval that holds
-    for another run as well; None below three common rounds."""
+    for another run as well; None below three common rounds.
+
+    A start-up is looked at once, however often the rounds are, so its part has a confidence of its
+    own: it is corrected for the number of pairs or sizes, and not for that of looks.
+    """
     common = sorted(first.keys() & second.keys())
     one, other = (r if isinstance(r, Rounds) else Rounds() for r in (first, second))
     values = [first[r] for r in common], [second[r] for r in common]
@@ -79,8 +85,8 @@ def ratio_between(first: ByRound, second: ByRound, confidence: float = 0.95) -> 
     if ratio is None:
         return None
     spread = _spread(one, other)
-    # A start-up is looked at once, however often the rounds are, so its part stays at 95 %.
-    return replace(ratio.widened(RUN_TO_RUN, confidence).widened(spread), spread=spread)
+    widened = ratio.widened(RUN_TO_RUN, confidence).widened(spread, of_start_ups)
+    return replace(widened, spread=spread)
 
 
 def _spread(one: Rounds, other: Rounds) -> float:
@@ -106,10 +112,11 @@ def decisive_ratio(first: ByRound, second: ByRound) -> Ratio | None:
 def proven_slower(rounds: Mapping[str, ByRound], *, look: int, pairs: int) -> list[ProvenSlower]:
     """The candidates that are slower than another one beyond doubt at this look, each with the
     rival that it is slowest against; `pairs` counts those of eliminated candidates as well."""
-    confidence = confidence_at(look, pairs)
+    confidence, of_start_ups = confidence_at(look, pairs), 1 - ALPHA / max(pairs, 1)
     slowest: dict[str, ProvenSlower] = {}
     for first, second in combinations(rounds, 2):
-        ratio = ratio_between(rounds[first], rounds[second], confidence)
+        pair = rounds[first], rounds[second]
+        ratio = ratio_between(*pair, confidence, of_start_ups=of_start_ups)
         if ratio is None:
             continue
         if ratio.low > 1:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _FLOATS = ("float", "double", "float16")
 _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 FLOATS = {f"tensor({name})" for name in _FLOATS}
+QUANTITIES = FLOATS | {f"tensor({name})" for name in _INTEGERS if name.endswith(("t8", "t16"))}
 COMPARABLE = {f"tensor({name})" for name in (*_FLOATS, *_INTEGERS, "bool", "string")}
 
 
@@ -107,6 +108,13 @@ def has_classes(reference: Array) -> bool:
     return reference.ndim >= 1 and reference.shape[-1] >= 2 and reference.dtype.kind == "f"
 
 
+def names_things(reference: Array) -> bool:
+    """Whether an output holds labels, as text, booleans and wide integers do; integers of 8 and 16
+    bits are quantities, such as the levels of a picture."""
+    kind, width = reference.dtype.kind, reference.dtype.itemsize
+    return kind != "f" and not (kind in "iu" and width <= 2)
+
+
 def sums(answer: Array, reference: Array, name: str = "") -> tuple[float, ...]:
     """The squared norms of the difference, the reference and the answer, and the product of both.
 
@@ -120,8 +128,9 @@ def sums(answer: Array, reference: Array, name: str = "") -> tuple[float, ...]:
             f"output {name} has shape {answer.shape}, the original's {reference.shape}",
             code="wrong_result",
         )
-    if reference.dtype.kind != "f":  # numbers that name things are right or wrong, not near
+    if names_things(reference):  # right or wrong, not near
         answer, reference = answer == reference, np.ones(reference.shape)
+    reference = reference.astype(np.float64)
     known = np.isfinite(reference)
     infinite = ~known & ~np.isnan(reference)
     if infinite.any() and not (np.sign(answer[infinite]) == np.sign(reference[infinite])).all():

@@ -47,7 +47,7 @@ def promised(
     chance: float,
 ) -> float | None:
     """As `upper`; None where the inputs are too few for a bound that can meet `limit`."""
-    least = fewest(metric, limit, chance, labels=any(map(_names, references[0])))
+    least = fewest(metric, limit, chance, labels=any(map(agreement.names_things, references[0])))
     is_enough = least is not None and len(answers) >= least
     return upper(answers, references, metric, chance) if is_enough else None
 
@@ -64,7 +64,7 @@ def upper(
     worst = 0.0
     for outputs in zip(zip(*answers, strict=True), zip(*references, strict=True), strict=True):
         pairs = list(zip(*outputs, strict=True))
-        if metric == "relative_error" and _names(pairs[0][1]):
+        if metric == "relative_error" and agreement.names_things(pairs[0][1]):
             # A label is right or wrong: none seen to change leaves a share that may.
             parts = [agreement.sums(*pair)[:2] for pair in pairs]
             wrong = math.ceil(sum(off / (whole or 1.0) for off, whole in parts) - 1e-9)
@@ -77,11 +77,6 @@ def upper(
             changed = math.ceil(sum(agreement.differing(*pair) for pair in pairs) - 1e-9)
             worst = max(worst, _binomial(changed, len(pairs), chance))
     return worst
-
-
-def _names(reference: Array) -> bool:
-    """Whether the numbers of an output name things, as labels do."""
-    return reference.dtype.kind != "f"
 
 
 def _ratio(off: Array, whole: Array, chance: float) -> float:

@@ -154,9 +154,9 @@ def _keep_affordable(
     room, quick = (min(most, int(each / run_s)) for each in (part_s, min(QUICK_S, part_s)))
     usual, why = max(FEWEST, quick, min(room, USUAL)), None
     if least > most:
-        why = f"it takes {least} inputs kept apart, and {most} are the most that can be"
+        why = f"it needs {least} held-out inputs, and at most {most} can be held out"
     elif least > room:
-        why = f"the model is too slow to be run on {least} inputs kept apart in {part_s:.3g} s"
+        why = f"the model is too slow to be run on {least} held-out inputs in {part_s:.3g} s"
         why += "; raise --budget" if part_s < GIVEN_S else ""
     chosen.check = [] if why else chosen.check[: max(least, quick)]
     count = max(usual, least) if chosen.check else usual

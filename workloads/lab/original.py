@@ -34,7 +34,7 @@ class Original:
             self._session = cpu_session(file, f"{UNOPTIMISED}+{NO_SPIN}")
         self.outputs = agreement.compared(self._session)
         given = {port.name: port.type for port in self._session.get_outputs()}
-        self.labels = not agreement.FLOATS.issuperset(given[name] for name in self.outputs)
+        self.labels = not agreement.QUANTITIES.issuperset(given[name] for name in self.outputs)
         self.uncompared = [name for name in given if name not in self.outputs]
         if given and not self.outputs:
             listed = ", ".join(f"{name} is {kind}" for name, kind in given.items())

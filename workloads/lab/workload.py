@@ -63,7 +63,7 @@ class ModelTask(Task):
         self.session.run(None, next(self.feeds))
 
     def check(self) -> Accuracy:
-        """The error on the inputs that choose; on those kept apart where its bound is low enough.
+        """The error on the selection inputs; on the held-out ones where its bound is low enough.
 
         The larger bound is promised (see `bounds`).
         """
@@ -110,7 +110,7 @@ class ModelTask(Task):
         if chance is not None and self.limit is not None:
             bound = bounds.promised(answers, references, self.metric, self.limit, chance)
         held_out = chance == bounds.CHECK
-        inputs = f"{count} input{'s'[: count > 1]}{' kept apart' if held_out else ''}"
+        inputs = f"{count} {'held-out ' if held_out else ''}input{'s'[: count > 1]}"
         reference = f"the model as given, unoptimised, on {inputs}"
         # Always passed: the advisor applies the user's own error limit.
         return Accuracy(self.metric, value, reference, 1.0, True, tuple(outputs), bound, held_out)

@@ -162,3 +162,42 @@ def test_a_gpu_that_takes_little_of_its_own_memory_is_not_ahead_of_the_host() ->
     found = decide(report, row)
     assert (found.choice, found.pick, found.device_ratio) == ("unknown", A.id, None)
     assert "a GPU's memory is not compared with the host's" in found.reasons[0]
+
+
+def test_the_only_device_within_a_limit_wins_only_where_no_chance_decides() -> None:
+    tails = scenario(objective="latency_p99", limits=Limits(latency_ms=60.0))
+    stalled, fine = [[0.05] * 20] * 2 + [[0.05] * 19 + [0.2]], [[0.055] * 20] * 3
+    verdict = decide(measured({A: stalled, GPU: fine}, tails, gpus=["cuda:0"]), tails)
+    assert (verdict.choice, verdict.confidence) == ("unknown", "open"), "one stall of 60 steps"
+    median = scenario(objective="latency", limits=Limits(latency_ms=20.0))
+    near, fine = [[0.019, 0.0195, 0.0203, 0.0205, 0.0209]] * 2, [[0.018] * 11] * 3
+    verdict = decide(measured({A: near, GPU: fine}, median, gpus=["cuda:0"]), median)
+    assert verdict.choice == "unknown", "its interval holds the limit"
+    far = [[0.030, 0.0301, 0.0302, 0.0303, 0.0304]] * 2
+    verdict = decide(measured({A: far, GPU: fine}, median, gpus=["cuda:0"]), median)
+    assert (verdict.choice, verdict.confidence) == ("gpu", "sure")
+
+
+def test_a_peak_that_a_library_does_not_report_makes_no_other_device_win() -> None:
+    row = scenario(limits=Limits(memory_mib=4096))
+    blocks = {A: steady(1.0), GPU: steady(0.1)}
+    verdict = decide(measured(blocks, row, peaks={A.id: 500}, gpus=["cuda:0"]), row)
+    assert (verdict.choice, verdict.confidence) == ("unknown", "open")
+    assert verdict.pick == A.id
+
+
+def test_a_warm_up_within_the_limit_earns_a_second_block_after_a_disturbed_first() -> None:
+    row = scenario(objective="latency", limits=Limits(latency_ms=20.0))
+    report = measured({A: [[0.03] * 7]}, row)
+    candidate = report.candidates[A.id]
+    candidate.warmup = msgspec.structs.replace(candidate.warmup, step_s=0.01)
+    assert not leaving(report, row)
+
+
+def test_a_device_that_died_leaves_the_answer_open_without_usual_advice_too() -> None:
+    died = Reason("worker_died", "the worker died", "look at its log")
+    blocks = {A: steady(1.0), GPU: steady(0.1)}
+    for textbook in ("gpu", ""):
+        row = scenario(textbook=textbook)
+        verdict = decide(measured(blocks, row, gpus=["cuda:0"], failed={GPU: died}), row)
+        assert (verdict.choice, verdict.confidence) == ("unknown", "open")

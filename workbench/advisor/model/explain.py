@@ -238,7 +238,8 @@ def _threads(candidate: Candidate, given: Candidate) -> Iterator[str]:
     mine, other = candidate.case.threads, given.case.threads
     if mine is None or other is None or mine >= other:
         return
-    if median(candidate.ordered_s) < median(given.ordered_s):
+    is_same = variant_of(candidate.case) == variant_of(given.case)
+    if is_same and median(candidate.ordered_s) < median(given.ordered_s):
         enough = "One thread is" if mine == 1 else f"{mine} threads are"
         yield f"{enough} enough: too little work to split further."
 

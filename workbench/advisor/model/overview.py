@@ -256,7 +256,7 @@ def _error(pick: Candidate, facts: ModelFacts) -> str:
 
 
 def _refuted(pick: Candidate, row: Row, facts: ModelFacts) -> Iterator[str]:
-    """The faster variants that only the inputs kept apart keep from being recommended."""
+    """The faster variants that only the held-out inputs keep from being recommended."""
     found: dict[str, str] = {}
     for candidate in row.candidates:
         accuracy = candidate.accuracy
@@ -267,8 +267,8 @@ def _refuted(pick: Candidate, row: Row, facts: ModelFacts) -> Iterator[str]:
             found.setdefault(variant_of(candidate.case), error_text(accuracy.worst))
     for variant, bound in found.items():
         yield (
-            f"{variant} was better and kept the limit on the inputs that choose. "
-            f"On those kept apart its bound is {bound}."
+            f"{variant} was better and kept the limit on the selection inputs. "
+            f"On the held-out inputs its bound is {bound}."
         )
 
 
@@ -277,7 +277,7 @@ def _ties(verdict: Verdict, report: Report) -> Iterator[str]:
         yield verdict.reasons[0]
     runner_up = report.candidates.get(verdict.runner_up or "")
     if verdict.tie and runner_up is not None:
-        yield f"Tied with {short_name(runner_up.case)}."
+        yield f"No clear lead over {short_name(runner_up.case)}."
 
 
 def compared(report: Report, case: str | None = None) -> Explanation | None:
