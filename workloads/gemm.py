@@ -38,7 +38,7 @@ class Gemm(MatrixProduct):
 
     def work(self, case: Case) -> Work:
         one = super().work(case)
-        return with_copies(one) if self._copies(case) else one
+        return with_copies(one, case) if self._copies(case) else one
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         task = super().prepare(case, setup)

@@ -11,6 +11,7 @@ from workbench.contract import Case, Parameter, Setup, Task, Variant, Work, kind
 from .matmul import Matmul
 
 MOST_CACHE_BYTES = 1 << 29  # larger ones would take gigabytes of copies
+MOST_L2_BYTES = 1 << 27  # of a GPU
 OVERFLOW = 2  # size of all sets of operands, in last-level caches
 MOST_SETS = 4096  # of a tiny product, which waits for its launch and not for memory
 
@@ -36,15 +37,16 @@ class MatmulCold(Matmul):
     )
 
     def work(self, case: Case) -> Work:
-        return with_copies(super().work(case))
+        return with_copies(super().work(case), case)
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         return cold(super().prepare(case, setup), setup)
 
 
-def with_copies(one: Work) -> Work:
+def with_copies(one: Work, case: Case) -> Work:
     """The cost of a product whose operands are copied until they overflow the largest cache."""
-    copied = max(2 * (one.bytes_moved or 0.0), OVERFLOW * float(MOST_CACHE_BYTES))
+    cache_bytes = MOST_CACHE_BYTES if case.device_kind == "cpu" else MOST_L2_BYTES
+    copied = max(2 * (one.bytes_moved or 0.0), OVERFLOW * float(cache_bytes))
     return replace(one, memory_bytes=one.memory_bytes + copied)
 
 

@@ -143,6 +143,8 @@ class DataParallel(Task):
 
     def _prepare(self, setup: Setup) -> None:
         case, group = self.case, self.group
+        if group.failure is not None:  # of an earlier case: its ranks are gone
+            raise group.failure
         self.members = group.ranks[: self.world]
         self.threads = [
             max(1, (case.threads or 1) // group.sharers(number, self.world))

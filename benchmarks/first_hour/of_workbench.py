@@ -29,8 +29,10 @@ finding = Findings()
 
 @finding("B1", "ONNX Runtime's candidates on the GPU", Range(1, inf))
 def onnxruntime_runs(seen: Evidence) -> float:
-    package = seen.document("detect")["software"]["packages"].get("onnxruntime") or {}
-    if "CPU" in (package.get("detail") or "CPU"):
+    packages = seen.document("detect")["software"]["packages"]
+    known = [packages.get(name) or {} for name in ("onnxruntime", "onnxruntime-gpu")]
+    installed = [each for each in known if each.get("version")]
+    if not installed or all("CPU" in (each.get("detail") or "CPU") for each in installed):
         raise NotTried("onnxruntime is missing here or a CPU build")
     return len(list(seen.cases(["all", "table"], backend="onnxruntime", status="ok")))
 
@@ -53,7 +55,8 @@ def killed_compiles(seen: Evidence) -> float:
 @finding("B4", "end after the budget", Range(-inf, 2, "s"))
 def late_s(seen: Evidence) -> float:
     runs = [seen.document(step)["run"] for step in ("table", "table again")]
-    return max(number(run["duration_s"]) - number(run["budget_s"]) for run in runs)
+    due_s = [number(run["budget_s"]) + number(run.get("extended_s", 0.0)) for run in runs]
+    return max(number(run["duration_s"]) - due for run, due in zip(runs, due_s, strict=True))
 
 
 finding.untried("B4 lost", "a GPU that falls off the bus", "no card is harmed for a test")

@@ -76,9 +76,9 @@ PARTS: dict[int, tuple[Step, ...]] = {
         ),
     ),
     2: (
-        workbench("quick", "--quick --no-samples", 60),
-        workbench("table", "", 110, "recording"),
-        workbench("table again", "--no-samples", 110),
+        workbench("quick", "--quick --no-samples", 75),
+        workbench("table", "", 135, "recording"),
+        workbench("table again", "--no-samples", 135),
         workbench("ceilings", "ceilings --again --budget 150", 180, "recording"),
         Step("frozen", ("benchmarks.first_hour.freezing",), 90, "lines"),
     ),
@@ -118,9 +118,10 @@ PARTS: dict[int, tuple[Step, ...]] = {
         workbench("all", "run --all --quick --device gpu --budget 240 --no-samples", 280),
         workbench(
             "largest batch",
-            "run train_resnet --largest-batch --device gpu --budget 60 --no-samples",
+            "run conv_layers --largest-batch --precision fp32 --mode plain --device gpu"
+            " --budget 60 --no-samples",
             90,
         ),
-        workbench("realtime", "advise realtime --no-samples", 90),
+        workbench("realtime", "advise realtime --no-samples", 135),
     ),
 }

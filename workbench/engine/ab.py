@@ -14,10 +14,10 @@ from typing import Any
 from .. import catalog
 from ..contract import Case, kind_of
 from ..planning.plan import RowPlan
-from ..planning.request import Request
+from ..planning.request import Request, fake_devices
 from ..planning.usage import UsageError
 from ..pool.answers import Block, Prepared
-from ..pool.control import Cancelled, Control
+from ..pool.control import FIRST, Cancelled, Control
 from ..pool.pool import Pool, WorkerFailed
 from ..pool.worker_process import WorkerKey, WorkerSettings
 from ..records import events as ev
@@ -47,7 +47,9 @@ class ABRun:
     control: Control
 
     def __post_init__(self) -> None:
-        self._machine, software = detected(self.request, within_s=self._left_s)
+        with self.control.raising(FIRST):
+            self.control.check()
+            self._machine, software = detected(self.request, within_s=self._left_s)
         self._installed = software.packages
         settings = WorkerSettings.of(self.request, self._machine, new_run_id())
         by_name = {"": self.sides[0], **{side.name: side for side in self.sides}}
@@ -163,17 +165,17 @@ class ABRun:
         while True:
             answer = self._ask(case, side, Block, op="block", seconds=BLOCK_S, **block)
             if not (answer.interrupted or answer.result.gap):
-                return float(median(answer.result.samples_s))
+                speed = fake_devices(self.request).get(case.device, 1.0)
+                return float(median(answer.result.samples_s)) / speed
 
     def _ask(self, of: Case, side: Side, kind: Any, /, **request: Any) -> Any:
         """The answer of a side's worker, which is a fresh process for each preparation."""
         key = WorkerKey(*catalog.process_of(of), side.name)
-        deadline_s = max(1.0, self._left_s)
         try:
             if kind is Prepared:
                 self._pool.end(key)
-            self._pool.start(key, deadline_s)
-            return self._pool.ask(key, deadline_s, kind, **request)
+            self._pool.start(key, max(1.0, self._left_s))
+            return self._pool.ask(key, max(1.0, self._left_s), kind, **request)
         except WorkerFailed as failure:
             raise _failure(side, failure.reason) from None
 

@@ -38,6 +38,7 @@ FP64_GPU_SIZE = 4096  # many GPUs compute FP64 at a 32nd or 64th of their FP32 r
 OUT_OF_CACHE = 4  # times the last-level cache, per array
 # Share of the last-level cache per array, of which three fit; on a GPU a launch outlasts less.
 IN_CACHE = {"cpu": 1 / 8, "gpu": 1 / 4}
+LEAST_L2_BYTES = 16 << 20
 LARGE_MIB = 128.0
 TRANSFERS = (  # direction and mode; None: pageable memory
     ("to_device", None),
@@ -96,7 +97,8 @@ def _bandwidths(
     found: list[dict[str, ParameterValue]] = [
         {"kernel": kernel, "mib": float(round(large))} for kernel in kernels
     ]
-    if cache is not None:
+    # A launch lasts as long as reading the L2 of a small GPU does.
+    if cache is not None and (device == "cpu" or cache >= LEAST_L2_BYTES):
         in_cache = IN_CACHE[kind_of(device).column] * cache / 2**20
         found.append({"kernel": "triad", "mib": in_cache})
     return found

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..contract import DEFAULT_CACHE_BYTES, kind_of
+from ..contract import DEFAULT_CACHE_BYTES
 from ..planning.request import Request, fake_devices
 from ..pool.control import Control
 from ..pool.pool import Pool
@@ -63,9 +63,7 @@ class RunContext:
         by the extensions of rows that were open.
         """
         grows = self.request.quick and self.request.budget_s is None
-        import_s = self.pool.import_s if grows else {}
-        starts = [s for key, s in import_s.items() if not kind_of(key.device).on_host]
-        grown_s = min(max(starts, default=0.0), MOST_GROWTH_S)
+        grown_s = min(self.pool.longest_gpu_start_s, MOST_GROWTH_S) if grows else 0.0
         return self.request.budget + grown_s + self.report.extended_s - SLACK_S
 
     def now(self) -> float:

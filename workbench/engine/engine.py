@@ -34,7 +34,7 @@ from .devices import detected
 from .event_stream import EventStream
 from .exit_codes import exit_code
 from .largest_batch import LargestBatchSearch, check_alone
-from .overhead import CLOSING, IDLE, PREPARING, OverheadMeter
+from .overhead import CLOSING, IDLE, PREPARING, STARTING, OverheadMeter
 from .profiling import Profiling
 from .race import Race
 from .races import Races
@@ -173,7 +173,9 @@ class Engine:
         self, source: RowSource, machine: Machine, software: Software, pool: Pool
     ) -> RunContext:
         """Announce every row, with the warnings that are due before any race."""
-        request, planned_rows = self._request, source.rows()
+        request = self._request
+        with self._overhead.spending(PREPARING if request.question else STARTING):
+            planned_rows = source.rows()
         self._rows = [row for row in planned_rows if row.cases]
         cases = [case for row in self._rows for case in row.cases]
         devices = {case.device for case in cases}
@@ -247,16 +249,18 @@ class Engine:
 
     def _cut_short(self, cause: str) -> None:
         """Record how far each case and row came."""
-        for candidate in [c for c in self.report.candidates.values() if not c.ended]:
-            self._emit(
-                ev.CaseFinished(
-                    at_s=self._control.now(),
-                    case=candidate.case.id,
-                    scenario=candidate.scenario,
-                    status="cancelled",
-                    reason=CANCELLED_IN_RACE if candidate.blocks else CANCELLED,
+        for row in self.report.rows.values():
+            for candidate in [c for c in row.candidates if not c.ended]:
+                has_begun = candidate.blocks or self._request.largest_batch
+                self._emit(
+                    ev.CaseFinished(
+                        at_s=self._control.now(),
+                        case=candidate.case.id,
+                        scenario=row.plan.scenario,
+                        status="cancelled",
+                        reason=CANCELLED_IN_RACE if has_begun else CANCELLED,
+                    )
                 )
-            )
         for plan in self._rows:
             known = self.report.rows.get(plan.scenario.id)
             if known is not None and known.verdict is None:

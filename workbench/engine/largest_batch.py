@@ -5,7 +5,6 @@ It can end other users' work there, so the search refuses to start while their p
 device.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,8 +19,10 @@ from ..records.document import BatchAttempt, LargestBatch
 from ..records.machine import Machine
 from ..records.reason import Reason
 from .context import RunContext
+from .overhead import STARTING
 from .preparation import BUDGET, CANNOT_HERE, START_DEADLINE_S, worker_key
 
+LEAST_ATTEMPT_S = 10.0  # for one attempt, although its share of the budget is over
 CLOSE = 1.05  # factor to which the largest batch is determined
 GROWTH = 2.5  # time of an attempt at twice the batch over the time of the one before, at most
 
@@ -85,9 +86,9 @@ class LargestBatchSearch:
         while batch is not None:
             grown = GROWTH if batch > fits and not fails else 1.0
             began_s = self._context.now()
-            if began_s + grown * took_s > until_s:
+            if began_s + grown * took_s >= until_s:
                 return
-            attempt = self._try(replace(case, batch=batch), worker_key(case))
+            attempt = self._try(replace(case, batch=batch), worker_key(case), until_s)
             yield attempt
             took_s = self._context.now() - began_s
             if attempt.reason is not None and not _is_bound(attempt.reason):
@@ -95,20 +96,25 @@ class LargestBatchSearch:
             fits, fails = (fits, batch) if attempt.reason else (batch, fails)
             batch = _next(fits, fails)
 
-    def _try(self, case: Case, key: WorkerKey) -> BatchAttempt:
+    def _try(self, case: Case, key: WorkerKey, until_s: float) -> BatchAttempt:
         context, pool = self._context, self._context.pool
-        deadline_s = context.deadline(math.inf)
+
+        def deadline_s() -> float:
+            return context.deadline(max(LEAST_ATTEMPT_S, until_s - context.now()))
+
         assert case.batch is not None  # noqa: S101 - the plan has only cases with one
         try:
-            pool.start(key, min(START_DEADLINE_S, deadline_s))
+            with context.overhead.spending(STARTING):
+                pool.start(key, min(START_DEADLINE_S, deadline_s()))
             seed = context.request.seed
-            answer = pool.ask(key, deadline_s, Attempt, op="attempt", case=case, seed=seed)
+            answer = pool.ask(key, deadline_s(), Attempt, op="attempt", case=case, seed=seed)
         except WorkerFailed as failure:
             return BatchAttempt(case.batch, None, None, failure.reason)
         finally:
             if kind_of(case.device).on_host:
                 pool.end(key)
-        return BatchAttempt(case.batch, answer.result.step_s, answer.result.memory_peak_bytes, None)
+        step_s = answer.result.step_s / context.speed(case.device)
+        return BatchAttempt(case.batch, step_s, answer.result.memory_peak_bytes, None)
 
 
 def _is_memory(reason: Reason) -> bool:
@@ -147,6 +153,8 @@ def _outcome(found: LargestBatch) -> tuple[str, Reason | None]:
     if not found.attempts:
         return "skipped", BUDGET
     reason = found.attempts[-1].reason
+    if reason is not None and reason.code == "timeout":
+        return "skipped", BUDGET
     return "skipped" if reason is not None and reason.code in CANNOT_HERE else "failed", reason
 
 

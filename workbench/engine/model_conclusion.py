@@ -104,6 +104,6 @@ def weak_evidence(facts: ModelFacts, pick: Candidate) -> str | None:
     elif why is None and facts.needed_inputs is None:
         return "no number of inputs can promise an agreement of 100% on unseen ones"
     elif why is None:
-        used = "the same as calibrated it" if facts.same_samples else "too few"
+        used = "which also calibrated it" if facts.same_samples else "too few"
         why = f"{facts.samples} checked it, {used}; pass at least {facts.needed_inputs} samples"
-    return f"nothing is promised of its error on unseen inputs: {why}"
+    return f"nothing is promised about its error on unseen inputs: {why}"

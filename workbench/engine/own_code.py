@@ -18,8 +18,7 @@ from ..advisor.limits import is_admissible
 from ..advisor.own.candidates import Space, command_cases, function_cases
 from ..advisor.own.overview import compile_calls, flips, rows_of, script_gain
 from ..advisor.own.snippet import lines, snippet
-from ..advisor.own.training import batches
-from ..contract import Case
+from ..contract import Case, kind_of
 from ..planning.cases import gpu_devices
 from ..planning.own_question import OwnQuestion
 from ..planning.plan import RowPlan, point_name
@@ -47,9 +46,12 @@ EXAMINE_SHARE = 0.5  # longest time to import, build and call the code once, of 
 SCRIPT_SHARE = 1 / 3  # a script is cut after this share of the budget
 FIRST_WEIGHT = 2.0  # the row that finds the candidates gets this, or as much as all others
 OTHER_BATCH, SMALL_BATCH = 8, 1  # the second size: the large one where the user's is small
+NO_BATCH = "its rows change with their number, so its first axis may be no batch"
 BACKENDS = {TORCH: "torch", FUNCTION: "python", COMMAND: "command"}
 # Reasons that are about what the user named, rather than about what their code does.
 NOT_USABLE = ("bad_target", "bad_input", "missing_package", "unsupported")
+# Failures on the CPU after which a module is examined on a GPU: its operators may be CUDA's alone.
+NOT_ON_A_CPU = ("needs_gpu", "user_code", "no_memory", "timeout", "worker_died")
 SAVE_S, SAVE_SHARE = 10.0, 0.2  # reserved for --save-best: seconds, or share if that is less
 
 
@@ -71,7 +73,8 @@ class OwnCode:
         self._question: OwnQuestion = self.request.own
         folder = self.pool.scratch / WORKLOAD
         folder.mkdir(exist_ok=True)
-        self._code = self._question.code(str(folder), os.getcwd(), self.request.seed)  # noqa: PTH109
+        code = self._question.code(str(folder), os.getcwd(), self.request.seed)  # noqa: PTH109
+        self._code = replace(code, batch=next(iter(self.request.batch), None))
         self._facts: CodeFacts | None = None
         self._exports: Exports | None = None
         self._last = WORKLOAD  # id of the row that races last
@@ -108,10 +111,14 @@ class OwnCode:
         # The first worker alone runs a script.
         ran_s = min((each.seconds / each.share for each in facts.modules if each.share), default=0)
         load_s = max(0.0, examined_s - began_s - ran_s)
-        self.emit(ev.CodeExamined(at_s=self.control.now(), facts=facts))
         if self.request.batch and facts.batch is None:
             why = "no parameter takes a size, or its inputs share no first axis"
             raise UsageError(f"--batch: {facts.name} has no batch to change: {why}")
+        is_own = set(self.request.batch) <= {facts.batch}
+        if self._question.kind == TORCH and not (is_own or facts.resizable):
+            facts = msgspec.structs.replace(facts, notes=[*facts.notes, NO_BATCH])
+            self._facts = facts
+        self.emit(ev.CodeExamined(at_s=self.control.now(), facts=facts))
         space = Space(facts, self.machine.cpu, self._threads, gpus, self.request)
         source = FixedCases(self._code)
         if self._question.kind == TORCH:
@@ -158,13 +165,22 @@ class OwnCode:
             with suppress(WorkerFailed):
                 self._start(gpus[0])
                 place = gpus[0]
+        real = [gpu for gpu in gpus if not kind_of(gpu).simulated]
+        is_module = self._question.kind == TORCH and not self._is_script and bool(real)
+        if is_module and "cpu" not in (self.request.devices or ("cpu",)):
+            self._code = replace(self._code, home=real[0])
+            return self._ask(real[0])
         try:
             return self._ask(place)
         except WorkerFailed as failure:
-            if failure.reason.code != "needs_gpu" or not gpus or self._is_script:
+            if failure.reason.code not in NOT_ON_A_CPU or not is_module:
                 raise
-            self._code = replace(self._code, home=gpus[0])
-            return msgspec.structs.replace(self._ask(gpus[0]), needs_gpu=failure.reason)
+            self._code = replace(self._code, home=real[0])
+            try:
+                found = self._ask(real[0])
+            except WorkerFailed:
+                raise failure from None  # the CPU is not to blame
+            return msgspec.structs.replace(found, needs_gpu=failure.reason)
 
     def _key(self, device: str) -> WorkerKey:
         """The worker that answers questions; that of a function is its first candidate's."""
@@ -198,14 +214,11 @@ class OwnCode:
         )
         weight = max(FIRST_WEIGHT, len(others))
         plain = msgspec.structs.replace(self.plan.scenario, batch=first, weight=weight)
-        if self._question.train:
-            params = {**plain.params, "batches": batches(space)}
-            plain = msgspec.structs.replace(plain, params=params)
-            return [self._row(TrainingSearch(space, plain, exports))]
-        search = OwnSearch(space, plain, exports)
+        search_in = TrainingSearch if self._question.train else OwnSearch
+        search = search_in(space, plain, exports)
         rows = [self._row(search)]
         for batch in filter(None, others):
-            further = OwnSearch(space, _at_batch(plain, batch), exports, search)
+            further = search_in(space, _at_batch(plain, batch), exports, search)
             rows.append(self._row(further, after=plain.id))
         return rows
 
@@ -216,7 +229,7 @@ class OwnCode:
     def _batches(self, facts: CodeFacts) -> list[int | None]:
         if self.request.batch:
             return list(self.request.batch)
-        if facts.batch is None or not facts.resizable:
+        if facts.batch is None or not facts.resizable or self._question.train:
             return [facts.batch]
         return [facts.batch, OTHER_BATCH if facts.batch == SMALL_BATCH else SMALL_BATCH]
 
@@ -236,7 +249,7 @@ class OwnCode:
             is_last = row.plan.scenario == self._last  # `reserved_s` is left after it
             advice = CodeAdvice(
                 snippet=snippet(facts, pick.case, self._question),
-                flips=flips(report),
+                flips=flips(report, trains=self._question.train),
                 share=script_gain(report, own, pick),
                 saved=self._save(pick.case, facts) if is_last else None,
             )
@@ -268,7 +281,8 @@ class OwnCode:
         key = EXPORTER if case.backend in ONNX_BACKENDS else self._key(self._code.home)
         files = self._exports.files(case) if self._exports else {}
         try:
-            self.pool.start(key, START_S)
+            left_s = self.request.budget - self.control.now()
+            self.pool.start(key, min(START_S, max(1.0, self.reserved_s, left_s)))
             saved = consult(
                 self.pool,
                 key,

@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import msgspec
+
 from ..advisor.limits import is_admissible
 from ..advisor.own import candidates as ways
 from ..advisor.own import training
@@ -73,26 +75,30 @@ class OwnSearch:
         self._request = space.request
         self._known: set[str] = set()  # ids of all cases so far
         self._varied: set[str] = set()  # leaders whose library's options were tried
-        stages: list[Stage] = [self._change, self._export, self._quantise, self._compile]
+        stages = self._search()
         if first is not None:
-            stages = [partial(self._carry_over, first)]
-        self._stages = [*stages, self._vary]
+            stages = [partial(self._carry_over, first), stages[-1]]
+        self._stages = stages
         self._first = first
         self._started: list[Case] = []
 
     def start(self) -> list[Case]:
-        """The code as written; where the filters leave that out, the first that they admit.  A
-        further row starts as the first did."""
+        """The cases that race from the beginning.  A further row starts as the first did."""
         if self._first is not None:
             kept = [c for c in self._first._started if self._exports.runs(c, self.scenario)]
-            return self._admitted(replace(case, batch=self.scenario.batch) for case in kept)
+            return self._admitted(map(self._here, kept))
+        self._started = self._start()
+        return self._started
+
+    def _start(self) -> list[Case]:
+        """The code as written; where the filters leave that out, the first that they admit."""
         space, budget_s = self._space, self._request.budget
         plain = [
             Proposal(device, precision, None, threads)
             for device, threads in space.devices.items()
             for precision in ways.precisions(device, space)
         ]
-        self._started = (
+        return (
             self._new(ways.as_written(space))
             or self._new(ways.quick_changes(space))
             or self._new(ways.compiled(space, plain))
@@ -100,7 +106,10 @@ class OwnSearch:
             or self._quantise((), budget_s)
             or []
         )
-        return self._started
+
+    def _search(self) -> list[Stage]:
+        """How the first row goes on; a further one has the first's best, then the last stage."""
+        return [self._change, self._export, self._quantise, self._compile, self._vary]
 
     # --------------------------------------------------------- the race asks
 
@@ -138,6 +147,8 @@ class OwnSearch:
         facts, why = self._space.facts, ""
         if facts.stateful or facts.mutated:
             why = "a call changes its state or inputs, which an exported graph does not"
+        elif not facts.inputs:
+            why = "its inputs hold no tensors, so its graph would be a constant"
         elif not self._space.on_cpu:
             why = "exported models race on the CPU only"
         elif left_s < EXPORT_SHARE * self._request.budget:
@@ -248,10 +259,14 @@ class OwnSearch:
             kinds.setdefault((case.device, case.backend, case.precision), case)
         chosen = dict.fromkeys([*(c.case for c in ranked[:LEADERS]), *kinds.values()])
         kept = [case for case in chosen if self._exports.runs(case, self.scenario)]
-        moved = [replace(case, batch=self.scenario.batch) for case in kept[:MOST_CARRIED]]
+        moved = [self._here(case) for case in kept[:MOST_CARRIED]]
         return self._admitted(self._affordable(moved, left_s)) or None
 
     # --------------------------------------------------------------- helpers
+
+    def _here(self, case: Case) -> Case:
+        """A case of the first row in this one."""
+        return replace(case, batch=self.scenario.batch, params=self.scenario.params)
 
     def _is_short(self, left_s: float) -> bool:
         return left_s < LEAST_SHARE * self._request.budget
@@ -301,12 +316,18 @@ class OwnSearch:
 class TrainingSearch(OwnSearch):
     """The candidate source of a training's row."""
 
-    def __init__(self, space: Space, scenario: Scenario, exports: Exports) -> None:
-        super().__init__(space, scenario, exports)
+    def __init__(
+        self, space: Space, scenario: Scenario, exports: Exports, first: OwnSearch | None = None
+    ) -> None:
+        steps = training.batches(space, scenario.batch)
+        planned = msgspec.structs.replace(scenario, params={**scenario.params, "batches": steps})
+        super().__init__(space, planned, exports, first)
         self._led: set[str] = set()  # leaders whose neighbours were tried
-        self._stages = [self._vary_settings]
 
-    def start(self) -> list[Case]:
+    def _search(self) -> list[Stage]:
+        return [self._vary_settings]
+
+    def _start(self) -> list[Case]:
         for mode, why in self._space.facts.impossible.items():
             self._exports.leave_out(mode, why)
         return self._new(training.start(self._space))
@@ -321,7 +342,10 @@ class TrainingSearch(OwnSearch):
                 continue
             self._led.add(leader.case.id)
             waiting = leader.blocks[-1].metrics.get(WAITING, 0.0)
-            found = training.after(proposal_of(leader.case), self._space, waiting)
+            leads = proposal_of(leader.case)
+            found = training.after(leads, self._space, self.scenario.batch, waiting)
+            if self._first is not None:  # it has raced the modes
+                found = [each for each in found if each.mode == leads.mode]
             if cases := self._affordable(self._new(found), left_s):
                 return cases
         return []

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 import msgspec
 
@@ -15,7 +16,7 @@ from ..planning import admission
 from ..planning.plan import RowPlan
 from ..planning.scenario import Scenario
 from ..pool.answers import Prepared, Released, SmallProbe
-from ..pool.pool import WorkerFailed
+from ..pool.pool import Answer, WorkerFailed
 from ..pool.worker_process import WorkerKey
 from ..records import events as ev
 from ..records.document import WarmUp
@@ -88,6 +89,9 @@ def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
     apart = compiles_for_gpu or (has_own and catalog.load(case.workload).isolates)
     # torch keeps its first plan for a convolution, whether searched for or not (Conv_v8.cpp).
     apart = apart or "cudnn-benchmark" in case.mode_words
+    # A capture that fails takes its process along, and code of the user may make it fail.
+    is_recorded = "graph" in case.mode_words and case.device_kind == "gpu"
+    apart = apart or (is_recorded and catalog.load(case.workload).isolates)
     alone = ""
     if apart or (scenario is not None and scenario.weighs_memory):
         alone = case.id
@@ -260,23 +264,31 @@ class Preparation:
             raise Refused(slower)
 
     def _ask_worker(self, case: Case, warm_up_s: float) -> Prepared:
-        """Have the worker build, check and warm up one case; its answer."""
+        """Have the worker build, check and warm up one case; its answer.
+
+        After a pause, which the times of the start-up would include, a fresh worker does it again.
+        """
         context, scenario, source = self._context, self._plan.scenario, self._plan.source
         began_s, deadline_s = context.now(), context.deadline(self._prepare_deadline_s(case))
+        ask = partial(
+            context.pool.ask,
+            self._key(case),
+            op="prepare",
+            case=case,
+            seed=context.request.seed,
+            latency=scenario.objective not in ("throughput", "cost"),
+            warm_up_s=warm_up_s,
+            cache_bytes=cache_bytes(context.machine.cpu),
+            from_start=scenario.counts_start_up,
+            files=source.files(case) if source is not None else {},
+        )
         try:
-            answer = context.pool.ask(
-                self._key(case),
-                deadline_s,
-                Prepared,
-                op="prepare",
-                case=case,
-                seed=context.request.seed,
-                latency=scenario.objective not in ("throughput", "cost"),
-                warm_up_s=warm_up_s,
-                cache_bytes=cache_bytes(context.machine.cpu),
-                from_start=scenario.counts_start_up,
-                files=source.files(case) if source is not None else {},
-            )
+            answer: Answer[Prepared] = ask(deadline_s, Prepared)
+            while answer.interrupted and launch_of(os.environ) is None:
+                context.pool.end(self._key(case))
+                self._start(self._key(case))
+                began_s, deadline_s = context.now(), context.deadline(deadline_s)
+                answer = ask(deadline_s, Prepared)
         except WorkerFailed as failure:
             is_slow = case.is_compiled or deadline_s < HANGS_S  # a compiler may well take longer
             if failure.reason.code == "timeout" and is_slow:
@@ -318,7 +330,7 @@ class Preparation:
                 ),
                 iterations_per_sample=warmed.iterations,
                 memory_peak_bytes=loaded.memory_peak_bytes,
-                call_overhead_s=loaded.call_overhead_s,
+                call_overhead_s=loaded.call_overhead_s / speed,
             )
         )
         if accuracy.passed:
@@ -361,8 +373,9 @@ class Preparation:
     def release(self) -> None:
         """Give back what the row's cases hold, before the next row needs it."""
         context = self._context
-        if context.now() >= context.end_s:
-            return  # there is no next row
+        left_s = context.request.extension_s - context.report.extended_s
+        if context.now() >= context.end_s and left_s <= 0:
+            return  # no next row will race
         held: defaultdict[WorkerKey, list[str]] = defaultdict(list)
         for case in self._plan.cases:
             key = self._key(case)
@@ -372,8 +385,7 @@ class Preparation:
                 held[key].append(case.id)
         for key, cases in held.items():
             with suppress(WorkerFailed):  # the pool has already reported that the worker ended
-                deadline_s = context.deadline(RELEASE_DEADLINE_S)
-                context.pool.ask(key, deadline_s, Released, op="release", cases=cases)
+                context.pool.ask(key, RELEASE_DEADLINE_S, Released, op="release", cases=cases)
         self._holders.clear()
 
     def fail(self, case: Case, failure: WorkerFailed) -> None:

@@ -25,6 +25,9 @@ HOST_EVERY_S = 0.5
 SLOWED = 0.02  # share of the time measured on a GPU
 CLOCK_MOVED = 0.15  # drop from the highest to the lowest clock in one candidate's blocks
 CLOCK_LOW = 0.5  # share of the card's maximum clock, under load
+# Least time of an energy counter's steps that count: one lasts 0.1 s, and shorter windows are off
+# by a fifth.
+LEAST_COUNTED_S = 5.0
 OWN_SHARE = 0.9  # share of a reading's time that must be one case's own for it to count
 ENOUGH_CLOCKS = 4  # minimum readings to judge the spread of clocks
 # A card at full load normally runs at its power limit: recorded, but no reason for a warning.
@@ -228,7 +231,7 @@ def _counted_power(readings: list[_Reading], turns: list[Span]) -> float | None:
         if between > 0 and _own_s(turns, one.at_s, two.at_s) >= OWN_SHARE * between:
             energy_j += (two.state.energy_j or 0.0) - (one.state.energy_j or 0.0)
             time_s += between
-    return energy_j / time_s if time_s else None
+    return energy_j / time_s if time_s >= LEAST_COUNTED_S else None
 
 
 def _own_s(turns: list[Span], start_s: float, end_s: float) -> float:

@@ -100,6 +100,7 @@ class Pool:
         self._ending: list[WorkerProcess] = []  # killed or asked to end, not yet waited for
         self._unusable: dict[tuple[str, ...], Reason] = {}  # by `_use`: GPUs that a backend refused
         self.import_s: dict[WorkerKey, float] = {}  # from the start to an imported backend
+        self.longest_gpu_start_s = 0.0
         self.generation: dict[WorkerKey, int] = {}  # how often a worker had to be replaced
         self._pauses: list[tuple[float, float]] = []  # begin and end, on the host's clock
 
@@ -134,7 +135,9 @@ class Pool:
         if hello.ready_s is not None and began <= hello.ready_s <= ended:
             ended = hello.ready_s  # the answer may have waited for those of others
         paused_s = sum(end - start for start, end in self._pauses if began <= start < ended)
-        self.import_s[key] = ended - began - paused_s
+        self.import_s[key] = took = ended - began - paused_s
+        if not kind_of(key.device).on_host:
+            self.longest_gpu_start_s = max(self.longest_gpu_start_s, took)
         self._listener.emit(
             ev.WorkerStarted(
                 at_s=self._control.now(),
@@ -341,7 +344,7 @@ class Pool:
         if ended:
             self._guardian.remove_group(worker.pid)
         if worker.compiling_since is not None:
-            drop_compiled(worker.compiling_since)
+            drop_compiled(worker.compiled_folder, worker.compiling_since)
         return ended
 
     def end_all(self, *, at_once: bool) -> None:

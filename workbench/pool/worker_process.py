@@ -61,12 +61,12 @@ def knows_compiler() -> bool:
     return any(compiled_folder().glob("precompiled_headers/*.gch"))
 
 
-def drop_compiled(began: float) -> None:
-    """Remove what a compilation that began at `began` and was killed wrote last: half a library
-    breaks later compilations."""
+def drop_compiled(folder: Path, began: float) -> None:
+    """Remove what a compilation that began at `began` and was killed wrote last into `folder`: half
+    a library breaks later compilations."""
     since = max(began, time.time() - HALF_WRITTEN_S)
-    for path in compiled_folder().rglob("*"):
-        with suppress(OSError):
+    with suppress(OSError):  # another run may remove a folder meanwhile
+        for path in folder.rglob("*"):
             if path.is_file():
                 found = path.stat()
                 # g++ opens a header's file long before it fills it.
@@ -139,6 +139,7 @@ class WorkerProcess(LineProcess):
         device = "cpu" if kind_of(key.device).on_host else key.device
         module = catalog.LAB_MODULE if key.backend == catalog.LAB else "workbench.worker.worker"
         side = settings.sides.get(key.alone) or Side("", "")
+        self.compiled_folder = _compiled_in(scratch)
         super().__init__(
             command(module, python=side.python or settings.python),
             key.backend,
@@ -217,6 +218,12 @@ class WorkerProcess(LineProcess):
         self.kill()
 
 
+def _compiled_in(scratch: Path) -> Path:
+    """Where compiled code is kept; where nothing can be kept, it lasts for this run."""
+    kept = compiled_folder()
+    return kept if can_be_written(kept) else scratch / "compiled"
+
+
 def _environment(
     key: WorkerKey, device: str, settings: WorkerSettings, side: Side, scratch: Path
 ) -> dict[str, str]:
@@ -236,14 +243,14 @@ def _environment(
     threads = key.threads or min(settings.threads, len(near) or settings.threads)
     environment.update(dict.fromkeys(variables, str(threads)))
     environment[GPU_CORES] = json.dumps(settings.gpu_cores if near else {})
-    kept = compiled_folder()
-    compiled = kept if can_be_written(kept) else scratch / "compiled"  # it lasts for this run
+    compiled = _compiled_in(scratch)
     environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled))
     environment.setdefault(onnx_gpu.CACHE, str(compiled / "tensorrt"))
     if device == "cpu" and settings.hide_gpus:
         # Both torch.compile and Adam open CUDA where they see it (pytorch#150622).
         environment.update({k.hidden_by: "" for k in DEVICE_KINDS.values() if k.hidden_by})
     environment["ORT_DISABLE_TELEMETRY"] = "1"
+    environment.setdefault("MPLBACKEND", "Agg")  # a user's plot would wait for its window
     environment["TMPDIR"] = str(scratch)
     return environment
 

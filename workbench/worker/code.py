@@ -31,6 +31,8 @@ def _cloudpickle() -> str:
 def command_words(command: str, values: Mapping[str, object]) -> list[str]:
     """The program and arguments of a command, with `values` for its placeholders."""
     words = shlex.split(command)
+    if re.match(r"[A-Za-z_]\w*=", words[0]):  # a shell would set it
+        words = ["env", *words]
     return [_PLACEHOLDER.sub(lambda m: m[1] or str(values[m[2]]), word) for word in words]
 
 
@@ -55,6 +57,7 @@ class Code:
     home: str = "cpu"  # the device on which it is examined and its reference is computed
     seed: int = 0
     arguments: tuple[str, ...] = ()  # of a script
+    batch: int | None = None  # at which it is examined; None: its own
     seconds: float = 20.0  # a script is cut after this time
     train: bool = False
     pickled: bool = False  # a plain pickle may be loaded

@@ -27,6 +27,7 @@ FATAL_MARKS = (
     "device-side assert",
     "illegal memory access",
 )
+NO_ENGINE = "unable to find an engine to execute"  # of a convolution, by torch
 MEMORY_HINT = "choose a smaller batch or size, or free memory"
 FULL_HINT = "other processes fill the GPU: find them with `nvidia-smi`"
 FATAL_HINT = "run it again; if it fails again, suspect the GPU or its driver"
@@ -41,6 +42,7 @@ GPU_CAUSES = (
     ("insufficient for CUDA runtime", "driver_too_old", _BUILD_HINT),
     ("busy or unavailable", "gpu_busy", "end its processes, or `sudo nvidia-smi -c DEFAULT`"),
     ("ECC error", "gpu_faulty", "reset or replace the card: `nvidia-smi -q -d ECC`"),
+    ("captur", "unsupported", "a CUDA graph cannot record code that waits for the GPU"),
     ("not yet initialized", "gpu_not_ready", "`sudo systemctl start nvidia-fabricmanager`"),
     ("No CUDA GPUs are available", "gpu_lost", _LOST_HINT),
     ("no CUDA-capable device", "gpu_lost", _LOST_HINT),

@@ -22,7 +22,7 @@ class Torch(Backend):
         return [_described(kind, n) for kind, count in counts.items() for n in range(count)]
 
     def start(self, device: str) -> None:
-        """Open CUDA, and load cuBLAS and cuDNN, or what another GPU has in their place."""
+        """Open CUDA, and load cuBLAS, or what another GPU has in their place."""
         import torch
 
         library, which = library_of(device), [device]
@@ -33,10 +33,14 @@ class Torch(Backend):
             library.set_device(device)  # or code that uses the current device would open GPU 0
         few = torch.ones(8, 8, device=device)
         few @ few
+        library.synchronize(*which)
+
+    def load_rest(self, device: str) -> None:
+        import torch
+
         with suppress(RuntimeError):  # without cuDNN the rest still works
             picture, kernel = torch.ones(1, 3, 8, 8), torch.ones(4, 3, 3, 3)
-            torch.nn.functional.conv2d(picture.to(device), kernel.to(device))
-        library.synchronize(*which)
+            torch.nn.functional.conv2d(picture.to(device), kernel.to(device)).cpu()
 
     def reset_memory_peak(self, device: str) -> None:
         if not device.startswith("mps"):

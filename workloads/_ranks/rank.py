@@ -51,7 +51,7 @@ class Follower:
 
         # srun may show each rank only its own GPU, as number 0.
         count: int = torch.cuda.device_count()
-        return int(os.environ["LOCAL_RANK"]) % max(1, count)
+        return int(os.environ.get("LOCAL_RANK", "0")) % max(1, count)
 
     def open(
         self, case: dict[str, Any], world: int, threads: list[int], seed: int
