@@ -145,7 +145,7 @@ def parse_over(texts: Sequence[str], command: str) -> dict[str, list[str]]:
         axes[name] = values = [part.strip() for part in listed.split(",")]
         shown = {value.rpartition("/")[2] for value in values}  # as in ids of cases
         if len(shown) < len(values) or "" in values:
-            why = "a value is empty, or two end in the same part"
+            why = "a value is empty, or two have the same last part after `/`"
             raise ValueError(f"--over {name}: {why} in {listed!r}")
     if missing := [name for name in names if name not in axes]:
         add = f"add --over {missing[0]}=VALUE,VALUE, or write {{{{{missing[0]}}}}} for braces"

@@ -152,6 +152,14 @@ def check(request: Request) -> None:
             raise UsageError(f"--threads must be between 1 and {MOST_THREADS}, not {threads}")
 
 
+def check_python(path: str | None) -> None:
+    """Raise UsageError unless `path` is a program, as far as its file shows."""
+    import shutil
+
+    if path is not None and shutil.which(path) is None:
+        raise UsageError(f"--python: {path} is not an executable file; {NAME_PYTHON}")
+
+
 def _check_question(request: Request, question: ModelQuestion | OwnQuestion) -> None:
     option = question.option
     if request.scenarios:
@@ -163,9 +171,8 @@ def _check_question(request: Request, question: ModelQuestion | OwnQuestion) -> 
         raise UsageError(str(error)) from None
     _check_unused(request, option)
     check_batches(request.batch)
-    is_training = isinstance(question, OwnQuestion) and question.train
-    if len(request.batch) > 1 and (is_training or option == MODEL):
-        raise UsageError(f"{'--train' if is_training else option} takes one --batch")
+    if len(request.batch) > 1 and option == MODEL:
+        raise UsageError(f"{option} takes one --batch")
     if option == MODEL and set(request.backends) - {*ONNX_BACKENDS}:
         raise UsageError(f"--backend: an ONNX model runs on {' or '.join(ONNX_BACKENDS)}")
     check_known("mode", [word for mode in request.modes for word in mode.split("+")], MODES)

@@ -13,6 +13,7 @@ class CodeInput(msgspec.Struct, frozen=True):
     name: str
     type: str  # "float32", "int64"
     shape: list[int]
+    place: str = ""  # Python that leads to it: "inputs[0]" or "named['past'].keys"
 
 
 class CalledModule(msgspec.Struct, frozen=True):

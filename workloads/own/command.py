@@ -115,6 +115,8 @@ def examine(code: Code) -> dict[str, Any]:
     Raises WorkloadError "bad_target" where there is no such program.
     """
     words, folder = shlex.split(code.target), Path(code.directory)
+    while len(words) > 1 and re.match(r"[A-Za-z_]\w*=", words[0]):  # see `command_words`
+        del words[0]
     program = str(folder / words[0]) if os.sep in words[0] else words[0]
     if not placeholders(program) and shutil.which(program) is None:
         raise WorkloadError(f"there is no program {words[0]}", code="bad_target")

@@ -102,9 +102,11 @@ def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
 
 
 def _inputs(example: Example) -> dict[str, Any]:
+    places = example.places()
     listed = [
         {
             "name": shown(name, 60),
+            "place": places[name],
             "type": str(tensor.dtype).removeprefix("torch."),
             "shape": list(tensor.shape),
         }
@@ -128,7 +130,7 @@ def _behaviour(one: Subject, example: Example, notes: list[str]) -> dict[str, An
         step_s = time.perf_counter() - began
         del first  # before another copy takes as much memory
         fresh = list(arrays(call(one.copy(), example, within=within)).values())
-    mutated = [shown(name, 60) for name in before if after[name] != before[name]]
+    mutated = [shown(name, 60) for name in before if after.get(name) != before[name]]
     by_chance = _differ(answer, fresh)
     stateful = not by_chance and _differ(answer, again)
     if by_chance:

@@ -19,7 +19,7 @@ from .._shared.torch_task import TorchTask, compiled, dtype_of, synchronize
 from ..lab.agreement import answer
 from ..lab.workload import ModelTask
 from . import examine
-from .reference import Reference, arrays, call, guard, reference
+from .reference import Reference, arrays, call, guard, plain_attention, reference
 from .subject import Subject, subject
 from .target import user_errors
 from .tree import Example, mapped
@@ -114,7 +114,7 @@ class ModuleTask(TorchTask):
         self.hosted = self.pristine.mapped(lambda tensor: tensor.clone())  # pageable, as a caller's
 
     def check(self) -> Accuracy:
-        with user_errors(self.code.name):
+        with user_errors(self.code.name), plain_attention():
             output = self._answer()
             answers = list(arrays(output).values())
             if self.check_output is not None:

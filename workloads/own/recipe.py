@@ -7,7 +7,7 @@ All are optional where the module returns its loss.
 
 import copy
 import inspect
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ Batches = Generator[Any, None, None]
 ENDLESS = 10**12  # samples
 DEFAULT_BATCH = 32  # of data, where no batch is named
 IN_LOADER = "in DataLoader worker process"  # torch/_utils.py, ExceptionWrapper
+NO_BUILDER = "name a builder, package.module:build, with loss(output, batch) next to it"
 HINT = "define `def loss(output, batch): return F.cross_entropy(output, batch[1])` or the like"
 
 
@@ -31,7 +32,7 @@ class Recipe:
         names = ("loss", "optimizer", "dataset", "loader", "collate")
         self.loss, self.optimizer, self.dataset, self.loader, self.collate = map(one.part, names)
         self.one = one
-        self.batch = DEFAULT_BATCH
+        self.batch = one.code.batch or DEFAULT_BATCH
         if self.loader is None and self.dataset is None:
             self._take_held()
         self.data = "loader" if self.loader else "dataset" if self.dataset else None
@@ -43,15 +44,17 @@ class Recipe:
         self._most = None if any_number in kinds else sum(kind < any_number for kind in kinds)
 
     def _take_held(self) -> None:
-        """Take a data set that stands next to `build`, or that of a DataLoader there."""
+        """Take a data set that stands next to `build`, or that of a DataLoader there, as torch's
+        own loader would."""
         from torch.utils.data import DataLoader, Dataset
 
         held = [getattr(self.one.namespace, name, None) for name in ("dataset", "loader")]
         for found in held:
             if isinstance(found, DataLoader) and found.batch_size is not None:
-                self.batch, self.collate = found.batch_size, self.collate or found.collate_fn
+                self.batch = self.one.code.batch or found.batch_size
+                self.collate = self.collate or found.collate_fn
                 self.dataset = partial(copy.copy, found.dataset)
-            elif isinstance(found, Dataset):
+            elif isinstance(found, Dataset) or _is_indexed(found):
                 self.dataset = partial(copy.copy, found)
 
     def arguments(self, batch: Any) -> Example:
@@ -87,7 +90,8 @@ class Recipe:
             return loss
         shape = f" of shape {list(loss.shape)}" if isinstance(loss, torch.Tensor) else ""
         where = "its output" if self.loss is None else "its loss function"
-        raise unusable(f"{where} gives a {type(loss).__name__}{shape}, not a scalar loss", HINT)
+        text = f"{where} gives a {type(loss).__name__}{shape}, not a scalar loss"
+        raise unusable(text, HINT if self.one.namespace is not None else NO_BUILDER)
 
     def optimiser(self, module: Any, *, fused: bool = False) -> Any:
         """The user's optimiser, else AdamW with torch's settings; `fused`: one kernel for all
@@ -95,11 +99,9 @@ class Recipe:
 
         Raises WorkloadError "unsupported" where it has no fused form.
         """
-        import torch
-
         weights = [weight for weight in module.parameters() if weight.requires_grad]
         with user_errors(f"optimizer of {self.one.name}"):
-            made = (self.optimizer or torch.optim.AdamW)(weights)
+            made = (self.optimizer or self._held_optimizer())(weights)
         if not fused:
             return made
         kind = type(made)
@@ -107,6 +109,17 @@ class Recipe:
             raise WorkloadError(f"its optimizer {kind.__name__} has no fused form")
         # A group has all its settings; foreach excludes fused.
         return kind([{**g, "fused": True, "foreach": None} for g in made.param_groups], fused=True)
+
+    def _held_optimizer(self) -> Callable[..., Any]:
+        """Optimisers like the one that stands next to `build`, else torch's usual one."""
+        import torch
+
+        held = getattr(self.one.namespace, "optimizer", None)
+        if not isinstance(held, torch.optim.Optimizer):
+            return torch.optim.AdamW
+        taken = inspect.signature(type(held)).parameters
+        settings = {name: value for name, value in held.defaults.items() if name in taken}
+        return partial(type(held), **settings)
 
     def batches(self, size: int | None, workers: int, pin: bool, seed: int) -> Batches:
         """Endless batches, the example's inputs where there are no data.
@@ -178,6 +191,12 @@ def as_given(batch: Any) -> Any:
     if batch.kwargs:
         return (batch.args, batch.kwargs) if batch.args else batch.kwargs
     return batch.args[0] if len(batch.args) == 1 else batch.args
+
+
+def _is_indexed(found: Any) -> bool:
+    """Whether it yields samples by number, as lists and the data sets of other libraries do."""
+    is_sized = hasattr(found, "__len__") and hasattr(found, "__getitem__")
+    return is_sized and not isinstance(found, (str, bytes, Mapping, type))
 
 
 def _takes_two(function: Any) -> bool:

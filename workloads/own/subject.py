@@ -22,7 +22,7 @@ from .tree import Example, module_with_inputs
 
 ARCHIVES = (".pt2", ".pt", ".pth")
 WEIGHTS, INPUTS = "weights.pt", "inputs.pt"
-DEFAULT_BATCH = 1  # where only `inputs(batch)` is given
+DEFAULT_BATCH, TRAINED_BATCH = 1, 32  # where only `inputs(batch)` is given, without a default
 
 
 class Subject:
@@ -44,7 +44,8 @@ class Subject:
     def part(self, name: str) -> Any:
         """The function that stands next to `build` under this name, or is an attribute of it; None
         without."""
-        for place in (self._build, self.namespace):
+        beside = sys.modules.get(getattr(self._build, "__module__", None) or "")
+        for place in (self._build, self.namespace, beside):
             found = getattr(place, name, None)
             is_method = isinstance(place, type) and inspect.isfunction(
                 inspect.getattr_static(place, name, None)
@@ -60,6 +61,14 @@ class Subject:
         return inputs is not None and bool(inspect.signature(inputs).parameters)
 
     @cached_property
+    def default_batch(self) -> int:
+        """The batch for `inputs(batch)` where no other is named: that of --batch, its own default,
+        else one that suits the task."""
+        taken = next(iter(inspect.signature(self.part("inputs")).parameters.values()))
+        usual = TRAINED_BATCH if self.code.train else DEFAULT_BATCH
+        return self.code.batch or (taken.default if type(taken.default) is int else usual)
+
+    @cached_property
     def _given(self) -> Example | None:
         """The inputs of one batch that `build` or `inputs()` returned."""
         if self._example is None and self.part("inputs") is not None and not self.takes_batch:
@@ -70,7 +79,7 @@ class Subject:
     def own_batch(self) -> int | None:
         """The batch of the user's example; None where there is no axis that all inputs share."""
         is_open = self._given is None or self._given.batch is None
-        asked = DEFAULT_BATCH if is_open and self.takes_batch else None
+        asked = self.default_batch if is_open and self.takes_batch else None
         return self.example(asked).batch or asked  # its first axes may be no batch
 
     def example(self, batch: int | None) -> Example:
@@ -86,7 +95,7 @@ class Subject:
         if not self.takes_batch:
             return [self.example(batch)]
         seeds = range(self.code.seed + 1, self.code.seed + 1 + count)
-        return [self._drawn(seed, batch or DEFAULT_BATCH) for seed in seeds]
+        return [self._drawn(seed, batch or self.default_batch) for seed in seeds]
 
     def _drawn(self, seed: int, *batch: int) -> Example:
         seed_loaded(seed)
@@ -98,7 +107,7 @@ class Subject:
         if given is not None and batch in (None, given.batch):
             return given
         if self.takes_batch:
-            made = self._drawn(self.code.seed, batch or DEFAULT_BATCH)
+            made = self._drawn(self.code.seed, batch or self.default_batch)
             if batch is not None and made.batch not in (None, batch):
                 text = f"inputs({batch}) of {self.name} makes a batch of {made.batch}"
                 raise unusable(text, "let the first axis of every input be the batch")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from workbench.contract import Accuracy, Case, Setup
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 KEPT = "training.pt"  # the batch of the check, whether its modules are frozen, the reference
 SAME = 1e-6  # distance up to which two gradients count as equal
 REDUCED = 0.05  # tolerance of gradients in a reduced precision
-NO_OPTIMIZER = "it defines no optimizer, so torch.optim.AdamW is used with its usual settings"
+NO_OPTIMIZER = "it defines no optimizer(parameters), so {} is used"
 NO_DATA = "it defines no dataset or loader, so each step has the same inputs, and no step waits"
 
 
@@ -111,26 +112,33 @@ def computed(recipe: Recipe, batch: Any, seed: int) -> tuple[bool, Reference]:
     makes a difference: a compiled module is compiled again for it."""
     import torch
 
-    def eager(*, frozen: bool = True, double: bool = False) -> list[NDArray[Any]]:
+    def eager(
+        *, frozen: bool = False, double: bool = False, drawn: int = seed
+    ) -> list[NDArray[Any]]:
         module = training_mode(recipe.one.copy())
 
         def fresh(tensor: Any) -> Any:
             own = tensor.to(recipe.one.code.home, copy=True)
             return own.double() if double and own.is_floating_point() else own
 
-        torch.manual_seed(seed)
+        torch.manual_seed(drawn)
         with untouched(module.double() if double else module, frozen=frozen):
             loss = recipe.loss_on(module, mapped(batch, fresh))
             loss.backward()
             return as_outputs(loss.item(), [each.cpu().numpy() for each in gradients(module)])
 
-    plain = eager()
-    frozen = max(errors(eager(frozen=False), plain)) > SAME
+    frozen, plain = False, eager()
+    with suppress(Exception):  # some modules return something else in evaluation mode
+        calm = eager(frozen=True)
+        if max(errors(plain, calm)) > SAME:
+            frozen, plain = True, calm
     try:
-        exact, source = eager(double=True), "gradients of eager float64"
+        exact, source = eager(frozen=frozen, double=True), "gradients of eager float64"
     except Exception:  # some modules name their types
         exact, source = plain, "gradients of eager FP32"
-    floors = errors(plain, exact)
+    # What chance decides even so is drawn otherwise on a GPU and in compiled code.
+    other = eager(frozen=frozen, drawn=seed + 1)
+    floors = [max(pair) for pair in zip(errors(plain, exact), errors(other, plain), strict=True)]
     return frozen, Reference(["loss", "gradients"], exact, floors, source, REDUCED)
 
 
@@ -153,7 +161,7 @@ def examine(code: Code, one: Subject) -> dict[str, Any]:
         impossible["fused"] = first_line(error)
     notes = ["loss and gradients of one step are checked; where training ends up is not"]
     if recipe.optimizer is None:
-        notes.append(NO_OPTIMIZER)
+        notes.append(NO_OPTIMIZER.format(f"one like torch.optim.{type(task.optimiser).__name__}"))
     if recipe.data is None:
         notes.append(NO_DATA)
     return {

@@ -6,19 +6,29 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 
-def leaves(tree: Any, path: str = "") -> dict[str, Any]:
+def leaves(tree: Any) -> dict[str, Any]:
     """The values in `tree` that are no containers, by path: `0`, `logits` or `past.0.1`."""
-    held = _contents(tree)
+    return {path: leaf for path, _, leaf in _walk(tree)}
+
+
+def places(tree: Any) -> dict[str, str]:
+    """By path the Python that leads to each value from `tree`: `[0].mask` or `['past'][0]`."""
+    return {path: place for path, place, _ in _walk(tree)}
+
+
+def _walk(tree: Any, path: str = "", place: str = "") -> Iterator[tuple[str, str, Any]]:
+    held = _contents(tree) or _attributes(tree)
     if held is None:
-        return {path: tree}
-    found: dict[str, Any] = {}
+        yield path, place, tree
+        return
+    is_indexed = isinstance(tree, (Mapping, list, tuple))
     for key, value in held.items():
-        found |= leaves(value, f"{path}.{key}" if path else str(key))
-    return found
+        step = f"[{key!r}]" if is_indexed else f".{key}"
+        yield from _walk(value, f"{path}.{key}" if path else str(key), place + step)
 
 
 def tensors(tree: Any) -> dict[str, Any]:
@@ -36,7 +46,9 @@ def mapped(tree: Any, function: Callable[[Any], Any]) -> Any:
         return function(tree)
     held = _contents(tree)
     if held is None:
-        return tree
+        inside = tensors(tree) if _attributes(tree) else {}
+        memo = {id(tensor): function(tensor) for tensor in inside.values()}
+        return copy.deepcopy(tree, memo) if inside else tree
     changed = {key: mapped(value, function) for key, value in held.items()}
     if isinstance(tree, (list, tuple)):
         parts = list(changed.values())
@@ -74,6 +86,29 @@ def _contents(tree: Any) -> Mapping[Any, Any] | None:
     return None
 
 
+def _attributes(tree: Any) -> Mapping[str, Any] | None:
+    """The attributes of an object that holds tensors, such as a graph or a cache of keys; None for
+    other values."""
+    from torch import Tensor, nn
+
+    is_plain = not isinstance(tree, (Tensor, nn.Module, type)) and not callable(tree)
+    return vars(tree) if is_plain and hasattr(tree, "__dict__") and _holds(tree, set()) else None
+
+
+def _holds(tree: Any, seen: set[int]) -> bool:
+    """Whether there is a tensor in an object, however deep."""
+    from torch import Tensor, nn
+
+    if isinstance(tree, Tensor):
+        return True
+    if id(tree) in seen or isinstance(tree, (nn.Module, type)) or callable(tree):
+        return False
+    seen.add(id(tree))
+    held = _contents(tree)
+    held = getattr(tree, "__dict__", {}) if held is None else held
+    return any(_holds(each, seen) for each in held.values())
+
+
 def module_with_inputs(found: Any) -> tuple[Any, Example | None] | None:
     """The parts of a module, `(module, args)` or `(module, args, kwargs)`; None: it is none."""
     from torch import nn
@@ -107,7 +142,19 @@ class Example:
 
     def tensors(self) -> dict[str, Any]:
         """The tensors by name: the position, or the keyword."""
-        return tensors({**dict(enumerate(self.args)), **self.kwargs})
+        return tensors(self._named)
+
+    def places(self) -> dict[str, str]:
+        """By name the Python that leads to each value from `inputs` or `named`."""
+        found = places(self._named)
+        return {
+            name: f"{'inputs' if name[:1].isdigit() else 'named'}{place}"
+            for name, place in found.items()
+        }
+
+    @property
+    def _named(self) -> dict[Any, Any]:
+        return {**dict(enumerate(self.args)), **self.kwargs}
 
     def mapped(self, function: Callable[[Any], Any]) -> Example:
         """The same arguments with `function(tensor)` in the place of each tensor."""

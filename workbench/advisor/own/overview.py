@@ -3,6 +3,7 @@
 Pure functions of a report.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ...contract import Case
@@ -79,8 +80,11 @@ def recommendation(report: Report) -> list[str]:
     if code.advice is not None:
         found += filter(None, [*code.advice.flips, code.advice.share])
     picks = [report.candidates.get(row.verdict.pick or "") for row in rows if row.verdict]
-    if code.compile_calls is not None and any(each and each.case.is_compiled for each in picks):
+    compiles = any(each and each.case.is_compiled for each in picks)
+    if code.compile_calls is not None and compiles:
         found.append(f"Compiling pays off after {code.compile_calls:,.0f} calls.")
+    if compiles:
+        found.append("It compiles again for inputs of every other size.")
     if code.breaks:
         found.append(f"Graph breaks: {listed(code.breaks, MOST_LISTED)}.")
     return found
@@ -106,7 +110,7 @@ def answer(row: Row, report: Report) -> list[str]:
     if verdict.device_ratio is not None:
         sentences.append(verdict.reasons[0])
     if verdict.tie and verdict.runner_up is not None:
-        sentences.append(f"Tied with {candidate_name(verdict.runner_up)}.")
+        sentences.append(f"No clear lead over {candidate_name(verdict.runner_up)}.")
     if missed := [candidate_name(each.case) for each in row.candidates if was_missed(each)]:
         sentences.append(f"Not measured, for lack of time: {listed(missed, MOST_LISTED)}.")
     return sentences
@@ -145,15 +149,32 @@ def _ways(case: Case, own: str) -> list[str]:
 # ------------------------------------------------------------ what advice holds
 
 
-def flips(report: Report) -> list[str]:
-    """For each further batch: whether the pick stays the best there."""
-    own, *others = rows_of(report)
-    pick = own.verdict and report.candidates.get(own.verdict.pick or "")
-    found = []
-    for row in others if pick else ():
-        best = row.verdict and report.candidates.get(row.verdict.pick or "")
-        found += [_flip(pick.case, best, row)] if pick and best else []
-    return found
+def flips(report: Report, *, trains: bool = False) -> list[str]:
+    """For each further batch: whether the pick stays the best there; of a training also which
+    batch has the highest rate."""
+    rows = rows_of(report)
+    known = [(row, pick) for row in rows if (pick := _pick(row, report)) is not None]
+    if not known or known[0][0] is not rows[0]:
+        return []
+    (_, own), *others = known
+    found = [_flip(own.case, best, row) for row, best in others]
+    return [*found, _fastest_batch([pick for _, pick in known])] if trains and found else found
+
+
+def _pick(row: Row, report: Report) -> Candidate | None:
+    return report.candidates.get(row.verdict.pick or "") if row.verdict else None
+
+
+def _fastest_batch(picks: Sequence[Candidate]) -> str:
+    """The batch that trains the most samples in a second.  Each rate is one of its own race, so
+    there is no ratio."""
+    rates = {pick.case.batch: pick.work.items / median(pick.ordered_s) for pick in picks}
+    best, *others = sorted(rates, key=lambda batch: -rates[batch])
+    shown = {batch: units.rate(rate, "samples/s") for batch, rate in rates.items()}
+    slower = listed([f"{shown[batch]} at batch {batch}" for batch in others])
+    if rates[best] < (1 + ratios.TOLERANCE) * rates[others[0]]:
+        return f"No batch clearly trains the most samples: {shown[best]} at batch {best}, {slower}."
+    return f"Batch {best} trains the most samples: {shown[best]}, against {slower}."
 
 
 def _flip(pick: Case, best: Candidate, row: Row) -> str:

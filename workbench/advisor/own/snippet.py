@@ -73,7 +73,7 @@ def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
     setup += _placed(facts, case, named)
     if case.is_compiled:
         how = ', mode="reduce-overhead"' if "reduce-overhead" in case.mode_words else ""
-        setup.append(f"model = torch.compile(model{how})")
+        setup.append(f"model = torch.compile(model, dynamic=False{how})")
     if question.train:
         return _training(facts, case, setup, call)
     # CUDA graphs of torch.compile fail in inference mode (pytorch#135892).
@@ -99,11 +99,9 @@ def _session(facts: CodeFacts, case: Case) -> Lines:
     if not kind_of(case.device).on_host:
         provider = "CUDAExecutionProvider"
     setup = [*session_lines(case, MODEL, provider), "given = {"]
-    for path in (port.name for port in facts.inputs):
-        first, *inner = path.split(".")
-        name, root = (f"input_{path}", "inputs") if first.isdigit() else (path, "named")
-        steps = "".join(f"[{part if part.isdigit() else repr(part)}]" for part in (first, *inner))
-        setup.append(f"    {name!r}: {root}{steps}.numpy(),")
+    for port in facts.inputs:
+        name = f"input_{port.name}" if port.name[:1].isdigit() else port.name
+        setup.append(f"    {name!r}: {port.place}.numpy(),")
     names = "(port.name for port in session.get_inputs())"
     if case.backend == "openvino":
         names = "(port.any_name for port in session.inputs)"

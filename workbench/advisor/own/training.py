@@ -27,7 +27,7 @@ def start(space: Space) -> list[Proposal]:
     ]
 
 
-def after(leader: Proposal, space: Space, waiting: float) -> list[Proposal]:
+def after(leader: Proposal, space: Space, batch: int | None, waiting: float) -> list[Proposal]:
     """The proposals that differ from the leader of a device in one respect.
 
     `waiting` is the share of its time in which the leader waits for data: a leader that does not
@@ -36,7 +36,7 @@ def after(leader: Proposal, space: Space, waiting: float) -> list[Proposal]:
     """
     found = list(_with_modes(leader, space))
     if space.facts.data and waiting >= WAITING:
-        found += [_loading(leader, workers=count) for count in workers(space)]
+        found += [_loading(leader, workers=count) for count in workers(space, batch)]
         if "pin" in leader.tuning:
             found.append(_loading(leader, pin=1 - int(leader.tuning["pin"])))
     if leader.tuning.get("workers"):
@@ -45,22 +45,25 @@ def after(leader: Proposal, space: Space, waiting: float) -> list[Proposal]:
     return found
 
 
-def workers(space: Space) -> list[int]:
+def workers(space: Space, batch: int | None) -> list[int]:
     """Numbers of loader processes: powers of two, since one timed step holds whole rounds."""
     bound = min(space.cpu.effective_cores, MOST_WORKERS)
-    if step_s := space.facts.step_s:
+    facts, step_s = space.facts, space.facts.step_s
+    if batch and facts.batch:
+        step_s *= batch / facts.batch
+    if step_s:
         bound = min(bound, max(2, int(LONGEST_STEP_S / step_s)))
     largest = 1 << (bound.bit_length() - 1)
     return sorted({count for count in (0, 2, 4, largest) if count <= bound})
 
 
-def batches(space: Space) -> int:
+def batches(space: Space, batch: int | None) -> int:
     """Batches in one timed step of every candidate: a round of the largest number of loaders.
 
     Loaders that are the limit finish their batches together: of four steps one would wait and three
     would not, and a median of single steps would hide the wait.
     """
-    return max(1, *workers(space)) if space.facts.data else 1
+    return max(1, *workers(space, batch)) if space.facts.data else 1
 
 
 def _with_modes(leader: Proposal, space: Space) -> Iterator[Proposal]:
