@@ -78,7 +78,7 @@ class WorkbenchApp(Shell):
             group=TABS,
         ),
         *_tab_bindings(),
-        Binding("escape", "close_run", "Runs", tooltip="back from an opened run"),
+        Binding("escape", "close_run", "Close run", tooltip="back from an opened run"),
         Binding("s", "start", "Start", tooltip="start the same run again"),
         Binding("n", "new", "New", tooltip="set up another run: workload, sizes, devices, budget"),
         Binding("space", "pause", "Pause", tooltip="pause and resume; the clock stops too"),
@@ -129,6 +129,7 @@ class WorkbenchApp(Shell):
         self._opened = self.DEFAULT_MODE != ADVISOR
         self._dirty = False
         self._painted_at = 0.0
+        self.looked_at: str | None = None  # the row that the user chose on any screen
         self.session = self.raced = self._new_session()  # the one shown, and the one raced here
         self._asked = self._wanted
         self._answers = [self.session]  # the runs of the request on the command line
@@ -147,6 +148,7 @@ class WorkbenchApp(Shell):
             self._start()
 
     def _new_session(self) -> Session:
+        self.looked_at = None
         question = self._wanted.question if isinstance(self._wanted, Request) else None
         return Session(
             replay=self._replay,
@@ -185,6 +187,7 @@ class WorkbenchApp(Shell):
         if self.raced.going:  # it was started while the journal was read
             return
         self.session, self._opened = Session(replay=True), False
+        self.looked_at = None
         self.show_mode(ADVISOR)
         self.run_worker(self._pump(ReplaySource(opened.events), self.session), group="source")
 
@@ -195,7 +198,7 @@ class WorkbenchApp(Shell):
 
     def action_close_run(self) -> None:
         """Show the run that was raced here again, on the list of runs."""
-        self.session, self._opened = self.raced, True
+        self.session, self._opened, self.looked_at = self.raced, True, None
         self.show_mode(RUNS)
         self.repaint()
 
@@ -264,7 +267,7 @@ class WorkbenchApp(Shell):
         self._dirty = False
         self._painted_at = self._monotonic()
         self.refresh_keys()
-        if (share := self.session.share) is not None:
+        if (share := self.session.share) is not None and not self.session.replay:
             self.show_title(f"workbench {share:.0%}")
         screen = self.screen
         if isinstance(screen, ViewScreen):
@@ -299,6 +302,12 @@ class WorkbenchApp(Shell):
         return True
 
     # ---------------------------------------------------------- the keys
+
+    async def action_switch_mode(self, mode: str) -> None:
+        """Show a screen; from its details, themselves a screen of this mode, lead back to it."""
+        while mode == self.current_mode and len(self.screen_stack) > 1:
+            self.pop_screen()
+        await super().action_switch_mode(mode)
 
     def action_stop(self) -> None:
         """Stop at the second press; the first one asks."""

@@ -1,6 +1,6 @@
 """The Advisor screen: a line per scenario, and the answer for the selected one."""
 
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -56,19 +56,17 @@ class AdvisorScreen(ViewScreen):
         bar = self.query_one(FilterBar)
         rows = self._rows
         gpu, words = has_gpu(rows), self.size.width >= ROOMY
-        lines = [
-            advisor_line(row, session, gpu=gpu, words=words)
-            for row in rows
-            if bar.accepts(
-                row.plan.title, row.plan.scenario, *(c.case.label for c in row.candidates)
-            )
-        ]
+        lines = [advisor_line(row, session, gpu=gpu, words=words) for row in rows]
+        labels = {row.plan.scenario: [c.case.label for c in row.candidates] for row in rows}
+        lines = [line for line in lines if bar.accepts(line.key, *line.words, *labels[line.key])]
         keys = [line.key for line in lines]
         empty = "nothing matches the filter" if rows else nothing_yet(session)
         columns = advisor_columns(rows, self.size.width)
         table = self.query_one(Table)
         table.show(columns, lines, Text.of((empty, "dim")))
         table.lead(session.report.current_row if session.going else next(iter(keys), None))
+        if (looked_at := cast(Any, self.app).looked_at) is not None:
+            table.choose(looked_at)
         ending = self.query_one("#ending", Drawn)
         ending.display = session.phase == "finished" and not session.has_model
         starts = bool(self.app.check_action("new", ()))
@@ -87,6 +85,9 @@ class AdvisorScreen(ViewScreen):
         return [*lines, Text(), *course] if course else lines
 
     def on_table_moved(self) -> None:
+        table = self.query_one(Table)
+        if not table.is_led:
+            cast(Any, self.app).looked_at = table.cursor
         self._draw_answer()
         self.query_one("#answer-pane").scroll_home(animate=False)
 
@@ -104,4 +105,5 @@ class AdvisorScreen(ViewScreen):
     def action_follow(self) -> None:
         self.query_one(FilterBar).action_dismiss()
         self.query_one(Table).release()
+        cast(Any, self.app).looked_at = None
         self.repaint()

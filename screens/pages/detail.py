@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.content import Content
 
 from workbench.advisor.race_summary import summary_text
 from workbench.export.view.answers import answer_facts, command_lines, crossover_lines
@@ -20,7 +21,7 @@ from ..text.styles import content, joined
 from ..widgets.drawn import Drawn
 from ..widgets.pane import Pane
 from ..widgets.table import Table
-from .base import ViewScreen
+from .base import ViewScreen, nothing_yet
 
 
 class DetailScreen(ViewScreen):
@@ -49,6 +50,9 @@ class DetailScreen(ViewScreen):
             over = session.report.last_row is not None or not session.going
             if over and self.is_current:
                 self.app.pop_screen()
+            else:
+                self.query_one(Table).show((), (), Text.of((nothing_yet(session), "dim")))
+                self.query_one("#detail", Drawn).show(lambda *_: Content(""))
             return
         title = self.query_one("#detail-title", Drawn)
         title.show(lambda width, _: content(heading(row_title(row), width)))

@@ -36,7 +36,7 @@ WORDS = (  # each with the screens where it stands; none: everywhere
     ),
     (
         "Lead",
-        "how many times faster the better device is; with one device, the pick than the next",
+        "how many times faster the better device is; with one device, the pick over the next",
         "Advisor",
     ),
     (

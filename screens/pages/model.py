@@ -107,6 +107,8 @@ class ModelScreen(ViewScreen):
         if row is not None:
             table.show(columns(row), candidate_lines(self._found, session), Text())
             table.lead(row.verdict.pick if row.verdict else None)
+        if table.display and self.focused is None:
+            self.set_focus(table)  # hidden, it has lost the keyboard
         self._draw_pane()
 
     def _draw_pane(self) -> None:

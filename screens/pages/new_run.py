@@ -23,7 +23,8 @@ from workbench.export.view.table import Column, Line, longest_that_fits
 from workbench.planning.request import Request
 from workbench.records.machine import Machine
 
-from ..state.run_form import OWN, SCENARIOS, Checked, FormField, RunForm
+from ..state.form_field import FormField
+from ..state.run_form import OWN, SCENARIOS, Checked, RunForm
 from ..terminal import TOO_SMALL
 from ..text.styles import content, joined
 from ..widgets.chips import Chips

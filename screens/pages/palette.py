@@ -57,9 +57,8 @@ class Entries(Provider):
     def _entries(self) -> Iterator[Entry]:
         app = cast(Any, self.app)
         for tab in app.tabs:
-            yield Entry(
-                f"Screen: {tab.mode}", f"key {tab.title[0]}", partial(app.switch_mode, tab.mode)
-            )
+            show = partial(app.run_action, f"switch_mode('{tab.mode}')")
+            yield Entry(f"Screen: {tab.mode}", f"key {tab.title[0]}", show)
         for action, text, help_text in (
             ("export", "Export", "write this run as an HTML page into a new file"),
             ("start", "Start again", "the same run"),

@@ -1,6 +1,6 @@
 """The base of the screens about one row: it follows the live row until the user walks."""
 
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -25,19 +25,26 @@ class RowScreen(ViewScreen):
             tooltip="previous and next row or size of a race; esc returns to the live one",
         ),
         Binding("right_square_bracket,right", "step(1)", "Next row", show=False),
-        Binding("escape", "follow", "Follow", key_display="esc"),
+        Binding("escape", "follow", "Back", key_display="esc"),
     ]
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._looked_at: str | None = None  # None: the live row
+    @property
+    def _looked_at(self) -> str | None:
+        """The row that the user chose on any screen; None: the live row."""
+        found: str | None = cast(Any, self.app).looked_at
+        return found
 
     @property
     def row(self) -> Row | None:
-        """The row that the user looks at, or the one raced now or last, or the first."""
-        report, looked_at = self.session.report, self._looked_at
-        name = looked_at if looked_at in report.rows else report.last_row
-        return report.rows.get(name or next(iter(report.rows), ""))
+        """The row that the user looks at, or the one raced now; after the end the first, of a plain
+        run the last."""
+        report, name = self.session.report, self._looked_at
+        if name not in report.rows:
+            first = next(iter(report.rows), "")
+            is_over = bool(first) and not self.session.going
+            is_plain = is_over and report.rows[first].plan.textbook is None
+            name = first if is_over and not is_plain else report.last_row or first
+        return report.rows.get(name)
 
     @staticmethod
     def row_title(row: Row | None, session: Session, width: int) -> Content:
@@ -45,7 +52,11 @@ class RowScreen(ViewScreen):
         if row is None:
             return Content("")
         report, walk = session.report, session.walk()
-        at = Content(f" {walk.index(row.plan.scenario) + 1} of {len(walk)} ")
+        rows = [report.rows[name] for name in walk]
+        # The sizes of a crossover are counted apart from the rows.
+        alike = [each.plan.scenario for each in rows if each.plan.of == row.plan.of]
+        noun = "" if row.plan.of is None else "size "
+        at = Content(f" {noun}{alike.index(row.plan.scenario) + 1} of {len(alike)} ")
         place = Content.assemble(link("[", "screen.step(-1)"), at, link("]", "screen.step(1)"))
         current = report.current_row if session.going else None
         live = row.plan.scenario == current
@@ -59,11 +70,6 @@ class RowScreen(ViewScreen):
         question = Content.styled(row.plan.question, "dim").truncate(width, ellipsis=True)
         first = Content.assemble(title, " " * gap, (where, "$primary" if live else "dim"))
         return Content.assemble(first.truncate(width, ellipsis=True), "\n", question)
-
-    def follow(self) -> None:
-        super().follow()
-        self._looked_at = None
-        self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "follow":
@@ -83,6 +89,6 @@ class RowScreen(ViewScreen):
         self._look_at(None)
 
     def _look_at(self, row: str | None) -> None:
-        self._looked_at = row
+        cast(Any, self.app).looked_at = row
         self.refresh_bindings()
         self.repaint()

@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,53 +12,23 @@ from workbench import catalog
 from workbench.contract import PRECISIONS, Parameter, Workload, WorkloadError
 from workbench.planning import scenarios
 from workbench.planning.cases import fill_cases, is_lacking
-from workbench.planning.model_question import ModelQuestion
 from workbench.planning.number_lists import whole_numbers, words
-from workbench.planning.objectives import OF_CODE, OF_MODELS
-from workbench.planning.own_question import MODES, OwnQuestion
+from workbench.planning.own_question import MODES
 from workbench.planning.plan import RowPlan, resolve
-from workbench.planning.request import Request, fake_devices
-from workbench.planning.usage import ScenarioError, UsageError, unknown
+from workbench.planning.request import Request, check_python, fake_devices
+from workbench.planning.usage import ScenarioError, UsageError
 from workbench.records.machine import Machine
 from workbench.text import units
-from workbench.worker.code import COMMAND, KINDS, TORCH
+
+from . import own_form
+from .form_field import CURVE, RACE, FormField, choices
 
 SCENARIOS = ""  # the entry for the scenarios, in place of a workload's name
 OWN = "your own code"  # no workload has such a name
 # Options of the scenarios without a field in the form: kept from the run before.
 OF_SCENARIOS = ("scenario_file", "crossover", "prices", "price_file", "what_if")
-CURVE = "64,100 or 64..4096 make a curve"
-RACE = "1,2,4 compete with one another"
 # For one candidate: with 0.95 s each of 21 had a turn, with 0.54 s 17 of 37.
 LEAST_S = 0.75
-
-
-@dataclass(frozen=True)
-class FormField:
-    """One input: `default` applies while it is empty, `allowed` is its range, `several` says what
-    more than one value does.  Of its `choices` the first stands for the default."""
-
-    key: str
-    label: str
-    default: str
-    help: str
-    allowed: str = ""
-    several: str = ""
-    choices: tuple[str, ...] = ()
-    single: bool = False  # whether one choice excludes the others
-    decides: bool = False  # which other fields there are
-
-    @property
-    def description(self) -> str:
-        """The full help of the field."""
-        allowed = f" ({self.allowed})" if self.allowed else ""
-        several = f"; {self.several}" if self.several else ""
-        return f"{self.label}: {self.help}{allowed}{several}"
-
-
-MODEL = "model"
-_KINDS = (*KINDS, MODEL)
-_SUBJECT = {"kind", "code", "over"}  # fields that say together what is raced
 
 
 @dataclass(frozen=True)
@@ -94,8 +64,8 @@ class RunForm:
 
     def __post_init__(self) -> None:
         given = self.before
-        own = given.question
-        self.entry = given.workloads[0] if given.workloads else OWN if own else SCENARIOS
+        asked = OWN if given.question else SCENARIOS
+        self.entry = given.workloads[0] if given.workloads else asked
         self.quick = given.quick
         self.texts = {
             "scenarios": ",".join(given.scenarios),
@@ -106,13 +76,9 @@ class RunForm:
             "device": ",".join(given.devices),
             "threads": ",".join(map(str, given.threads)),
             "budget": "" if given.budget_s is None else f"{given.budget_s:g}",
-            "objective": own.objective if own is not None else "",
+            "python": given.python or "",
+            **own_form.texts_of(given),
         }
-        if given.own is not None:
-            over = " ".join(given.own.over)
-            self.texts |= {"kind": given.own.kind, "code": given.own.target, "over": over}
-        elif given.model is not None:
-            self.texts |= {"kind": MODEL, "code": given.model.file}
         for setting in given.settings:
             name, _, text = setting.partition("=")
             self.texts[f"{self.entry}.{name}"] = text
@@ -126,11 +92,11 @@ class RunForm:
         """The fields of the selected workload, in the order of the form."""
         workload = self.workload
         if self.entry == OWN:
-            own, modes = self._about_own_code(), list(MODES[1:])
+            own, modes = own_form.about(self.texts.get("kind", "")), list(MODES[1:])
             offered, backends = list(PRECISIONS), list(catalog.backends())
         elif workload is None:
             names = _scenario_names(self.before.scenario_file)
-            own = [_choices("scenarios", "rows of the table", names, empty="default")]
+            own = [choices("scenarios", "rows of the table", names, empty="default")]
             offered, backends, modes = list(PRECISIONS), list(catalog.backends()), []
         else:
             own = [_parameter_field(workload, parameter) for parameter in workload.parameters]
@@ -140,40 +106,22 @@ class RunForm:
             offered = [p for p in PRECISIONS if any(v.precision == p for v in workload.variants)]
             backends = sorted({v.backend for v in workload.variants})
             modes = list(dict.fromkeys(v.mode for v in workload.variants if v.mode))
+        unused = own_form.UNUSED.get(self.texts.get("kind", ""), ()) if self.entry == OWN else ()
         seconds = replace(self.before, budget_s=None, quick=self.quick, thorough=False).budget
-        return [
-            *own,
-            _choices("precision", "number formats of the candidates", offered),
-            _choices("backend", "libraries that compete", self._not_lacking(backends)),
-            *([_choices("mode", "ways to run it", ["plain", *modes])] if modes else []),
-            _choices("device", "where it may run", self._devices()),
+        common = [
+            choices("precision", "number formats of the candidates", offered),
+            choices("backend", "libraries that compete", self._not_lacking(backends)),
+            *([choices("mode", "ways to run it", ["plain", *modes])] if modes else []),
+            choices("device", "where it may run", self._devices()),
             FormField("threads", "threads", "all cores", "for every CPU candidate", several=RACE),
             FormField("budget", "budget", f"{seconds:g}", "wall time of the run", "seconds"),
+            FormField("python", "python", "its own", "interpreter with your libraries"),
         ]
-
-    def _about_own_code(self) -> list[FormField]:
-        kind = self.texts.get("kind", "")
-        goals, has_over = (OF_MODELS if kind == MODEL else OF_CODE), kind == COMMAND
-        values = "values of a command's {device}: device=cpu,cuda"
-        return [
-            FormField(
-                "kind", "kind", TORCH, "what the code is", choices=_KINDS, single=True, decides=True
-            ),
-            FormField("code", "code", "", f"as after --{kind or TORCH}"),
-            *([FormField("over", "over", "", values)] if has_over else []),
-            FormField(
-                "objective",
-                "objective",
-                goals[0],
-                "the aim of the pick",
-                choices=goals,
-                single=True,
-            ),
-            FormField("batch", "batch", "its own", "items in a call", several=CURVE),
-        ]
+        return [*own, *(each for each in common if each.key not in unused)]
 
     def _not_lacking(self, backends: Iterable[str]) -> list[str]:
-        return [name for name in backends if not is_lacking(name, self.installed)]
+        is_known = self.texts["python"].strip() == (self.before.python or "")
+        return [n for n in backends if not (is_known and is_lacking(n, self.installed))]
 
     def _devices(self) -> list[str]:
         """The devices of the machine, where it is known, that are not simulated."""
@@ -195,9 +143,10 @@ class RunForm:
     def _wrong(self) -> list[str]:
         """The fields that are invalid whatever the others hold."""
         keys = self._keys()
-        if self.entry == OWN and self._fails(set(keys) - _SUBJECT):
-            return ["code" if self.texts.get("kind", "").strip() in ("", *_KINDS) else "kind"]
-        return [key for key in keys if self._fails(set(keys) - _SUBJECT - {key})]
+        subject = own_form.SUBJECT
+        if self.entry == OWN and self._fails(set(keys) - subject):
+            return ["code" if own_form.is_kind(self.texts.get("kind", "").strip()) else "kind"]
+        return [key for key in keys if self._fails(set(keys) - subject - {key})]
 
     def _fails(self, without: Collection[str]) -> bool:
         try:
@@ -209,8 +158,10 @@ class RunForm:
         return False
 
     def _request(self, without: Collection[str] = ()) -> Request:
+        keys = set(self._keys()) - set(without)
+
         def text(key: str) -> str:
-            return "" if key in without else self.texts.get(key, "").strip()
+            return self.texts.get(key, "").strip() if key in keys else ""
 
         chosen: dict[str, tuple[str, ...]]
         kept: dict[str, Any] = {}
@@ -219,45 +170,28 @@ class RunForm:
             kept = {name: getattr(self.before, name) for name in OF_SCENARIOS}
             kept["all_scenarios"] = self.before.all_scenarios and not chosen["scenarios"]
         elif self.entry == OWN:
-            chosen, kept = {}, self._question(text)
+            chosen, kept = {}, own_form.question(self.before, text)
         else:
             prefix = f"{self.entry}."
             given = [key for key in self.texts if key.startswith(prefix) and text(key)]
             settings = tuple(f"{key.removeprefix(prefix)}={text(key)}" for key in given)
             chosen = {"workloads": (self.entry,), "settings": settings}
-        batch, mode = (text(key) if key in self._keys() else "" for key in ("batch", "mode"))
         return Request(
             **chosen,  # type: ignore[arg-type]
             **kept,
-            batch=whole_numbers("--batch", batch) if batch else (),
+            batch=whole_numbers("--batch", text("batch")) if text("batch") else (),
             precisions=words([text("precision")]),
             backends=words([text("backend")]),
-            modes=words([mode]),
+            modes=words([text("mode")]),
             devices=words([text("device")]),
             threads=whole_numbers("--threads", text("threads")) if text("threads") else (),
             budget_s=_seconds(text("budget")),
             quick=self.quick,
-            python=self.before.python,
+            python=text("python") or None,
             seed=self.before.seed,
             strict=self.before.strict,
             strict_samples=self.before.strict_samples,
         )
-
-    def _question(self, text: Callable[[str], str]) -> dict[str, ModelQuestion | OwnQuestion]:
-        """The field of the request that names the user's model or code; options without a field
-        stay as they were for the same code."""
-        kind, target, objective = text("kind") or TORCH, text("code"), text("objective")
-        given: dict[str, Any] = {"objective": objective or "latency"}
-        if kind not in _KINDS:
-            raise unknown("kind", kind, _KINDS)
-        if kind == MODEL:
-            model = self.before.model
-            same = model if model is not None and model.file == target else ModelQuestion(target)
-            return {"model": replace(same, **given)}
-        given["over"] = tuple(text("over").split()) if kind == COMMAND else ()
-        own = self.before.own
-        is_same = own is not None and (own.kind, own.target) == (kind, target)
-        return {"own": replace(own if own and is_same else OwnQuestion(kind, target), **given)}
 
     def _keys(self) -> list[str]:
         """The keys of the fields; none if the workload's file cannot be used."""
@@ -267,6 +201,7 @@ class RunForm:
             return []
 
     def _resolve(self, request: Request) -> list[RowPlan]:
+        check_python(request.python)
         rows = resolve(request, *scenarios.load_with(request.scenario_file))
         if self.machine is not None and not fake_devices(request):
             real = [gpu for gpu in self.machine.gpus if not gpu.simulated]
@@ -282,11 +217,6 @@ def _scenario_names(file: str | None) -> Collection[str]:
         return scenarios.load_with(file)[0]
     except ScenarioError:
         return scenarios.load()
-
-
-def _choices(key: str, purpose: str, names: Iterable[str], empty: str = "all") -> FormField:
-    """A field whose choices compete with one another; `empty` stands for none of them."""
-    return FormField(key, key, empty, purpose, choices=(empty, *names))
 
 
 def _parameter_field(workload: Workload, parameter: Parameter) -> FormField:

@@ -151,6 +151,11 @@ class Table(Widget, can_focus=True):
         if key in [line.key for line in self._shown.lines]:
             self._led, self.cursor = False, key
 
+    @property
+    def is_led(self) -> bool:
+        """Whether `lead` moves the cursor, since the user has not."""
+        return self._led
+
     def release(self) -> None:
         """Let `lead` move the cursor again."""
         self._led = True
@@ -203,6 +208,7 @@ class Table(Widget, can_focus=True):
         """Sort by a column, backwards or not; None: as the page has it."""
         self._sorted, shown = order, self._shown
         self.show(shown.columns, self._given, shown.empty)
+        self._reveal()
 
     def action_sort(self, step: int) -> None:
         places = [None, *(column.key for column, _ in self._fitted() if column.title)]
@@ -236,15 +242,18 @@ class Table(Widget, can_focus=True):
 
     def on_resize(self, _event: events.Resize) -> None:
         self._draw()
+        self.call_after_refresh(self._reveal)
+
+    def _reveal(self) -> None:
+        """Scroll to the line under the cursor."""
+        lines, index = list(self.query_one(VerticalScroll).query(TableLine)), self._index()
+        if index is not None and index < len(lines):
+            lines[index].scroll_visible(animate=False)
 
     def watch_cursor(self) -> None:
         self.refresh_bindings()
         self._draw()
-        index = self._index()
-        if index is not None:
-            lines = list(self.query_one(VerticalScroll).query(TableLine))
-            if index < len(lines):
-                lines[index].scroll_visible(animate=False)
+        self._reveal()
         self.post_message(self.Moved())
 
     def _index(self) -> int | None:

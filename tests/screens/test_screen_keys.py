@@ -10,6 +10,8 @@ import scenes
 from stage import HeldFeed, click_on, held, press, replayed, settle, text
 
 from screens.app import WorkbenchApp
+from screens.pages.advisor import AdvisorScreen
+from screens.pages.detail import DetailScreen
 from screens.pages.help import HelpScreen
 from screens.state.event_source import EventSourceError, ReplaySource
 from screens.widgets.table import Table
@@ -107,8 +109,8 @@ async def test_c_copies_the_command_of_the_chosen_row_and_shows_it() -> None:
         assert app.clipboard == "workbench advise floating_point --quick --budget 60"
         notices = [notice.message for notice in app._notifications]
         assert notices == [app.clipboard]
-        await press(pilot, "2", "c")
-        assert app.clipboard == "workbench advise realtime --quick --budget 60"
+        await press(pilot, "2", "right_square_bracket", "c")
+        assert app.clipboard == "workbench advise prototyping --quick --budget 60"
 
 
 async def test_a_row_without_a_verdict_still_has_a_command() -> None:
@@ -142,7 +144,7 @@ async def test_enter_on_the_run_screen_opens_the_same_row() -> None:
     async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, "2", "right_square_bracket", "enter")
-        assert "Extensive floating-point computation ─" in text(pilot)
+        assert "Real-time inference, small device ─" in text(pilot)
         assert "[2 Run]" in text(pilot)
 
 
@@ -177,12 +179,12 @@ async def test_slash_filters_rows_enter_keeps_and_escape_clears() -> None:
     async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, "slash", *"conv")
-        assert "Heavy convolution layers" in text(pilot)
-        assert "Budget-conscious" not in text(pilot)
+        assert "convolution " in text(pilot)
+        assert "prototyping" not in text(pilot)
         await press(pilot, "enter", "enter")
         assert "Heavy convolution layers ─" in text(pilot)
         await press(pilot, "escape", "escape")
-        assert "Budget-conscious" in text(pilot)
+        assert "prototyping" in text(pilot)
 
 
 async def test_a_filter_that_matches_nothing_says_so() -> None:
@@ -191,7 +193,7 @@ async def test_a_filter_that_matches_nothing_says_so() -> None:
         await press(pilot, "2", "slash", *"quantum")
         assert "nothing matches the filter" in text(pilot)
         await press(pilot, "escape")
-        assert "cpu onnxruntime int8-static t2" in text(pilot)
+        assert "cpu torch bf16 nhwc t16" in text(pilot)
 
 
 async def test_letters_typed_into_the_filter_are_no_commands() -> None:
@@ -285,6 +287,40 @@ async def test_a_second_run_is_followed_whatever_was_looked_at_before() -> None:
         assert app.screen.query_one(Table).cursor == "convolution"
 
 
+async def test_every_screen_shows_the_row_that_was_chosen_on_another() -> None:
+    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        first = pilot.app.screen.query_one(Table).cursor
+        await press(pilot, "2")
+        assert pilot.app.screen.row.plan.scenario == first
+        await press(pilot, "3", "down", "down")
+        chosen = pilot.app.screen.query_one(Table).cursor
+        assert chosen != first
+        for key in ("2", "6"):
+            await press(pilot, key)
+            assert pilot.app.screen.row.plan.scenario == chosen
+        await press(pilot, "right_square_bracket")
+        walked = pilot.app.screen.row.plan.scenario
+        await press(pilot, "3")
+        assert pilot.app.screen.query_one(Table).cursor == walked != chosen
+
+
+async def test_the_key_of_a_screen_leads_back_from_its_details() -> None:
+    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "enter")
+        assert isinstance(pilot.app.screen, DetailScreen)
+        await press(pilot, "3")
+        assert isinstance(pilot.app.screen, AdvisorScreen)
+
+
+async def test_the_filter_finds_the_words_that_the_table_shows() -> None:
+    async with replayed(scenes.h200()).run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await press(pilot, "slash", *"pytorch")
+        assert "nothing matches" not in text(pilot)
+
+
 async def test_details_are_of_their_own_row_where_another_has_the_same_case() -> None:
     app = replayed(scenes.h200())
     async with app.run_test(size=SIZE) as pilot:
@@ -353,9 +389,9 @@ async def test_no_width_cuts_a_verdict(events: Callable[[], list[ev.AnyEvent]]) 
                 assert row.verdict is not None
                 word = {"cpu": "CPU", "gpu": "GPU"}.get(row.verdict.choice, row.verdict.choice)
                 marks = [" sim"] if row.verdict.basis == "simulated" else []
-                start = row.plan.title[:12]
-                lines = [line.lstrip(" ▌") for line in text(pilot).splitlines()]
-                line = next(line for line in lines if line.startswith(start))
+                starts = f"{row.plan.title[:12]}", f"{row.plan.scenario} "
+                lines = [line.lstrip(" ▌") for line in text(pilot).splitlines() if "──" not in line]
+                line = next(line for line in lines if line.startswith(starts))
                 assert word + "".join(marks) in line, (width, line)
                 assert f" {row.verdict.confidence} " in line, (width, line)
 
@@ -370,7 +406,9 @@ async def test_without_a_gpu_the_table_tells_how_far_each_pick_is_ahead() -> Non
             await pilot.resize_terminal(width, 24)
             await settle(pilot)
             for verdict in verdicts:
-                line = next(li for li in text(pilot).splitlines() if verdict.title[:12] in li)
+                lines = [line for line in text(pilot).splitlines() if "──" not in line]
+                names = verdict.title[:12], f"{verdict.scenario} "
+                line = next(li for li in lines if li.lstrip(" ▌").startswith(names))
                 interval = verdict.pick_ratio_ci95 if width > 80 else None
                 lead = units.ratio(verdict.pick_ratio, interval)
                 assert lead in line

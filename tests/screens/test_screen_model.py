@@ -17,6 +17,7 @@ from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
 from screens.pages.detail import DetailScreen
+from screens.widgets.table import Table
 from workbench.export.json import dump
 from workbench.planning.model_question import ModelQuestion
 from workbench.planning.request import Request
@@ -318,6 +319,20 @@ async def test_own_code_opens_on_this_screen_with_answer_and_code() -> None:
         "$ workbench",
     ):
         assert wanted in drawn
+
+
+async def test_the_table_has_the_keyboard_again_in_a_second_run() -> None:
+    feeds = [HeldFeed(own_runs.net()), HeldFeed(own_runs.net())]
+    app = WorkbenchApp(lambda _: feeds.pop(0), monotonic=lambda: 0.0)
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "s")
+        await settle(pilot)
+        table = app.screen.query_one(Table)
+        before = table.cursor
+        await press(pilot, "up")
+        assert app.screen.focused is table
+        assert table.cursor != before
 
 
 async def test_a_candidate_above_its_limit_says_so() -> None:

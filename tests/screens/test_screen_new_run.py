@@ -118,7 +118,7 @@ async def test_every_option_of_the_form_reaches_the_engine() -> None:
         for label, value in values.items():
             await walk_to(pilot, label)
             await (press(pilot, *value) if isinstance(value, str) else tick(pilot, *value))
-        await press(pilot, "down", "space")
+        await press(pilot, "down", "down", "space")
         assert "[x] quick" in text(pilot)
         await press(pilot, "enter")
     assert started[1] == [
@@ -319,11 +319,12 @@ async def test_the_form_survives_every_size_and_shows_the_field_that_is_typed_in
         await settle(pilot)
         await choose(pilot, "matmul")
         await press(pilot, "enter")
-        before = text(pilot)
+        before = text(pilot).splitlines()[-6:]
         for size in ((20, 8), SIZE, (60, 20), SIZE):
             await pilot.resize_terminal(*size)
             await settle(pilot)
-        assert text(pilot) == before
+        assert text(pilot).splitlines()[-6:] == before
+        assert "matmul" in text(pilot)
         await press(pilot, *["tab"] * 6)
         await pilot.resize_terminal(60, 14)
         await settle(pilot)

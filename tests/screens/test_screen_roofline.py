@@ -57,7 +57,7 @@ async def test_6_shows_it_and_brackets_walk_the_rows() -> None:
         await settle(pilot)
         await press(pilot, "6")
         followed = text(pilot)
-        await press(pilot, "right_square_bracket")
+        await press(pilot, *["right_square_bracket"] * 2)
         shown = text(pilot)
         assert shown.splitlines()[3] != followed.splitlines()[3]
         assert "[6 Roofline]" in shown and "cpu bf16 cache" in shown
@@ -77,7 +77,7 @@ async def test_without_ceilings_it_says_how_to_get_them() -> None:
 async def test_a_row_whose_operations_are_not_counted_says_so() -> None:
     async with replayed(scenes.h200()).run_test(size=(80, 24)) as pilot:
         await settle(pilot)
-        await press(pilot, "6", *["right"] * 4)
+        await press(pilot, "6", *["right"] * 5)
         assert "No candidate of this row has both a known limit" in text(pilot)
 
 

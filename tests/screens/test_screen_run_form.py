@@ -117,6 +117,20 @@ def test_a_tuning_parameter_says_so_and_is_left_to_the_workload(
             "--model m.onnx --objective memory",
         ),
         (
+            {"code": "s.py", "arguments": "--lr '1 2'", "save_best": "best", "max_error": "0.1"},
+            "--torch s.py --max-error 0.1 --save-best best -- --lr '1 2'",
+        ),
+        ({"code": "m:f", "train": "training", "batch": "8,64"}, "--torch m:f --train --batch 8,64"),
+        ({"code": "m:f", "kind": "function", "mode": "nhwc"}, "--function m:f"),
+        (
+            {"code": "sh x", "kind": "command", "until": "step 5", "threads": "1"},
+            "--command 'sh x' --until 'step 5'",
+        ),
+        (
+            {"code": "m.onnx", "kind": "model", "min_agreement": "0.9", "inputs": "real.npz"},
+            "--model m.onnx --min-agreement 0.9 --inputs real.npz",
+        ),
+        (
             {"code": "m:f", "objective": "throughput", "batch": "1,8", "mode": "nhwc,compile"},
             "--torch m:f --objective throughput --mode nhwc --mode compile --batch 1,8",
         ),
@@ -144,6 +158,11 @@ def test_the_form_asks_what_the_command_line_asks(
         ("kind", "functon", "did you mean function?"),
         ("objective", "energy", "--torch takes --objective latency or throughput"),
         ("batch", "0", "--batch must be between"),
+        ("max_error", "small", "--max-error takes a number up to 1, not 'small'"),
+        ("max_error", "2", "--max-error must be above 0, and 1 at most"),
+        ("arguments", "--lr 1", "what follows -- belongs to a script"),
+        ("arguments", "'", "arguments: No closing quotation"),
+        ("python", "nowhere/python", "--python: nowhere/python is not an executable file"),
         ("mode", "nhcw", "did you mean nhwc?"),
         ("device", "cuda:7", "no device cuda:7 here"),
     ],
@@ -167,9 +186,19 @@ def test_a_row_of_optional_libraries_starts_where_one_is_installed(installed, er
     assert bool(draft.check().error) is bool(error)
 
 
-def test_options_without_a_field_stay_with_the_same_code() -> None:
-    own = OwnQuestion("torch", "m:build", train=True, max_error=0.1, save_best="best")
+def test_options_without_a_field_stay_with_the_same_code(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "m.pt").touch()
+    monkeypatch.chdir(tmp_path)
+    own = OwnQuestion("torch", "m.pt", train=True, pickled=True)
     draft = RunForm(Request(own=own))
     assert draft.check().request.own == own
     draft.texts["code"] = "m:other"
-    assert draft.check().request.own == OwnQuestion("torch", "m:other")
+    assert draft.check().request.own == OwnQuestion("torch", "m:other", train=True)
+
+
+def test_a_pattern_that_is_none_names_its_field() -> None:
+    draft = RunForm(Request())
+    draft.entry = OWN
+    draft.texts |= {"kind": "command", "code": "sh x", "until": "("}
+    assert "--until is not a regular expression" in draft.check().error
+    assert list(draft.check().wrong) == ["until"]

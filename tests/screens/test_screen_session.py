@@ -141,7 +141,7 @@ def test_what_stays_in_the_terminal_fits_it_and_names_every_pick(width: int) -> 
     assert lines[0].startswith("Scenario")
     verdicts = Report.of(scenes.cpu_only()).verdicts
     for line, verdict in zip(lines[1:], verdicts, strict=True):
-        assert verdict.title[:12] in line
+        assert verdict.title[:12] in line or verdict.scenario in line
         assert (verdict.pick or "").split("/")[3] in line
 
 

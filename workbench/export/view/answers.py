@@ -86,6 +86,8 @@ def ending_lines(run: RunView, width: int, *, starts: bool) -> list[Text]:
     keys = ["n: another run or your own code   e: export", "n: another run   e: export", "n: new"]
     if not starts:
         keys = ["e: export"]
+    if not any(candidate.blocks for candidate in run.report.candidates.values()):
+        keys = [key.partition("   e:")[0] for key in keys if not key.startswith("e:")]
     forms = [Text.of(said, (text, "dim")) for text in keys]
     return [longest_that_fits([*forms, said], width)]
 

@@ -1,6 +1,6 @@
 """Compared runs as sections."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ...records.comparison import ComparedCase, ComparedRun, ComparedVerdict, RunComparison, Versus
@@ -50,7 +50,8 @@ def _against(one: Versus, spreads: Sequence[str], *, known: bool) -> Iterator[Se
     if one.verdicts:
         of_verdict = ("Verdict", "", "A", b, "Ratio in A", f"Ratio in {b}")
         notes = ["AMBIGUOUS: both picks may be as good, or a run did not measure both."]
-        yield Section.of("Verdicts that differ", notes, of_verdict, map(_verdict, one.verdicts))
+        found = Section.of("Verdicts that differ", notes, of_verdict, map(_verdict, one.verdicts))
+        yield _keeping(found, {"1": 12, "2": 8, "3": 8})
     notes = [
         f"{b}/A is the time of {b} over that of A. It is unpaired: the runs did not take turns.",
         f"Intervals allow for other runs: rounds differ by {spreads[0]} in A, {spreads[1]} in {b}.",
@@ -59,7 +60,18 @@ def _against(one: Versus, spreads: Sequence[str], *, known: bool) -> Iterator[Se
     only = (("A", one.only_in_a), (b, one.only_here))
     notes += [f"Only in {n}: {len(ids)}, such as {ids[0]}." for n, ids in only if ids]
     of_case = ("Word", "Case", f"{b}/A", "99% CI", "A", b, "Rounds", "Why")
-    yield Section.of("Cases", notes, of_case, map(_case, one.cases))
+    yield _keeping(Section.of("Cases", notes, of_case, map(_case, one.cases)), {"1": 12, "2": 0})
+
+
+def _keeping(found: Section, least: Mapping[str, int]) -> Section:
+    """The section, of whose columns these shrink to so many cells before they leave."""
+    columns = [
+        replace(each, rank=0, minimum=least[each.key] or each.minimum)
+        if each.key in least
+        else each
+        for each in found.columns
+    ]
+    return replace(found, columns=columns)
 
 
 def _verdict(one: ComparedVerdict) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ class RunView:
                 found[name] = Ratio(1.0, 1.0, 1.0, len(rounds))
             elif (paired := ratios.ratio_between(rounds, fastest)) is not None:
                 found[name] = paired
-            elif rounds and candidate.ended:
+            elif rounds and (candidate.ended or rounds.keys() & fastest.keys()):
                 times = 1 / ratios.relative(fastest, rounds)
                 found[name] = Ratio(times, times, times, 0)
         return found

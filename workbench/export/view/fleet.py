@@ -11,7 +11,7 @@ from .section import Section
 
 LISTED = 40  # nodes; of more only those without an answer are listed, as many
 NOTES = (
-    "Time, pick, lead and confidence are those of the node in the middle by time, where the lead is"
+    "Time, pick, lead and confidence are those of the node with the median time, where the lead is"
     " paired. Spread: the slowest of equal nodes over the fastest.",
     "Between node types nothing was paired: intervals take the far ends of both sides, and what"
     " equal nodes differ by. either: such an interval holds 1, or is within 5%.",

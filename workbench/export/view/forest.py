@@ -24,6 +24,8 @@ def axis(all_: Mapping[str, Ratio]) -> Callable[[int], Text]:
     """The head of the column: as many ticks as there is room for."""
 
     def draw(width: int) -> Text:
+        if width <= VALUE:  # no candidate has a ratio yet
+            return Text.of(("Time", "dim"))
         width -= VALUE
         drawn = [" "] * width
         high = max([LEAST_TOP, *(behind.high for behind in all_.values())])

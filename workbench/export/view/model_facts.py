@@ -30,10 +30,10 @@ def facts_lines(facts: ModelFacts) -> Iterator[str]:
     for port in facts.inputs:
         yield f"input {port_text(port)}"
     if facts.check_samples:
-        ways = f"{facts.calibration_samples} calibrate, {facts.samples} choose"
+        ways = f"{facts.calibration_samples} calibrate, {facts.samples} select"
         if facts.folds:
             ways = f"{facts.samples} calibrate and choose, cross-validated in {facts.folds} parts"
-        yield f"samples at random: {ways}, {facts.check_samples} are kept apart and check"
+        yield f"samples at random: {ways}, {facts.check_samples} are held out to check"
     if facts.uncompared:
         yield f"outputs without tensors, not compared: {', '.join(facts.uncompared)}"
     if facts.control_flow:

@@ -49,6 +49,12 @@ class Line:
         """Whether it has no key, and one text that spans columns: no cursor stands on it."""
         return not self.key and self.span is not None
 
+    @property
+    def words(self) -> list[str]:
+        """All that its cells may show."""
+        cells = [*self.cells.values(), *([self.span[1]] if self.span else [])]
+        return [text.plain for cell in cells for text in texts_of(cell)]
+
 
 def texts_of(cell: Cell) -> Sequence[Text]:
     """The texts of a cell from long to short; none for a drawing."""

@@ -45,9 +45,11 @@ def advisor_columns(rows: Collection[Row], width: int = UNLIMITED) -> list[Colum
     """The columns for these rows; models have no usual advice."""
     has_advice = not rows or any(row.plan.textbook for row in rows)
     columns = [c for c in _ADVISOR_COLUMNS if has_advice or c.key != "textbook"]
-    if width < NARROW:
-        columns = [replace(c, minimum=13) if c.key == "scenario" else c for c in columns]
     short = width < ROOMY
+    if short:  # short names, in all rows
+        least = 14 if width < NARROW else 18
+        scenario, *others = columns
+        columns = [replace(scenario, minimum=least, names=True), *others]
     return [replace(c, title="Conf.") if short and c.key == "confidence" else c for c in columns]
 
 
@@ -56,8 +58,10 @@ def advisor_line(row: Row, run: RunView, *, gpu: bool, words: bool = False) -> L
     `words`: the pick is also named in words, where they fit."""
     plan, verdict = row.plan, row.verdict
     advice = plan.textbook or ""
+    title = Text.of(row_title(row))
     cells: dict[str, Cell] = {
-        "scenario": Text.of(row_title(row)),
+        # A scenario has a short name, which the command line takes too.
+        "scenario": [title, Text.of(plan.scenario)] if advice and not words else title,
         "textbook": Text.of((choice_word(advice), advice)),
     }
     if verdict is None:

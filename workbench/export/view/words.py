@@ -8,6 +8,7 @@ from ...records.reason import Reason
 from ...records.verdict import Verdict
 from ...report.candidate import Candidate
 from ...report.names import in_words
+from ...report.row import BARRED
 from . import glyphs
 from .derived import RunView
 from .spans import Text, join
@@ -97,6 +98,9 @@ def _pick_names(case_id: str, run: RunView, *, words: bool) -> list[Text]:
 def state_texts(candidate: Candidate, run: RunView) -> list[Text]:
     """The state of a candidate, longest text first; every text begins with a word."""
     state, largest = candidate.state, run.largest(candidate)
+    if state in ("dropped", "ok") and candidate.reason and candidate.reason.code in BARRED:
+        texts = (f"over the limit: {candidate.reason.message}", "over the limit", "over")
+        return [marked(Text.of((text, "dim")), candidate, run) for text in texts]
     if candidate.eliminated and state in ("dropped", "ok"):
         why = run.elimination_text(candidate)
         texts = (f"eliminated: {why}", f"eliminated: {why.partition(' than ')[0]}", "eliminated")

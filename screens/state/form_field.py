@@ -1,0 +1,40 @@
+"""One input of the form for a new run."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+CURVE = "64,100 or 64..4096 make a curve"
+RACE = "1,2,4 compete with one another"
+
+
+@dataclass(frozen=True)
+class FormField:
+    """`default` applies while it is empty, `allowed` is its range, `several` says what more than
+    one value does.  Of its `choices` the first stands for the default."""
+
+    key: str
+    label: str
+    default: str
+    help: str
+    allowed: str = ""
+    several: str = ""
+    choices: tuple[str, ...] = ()
+    single: bool = False  # whether one choice excludes the others
+    decides: bool = False  # which other fields there are
+
+    @property
+    def description(self) -> str:
+        """The full help of the field."""
+        allowed = f" ({self.allowed})" if self.allowed else ""
+        several = f"; {self.several}" if self.several else ""
+        return f"{self.label}: {self.help}{allowed}{several}"
+
+
+def choices(key: str, purpose: str, names: Iterable[str], empty: str = "all") -> FormField:
+    """A field whose choices compete with one another; `empty` stands for none of them."""
+    return FormField(key, key, empty, purpose, choices=(empty, *names))
+
+
+def only_one(key: str, purpose: str, names: tuple[str, ...], *, decides: bool = False) -> FormField:
+    """A field of which one choice applies, by default the first."""
+    return FormField(key, key, names[0], purpose, choices=names, single=True, decides=decides)

@@ -1,0 +1,132 @@
+"""The fields of the form about the user's own code or model, and the question that they ask."""
+
+import shlex
+from collections.abc import Callable, Collection
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any
+
+from workbench.planning.model_question import ModelQuestion
+from workbench.planning.objectives import OF_CODE, OF_MODELS
+from workbench.planning.own_question import OwnQuestion
+from workbench.planning.request import Request
+from workbench.planning.usage import UsageError, unknown
+from workbench.worker.code import COMMAND, FUNCTION, KINDS, TORCH
+
+from .form_field import CURVE, FormField, only_one
+
+MODEL = "model"
+_KINDS = (*KINDS, MODEL)
+SUBJECT = frozenset({"kind", "code", "over"})  # fields that say together what is raced
+INFERENCE, TRAINING = "inference", "training"
+
+_BATCH = FormField("batch", "batch", "its own", "items in a call", several=CURVE)
+_OVER = FormField("over", "over", "", "values of a command's {device}: device=cpu,cuda")
+_UNTIL = FormField("until", "until", "its end", "the line up to which it is timed, as a pattern")
+_ARGUMENTS = FormField("arguments", "arguments", "", "of a script")
+_STEP = replace(only_one("train", "what is timed", (INFERENCE, TRAINING)), label="step")
+_ERROR = FormField("max_error", "max error", "by precision", "limit of the error", "0 to 1")
+_AGREEMENT = FormField(
+    "min_agreement", "agreement", "", "least share of equal top-1 classes, in place of max error"
+)
+_INPUTS = FormField("inputs", "inputs", "random", "a .npz file of real inputs by name")
+_SAVE = FormField("save_best", "save best", "", "a new folder for the pick")
+_FURTHER = {  # of each kind, by the names of their fields in the question
+    TORCH: (_STEP, _ARGUMENTS, _BATCH, _ERROR, _SAVE),
+    FUNCTION: (_BATCH, _ERROR, _SAVE),
+    COMMAND: (_OVER, _UNTIL, _SAVE),
+    MODEL: (
+        _INPUTS,
+        _BATCH,
+        replace(_ERROR, default="0.02"),
+        _AGREEMENT,
+        replace(_SAVE, help="a new file for the pick"),
+    ),
+}
+# Fields of every entry that do not apply to a kind of code.
+UNUSED = {
+    FUNCTION: {"precision", "backend", "mode"},
+    COMMAND: {"precision", "backend", "mode", "threads"},
+    MODEL: {"mode"},
+}
+
+
+def about(kind: str) -> list[FormField]:
+    """The fields of one kind of code."""
+    goals = OF_MODELS if kind == MODEL else OF_CODE
+    return [
+        only_one("kind", "what the code is", _KINDS, decides=True),
+        FormField("code", "code", "", f"as after --{kind or TORCH}"),
+        only_one("objective", "the aim of the pick", goals),
+        *_FURTHER.get(kind or TORCH, ()),
+    ]
+
+
+def texts_of(before: Request) -> dict[str, str]:
+    """The texts of the fields that ask for the own code or model of a request."""
+    question = before.question
+    if question is None:
+        return {}
+    kind = MODEL if isinstance(question, ModelQuestion) else question.kind
+    code = question.file if isinstance(question, ModelQuestion) else question.target
+    found = {"kind": kind, "code": code}
+    for name in {each.name for each in fields(question)} & {*_READ}:
+        value = getattr(question, name)
+        if name == "train":
+            found[name] = TRAINING if value else ""
+        elif isinstance(value, tuple):
+            found[name] = shlex.join(value) if name == "arguments" else " ".join(value)
+        else:
+            found[name] = "" if value is None else str(value)
+    return found
+
+
+def question(before: Request, text: Callable[[str], str]) -> dict[str, ModelQuestion | OwnQuestion]:
+    """The field of the request that names the user's model or code; options without a field
+    stay as they were for the same code.
+
+    Raises UsageError for a text that has not the form of its field.
+    """
+    kind, target = text("kind") or TORCH, text("code")
+    if kind not in _KINDS:
+        raise unknown("kind", kind, _KINDS)
+    names = {"objective", *(field.key for field in _FURTHER[kind])} & {*_READ}
+    given = {name: _READ[name](text(name)) for name in names}
+    if kind == MODEL:
+        model = before.model
+        same = model if model is not None and model.file == target else ModelQuestion(target)
+        return {"model": replace(same, **given)}
+    own = before.own
+    is_same = own is not None and (own.kind, own.target) == (kind, target)
+    return {"own": replace(own if own and is_same else OwnQuestion(kind, target), **given)}
+
+
+def is_kind(text: str) -> bool:
+    return text in ("", *_KINDS)
+
+
+def _words(text: str) -> Collection[str]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise UsageError(f"arguments: {error} in {text!r}") from None
+
+
+def _share(option: str, text: str) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        raise UsageError(f"{option} takes a number up to 1, not {text!r}") from None
+
+
+_READ: dict[str, Callable[[str], Any]] = {  # by the fields of a question
+    "objective": lambda text: text or OF_CODE[0],
+    "arguments": _words,
+    "train": lambda text: text == TRAINING,
+    "over": lambda text: tuple(text.split()),
+    "until": lambda text: text or None,
+    "max_error": partial(_share, "--max-error"),
+    "min_agreement": partial(_share, "--min-agreement"),
+    "inputs": lambda text: text or None,
+    "save_best": lambda text: text or None,
+}
