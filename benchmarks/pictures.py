@@ -18,6 +18,7 @@ from pathlib import Path
 
 from screens.app import WorkbenchApp
 from screens.state.event_source import ReplaySource
+from screens.theme import choose
 from workbench.report.run_files import open_run
 
 ROOT = Path(__file__).parents[1]
@@ -35,23 +36,29 @@ class Picture:
     run: str
     keys: tuple[str, ...] = ()
     size: tuple[int, int] = (120, 40)  # columns, lines
+    theme: str = "workbench"
 
 
 PICTURES_OF_DOCS = (
     Picture("advice", "default"),
     Picture("details", "default", ("down", "enter")),
-    Picture("race", "default", ("2", *"[[[[[[[")),
+    Picture("race", "default", ("2",)),
     Picture("curves", "sweep"),
     Picture("hardware", "default", ("1",)),
     Picture("small", "default", size=(80, 24)),
+    Picture("roofline", "default", ("down", "down", "6")),
+    Picture("new-run", "default", ("n", "down", "enter")),
+    Picture("help", "default", ("question_mark",)),
+    Picture("light", "sweep", theme="workbench-light"),
 )
 
 
 async def svg_of(picture: Picture) -> str:
     """Open the recording, press the keys, and return Textual's picture of the screen."""
     opened = open_run(str(RUNS / f"{picture.run}.json"))
-    app = WorkbenchApp(lambda _: ReplaySource(()), replay=True, starts=False, report=opened.report)
+    app = WorkbenchApp(lambda _: ReplaySource(()), replay=True, report=opened.report)
     async with app.run_test(size=picture.size) as pilot:
+        choose(app, picture.theme)
         await pilot.pause()
         for key in picture.keys:
             await pilot.press(key)

@@ -58,36 +58,28 @@ def close(report: Report, scenario: str) -> list[Candidate]:
 
 
 def options(case: Case) -> list[str]:
-    """The options of `workbench run` that leave this case, and at most its other quantisations."""
+    """The options of `advise` that leave this case, and at most its other quantisations and
+    tunings."""
     chosen = {
         "--device": case.device,
         "--backend": case.backend,
         "--precision": case.precision,
         "--mode": case.mode or "plain",
         "--threads": case.threads,
-        "--batch": case.batch,
     }
     words = [word for name, value in chosen.items() if value is not None for word in (name, value)]
-    settings = [
-        word
-        for name, value in {**case.params, **case.tuning}.items()
-        for word in ("--set", f"{name}={value}")
-    ]
-    return [str(word) for word in (*words, *settings)]
+    return [str(word) for word in words]
 
 
-def turn(case: Case, objective: str) -> float | None:
+def turn(case: Case, scenario: str) -> float | None:
     """The value of a case in processes of its own; None if it was not measured."""
     try:
-        report = report_from("run", case.workload, *options(case), "--budget", str(TURN_S))
+        report = report_from("advise", scenario, *options(case), "--budget", str(TURN_S))
     except SystemExit as reason:  # it was not measured in that time
         print(reason, file=sys.stderr)
         return None
     candidate = report.candidates.get(case.id)
-    if candidate is None or not candidate.blocks:
-        return None
-    candidate.objective = objective
-    return candidate.value
+    return None if candidate is None or not candidate.blocks else candidate.value
 
 
 def judge(report: Report, scenario: str, minutes: float) -> dict[str, Any]:
@@ -99,7 +91,7 @@ def judge(report: Report, scenario: str, minutes: float) -> dict[str, Any]:
     until, turns = time.monotonic() + 60 * minutes, 0
     while time.monotonic() < until and len(candidates) > 1:
         for name in random.sample(list(candidates), len(candidates)):
-            value = turn(candidates[name].case, candidates[name].objective)
+            value = turn(candidates[name].case, scenario)
             if value is not None:
                 found[name][turns] = value
         turns += 1

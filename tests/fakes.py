@@ -12,7 +12,7 @@ import msgspec
 from builders import case, context, events, scenario
 
 from workbench.advisor.elimination import Standings
-from workbench.contract import Case, Task, Work, Workload
+from workbench.contract import Case, Task, Work, Workload, kind_of
 from workbench.engine.context import Share
 from workbench.engine.race import Race
 from workbench.planning.plan import RowPlan, planned
@@ -43,6 +43,12 @@ class ManualClock:
 
     def now(self) -> float:
         return self.at_s
+
+    def check(self) -> None:
+        """Nobody ends the run."""
+
+    def raising(self, _at: float) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 class IdleWorkload(Workload):
@@ -76,6 +82,11 @@ class FakePool:
         self.generation: dict[WorkerKey, int] = {}
         self.import_s: dict[WorkerKey, float] = {}
         self.asked: list[tuple[WorkerKey, dict[str, Any]]] = []
+
+    @property
+    def longest_gpu_start_s(self) -> float:
+        starts = [s for key, s in self.import_s.items() if not kind_of(key.device).on_host]
+        return max(starts, default=0.0)
 
     def starting(self, keys: Sequence[WorkerKey]) -> AbstractContextManager[None]:
         return nullcontext()

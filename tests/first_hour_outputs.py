@@ -161,7 +161,10 @@ def documents() -> dict[str, dict[str, Any]]:
     waiting = {"figures": {"waiting_fraction": 0.4}}
     links = {"to_device": 52e9, "both": 95e9}
     detected = {
-        "software": {"python": "3.12.3", "packages": {"onnxruntime": {"detail": "GPU build"}}},
+        "software": {
+            "python": "3.12.3",
+            "packages": {"onnxruntime": {"version": "1.31.1", "detail": "GPU build"}},
+        },
         "machine": {"gpus": [{"driver_version": "580.159.04"}]},
     }
     return {

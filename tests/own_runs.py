@@ -143,7 +143,7 @@ def advised(
     pick = report.candidates[own.verdict.pick]
     advice = CodeAdvice(
         snippet=snippet(report.code.facts, pick.case, question),
-        flips=flips(report),
+        flips=flips(report, trains=question.train),
         share=script_gain(report, own, pick),
         saved=saved,
     )
@@ -158,7 +158,7 @@ NET = CodeFacts(
     code_sha256="ab" * 32,
     inputs_sha256="cd" * 32,
     parameters=25_557_032,
-    inputs=[CodeInput("0", "float32", [1, 3, 224, 224])],
+    inputs=[CodeInput("0", "float32", [1, 3, 224, 224], "inputs[0]")],
     batch=1,
     resizable=True,
     step_s=0.0051,
@@ -224,7 +224,7 @@ def script() -> Events:
         NET,
         name=name,
         parameters=2_048,
-        inputs=[CodeInput("0", "float32", [32, 512])],
+        inputs=[CodeInput("0", "float32", [32, 512], "inputs[0]")],
         batch=32,
         convolves=False,
         modules=modules,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from workbench.worker.code import Code
 from workloads.own.tree import Example
 
 
@@ -14,6 +15,7 @@ class Subject:
         self.name = name
         self.given = Example(args, kwargs)
         self.namespace: Any = None
+        self.code = Code("torch", name, "", "")
 
     def example(self, batch: int | None) -> Any:
         """The tensors' rows, repeated up to `batch`."""

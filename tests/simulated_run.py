@@ -19,7 +19,7 @@ import msgspec
 from builders import ceilings as known_ceilings
 
 from workbench import catalog
-from workbench.contract import Case, Work
+from workbench.contract import Case, Work, kind_of
 from workbench.engine import ceiling_store, ceilings, devices, energy, race, telemetry
 from workbench.engine import engine as engine_module
 from workbench.engine.engine import Engine
@@ -147,6 +147,7 @@ class SimulatedPool:
         self.scratch = Path("/nonexistent")
         self.generation: dict[WorkerKey, int] = {}
         self.import_s: dict[WorkerKey, float] = {}
+        self.longest_gpu_start_s = 0.0
         self.cases: dict[str, Case] = {}
         self.blocks: dict[str, int] = {}  # case id to the number of its blocks so far
         self._alive: dict[WorkerKey, int] = {}  # worker to its process id
@@ -162,6 +163,8 @@ class SimulatedPool:
         took_s = IMPORT_S.get(key.backend, 0.5) + (0.5 if key.device.startswith("cuda") else 0.0)
         self.control.at_s += took_s
         self.import_s[key] = took_s
+        if not kind_of(key.device).on_host:
+            self.longest_gpu_start_s = max(self.longest_gpu_start_s, took_s)
         self._alive[key] = 4200 + len(self.import_s)
         self.emit(
             ev.WorkerStarted(

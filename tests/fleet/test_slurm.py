@@ -98,7 +98,7 @@ def test_a_node_with_another_version_is_incomparable_and_the_others_count(fleet,
     found = shown(fleet)
     assert states(found) == {n: "incomparable" if n == "big-2c-1" else "done" for n in JOBS}
     (reason,) = [node["reason"]["message"] for node in found["nodes"] if node["reason"]]
-    assert reason == f"it is of workbench 9.9.9, not {version}"
+    assert reason == f"it was run by workbench 9.9.9, not {version}"
     assert {cell["nodes"] for row in found["rows"] for cell in row["cells"]} == {1, 2}
 
 

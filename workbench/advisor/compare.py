@@ -129,7 +129,7 @@ def _warnings(first: Side, other: Side) -> Iterator[Warning]:
             text = f"{side.name} has simulated devices, whose times say nothing about hardware"
             yield Warning("simulated", text, "compare runs of real devices")
     if first.run.version != other.run.version:
-        text = f"A is of workbench {first.run.version}, {other.name} of {other.run.version}"
+        text = f"A was run by workbench {first.run.version}, {other.name} by {other.run.version}"
         yield Warning("other_version", text, "measure both with one version")
 
 

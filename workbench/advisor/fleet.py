@@ -75,7 +75,7 @@ def _comparable(nodes: Sequence[FleetNode], plan: FleetPlan | None) -> list[Flee
     for node in nodes:
         text, run = "", node.run
         if run is not None and run.version != version:
-            text = f"it is of workbench {run.version}, not {version}"
+            text = f"it was run by workbench {run.version}, not {version}"
         elif run is not None and run.subject != subject and not run.scaling:
             text = "it is about another model or other code"
         elif run is not None:

@@ -42,7 +42,9 @@ FOLDER = click.Path(exists=True, file_okay=False, resolve_path=True)
 @click.argument("names", nargs=-1, metavar="[WORKLOAD|SCENARIO]...")
 @click.option("--python", "pythons", multiple=True, metavar="PATH", help="Interpreter.")
 @click.option("--env", "envs", multiple=True, metavar="NAME=VALUE", help="Environment variables.")
-@click.option("--path", "paths", multiple=True, type=FOLDER, help="Code that is found first.")
+@click.option(
+    "--path", "paths", multiple=True, type=FOLDER, help="Folder in which code is found first."
+)
 @click.option("--command", "commands", multiple=True, metavar="COMMAND", help="Your own command.")
 @fail_on_option
 @click.option("--markdown", is_flag=True, help="A table for a pull request.")
@@ -59,10 +61,11 @@ def ab(names: tuple[str, ...], fail_on: float | None, markdown: bool, **options:
     from ..export.markdown import tables
     from ..planning import scenarios
     from ..planning.plan import resolve
+    from ..planning.request import check_python
     from ..pool.control import Cancelled, Control
     from ..text.output import put
     from .commands import echo_json, head
-    from .launch import check_python, take_part
+    from .launch import take_part
 
     as_json = options.pop("as_json")
     given = {option: options.pop(f"{option[2:]}s") for option in OF_A_SIDE}

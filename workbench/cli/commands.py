@@ -14,11 +14,10 @@ import click
 from .. import __version__, catalog
 from ..contract import WorkloadError
 from ..engine.exit_codes import FAILED, OK
-from ..planning.request import Request
+from ..planning.request import Request, check_python
 from ..planning.usage import UsageError
 from .launch import (
     all_gpus_report,
-    check_python,
     check_theme,
     in_terminal,
     show_replay,

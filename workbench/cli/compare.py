@@ -19,7 +19,10 @@ def _share(_: click.Context, option: click.Parameter, text: str | None) -> float
 
 
 fail_on_option = click.option(
-    "--fail-on", callback=_share, metavar="2%", help="Exit 4 if the other is slower by more."
+    "--fail-on",
+    callback=_share,
+    metavar="2%",
+    help="Exit 4 if a later run, or side B, is slower by more.",
 )
 
 

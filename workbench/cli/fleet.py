@@ -35,7 +35,7 @@ LEFT_OUT |= {f"as_{name}" for name in FORMATS}
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 EVERY = "Seconds between looks at the jobs; default 15."
 FOLDER = click.Path(exists=True, file_okay=False)
-LATEST = "Cancel what has not ended by then, such as 30m; default 1h."
+LATEST = "Cancel jobs that have not ended after this time, such as 30m; default 1h."
 
 
 def _seconds(_: click.Context, option: click.Parameter, text: str) -> float:
@@ -58,9 +58,11 @@ of_a_run = [
 of_a_fleet = all_of(
     [
         PER_TYPE,
-        click.option("--partition", "partitions", multiple=True, help="One of Slurm.  Repeatable."),
+        click.option(
+            "--partition", "partitions", multiple=True, help="A Slurm partition.  Repeatable."
+        ),
         click.option("--hosts", metavar="A,B", help="Machines to reach by ssh, without Slurm."),
-        click.option("--hosts-file", metavar="FILE.toml", help='The same as hosts = ["A", "B"].'),
+        click.option("--hosts-file", metavar="FILE.toml", help='A file with hosts = ["A", "B"].'),
         click.option("--shared", is_flag=True, help="Let other jobs run on the nodes meanwhile."),
         click.option("--deadline", "deadline_s", callback=_seconds, default="1h", help=LATEST),
         click.option("--python", "node_python", default=sys.executable, help="Path on the nodes."),
@@ -104,7 +106,7 @@ def read(place: Path, *, alone: bool = False) -> FleetDocument:
 def collect(folder: str) -> None:
     """Gather what has come into DIR so far, and write DIR/fleet-document.json.
 
-    Jobs may still run, and documents that came by mail count as further machines.
+    Jobs may still run, and documents copied into DIR count as further machines.
     """
     from ..advisor.fleet import is_complete
     from ..export.view.fleet import summary
@@ -232,7 +234,13 @@ def run(
 @command("workbench fleet manifest --kubernetes --image IMAGE --pool pool=a100")
 @click.option("--kubernetes", is_flag=True, required=True, expose_value=False, help="For kubectl.")
 @click.option("--image", required=True, help="A container image that has workbench.")
-@click.option("--pool", "pools", multiple=True, required=True, help="LABEL=VALUE of its nodes.")
+@click.option(
+    "--pool",
+    "pools",
+    multiple=True,
+    required=True,
+    help="Node label of a pool, LABEL=VALUE.  Repeatable.",
+)
 @PER_TYPE
 @all_of(of_a_run)
 def manifest(image: str, pools: tuple[str, ...], per_type: int, **options: Any) -> None:

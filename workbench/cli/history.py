@@ -44,11 +44,13 @@ def _moment(_: click.Context, option: click.Parameter, text: str | None) -> floa
 
 @command("workbench runs realtime --since 7d", "workbench runs --prune --older 90d")
 @click.argument("text", required=False, metavar="[TEXT]")
-@click.option("--status", type=STATUS, help="How they ended.")
+@click.option("--status", type=STATUS, help="Only runs with this status.")
 @click.option("--since", callback=_moment, metavar="WHEN", help="A date, or an age such as 7d.")
 @click.option("--last", type=click.IntRange(1), metavar="N", help="List N; default 20.")
 @click.option("--prune", is_flag=True, help="Delete runs by --older or --keep.")
-@click.option("--older", callback=_moment, metavar="WHEN", help="Delete runs from before that.")
+@click.option(
+    "--older", callback=_moment, metavar="WHEN", help="With --prune: delete runs from before WHEN."
+)
 @click.option("--keep", type=click.IntRange(0), metavar="N", help="Delete all but the newest N.")
 @click.option("--yes", is_flag=True, help="Delete without a question.")
 @json_option
@@ -64,7 +66,7 @@ def runs(
     from ..report.history import matching, refreshed
 
     if prune is (keep is None and older is None) or (yes and not prune):
-        raise UsageError("--prune needs --older or --keep, which belong to --prune, as does --yes")
+        raise UsageError("--prune needs --older or --keep; --older, --keep and --yes need --prune")
     if prune and last is not None:
         raise UsageError(
             "--last says how many runs are listed; --keep says how many --prune leaves"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..export.formats import PLAIN
-from ..planning.request import NAME_PYTHON, Request
+from ..planning.request import NAME_PYTHON, Request, check_python
 from ..planning.usage import UsageError, new_folder, target, unknown
 from ..text.output import say
 from .options import chosen_format, keeps_samples
@@ -133,8 +133,8 @@ def take_part(request: Request) -> Request:
 
     if request.workloads != ("scaling",):
         raise UsageError(
-            f"{launch.launcher} started {launch.size} of these, and only `run scaling` uses them;"
-            " start workbench alone, or unset RANK and WORLD_SIZE"
+            f"{launch.launcher} started {launch.size} processes, but only `run scaling` uses"
+            " several; start workbench alone, or unset RANK and WORLD_SIZE"
         )
     if missing := ranks.complete(os.environ):
         raise UsageError(f"RANK is set, but not {' and '.join(missing)}: start it with torchrun")
@@ -276,20 +276,13 @@ def in_terminal() -> bool:
     return encoding == "utf-8"
 
 
-def check_python(path: str | None) -> None:
-    import shutil
-
-    if path is not None and shutil.which(path) is None:
-        raise UsageError(f"--python: {path} is not an executable file; {NAME_PYTHON}")
-
-
 def check_control() -> None:
     """Refuse a stdin that cannot be waited on, as epoll_ctl(2) says of regular files (EPERM)."""
     import stat
 
     mode = os.fstat(sys.stdin.fileno()).st_mode
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or sys.stdin.isatty()):
-        raise UsageError("--control reads lines from a pipe, and stdin is none: pipe them in")
+        raise UsageError("--control reads lines from a pipe, but stdin is not one: pipe them in")
 
 
 def all_gpus_report(found: Machine, python: str | None) -> tuple[Report, Links]:

@@ -82,7 +82,9 @@ def keeps_samples(
 
 json_option = _format_option(DOCUMENT)
 anonymize_option = click.option(
-    "--anonymize", is_flag=True, help="Replace names of users, machine, cards, paths and files."
+    "--anonymize",
+    is_flag=True,
+    help="Replace names of users, machine, paths, files; UUIDs of GPUs.",
 )
 no_samples_option = click.option(
     "--no-samples",
@@ -96,7 +98,8 @@ SHARED = [
         "budget_s",
         type=float,
         metavar="SECONDS",
-        help="Wall time; default 60, or 20 with --quick, and up to twice that for open rows.",
+        help="Wall time; without it advise takes 60, or 20 with --quick, and up to twice"
+        " that for open rows.",
     ),
     click.option("--quick", is_flag=True, help="Smaller sizes (default budget 20 s)."),
     click.option("--thorough", is_flag=True, help="More rounds, narrower intervals (300 s)."),
@@ -189,7 +192,7 @@ OF_SCENARIOS = [
     click.option(
         "--crossover",
         is_flag=True,
-        help="Also find the size at which the winner changes (uses half the budget).",
+        help="Also find the size at which the lead changes (uses half the budget).",
     ),
     *PRICES,
     _repeatable(
@@ -235,7 +238,7 @@ OF_A_MODEL = [
     click.option(
         "--save-best",
         metavar="OUT",
-        help="Write the recommended variant to a file, that of your own code to a new folder.",
+        help="Write the pick to a file (--model), or to a new folder (your own code).",
     ),
 ]
 OF_OWN_CODE = [
@@ -248,7 +251,7 @@ OF_OWN_CODE = [
     click.option(
         "--command",
         metavar="COMMAND",
-        help="Your own command, with {NAME} in the place of each value of --over.",
+        help="Your own command; {NAME} marks where each value of --over goes.",
     ),
     _repeatable("--over", "over", "NAME=V1,V2", "The values of {NAME} in --command."),
     click.option(

@@ -35,7 +35,7 @@ class Node(msgspec.Struct, frozen=True):
 def slurm_nodes(partitions: Sequence[str]) -> list[Node]:
     """The usable nodes of Slurm, each in one partition and idle ones first."""
     if shutil.which("sinfo") is None:
-        raise UsageError("there is no sinfo here: go where Slurm's commands are, or name --hosts")
+        raise UsageError("sinfo was not found: run this where Slurm's commands are, or use --hosts")
     done = subprocess.run(SINFO, capture_output=True, text=True, errors="replace")
     if done.returncode:
         why = shown(" ".join(done.stderr.split()))

@@ -32,7 +32,7 @@ class Slurm:
             remedy = "install it: pip install 'cpu-gpu-workbench[fleet]'"
             raise UsageError(f"jobs are submitted by psij-python, {remedy}") from None
         if shutil.which("squeue") is None:
-            raise UsageError("there is no squeue here: go where Slurm's commands are")
+            raise UsageError("squeue was not found: run this where Slurm's commands are")
         for name in [each for each in os.environ if each.startswith(INHERITED)]:
             if name != "SLURM_CONF":
                 del os.environ[name]  # sbatch hands it on

@@ -59,8 +59,8 @@ def parse_probe(host: str, text: str) -> Node:
     try:
         cores, memory = int(lines[0]), int(lines[1].split()[0]) << 10
     except (IndexError, ValueError):
-        problem = f"{shown(host)} says no number of cores: {shown(' '.join(lines))}"
-        raise UsageError(f"{problem}; a host needs Linux and a quiet login") from None
+        problem = f"{shown(host)} did not report its number of cores: {shown(' '.join(lines))}"
+        raise UsageError(f"{problem}; a host needs Linux and a login that prints nothing") from None
     names = Counter(filter(None, lines[3:]))
     gpus = tuple(f"gpu:{name}:{count}" for name, count in names.items())
     return Node(host, cores, memory, tuple(filter(None, lines[2:3])), gpus)

@@ -232,6 +232,8 @@ def _wrong_verdicts(verdicts: Sequence[Verdict], ids: Collection[str]) -> Iterat
         for best in v.by_objective:
             if best.objective == "most_frugal" and best.pick not in costed:
                 yield f"{at}.by_objective has {best.pick!r}, which has no cost"
+        if not v.reasons:
+            yield f"{at}.reasons is empty"
         for name, words in VOCABULARY.items():
             if (word := getattr(v, name)) not in words:
                 yield f"{at}.{name} is {word!r}, not one of {', '.join(words)}"

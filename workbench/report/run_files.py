@@ -83,7 +83,7 @@ def read_document(path: Path) -> Report:
     measured = [m for m in document.measurements if m.n]
     if measured and not any(m.samples_s for m in measured):
         raise JournalError(
-            f"{path} holds no samples (--no-samples), which a run is shown from: "
+            f"{path} holds no samples (--no-samples), so it cannot be shown: "
             f"open the journal, `workbench open {shown(document.run.id)}`"
         )
     for flaw in contradictions(document):

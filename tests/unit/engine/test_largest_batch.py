@@ -11,6 +11,7 @@ from builders import context, machine
 from workbench.contract import Case
 from workbench.engine.context import SLACK_S
 from workbench.engine.largest_batch import CLOSE, LargestBatchSearch, check_alone
+from workbench.engine.preparation import BUDGET
 from workbench.planning.usage import UsageError
 from workbench.pool.control import Cancelled
 from workbench.pool.pool import Answer, WorkerFailed
@@ -120,6 +121,24 @@ def test_what_cannot_be_done_here_is_skipped_and_no_failure() -> None:
     fitting = LargestBatchSearch(context(pool, pool, Report(), seen.append))
     fitting.search(CASE, "job", 9.0)
     assert seen[-1].status == "skipped"
+
+
+def test_lack_of_time_is_no_failure_and_no_attempt_takes_the_time_of_others() -> None:
+    seen: list[ev.AnyEvent] = []
+
+    class Slow(Memory):
+        def ask(self, key: object, deadline_s: float, kind: Any, **_: Any) -> Answer[Any]:
+            self.clock += deadline_s
+            raise WorkerFailed(Reason("timeout", "no answer"))
+
+    pool = Slow(0)
+    fitting = LargestBatchSearch(context(pool, pool, Report(), seen.append, 1e3))
+    fitting.search(CASE, "job", 20.0)
+    assert (seen[-1].status, seen[-1].reason) == ("skipped", BUDGET)
+    assert pool.clock == 20.0
+    fitting.search(CASE, "job", pool.clock)
+    assert (seen[-1].status, seen[-1].reason) == ("skipped", BUDGET)
+    assert pool.clock == 20.0, "without time there is no attempt"
 
 
 def test_a_search_that_is_cut_short_keeps_what_fitted() -> None:

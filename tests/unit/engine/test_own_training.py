@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
 
 from simulated_own import FACTS, SimulatedOwn, raced
@@ -42,6 +43,21 @@ def test_modes_and_loaders_of_the_leader_join_and_the_best_is_picked() -> None:
     assert own.verdict.pick is not None and "fused" in own.verdict.pick
     assert "workers=2" in own.verdict.pick
     assert {case.params["batches"] for case in (c.case for c in own.candidates)} == {2}
+
+
+def test_each_batch_has_a_row_with_the_best_of_the_first_and_the_fastest_batch_is_named() -> None:
+    report = Report.of(raced(SimulatedTraining, own=QUESTION, batch=(8, 64)))
+    first, second = report.rows.values()
+    assert first.verdict is not None
+    assert second.verdict is not None
+    assert first.verdict.pick is not None
+    assert second.verdict.pick == first.verdict.pick.replace("batch=8", "batch=64")
+    assert len(second.candidates) < len(first.candidates)
+    assert report.code is not None
+    assert report.code.advice is not None
+    stays, fastest = report.code.advice.flips
+    assert stays == "The same candidate is the pick at batch 64."
+    assert re.fullmatch(r"Batch 64 trains the most samples: .* against .* at batch 8\.", fastest)
 
 
 def test_an_impossible_mode_is_left_out_with_its_reason() -> None:

@@ -108,6 +108,19 @@ def test_after_the_end_of_the_run_no_worker_is_asked_to_release() -> None:
     assert row.pool.operations() == ["prepare"]
 
 
+def test_a_preparation_with_a_pause_in_it_is_made_again_in_a_fresh_worker() -> None:
+    row = Row(CPU_A)
+    answers, ask = [True, False], row.pool.ask
+
+    def interrupted(*arguments: Any, **request: Any) -> Answer[Any]:
+        return replace(ask(*arguments, **request), interrupted=answers.pop(0))
+
+    row.pool.ask = interrupted  # type: ignore[method-assign]
+    assert row.prepare(CPU_A) == [True]
+    assert row.pool.operations() == ["prepare", "prepare"]
+    assert row.pool.ended == [worker_key(CPU_A)]
+
+
 def test_a_fresh_worker_is_not_asked_to_release_the_cases_of_a_dead_one() -> None:
     row = Row(CPU_A, CPU_B)
     row.prepare(CPU_A)

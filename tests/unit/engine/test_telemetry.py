@@ -104,6 +104,13 @@ def test_a_candidate_is_told_by_the_readings_within_its_blocks(
     assert [event.at_s for event in emitted] == [10.0, 11.5, 12.5, 13.5, 14.5]
 
 
+@pytest.fixture
+def _short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Energy counts in windows of half a second too."""
+    monkeypatch.setattr(module, "LEAST_COUNTED_S", 0.5)
+
+
+@pytest.mark.usefixtures("_short_windows")
 def test_readings_of_a_pause_belong_to_no_block(
     telemetry: MachineTelemetry, script: Script, emitted: list[ev.AnyEvent]
 ) -> None:
@@ -219,6 +226,19 @@ def test_clock_and_link_that_stay_low_under_load(
     assert codes(telemetry) == expected
 
 
+@pytest.mark.parametrize("blocks", [4, 6])
+def test_an_energy_counter_counts_from_five_seconds_on(
+    blocks: int, telemetry: MachineTelemetry, script: Script
+) -> None:
+    telemetry.begin()
+    for number in range(blocks + 1):
+        script.read(10.0 + number, energy_j=350.0 * number)
+    telemetry.measured(CASE, "cuda:0", 10.0, 10.0 + blocks)
+    found = telemetry.of_case(CASE, "cuda:0")
+    assert found is not None and (found.counted_power_w is not None) == (blocks == 6)
+
+
+@pytest.mark.usefixtures("_short_windows")
 def test_energy_is_a_cases_own_only_where_nothing_else_ran_between_two_looks(
     telemetry: MachineTelemetry, script: Script
 ) -> None:
@@ -233,6 +253,7 @@ def test_energy_is_a_cases_own_only_where_nothing_else_ran_between_two_looks(
     assert other is None or other.counted_power_w is None
 
 
+@pytest.mark.usefixtures("_short_windows")
 def test_the_lead_in_of_a_turn_is_the_same_work(
     telemetry: MachineTelemetry, script: Script
 ) -> None:
@@ -267,6 +288,7 @@ def test_a_turn_is_placed_by_its_workers_clock(emitted: list[ev.AnyEvent]) -> No
     assert noted == [(46.5, 47.0, 1.0)]
 
 
+@pytest.mark.usefixtures("_short_windows")
 def test_power_and_energy_of_a_whole_gpu_are_not_those_of_its_instance(
     script: Script, emitted: list[ev.AnyEvent], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,7 +72,7 @@ def test_the_promise_on_unseen_inputs_is_part_of_the_answer() -> None:
     assert (
         "best.onnx, 3.73 MiB; loaded again it answers the same; its error is at most 1.23%" in shown
     )
-    refuted = "kept the limit on the inputs that choose. On those kept apart its bound is 2.57%"
+    refuted = "kept the limit on the selection inputs. On the held-out inputs its bound is 2.57%"
     assert f"int8-static-u8s8 was better and {refuted}" in shown
     assert refuted not in TEXT and "unseen inputs (95%)" not in TEXT
 
@@ -80,7 +80,7 @@ def test_the_promise_on_unseen_inputs_is_part_of_the_answer() -> None:
 def test_the_split_of_the_inputs_is_among_the_facts() -> None:
     counts = {"samples": 64, "calibration_samples": 48, "check_samples": 80}
     facts = msgspec.structs.replace(REPORT.model.facts, **counts)
-    assert "samples at random: 48 calibrate, 64 choose, 80 are kept apart and check" in (
+    assert "samples at random: 48 calibrate, 64 select, 80 are held out to check" in (
         "\n".join(facts_lines(facts))
     )
     few = msgspec.structs.replace(facts, folds=3)
@@ -204,7 +204,7 @@ def test_without_the_model_as_given_the_pick_is_still_what_to_ship() -> None:
 
 def test_a_tie_names_the_equal_and_no_pick_says_why() -> None:
     level = with_verdict(tie=True, pick_ratio=1.01, pick_ratio_ci95=(0.99, 1.03))
-    assert recommendation(level)[1] == "Tied with int8-static-u8s8-mixed t2."
+    assert recommendation(level)[1] == "No clear lead over int8-static-u8s8-mixed t2."
     none = with_verdict(pick=None, reasons=["Nothing could be picked: it was too far off."])
     assert recommendation(none) == [
         "No recommendation. Nothing could be picked: it was too far off."

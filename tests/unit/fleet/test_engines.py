@@ -131,7 +131,9 @@ def test_without_psij_the_extra_is_named(monkeypatch, tmp_path) -> None:
 
 def test_without_squeue_the_machine_is_the_wrong_one(psij, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(slurm.shutil, "which", lambda _: None)
-    with pytest.raises(UsageError, match="there is no squeue here: go where Slurm's commands are"):
+    with pytest.raises(
+        UsageError, match="squeue was not found: run this where Slurm's commands are"
+    ):
         Slurm(tmp_path, plan())
 
 

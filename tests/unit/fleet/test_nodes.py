@@ -67,7 +67,7 @@ def test_a_controller_that_does_not_answer_is_one_line(sinfo) -> None:
 
 def test_without_slurm_the_remedy_is_named(monkeypatch) -> None:
     monkeypatch.setattr(nodes.shutil, "which", lambda _: None)
-    with pytest.raises(UsageError, match=r"there is no sinfo here: .* --hosts"):
+    with pytest.raises(UsageError, match=r"sinfo was not found: .* --hosts"):
         slurm_nodes([])
 
 
@@ -117,7 +117,7 @@ def test_a_host_describes_itself() -> None:
     node = parse_probe("desk", "16\n65536 kB\nAMD EPYC\nNVIDIA A100\nNVIDIA A100\n")
     assert node == Node("desk", 16, 64 << 20, ("AMD EPYC",), ("gpu:NVIDIA A100:2",))
     assert parse_probe("desk", "16\n65536 kB\n").features == ()
-    with pytest.raises(UsageError, match="desk says no number of cores: Welcome"):
+    with pytest.raises(UsageError, match="desk did not report its number of cores: Welcome"):
         parse_probe("desk", "Welcome\x1b[2J\n")
 
 

@@ -376,7 +376,7 @@ def test_a_slow_model_is_checked_on_as_many_inputs_as_a_bound_needs(case, monkey
     monkeypatch.setattr(inspection, "GIVEN_S", 0.0)
     facts = case.inspect(made.mlp(), inputs=case.file(x=rows(100)), limit=0.02)
     assert (facts["check_samples"], facts["needed_inputs"]) == (0, None)
-    assert facts["no_promise"] == "the model is too slow to be run on 40 inputs kept apart in 0 s"
+    assert facts["no_promise"] == "the model is too slow to be run on 40 held-out inputs in 0 s"
 
 
 class SlowModel:
@@ -407,7 +407,7 @@ def test_a_slow_model_is_inspected_within_its_time(case, monkeypatch, run_s, fol
     assert facts["calibration_samples"] * run_s * parts < 10
     assert (facts["folds"] > 0) == (foldable > 0 and run_s < 1.5 / 40)
     assert (facts["check_samples"] > 0) == (run_s < 3 / 40)
-    too_slow = "the model is too slow to be run on 40 inputs kept apart in 3 s; raise --budget"
+    too_slow = "the model is too slow to be run on 40 held-out inputs in 3 s; raise --budget"
     assert facts["no_promise"] == (None if facts["check_samples"] else too_slow)
 
 
@@ -415,12 +415,10 @@ def test_a_reason_is_given_where_no_number_of_inputs_suffices(case: Case, monkey
     few = case.file(x=rows(30))
     facts = case.inspect(made.mlp(), inputs=few, limit=0.001, metric="disagreement")
     assert facts["needed_inputs"] is None
-    assert (
-        facts["no_promise"] == "it takes 3688 inputs kept apart, and 1024 are the most that can be"
-    )
+    assert facts["no_promise"] == "it needs 3688 held-out inputs, and at most 1024 can be held out"
     monkeypatch.setattr(inspection, "CHECK_BYTES", 36 * 39)
     facts = case.inspect(made.mlp(), inputs=case.file(x=rows(200)), limit=0.02)
-    assert facts["no_promise"] == "it takes 40 inputs kept apart, and 39 are the most that can be"
+    assert facts["no_promise"] == "it needs 40 held-out inputs, and at most 39 can be held out"
     assert (facts["check_samples"], facts["needed_inputs"]) == (0, None)
 
 

@@ -83,7 +83,7 @@ def test_whatever_a_model_calls_its_inputs_it_is_python() -> None:
         ({"inputs_from": "random"}, "--inputs data.npz"),
         (
             {"inputs_from": "d.npz", "samples": 2, "same_samples": True, "needed_inputs": 50},
-            "2 checked it, the same as calibrated it; pass at least 50 samples",
+            "2 checked it, which also calibrated it; pass at least 50 samples",
         ),
         (
             {"inputs_from": "d.npz", "samples": 24, "needed_inputs": 50},

@@ -301,7 +301,7 @@ def test_any_setting_is_parsed_or_refused_in_one_line(name: str, value: str) -> 
             Request(workloads=("gemm",), settings=("m=1..65536", "n=1..65536", "k=1..65536")),
             "that makes 4,913 rows; 512 at most",
         ),
-        (Request(every=True, batch=(1,)), "--all runs every workload as it is"),
+        (Request(every=True, batch=(1,)), "--all runs every workload with its defaults"),
         (Request(budget_s=0.5), "--budget must be between 1 and 86400 s"),
         (Request(budget_s=float("nan")), "--budget must be between 1 and 86400 s"),
         (Request(budget_s=float("inf")), "--budget must be between 1 and 86400 s"),

@@ -6,6 +6,7 @@ import errno
 import json
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -37,6 +38,8 @@ class Process(WorkerProcess):
 
     def nothing(self, *_: Any) -> int:
         return 0
+
+    compiled_folder = Path()
 
     def answer(self) -> bytes:
         return self.answers.pop()
@@ -92,7 +95,7 @@ class Listener:
 @pytest.fixture
 def dropped(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     found: list[bool] = []
-    monkeypatch.setattr(workers, "drop_compiled", lambda _: found.append(True))
+    monkeypatch.setattr(workers, "drop_compiled", lambda *_: found.append(True))
     monkeypatch.setattr(workers, "WorkerProcess", Process)
     monkeypatch.setattr(workers, "Guardian", Guardian)
     monkeypatch.setattr(workers.tempfile, "mkdtemp", lambda **_: "/nowhere")

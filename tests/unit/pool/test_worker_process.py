@@ -75,13 +75,15 @@ def test_a_compilation_that_was_killed_costs_only_what_it_was_writing(
     whole, half = headers / "a.h.gch", headers / "b.h.gch"
     half.touch()
     assert worker_process.knows_compiler()
-    worker_process.drop_compiled(time.time() + 60)  # the compilation began after it was written
+    worker_process.drop_compiled(
+        worker_process.compiled_folder(), time.time() + 60
+    )  # the compilation began after it was written
     assert half.exists()
-    worker_process.drop_compiled(time.time() - 60)
+    worker_process.drop_compiled(worker_process.compiled_folder(), time.time() - 60)
     assert not half.exists() and not worker_process.knows_compiler()
     whole.touch()
     os.utime(whole, (1_000, 1_000))
-    worker_process.drop_compiled(2_000.0)
+    worker_process.drop_compiled(worker_process.compiled_folder(), 2_000.0)
     assert worker_process.knows_compiler()
 
 
@@ -116,5 +118,5 @@ def test_a_header_that_was_only_opened_is_removed(
     header.write_bytes(bytes(size))
     began = time.time() - 100
     os.utime(header, (began + 10, began + 10))
-    worker_process.drop_compiled(began)
+    worker_process.drop_compiled(worker_process.compiled_folder(), began)
     assert header.exists() == kept

@@ -171,12 +171,15 @@ def start(torch: StubTorch, monkeypatch: pytest.MonkeyPatch) -> None:
     catalog.load_backend("torch").start("cuda:0")
 
 
-def test_starting_torch_loads_cudnn_too_and_does_without_it(
+def test_cudnn_is_loaded_after_the_start_of_torch_which_does_without_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for torch in (StubTorch(), StubTorch("conv2d", "libcudnn.so.9: cannot open")):
         start(torch, monkeypatch)
-        assert torch.calls[0] == "init" and torch.calls[-2:] == ["conv2d", "synchronize"]
+        assert torch.calls[0] == "init" and torch.calls[-1] == "synchronize"
+        assert "conv2d" not in torch.calls
+        catalog.load_backend("torch").load_rest("cuda:0")
+        assert "conv2d" in torch.calls
 
 
 def test_a_build_without_code_for_the_gpu_is_led_to_the_one_with_it(

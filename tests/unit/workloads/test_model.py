@@ -138,7 +138,7 @@ def test_a_variant_within_the_limit_is_checked_on_inputs_kept_apart(promising, t
     assert found.held_out
     assert found.value == pytest.approx(0.03, rel=0.01)
     assert found.error_bound is not None and found.error_bound > found.value
-    assert "on 40 inputs kept apart" in found.reference
+    assert "on 40 held-out inputs" in found.reference
 
 
 def test_a_variant_over_the_limit_never_sees_them(promising, tmp_path) -> None:
@@ -179,7 +179,7 @@ def test_nothing_is_promised_by_the_inputs_that_check_alone(promising, monkeypat
         workload.ModelTask, "_answers", lambda self, given: answers(self, given[: next(left)])
     )
     found = prepared(promising).check()
-    assert "on 40 inputs kept apart" in found.reference and found.error_bound is None
+    assert "on 40 held-out inputs" in found.reference and found.error_bound is None
 
 
 def test_few_inputs_choose_by_the_answers_of_cross_validation(promising, tmp_path) -> None:

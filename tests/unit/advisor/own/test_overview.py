@@ -48,7 +48,7 @@ def test_a_gain_in_a_part_counts_as_amdahl_says(share: float, gain: float, whole
 
 
 def test_the_answer_comes_first_then_what_qualifies_it() -> None:
-    first, flip, compiling, breaks = recommendation(REPORTS["net"])
+    first, flip, compiling, again, breaks = recommendation(REPORTS["net"])
     assert first == (
         "Run it on the CPU with BF16 autocast, channels_last and 2 threads: "
         "1.82x (95% CI 1.81-1.84) faster than the code as written (cpu torch fp32 t2); "
@@ -56,6 +56,7 @@ def test_the_answer_comes_first_then_what_qualifies_it() -> None:
     )
     assert flip.startswith("The answer flips at batch 8: cpu torch fp32 compile t2 is 1.17x")
     assert compiling == "Compiling pays off after 4,210 calls."
+    assert again == "It compiles again for inputs of every other size."
     assert breaks == "Graph breaks: 3x Tensor.item(), 2x print and 1 more."
 
 
@@ -109,7 +110,7 @@ def test_commands_are_compared_with_the_first_combination() -> None:
 
 def test_a_tie_names_the_equal_and_no_pick_says_why() -> None:
     equal = rows_of(REPORTS["net"])[0].candidates[2].case.id
-    assert "Tied with cpu torch bf16 t2." in advised("net", tie=True, runner_up=equal)
+    assert "No clear lead over cpu torch bf16 t2." in advised("net", tie=True, runner_up=equal)
     reasons = ["Nothing was measured: cpu torch fp32 t2 died."]
     assert advised("net", pick=None, reasons=reasons)[0] == (
         "No recommendation. Nothing was measured: cpu torch fp32 t2 died."

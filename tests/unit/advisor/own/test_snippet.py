@@ -19,7 +19,10 @@ from workbench.worker.code import Code
 from workloads.own import export
 from workloads.own.reference import Reference
 
-PORTS = [CodeInput("0", "float32", [2, 3, 8, 8]), CodeInput("scale", "float32", [2, 1])]
+PORTS = [
+    CodeInput("0", "float32", [2, 3, 8, 8], "inputs[0]"),
+    CodeInput("scale", "float32", [2, 1], "named['scale']"),
+]
 QUESTION = OwnQuestion("torch", "net:build")
 TRAINING = OwnQuestion("torch", "net:build", train=True)
 
@@ -85,7 +88,10 @@ def test_a_call_on_the_cpu(
     assert not scope["output"].requires_grad
     is_nhwc = scope["inputs"][0].is_contiguous(memory_format=torch.channels_last)
     assert is_nhwc == ("nhwc" in (mode or ""))
-    known = {"nhwc+compile": [{}], "compile+reduce-overhead": [{"mode": "reduce-overhead"}]}
+    known = {
+        "nhwc+compile": [{"dynamic": False}],
+        "compile+reduce-overhead": [{"dynamic": False, "mode": "reduce-overhead"}],
+    }
     assert made == known.get(mode or "", [])
 
 
@@ -145,7 +151,7 @@ def test_each_kind_of_loss(takes: Any, wrap: Any) -> None:
     scope |= {"optimizer": torch.optim.SGD(model.parameters(), lr=0.1)}
     scope |= {"loss": lambda output, batch: output * batch[1]} if takes else {}
     right = float(model.layer(rows).detach().square().sum()) * (3 if takes else 1)
-    port = CodeInput("0", "float32", [2, 3])
+    port = CodeInput("0", "float32", [2, 3], "inputs[0]")
     known = CodeFacts("torch", "net:build", "", "", inputs=[port], loss=takes)
     exec(snippet(known, case(), TRAINING), scope)
     assert float(scope["error"].detach()) == pytest.approx(right)
@@ -181,7 +187,10 @@ def test_on_a_gpu(precision: str, mode: str | None, words: str) -> None:
 
 
 def test_nested_inputs_move_too(scope: dict[str, Any]) -> None:
-    ports = [CodeInput("0", "float32", [2, 3, 8, 8]), CodeInput("scale.0", "float32", [2, 1])]
+    ports = [
+        CodeInput("0", "float32", [2, 3, 8, 8], "inputs[0]"),
+        CodeInput("scale.0", "float32", [2, 1], "named['scale'][0]"),
+    ]
     known = CodeFacts("torch", "net:build", "", "", inputs=ports, convolves=True)
     lines = snippet(known, case(device="cuda:0", threads=None), QUESTION).splitlines()
     start = next(n for n, line in enumerate(lines) if line.startswith("def moved"))

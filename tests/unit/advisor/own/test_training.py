@@ -56,7 +56,7 @@ def test_what_cannot_help_or_work_does_not_start() -> None:
     found = start(space(on=cpu(isa=OLD), impossible={"fused": "Adamax has no fused form"}))
     assert labels(found) == ["cpu/fp32/16", "cpu/fp32/8", "cpu/fp32/1"]
     leader = Proposal("cpu", "fp32", None, 16)
-    found = after(leader, space(impossible={"fused": "Adamax has no fused form"}), 0.0)
+    found = after(leader, space(impossible={"fused": "Adamax has no fused form"}), 32, 0.0)
     assert labels(found) == ["cpu/fp32/compile/16"]
 
 
@@ -85,18 +85,18 @@ def test_a_module_that_needs_a_gpu_has_no_candidate_on_the_cpu() -> None:
 
 def test_modes_join_the_leader_in_one_order() -> None:
     leader = Proposal("cpu", "bf16", "compile", 16)
-    found = after(leader, space(convolves=True), 0.0)
+    found = after(leader, space(convolves=True), 32, 0.0)
     assert labels(found) == ["cpu/bf16/nhwc+compile/16", "cpu/bf16/compile+fused/16"]
-    assert after(replace(leader, mode="nhwc+compile+fused"), space(), 0.0) == []
-    assert "nhwc" not in "".join(labels(after(leader, space(), 0.0)))  # without convolutions
+    assert after(replace(leader, mode="nhwc+compile+fused"), space(), 32, 0.0) == []
+    assert "nhwc" not in "".join(labels(after(leader, space(), 32, 0.0)))  # without convolutions
 
 
 def test_loaders_follow_the_leader_only_while_it_waits() -> None:
     leader = Proposal("cpu", "fp32", "fused+compile", 8, {"workers": 0})
-    waits, idle = (after(leader, space(data="dataset"), w) for w in (0.5, 0.01))
+    waits, idle = (after(leader, space(data="dataset"), 32, w) for w in (0.5, 0.01))
     assert labels(waits) == [f"cpu/fp32/fused+compile/8/workers={n}" for n in (0, 2, 4, 16)]
     assert idle == []
-    assert after(leader, space(), 0.5) == []  # no data, no loaders
+    assert after(leader, space(), 32, 0.5) == []  # no data, no loaders
 
 
 def test_a_start_with_data_has_no_loader_processes() -> None:
@@ -111,7 +111,7 @@ def test_a_start_with_data_has_no_loader_processes() -> None:
 
 def test_pinning_and_numbers_of_loaders_are_changed_one_at_a_time() -> None:
     leader = Proposal("cuda:0", "bf16", "fused+compile", None, {"workers": 2, "pin": 0})
-    found = after(leader, space(data="dataset", gpus=("cuda:0",)), 0.5)
+    found = after(leader, space(data="dataset", gpus=("cuda:0",)), 32, 0.5)
     changed = [dict(each.tuning) for each in found if each.mode == leader.mode]
     assert changed == [
         {"workers": 0, "pin": 0},
@@ -124,7 +124,7 @@ def test_pinning_and_numbers_of_loaders_are_changed_one_at_a_time() -> None:
 
 def test_the_start_is_tried_again_with_loaders_that_lead() -> None:
     leader = Proposal("cpu", "fp32", None, 16, {"workers": 4})
-    found = after(leader, space(data="dataset"), 0.0)
+    found = after(leader, space(data="dataset"), 32, 0.0)
     assert labels(found) == [
         "cpu/fp32/compile/16/workers=4",
         "cpu/fp32/fused/16/workers=4",
@@ -138,7 +138,7 @@ def test_the_start_is_tried_again_with_loaders_that_lead() -> None:
 
 def test_numbers_of_loaders_are_powers_of_two_within_cores_and_time() -> None:
     def counts(cores: int, step_s: float = 0.0) -> list[int]:
-        return workers(space(on=cpu(effective_cores=cores), step_s=step_s))
+        return workers(space(on=cpu(effective_cores=cores), step_s=step_s), 32)
 
     assert counts(1) == [0, 1]
     assert counts(2) == [0, 2]
@@ -152,5 +152,5 @@ def test_numbers_of_loaders_are_powers_of_two_within_cores_and_time() -> None:
 def test_a_timed_step_holds_a_whole_round_of_every_number_of_loaders() -> None:
     for cores in range(1, 40):
         one = space(on=cpu(effective_cores=cores), data="dataset")
-        assert all(batches(one) % count == 0 for count in workers(one) if count)
-    assert batches(space()) == 1
+        assert all(batches(one, 32) % count == 0 for count in workers(one, 32) if count)
+    assert batches(space(), 32) == 1

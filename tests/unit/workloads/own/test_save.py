@@ -28,7 +28,10 @@ from workloads.own.reference import Reference, arrays, call
 from workloads.own.save import save
 
 USER = Path(__file__).parents[3] / "fixtures" / "own"
-PORTS = [CodeInput("0", "float32", [2, 3, 8, 8]), CodeInput("scale", "float32", [2, 1])]
+PORTS = [
+    CodeInput("0", "float32", [2, 3, 8, 8], "inputs[0]"),
+    CodeInput("scale", "float32", [2, 1], "named['scale']"),
+]
 MEDIAN = re.compile(r"median of 50 calls: \d+\.\d{3} ms\n")
 ALONE = """
 import runpy, sys

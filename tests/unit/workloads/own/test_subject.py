@@ -254,3 +254,56 @@ def test_a_named_module_that_cannot_be_copied_is_refused(code) -> None:
     one = subject(code("holds_a_lock"))
     with pytest.raises(WorkloadError, match="cannot be copied"):
         one.copy()
+
+
+def test_inputs_are_made_at_the_batch_that_is_asked_for_at_their_own_or_at_a_usual_one(
+    tmp_path: Path, monkeypatch
+) -> None:
+    text = (
+        "import torch\ndef build(): return torch.nn.Linear(3, 2)\n"
+        "def inputs(batch): return torch.ones(batch, 3)\n"
+    )
+    (tmp_path / "plain_net.py").write_text(text)
+    (tmp_path / "own_net.py").write_text(text.replace("(batch)", "(batch=6)"))
+
+    def batch_of(module: str, **options) -> int | None:
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        code = Code("torch", f"{module}:build", str(folder), str(tmp_path), **options)
+        return subject(code).own_batch
+
+    assert batch_of("plain_net") == 1
+    assert batch_of("plain_net", train=True) == 32
+    assert batch_of("own_net", train=True) == 6
+    assert batch_of("own_net", batch=4) == 4
+
+
+def test_functions_next_to_a_builder_that_a_package_passes_on_are_found(tmp_path: Path) -> None:
+    package = tmp_path / "shop_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("from .model import build\n")
+    (package / "model.py").write_text(
+        "import torch\ndef build(): return torch.nn.Linear(3, 2)\n"
+        "def inputs(batch): return torch.ones(batch, 3)\n"
+    )
+    code = Code("torch", "shop_package:build", str(tmp_path), str(tmp_path))
+    assert subject(code).example(5).args[0].shape == (5, 3)
+
+
+class _Graph:
+    """Holds tensors as graphs and caches do: in attributes and what these hold."""
+
+    def __init__(self) -> None:
+        self.x = torch.ones(4, 3)
+        self.kept = {"keys": [torch.zeros(2)]}
+        self.size = 4
+
+
+def test_tensors_inside_other_objects_are_found_copied_and_named() -> None:
+    example = Example((_Graph(), "text"), {})
+    assert list(example.tensors()) == ["0.x", "0.kept.keys.0"]
+    assert example.places()["0.kept.keys.0"] == "inputs[0].kept['keys'][0]"
+    copied = example.mapped(lambda tensor: tensor + 1)
+    assert float(copied.args[0].x[0, 0]) == 2
+    assert float(copied.args[0].kept["keys"][0][0]) == 1
+    assert float(example.args[0].x[0, 0]) == 1, "the given one stays"

@@ -18,7 +18,7 @@ from torch.utils.data import Dataset
 from workbench.contract import Case, Setup, WorkloadError
 from workbench.worker.code import Code
 from workloads.own import training
-from workloads.own.recipe import Recipe
+from workloads.own.recipe import NO_BUILDER, Recipe
 from workloads.own.save import _inputs
 from workloads.own.subject import subject
 from workloads.own.training import Training
@@ -33,7 +33,7 @@ class Stub:
 
     name = "net:build"
     code = Code("torch", name, "", "")
-    namespace: Any = None
+    namespace: Any = SimpleNamespace()
 
     def __init__(self, module: nn.Module, *args: Any, **functions: Any) -> None:
         self.module, self.args, self.functions = module, args, functions
@@ -526,3 +526,62 @@ def test_data_may_be_an_object_instead_of_a_function(name: str, held: Any) -> No
     recipe = Recipe(one)  # type: ignore[arg-type]
     values, kinds = recipe.sample(BATCH, 0)
     assert (recipe.data, values.shape, kinds.shape) == ("dataset", (BATCH, 3), (BATCH,))
+
+
+class TwoFaced(nn.Module):
+    """Returns losses in training mode and something else in evaluation mode, as detectors do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(3, 2)
+
+    def forward(self, values: Any) -> Any:
+        found = self.inner(values)
+        return {"a": found.square().mean()} if self.training else [found]
+
+
+def test_a_module_that_answers_differently_in_evaluation_mode_is_checked_in_training_mode(
+    tmp_path: Path,
+) -> None:
+    one = Stub(TwoFaced(), torch.ones(BATCH, 3), loss=lambda output: sum(output.values()))
+    assert task_of(one, tmp_path).check().value < 1e-6
+
+
+class Masking(nn.Module):
+    """Draws a mask in every step, whatever its mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(3, 2)
+
+    def forward(self, values: Any) -> Any:
+        return self.inner(values) * torch.rand(len(values), 1)
+
+
+def test_what_a_step_draws_counts_as_the_error_of_eager_itself(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    one = Stub(Masking(), torch.randn(BATCH, 3), loss=lambda output: output.square().mean())
+    found = task_of(one, tmp_path).check()
+    assert found.metric == "none"
+    assert "eager differs from itself" in found.reference
+
+
+def test_samples_of_any_sequence_and_an_optimiser_that_is_made_already_are_taken() -> None:
+    samples = [(torch.ones(3), number % 2) for number in range(8)]
+    held = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.5, momentum=0.25)
+    one = supervised(dataset=None)
+    one.namespace = SimpleNamespace(dataset=samples, optimizer=held)
+    recipe = Recipe(one)  # type: ignore[arg-type]
+    assert recipe.data == "dataset"
+    assert recipe.sample(BATCH, 0)[0].shape == (BATCH, 3)
+    made = recipe.optimiser(one.module)
+    assert type(made) is torch.optim.SGD
+    assert (made.defaults["lr"], made.defaults["momentum"]) == (0.5, 0.25)
+
+
+def test_a_loss_that_is_missing_next_to_no_builder_names_one(tmp_path: Path) -> None:
+    one = Stub(nn.Linear(3, 2), torch.ones(BATCH, 3))
+    one.namespace = None
+    with pytest.raises(WorkloadError) as caught:
+        examined(one, tmp_path)
+    assert caught.value.hint == NO_BUILDER

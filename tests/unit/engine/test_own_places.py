@@ -1,0 +1,74 @@
+"""Where the user's module is examined, and what its inputs rule out, by the real engine."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, ClassVar
+
+import pytest
+from simulated_own import FACTS, SimulatedOwn, raced
+
+from workbench.pool.pool import WorkerFailed
+from workbench.records.reason import Reason
+from workbench.report.report import Report
+from workbench.worker.code import Code
+
+
+class OnGpus(SimulatedOwn):
+    """A module whose operators are CUDA's alone."""
+
+    places: ClassVar[list[str]] = []
+    error = Reason("user_code", "flash_attn needs CUDA")
+
+    def consult_examine(self, request: dict[str, Any]) -> dict[str, Any]:
+        place = Code.of(request["code"]).home
+        self.places.append(place)
+        if place == "cpu":
+            raise WorkerFailed(self.error)
+        return super().consult_examine(request)
+
+
+@pytest.mark.parametrize(("devices", "places"), [((), ["cpu", "cuda:0"]), (("gpu",), ["cuda:0"])])
+def test_a_module_that_fails_on_the_cpu_is_examined_on_a_gpu(
+    devices: tuple[str, ...], places: list[str]
+) -> None:
+    OnGpus.places.clear()
+    report = Report.of(raced(OnGpus, gpu=True, devices=devices))
+    assert OnGpus.places == places
+    assert report.code is not None
+    assert {candidate.case.device for candidate in report.candidates.values()} == {"cuda:0"}
+    assert report.code.facts.needs_gpu == (None if devices else OnGpus.error)
+
+
+def test_a_module_that_fails_everywhere_is_reported_with_its_first_error() -> None:
+    class Broken(OnGpus):
+        def consult_examine(self, request: dict[str, Any]) -> dict[str, Any]:
+            with suppress(WorkerFailed):
+                super().consult_examine(request)
+                raise WorkerFailed(Reason("user_code", "and another"))
+            raise WorkerFailed(self.error)
+
+    report = Report.of(raced(Broken, gpu=True))
+    (candidate,) = report.candidates.values()
+    assert candidate.reason == OnGpus.error
+
+
+def test_a_batch_that_may_be_none_is_noted() -> None:
+    class Sequence(SimulatedOwn):
+        facts: ClassVar[dict[str, Any]] = {**FACTS, "resizable": False}
+
+    noted = Report.of(raced(Sequence, batch=(1, 8)))
+    plain = Report.of(raced(Sequence))
+    for report, is_noted in ((noted, True), (plain, False)):
+        assert report.code is not None
+        assert any("may be no batch" in note for note in report.code.facts.notes) == is_noted
+
+
+def test_inputs_without_tensors_are_not_exported() -> None:
+    class Texts(SimulatedOwn):
+        facts: ClassVar[dict[str, Any]] = {**FACTS, "inputs": []}
+
+    report = Report.of(raced(Texts))
+    assert report.code is not None
+    assert "would be a constant" in report.code.left_out["onnx"]
+    assert not any(c.case.backend == "onnxruntime" for c in report.candidates.values())
