@@ -36,7 +36,8 @@ WORDS = (  # each with the screens where it stands; none: everywhere
     ),
     (
         "Lead",
-        "how many times faster the better device is; with one device, the pick over the next",
+        "how many times faster the better device is; with one device, the pick over the next, or"
+        " alone without another",
         "Advisor",
     ),
     (

@@ -107,7 +107,8 @@ class OwnQuestion:
             raise ValueError("what follows -- belongs to a script: --torch script.py -- ARGUMENTS")
         if self.kind != TORCH or suffix not in (".py", ".pt2", *PICKLES):
             if not _MODULE_AND_NAME.fullmatch(self.target):
-                raise ValueError(f"{self.option} takes {TARGETS[self.kind]}, not {self.target!r}")
+                found = f", not {self.target!r}" if self.target else ""
+                raise ValueError(f"{self.option} takes {TARGETS[self.kind]}{found}")
         elif not os.path.isfile(os.path.join(self.directory, file)):  # noqa: PTH113, PTH118 - long names
             raise ValueError(f"--torch: there is no file {file}")
         elif suffix in PICKLES and not self.pickled:

@@ -84,7 +84,8 @@ def _lead_cells(verdict: Verdict, *, gpu: bool) -> dict[str, Cell]:
     if gpu:
         value, bounds = verdict.device_ratio, verdict.device_ratio_ci95
     if value is None:
-        return {"ratio": Text.of(("no GPU" if gpu and verdict.no_gpu else "-", "dim"))}
+        alone = "alone" if verdict.pick is not None and verdict.runner_up is None else "-"
+        return {"ratio": Text.of(("no GPU" if gpu and verdict.no_gpu else alone, "dim"))}
     if gpu and verdict.choice not in ("cpu", "gpu"):
         leader = "GPU " if value >= 1 else "CPU "
     # Without a GPU it is the ratio of the answer, which a burst in a short race may take below 1.
