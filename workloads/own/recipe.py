@@ -7,7 +7,7 @@ All are optional where the module returns its loss.
 
 import copy
 import inspect
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -110,16 +110,16 @@ class Recipe:
         # A group has all its settings; foreach excludes fused.
         return kind([{**g, "fused": True, "foreach": None} for g in made.param_groups], fused=True)
 
-    def _held_optimizer(self) -> Callable[..., Any]:
+    def _held_optimizer(self) -> Any:
         """Optimisers like the one that stands next to `build`, else torch's usual one."""
         import torch
 
         held = getattr(self.one.namespace, "optimizer", None)
         if not isinstance(held, torch.optim.Optimizer):
             return torch.optim.AdamW
-        taken = inspect.signature(type(held)).parameters
-        settings = {name: value for name, value in held.defaults.items() if name in taken}
-        return partial(type(held), **settings)
+        kind: Any = type(held)
+        taken = inspect.signature(kind).parameters
+        return partial(kind, **{k: value for k, value in held.defaults.items() if k in taken})
 
     def batches(self, size: int | None, workers: int, pin: bool, seed: int) -> Batches:
         """Endless batches, the example's inputs where there are no data.
