@@ -38,8 +38,8 @@ def test_runs_are_listed_as_text_and_json(cli, earlier_run: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("runs", "--keep", "3"), "belong to --prune"),
-        (("runs", "--prune"), "belong to --prune"),
+        (("runs", "--keep", "3"), "need --prune"),
+        (("runs", "--prune"), "need --prune"),
         (("runs", "--prune", "--keep", "3", "--last", "2"), "--last says"),
         (("runs", "--since", "yesterday"), "--since takes 2026-11-20, or an age"),
         (("runs", "--since", "2026-13-01"), "--since takes 2026-11-20, or an age"),

@@ -84,7 +84,7 @@ class Training(FedTraining):
     def _moved(self, batch: Any) -> Any:
         """The batch on the device; a copy of the example, since a call may change its inputs."""
         pinned, fresh = self.pin, self.recipe.data is None
-        return mapped(batch, lambda x: self.moved(x, non_blocking=pinned, copy=fresh))
+        return mapped(batch, lambda x: self.moved(x, non_blocking=pinned, copy=fresh), inside=True)
 
     def check(self) -> Accuracy:
         """Compare loss and gradients of one batch at the initial weights, without chance."""
@@ -123,7 +123,7 @@ def computed(recipe: Recipe, batch: Any, seed: int) -> tuple[bool, Reference]:
 
         torch.manual_seed(drawn)
         with untouched(module.double() if double else module, frozen=frozen):
-            loss = recipe.loss_on(module, mapped(batch, fresh))
+            loss = recipe.loss_on(module, mapped(batch, fresh, inside=True))
             loss.backward()
             return as_outputs(loss.item(), [each.cpu().numpy() for each in gradients(module)])
 

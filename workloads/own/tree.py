@@ -6,7 +6,9 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 
@@ -15,20 +17,23 @@ def leaves(tree: Any) -> dict[str, Any]:
     return {path: leaf for path, _, leaf in _walk(tree)}
 
 
-def places(tree: Any) -> dict[str, str]:
-    """By path the Python that leads to each value from `tree`: `[0].mask` or `['past'][0]`."""
-    return {path: place for path, place, _ in _walk(tree)}
+def _walk(
+    tree: Any, path: str = "", place: str = "", *, inside: bool = False
+) -> Iterator[tuple[str, str, Any]]:
+    """The leaves, each with its path and the Python that leads to it: `[0].mask`, `['past'][0]`.
 
-
-def _walk(tree: Any, path: str = "", place: str = "") -> Iterator[tuple[str, str, Any]]:
-    held = _contents(tree) or _attributes(tree)
+    `inside`: tensors in the attributes of other objects are leaves too.
+    """
+    held = _contents(tree)
+    held = _attributes(tree) if held is None and inside else held
     if held is None:
         yield path, place, tree
         return
     is_indexed = isinstance(tree, (Mapping, list, tuple))
     for key, value in held.items():
         step = f"[{key!r}]" if is_indexed else f".{key}"
-        yield from _walk(value, f"{path}.{key}" if path else str(key), place + step)
+        below = f"{path}.{key}" if path else str(key)
+        yield from _walk(value, below, place + step, inside=inside)
 
 
 def tensors(tree: Any) -> dict[str, Any]:
@@ -38,18 +43,25 @@ def tensors(tree: Any) -> dict[str, Any]:
     return {path: leaf for path, leaf in leaves(tree).items() if isinstance(leaf, torch.Tensor)}
 
 
-def mapped(tree: Any, function: Callable[[Any], Any]) -> Any:
-    """A copy of `tree` with `function(tensor)` in the place of each tensor."""
+def _tensors_inside(tree: Any) -> Iterator[tuple[str, str, Any]]:
+    import torch
+
+    return (each for each in _walk(tree, inside=True) if isinstance(each[2], torch.Tensor))
+
+
+def mapped(tree: Any, function: Callable[[Any], Any], *, inside: bool = False) -> Any:
+    """A copy of `tree` with `function(tensor)` in the place of each tensor; `inside`: also of those
+    in the attributes of other objects, such as graphs and caches, which are copied with them."""
     import torch
 
     if isinstance(tree, torch.Tensor):
         return function(tree)
     held = _contents(tree)
     if held is None:
-        inside = tensors(tree) if _attributes(tree) else {}
-        memo = {id(tensor): function(tensor) for tensor in inside.values()}
-        return copy.deepcopy(tree, memo) if inside else tree
-    changed = {key: mapped(value, function) for key, value in held.items()}
+        held_inside = inside and _attributes(tree) is not None
+        memo = {id(tensor): function(tensor) for *_, tensor in _tensors_inside(tree) if held_inside}
+        return copy.deepcopy(tree, memo) if held_inside else tree
+    changed = {key: mapped(value, function, inside=inside) for key, value in held.items()}
     if isinstance(tree, (list, tuple)):
         parts = list(changed.values())
         return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
@@ -89,19 +101,20 @@ def _contents(tree: Any) -> Mapping[Any, Any] | None:
 def _attributes(tree: Any) -> Mapping[str, Any] | None:
     """The attributes of an object that holds tensors, such as a graph or a cache of keys; None for
     other values."""
-    from torch import Tensor, nn
-
-    is_plain = not isinstance(tree, (Tensor, nn.Module, type)) and not callable(tree)
-    return vars(tree) if is_plain and hasattr(tree, "__dict__") and _holds(tree, set()) else None
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(tree, "__dict__"):
+        return None  # a worker of functions would import it for nothing else
+    is_plain = not isinstance(tree, (torch.Tensor, torch.nn.Module, type)) and not callable(tree)
+    return vars(tree) if is_plain and _holds(tree, set()) else None
 
 
 def _holds(tree: Any, seen: set[int]) -> bool:
     """Whether there is a tensor in an object, however deep."""
-    from torch import Tensor, nn
+    import torch
 
-    if isinstance(tree, Tensor):
+    if isinstance(tree, torch.Tensor):
         return True
-    if id(tree) in seen or isinstance(tree, (nn.Module, type)) or callable(tree):
+    if id(tree) in seen or isinstance(tree, (torch.nn.Module, type)) or callable(tree):
         return False
     seen.add(id(tree))
     held = _contents(tree)
@@ -142,15 +155,13 @@ class Example:
 
     def tensors(self) -> dict[str, Any]:
         """The tensors by name: the position, or the keyword."""
-        return tensors(self._named)
+        return {path: tensor for path, _, tensor in _tensors_inside(self._named)}
 
     def places(self) -> dict[str, str]:
-        """By name the Python that leads to each value from `inputs` or `named`."""
-        found = places(self._named)
-        return {
-            name: f"{'inputs' if name[:1].isdigit() else 'named'}{place}"
-            for name, place in found.items()
-        }
+        """By name the Python that leads to each tensor from `inputs` or `named`."""
+        found = _tensors_inside(self._named)
+        roots = {True: "inputs", False: "named"}
+        return {name: f"{roots[name[:1].isdigit()]}{place}" for name, place, _ in found}
 
     @property
     def _named(self) -> dict[Any, Any]:
@@ -158,7 +169,8 @@ class Example:
 
     def mapped(self, function: Callable[[Any], Any]) -> Example:
         """The same arguments with `function(tensor)` in the place of each tensor."""
-        return Example(mapped(self.args, function), mapped(self.kwargs, function))
+        changed = partial(mapped, function=function, inside=True)
+        return Example(changed(self.args), changed(self.kwargs))
 
     @property
     def batch(self) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import subprocess
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -86,3 +87,11 @@ def test_a_digest_follows_the_contents() -> None:
     assert digest({1, 2}) == digest({1, 2}) != digest({1, 3})  # pickled
     assert digest([np.array([[1]], object)]) != digest([np.array([[2]], object)])
     assert digest([1, lambda: 0]) != digest([2, lambda: 0]), "what can be neither is left out"
+
+
+def test_results_without_tensors_import_no_torch() -> None:
+    code = (
+        "import sys; from types import SimpleNamespace; from workloads.own.plain import digest;"
+        "digest([1, SimpleNamespace(x=2), {'a': 'b'}]); sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
