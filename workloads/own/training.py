@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 KEPT = "training.pt"  # the batch of the check, whether its modules are frozen, the reference
 SAME = 1e-6  # distance up to which two gradients count as equal
 REDUCED = 0.05  # tolerance of gradients in a reduced precision
-NO_OPTIMIZER = "it defines no optimizer(parameters), so {} is used"
+NO_OPTIMIZER = "it defines no optimizer(parameters), so torch.optim.{} is used with the settings {}"
 NO_DATA = "it defines no dataset or loader, so each step has the same inputs, and no step waits"
 
 
@@ -161,7 +161,9 @@ def examine(code: Code, one: Subject) -> dict[str, Any]:
         impossible["fused"] = first_line(error)
     notes = ["loss and gradients of one step are checked; where training ends up is not"]
     if recipe.optimizer is None:
-        notes.append(NO_OPTIMIZER.format(f"one like torch.optim.{type(task.optimiser).__name__}"))
+        held = getattr(recipe.one.namespace, "optimizer", None)
+        whose = "of its `optimizer`" if isinstance(held, type(task.optimiser)) else "of torch"
+        notes.append(NO_OPTIMIZER.format(type(task.optimiser).__name__, whose))
     if recipe.data is None:
         notes.append(NO_DATA)
     return {
