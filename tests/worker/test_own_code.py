@@ -100,7 +100,7 @@ def test_a_module_races_in_torch_and_onnx_runtime(advise: Advise, tmp_path: Path
     measured = {m["id"]: m for m in found["measurements"]}
     pick = measured[verdict["pick"]]
     assert pick["accuracy"]["value"] <= pick["accuracy"]["limit"]
-    assert {m["case"]["backend"] for m in measured.values()} == {"torch", "onnxruntime"}
+    assert {m["case"]["backend"] for m in measured.values()} >= {"torch", "onnxruntime"}
     saved = found["code"]["advice"]["saved"]
     assert saved["reason"] is None
     assert sorted(each.name for each in (tmp_path / "best").iterdir()) == saved["files"]
