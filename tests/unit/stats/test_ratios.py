@@ -262,3 +262,12 @@ def test_the_order_of_tails_is_that_of_their_ratio_from_the_third_round_on() -> 
     ratio = ratios.ratio_between(spiky, calm)
     assert ratio is not None and ratio.value > 1
     assert ratios.ranking({"spiky": spiky, "calm": calm}) == ["calm", "spiky"]
+
+
+def test_a_start_up_has_a_confidence_of_its_own() -> None:
+    fast, slow = (ratios.Rounds(dict.fromkeys(range(9), step)) for step in (1.0, 1.2))
+    fast.spread = slow.spread = 0.1
+    usual = ratios.ratio_between(slow, fast)
+    strict = ratios.ratio_between(slow, fast, of_start_ups=1 - 0.05 / 12)
+    assert usual is not None and strict is not None
+    assert strict.low < usual.low < usual.value == strict.value < usual.high < strict.high
