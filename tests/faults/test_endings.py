@@ -158,7 +158,7 @@ def test_a_stopped_guardian_holds_nothing_up(start, temporary: Path, signals: in
     guardian.suspend()
     for _ in range(signals):
         process.send_signal(signal.SIGINT)
-        time.sleep(0.1)
+        time.sleep(0.1)  # both at once would be one signal
     ended(process)
     assert_gone([guardian.pid])
     assert list(temporary.iterdir()) == []
@@ -209,10 +209,10 @@ def test_two_signals_leave_a_reader_that_does_not_read(environment, cli) -> None
     fill_up(process.stdout.fileno())
     while not list(cli.runs.glob("*.jsonl")) and time.monotonic() < until:
         time.sleep(0.01)
-    time.sleep(1.0)
+    time.sleep(1.0)  # until it hangs in a write, of which nothing outside tells
     for _ in range(2):
         process.send_signal(signal.SIGINT)
-        time.sleep(0.1)
+        time.sleep(0.1)  # both at once would be one signal
     assert process.wait(SOON_S) == 130
     process.stdout.close()
     assert not hung.is_running()

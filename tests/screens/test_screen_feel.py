@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import random
 import tomllib
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 
 import pytest
 import scenes
-from kept_runs import keep_five
 from rich.color import Color as RichColor
 from stage import HeldFeed, held, press, replayed, settle, text
 from textual.color import Color
 from textual.filter import dim_color
 
-import screens.pages
-import screens.widgets
 from screens.app import WorkbenchApp
 from screens.state.event_source import ReplaySource
 from screens.terminal import TerminalApp
@@ -320,88 +313,6 @@ async def test_the_key_for_more_is_named_while_there_is_more(keys: tuple[str, ..
                 assert ("pgdn More" in text(pilot).splitlines()[-1]) == more, size
                 seen.add(more)
     assert seen == {True, False}
-
-
-LEAVING = {"q", "ctrl+c", "ctrl+q", "ctrl+z"}
-
-
-def bound_keys() -> tuple[list[str], list[str]]:
-    """Every key that a screen or a widget binds, as often as they do, and those for letters."""
-    found, letters = [], []
-    packages = (screens.pages, screens.widgets)
-    names = [m.name for p in packages for m in iter_modules(p.__path__, f"{p.__name__}.")]
-    for module in map(import_module, ["screens.app", *names]):
-        own = [kind for kind in vars(module).values() if isinstance(kind, type)]
-        for kind in (kind for kind in own if kind.__module__ == module.__name__):
-            for binding in vars(kind).get("BINDINGS", ()):
-                keys = letters if binding.action.startswith("seek") else found
-                keys += [key for key in binding.key.split(",") if key not in LEAVING]
-    return found, letters
-
-
-KEYS, LETTERS = bound_keys()
-SIZES = [(20, 5), (39, 9), (40, 10), (60, 20), (80, 24), (120, 40), (200, 60)]
-
-
-async def wander(seed: int) -> None:
-    """Thirty keys and resizes, after which escape and `3` lead back to the table."""
-    chance = random.Random(seed)
-    scene = chance.choice(
-        [scenes.h200, scenes.midway, scenes.cpu_only, scenes.training_midway, scenes.sweep]
-    )
-    app = held(scene())[0] if chance.random() < 0.5 else replayed(scene())
-    done: list[object] = [seed]
-    async with app.run_test(size=chance.choice(SIZES)) as pilot:
-        await pilot.pause()
-        for _ in range(30):
-            if chance.random() < 0.15:
-                done.append(chance.choice(SIZES))
-                await pilot.resize_terminal(*done[-1])
-            else:
-                done.append(some_key(chance, app))
-                await pilot.press(done[-1])
-        await pilot.resize_terminal(80, 24)
-        for _ in range(5):
-            await pilot.press("escape")
-        await press(pilot, "3")
-        assert "[3 Advisor]" in text(pilot), done
-    assert app._exception is None, done
-
-
-def some_key(chance: random.Random, app: WorkbenchApp) -> str:
-    """A key that works now, or any, or a letter."""
-    active = sorted(app.screen.active_bindings.keys() - LEAVING)
-    kinds = chance.choices([active, KEYS, LETTERS], [5, 4, 1])
-    return chance.choice(kinds[0])
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home in which nothing may appear; runs can be opened, compared and deleted elsewhere."""
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.chdir(tmp_path)  # `e` writes a page
-    return tmp_path / "home"
-
-
-@pytest.mark.parametrize("seed", range(20))
-async def test_random_keys_and_sizes_never_lose_the_way_back(seed: int, home: Path) -> None:
-    keep_five()
-    await wander(seed)
-    assert not home.exists()
-
-
-@pytest.mark.campaign
-@pytest.mark.timeout(0)
-async def test_a_thousand_random_walks(home: Path) -> None:
-    for seed in range(int(os.environ.get("WALKS", "1000"))):
-        keep_five()
-        await wander(seed)
-    assert not home.exists()
-
-
-def test_walks_know_every_key_that_a_screen_binds() -> None:
-    assert set(KEYS) >= {*"123456vecsnx", "delete", "left_square_bracket", "space", "ctrl+p"}
-    assert set(LETTERS) >= {*"abcxyz09", "backspace"} and not LEAVING & {*KEYS, *LETTERS}
 
 
 def test_an_unknown_key_and_a_wrong_type_are_a_line_each_and_lose_nothing() -> None:

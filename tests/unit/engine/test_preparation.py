@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -11,84 +9,19 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import case, context, events, machine, scenario
-from fakes import CPU_A, CPU_B, FakePool, IdleWorkload, ManualClock
+from builders import case, context, machine
+from fakes import CPU_A, CPU_B, IdleWorkload
+from preparing import RUN_S, Row, StartingPool, asked_s
 
 from workbench.contract import DEFAULT_CACHE_BYTES, Accuracy, Case, Setup, Task
 from workbench.engine.context import SLACK_S, Share, cache_bytes
 from workbench.engine.preparation import BUDGET, Preparation, worker_key
-from workbench.engine.starts import start_workers
-from workbench.planning.plan import RowPlan, planned
-from workbench.planning.request import Request
 from workbench.pool.pool import Answer, WorkerFailed
-from workbench.pool.worker_process import WorkerKey
 from workbench.records import events as ev
-from workbench.records.document import SetupTimes
-from workbench.records.machine import Cache, Package, Software
+from workbench.records.machine import Cache, Software
 from workbench.records.reason import Reason
-from workbench.report.report import Report
 from workbench.worker import worker
 from workbench.worker.worker import Worker
-
-RUN_S = 60.0  # the run's budget; one second of it is kept back
-
-
-class StartingPool(FakePool):
-    """A pool whose workers take `starting_s` seconds to start, and time out at their deadline."""
-
-    starting_s = 0.0
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.deadlines: dict[WorkerKey, float] = {}
-        self.ended: list[WorkerKey] = []
-        self.asked_s: list[float] = []  # the deadline of each request
-        self.together: list[list[str]] = []  # the devices of workers that start at once
-
-    def starting(self, keys: Sequence[WorkerKey]) -> AbstractContextManager[None]:
-        self.together.append([key.device for key in keys])
-        return super().starting(keys)
-
-    def start(self, key: WorkerKey, deadline_s: float) -> None:
-        if key in self.deadlines:
-            return
-        self.deadlines[key] = deadline_s
-        self.clock.at_s += min(self.starting_s, deadline_s)
-        if self.starting_s > deadline_s:
-            raise WorkerFailed(Reason("timeout", "no answer"))
-        super().start(key, deadline_s)
-
-    def ask(self, key: WorkerKey, deadline_s: float, kind: Any, **request: Any) -> Answer[Any]:
-        self.asked_s.append(deadline_s)
-        return super().ask(key, deadline_s, kind, **request)
-
-    def end(self, key: WorkerKey) -> None:
-        self.ended.append(key)
-
-    def probe_small(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"case_s": 1.0, "other_s": 1.0}
-
-    def release(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {}
-
-    def operations(self) -> list[str]:
-        return [asked["op"] for _, asked in self.asked]
-
-
-class Row:
-    """The preparation of a row of `cases`, with `end_s` for all rows, in a run of a minute."""
-
-    def __init__(self, *cases: Case, end_s: float = 59.0, **of_row: Any) -> None:
-        self.clock = ManualClock()
-        self.pool = StartingPool(self.clock, dict.fromkeys(cases, 1.0), {})
-        self.plan = RowPlan(scenario(**of_row), IdleWorkload(), list(cases))
-        self.report = Report.of(events({})[:2])
-        self.report.apply(planned(self.plan, Request(), 0.0))
-        self.context = context(self.pool, self.clock, self.report, budget_s=RUN_S)
-        self.preparation = Preparation(self.plan, self.context, Share(end_s, end_s))
-
-    def prepare(self, *cases: Case) -> list[bool]:
-        return [self.preparation.prepare(each) is not None for each in cases]
 
 
 def test_one_request_releases_all_that_a_worker_holds() -> None:
@@ -232,14 +165,6 @@ def test_a_probe_that_meets_the_end_of_the_run_is_skipped_and_one_that_hangs_fai
     assert (ended.state, ended.reason and ended.reason.code) == (state, code)
 
 
-def test_a_search_for_convolution_plans_has_a_worker_to_itself() -> None:
-    """In one process torch uses the first plan that it finds, whichever candidate found it."""
-    plain = Case("infer_cnn", "cuda:0", "torch", "fp16", params={"image": 32})
-    search = replace(plain, mode="cudnn-benchmark")
-    assert worker_key(plain).alone == ""
-    assert worker_key(search).alone == search.id
-
-
 def test_a_small_probe_does_not_run_in_the_worker_whose_memory_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -252,82 +177,6 @@ def test_a_small_probe_does_not_run_in_the_worker_whose_memory_counts(
         ("probe_small", ""),
         ("prepare", fp16.id),
     ]
-
-
-@pytest.mark.parametrize(
-    ("starting_s", "table", "started"),
-    [
-        (5.0, [CPU_A], True),
-        (30.0, [CPU_A], True),  # the table needs it anyway
-        (5.0, [], True),
-        (30.0, [], False),  # workers that only ceilings need get no more than their share
-        (70.0, [CPU_A], False),
-    ],
-)
-def test_ceilings_wait_for_workers_that_the_table_needs_too(
-    starting_s: float, table: list[Case], started: bool
-) -> None:
-    row = Row(CPU_A)
-    row.pool.starting_s = starting_s
-    rows = [replace(row.plan, cases=table)]
-    assert start_workers([row.plan], rows, row.context, 0.12) is started
-
-
-def test_a_worker_that_is_late_keeps_no_other_from_starting() -> None:
-    row = Row(replace(CPU_A, backend="numpy"), CPU_A)
-    row.pool.starting_s = 30.0
-    table = [replace(row.plan, cases=[CPU_A])]  # which does not need NumPy
-    assert not start_workers([row.plan], table, row.context, 0.12)
-    assert list(row.pool.import_s) == [worker_key(CPU_A)]
-
-
-def test_a_gpu_that_admits_one_process_gets_one_worker_before_the_races() -> None:
-    gpu = case("cuda:0-a")
-    row = Row(gpu, other := replace(gpu, backend="onnxruntime"))
-    here = machine("cuda:0")
-    exclusive = [msgspec.structs.replace(here.gpus[0], compute_mode="exclusive_process")]
-    software = Software("3.11", "python", {}, {})
-    for gpus, started in ((exclusive, [gpu]), (here.gpus, [gpu, other])):
-        found = msgspec.structs.replace(here, gpus=gpus)
-        row.report.apply(ev.HardwareDetected(at_s=0, machine=found, software=software))
-        row.pool.deadlines.clear()
-        assert start_workers([row.plan], [row.plan], row.context, 1.0)
-        assert list(row.pool.deadlines) == [worker_key(each) for each in started]
-
-
-@pytest.mark.parametrize(
-    ("cores", "counted", "together"),
-    [
-        (1, False, [["cpu"], ["cpu"], ["cuda:0"]]),
-        (2, False, [["cpu", "cpu"], ["cuda:0"]]),
-        (2, True, [["cpu"], ["cuda:0"], ["cpu"]]),  # a row takes their start-up times for its own
-        (4, True, [["cpu", "cuda:0"], ["cpu"]]),
-    ],
-)
-def test_workers_start_at_once_where_there_are_cores_for_them(
-    cores: int, counted: bool, together: list[list[str]]
-) -> None:
-    row = Row(CPU_A, replace(CPU_A, backend="numpy"), case("cuda:0-a"))
-    if counted:
-        row.plan.scenario = row.plan.scenario.sharing_workers()
-    here = machine("cuda:0")
-    here = msgspec.structs.replace(
-        here, cpu=msgspec.structs.replace(here.cpu, effective_cores=cores)
-    )
-    software = Software("3.11", "python", {}, {})
-    row.report.apply(ev.HardwareDetected(at_s=0, machine=here, software=software))
-    assert start_workers([row.plan], [row.plan], row.context, 1.0)
-    assert row.pool.together == together
-
-
-def test_ceilings_start_no_worker_for_a_refused_case() -> None:
-    gpu = case("cuda:0-a")
-    row = Row(gpu)
-    torch = {"torch": Package("2.9", "CPU build")}
-    software = Software("3.11", "python", torch, {})
-    row.report.apply(ev.HardwareDetected(at_s=0, machine=machine("cuda:0"), software=software))
-    assert start_workers([row.plan], [], row.context, 0.12)
-    assert row.pool.deadlines == {}
 
 
 def test_a_worker_releases_every_case_even_if_one_of_them_fails_to_close() -> None:
@@ -405,56 +254,6 @@ def test_one_time_loading_counts_for_every_case_of_a_row_about_start_up(
     assert one["warmup"]["first_s"] == 0.9
     assert other["setup"] == {"build_s": 0.6, "loading_s": 1.0}
     assert other["warmup"]["first_s"] == pytest.approx(0.9, abs=0.01)
-
-
-# ---------------------------------------------------------------- compiling
-
-COMPILED = replace(CPU_A, workload="train_mlp", mode="compile")
-
-
-def asked_s(row: Row, of: Case) -> float:
-    """The deadline of a case's preparation."""
-    deadlines = [s for (_, request), s in zip(row.pool.asked, row.pool.asked_s, strict=True)
-                 if request["op"] == "prepare" and request["case"] == of]  # fmt: skip
-    (deadline_s,) = deadlines
-    return deadline_s
-
-
-@pytest.mark.parametrize(
-    ("mode", "expected_s"),
-    [(None, 16.0), ("compile", 30.0)],  # half of what is left; the time of a compilation
-)
-def test_a_compilation_has_its_time(mode: str | None, expected_s: float) -> None:
-    of = replace(COMPILED, mode=mode)
-    row = Row(of, end_s=32.0)
-    assert row.prepare(of) == [True]
-    assert asked_s(row, of) == expected_s
-
-
-def test_a_compilation_has_the_time_that_one_of_its_workload_took() -> None:
-    other = replace(COMPILED, params={"of": "other"})
-    row = Row(COMPILED, other, end_s=50.0)
-    row.report.candidates[other.id].setup = SetupTimes(compile_s=41.0)
-    assert row.prepare(COMPILED) == [True]
-    assert asked_s(row, COMPILED) == 41.0
-
-
-@pytest.mark.parametrize(("left_s", "started"), [(29.0, False), (34.0, False), (36.0, True)])
-def test_a_compilation_is_refused_where_its_time_is_not_left(left_s: float, started: bool) -> None:
-    row = Row(COMPILED, end_s=left_s)
-    row.pool.import_s[WorkerKey("cpu", "torch", 2)] = 5.0  # its worker has to start first
-    assert row.prepare(COMPILED) == [started]
-    reason = row.report.candidates[COMPILED.id].reason
-    assert (reason is None) == started
-    if reason is not None:
-        assert (reason.code, "compiling takes" in reason.message) == ("no_time", True)
-
-
-def test_what_compiles_for_a_gpu_has_a_worker_of_its_own() -> None:
-    gpu = case("cuda:0-a")
-    compiled = replace(gpu, mode="compile")
-    assert worker_key(compiled).alone == compiled.id
-    assert worker_key(gpu).alone == "" == worker_key(COMPILED).alone
 
 
 # ------------------------------------------------- a GPU for one process at a time

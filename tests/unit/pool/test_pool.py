@@ -2,112 +2,24 @@
 
 from __future__ import annotations
 
-import errno
 import json
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from builders import case
+from pool_stand_ins import HELLO, KEY, Control, Listener, Process, no_room, pool
 
 from workbench.pool import pool as workers
 from workbench.pool.answers import Block, SmallProbe
 from workbench.pool.control import Cancelled
 from workbench.pool.pool import Pool, WorkerFailed
-from workbench.pool.worker_process import WorkerKey, WorkerProcess, WorkerSettings
+from workbench.pool.worker_process import WorkerKey, WorkerSettings
 from workbench.process.line_process import LineTooLong
 from workbench.records.ab import Side
 
 PLAIN = case("cpu-a")
 COMPILED = replace(PLAIN, mode="compile")
-KEY = WorkerKey("cpu", "torch")
-HELLO = b'{"ok": {"versions": {}}}'
-
-
-class Process(WorkerProcess):
-    """A worker without a process; it answers as long as there are `answers`."""
-
-    pid = 1
-    answers: ClassVar[list[bytes]] = []
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        self.compiling_since, self._not_run = None, set()
-        self.process = self
-
-    def nothing(self, *_: Any) -> int:
-        return 0
-
-    compiled_folder = Path()
-
-    def answer(self) -> bytes:
-        return self.answers.pop()
-
-    def log_tail(self) -> str:
-        return ""
-
-    thaw = send = fileno = kill = stop = exit_code = reap = ask_to_end = freeze = nothing
-
-
-class Control:
-    front_end = None
-    at_pause = staticmethod(nullcontext)
-    interrupted = False
-    ends = 0
-
-    def raising(self, _at: float) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def now(self) -> float:
-        return 0.0
-
-    def was_continued(self) -> bool:
-        return False
-
-    def wait(self, _fd: int, _timeout_s: float) -> str:
-        if self.interrupted:
-            raise Cancelled("SIGINT")
-        return "readable" if Process.answers else "deadline"
-
-
-class Guardian:
-    def __init__(self, _run_id: str) -> None:
-        pass
-
-    def nothing(self, *_: Any) -> None:
-        pass
-
-    add_group = remove_group = own_folder = close = kill = nothing
-
-
-class Listener:
-    def __init__(self) -> None:
-        self.happened: list[str] = []
-
-    def emit(self, event: Any) -> None:
-        self.happened.append(type(event).__name__)
-
-    def warn(self, warning: Any) -> None:
-        self.happened.append(warning.code)
-
-
-@pytest.fixture
-def dropped(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    found: list[bool] = []
-    monkeypatch.setattr(workers, "drop_compiled", lambda *_: found.append(True))
-    monkeypatch.setattr(workers, "WorkerProcess", Process)
-    monkeypatch.setattr(workers, "Guardian", Guardian)
-    monkeypatch.setattr(workers.tempfile, "mkdtemp", lambda **_: "/nowhere")
-    return found
-
-
-def pool(control: Control) -> Pool:
-    settings = WorkerSettings("test", "python", 1, 0, hide_gpus=False)
-    made = Pool(settings, control=control, listener=Listener())  # type: ignore[arg-type]
-    Process.answers = [HELLO]
-    made.start(KEY, 1.0)
-    return made
 
 
 def block(of: Any) -> dict[str, Any]:
@@ -148,10 +60,6 @@ def test_only_a_compilation_cut_short_costs_what_was_compiled(
     lost.end_all(at_once=True)
     lost.close()
     assert dropped == [True] * is_dropped
-
-
-def no_room(*_: Any, **__: Any) -> None:
-    raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
 
 
 def test_a_worker_that_cannot_be_started_is_a_reason(
@@ -251,155 +159,6 @@ def test_a_number_that_no_journal_may_hold_is_the_end_of_its_worker_only(
     with pytest.raises(WorkerFailed, match=r"loss cannot be 1e\+35"):
         made.ask(KEY, 1.0, Block, **block(PLAIN))
     assert not made.is_alive(KEY)
-
-
-# ---------------------------------------------------- workers that start at once
-
-TWO = [WorkerKey("cpu", "numpy", 1), WorkerKey("cpu", "numpy", 2)]
-
-
-class Launched(Process):
-    """A worker that notes what is done with it."""
-
-    did: ClassVar[list[tuple[str, WorkerKey]]] = []
-
-    def __init__(self, key: WorkerKey, *_: Any) -> None:
-        super().__init__()
-        self.key = key
-        self.did.append(("launch", key))
-
-    def answer(self) -> bytes:
-        self.did.append(("answer", self.key))
-        return super().answer()
-
-    def kill(self) -> None:  # type: ignore[override]
-        self.did.append(("kill", self.key))
-
-    def freeze(self) -> bool:  # type: ignore[override]
-        self.did.append(("freeze", self.key))
-        return True
-
-    def thaw(self) -> None:  # type: ignore[override]
-        self.did.append(("thaw", self.key))
-
-
-@pytest.fixture
-def did(dropped: list[bool], monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, WorkerKey]]:
-    monkeypatch.setattr(Launched, "did", [])
-    monkeypatch.setattr(workers, "WorkerProcess", Launched)
-    return Launched.did
-
-
-def test_workers_that_start_at_once_are_launched_before_the_first_answer(
-    did: list[tuple[str, WorkerKey]],
-) -> None:
-    made = pool(Control())
-    did.clear()
-    with made.starting([KEY, *TWO]):  # the first has started already
-        Process.answers = [HELLO, HELLO]
-        for key in (KEY, *TWO):
-            made.start(key, 60.0)
-    launched = [(what, key) for what, key in did if what != "freeze"]
-    assert launched == [(what, key) for what in ("launch", "answer") for key in TWO]
-    assert all(made.is_alive(key) for key in (KEY, *TWO))
-
-
-def test_a_worker_that_nothing_waits_for_is_killed_before_the_races(
-    did: list[tuple[str, WorkerKey]],
-) -> None:
-    made = pool(Control())
-    with made.starting(TWO):
-        Process.answers = []
-        with pytest.raises(WorkerFailed, match="no answer within"):
-            made.start(TWO[0], 60.0)
-        did.clear()
-    assert did == [("kill", TWO[1])]
-    assert not any(made.is_alive(key) for key in TWO)
-    Process.answers = [HELLO]
-    made.start(TWO[1], 60.0)
-    assert ("launch", TWO[1]) in did
-
-
-def test_a_run_that_ends_meanwhile_ends_them_all(did: list[tuple[str, WorkerKey]]) -> None:
-    control = Control()
-    made = pool(control)
-    control.interrupted = True
-    with pytest.raises(Cancelled), made.starting(TWO):
-        made.start(TWO[0], 60.0)
-    made.end_all(at_once=True)
-    assert {key for what, key in did if what == "kill"} == {KEY, *TWO}
-
-
-def test_one_that_cannot_be_launched_is_reported_when_its_turn_comes(
-    did: list[tuple[str, WorkerKey]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = pool(Control())
-    monkeypatch.setattr(workers, "WorkerProcess", no_room)
-    with made.starting(TWO), pytest.raises(WorkerFailed, match="could not be started"):
-        made.start(TWO[0], 60.0)
-
-
-def test_a_pause_holds_every_worker_that_imports(
-    did: list[tuple[str, WorkerKey]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = pool(Control())
-    wishes = ["pause", "readable", "readable"]
-    monkeypatch.setattr(Control, "wait", lambda *_: wishes.pop(0))
-    monkeypatch.setattr(Control, "wait_for_resume", lambda _: did.append(("resume", KEY)), False)
-    monkeypatch.setattr(Control, "at_pause", lambda _: nullcontext(did.append(("pause", KEY))))
-    monkeypatch.setattr(Control, "exclude", lambda *_: None, False)
-    with made.starting(TWO):
-        did.clear()
-        Process.answers = [HELLO, HELLO]
-        made.start(TWO[0], 60.0)
-        held = [*(("freeze", key) for key in TWO), ("pause", KEY), ("resume", KEY)]
-        assert did[:6] == [*held, *(("thaw", key) for key in TWO)]
-        made.start(TWO[1], 60.0)
-
-
-def test_a_pause_is_no_part_of_an_import(
-    did: list[tuple[str, WorkerKey]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, clock, wishes = pool(Control()), [100.0], ["pause", "readable"]
-    monkeypatch.setattr(Control, "wait", lambda *_: wishes.pop(0))
-    monkeypatch.setattr(Control, "wait_for_resume", lambda _: clock.append(150.0), False)
-    monkeypatch.setattr(Control, "exclude", lambda *_: None, False)
-    Process.answers = [b'{"ok": {"versions": {}, "ready_s": 150.0}}']
-    with monkeypatch.context() as patch:
-        patch.setattr(workers.time, "monotonic", lambda: clock[-1])
-        made.start(TWO[0], 60.0)
-    assert made.import_s[TWO[0]] == 0.0
-
-
-def test_a_pause_that_ends_in_a_cancel_is_no_time_of_the_run(
-    did: list[tuple[str, WorkerKey]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def cancel(_: Control) -> None:
-        clock.append(150.0)
-        raise Cancelled("cancelled by the user")
-
-    made, clock, excluded = pool(Control()), [100.0], list[float]()
-    monkeypatch.setattr(Control, "wait", lambda *_: "pause")
-    monkeypatch.setattr(Control, "wait_for_resume", cancel, False)
-    monkeypatch.setattr(Control, "exclude", lambda _, away: excluded.append(away), False)
-    with monkeypatch.context() as patch, pytest.raises(Cancelled):
-        patch.setattr(workers.time, "monotonic", lambda: clock[-1])
-        made.start(TWO[0], 60.0)
-    assert excluded == [50.0]
-
-
-def test_an_import_ends_when_its_worker_says_so(
-    did: list[tuple[str, WorkerKey]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = pool(Control())
-    times = iter([100.0, 101.0, 100.0, 101.0])
-    monkeypatch.setattr(made, "_await", lambda *_: (said, False))
-    for ready_s, took_s in ((100.25, 0.25), (99.0, 1.0)):  # a clock of its own counts for nothing
-        said = b'{"ok": {"versions": {}, "ready_s": %f}}' % ready_s
-        with monkeypatch.context() as patch:
-            patch.setattr(workers.time, "monotonic", lambda: next(times))
-            made.start(key := WorkerKey("cpu", f"after {took_s} s"), 60.0)
-        assert made.import_s[key] == took_s
 
 
 # ------------------------------------------------------------- unusable GPUs

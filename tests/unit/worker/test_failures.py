@@ -138,7 +138,7 @@ class Quiet(Task):
         pass
 
     def check(self) -> Accuracy:
-        raise NotImplementedError
+        return Accuracy.uncompared("it has no result")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,113 @@
+"""Walking the rows: one is chosen on all screens, and its details are its own."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import scenes
+from stage import HeldFeed, click_on, held, press, replayed, settle, text
+
+from screens.app import WorkbenchApp
+from screens.pages.advisor import AdvisorScreen
+from screens.pages.detail import DetailScreen
+from screens.widgets.table import Table
+
+SIZE = (80, 24)
+
+
+async def test_enter_on_the_run_screen_opens_the_same_row() -> None:
+    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "2", "right_square_bracket", "enter")
+        assert "Real-time inference, small device ─" in text(pilot)
+        assert "[2 Run]" in text(pilot)
+
+
+async def test_brackets_walk_the_rows_and_escape_follows_the_live_one() -> None:
+    app, _ = held(scenes.midway())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "2")
+        assert "Heavy convolution layers   [ 5 of 6 ]" in text(pilot)
+        assert "live" in text(pilot)
+        await press(pilot, "left_square_bracket", "left")
+        assert "Extensive floating-point computation   [ 3 of 6 ]" in text(pilot)
+        assert "esc: back to the live row" in text(pilot)
+        await press(pilot, "escape")
+        assert "5 of 6" in text(pilot)
+        await press(pilot, "right", "right_square_bracket")
+        assert "6 of 6" in text(pilot)
+
+
+async def test_a_click_on_a_bracket_of_the_title_walks_the_rows() -> None:
+    app, _ = held(scenes.midway())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "2")
+        await click_on(pilot, " ]   ")
+        assert "[ 6 of 6 ]" in text(pilot)
+        await click_on(pilot, " [ 6")
+        assert "[ 5 of 6 ]" in text(pilot)
+
+
+async def test_a_second_run_is_followed_whatever_was_looked_at_before() -> None:
+    feeds = [HeldFeed(scenes.midway()), HeldFeed(scenes.midway())]
+    app = WorkbenchApp(lambda _: feeds.pop(0), monotonic=lambda: 0.0)
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "up", "2", "left_square_bracket", "x", "x", "s")
+        assert "Heavy convolution layers   [ 5 of 6 ]" in text(pilot)
+        assert "Follow" not in text(pilot)
+        await press(pilot, "3")
+        assert app.screen.query_one(Table).cursor == "convolution"
+
+
+async def test_every_screen_shows_the_row_that_was_chosen_on_another() -> None:
+    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        first = pilot.app.screen.query_one(Table).cursor
+        await press(pilot, "2")
+        assert pilot.app.screen.row.plan.scenario == first
+        await press(pilot, "3", "down", "down")
+        chosen = pilot.app.screen.query_one(Table).cursor
+        assert chosen != first
+        for key in ("2", "6"):
+            await press(pilot, key)
+            assert pilot.app.screen.row.plan.scenario == chosen
+        await press(pilot, "right_square_bracket")
+        walked = pilot.app.screen.row.plan.scenario
+        await press(pilot, "3")
+        assert pilot.app.screen.query_one(Table).cursor == walked != chosen
+
+
+async def test_the_key_of_a_screen_leads_back_from_its_details() -> None:
+    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "enter")
+        assert isinstance(pilot.app.screen, DetailScreen)
+        await press(pilot, "3")
+        assert isinstance(pilot.app.screen, AdvisorScreen)
+
+
+async def test_details_are_of_their_own_row_where_another_has_the_same_case() -> None:
+    app = replayed(scenes.h200())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "enter")
+        screen, known = app.screen, app.session.report.candidates
+        (at,) = [c for c in screen.row.candidates if c.case.id == screen.query_one(Table).cursor]
+        known[at.case.id] = dataclasses.replace(at, scenario="another")
+        assert screen.chosen is at
+
+
+async def test_the_log_is_of_the_row_that_is_looked_at() -> None:
+    app, _ = held(scenes.midway())
+    async with app.run_test(size=(80, 40)) as pilot:
+        await settle(pilot)
+        await press(pilot, "2")
+        assert "race        Heavy convolution" in text(pilot)
+        await press(pilot, "right_square_bracket")
+        assert "answer      Irregular, branching tasks" in text(pilot)
+        assert "race        Heavy convolution" not in text(pilot)
+        await press(pilot, "escape")
+        assert "race        Heavy convolution" in text(pilot)

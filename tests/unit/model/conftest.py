@@ -1,0 +1,13 @@
+"""A model in a folder of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from lab_case import Case
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    return Case(tmp_path)

@@ -1,0 +1,18 @@
+"""A pool without processes."""
+
+from __future__ import annotations
+
+import pytest
+from pool_stand_ins import Guardian, Process
+
+from workbench.pool import pool as workers
+
+
+@pytest.fixture
+def dropped(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    found: list[bool] = []
+    monkeypatch.setattr(workers, "drop_compiled", lambda *_: found.append(True))
+    monkeypatch.setattr(workers, "WorkerProcess", Process)
+    monkeypatch.setattr(workers, "Guardian", Guardian)
+    monkeypatch.setattr(workers.tempfile, "mkdtemp", lambda **_: "/nowhere")
+    return found

@@ -1,0 +1,241 @@
+"""What the user's functions next to a module mean in a training: its loss, batches and data."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from own_training import (
+    BATCH,
+    FIXTURES,
+    Answer,
+    Numbers,
+    Stub,
+    dropped,
+    examined,
+    supervised,
+    task_of,
+)
+from torch import nn
+
+from workbench.contract import Case, Setup, WorkloadError
+from workbench.worker.code import Code
+from workloads.own import training
+from workloads.own.recipe import NO_BUILDER, Recipe
+from workloads.own.save import _inputs
+from workloads.own.subject import subject
+
+
+def test_the_loss_of_an_output_object_is_found(tmp_path: Path) -> None:
+    one = Stub(Answer(), torch.randn(BATCH, 3))
+    one.kwargs = {"labels": torch.tensor([0, 1, 0, 1])}
+    assert examined(one, tmp_path)["data"] is None
+    task = task_of(one, tmp_path)
+    task.step()
+    assert task.loss() == pytest.approx(one.module(*one.args, **one.kwargs).loss.item())
+
+
+def test_dictionaries_are_passed_by_the_names_of_forward() -> None:
+    recipe = Recipe(Stub(Answer()))  # type: ignore[arg-type]
+    call = recipe.arguments({"values": 1, "labels": 2, "index": 3})
+    assert call.args == ()
+    assert call.kwargs == {"values": 1, "labels": 2}
+
+
+def test_tuples_are_passed_by_position_without_the_target() -> None:
+    def loss(output: Any, batch: Any) -> None: ...
+
+    judged, own = Recipe(Stub(Answer(), loss=loss)), Recipe(Stub(Answer()))  # type: ignore[arg-type]
+    assert judged.arguments((1, 2)).args == (1,)
+    assert own.arguments([1, 2, 3]).args == (1, 2)
+    assert own.arguments(1).args == (1,)
+
+
+@pytest.mark.parametrize(
+    ("loss", "code", "message"),
+    [
+        (None, "bad_input", r"its output gives a Tensor of shape \[4, 2\], not a scalar loss"),
+        (lambda output: 3.0, "bad_input", "its loss function gives a float, not a scalar loss"),
+        (lambda output: output.mean() / 0, "bad_input", "the loss of net:build is "),
+        (lambda output: output.logits, "user_code", "net:build.* AttributeError"),
+    ],
+)
+def test_a_broken_loss_is_one_line(loss: Any, code: str, message: str, tmp_path: Path) -> None:
+    one = dropped()
+    one.functions["loss"] = loss
+    with pytest.raises(WorkloadError, match=message) as caught:
+        examined(one, tmp_path)
+    assert caught.value.code == code
+    assert "\n" not in str(caught.value)
+    if "not a scalar" in message:
+        assert "def loss(output, batch)" in (caught.value.hint or "")
+
+
+def test_what_was_found_is_noted(tmp_path: Path) -> None:
+    bare, full = examined(dropped(), tmp_path), examined(supervised(), tmp_path)
+    assert any("AdamW" in note for note in bare["notes"])
+    assert any("no dataset or loader" in note for note in bare["notes"])
+    assert bare["impossible"] == {}
+    assert bare["step_s"] > 0
+    assert (bare["batch"], full["batch"]) == (None, 32)
+    assert full["data"] == "dataset"
+    assert len(full["notes"]) == 2  # what is checked, and the optimiser
+
+
+def test_a_saved_step_has_what_the_loss_takes(tmp_path: Path) -> None:
+    code = Code("torch", "net:build", str(tmp_path), str(tmp_path), train=True)
+    rows = torch.ones(2, 3)
+    bare = Stub(nn.Linear(3, 1), rows, loss=lambda output, batch: (output - batch).sum())
+    args, named, batch = _inputs(code, bare, None)  # type: ignore[arg-type]
+    assert args == (rows,) and named == {} and batch is rows
+    args, _, batch = _inputs(code, supervised(), BATCH)  # type: ignore[arg-type]
+    assert torch.equal(args[0], batch[0]) and len(batch) == 2
+
+
+def test_the_wait_for_data_is_counted(tmp_path: Path) -> None:
+    reads: list[int] = []
+    one = supervised(dataset=lambda: Numbers(lambda: reads.append(1)))
+    task = task_of(one, tmp_path, batches=3)
+    task.step()
+    task.step()
+    assert len(reads) == 2 * 3 * BATCH
+    assert [len(marks) for marks in task.marks] == [2 * 3 + 1] * 2
+    assert 0 < task.metrics()["waiting_fraction"] <= 1
+    task.marks = [[0.0, 3.0, 4.0, 5.0, 8.0]]  # works from 3 to 4 and from 5 to 8
+    assert task.metrics() == {"waiting_fraction": 4 / 8}
+    task.activate()
+    assert task.metrics() == {}
+    assert task.waits
+
+
+def test_loader_processes_end_with_their_task(tmp_path: Path) -> None:
+    task = task_of(supervised(), tmp_path, workers=2)
+    task.step()
+    assert len(multiprocessing.active_children()) == 2
+    task.close()
+    assert multiprocessing.active_children() == []
+
+
+def test_the_users_loader_gets_its_settings_and_goes_on_for_ever(tmp_path: Path) -> None:
+    asked = []
+
+    def loader(batch_size: int, num_workers: int, pin_memory: bool) -> Any:
+        asked.append((batch_size, num_workers, pin_memory))
+        return [(torch.ones(size, 3), torch.zeros(size).long()) for size in (4, 4, 1)]
+
+    task = task_of(supervised(loader=loader, dataset=None), tmp_path, workers=0)
+    assert [len(next(task.batches)[0]) for _ in range(5)] == [4] * 5  # never the last, small one
+    assert asked == [(BATCH, 0, False)]
+
+
+@pytest.mark.parametrize(
+    ("functions", "code", "message"),
+    [
+        ({"dataset": lambda: iter(())}, "user_code", r"has no len\(\)"),
+        ({"dataset": list}, "bad_input", "dataset of net:build yields no batch"),
+        ({"dataset": lambda: 1 / 0}, "user_code", "dataset of net:build.* ZeroDivisionError"),
+        ({"loader": lambda **_: []}, "bad_input", "loader of net:build yields no batch"),
+        ({"loader": lambda: []}, "user_code", "loader of net:build.* TypeError"),
+    ],
+)
+def test_data_that_cannot_be_used_are_one_line(
+    functions: dict[str, Any], code: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(WorkloadError, match=message) as caught:
+        examined(supervised(**functions), tmp_path)
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_error_in_a_dataset_is_named_wherever_it_happens(workers: int, tmp_path: Path) -> None:
+    def broken() -> None:
+        raise OSError("picture 7 is cut")
+
+    one = supervised(dataset=lambda: Numbers(broken))
+    task = task_of(one, tmp_path, active=False, workers=workers)
+    with pytest.raises(WorkloadError, match=r"dataset of net:build.* OSError: picture 7") as caught:
+        task.activate()
+        task.step()
+    assert caught.value.code == "user_code"
+    task.close()
+    assert multiprocessing.active_children() == []
+
+
+def test_a_loader_process_that_dies_is_one_line(tmp_path: Path) -> None:
+    one = supervised(dataset=lambda: Numbers(lambda: os._exit(3)))
+    task = task_of(one, tmp_path, active=False, workers=1)
+    with pytest.raises(
+        WorkloadError, match=r"dataset of net:build.* exited unexpectedly"
+    ) as caught:
+        task.activate()
+    assert caught.value.code == "user_code"
+    task.close()
+    assert multiprocessing.active_children() == []
+
+
+def test_a_users_file_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # BF16 is beyond its limit with 21 of the 1000 weights that the builder may draw.
+    monkeypatch.setattr(torch, "seed", lambda: 3)
+    code = Code("torch", "trained:build", str(tmp_path), str(FIXTURES), train=True)
+    setup = Setup(files={"code": code.as_text()})
+    facts = training.examine(code, subject(code))
+    assert facts["impossible"] == {}
+    assert facts["data"] == "dataset"
+    case = Case("own", "cpu", "torch", "bf16", None, 1, 8, {"batches": 2}, "fused", {"workers": 0})
+    task = training.Training(case, setup, code, subject(code))
+    task.activate()
+    assert task.check().value <= task.check().limit
+    task.step()
+    assert 0 < (task.loss() or 0.0) < 2
+    assert 0 < task.metrics()["waiting_fraction"] < 1
+    assert isinstance(task.optimiser, torch.optim.SGD)
+    task.close()
+
+
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self) -> Any:
+        return iter([(torch.ones(3), 1)] * 4 * BATCH)
+
+
+@pytest.mark.parametrize(
+    ("name", "held"),
+    [
+        ("dataset", Numbers()),
+        ("loader", torch.utils.data.DataLoader(Numbers(), 2)),
+        ("dataset", Stream()),
+    ],
+    ids=["dataset", "loader", "stream"],
+)
+def test_data_may_be_an_object_instead_of_a_function(name: str, held: Any) -> None:
+    one = supervised(dataset=None)
+    one.part = lambda name: None  # type: ignore[method-assign]  # as nothing there can be called
+    one.namespace = SimpleNamespace(**{name: held})
+    recipe = Recipe(one)  # type: ignore[arg-type]
+    values, kinds = recipe.sample(BATCH, 0)
+    assert (recipe.data, values.shape, kinds.shape) == ("dataset", (BATCH, 3), (BATCH,))
+
+
+def test_samples_of_any_sequence_and_an_optimiser_that_is_made_already_are_taken() -> None:
+    samples = [(torch.ones(3), number % 2) for number in range(8)]
+    held = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.5, momentum=0.25)
+    one = supervised(dataset=None)
+    one.namespace = SimpleNamespace(dataset=samples, optimizer=held)
+    recipe = Recipe(one)  # type: ignore[arg-type]
+    assert recipe.data == "dataset"
+    assert recipe.sample(BATCH, 0)[0].shape == (BATCH, 3)
+    made = recipe.optimiser(one.module)
+    assert type(made) is torch.optim.SGD
+    assert (made.defaults["lr"], made.defaults["momentum"]) == (0.5, 0.25)
+
+
+def test_a_loss_that_is_missing_next_to_no_builder_names_one(tmp_path: Path) -> None:
+    one = Stub(nn.Linear(3, 2), torch.ones(BATCH, 3))
+    one.namespace = None
+    with pytest.raises(WorkloadError) as caught:
+        examined(one, tmp_path)
+    assert caught.value.hint == NO_BUILDER
