@@ -129,7 +129,6 @@ class WorkbenchApp(Shell):
         self._opened = self.DEFAULT_MODE != ADVISOR
         self._dirty = False
         self._painted_at = 0.0
-        self.looked_at: str | None = None  # the row that the user chose on any screen
         self.session = self.raced = self._new_session()  # the one shown, and the one raced here
         self._asked = self._wanted
         self._answers = [self.session]  # the runs of the request on the command line
@@ -148,7 +147,6 @@ class WorkbenchApp(Shell):
             self._start()
 
     def _new_session(self) -> Session:
-        self.looked_at = None
         question = self._wanted.question if isinstance(self._wanted, Request) else None
         return Session(
             replay=self._replay,
@@ -187,7 +185,6 @@ class WorkbenchApp(Shell):
         if self.raced.going:  # it was started while the journal was read
             return
         self.session, self._opened = Session(replay=True), False
-        self.looked_at = None
         self.show_mode(ADVISOR)
         self.run_worker(self._pump(ReplaySource(opened.events), self.session), group="source")
 
@@ -198,7 +195,7 @@ class WorkbenchApp(Shell):
 
     def action_close_run(self) -> None:
         """Show the run that was raced here again, on the list of runs."""
-        self.session, self._opened, self.looked_at = self.raced, True, None
+        self.session, self._opened = self.raced, True
         self.show_mode(RUNS)
         self.repaint()
 

@@ -126,7 +126,7 @@ class Backend:
         """Do what otherwise only the first case would pay for, such as opening the driver."""
 
     def load_rest(self, device: str) -> None:
-        """Load what only some jobs need, such as cuDNN: in no job's start-up, and in no step."""
+        """Load what only some jobs need, such as cuDNN: it counts in no start-up and in no step."""
 
     def reset_memory_peak(self, device: str) -> None:
         """Start a new peak, towards which memory that is allocated now does not count."""

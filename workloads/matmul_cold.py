@@ -11,7 +11,7 @@ from workbench.contract import Case, Parameter, Setup, Task, Variant, Work, kind
 from .matmul import Matmul
 
 MOST_CACHE_BYTES = 1 << 29  # larger ones would take gigabytes of copies
-MOST_L2_BYTES = 1 << 27  # of a GPU
+MOST_L2_BYTES = 1 << 27  # no GPU has a larger L2 cache yet
 OVERFLOW = 2  # size of all sets of operands, in last-level caches
 MOST_SETS = 4096  # of a tiny product, which waits for its launch and not for memory
 

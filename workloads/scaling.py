@@ -143,7 +143,7 @@ class DataParallel(Task):
 
     def _prepare(self, setup: Setup) -> None:
         case, group = self.case, self.group
-        if group.failure is not None:  # of an earlier case: its ranks are gone
+        if group.failure is not None:  # an earlier case failed, and the ranks have ended
             raise group.failure
         self.members = group.ranks[: self.world]
         self.threads = [

@@ -1,6 +1,6 @@
 """The Advisor screen: a line per scenario, and the answer for the selected one."""
 
-from typing import Any, ClassVar, cast
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -65,8 +65,8 @@ class AdvisorScreen(ViewScreen):
         table = self.query_one(Table)
         table.show(columns, lines, Text.of((empty, "dim")))
         table.lead(session.report.current_row if session.going else next(iter(keys), None))
-        if (looked_at := cast(Any, self.app).looked_at) is not None:
-            table.choose(looked_at)
+        if session.looked_at is not None:
+            table.choose(session.looked_at)
         ending = self.query_one("#ending", Drawn)
         ending.display = session.phase == "finished" and not session.has_model
         starts = bool(self.app.check_action("new", ()))
@@ -87,7 +87,7 @@ class AdvisorScreen(ViewScreen):
     def on_table_moved(self) -> None:
         table = self.query_one(Table)
         if not table.is_led:
-            cast(Any, self.app).looked_at = table.cursor
+            self.session.looked_at = table.cursor
         self._draw_answer()
         self.query_one("#answer-pane").scroll_home(animate=False)
 
@@ -105,5 +105,5 @@ class AdvisorScreen(ViewScreen):
     def action_follow(self) -> None:
         self.query_one(FilterBar).action_dismiss()
         self.query_one(Table).release()
-        cast(Any, self.app).looked_at = None
+        self.session.looked_at = None
         self.repaint()

@@ -1,6 +1,6 @@
 """The base of the screens about one row: it follows the live row until the user walks."""
 
-from typing import Any, ClassVar, cast
+from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -29,22 +29,15 @@ class RowScreen(ViewScreen):
     ]
 
     @property
-    def _looked_at(self) -> str | None:
-        """The row that the user chose on any screen; None: the live row."""
-        found: str | None = cast(Any, self.app).looked_at
-        return found
-
-    @property
     def row(self) -> Row | None:
         """The row that the user looks at, or the one raced now; after the end the first, of a plain
         run the last."""
-        report, name = self.session.report, self._looked_at
-        if name not in report.rows:
-            first = next(iter(report.rows), "")
-            is_over = bool(first) and not self.session.going
-            is_plain = is_over and report.rows[first].plan.textbook is None
-            name = first if is_over and not is_plain else report.last_row or first
-        return report.rows.get(name)
+        session, rows = self.session, self.session.report.rows
+        if session.looked_at in rows:
+            return rows[session.looked_at]
+        first = next(iter(rows.values()), None)
+        is_last = session.going or (first is not None and first.plan.textbook is None)
+        return rows.get(session.report.last_row or "", first) if is_last else first
 
     @staticmethod
     def row_title(row: Row | None, session: Session, width: int) -> Content:
@@ -73,7 +66,7 @@ class RowScreen(ViewScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "follow":
-            return self._looked_at is not None
+            return self.session.looked_at is not None
         if action == "step" and len(self.session.report.rows) < 2:
             return False
         return super().check_action(action, parameters)
@@ -89,6 +82,6 @@ class RowScreen(ViewScreen):
         self._look_at(None)
 
     def _look_at(self, row: str | None) -> None:
-        cast(Any, self.app).looked_at = row
+        self.session.looked_at = row
         self.refresh_bindings()
         self.repaint()

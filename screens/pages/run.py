@@ -57,7 +57,7 @@ class RunScreen(RowScreen):
         self._draw_curve(row, sweep)
         self._draw_loss(row if sweep is None else None, session)
         self._draw_course(row if sweep is None else None, session)
-        at_another = row is not None and self._looked_at == row.plan.scenario
+        at_another = row is not None and session.looked_at == row.plan.scenario
         log = race_log(row, session) if row is not None and at_another else list(session.log)
         self.query_one("#log", Drawn).show(
             lambda width, height: joined(log_tail(log, width, height))

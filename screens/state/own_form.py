@@ -31,7 +31,7 @@ _AGREEMENT = FormField(
 )
 _INPUTS = FormField("inputs", "inputs", "random", "a .npz file of real inputs by name")
 _SAVE = FormField("save_best", "save best", "", "a new folder for the pick")
-_FURTHER = {  # of each kind, by the names of their fields in the question
+_FURTHER = {  # fields of each kind besides those that all have; their keys are those of a question
     TORCH: (_STEP, _ARGUMENTS, _BATCH, _ERROR, _SAVE),
     FUNCTION: (_BATCH, _ERROR, _SAVE),
     COMMAND: (_OVER, _UNTIL, _SAVE),
@@ -85,7 +85,7 @@ def question(before: Request, text: Callable[[str], str]) -> dict[str, ModelQues
     """The field of the request that names the user's model or code; options without a field
     stay as they were for the same code.
 
-    Raises UsageError for a text that has not the form of its field.
+    Raises UsageError for a text that its field does not take.
     """
     kind, target = text("kind") or TORCH, text("code")
     if kind not in _KINDS:

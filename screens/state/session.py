@@ -34,6 +34,7 @@ class Session(RunView):
     log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
     ended: bool = False  # no more events will come
     cancelling: bool = False
+    looked_at: str | None = None  # the row that the user chose on any screen; None: the live one
     failure: EventSourceError | None = None  # why the stream of events broke off
     _heard_at: float = 0.0
 

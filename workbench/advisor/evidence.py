@@ -156,14 +156,12 @@ class Evidence:
         """`cpu`, `gpu`, `either` or `unknown`; the only device that meets the limits, if so."""
         lost = self.lost
         known = bool(lost) and all(c.blocks and c.state != "failed" for c in lost)
-        if len(self.kinds) == 1 and known and all(map(self._is_surely_beyond, lost)):
+        beyond = known and all(surely_beyond_limits(each, self.scenario) for each in lost)
+        if len(self.kinds) == 1 and beyond:
             return next(iter(self.kinds))
         return choose(
             self.decisive_ratio, has_cpu=self.best_cpu is not None, no_gpu=self.is_without_gpu
         )
-
-    def _is_surely_beyond(self, candidate: Candidate) -> bool:
-        return surely_beyond_limits(candidate, self.scenario)
 
     @cached_property
     def doubts(self) -> list[tuple[str | None, str]]:

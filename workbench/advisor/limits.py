@@ -44,8 +44,7 @@ def surely_beyond_limits(candidate: Candidate, scenario: Scenario) -> bool:
     """Whether it exceeds a limit by more than chance: the whole interval of its latency does.  What
     is not known, such as a peak that a library does not report, exceeds nothing."""
     if _too_large(candidate, scenario) is not None:
-        is_known = candidate.memory_peak_bytes is not None or _too_parallel(candidate, scenario)
-        return bool(is_known)
+        return candidate.memory_peak_bytes is not None or _too_parallel(candidate, scenario)
     if _too_slow(candidate, scenario) is None or scenario.limits.latency_ms is None:
         return False
     tails = scenario.objective == "latency_p99"

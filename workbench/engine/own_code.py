@@ -147,8 +147,12 @@ class OwnCode:
         devices, modes = self.request.devices, self.request.modes
         is_asked = bool(self.backends) or not modes or any("compile" in mode for mode in modes)
         on_cpu, cores = not devices or "cpu" in devices, self.machine.cpu.effective_cores
-        is_module = self._question.kind == TORCH and not self._is_script
-        return EXPORTER if is_module and is_asked and on_cpu and cores > 1 else None
+        return EXPORTER if self._is_module and is_asked and on_cpu and cores > 1 else None
+
+    @property
+    def _is_module(self) -> bool:
+        """Whether the code is a module that a builder or an archive gives."""
+        return self._question.kind == TORCH and not self._is_script
 
     @property
     def _is_script(self) -> bool:
@@ -165,22 +169,23 @@ class OwnCode:
             with suppress(WorkerFailed):
                 self._start(gpus[0])
                 place = gpus[0]
-        real = [gpu for gpu in gpus if not kind_of(gpu).simulated]
-        is_module = self._question.kind == TORCH and not self._is_script and bool(real)
-        if is_module and "cpu" not in (self.request.devices or ("cpu",)):
-            self._code = replace(self._code, home=real[0])
-            return self._ask(real[0])
+        real = [gpu for gpu in gpus if self._is_module and not kind_of(gpu).simulated]
+        if real and "cpu" not in (self.request.devices or ("cpu",)):
+            return self._ask_at_home(real[0])
         try:
             return self._ask(place)
         except WorkerFailed as failure:
-            if failure.reason.code not in NOT_ON_A_CPU or not is_module:
+            if failure.reason.code not in NOT_ON_A_CPU or not real:
                 raise
-            self._code = replace(self._code, home=real[0])
-            try:
-                found = self._ask(real[0])
-            except WorkerFailed:
-                raise failure from None  # the CPU is not to blame
-            return msgspec.structs.replace(found, needs_gpu=failure.reason)
+            with suppress(WorkerFailed):  # else the CPU is not to blame
+                found = self._ask_at_home(real[0])
+                return msgspec.structs.replace(found, needs_gpu=failure.reason)
+            raise
+
+    def _ask_at_home(self, gpu: str) -> CodeFacts:
+        """The facts, and every later question to the code, from a GPU."""
+        self._code = replace(self._code, home=gpu)
+        return self._ask(gpu)
 
     def _key(self, device: str) -> WorkerKey:
         """The worker that answers questions; that of a function is its first candidate's."""

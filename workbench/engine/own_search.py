@@ -108,7 +108,7 @@ class OwnSearch:
         )
 
     def _search(self) -> list[Stage]:
-        """How the first row goes on; a further one has the first's best, then the last stage."""
+        """The stages of the first row; a further row begins with its best and ends like it."""
         return [self._change, self._export, self._quantise, self._compile, self._vary]
 
     # --------------------------------------------------------- the race asks

@@ -65,8 +65,11 @@ def drop_compiled(folder: Path, began: float) -> None:
     """Remove what a compilation that began at `began` and was killed wrote last into `folder`: half
     a library breaks later compilations."""
     since = max(began, time.time() - HALF_WRITTEN_S)
+    paths: list[Path] = []
     with suppress(OSError):  # another run may remove a folder meanwhile
-        for path in folder.rglob("*"):
+        paths.extend(folder.rglob("*"))
+    for path in paths:
+        with suppress(OSError):
             if path.is_file():
                 found = path.stat()
                 # g++ opens a header's file long before it fills it.

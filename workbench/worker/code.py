@@ -19,6 +19,7 @@ from ..text.sanitize import shown
 WORKLOAD = "own"
 TORCH, FUNCTION, COMMAND = "torch", "function", "command"
 KINDS = (TORCH, FUNCTION, COMMAND)
+ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")  # of a variable, before the program that it is for
 # {name}, not the shell's ${name}; {{name}} stands for {name} itself.
 _PLACEHOLDER = re.compile(r"\{(\{[A-Za-z_]\w*\})\}|(?<!\$)\{([A-Za-z_]\w*)\}")
 
@@ -31,7 +32,7 @@ def _cloudpickle() -> str:
 def command_words(command: str, values: Mapping[str, object]) -> list[str]:
     """The program and arguments of a command, with `values` for its placeholders."""
     words = shlex.split(command)
-    if re.match(r"[A-Za-z_]\w*=", words[0]):  # a shell would set it
+    if ASSIGNMENT.match(words[0]):
         words = ["env", *words]
     return [_PLACEHOLDER.sub(lambda m: m[1] or str(values[m[2]]), word) for word in words]
 

@@ -27,7 +27,8 @@ FATAL_MARKS = (
     "device-side assert",
     "illegal memory access",
 )
-NO_ENGINE = "unable to find an engine to execute"  # of a convolution, by torch
+# What torch says of a convolution for which no plan of cuDNN works.
+NO_ENGINE = "unable to find an engine to execute"
 MEMORY_HINT = "choose a smaller batch or size, or free memory"
 FULL_HINT = "other processes fill the GPU: find them with `nvidia-smi`"
 FATAL_HINT = "run it again; if it fails again, suspect the GPU or its driver"

@@ -130,13 +130,13 @@ def sums(answer: Array, reference: Array, name: str = "") -> tuple[float, ...]:
         )
     if names_things(reference):  # right or wrong, not near
         answer, reference = answer == reference, np.ones(reference.shape)
-    reference = reference.astype(np.float64)
+    answer, reference = answer.astype(np.float64), reference.astype(np.float64)
     known = np.isfinite(reference)
     infinite = ~known & ~np.isnan(reference)
     if infinite.any() and not (np.sign(answer[infinite]) == np.sign(reference[infinite])).all():
         text = f"output {name} lacks the sign of the original where that is infinite"
         raise WorkloadError(text, code="wrong_result")
-    answer, reference = answer[known].astype(np.float64), reference[known].astype(np.float64)
+    answer, reference = answer[known], reference[known]
     if not np.isfinite(answer).all():
         raise WorkloadError(
             f"output {name} has NaN or infinity where the original has none", code="non_finite"

@@ -15,7 +15,7 @@ from typing import Any
 from workbench.contract import Accuracy, Case, Task, WorkloadError
 from workbench.process import children
 from workbench.process.exit_status import ending, log_tail
-from workbench.worker.code import Code, command_words, placeholders
+from workbench.worker.code import ASSIGNMENT, Code, command_words, placeholders
 
 LARGEST_BYTES = 1 << 24  # of a file that is hashed by its content
 PIPE_BYTES = 1 << 16  # pipe(7)
@@ -115,7 +115,7 @@ def examine(code: Code) -> dict[str, Any]:
     Raises WorkloadError "bad_target" where there is no such program.
     """
     words, folder = shlex.split(code.target), Path(code.directory)
-    while len(words) > 1 and re.match(r"[A-Za-z_]\w*=", words[0]):  # see `command_words`
+    while len(words) > 1 and ASSIGNMENT.match(words[0]):
         del words[0]
     program = str(folder / words[0]) if os.sep in words[0] else words[0]
     if not placeholders(program) and shutil.which(program) is None:

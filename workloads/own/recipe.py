@@ -32,6 +32,7 @@ class Recipe:
         names = ("loss", "optimizer", "dataset", "loader", "collate")
         self.loss, self.optimizer, self.dataset, self.loader, self.collate = map(one.part, names)
         self.one = one
+        self.optimizer = self.optimizer or self._like_held()
         self.batch = one.code.batch or DEFAULT_BATCH
         if self.loader is None and self.dataset is None:
             self._take_held()
@@ -99,9 +100,11 @@ class Recipe:
 
         Raises WorkloadError "unsupported" where it has no fused form.
         """
+        import torch
+
         weights = [weight for weight in module.parameters() if weight.requires_grad]
         with user_errors(f"optimizer of {self.one.name}"):
-            made = (self.optimizer or self._held_optimizer())(weights)
+            made = (self.optimizer or torch.optim.AdamW)(weights)
         if not fused:
             return made
         kind = type(made)
@@ -110,13 +113,13 @@ class Recipe:
         # A group has all its settings; foreach excludes fused.
         return kind([{**g, "fused": True, "foreach": None} for g in made.param_groups], fused=True)
 
-    def _held_optimizer(self) -> Any:
-        """Optimisers like the one that stands next to `build`, else torch's usual one."""
+    def _like_held(self) -> Any:
+        """Makes optimisers like the one that stands next to `build`; None without one."""
         import torch
 
         held = getattr(self.one.namespace, "optimizer", None)
         if not isinstance(held, torch.optim.Optimizer):
-            return torch.optim.AdamW
+            return None
         kind: Any = type(held)
         taken = inspect.signature(kind).parameters
         return partial(kind, **{k: value for k, value in held.defaults.items() if k in taken})

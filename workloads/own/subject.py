@@ -44,8 +44,8 @@ class Subject:
     def part(self, name: str) -> Any:
         """The function that stands next to `build` under this name, or is an attribute of it; None
         without."""
-        beside = sys.modules.get(getattr(self._build, "__module__", None) or "")
-        for place in (self._build, self.namespace, beside):
+        defined_in = sys.modules.get(getattr(self._build, "__module__", None) or "")
+        for place in (self._build, self.namespace, defined_in):
             found = getattr(place, name, None)
             is_method = isinstance(place, type) and inspect.isfunction(
                 inspect.getattr_static(place, name, None)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 KEPT = "training.pt"  # the batch of the check, whether its modules are frozen, the reference
 SAME = 1e-6  # distance up to which two gradients count as equal
 REDUCED = 0.05  # tolerance of gradients in a reduced precision
-NO_OPTIMIZER = "it defines no optimizer(parameters), so torch.optim.{} is used with the settings {}"
+NO_OPTIMIZER = "it defines no optimizer, so torch.optim.AdamW is used with its usual settings"
 NO_DATA = "it defines no dataset or loader, so each step has the same inputs, and no step waits"
 
 
@@ -161,9 +161,7 @@ def examine(code: Code, one: Subject) -> dict[str, Any]:
         impossible["fused"] = first_line(error)
     notes = ["loss and gradients of one step are checked; where training ends up is not"]
     if recipe.optimizer is None:
-        held = getattr(recipe.one.namespace, "optimizer", None)
-        whose = "of its `optimizer`" if isinstance(held, type(task.optimiser)) else "of torch"
-        notes.append(NO_OPTIMIZER.format(type(task.optimiser).__name__, whose))
+        notes.append(NO_OPTIMIZER)
     if recipe.data is None:
         notes.append(NO_DATA)
     return {

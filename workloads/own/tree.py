@@ -58,9 +58,9 @@ def mapped(tree: Any, function: Callable[[Any], Any], *, inside: bool = False) -
         return function(tree)
     held = _contents(tree)
     if held is None:
-        held_inside = inside and _attributes(tree) is not None
-        memo = {id(tensor): function(tensor) for *_, tensor in _tensors_inside(tree) if held_inside}
-        return copy.deepcopy(tree, memo) if held_inside else tree
+        if not inside or _attributes(tree) is None:
+            return tree
+        return copy.deepcopy(tree, {id(t): function(t) for *_, t in _tensors_inside(tree)})
     changed = {key: mapped(value, function, inside=inside) for key, value in held.items()}
     if isinstance(tree, (list, tuple)):
         parts = list(changed.values())

@@ -83,11 +83,12 @@ def ending_lines(run: RunView, width: int, *, starts: bool) -> list[Text]:
     if verdicts and all(verdict.no_gpu and verdict.choice == "cpu" for verdict in verdicts):
         found = ["No GPU was found: the CPU runs every scenario"]
     said = Text.of(("; ".join(found) + ".  " if found else "", "strong"))
-    keys = ["n: another run or your own code   e: export", "n: another run   e: export", "n: new"]
-    if not starts:
-        keys = ["e: export"]
-    if not any(candidate.blocks for candidate in run.report.candidates.values()):
-        keys = [key.partition("   e:")[0] for key in keys if not key.startswith("e:")]
+    measured = any(candidate.blocks for candidate in run.report.candidates.values())
+    export = ["e: export"] if measured else []
+    keys = ["   ".join(export)]
+    if starts:
+        longest = ("n: another run or your own code", "n: another run")
+        keys = [*("   ".join([key, *export]) for key in longest), "n: new"]
     forms = [Text.of(said, (text, "dim")) for text in keys]
     return [longest_that_fits([*forms, said], width)]
 

@@ -60,15 +60,13 @@ def _against(one: Versus, spreads: Sequence[str], *, known: bool) -> Iterator[Se
     only = (("A", one.only_in_a), (b, one.only_here))
     notes += [f"Only in {n}: {len(ids)}, such as {ids[0]}." for n, ids in only if ids]
     of_case = ("Word", "Case", f"{b}/A", "99% CI", "A", b, "Rounds", "Why")
-    yield _keeping(Section.of("Cases", notes, of_case, map(_case, one.cases)), {"1": 12, "2": 0})
+    yield _keeping(Section.of("Cases", notes, of_case, map(_case, one.cases)), {"1": 12, "2": None})
 
 
-def _keeping(found: Section, least: Mapping[str, int]) -> Section:
-    """The section, of whose columns these shrink to so many cells before they leave."""
+def _keeping(found: Section, least: Mapping[str, int | None]) -> Section:
+    """The section with these columns at any width, cut to so many cells; None: never cut."""
     columns = [
-        replace(each, rank=0, minimum=least[each.key] or each.minimum)
-        if each.key in least
-        else each
+        replace(each, rank=0, minimum=least[each.key]) if each.key in least else each
         for each in found.columns
     ]
     return replace(found, columns=columns)
