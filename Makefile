@@ -25,9 +25,9 @@ run: ready
 test: lint
 	$(python) -m pytest -n 2 --dist worksteal tests/unit tests/screens tests/cli
 
-# Faults, whole runs with real workers one at a time, and half a minute of the campaign.
+# Faults, whole runs, those with real workers one at a time, and half a minute of the campaign.
 test-workers: ready-to-test
-	$(python) -m pytest -n 2 --dist worksteal tests/faults
+	$(python) -m pytest -n 2 --dist worksteal tests/faults tests/runs
 	$(python) -m pytest tests/worker
 	$(python) -m benchmarks.faults --short
 

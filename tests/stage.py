@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
+from textual._context import active_app
 from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
@@ -13,7 +15,9 @@ from screens.state.event_source import EventSourceError, ReplaySource
 from workbench.records import events as ev
 from workbench.report.report import Report
 
-STILL_S = 0.035
+STILL_S = 0.01
+LOOK_S = 0.002  # between two looks whether an app is idle
+BUSY = 0.1  # share of that time in which an idle process may compute
 
 
 class HeldFeed:
@@ -83,22 +87,35 @@ def held(
     return WorkbenchApp(lambda _: feed, monotonic=lambda: 0.0), feed
 
 
+async def wait_for_idle(min_sleep: float = 0.0, max_sleep: float = 1.0) -> None:
+    """Textual's wait of the same name, in shorter steps: until the process hardly computes, and no
+    widget has a message that waits, which a busy machine may delay."""
+    app, begun = active_app.get(), time.monotonic()
+    while time.monotonic() - begun < max_sleep:
+        computed = time.process_time()
+        await asyncio.sleep(LOOK_S)
+        if time.process_time() - computed > BUSY * LOOK_S or time.monotonic() - begun < min_sleep:
+            continue
+        if not any(p.message_queue_size or p._next_callbacks for p in (app, *app._registry)):
+            break
+
+
 async def settle(pilot: Pilot[Any]) -> None:
     """Wait until all events are in, and everything that follows from them is drawn.
 
-    Textual defers some drawing to a timer of 1/60 s: a picture counts as finished when it has
-    stayed the same for twice as long.
+    Textual defers some drawing to a timer (`UPDATE_PERIOD`): a picture counts as finished when it
+    has stayed the same for several times as long.
     """
     app = pilot.app
     assert isinstance(app, WorkbenchApp)
     await pilot.pause()
     app.repaint()
-    time = asyncio.get_running_loop().time
-    shown, since = "", time()
-    while time() - since < STILL_S:
-        await pilot.pause()
+    shown, since = "", time.monotonic()
+    while time.monotonic() - since < STILL_S:
+        await wait_for_idle()
+        app.screen._on_timer_update()  # as `pilot.pause` does
         if (now := text(pilot)) != shown:
-            shown, since = now, time()
+            shown, since = now, time.monotonic()
 
 
 async def loaded(pilot: Pilot[Any]) -> None:

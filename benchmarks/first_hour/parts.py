@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 
 PART_S = 560.0  # a part begins no step after it: machines are often rented ten minutes at a time
-TESTS = ["products", "machine", "transfer", "scaling"]
+TESTS = [f"tests/unit/workloads/test_{name}.py" for name in ("products", "machine", "transfer")]
 REHEARSAL = ["--budget", "6"]  # for a run on a simulated card
 
 
@@ -69,7 +69,8 @@ PARTS: dict[int, tuple[Step, ...]] = {
                     "-m",
                     "cuda",
                 ],
-                *(f"tests/unit/workloads/test_{name}.py" for name in TESTS),
+                *TESTS,
+                "tests/runs/test_scaling_ranks.py",
             ),
             200,
             "text",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import scenes
+from stage import wait_for_idle
 from textual.widgets import Input
 
 from workbench import catalog
@@ -16,9 +17,10 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLORTERM", "truecolor")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    # Textual's pilot looks every 20 ms whether the app is idle: a quarter of it halves the time.
-    monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.005, raising=False)
-    monkeypatch.setattr("textual._wait.SLEEP_IDLE", 0.00025, raising=False)
+    # Textual draws at most every 16 ms, and its pilot looks every 20 ms whether the app is idle.
+    monkeypatch.setattr("textual.screen.UPDATE_PERIOD", 0.002)
+    monkeypatch.setattr("textual.pilot.wait_for_idle", wait_for_idle)
+    monkeypatch.setattr("textual.app.wait_for_idle", wait_for_idle)
     # On a busy machine a picture may come after half a second, when a cursor is dark.
     monkeypatch.setattr(Input.cursor_blink, "_default", False)
 

@@ -6,6 +6,8 @@ only, since workers may run under a foreign interpreter.
 
 import os
 import re
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from ..contract import WorkloadError
@@ -82,12 +84,21 @@ def _named(file: Path, code: str) -> Path:
     return file
 
 
-def _modules(folder: Path) -> list[Path]:
+def _modules(folder: Path) -> Sequence[Path]:
     """The Python files in `folder`; none if it cannot be read."""
+    return _built_in_modules(folder) if is_built_in(folder) else _read(folder)
+
+
+@cache  # a race asks for each block, and our own files stay the same
+def _built_in_modules(folder: Path) -> Sequence[Path]:
+    return _read(folder)
+
+
+def _read(folder: Path) -> Sequence[Path]:
     try:
         return sorted(folder.glob("*.py"))
     except OSError:
-        return []
+        return ()
 
 
 def _folders() -> list[Path]:
