@@ -18,10 +18,9 @@ from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
 from ..widgets.pane import Pane
 from ..widgets.table import Table
-from .base import FILTER, ViewScreen, nothing_yet
+from .base import FILTER, ROOMY_HEIGHT, ViewScreen, nothing_yet
 from .detail import DetailScreen
 
-ROOMY_HEIGHT = 34
 SIDE_BY_SIDE = 180
 
 
@@ -39,6 +38,7 @@ class AdvisorScreen(ViewScreen):
         yield Drawn(id="ending")
         with Pane(id="answer-pane", can_focus=False):
             yield Drawn(id="answer")
+        yield Drawn(id="now")
 
     @property
     def row(self) -> Row | None:
@@ -72,6 +72,7 @@ class AdvisorScreen(ViewScreen):
         starts = bool(self.app.check_action("new", ()))
         ending.show(lambda width, _: joined(ending_lines(session, width, starts=starts)))
         self._draw_answer()
+        self.draw_now(session)
 
     def _draw_answer(self) -> None:
         row, session = self.row, self.session

@@ -13,13 +13,14 @@ from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from workbench.export.view.facts import fact, facts_lines
+from workbench.export.view.sensors import now_line
 from workbench.export.view.spans import Text
 from workbench.report.candidate import Candidate
 from workbench.report.row import Row
 
 from ..state.session import Session
 from ..terminal import TOO_SMALL
-from ..text.styles import joined
+from ..text.styles import content, joined
 from ..widgets.bars import TopBars
 from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
@@ -28,6 +29,7 @@ from ..widgets.pane import Pane
 from ..widgets.table import Table
 
 FAILURE_LINES = 8
+ROOMY_HEIGHT = 34
 FILTER = Binding(
     "slash",
     "filter",
@@ -94,6 +96,15 @@ class ViewScreen(Screen[None]):
 
     def draw(self, session: Session) -> None:
         raise NotImplementedError
+
+    def draw_now(self, session: Session) -> None:
+        """The sensors in one line, while a run goes on and there is room."""
+        report, now = session.report, self.query_one("#now", Drawn)
+        machine = report.machine
+        now.display = session.going and bool(report.host) and self.size.height >= ROOMY_HEIGHT
+        if machine is not None and now.display:
+            line = now_line(machine, report.host, report.gpus)
+            now.show(lambda width, _: content(line.truncate(width)))
 
     def follow(self) -> None:
         """Follow another run than before, whatever the user looked at."""

@@ -46,6 +46,7 @@ class RunScreen(RowScreen):
         yield Drawn(id="loss")
         yield Drawn(id="course")
         yield Drawn(id="log")
+        yield Drawn(id="now")
 
     def draw(self, session: Session) -> None:
         row = self.row
@@ -62,6 +63,7 @@ class RunScreen(RowScreen):
         self.query_one("#log", Drawn).show(
             lambda width, height: joined(log_tail(log, width, height))
         )
+        self.draw_now(session)
 
     def _draw_table(self, row: Row | None, session: Session, sweep: Sweep | None) -> None:
         table, bar = self.query_one(Table), self.query_one(FilterBar)

@@ -189,7 +189,7 @@ class RunForm:
             quick=self.quick,
             python=text("python") or None,
             seed=self.before.seed,
-            strict=self.before.strict,
+            strict=self.before.strict and "workloads" not in chosen,  # a run has no verdicts
             strict_samples=self.before.strict_samples,
         )
 

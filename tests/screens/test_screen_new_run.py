@@ -122,7 +122,7 @@ async def test_every_option_of_the_form_reaches_the_engine() -> None:
         assert "[x] quick" in text(pilot)
         await press(pilot, "enter")
     assert started[1] == [
-        *["run", "train_cnn", "--quick", "--strict", "--budget", "30"],
+        *["run", "train_cnn", "--quick", "--budget", "30"],
         *["--device", "cpu", "--backend", "torch", "--precision", "fp32", "--precision", "bf16"],
         *["--set", "image=32,64", "--threads", "1,2", "--batch", "8,16,32", "--seed", "7"],
     ]

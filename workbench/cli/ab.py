@@ -16,7 +16,7 @@ from ..export.formats import DOCUMENT, FORMATS
 from ..planning.request import Request
 from ..planning.usage import UsageError
 from .compare import fail_on_option
-from .options import own_options, run_options
+from .options import adapt, own_options, run_options
 from .program import command
 from .questions import questions
 
@@ -40,11 +40,15 @@ FOLDER = click.Path(exists=True, file_okay=False, resolve_path=True)
     context_settings={"default_map": {"budget_s": 120.0}},
 )
 @click.argument("names", nargs=-1, metavar="[WORKLOAD|SCENARIO]...")
-@click.option("--python", "pythons", multiple=True, metavar="PATH", help="Interpreter.")
-@click.option("--env", "envs", multiple=True, metavar="NAME=VALUE", help="Environment variables.")
+@click.option("--python", "pythons", multiple=True, metavar="PATH", help="Interpreter of a side.")
 @click.option(
-    "--path", "paths", multiple=True, type=FOLDER, help="Folder in which code is found first."
+    "--env",
+    "envs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Variables of a side, separated by spaces.",
 )
+@click.option("--path", "paths", multiple=True, type=FOLDER, help="Folder searched first for code.")
 @click.option("--command", "commands", multiple=True, metavar="COMMAND", help="Your own command.")
 @fail_on_option
 @click.option("--markdown", is_flag=True, help="A table for a pull request.")
@@ -95,7 +99,13 @@ def ab(names: tuple[str, ...], fail_on: float | None, markdown: bool, **options:
     sys.exit(report.exit_code)
 
 
-ab.params = [option for option in ab.params if option.name not in LEFT_OUT]
+adapt(
+    ab,
+    LEFT_OUT,
+    budget_s="Wall time; default 120.",
+    quick="Smaller sizes.",
+    model="Your own ONNX model.",
+)
 
 
 def side_of(name: str, place: int, given: Mapping[str, Sequence[str]]) -> Side:

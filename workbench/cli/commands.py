@@ -151,7 +151,7 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     sys.exit(FAILED if examined.failed else OK)
 
 
-@command("workbench watch", "workbench watch --json --every 5 --count 12 | jq .gpus[].power_w")
+@command("workbench watch", "workbench watch --json --every 5 --count 12 | jq '.gpus[].power_w'")
 @click.option(
     "--every",
     "every_s",

@@ -32,9 +32,10 @@ fail_on_option = click.option(
 @click.option("--markdown", is_flag=True, help="Tables for a pull request.")
 @json_option
 def compare(runs: tuple[str, ...], fail_on: float | None, markdown: bool, as_json: bool) -> None:
-    """Compare earlier runs with the first of them, case by case.
+    """Compare each run with the first one, case by case.
 
-    A, B and C are whatever `open` takes.  The runs did not take turns, so intervals are wide.
+    A, B and C are anything that `open` accepts.  The runs did not take turns, so intervals are
+    wide.
     """
     from ..advisor.compare import run_comparison
     from ..engine.exit_codes import BEYOND, OK

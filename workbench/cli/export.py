@@ -17,7 +17,10 @@ from .program import command
 @click.option("--svg", metavar="DIR", help="Every plot, in a new folder.")
 @anonymize_option
 def export(run: str, svg: str | None, anonymize: bool, **files: str | None) -> None:
-    """Write an earlier run as files.  RUN is what `open` takes; without FILE, it goes to stdout."""
+    """Write an earlier run as files.
+
+    RUN is anything that `open` accepts.  Without FILE, the output goes to stdout.
+    """
     from ..export.sections import sections
     from ..export.view.svg import svg_file
     from ..report.anonymous import anonymised

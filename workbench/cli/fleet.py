@@ -46,6 +46,7 @@ def _seconds(_: click.Context, option: click.Parameter, text: str) -> float:
     return int(found[1]) * SECONDS[found[2]]
 
 
+INTERPRETER = "Interpreter on the nodes; default the launcher's."
 PER_TYPE = click.option(
     "--per-type", type=click.IntRange(1, 1000), default=2, help="Nodes of each type; default 2."
 )
@@ -65,7 +66,7 @@ of_a_fleet = all_of(
         click.option("--hosts-file", metavar="FILE.toml", help='A file with hosts = ["A", "B"].'),
         click.option("--shared", is_flag=True, help="Let other jobs run on the nodes meanwhile."),
         click.option("--deadline", "deadline_s", callback=_seconds, default="1h", help=LATEST),
-        click.option("--python", "node_python", default=sys.executable, help="Path on the nodes."),
+        click.option("--python", "node_python", default=sys.executable, help=INTERPRETER),
         click.option("--wheels", type=FOLDER, help="Wheels that each node installs for its run."),
         click.option("--scaling", metavar="TYPE", help="Also train over two nodes of this type."),
         *of_a_run,
@@ -195,8 +196,8 @@ def run(
 ) -> None:
     """Submit a run of `advise` to nodes of each type, and wait for them.
 
-    Exits 0 if all nodes answered, and 1 if some did not.  After the launcher was killed, --into
-    alone goes on.
+    Exits 0 if all nodes answered, and 1 if some did not.  If the launcher was killed, repeat
+    the command with --into alone.
     """
     from ..advisor.fleet import is_complete
     from ..export.view.fleet import summary

@@ -31,10 +31,8 @@ COMMANDS = {
     ),
     "open": Entry(_RUNS, "commands", "Show an earlier run."),
     "runs": Entry(_RUNS, "history", "List the kept runs, newest first."),
-    "resume": Entry(_RUNS, "history", "Measure the rows that a cut run lacks."),
-    "compare": Entry(
-        _RUNS, "compare", "Compare earlier runs with the first of them, case by case."
-    ),
+    "resume": Entry(_RUNS, "history", "Measure the rows missing from an interrupted run."),
+    "compare": Entry(_RUNS, "compare", "Compare each run with the first one, case by case."),
     "export": Entry(_RUNS, "export", "Write an earlier run as files."),
     "detect": Entry(_MACHINE, "commands", "Show the hardware and software that a run would use."),
     "doctor": Entry(_MACHINE, "commands", "Check hardware, driver and packages."),

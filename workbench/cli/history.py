@@ -52,7 +52,7 @@ def _moment(_: click.Context, option: click.Parameter, text: str | None) -> floa
     "--older", callback=_moment, metavar="WHEN", help="With --prune: delete runs from before WHEN."
 )
 @click.option("--keep", type=click.IntRange(0), metavar="N", help="Delete all but the newest N.")
-@click.option("--yes", is_flag=True, help="Delete without a question.")
+@click.option("--yes", is_flag=True, help="Delete without asking.")
 @json_option
 def runs(
     text: str | None, status: str | None, since: float | None, last: int | None, prune: bool,
@@ -61,7 +61,7 @@ def runs(
     """List the kept runs, newest first.
 
     TEXT is part of a command or of the id of a scenario.  With --prune, delete those that match,
-    after a question; a run under way and a file that is no run stay.
+    after confirmation.  Running runs and foreign files stay.
     """
     from ..report.history import matching, refreshed
 
@@ -128,9 +128,9 @@ def _prune(old: Sequence[tuple[Path, RunSummary]], *, yes: bool, as_json: bool) 
 @click.argument("run", metavar="ID")
 @format_options()
 def resume(run: str, **options: bool) -> None:
-    """Measure the rows that a cut run lacks.
+    """Measure the rows missing from an interrupted run.
 
-    They become a new run, which takes over the other rows.
+    The result is a new run, which also contains the rows already measured.
     """
     from ..report import cut_run, history, journal, run_files
 

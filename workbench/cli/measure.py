@@ -6,8 +6,9 @@ import click
 
 from .. import catalog
 from ..planning.usage import UsageError
+from ..worker.session_options import ONNX_BACKENDS
 from .launch import start
-from .options import model_options, own_options, run_options, scenario_options
+from .options import adapt, model_options, own_options, run_options, scenario_options
 from .program import command
 from .questions import questions
 
@@ -16,9 +17,9 @@ from .questions import questions
     "workbench advise",
     "workbench advise realtime branching --json",
     "workbench advise --model M.onnx",
-    "workbench advise --torch package.model:build --batch 1,8..64",
+    "workbench advise --torch package.module:build --batch 1,8..64",
     "workbench advise --torch model.pt2 --save-best best",
-    "workbench advise --torch script.py::Net --python .venv/bin/python -- --epochs 1",
+    "workbench advise --torch script.py::Net --python ~/venv/bin/python -- --epochs 1",
     "workbench advise --function package.module:work",
     "workbench advise --command 'python train.py --device {device}' --over device=cpu,cuda",
 )
@@ -54,6 +55,18 @@ def model(context: click.Context, /, file: str, **options: Any) -> None:
     context.invoke(advise, scenarios=(), model=file, **options)
 
 
+adapt(
+    model,
+    ("modes", "settings"),
+    budget_s="Wall time; default 30, or 20 with --quick.",
+    backends=f"{' or '.join(ONNX_BACKENDS)}.",
+    batch="Batch size.",
+    objective="What to optimise for; default latency (median time of one run).",
+    max_error="Largest relative error of the outputs against the original's; default 0.02.",
+    save_best="Write the pick to a file.",
+)
+
+
 @command(
     "workbench run matmul --set n=2048",
     "workbench run digits --precision fp32 --json",
@@ -74,7 +87,11 @@ def model(context: click.Context, /, file: str, **options: Any) -> None:
     is_flag=True,
     help="Find the largest batch that fits into memory, instead of measuring speed.",
 )
-@click.option("--force", is_flag=True, help="Proceed even if other processes use the GPU.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="With --largest-batch: proceed even if other processes use the GPU.",
+)
 @run_options
 def run(workloads: tuple[str, ...], **options: Any) -> None:
     """Measure every way of running a workload, side by side.
@@ -84,3 +101,6 @@ def run(workloads: tuple[str, ...], **options: Any) -> None:
     if not workloads and not options["every"]:
         raise UsageError(f"name a workload, or --all: {', '.join(catalog.files())}")
     start(options, workloads=workloads)
+
+
+adapt(run, hidden=("strict",), budget_s="Wall time; default 60, or 20 with --quick.")

@@ -1,6 +1,7 @@
 """The options that commands share."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from copy import copy
 from typing import Any, TypeVar
 
 import click
@@ -50,6 +51,21 @@ def all_of(options: Iterable[Callable[[F], F]]) -> Callable[[F], F]:
         return command
 
     return decorate
+
+
+def adapt(
+    command: click.Command,
+    without: Collection[str] = (),
+    hidden: Collection[str] = (),
+    **texts: str,
+) -> None:
+    """Leave out the options that the command does not take, and say what others mean there.
+    Those that are `hidden` do nothing, but stand in the commands of earlier runs."""
+    command.params = [copy(each) for each in command.params if each.name not in without]
+    for option in command.params:
+        if isinstance(option, click.Option):
+            option.help = texts.get(option.name or "", option.help)
+            option.hidden = option.hidden or option.name in hidden
 
 
 def format_options(*, whole: bool = False) -> Callable[[F], F]:

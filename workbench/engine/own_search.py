@@ -17,7 +17,7 @@ import msgspec
 from ..advisor.limits import is_admissible
 from ..advisor.own import candidates as ways
 from ..advisor.own import training
-from ..advisor.own.candidates import Proposal, Space
+from ..advisor.own.candidates import Space, way
 from ..advisor.own.overview import WAITING
 from ..contract import Case
 from ..planning.scenario import Scenario
@@ -94,7 +94,7 @@ class OwnSearch:
         """The code as written; where the filters leave that out, the first that they admit."""
         space, budget_s = self._space, self._request.budget
         plain = [
-            Proposal(device, precision, None, threads)
+            way(device, precision, None, threads)
             for device, threads in space.devices.items()
             for precision in ways.precisions(device, space)
         ]
@@ -161,8 +161,8 @@ class OwnSearch:
         most, least = self._space.threads[0], self._space.threads[-1]
         ways = dict.fromkeys((name, most) for name in self._exports.backends)
         ways[self._exports.backends[0], least] = None
-        found = [Proposal(precision="fp32", threads=n, backend=name) for name, n in ways]
-        return self._new(found) or None
+        found = [replace(way("cpu", "fp32", None, n), backend=name) for name, n in ways]
+        return self._new([*found, *_unspun(found[0])]) or None
 
     def _quantise(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
         """The next INT8 form; one at a time, since each answer may be the last in time."""
@@ -185,13 +185,13 @@ class OwnSearch:
     def _compile(
         self, candidates: Sequence[Candidate], left_s: float, share: float = 1.0
     ) -> list[Case] | None:
-        best: dict[str, Proposal] = {}  # by device
+        best: dict[str, Case] = {}  # by device
         for case in (candidate.case for candidate in self._ranked(candidates)):
             if case.backend == "torch":
-                plain = Proposal(case.device, case.precision, None, case.threads)
+                plain = way(case.device, case.precision, None, case.threads)
                 best.setdefault(case.device, plain)
         found = ways.compiled(self._space, best.values())
-        if all(proposal.case(self.scenario).id in self._known for proposal in found):
+        if all(self._here(case).id in self._known for case in found):
             return None
         if self._is_far_ahead(candidates) or not self._exports.may_compile(left_s, share):
             return None
@@ -207,7 +207,8 @@ class OwnSearch:
             return []
         case = leader.case
         if not case.is_compiled:
-            if new := self._admitted([*self._on_other_threads(case), *_rivals(ranked)]):
+            quick = [*_unspun(case), *self._on_other_threads(case), *_rivals(ranked)]
+            if new := self._admitted(quick):
                 return new
             is_varied = case.id in self._varied or self._is_short(left_s)
             if case.backend in ONNX_BACKENDS and not is_varied:
@@ -265,7 +266,7 @@ class OwnSearch:
     # --------------------------------------------------------------- helpers
 
     def _here(self, case: Case) -> Case:
-        """A case of the first row in this one."""
+        """The case with the batch and parameters of this row."""
         return replace(case, batch=self.scenario.batch, params=self.scenario.params)
 
     def _is_short(self, left_s: float) -> bool:
@@ -302,13 +303,13 @@ class OwnSearch:
         """The cases without those that are compiled, if no time is left for that."""
         return [c for c in cases if not c.is_compiled or self._exports.may_compile(left_s)]
 
-    def _new(self, proposals: Iterable[Proposal]) -> list[Case]:
-        return self._admitted([proposal.case(self.scenario) for proposal in proposals])
+    def _new(self, cases: Iterable[Case]) -> list[Case]:
+        return self._admitted(map(self._here, cases))
 
     def _admitted(self, cases: Iterable[Case]) -> list[Case]:
         """The cases that are new and pass the filters of the request."""
         new = {case.id: case for case in cases if case.id not in self._known}
-        found = {i: case for i, case in new.items() if self._space.admits(proposal_of(case))}
+        found = {i: case for i, case in new.items() if self._space.admits(case)}
         self._known.update(found)
         return list(found.values())
 
@@ -342,7 +343,7 @@ class TrainingSearch(OwnSearch):
                 continue
             self._led.add(leader.case.id)
             waiting = leader.blocks[-1].metrics.get(WAITING, 0.0)
-            leads = proposal_of(leader.case)
+            leads = leader.case
             found = training.after(leads, self._space, self.scenario.batch, waiting)
             if self._first is not None:  # it has raced the modes
                 found = [each for each in found if each.mode == leads.mode]
@@ -351,16 +352,17 @@ class TrainingSearch(OwnSearch):
         return []
 
 
-def proposal_of(case: Case) -> Proposal:
-    place = (case.device, case.precision, case.mode, case.threads)
-    return Proposal(*place, case.tuning, case.backend)
-
-
 def _rivals(ranked: Sequence[Candidate]) -> list[Case]:
     """The next best with the leader's threads, with which they may win."""
     count, best_s = ranked[0].case.threads, _best_s(ranked[0])
     near = [c.case for c in ranked[1:LEADERS] if _best_s(c) <= NEAR * best_s]
     return [_on(count, c) for c in near if count and c.threads and not c.is_compiled]
+
+
+def _unspun(case: Case) -> list[Case]:
+    """ONNX Runtime's case without spinning threads, which takes no time to make either."""
+    spins = case.backend == "onnxruntime" and case.mode is None and (case.threads or 0) > 1
+    return [replace(case, mode=NO_SPIN)] if spins else []
 
 
 def _on(count: int, case: Case) -> Case:

@@ -60,10 +60,11 @@ def assign(key: str, text: str | None) -> None:
     if key not in KEYS:
         raise ConfigError(_complaint(key))
     top, *tables = re.split(r"^(?=\s*\[)", _text(), maxsplit=1, flags=re.MULTILINE)
-    lines = [line for line in top.splitlines() if not re.match(rf"\s*{key}\s*=", line)]
+    # A list may go over several lines.
+    others = re.sub(rf"^\s*{key}\s*=\s*(\[[^\]]*\].*|.*)\n?", "", top, flags=re.MULTILINE)
+    content = "".join([others, *tables])
     if text is not None:
-        lines.insert(0, f"{key} = {json.dumps(_value(key, text), ensure_ascii=False)}")
-    content = "".join([*(f"{line}\n" for line in lines), *tables])
+        content = f"{key} = {json.dumps(_value(key, text), ensure_ascii=False)}\n{content}"
     _parsed(content)
     try:
         path().parent.mkdir(parents=True, exist_ok=True)

@@ -121,8 +121,10 @@ class Ssh:
         rest = ask(job.node, f"cd {shlex.quote(str(place))} && {FETCH}")
         for name in FETCHED:
             size, _, rest = rest.partition(b"\n")
-            if size.isdigit() and int(size) <= MOST_BYTES:
-                found[name], rest = rest[: int(size)], rest[int(size) :]
+            if size.isdigit():
+                content, rest = rest[: int(size)], rest[int(size) :]
+                if int(size) <= MOST_BYTES:
+                    found[name] = content
         with suppress(OSError):  # the rest, with the exit code, waits for the next look
             for name in reversed(found):
                 replace(place / name, found[name])

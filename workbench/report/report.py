@@ -103,7 +103,7 @@ class Report:
                 self._enter(self.rows[event.scenario], event.cases, event.work, event.after)
             case ev.RaceStarted():
                 row = self.rows[event.scenario]
-                row.started, row.share_s = True, event.share_s
+                row.started, row.began_at_s, row.share_s = True, event.at_s, event.share_s
                 self.candidates |= {each.case.id: each for each in row.candidates}
                 self.current_row = self.last_row = event.scenario
             case ev.BudgetExtended():
@@ -149,9 +149,10 @@ class Report:
                 self.model = ModelReport(event.facts)
             case ev.ModelBuilding():
                 self.building = event
-            case ev.ModelBuilt() if self.model is not None:
+            case ev.ModelBuilt():
                 self.building = None
-                self.model.built.append(event.built)
+                if self.model is not None:  # else the lab builds variants of the user's code
+                    self.model.built.append(event.built)
             case ev.ModelAdvised() if self.model is not None:
                 self.model.advice, self.model.left_out = event.advice, event.left_out
             case ev.CodeExamined():

@@ -15,6 +15,7 @@ class Row:
 
     plan: ev.RacePlanned
     share_s: float | None = None  # seconds of the budget that it may use
+    began_at_s: float = 0.0  # seconds on the run's clock
     rounds: int = 0  # number of completed rounds, known at the end
     ended_by: str | None = None  # see `RaceSummary.ended_by`; None before the end
     started: bool = False

@@ -48,6 +48,16 @@ def test_what_is_wrong_is_a_usage_error(arguments: list[str]) -> None:
     assert not config.path().exists()
 
 
+def test_a_list_over_several_lines_is_replaced_whole() -> None:
+    config.path().parent.mkdir(parents=True)
+    config.path().write_text('# mine\nprices = [\n  "cpu=0.10",\n]  # per hour\ntheme = "nord"\n')
+    config.assign("prices", "cpu=0.20")
+    kept = 'prices = ["cpu=0.20"]\n# mine\ntheme = "nord"\n'
+    assert config.path().read_text() == kept
+    config.assign("prices", None)
+    assert config.path().read_text() == '# mine\ntheme = "nord"\n'
+
+
 def test_the_same_key_of_another_table_stays() -> None:
     config.path().parent.mkdir(parents=True)
     config.path().write_text('theme = "nord"\n[other]\ntheme = "mine"\n')

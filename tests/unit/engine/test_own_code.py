@@ -49,7 +49,7 @@ def test_ways_join_from_the_cheapest_on_and_the_best_is_picked() -> None:
     assert [case.label for case in planned.cases] == ["cpu/torch/fp32/t2", "cpu/torch/fp32/t1"]
     steps = joined(events, "own")
     assert {"cpu/torch/fp32/nhwc/t2", "cpu/torch/bf16/t2", "cpu/torch/bf16/nhwc/t2"} <= steps[0]
-    assert steps[1] == {"cpu/onnxruntime/fp32/t2", "cpu/onnxruntime/fp32/t1"}
+    assert steps[1] == {f"cpu/onnxruntime/fp32/{way}" for way in ("t2", "nospin/t2", "t1")}
     assert steps[2] == {"cpu/onnxruntime/int8-static-u8s8-channel/t2"}
     assert own.verdict is not None and own.verdict.choice == "cpu"
     assert "int8-static" in (own.verdict.pick or "")

@@ -286,6 +286,17 @@ def test_the_exit_code_is_read_first_and_written_last(host, monkeypatch) -> None
     assert ssh.FETCHED[0] == "exit_code"
 
 
+def test_a_file_that_is_too_large_stays_and_those_after_it_come(host, monkeypatch) -> None:
+    host.submit(host.plan)
+    (there,) = (host.there / "jobs").iterdir()
+    (there / "run.jsonl").write_text("x" * 99)
+    (there / "log.txt").write_text("log")
+    monkeypatch.setattr(ssh, "MOST_BYTES", 50)
+    host.look()
+    files = host.files(host.here)
+    assert files["log.txt"] == "log" and "run.jsonl" not in files
+
+
 def test_nothing_is_fetched_from_a_host_that_sees_the_folder(host) -> None:
     host.there.symlink_to(host.here)
     host.submit(host.plan)

@@ -7,10 +7,10 @@ and channels_last can cost (pytorch#50036).
 """
 
 import itertools
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
-from ...contract import DEVICE_KINDS, Case, ParameterValue, kind_of
+from ...contract import DEVICE_KINDS, Case, kind_of
 from ...machine.host.isa import native
 from ...planning.own_question import OwnQuestion, parse_over
 from ...planning.request import Request
@@ -30,29 +30,9 @@ UNKNOWN_NODES = 200  # of a module that was not exported
 NHWC, COMPILE, GRAPH, REDUCE = "nhwc", "compile", "graph", "compile+reduce-overhead"
 
 
-@dataclass(frozen=True)
-class Proposal:
-    """A candidate: where, in which precision, and how."""
-
-    device: str = "cpu"
-    precision: str = "fp32"
-    mode: str | None = None
-    threads: int | None = None  # None on a GPU
-    tuning: Mapping[str, ParameterValue] = field(default_factory=dict, hash=False)
-    backend: str = "torch"
-
-    def case(self, scenario: Scenario) -> Case:
-        return Case(
-            workload=WORKLOAD,
-            device=self.device,
-            backend=self.backend,
-            precision=self.precision,
-            threads=self.threads,
-            batch=scenario.batch,
-            params=scenario.params,
-            mode=self.mode,
-            tuning=self.tuning,
-        )
+def way(device: str, precision: str, mode: str | None = None, threads: int | None = None) -> Case:
+    """A way to call a torch module, of no batch yet; no threads on a GPU."""
+    return Case(WORKLOAD, device, "torch", precision, threads=threads, mode=mode)
 
 
 @dataclass(frozen=True)
@@ -76,21 +56,21 @@ class Space:
         on_cpu = {"cpu": self.threads[0]} if self.on_cpu else {}
         return {**on_cpu, **dict.fromkeys(self.gpus)}
 
-    def admits(self, proposal: Proposal) -> bool:
-        """Whether a proposal passes the filters of the request."""
-        request, mode = self.request, proposal.mode or "plain"
+    def admits(self, case: Case) -> bool:
+        """Whether a case passes the filters of the request."""
+        request, mode = self.request, case.mode or "plain"
         return (
-            (not request.precisions or proposal.precision in request.precisions)
+            (not request.precisions or case.precision in request.precisions)
             and (not request.modes or mode in request.modes)
-            and (not request.backends or proposal.backend in request.backends)
+            and (not request.backends or case.backend in request.backends)
         )
 
 
-def as_written(space: Space) -> list[Proposal]:
+def as_written(space: Space) -> list[Case]:
     """Eager, with each number of threads and on each GPU."""
     own = space.facts.precision
-    found = [Proposal(precision=own, threads=n) for n in space.threads if space.on_cpu]
-    found += [Proposal(gpu, own) for gpu in space.gpus]
+    found = [way("cpu", own, threads=n) for n in space.threads if space.on_cpu]
+    found += [way(gpu, own) for gpu in space.gpus]
     return list(filter(space.admits, found))
 
 
@@ -104,27 +84,27 @@ def precisions(device: str, space: Space) -> list[str]:
     return [own, "tf32", "fp16", "bf16"]
 
 
-def quick_changes(space: Space) -> list[Proposal]:
+def quick_changes(space: Space) -> list[Case]:
     """Other precisions and layouts, which take no time to prepare."""
-    found: list[Proposal] = []
+    found: list[Case] = []
     for device, threads in space.devices.items():
         # A graph replays one call: state and changed inputs would be wrong.
         replays = not (kind_of(device).on_host or space.facts.stateful or space.facts.mutated)
         modes = [None, *[NHWC] * space.facts.convolves, *[GRAPH] * replays]
         for precision in precisions(device, space):
-            found += [Proposal(device, precision, mode, threads) for mode in modes]
+            found += [way(device, precision, mode, threads) for mode in modes]
     known = set(as_written(space))
     return [each for each in found if each not in known and space.admits(each)]
 
 
-def compiled(space: Space, best: Iterable[Proposal]) -> list[Proposal]:
+def compiled(space: Space, best: Iterable[Case]) -> list[Case]:
     """torch.compile of the best eager way on each device; a module with state would be compiled
     in the state of its second call."""
     found = []
-    for proposal in best if not space.facts.stateful else ():
-        modes = [COMPILE] if kind_of(proposal.device).on_host else [COMPILE, REDUCE]
+    for case in best if not space.facts.stateful else ():
+        modes = [COMPILE] if kind_of(case.device).on_host else [COMPILE, REDUCE]
         # Layouts are left to the compiler, which chooses its own.
-        found += [replace(proposal, mode=mode) for mode in modes]
+        found += [replace(case, mode=mode) for mode in modes]
     return list(filter(space.admits, found))
 
 

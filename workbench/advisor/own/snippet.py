@@ -16,18 +16,10 @@ MODEL = "model.onnx"  # as --save-best names it
 AUTOCAST = {"bf16": "bfloat16", "fp16": "float16"}
 RETURNED = 'output["loss"] if isinstance(output, dict) else getattr(output, "loss", output)'
 MOVED = """\
+from collections.abc import Mapping
 def moved(x):
-    if isinstance(x, dict):
-        return {{name: moved(each) for name, each in x.items()}}
-    if isinstance(x, (list, tuple)):
-        return [moved(each) for each in x]
-    return x.to({device!r}) if isinstance(x, torch.Tensor) else x
-batch = moved(batch)
-"""
-NESTED = """\
-def moved(x):
-    if isinstance(x, dict):
-        return {{name: moved(each) for name, each in x.items()}}
+    if isinstance(x, Mapping):
+        return type(x)({{name: moved(each) for name, each in x.items()}})
     if isinstance(x, (list, tuple)):
         each = map(moved, x)
         return type(x)(*each) if hasattr(x, "_fields") else type(x)(each)
@@ -134,7 +126,7 @@ def _placed(facts: CodeFacts, case: Case, named: bool) -> list[str]:
     for how, fits in steps:
         moved = f"x.to({how}) if {fits} else x"
         if nested:
-            found += NESTED.format(moved=moved).splitlines()
+            found += MOVED.format(moved=moved).splitlines()
             moved = "moved(x)"
         found += [f"model = model.to({how})", f"inputs = [{moved} for x in inputs]"]
         if named:
@@ -178,7 +170,8 @@ def _training(facts: CodeFacts, case: Case, setup: list[str], call: str) -> Line
         settings["pin_memory"] = bool(case.tuning.get("pin"))
         setup.append(f"loading = {settings}  # DataLoader(dataset, **loading)")
     if facts.loss == "output, batch" and device != "cpu":
-        setup += MOVED.format(device=case.device).splitlines()
+        how = f"x.to({case.device!r}) if isinstance(x, torch.Tensor) else x"
+        setup += [*MOVED.format(moved=how).splitlines(), "batch = moved(batch)"]
     forward = [f"output = {call}", f"error = {f'loss({facts.loss})' if facts.loss else RETURNED}"]
     if case.precision in AUTOCAST:
         cast = f'with torch.autocast("{device}", dtype=torch.{AUTOCAST[case.precision]}):'

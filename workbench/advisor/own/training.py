@@ -6,8 +6,8 @@ Pure functions of facts.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ...contract import ParameterValue, kind_of
-from .candidates import COMPILE, GRAPH, NHWC, Proposal, Space, as_written, quick_changes
+from ...contract import Case, ParameterValue, kind_of
+from .candidates import COMPILE, GRAPH, NHWC, Space, as_written, quick_changes, way
 
 FUSED = "fused"
 MODES = (NHWC, COMPILE, FUSED)  # in the order of a case's mode
@@ -16,19 +16,19 @@ MOST_WORKERS = 16
 LONGEST_STEP_S = 2.0  # of all batches that one timed step holds
 
 
-def start(space: Space) -> list[Proposal]:
+def start(space: Space) -> list[Case]:
     """The code as written and each change of it that takes no time, without loader processes."""
     facts = space.facts
     found = [*as_written(space), *quick_changes(space)]
     if FUSED not in facts.impossible:
-        found += [Proposal(d, facts.precision, FUSED, n) for d, n in space.devices.items()]
+        found += [way(d, facts.precision, FUSED, n) for d, n in space.devices.items()]
     return [
         replace(each, tuning=_tuning(space, each.device)) for each in found if each.mode != GRAPH
     ]
 
 
-def after(leader: Proposal, space: Space, batch: int | None, waiting: float) -> list[Proposal]:
-    """The proposals that differ from the leader of a device in one respect.
+def after(leader: Case, space: Space, batch: int | None, waiting: float) -> list[Case]:
+    """The cases that differ from the leader of a device in one respect.
 
     `waiting` is the share of its time in which the leader waits for data: a leader that does not
     wait needs no loader processes.  While one waits, precision and mode hardly show, so those of
@@ -66,7 +66,7 @@ def batches(space: Space, batch: int | None) -> int:
     return max(1, *workers(space, batch)) if space.facts.data else 1
 
 
-def _with_modes(leader: Proposal, space: Space) -> Iterator[Proposal]:
+def _with_modes(leader: Case, space: Space) -> Iterator[Case]:
     """The leader with one more mode, for each that can be and that it has not yet."""
     present = (leader.mode or "").split("+")
     left_out = {*present, *space.facts.impossible, *(() if space.facts.convolves else (NHWC,))}
@@ -81,5 +81,5 @@ def _tuning(space: Space, device: str) -> dict[str, ParameterValue]:
     return {"workers": 0} if kind_of(device).on_host else {"workers": 0, "pin": 0}
 
 
-def _loading(leader: Proposal, **settings: int) -> Proposal:
+def _loading(leader: Case, **settings: int) -> Case:
     return replace(leader, tuning={**leader.tuning, **settings})

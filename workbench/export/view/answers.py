@@ -34,7 +34,7 @@ def answer_lines(row: Row, run: RunView, width: int, *, roomy: bool) -> list[Tex
     facts += answer_facts(row, run)
     left = [case_text(c.case.id, run) for c in row.candidates if not c.ended]
     if left and run.going and row.started and row.verdict is None:
-        facts.append(Fact("still in", join(left, ", ")))
+        facts += [*_so_far(row, run), Fact("still in", join(left, ", "))]
     lines = [heading(row_title(row), width), *facts_lines(facts, width, INDENT)]
     lines += command_lines(row.plan.reproduce)
     if roomy and row.started:
@@ -56,6 +56,21 @@ def result_lines(row: Row, run: RunView, width: int, table_width: int) -> list[T
     found = raced_lines(row, run)
     lines += table_lines(result_columns(row), found, table_width) if found else []
     return lines + facts_lines(notes([row], run), width, INDENT)
+
+
+def _so_far(row: Row, run: RunView) -> list[Fact]:
+    """The leader of a race that goes on, and the next, which the rounds to come may change."""
+    found = run.lead(row)
+    if found is None or not found.course:
+        return []
+    best, other = (case_text(each.case.id, run) for each in (found.best, found.other))
+    ratio = found.course[-1][1]
+    return [
+        Fact(
+            "so far",
+            Text.of(best, " leads by ", units.times(ratio.value, ratio.interval), " over ", other),
+        )
+    ]
 
 
 def _fastest(row: Row, run: RunView) -> list[Fact]:

@@ -42,6 +42,11 @@ class RunView:
         """More events will come."""
         return False
 
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds on the run's clock."""
+        return self.report.last_at_s
+
     def _once(self, key: tuple[str, ...], stamp: object, make: Callable[[], T]) -> T:
         """The value that was made for `key`, made again under another stamp."""
         if key not in self._kept or self._kept[key][0] != stamp:
@@ -65,10 +70,14 @@ class RunView:
         order = ratios.ranking({name: candidate.rounds() for name, candidate in by_id.items()})
         return by_id[order[0]] if order else None
 
+    def _once_for(self, what: str, row: Row, make: Callable[[Row], T]) -> T:
+        """The value that was made for the row, made again after a block or another state."""
+        stamp = [row.verdict is None, *((len(c.blocks), c.state) for c in row.candidates)]
+        return self._once((what, row.plan.scenario), stamp, lambda: make(row))
+
     def behind(self, row: Row) -> dict[str, Ratio]:
         """By case: the time of each candidate over that of the best, as far as it is known."""
-        stamp = [row.verdict is None, *((len(c.blocks), c.state) for c in row.candidates)]
-        return self._once(("behind", row.plan.scenario), stamp, lambda: self._row_behind(row))
+        return self._once_for("behind", row, self._row_behind)
 
     def _row_behind(self, row: Row) -> dict[str, Ratio]:
         found, best = dict[str, Ratio](), self.best(row)
@@ -86,6 +95,9 @@ class RunView:
 
     def lead(self, row: Row) -> Lead | None:
         """The course of the lead, thinned to a few rounds; None without a runner-up."""
+        return self._once_for("lead", row, self._row_lead)
+
+    def _row_lead(self, row: Row) -> Lead | None:
         best, behind = self.best(row), self.behind(row)
         able = [c for c in row.candidates if c.case.id in behind and not row.is_barred(c)]
         others = (c for c in able if c is not best and c.state != "failed")

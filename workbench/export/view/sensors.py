@@ -11,9 +11,10 @@ from . import glyphs
 from .facts import Fact, fact
 from .machine import clock_events, facts_of, gpu_memory, gpu_title, memory, missing, number_text
 from .section import Section
-from .spans import Text
+from .spans import Text, join
 
 VALUE_WIDTH = 18
+SHORT = 12  # readings of a course in one line with others
 
 # Field of a reading -> its label, its unit and the field of its limit; without one it ends at 100.
 SENSORS = {
@@ -63,6 +64,32 @@ def sensors(
             line = glyphs.sparkline(course, len(course), 0.0, high).rjust(KEPT)
             facts.append(Fact(label, Text.of(text.ljust(VALUE_WIDTH), (line, tone))))
     return facts + missing(readings[-1].unavailable)
+
+
+def now_line(
+    machine: Machine,
+    host: Sequence[HostReading],
+    gpus: Mapping[int, Sequence[GpuReading]],
+) -> Text:
+    """The processor and each GPU in one line: its latest readings, then the course of its use."""
+    parts = [_now("CPU", host, "cpu")] if host else []
+    watched = [card.index for card in machine.watched if card.index is not None]
+    known = {index: gpus[index] for index in watched if gpus.get(index)}
+    for index, readings in known.items():
+        parts.append(_now("GPU" if len(known) == 1 else f"GPU {index}", readings, "gpu"))
+    return join(parts, "    ")
+
+
+def _now(name: str, readings: Sequence[HostReading] | Sequence[GpuReading], tone: str) -> Text:
+    latest = readings[-1]
+    course = [v for each in readings if (v := each.utilization_percent) is not None][-SHORT:]
+    line = glyphs.sparkline(course, len(course), 0.0, 100.0)
+    values = [
+        text
+        for field, (_, unit, _) in SENSORS.items()
+        if (text := number_text(getattr(latest, field, None), unit)) is not None
+    ]
+    return Text.of((f"{name} ", tone), ("  ".join(values), "dim"), (f" {line}", tone))
 
 
 def with_readings(

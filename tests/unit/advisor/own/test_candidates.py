@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,6 @@ from workbench.advisor.own.candidates import (
     COMPILE,
     GRAPH,
     REDUCE,
-    Proposal,
     Space,
     as_written,
     command_cases,
@@ -23,7 +23,9 @@ from workbench.advisor.own.candidates import (
     compiled,
     function_cases,
     quick_changes,
+    way,
 )
+from workbench.contract import Case
 from workbench.planning.own_question import OwnQuestion
 from workbench.planning.request import Request
 from workbench.records.code import CodeFacts
@@ -42,7 +44,7 @@ def space(
     return Space(found, cpu, (4, 2, 1), gpus, request or Request())
 
 
-def labels(found: list[Proposal]) -> list[str]:
+def labels(found: list[Case]) -> list[str]:
     return [
         "/".join(str(part) for part in (p.device, p.precision, p.mode, p.threads) if part)
         for p in found
@@ -105,7 +107,7 @@ def test_a_module_that_needs_a_gpu_has_no_candidate_on_the_cpu() -> None:
 
 
 def test_the_best_of_each_device_is_compiled() -> None:
-    best = [Proposal("cpu", "bf16", None, 2), Proposal(GPU, "tf32")]
+    best = [way("cpu", "bf16", None, 2), way(GPU, "tf32")]
     found = compiled(space(gpus=(GPU,)), best)
     assert labels(found) == [
         f"cpu/bf16/{COMPILE}/2",
@@ -126,20 +128,20 @@ def test_the_best_of_each_device_is_compiled() -> None:
     ],
 )
 def test_filters_leave_candidates_out(request_: Request, admitted: list[bool]) -> None:
-    proposals = [
-        Proposal(),
-        Proposal(precision="int8", backend="onnxruntime"),
-        Proposal(mode="nhwc"),
+    cases = [
+        way("cpu", "fp32"),
+        replace(way("cpu", "int8"), backend="onnxruntime"),
+        way("cpu", "fp32", "nhwc"),
     ]
     one = space(request=request_)
-    assert [one.admits(each) for each in proposals] == admitted
+    assert [one.admits(each) for each in cases] == admitted
 
 
 def test_filters_hold_for_every_source() -> None:
     one = space(isa=Isa(avx512_bf16=True), convolves=True, request=Request(modes=("nhwc",)))
     assert as_written(one) == []
     assert labels(quick_changes(one)) == ["cpu/fp32/nhwc/4", "cpu/bf16/nhwc/4"]
-    assert compiled(one, [Proposal(threads=4)]) == []
+    assert compiled(one, [way("cpu", "fp32", threads=4)]) == []
 
 
 def test_compiling_takes_longer_with_operations_convolutions_and_without_a_cache() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections import UserDict
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -157,12 +158,20 @@ def test_each_kind_of_loss(takes: Any, wrap: Any) -> None:
     assert float(scope["error"].detach()) == pytest.approx(right)
 
 
+class Labelled(NamedTuple):
+    """A batch whose loss reads `batch.labels`."""
+
+    inputs: UserDict[str, Any]
+    labels: torch.Tensor
+
+
 def test_a_batch_goes_to_the_gpu_where_the_loss_takes_it() -> None:
     picked = case(device="cuda:0", threads=None)
     text = snippet(facts(loss="output, batch"), picked, TRAINING)
-    scope: dict[str, Any] = {"torch": torch, "batch": {"a": [torch.ones(1), "b"]}}
-    exec("\n".join(MOVED.format(device="meta").splitlines()), scope)
-    assert scope["batch"]["a"][0].is_meta and scope["batch"]["a"][1] == "b"
+    scope: dict[str, Any] = {"torch": torch}
+    exec(MOVED.format(moved="x.to('meta') if isinstance(x, torch.Tensor) else x"), scope)
+    batch = scope["moved"](Labelled(UserDict(a=[torch.ones(1), "b"]), torch.ones(1)))
+    assert batch.labels.is_meta and batch.inputs["a"][0].is_meta and batch.inputs["a"][1] == "b"
     assert "batch = moved(batch)" in text
     assert "batch = moved" not in snippet(facts(loss="output"), picked, TRAINING)
 
@@ -193,7 +202,7 @@ def test_nested_inputs_move_too(scope: dict[str, Any]) -> None:
     ]
     known = CodeFacts("torch", "net:build", "", "", inputs=ports, convolves=True)
     lines = snippet(known, case(device="cuda:0", threads=None), QUESTION).splitlines()
-    start = next(n for n, line in enumerate(lines) if line.startswith("def moved"))
+    start = next(n for n, line in enumerate(lines) if line.startswith("from collections"))
     moves = [line for line in lines[start:] if "model" not in line]
     found = {**scope, "torch": torch, "named": {"scale": (torch.ones(1), [torch.ones(2)])}}
     exec("\n".join(moves[:-1]).replace("cuda:0", "meta"), found)

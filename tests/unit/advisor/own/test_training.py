@@ -8,8 +8,9 @@ from typing import Any
 import machines
 import msgspec
 
-from workbench.advisor.own.candidates import Proposal, Space
+from workbench.advisor.own.candidates import Space, way
 from workbench.advisor.own.training import after, batches, start, workers
+from workbench.contract import Case
 from workbench.planning.request import Request
 from workbench.records.code import CodeFacts
 from workbench.records.machine import Cpu, Isa
@@ -33,8 +34,8 @@ def space(
     return Space(found, on or cpu(), (16, 8, 1), gpus, request or Request())
 
 
-def labels(found: list[Proposal]) -> list[str]:
-    def label(each: Proposal) -> str:
+def labels(found: list[Case]) -> list[str]:
+    def label(each: Case) -> str:
         settings = ",".join(f"{name}={value}" for name, value in each.tuning.items())
         parts = (each.device, each.precision, each.mode, each.threads, settings)
         return "/".join(str(part) for part in parts if part)
@@ -55,7 +56,7 @@ def test_a_start_on_a_cpu() -> None:
 def test_what_cannot_help_or_work_does_not_start() -> None:
     found = start(space(on=cpu(isa=OLD), impossible={"fused": "Adamax has no fused form"}))
     assert labels(found) == ["cpu/fp32/16", "cpu/fp32/8", "cpu/fp32/1"]
-    leader = Proposal("cpu", "fp32", None, 16)
+    leader = way("cpu", "fp32", None, 16)
     found = after(leader, space(impossible={"fused": "Adamax has no fused form"}), 32, 0.0)
     assert labels(found) == ["cpu/fp32/compile/16"]
 
@@ -84,7 +85,7 @@ def test_a_module_that_needs_a_gpu_has_no_candidate_on_the_cpu() -> None:
 
 
 def test_modes_join_the_leader_in_one_order() -> None:
-    leader = Proposal("cpu", "bf16", "compile", 16)
+    leader = way("cpu", "bf16", "compile", 16)
     found = after(leader, space(convolves=True), 32, 0.0)
     assert labels(found) == ["cpu/bf16/nhwc+compile/16", "cpu/bf16/compile+fused/16"]
     assert after(replace(leader, mode="nhwc+compile+fused"), space(), 32, 0.0) == []
@@ -92,7 +93,7 @@ def test_modes_join_the_leader_in_one_order() -> None:
 
 
 def test_loaders_follow_the_leader_only_while_it_waits() -> None:
-    leader = Proposal("cpu", "fp32", "fused+compile", 8, {"workers": 0})
+    leader = replace(way("cpu", "fp32", "fused+compile", 8), tuning={"workers": 0})
     waits, idle = (after(leader, space(data="dataset"), 32, w) for w in (0.5, 0.01))
     assert labels(waits) == [f"cpu/fp32/fused+compile/8/workers={n}" for n in (0, 2, 4, 16)]
     assert idle == []
@@ -110,7 +111,7 @@ def test_a_start_with_data_has_no_loader_processes() -> None:
 
 
 def test_pinning_and_numbers_of_loaders_are_changed_one_at_a_time() -> None:
-    leader = Proposal("cuda:0", "bf16", "fused+compile", None, {"workers": 2, "pin": 0})
+    leader = replace(way("cuda:0", "bf16", "fused+compile", None), tuning={"workers": 2, "pin": 0})
     found = after(leader, space(data="dataset", gpus=("cuda:0",)), 32, 0.5)
     changed = [dict(each.tuning) for each in found if each.mode == leader.mode]
     assert changed == [
@@ -123,7 +124,7 @@ def test_pinning_and_numbers_of_loaders_are_changed_one_at_a_time() -> None:
 
 
 def test_the_start_is_tried_again_with_loaders_that_lead() -> None:
-    leader = Proposal("cpu", "fp32", None, 16, {"workers": 4})
+    leader = replace(way("cpu", "fp32", None, 16), tuning={"workers": 4})
     found = after(leader, space(data="dataset"), 32, 0.0)
     assert labels(found) == [
         "cpu/fp32/compile/16/workers=4",

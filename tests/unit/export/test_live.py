@@ -1,0 +1,56 @@
+"""What a run says of itself while it goes on."""
+
+from __future__ import annotations
+
+import scenes
+
+from workbench.export.view.answers import answer_lines
+from workbench.export.view.derived import RunView
+from workbench.export.view.sensors import now_line
+from workbench.export.view.tables import pending_texts
+from workbench.records.machine import GpuReading, HostReading
+from workbench.report.report import Report
+
+
+class Live(RunView):
+    """A run whose next event is awaited."""
+
+    @property
+    def going(self) -> bool:
+        return True
+
+
+def live(row: str, rounds: int) -> Live:
+    return Live(Report.of(scenes.until(scenes.h200(), row, rounds)))
+
+
+def test_a_row_says_how_much_time_it_may_still_take() -> None:
+    run = live("convolution", 1)
+    row = run.report.rows["convolution"]
+    left_s = row.began_at_s + (row.share_s or 0.0) - run.report.last_at_s
+    longest, *_ = pending_texts(row, run)
+    assert longest.plain == f"racing, 4 of 7 candidates left, round 1, at most {left_s:.0f} s"
+    row.share_s = 0.0  # as in a document
+    assert "at most" not in pending_texts(row, run)[0].plain
+
+
+def test_the_leader_is_named_once_its_lead_has_an_interval() -> None:
+    def so_far(rounds: int) -> list[str]:
+        run = live("branching", rounds)
+        lines = answer_lines(run.report.rows["branching"], run, 120, roomy=False)
+        return [line.plain for line in lines if "so far" in line.plain]
+
+    assert so_far(1) == []
+    (line,) = so_far(6)
+    assert "leads by" in line and "(95% CI " in line
+
+
+def test_the_sensors_of_all_devices_stand_in_one_line() -> None:
+    machine = live("branching", 1).report.machine
+    assert machine is not None
+    host = [HostReading(50.0, 3100.0, None, None, 2**34, {}), HostReading(97.0)]
+    card = machine.gpus[0].index or 0
+    gpus = {card: [GpuReading(card, utilization_percent=100.0, power_w=612.0)]}
+    line = now_line(machine, host, gpus).plain
+    assert line == "CPU 97% ▅█    GPU 100%  612 W █"
+    assert now_line(machine, [], {}).plain == ""
