@@ -182,6 +182,7 @@ class WorkbenchApp(Shell):
         self._start()
 
     def show_run(self, opened: OpenedRun) -> None:
+        """Show a kept run in the place of the one that was raced here, until escape."""
         if self.raced.going:  # it was started while the journal was read
             return
         self.session, self._opened = Session(replay=True), False

@@ -116,7 +116,8 @@ class ViewScreen(Screen[None]):
         if session is not self._followed:
             self._followed = session
             self.follow()
-        self.query_one(TopBars).show(session, cast(Any, self.app).tabs)
+        app = cast(Any, self.app)
+        self.query_one(TopBars).show(session, app.tabs, app.current_mode)
         failure = self.query_one("#failure", Drawn)
         failure.display = session.failure is not None
         failure.show(lambda width, _: failure_text(session, width))

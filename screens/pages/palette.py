@@ -56,9 +56,9 @@ class Entries(Provider):
 
     def _entries(self) -> Iterator[Entry]:
         app = cast(Any, self.app)
-        for tab in app.tabs:
-            show = partial(app.run_action, f"switch_mode('{tab.mode}')")
-            yield Entry(f"Screen: {tab.mode}", f"key {tab.title[0]}", show)
+        for name, key in app.tabs.items():
+            show = partial(app.run_action, f"switch_mode('{name}')")
+            yield Entry(f"Screen: {name}", f"key {key}", show)
         for action, text, help_text in (
             ("export", "Export", "write this run as an HTML page into a new file"),
             ("start", "Start again", "the same run"),

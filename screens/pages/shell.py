@@ -23,7 +23,6 @@ from ..state.session import Session
 from ..state.threads import in_thread
 from ..terminal import TerminalApp
 from ..theme import choose
-from ..widgets.bars import Tab
 from ..widgets.table import Table
 from .base import ViewScreen
 
@@ -72,12 +71,9 @@ class Shell(TerminalApp):
         self.app_resume_signal.subscribe(self, self._resumed, immediate=True)
 
     @property
-    def tabs(self) -> list[Tab]:
-        """The tabs of the screens."""
-        return [
-            Tab(page.label, f"{page.key} {page.label}", self.current_mode == page.label)
-            for page in self.pages
-        ]
+    def tabs(self) -> dict[str, str]:
+        """The key of each screen with a tab, by its name."""
+        return {page.label: page.key for page in self.pages}
 
     def refresh_keys(self) -> None:
         """Redraw the key bar if other keys work now than before."""
@@ -130,14 +126,6 @@ class Shell(TerminalApp):
             self.notify(shown(str(path.absolute())), title="Exported", markup=False)
         except OSError as error:
             self.complain(f"{path} cannot be written: {error.strerror}")
-
-    def show_run(self, opened: OpenedRun) -> None:
-        """Show a kept run in the place of the one that was raced here, until escape."""
-        raise NotImplementedError
-
-    def start_again(self, report: Report) -> None:
-        """Start the command of a kept run."""
-        raise NotImplementedError
 
     @work(exclusive=True, group="read")
     async def read_run(self, path: Path, then: Callable[[OpenedRun], None]) -> None:

@@ -1,7 +1,6 @@
 """The two lines at the top of every screen: tabs and machine, state and progress."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
@@ -17,14 +16,6 @@ from ..text.styles import link
 from .drawn import Drawn
 
 MARGIN = 1  # columns at each side, as in app.tcss
-
-
-class Tab(NamedTuple):
-    """One screen that can be shown."""
-
-    mode: str
-    title: str  # key and label: `2 Run`
-    is_current: bool
 
 
 PHASE_WORDS = {
@@ -49,8 +40,11 @@ class TopBars(Vertical):
             yield Drawn(id="gauge")
             yield Drawn(id="clock")
 
-    def show(self, session: Session, tabs: Sequence[Tab]) -> None:
-        self.query_one("#tabs", Drawn).show(lambda width, _: tab_line(tabs, session, width))
+    def show(self, session: Session, tabs: Mapping[str, str], current: str) -> None:
+        """`tabs` are the keys by the names of the screens."""
+        self.query_one("#tabs", Drawn).show(
+            lambda width, _: tab_line(tabs, current, session, width)
+        )
         full = self.app.size.width - 2 * MARGIN
         gauge, clock = _gauge(session, full), _clock(session, full)
         for name, text in (("gauge", gauge), ("clock", clock)):
@@ -60,14 +54,15 @@ class TopBars(Vertical):
         self.query_one("#activity", Drawn).show(lambda width, _: activity_line(session, width))
 
 
-def tab_line(tabs: Sequence[Tab], session: Session, width: int) -> Content:
+def tab_line(tabs: Mapping[str, str], current: str, session: Session, width: int) -> Content:
     """`workbench  1 Hardware  [2 Run]  3 Advisor     machine`; a click does what the key does."""
     parts = [Content.styled("workbench", "bold $primary"), Content(" ")]
-    short = sum(len(tab.title) + 2 for tab in tabs) + len("workbench ") > width
-    for tab in tabs:
-        title = tab.title.split()[0] if short and not tab.is_current else tab.title
-        label = link(title, f"app.switch_mode('{tab.mode}')")
-        if tab.is_current:
+    titles = {name: f"{key} {name}" for name, key in tabs.items()}
+    short = sum(len(title) + 2 for title in titles.values()) + len("workbench ") > width
+    for name, title in titles.items():
+        text = tabs[name] if short and name != current else title
+        label = link(text, f"app.switch_mode('{name}')")
+        if name == current:
             parts.append(Content.assemble("[", label.stylize("bold $primary"), "]"))
         else:
             parts.append(Content.assemble(" ", label.stylize("dim"), " "))

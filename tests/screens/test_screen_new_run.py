@@ -61,7 +61,8 @@ async def tick(pilot: Pilot[None], *names: str) -> None:
     chips = pilot.app.screen.focused
     assert isinstance(chips, Chips)
     for name in names:
-        await pilot.press(*["left"] * 20)
+        while chips.at > 0:
+            await pilot.press("left")
         while chips.current != name:
             before = chips.current
             await pilot.press("right")

@@ -1,14 +1,17 @@
-"""Sections as Markdown with GitHub's tables, for pull requests and issues."""
+"""Sections as Markdown with GitHub's tables, in which text of others stays text, for pull requests
+and issues."""
 
 import re
 from collections.abc import Iterable, Iterator
 
 from ..report.report import Report
-from ..text.markdown import inert, table
 from ..text.output import terminal_width
 from ..text.sanitize import clean
 from .sections import sections
 from .view.section import Section, section_text
+
+MARKUP = re.compile(r"([\\`*_{}\[\]<>|~#$&+=-])")
+LINKING = re.compile(r"@|://|\bwww\.|(?<=\d)[.)](?= )", re.IGNORECASE)  # users, addresses, lists
 
 
 def text(report: Report) -> str:
@@ -24,6 +27,12 @@ def markdown(found: Iterable[Section]) -> str:
     return "\n\n".join(part for section in found for part in _parts(section))
 
 
+def inert(text: str) -> str:
+    """The text on one line, in which nothing is markup, a link or the mention of a user."""
+    line = MARKUP.sub(r"\\\1", " ".join(clean(text).split()))
+    return LINKING.sub(lambda found: f"{found.group()}<!-- -->", line)
+
+
 def _parts(section: Section) -> Iterator[str]:
     if section.plots and not (section.notes or section.lines or section.facts):
         return  # plots are for pages
@@ -32,7 +41,8 @@ def _parts(section: Section) -> Iterator[str]:
     if section.lines:
         rule = ["---:" if column.align == "right" else "---" for column in section.columns]
         titles = [inert(column.title) for column in section.columns]
-        yield table(titles, [[*map(inert, row)] for row in section.rows], rule)
+        lines = [titles, rule, *([*map(inert, row)] for row in section.rows)]
+        yield "\n".join(f"| {' | '.join(line)} |" for line in lines)
     if section.remarks:
         parts = (filter(None, remark) for remark in section.remarks)
         yield "\n".join(f"- {': '.join(map(inert, part))}" for part in parts)
