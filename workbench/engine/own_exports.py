@@ -33,7 +33,7 @@ EXPORTER = WorkerKey("cpu", "torch", alone="export")
 START_S = 60.0  # for importing from a cold disk
 # Shares of the row's time left: longest export and probe for graph breaks once the code is loaded,
 # and time in which the last INT8 form, or the last neighbour of a leader, starts to be built.
-EXPORT, PROBE, BUILD, NEIGHBOURS = 0.5, 0.25, 0.5, 0.25
+EXPORT, PROBE, BUILD, NEIGHBOURS = 0.8, 0.25, 0.5, 0.25
 
 T = TypeVar("T")
 

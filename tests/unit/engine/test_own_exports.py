@@ -132,9 +132,9 @@ def test_the_exporter_has_its_share_of_the_time_once_it_has_loaded_the_code(
     exports = replace(exports, pool=pool, load_s=9.0)  # type: ignore[arg-type]
     assert not exports.export(20.0)
     assert not exports.export(20.0), "it is tried once"
-    assert pool.deadlines == [8.0 + 6.0], "importing torch has a deadline of its own"
+    assert pool.deadlines == [pytest.approx(8.0 + 9.6)], "importing torch has a deadline of its own"
     assert (
-        exports.left_out["onnx"] == "it was not done within its 14 s of the budget; raise --budget"
+        exports.left_out["onnx"] == "it was not done within its 18 s of the budget; raise --budget"
     )
     with patch.object(own_exports, "knows_compiler", lambda: True):
         assert not exports.may_compile(26.0), (
@@ -152,7 +152,7 @@ def test_an_exporter_that_was_started_early_has_yet_to_load_the_code(
     exports = replace(exports, pool=pool, load_s=9.0)  # type: ignore[arg-type]
     pool.start(own_exports.EXPORTER, 60.0)
     assert not exports.export(20.0)
-    assert pool.deadlines == [8.0 + 6.0]
+    assert pool.deadlines == [pytest.approx(8.0 + 9.6)]
 
 
 @pytest.mark.parametrize(("precisions", "early"), [((), [own_exports.LAB]), (("fp32",), [])])
