@@ -15,7 +15,7 @@ from screens.state.event_source import EventSourceError, ReplaySource
 from workbench.records import events as ev
 from workbench.report.report import Report
 
-STILL_S = 0.01
+STILL_S = 0.02  # longer than between two steps of an animation
 LOOK_S = 0.002  # between two looks whether an app is idle
 BUSY = 0.1  # share of that time in which an idle process may compute
 
@@ -113,6 +113,7 @@ async def settle(pilot: Pilot[Any]) -> None:
     shown, since = "", time.monotonic()
     while time.monotonic() - since < STILL_S:
         await wait_for_idle()
+        await app.animator.wait_until_complete()
         app.screen._on_timer_update()  # as `pilot.pause` does
         if (now := text(pilot)) != shown:
             shown, since = now, time.monotonic()

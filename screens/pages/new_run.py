@@ -119,6 +119,15 @@ class FieldLine(Horizontal):
             )
 
 
+class Fields(VerticalScroll, can_focus=False):
+    """The fields; the one with the focus stays in view when the lines below need more room."""
+
+    def on_resize(self) -> None:
+        focused = self.screen.focused
+        if focused is not None and self in focused.ancestors:
+            focused.scroll_visible(animate=False)
+
+
 class NewRunScreen(ModalScreen[Request | None]):
     """Dismissed with the request to start, or with None."""
 
@@ -157,7 +166,7 @@ class NewRunScreen(ModalScreen[Request | None]):
         yield Drawn(id="new-title")
         with Horizontal(id="new-body"):
             yield Table(id="entries")
-            with VerticalScroll(id="fields", can_focus=False):
+            with Fields(id="fields"):
                 yield Drawn(id="teaches")
                 for _ in range(most + len(RunForm(Request()).fields()) + 1):
                     yield FieldLine()
