@@ -102,7 +102,7 @@ def _eliminated_for_good() -> Verdict:
     built: Report = priced_report({CPU: steady(0.01), GPU: [[0.04]]}, setups={CPU: LATE, GPU: SOON})
     reason = Reason("far_slower", "4.0x slower than cpu torch fp32 t8 in its first block")
     built.candidates[GPU.id].reason = reason
-    built.rows["row"].ended_by, built.rows["row"].started = "decided", True
+    built.rows["row"].ended_by, built.rows["row"].began_at_s = "decided", 0.0
     return decide(built, ROW)
 
 

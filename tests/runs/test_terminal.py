@@ -207,6 +207,6 @@ def test_to_be_continued_without_a_stop_changes_nothing(terminal) -> None:
     shown = terminal("watch")
     shown.until(b"memory")
     os.kill(shown.pid, signal.SIGCONT)
-    time.sleep(0.2)
+    time.sleep(0.2)  # for the handler, of which nothing outside tells
     shown.press(b"q")
     assert shown.exit_code() == 0

@@ -22,11 +22,12 @@ def import_workload(name: str) -> Workload:
 
 def import_backend(name: str) -> Backend:
     """The backend called `name`; WorkloadError says what is wrong with its file."""
-    return _backend(name, backend_file(name))
+    return backend_in(name, backend_file(name))
 
 
 @cache
-def _backend(name: str, file: Path) -> Backend:
+def backend_in(name: str, file: Path) -> Backend:
+    """The backend called `name`, of this file."""
     loaded: Backend = _bound(name, file, "BACKEND", Backend)
     return loaded
 

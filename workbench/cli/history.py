@@ -61,7 +61,7 @@ def runs(
     """List the kept runs, newest first.
 
     TEXT is part of a command or of the id of a scenario.  With --prune, delete those that match,
-    after confirmation.  Running runs and foreign files stay.
+    after confirmation.  A run in progress and files that are no runs are kept.
     """
     from ..report.history import matching, refreshed
 

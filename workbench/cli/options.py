@@ -59,8 +59,10 @@ def adapt(
     hidden: Collection[str] = (),
     **texts: str,
 ) -> None:
-    """Leave out the options that the command does not take, and say what others mean there.
-    Those that are `hidden` do nothing, but stand in the commands of earlier runs."""
+    """Drop the options that the command does not take, and reword the help of others.
+
+    `hidden` options do nothing; the commands of earlier runs may contain them.
+    """
     command.params = [copy(each) for each in command.params if each.name not in without]
     for option in command.params:
         if isinstance(option, click.Option):

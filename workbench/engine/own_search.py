@@ -159,9 +159,9 @@ class OwnSearch:
         if not self._exports.export(left_s):
             return None
         most, least = self._space.threads[0], self._space.threads[-1]
-        ways = dict.fromkeys((name, most) for name in self._exports.backends)
-        ways[self._exports.backends[0], least] = None
-        found = [replace(way("cpu", "fp32", None, n), backend=name) for name, n in ways]
+        pairs = dict.fromkeys((name, most) for name in self._exports.backends)
+        pairs[self._exports.backends[0], least] = None
+        found = [replace(way("cpu", "fp32", None, n), backend=name) for name, n in pairs]
         return self._new([*found, *_unspun(found[0])]) or None
 
     def _quantise(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:

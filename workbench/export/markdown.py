@@ -1,5 +1,5 @@
-"""Sections as Markdown with GitHub's tables, in which text of others stays text, for pull requests
-and issues."""
+"""Sections as Markdown with GitHub's tables, for pull requests and issues; what users and machines
+named is escaped."""
 
 import re
 from collections.abc import Iterable, Iterator

@@ -132,9 +132,10 @@ def _row(plan: ev.RacePlanned, group: Sequence[Measurement], verdict: Verdict | 
     race = verdict.race if verdict else None
     joined = race.joined if race else {}
     left = {elimination.id: elimination for elimination in race.left} if race else {}
+    has_begun = race is not None or any(measured.n for measured in group)
     row = Row(
         plan,
-        started=race is not None or any(measured.n for measured in group),
+        began_at_s=0.0 if has_begun else None,  # a document does not say when
         verdict=verdict,
         candidates=[
             candidate_of(

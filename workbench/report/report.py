@@ -103,7 +103,7 @@ class Report:
                 self._enter(self.rows[event.scenario], event.cases, event.work, event.after)
             case ev.RaceStarted():
                 row = self.rows[event.scenario]
-                row.started, row.began_at_s, row.share_s = True, event.at_s, event.share_s
+                row.began_at_s, row.share_s = event.at_s, event.share_s
                 self.candidates |= {each.case.id: each for each in row.candidates}
                 self.current_row = self.last_row = event.scenario
             case ev.BudgetExtended():

@@ -15,12 +15,15 @@ class Row:
 
     plan: ev.RacePlanned
     share_s: float | None = None  # seconds of the budget that it may use
-    began_at_s: float = 0.0  # seconds on the run's clock
+    began_at_s: float | None = None  # seconds on the run's clock, once its race has begun
     rounds: int = 0  # number of completed rounds, known at the end
     ended_by: str | None = None  # see `RaceSummary.ended_by`; None before the end
-    started: bool = False
     verdict: Verdict | None = None
     candidates: list[Candidate] = field(default_factory=list)
+
+    @property
+    def started(self) -> bool:
+        return self.began_at_s is not None
 
     @property
     def sweep(self) -> str | None:

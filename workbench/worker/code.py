@@ -19,7 +19,7 @@ from ..text.sanitize import shown
 WORKLOAD = "own"
 TORCH, FUNCTION, COMMAND = "torch", "function", "command"
 KINDS = (TORCH, FUNCTION, COMMAND)
-ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")  # of a variable, before the program that it is for
+ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")  # sets a variable for the program that follows
 # {name}, not the shell's ${name}; {{name}} stands for {name} itself.
 _PLACEHOLDER = re.compile(r"\{(\{[A-Za-z_]\w*\})\}|(?<!\$)\{([A-Za-z_]\w*)\}")
 

@@ -1,4 +1,4 @@
-"""What a run says of itself while it goes on."""
+"""The lines of a run in progress: time left, leader, sensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan refuses, in one line that says what to do."""
+"""A wrong request is refused in one line that says what to do."""
 
 from __future__ import annotations
 

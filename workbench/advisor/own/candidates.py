@@ -31,7 +31,7 @@ NHWC, COMPILE, GRAPH, REDUCE = "nhwc", "compile", "graph", "compile+reduce-overh
 
 
 def way(device: str, precision: str, mode: str | None = None, threads: int | None = None) -> Case:
-    """A way to call a torch module, of no batch yet; no threads on a GPU."""
+    """A case of a torch module without a batch; on a GPU it has no threads either."""
     return Case(WORKLOAD, device, "torch", precision, threads=threads, mode=mode)
 
 

@@ -60,17 +60,13 @@ def result_lines(row: Row, run: RunView, width: int, table_width: int) -> list[T
 
 def _so_far(row: Row, run: RunView) -> list[Fact]:
     """The leader of a race that goes on, and the next, which the rounds to come may change."""
-    found = run.lead(row)
-    if found is None or not found.course:
+    best, other = run.best(row), run.runner_up(row)
+    ratio = run.behind(row)[other.case.id] if other is not None else None
+    if best is None or other is None or ratio is None or not ratio.pairs:
         return []
-    best, other = (case_text(each.case.id, run) for each in (found.best, found.other))
-    ratio = found.course[-1][1]
-    return [
-        Fact(
-            "so far",
-            Text.of(best, " leads by ", units.times(ratio.value, ratio.interval), " over ", other),
-        )
-    ]
+    first, second = (case_text(each.case.id, run) for each in (best, other))
+    lead = units.times(ratio.value, ratio.interval)
+    return [Fact("so far", Text.of(first, f" leads by {lead} over ", second))]
 
 
 def _fastest(row: Row, run: RunView) -> list[Fact]:

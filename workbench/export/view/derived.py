@@ -70,14 +70,10 @@ class RunView:
         order = ratios.ranking({name: candidate.rounds() for name, candidate in by_id.items()})
         return by_id[order[0]] if order else None
 
-    def _once_for(self, what: str, row: Row, make: Callable[[Row], T]) -> T:
-        """The value that was made for the row, made again after a block or another state."""
-        stamp = [row.verdict is None, *((len(c.blocks), c.state) for c in row.candidates)]
-        return self._once((what, row.plan.scenario), stamp, lambda: make(row))
-
     def behind(self, row: Row) -> dict[str, Ratio]:
         """By case: the time of each candidate over that of the best, as far as it is known."""
-        return self._once_for("behind", row, self._row_behind)
+        stamp = [row.verdict is None, *((len(c.blocks), c.state) for c in row.candidates)]
+        return self._once(("behind", row.plan.scenario), stamp, lambda: self._row_behind(row))
 
     def _row_behind(self, row: Row) -> dict[str, Ratio]:
         found, best = dict[str, Ratio](), self.best(row)
@@ -93,17 +89,18 @@ class RunView:
                 found[name] = Ratio(times, times, times, 0)
         return found
 
-    def lead(self, row: Row) -> Lead | None:
-        """The course of the lead, thinned to a few rounds; None without a runner-up."""
-        return self._once_for("lead", row, self._row_lead)
-
-    def _row_lead(self, row: Row) -> Lead | None:
+    def runner_up(self, row: Row) -> Candidate | None:
+        """That of the verdict; without one, the fastest that may be picked besides the best."""
         best, behind = self.best(row), self.behind(row)
         able = [c for c in row.candidates if c.case.id in behind and not row.is_barred(c)]
         others = (c for c in able if c is not best and c.state != "failed")
         named = row.verdict.runner_up if row.verdict is not None else None
         order = {c.case.id: (c.case.id != named, behind[c.case.id].value) for c in able}
-        other = min(others, key=lambda c: order[c.case.id], default=None)
+        return min(others, key=lambda c: order[c.case.id], default=None)
+
+    def lead(self, row: Row) -> Lead | None:
+        """The course of the lead, thinned to a few rounds; None without a runner-up."""
+        best, other = self.best(row), self.runner_up(row)
         if best is None or other is None:
             return None
         left, course = copy.copy(other.rounds()), list[tuple[int, Ratio]]()

@@ -105,12 +105,10 @@ def pending_texts(row: Row, run: RunView) -> list[Text]:
     if run.going and report.current_row == row.plan.scenario:
         racing = sum(not candidate.ended for candidate in row.candidates)
         left = f"racing, {racing} of {len(row.candidates)}"
-        ends = [" candidates left", " left"]
-        if row.round:
-            ends.insert(0, f" candidates left, round {row.round}")
-            over_s = row.began_at_s + (row.share_s or 0.0) - run.elapsed_s
-            if over_s > 0:
-                ends.insert(0, f"{ends[0]}, at most {units.clock(over_s)}")
+        whole = f" candidates left, round {row.round}"
+        rest_s = (row.began_at_s or 0.0) + (row.share_s or 0.0) - run.elapsed_s
+        ends = [f"{whole}, at most {units.clock(rest_s)}"] if row.round and rest_s > 0 else []
+        ends += [*[whole] * bool(row.round), " candidates left", " left"]
         return [Text.of((f"{left}{end}", "strong")) for end in ends]
     return [Text.of(("deciding" if run.going else "cut short before a verdict", "dim"))]
 

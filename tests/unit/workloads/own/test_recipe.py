@@ -1,4 +1,4 @@
-"""What the user's functions next to a module mean in a training: its loss, batches and data."""
+"""The functions next to a module define its training: loss, batches, data."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_what_was_found_is_noted(tmp_path: Path) -> None:
     assert bare["step_s"] > 0
     assert (bare["batch"], full["batch"]) == (None, 32)
     assert full["data"] == "dataset"
-    assert len(full["notes"]) == 2  # what is checked, and the optimiser
+    assert len(full["notes"]) == 2  # one on the checks, one on the optimiser
 
 
 def test_a_saved_step_has_what_the_loss_takes(tmp_path: Path) -> None:
