@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import shutil
 import sys
 import time
@@ -27,9 +28,11 @@ from .widgets.keybar import SPARE, TABS
 
 REPAINT_S = 0.25  # at most four repaints a second, for slow connections
 TICK_S = 1.0  # the time left is redrawn even without an event
-STOP_S = 3.0  # a second `x` within it stops the run
+STOP_S = 3.0  # a second `x` or `q` within it stops the run
 LONG_S = 30.0  # the end of a run that took longer is announced
 PALETTE = "everything by name: screens, rows, workloads, recent runs, themes"
+PROPOSED = re.compile(r"`(workbench (?:advise|run) [^`]+)`")  # a run, in a sentence
+_ENDINGS = {"finished": "finished", "died": "failed"}
 BREATH = 100  # events between two turns of the event loop: keys stay responsive in a replay
 
 
@@ -80,13 +83,20 @@ class WorkbenchApp(Shell):
         *_tab_bindings(),
         Binding("escape", "close_run", "Close run", tooltip="back from an opened run"),
         Binding("s", "start", "Start", tooltip="start the same run again"),
+        Binding(
+            "m",
+            "next_step",
+            "Next step",
+            tooltip="start the run that `next` proposes",
+            group=SPARE,
+        ),
         Binding("n", "new", "New", tooltip="set up another run: workload, sizes, devices, budget"),
         Binding("space", "pause", "Pause", tooltip="pause and resume; the clock stops too"),
         Binding("space", "resume", "Resume"),
         Binding("x", "stop", "Stop", tooltip="twice: stop the run; results so far are kept"),
         Binding("ctrl+p", "command_palette", "Palette", tooltip=PALETTE, group=TABS),
         Binding("question_mark", "help", "Help", key_display="?"),
-        Binding("q", "leave", "Quit", tooltip="quit; a run in progress is stopped first"),
+        Binding("q", "leave", "Quit", tooltip="quit; twice, if it stops a run in progress"),
         Binding("ctrl+c,ctrl+q", "interrupt", "Quit", show=False, priority=True),
         Binding(
             "ctrl+z",
@@ -99,7 +109,7 @@ class WorkbenchApp(Shell):
 
     def __init__(
         self,
-        start_source: Callable[[Request | Report], EventSource],
+        start_source: Callable[[Request | str], EventSource],
         request: Request | None = None,
         *,
         replay: bool = False,
@@ -110,15 +120,15 @@ class WorkbenchApp(Shell):
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`first` is the source of a replay, which `starts` other runs or does not; `start_source`
-        takes a request, or a report whose command is to run again."""
+        takes a request or a command line."""
         watches = isinstance(first, WatchSource)
         self.DEFAULT_MODE = HARDWARE if watches else _mode_of(request)  # type: ignore[misc]
         super().__init__()
         self._start_source = start_source
         self._request = request or Request()  # the one that the form begins with
-        self._wanted: Request | Report = self._request  # the run that `s` starts
+        self._wanted: Request | str = self._request  # the run that `s` starts
         self._replay, self._starts, self._first = replay, starts, first
-        self._asked_at: float | None = None  # when `x` asked whether to stop
+        self._question: tuple[str, float] | None = None  # the one asked last, and when
         self._preview = preview  # rows of `request` before the engine has planned them
         self._recorded = report  # a document's report; its source has no events
         self._monotonic = monotonic
@@ -161,13 +171,17 @@ class WorkbenchApp(Shell):
         if self.session.going or self._leaving:
             return
         if self.session.replay and self.session.report.started is not None:
-            self._wanted, self._preview = self.session.report, ()
+            self._wanted, self._preview = self.session.report.started.tool.command, ()
         self._begin()
 
     def start_again(self, report: Report) -> None:
         """Start the command of a kept run."""
+        if report.started is not None:
+            self.start_command(report.started.tool.command)
+
+    def start_command(self, command: str) -> None:
         if self.check_action("new", ()):
-            self._wanted, self._preview, self._opened = report, (), False
+            self._wanted, self._preview, self._opened = command, (), False
             self.show_mode(ADVISOR)
             self._begin()
 
@@ -234,7 +248,7 @@ class WorkbenchApp(Shell):
         if not session.replay:
             self.show_title("workbench")
             if session.elapsed_s > LONG_S:
-                self.announce(f"workbench: the run has ended ({session.phase})")
+                self.announce(f"workbench: the run has {_ENDINGS.get(session.phase, 'ended')}")
         self.repaint()
         self.show_first()
 
@@ -293,6 +307,8 @@ class WorkbenchApp(Shell):
             case "copy":
                 screen = self.screen
                 return isinstance(screen, ViewScreen) and screen.command() is not None
+            case "next_step":
+                return not going and self._starts and self._next_step() is not None
             case "export":
                 measured = any(each.blocks for each in self.session.report.candidates.values())
                 # Drawing the page would disturb a run; Runs writes its own.
@@ -307,15 +323,30 @@ class WorkbenchApp(Shell):
             self.pop_screen()
         await super().action_switch_mode(mode)
 
+    def _next_step(self) -> str | None:
+        """The run that the answer of the selected row proposes next."""
+        screen = self.screen
+        row = screen.row if isinstance(screen, ViewScreen) else None
+        proposed = row.verdict.next_best if row is not None and row.verdict is not None else ""
+        found = PROPOSED.search(proposed)
+        return found[1] if found else None
+
+    def action_next_step(self) -> None:
+        if (command := self._next_step()) is not None:
+            self.start_command(command)
+
     def action_stop(self) -> None:
-        """Stop at the second press; the first one asks."""
-        now, asked_at = self._monotonic(), self._asked_at
-        if asked_at is None or now - asked_at > STOP_S:
-            self._asked_at = now
-            self.notify("x again stops the run; results so far are kept", timeout=STOP_S)
-            return
-        self._asked_at = None
-        self._stop()
+        if self._confirmed("x again stops the run; results so far are kept"):
+            self._stop()
+
+    def _confirmed(self, question: str) -> bool:
+        """Whether the user has been asked this and pressed the key again; asks otherwise."""
+        now, asked = self._monotonic(), self._question
+        again = asked is not None and asked[0] == question and now - asked[1] <= STOP_S
+        self._question = None if again else (question, now)
+        if not again:
+            self.notify(question, timeout=STOP_S)
+        return again
 
     def _stop(self) -> None:
         self.session.cancelling = True
@@ -360,11 +391,16 @@ class WorkbenchApp(Shell):
         A terminal that closes says so twice, by a signal and by the end of its input.
         """
         if not self._leaving:
-            self.action_leave()
+            self._begin_to_leave()
         elif not self.is_lost:
             self.hurry(CUT_SHORT if self.raced.going else self.raced.exit_code)
 
     def action_leave(self) -> None:
+        going = self.raced.going and not self._leaving
+        if not going or self._confirmed("q again stops the run and quits; results are kept"):
+            self._begin_to_leave()
+
+    def _begin_to_leave(self) -> None:
         if not self._leaving:
             self._leaving = True
             self.run_worker(self._leave(), group="leave")
@@ -390,7 +426,7 @@ def _mode_of(request: Request | None) -> str:
 
 
 def run_tui(
-    start_source: Callable[[Request | Report], EventSource],
+    start_source: Callable[[Request | str], EventSource],
     request: Request | None = None,
     *,
     finish: Callable[[Report, Report | None, int], int] | None = None,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 from workbench.worker.code import Code
+from workloads.own.subject import found_in
 from workloads.own.tree import Example
 
 
@@ -27,6 +29,9 @@ class Subject:
 
     def part(self, name: str) -> Any:
         return getattr(self.namespace, name, None)
+
+    def found(self, name: str) -> Iterator[Any]:
+        return found_in((self.namespace,), name)
 
     def copy(self) -> Any:
         return copy.deepcopy(self.module)

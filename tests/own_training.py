@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from torch.utils.data import Dataset
 from workbench.contract import Case, Setup
 from workbench.worker.code import Code
 from workloads.own import training
+from workloads.own.subject import found_in
 from workloads.own.training import Training
 from workloads.own.tree import Example
 
@@ -36,6 +38,9 @@ class Stub:
 
     def part(self, name: str) -> Any:
         return self.functions.get(name)
+
+    def found(self, name: str) -> Iterator[Any]:
+        return found_in((SimpleNamespace(**self.functions), self.namespace), name)
 
     def example(self, batch: int | None) -> Example:
         return Example(self.args, self.kwargs)

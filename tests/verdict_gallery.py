@@ -98,9 +98,9 @@ def _limited(**limits: float) -> Callable[..., Verdict]:
 
 
 def _eliminated_for_good() -> Verdict:
-    """A GPU that was far behind in its first block, and would have started sooner."""
+    """A GPU that was far behind in its first turn, and would have started sooner."""
     built: Report = priced_report({CPU: steady(0.01), GPU: [[0.04]]}, setups={CPU: LATE, GPU: SOON})
-    reason = Reason("far_slower", "4.0x slower than cpu torch fp32 t8 in its first block")
+    reason = Reason("far_slower", "4.0x slower than cpu torch fp32 t8 in its first turn")
     built.candidates[GPU.id].reason = reason
     built.rows["row"].ended_by, built.rows["row"].began_at_s = "decided", 0.0
     return decide(built, ROW)

@@ -123,7 +123,7 @@ def priced(**prices: float) -> Change:
 def far_slower(event: ev.AnyEvent) -> ev.AnyEvent:
     """The second CPU candidate is eliminated after its first block."""
     if isinstance(event, ev.CaseFinished) and event.case == CPU_B.id:
-        reason = Reason("far_slower", "4.0x slower than cpu torch fp32 t8 in its first block")
+        reason = Reason("far_slower", "4.0x slower than cpu torch fp32 t8 in its first turn")
         return msgspec.structs.replace(event, reason=reason)
     return event
 

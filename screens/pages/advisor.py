@@ -29,7 +29,13 @@ class AdvisorScreen(ViewScreen):
     HORIZONTAL_BREAKPOINTS = [(SIDE_BY_SIDE, "-side-by-side")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         FILTER,
-        Binding("escape", "follow", show=False, tooltip="follow the row that is raced again"),
+        Binding(
+            "escape",
+            "follow",
+            "Follow",
+            key_display="esc",
+            tooltip="follow the row that is raced again",
+        ),
     ]
 
     def body(self) -> ComposeResult:
@@ -100,7 +106,8 @@ class AdvisorScreen(ViewScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "follow":
-            return self.session.going or bool(self.query_one(FilterBar).value)
+            away = self.session.going and not self.query_one(Table).is_led
+            return away or bool(self.query_one(FilterBar).value)
         return super().check_action(action, parameters)
 
     def action_follow(self) -> None:

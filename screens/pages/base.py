@@ -38,6 +38,16 @@ FILTER = Binding(
     tooltip="filter the table; enter keeps the filter, esc clears it",
     group=SPARE,
 )
+STEPS = (
+    Binding(
+        "left_square_bracket,left",
+        "step(-1)",
+        "Row",
+        key_display="[ ]",
+        tooltip="previous and next row or size of a race",
+    ),
+    Binding("right_square_bracket,right", "step(1)", "Next row", show=False),
+)
 
 
 class ReportChanged(Message):
@@ -154,7 +164,8 @@ class ViewScreen(Screen[None]):
             return any(pane.has_more for pane in self.query(Pane))
         if action not in ("filter", "step"):
             return True
-        return bool(self.session.report.rows) and not isinstance(self.focused, Input)
+        least = 2 if action == "step" else 1
+        return len(self.session.report.rows) >= least and not isinstance(self.focused, Input)
 
     def action_filter(self) -> None:
         self.query_one(FilterBar).open()

@@ -54,9 +54,11 @@ class CompareScreen(ViewScreen):
 
     def _sections(self) -> list[Section]:
         reports = [read_journal(path).report for path in self._paths]
-        command = f"workbench compare {' '.join(path.stem for path in self._paths)}"
-        tool = Tool("workbench", __version__, command)
+        tool = Tool("workbench", __version__, self.command())
         return [*sections(run_comparison(tool, reports, None))]
+
+    def command(self) -> str:
+        return f"workbench compare {' '.join(path.stem for path in self._paths)}"
 
     def draw(self, session: Session) -> None:
         self.query_one("#compared", Drawn).show(

@@ -1,5 +1,6 @@
 """The details of one row: every candidate and the log of its race."""
 
+from dataclasses import replace
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -12,21 +13,25 @@ from workbench.export.view.derived import row_title
 from workbench.export.view.details import INDENT, candidate_facts, profile_facts, why_facts
 from workbench.export.view.facts import Fact, fact, facts_lines, heading
 from workbench.export.view.spans import Text
-from workbench.export.view.tables import raced_lines, result_columns
+from workbench.export.view.tables import raced_lines, run_columns
 from workbench.report.row import Row
 
 from ..state.session import Session
 from ..text.log import log_lines, race_log
 from ..text.styles import content, joined
 from ..widgets.drawn import Drawn
+from ..widgets.keybar import SPARE
 from ..widgets.pane import Pane
 from ..widgets.table import Table
-from .base import ViewScreen, nothing_yet
+from .base import STEPS, ViewScreen, nothing_yet
 
 
 class DetailScreen(ViewScreen):
     AUTO_FOCUS = "Table"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "app.pop_screen", "Back")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "app.pop_screen", "Back"),
+        *(replace(each, group=SPARE) for each in STEPS),  # there is text to scroll
+    ]
 
     def __init__(self, scenario: str, case_id: str | None = None) -> None:
         super().__init__()
@@ -60,7 +65,7 @@ class DetailScreen(ViewScreen):
         if self._case_id is not None:
             table.cursor, self._case_id = self._case_id, None
         lines = raced_lines(row, session)
-        table.show(result_columns(row), lines, Text.of(("no candidates", "dim")))
+        table.show(run_columns(row, session, checks=True), lines, Text.of(("no candidates", "dim")))
         self._draw_detail()
 
     def _draw_detail(self) -> None:
@@ -90,6 +95,15 @@ class DetailScreen(ViewScreen):
     def on_table_moved(self) -> None:
         self._draw_detail()
         self.query_one("#detail-pane").scroll_home(animate=False)
+
+    def action_step(self, step: int) -> None:
+        """Show the details of the row before or after."""
+        names = self.session.walk()
+        at = min(max(0, names.index(self._scenario) + step), len(names) - 1)
+        self._scenario = names[at]
+        verdict = self.session.report.rows[self._scenario].verdict
+        self._case_id = verdict.pick if verdict else None
+        self.repaint()
 
 
 def _race_lines(row: Row, session: Session, width: int) -> list[Text]:

@@ -49,7 +49,9 @@ class HardwareScreen(ViewScreen):
         if now.display:
             machine = with_readings(machine, report.host, report.gpus)
         processor = text.processor_sections(machine, software, report.ceilings)
-        accelerators = text.accelerator_sections(machine, software, report.ceilings)
+        accelerators = text.accelerator_sections(
+            machine, software, report.ceilings, live=now.display
+        )
         live = live_sections(machine, report.host, report.gpus, report.gap)
         now.show(lambda width, _: sections(live, width))
         left.show(lambda width, _: sections(processor, width))

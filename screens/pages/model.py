@@ -28,19 +28,18 @@ from ..text.styles import joined
 from ..widgets.drawn import Drawn
 from ..widgets.pane import Pane
 from ..widgets.table import Table
-from .base import ViewScreen
+from .base import ROOMY_HEIGHT, ViewScreen
 from .detail import DetailScreen
 
 QUESTION = "Which variant of your model should you ship?"
 HINT = "Open an ONNX file below to race its variants; n takes any path, and your own code."
-NO_FILE = "no .onnx file lies here or up to two folders below"
+NO_FILE = "no .onnx files in this folder or two levels below"
 SEARCHING = "looking for .onnx files..."
 GOING = "A model opens here when no other run is in progress."
-CLOSED = "This document starts no run: open workbench by itself to race a model."
+CLOSED = "A document cannot start a run; start workbench without one to race a model."
 PLACES = ("*.onnx", "*/*.onnx", "*/*/*.onnx")
 MOST_FILES = 40
 FILES = (Column("file", "File", minimum=24), Column("size", "Size", rank=1, align="right"))
-ROOMY_HEIGHT = 34
 SIDE_BY_SIDE = 150
 
 
@@ -134,7 +133,7 @@ class ModelScreen(ViewScreen):
         row = self.row
         if not self.session.has_model:
             app = cast(Any, self.app)
-            app.start_other(app.request_for(model=ModelQuestion(message.key)))
+            app.action_new(app.request_for(model=ModelQuestion(message.key)))
         elif row is not None:
             self.app.push_screen(DetailScreen(row.plan.scenario, message.key))
 

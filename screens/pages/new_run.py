@@ -9,8 +9,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.message import Message
-from textual.reactive import reactive
 from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input, Static
@@ -46,31 +44,6 @@ _LETTERS |= {"underscore": "_", "minus": "-", "space": " "}
 class FieldInput(Input):
     # Not the screen's key: what was typed before enter counts.
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "submit", "Start")]
-
-
-class Tick(Static, can_focus=True):
-    """A check box.  Textual's Checkbox shows its state by colour alone."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("space", "tick", "Tick")]
-
-    on: reactive[bool] = reactive(False, init=False)
-
-    class Changed(Message):
-        """The box was ticked or cleared."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self._text = text
-
-    def render(self) -> Content:
-        return Content(f"[{'x' if self.on else ' '}] {self._text}")
-
-    def action_tick(self) -> None:
-        self.on = not self.on
-        self.post_message(self.Changed())
-
-    def on_click(self) -> None:
-        self.action_tick()
 
 
 class FieldLine(Horizontal):
@@ -170,7 +143,6 @@ class NewRunScreen(ModalScreen[Request | None]):
                 yield Drawn(id="teaches")
                 for _ in range(most + len(RunForm(Request()).fields()) + 1):
                     yield FieldLine()
-                yield Tick("quick: smaller sizes, 20 s")
         with Vertical(id="new-foot"):
             yield Drawn(id="new-said")
         yield KeyBar()
@@ -179,7 +151,6 @@ class NewRunScreen(ModalScreen[Request | None]):
         self.query_one("#new-title", Drawn).show(
             lambda width, _: content(heading("New run", width))
         )
-        self.query_one(Tick).on = self._form.quick
         self.query_one(Table).cursor = self._form.entry
         self._list()
         self._show_entry()
@@ -222,7 +193,6 @@ class NewRunScreen(ModalScreen[Request | None]):
         for number, line in enumerate(lines):
             field = fields[number] if number < len(fields) else None
             line.show(field, form.texts.get(field.key, "") if field else "")
-        self.query_one(Tick).display = bool(fields)
         self._check()
 
     def _check(self) -> None:
@@ -279,9 +249,8 @@ class NewRunScreen(ModalScreen[Request | None]):
 
     def action_go(self, step: int) -> None:
         """Move the focus.  Textual orders it by places, which lines just shown do not have yet."""
-        fields = [line for line in self.query(FieldLine) if line.display]
-        stops = [self.query_one(Table), *(line.control for line in fields), self.query_one(Tick)]
-        stops = [each for each in stops if each.display]
+        fields = [line.control for line in self.query(FieldLine) if line.display]
+        stops = [self.query_one(Table), *fields]
         at = stops.index(self.focused) if self.focused in stops else 0
         self.set_focus(stops[(at + step) % len(stops)])
 
@@ -328,10 +297,6 @@ class NewRunScreen(ModalScreen[Request | None]):
                 self._show_entry()
             else:
                 self._check()
-
-    def on_tick_changed(self) -> None:
-        self._form.quick = self.query_one(Tick).on
-        self._show_entry()
 
     def on_input_submitted(self) -> None:
         self.action_start()

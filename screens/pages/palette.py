@@ -11,6 +11,7 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
 from workbench import catalog
+from workbench.export.formats import FILES
 from workbench.export.view.runs import command, moment
 from workbench.records.comparison import RunSummary
 from workbench.records.errors import JournalError
@@ -60,13 +61,20 @@ class Entries(Provider):
             show = partial(app.run_action, f"switch_mode('{name}')")
             yield Entry(f"Screen: {name}", f"key {key}", show)
         for action, text, help_text in (
-            ("export", "Export", "write this run as an HTML page into a new file"),
-            ("start", "Start again", "the same run"),
+            ("start", "Start", "the same run again"),
+            ("next_step", "Next step", "the run that the answer proposes"),
             ("new", "New run", "workload, sizes, devices, budget"),
+            ("pause", "Pause", "the clock stops too"),
+            ("resume", "Resume", "the paused run"),
+            ("stop", "Stop", "the run; results so far are kept"),
             ("help", "Help", "keys and words"),
+            ("leave", "Quit", "workbench"),
         ):
             if app.check_action(action, ()):
                 yield Entry(text, help_text, getattr(app, f"action_{action}"))
+        for form, text in FILES.items() if app.check_action("export", ()) else ():
+            write = partial(app.export, app.session.report, form)
+            yield Entry(f"Export: {form}", text, write)
         for name, row in app.session.report.rows.items():
             if row.plan.of is None:
                 title = shown(row.plan.title)

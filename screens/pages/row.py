@@ -10,22 +10,15 @@ from workbench.report.row import Row
 
 from ..state.session import Session
 from ..text.styles import link
-from .base import ViewScreen
+from .base import STEPS, ViewScreen
 
 
 class RowScreen(ViewScreen):
     """Follows the live row until the user looks at another one; escape follows again."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "left_square_bracket,left",
-            "step(-1)",
-            "Row",
-            key_display="[ ]",
-            tooltip="previous and next row or size of a race; esc returns to the live one",
-        ),
-        Binding("right_square_bracket,right", "step(1)", "Next row", show=False),
-        Binding("escape", "follow", "Back", key_display="esc"),
+        *STEPS,
+        Binding("escape", "follow", "Back", key_display="esc", tooltip="back to the row raced now"),
     ]
 
     @property
@@ -67,8 +60,6 @@ class RowScreen(ViewScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "follow":
             return self.session.looked_at is not None
-        if action == "step" and len(self.session.report.rows) < 2:
-            return False
         return super().check_action(action, parameters)
 
     def action_step(self, step: int) -> None:

@@ -28,6 +28,7 @@ from .detail import DetailScreen
 from .row import RowScreen
 
 LINES_BESIDE_LOSS = 15
+LINES_FOR_LOSS = 22  # lines of a terminal that has room for it and for the log
 WIDTH_FOR_COURSE = 100  # columns of a terminal that draws the lead by round
 LINES_FOR_COURSE = 27  # its lines, not counting those of the candidates
 LOG_BESIDE_CURVE = 30  # lines of a terminal that has room for both
@@ -115,7 +116,8 @@ class RunScreen(RowScreen):
 
     def _draw_loss(self, row: Row | None, session: Session) -> None:
         loss = self.query_one("#loss", Drawn)
-        loss.display = row is not None and any(c.loss for c in row.candidates)
+        has_room = self.size.height >= LINES_FOR_LOSS
+        loss.display = row is not None and has_room and any(c.loss for c in row.candidates)
         if row is not None and loss.display:
             # In a low terminal the log keeps a few lines.
             most = max(2, self.size.height - len(row.candidates) - LINES_BESIDE_LOSS)

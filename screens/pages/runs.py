@@ -24,6 +24,7 @@ from ..state.threads import in_thread
 from ..text.styles import content, joined
 from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
+from ..widgets.keybar import SPARE
 from ..widgets.pane import Pane
 from ..widgets.table import Table
 from .base import FILTER, ViewScreen
@@ -33,7 +34,7 @@ from .shell import can_follow
 PAGE = 60  # runs that are read when the cursor reaches the last one
 QUESTION = "Delete {}?  Press del again to delete it, esc to keep it."
 EMPTY = "No run is kept yet: n starts one, and it appears here."
-NOT_KEPT = "No run can be kept: set XDG_STATE_HOME to a folder that can be written, unlike {}."
+NOT_KEPT = "Runs are not kept: set XDG_STATE_HOME to another folder than {}, which is read-only."
 
 
 class RunsScreen(ViewScreen):
@@ -43,9 +44,16 @@ class RunsScreen(ViewScreen):
         Binding("escape", "unfilter", show=False),
         Binding("v", "mark", "Mark", tooltip="mark a run as A, another as B"),
         Binding("c", "compare", "Compare", tooltip="compare A with B"),
-        Binding("s", "again", "Run again", tooltip="start its command again"),
-        Binding("e", "export", "Export", tooltip="write an HTML page of it"),
-        Binding("delete", "delete", "Delete", key_display="del", tooltip="twice: delete it"),
+        Binding("s", "again", "Start", tooltip="start its command again", group=SPARE),
+        Binding("e", "export", "Export", tooltip="write an HTML page of it", group=SPARE),
+        Binding(
+            "delete",
+            "delete",
+            "Delete",
+            key_display="del",
+            tooltip="twice: delete it",
+            group=SPARE,
+        ),
     ]
 
     def __init__(self) -> None:
@@ -116,7 +124,7 @@ class RunsScreen(ViewScreen):
         said = units.counted(count, "run")
         said += f", {len(lines):,} shown" if len(lines) < count else ""
         if session.going:
-            said += "   a run is in progress: others open when it has ended, or x stops it"
+            said += "   a run is in progress: wait for it to end, or stop it with x"
         asked = QUESTION.format(self.query_one(Table).cursor)
         line = Text.of((asked, "strong warning") if self._asked else (said, "dim"))
         title = self.query_one("#runs-title", Drawn)
@@ -133,14 +141,13 @@ class RunsScreen(ViewScreen):
         self._wanted = PAGE
         self._search()
 
-    def on_screen_suspend(self) -> None:
-        self._keep()
-
     def _keep(self) -> None:
         """No longer ask whether to delete a run."""
         if self._asked:
             self._asked = False
             self.repaint()
+
+    on_screen_suspend = _keep
 
     def on_table_moved(self) -> None:
         self._keep()

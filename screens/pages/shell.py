@@ -89,7 +89,7 @@ class Shell(TerminalApp):
 
         tabs = [(page.key, page.help) for page in self.pages]
         page = type(self.screen).__name__.removesuffix("Screen")
-        self.push_screen(HelpScreen([*tabs, *help_keys(self.screen, self)], page))
+        self.push_screen(HelpScreen([*help_keys(self.screen, self), *tabs], page))
 
     def send_control(self, control: str) -> None:
         """Send "pause", "resume" or "cancel" to what runs behind the session."""
@@ -112,17 +112,18 @@ class Shell(TerminalApp):
     def action_export(self) -> None:
         self.export(self.session.report)
 
-    def export(self, report: Report) -> None:
-        """Write the page of what is known of a run, never over another file."""
-        from workbench.export.formats import file_text
+    def export(self, report: Report, form: str = "html") -> None:
+        """Write what is known of a run to a new file, in one of the formats of `FILES`."""
+        from workbench.export.formats import SUFFIXES, file_text
         from workbench.files.write import replace
 
         run = report.started.id[:80] if report.started else ""
         stem = re.sub(r"[^\w-]", "_", f"workbench-{run}")
-        names = (f"{stem}{'' if n == 1 else f'-{n}'}.html" for n in itertools.count(1))
+        numbers = itertools.chain([""], map("-{}".format, itertools.count(2)))
+        names = (f"{stem}{number}.{SUFFIXES.get(form, form)}" for number in numbers)
         path = next(Path(name) for name in names if not os.path.lexists(name))  # no error if locked
         try:
-            replace(path, file_text("html", report).encode())
+            replace(path, file_text(form, report).encode())
             self.notify(shown(str(path.absolute())), title="Exported", markup=False)
         except OSError as error:
             self.complain(f"{path} cannot be written: {error.strerror}")

@@ -21,10 +21,17 @@ from workbench.records.machine import Machine
 from workbench.text import units
 
 from . import own_form
-from .form_field import CURVE, RACE, FormField, choices
+from .form_field import CURVE, RACE, FormField, choices, only_one
 
 SCENARIOS = ""  # the entry for the scenarios, in place of a workload's name
 OWN = "your own code"  # no workload has such a name
+QUICK, THOROUGH = "quick", "thorough"
+_EFFORT = only_one(
+    "effort",
+    "quick has smaller sizes and takes 20 s, thorough has more rounds and takes 300 s",
+    ("default", QUICK, THOROUGH),
+    decides=True,
+)
 # Options of the scenarios without a field in the form: kept from the run before.
 OF_SCENARIOS = ("scenario_file", "crossover", "prices", "price_file", "what_if")
 # For one candidate: with 0.95 s each of 21 had a turn, with 0.54 s 17 of 37.
@@ -59,14 +66,12 @@ class RunForm:
     machine: Machine | None = None
     installed: Collection[str] | None = None
     entry: str = field(init=False)
-    quick: bool = field(init=False)
     texts: dict[str, str] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         given = self.before
         asked = OWN if given.question else SCENARIOS
         self.entry = given.workloads[0] if given.workloads else asked
-        self.quick = given.quick
         self.texts = {
             "scenarios": ",".join(given.scenarios),
             "batch": ",".join(map(str, given.batch)),
@@ -75,6 +80,7 @@ class RunForm:
             "mode": ",".join(given.modes),
             "device": ",".join(given.devices),
             "threads": ",".join(map(str, given.threads)),
+            "effort": QUICK if given.quick else THOROUGH if given.thorough else "",
             "budget": "" if given.budget_s is None else f"{given.budget_s:g}",
             "python": given.python or "",
             **own_form.texts_of(given),
@@ -107,14 +113,18 @@ class RunForm:
             backends = sorted({v.backend for v in workload.variants})
             modes = list(dict.fromkeys(v.mode for v in workload.variants if v.mode))
         unused = own_form.UNUSED.get(self.texts.get("kind", ""), ()) if self.entry == OWN else ()
-        seconds = replace(self.before, budget_s=None, quick=self.quick, thorough=False).budget
+        effort = self.texts["effort"]
+        usual = replace(
+            self.before, budget_s=None, quick=effort == QUICK, thorough=effort == THOROUGH
+        )
         common = [
             choices("precision", "number formats of the candidates", offered),
             choices("backend", "libraries that compete", self._not_lacking(backends)),
             *([choices("mode", "ways to run it", ["plain", *modes])] if modes else []),
             choices("device", "where it may run", self._devices()),
             FormField("threads", "threads", "all cores", "for every CPU candidate", several=RACE),
-            FormField("budget", "budget", f"{seconds:g}", "wall time of the run", "seconds"),
+            _EFFORT,
+            FormField("budget", "budget", f"{usual.budget:g}", "wall time of the run", "seconds"),
             FormField("python", "python", "its own", "interpreter with your libraries"),
         ]
         return [*own, *(each for each in common if each.key not in unused)]
@@ -186,7 +196,8 @@ class RunForm:
             devices=words([text("device")]),
             threads=whole_numbers("--threads", text("threads")) if text("threads") else (),
             budget_s=_seconds(text("budget")),
-            quick=self.quick,
+            quick=text("effort") == QUICK,
+            thorough=text("effort") == THOROUGH,
             python=text("python") or None,
             seed=self.before.seed,
             strict=self.before.strict and "workloads" not in chosen,  # a run has no verdicts

@@ -9,7 +9,7 @@ from workbench.report.row import Row
 
 from ..state.session import Session
 
-EMPTY = "no events yet, or a JSON document, which keeps none"
+EMPTY = "no events (a JSON document has none)"
 LABEL_WIDTH = 22  # cells of "  41.2 s  eliminated  "
 
 
@@ -35,10 +35,5 @@ def log_tail(entries: Sequence[LogLine], width: int, height: int) -> list[Text]:
     room = height - 1
     if room < 1:
         return []
-    lines: list[Text] = []
-    for entry in reversed(entries[-room:]):  # none is cut, but for one that has no room at all
-        added = log_lines([entry], width)
-        if lines and len(added) + len(lines) > room:
-            break
-        lines = [*added, *lines][:room]
-    return [heading("Log", width), *(lines or [Text.of((EMPTY, "dim"))])]
+    lines = log_lines(entries[-room:], width) or [Text.of((EMPTY, "dim"))]
+    return [heading("Log", width), *lines[-room:]]

@@ -4,7 +4,6 @@ from workbench.export.view import glyphs
 from workbench.export.view.derived import RunView
 from workbench.export.view.spans import Text
 from workbench.export.view.words import device_tone
-from workbench.report.candidate import Candidate
 from workbench.report.row import Row
 from workbench.text import units
 
@@ -15,12 +14,10 @@ STRETCH = 4  # cells per value at most, while the values are few
 def loss_lines(row: Row, run: RunView, width: int, most: int) -> list[Text]:
     """`cuda:0 torch bf16   2.31 ▇▆▄▃▂▁ 0.42`: first and last loss at the ends of the curve.
 
-    Among more than `most` candidates those still in the race, and those measured longest, are
-    shown.
+    Among more than `most` candidates the fastest of those still in the race are shown.
     """
     training = [candidate for candidate in run.ordered(row) if candidate.loss]
-    chosen = sorted(training, key=_interest)[:most]
-    shown = [candidate for candidate in training if candidate in chosen]
+    shown = sorted(training, key=lambda candidate: candidate.eliminated)[:most]
     if not shown:
         return []
     names = [run.case_name(candidate.case.id) for candidate in shown]
@@ -39,7 +36,3 @@ def loss_lines(row: Row, run: RunView, width: int, most: int) -> list[Text]:
         ends = (f"  {first:>6} ", (curve, tone), f" {last}")
         lines.append(Text.of((name.ljust(name_width), tone), *ends))
     return lines
-
-
-def _interest(candidate: Candidate) -> tuple[bool, int]:
-    return candidate.eliminated, -len(candidate.loss)

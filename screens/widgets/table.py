@@ -86,7 +86,7 @@ class Table(Widget, can_focus=True):
             "Up",
             show=False,
             key_display="up down",
-            tooltip="move; enter opens details, esc goes back",
+            tooltip="move; enter opens, esc goes back",
         ),
         Binding("down,j", "move(1)", "Down", show=False),
         Binding("home,g", "move(-1000)", "First", show=False),

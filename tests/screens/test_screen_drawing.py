@@ -26,8 +26,6 @@ def test_a_warning_about_several_rows_stands_once_on_the_hardware_screen() -> No
     cold = Warning("clock_low", "slow", "look", "cuda:0")
     facts = machine.warnings([busy[0], cold, *busy[1:]], {"a": "Row A", "b": "B", "c": "C"})
     assert [fact.text.plain for fact in facts] == [
-        "others ran (Row A, and 2 more)",
-        "stop them",
-        "slow",
-        "look",
+        "others ran (Row A, and 2 more); stop them",
+        "slow; look",
     ]

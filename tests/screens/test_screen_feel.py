@@ -241,12 +241,31 @@ async def test_s_and_n_work_in_a_replay_of_an_own_run() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         assert "recorded, done" in text(pilot) and "n New" in text(pilot) and not asked
-        report = app.session.report
+        started = app.session.report.started
+        assert started is not None
+        command = started.tool.command
         await press(pilot, "s")
-        assert asked == [report] and "racing" in text(pilot)
+        assert asked == [command] and "racing" in text(pilot)
         assert not app.session.replay
         await press(pilot, "x", "x", "s")
-        assert asked == [report, report]
+        assert asked == [command, command]
+
+
+async def test_m_starts_the_run_that_the_answer_proposes() -> None:
+    asked: list[object] = []
+
+    def start(request: object) -> HeldFeed:
+        asked.append(request)
+        return HeldFeed(scenes.midway())
+
+    app = WorkbenchApp(start, replay=True, first=ReplaySource(scenes.h200()), monotonic=lambda: 0.0)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        proposed = "workbench advise training --quick --budget 120"
+        assert "m Next step" in text(pilot) and f"`{proposed}`" in text(pilot)
+        await press(pilot, "m")
+        assert asked == [proposed] and "racing" in text(pilot)
+        assert "m Next step" not in text(pilot)
 
 
 async def test_an_earlier_run_opens_from_the_palette_and_the_last_result_is_not_lost(

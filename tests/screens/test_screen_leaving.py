@@ -216,12 +216,14 @@ async def test_quitting_after_a_run_returns_what_the_run_returned(key: str) -> N
     assert app.return_code == 0
 
 
-@pytest.mark.parametrize("key", ["q", "ctrl+c"])
-async def test_quitting_during_a_run_cancels_it_and_returns_130(key: str) -> None:
+@pytest.mark.parametrize("keys", [["q", "q"], ["ctrl+c"]])
+async def test_quitting_during_a_run_cancels_it_and_returns_130(keys: list[str]) -> None:
     app, feed = held(scenes.midway())
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
-        await press(pilot, key)
+        await press(pilot, *keys[:-1])
+        assert not feed.said, "q asks at first"
+        await press(pilot, keys[-1])
     assert feed.said == ["cancel"]
     assert app.session.report.finished is not None
     assert app.return_code == 130
@@ -235,7 +237,7 @@ async def test_an_engine_that_does_not_answer_holds_nobody_up(
     feed.deaf = True
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
-        await press(pilot, "q")
+        await press(pilot, "q", "q")
         await pilot._wait_for_screen()
         while app.is_running and not feed.closed:
             await pilot.pause(0.01)

@@ -81,7 +81,9 @@ def test_the_picker(snap_compare: Callable[..., bool], folder: Path, size: tuple
     assert snap_compare(replayed(scenes.h200()), terminal_size=size, run_before=before)
 
 
-async def test_other_runs_offer_the_models_of_the_folder_and_enter_races_one(folder: Path) -> None:
+async def test_other_runs_offer_the_models_of_the_folder_and_the_form_races_one(
+    folder: Path,
+) -> None:
     asked: list[Request] = []
 
     def start(request: Request) -> HeldFeed:
@@ -95,6 +97,8 @@ async def test_other_runs_offer_the_models_of_the_folder_and_enter_races_one(fol
         assert "deep.onnx" not in shown and "c.onnx" not in shown and "notes" not in shown
         assert "enter Open" in shown
         await press(pilot, "down", "enter")
+        assert "workbench advise --model models/a.onnx" in text(pilot)
+        await press(pilot, "enter", "enter")
         assert asked[1].model == ModelQuestion("models/a.onnx")
         assert "[4 Model]" in text(pilot) and "reading it, making inputs" in text(pilot)
 

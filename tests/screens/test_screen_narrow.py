@@ -31,7 +31,7 @@ async def test_the_key_for_more_text_stays_longer_than_the_one_that_copies() -> 
     for keys in ((), ("enter",)):
         bar = (await shown(scenes.h200, *keys))[-1]
         assert "pgdn More" in bar and "Copy" not in bar
-    assert "c Copy" in (await shown(scenes.h200, size=(80, 24)))[-1]
+    assert "c Copy" in (await shown(scenes.h200, size=(100, 24)))[-1]
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -74,7 +74,7 @@ async def test_a_folder_without_a_model_says_so_in_full(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     lines = await shown(scenes.h200, "4")
-    assert any("two folders below" in line for line in lines)
+    assert any("two levels below" in line for line in lines)
 
 
 async def test_the_help_names_our_own_keys_and_the_short_words_of_the_tables() -> None:

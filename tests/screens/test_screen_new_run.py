@@ -119,8 +119,9 @@ async def test_every_option_of_the_form_reaches_the_engine() -> None:
         for label, value in values.items():
             await walk_to(pilot, label)
             await (press(pilot, *value) if isinstance(value, str) else tick(pilot, *value))
-        await press(pilot, "down", "down", "space")
-        assert "[x] quick" in text(pilot)
+        await walk_to(pilot, "effort")
+        await tick(pilot, "quick")
+        assert "(x) quick" in text(pilot)
         await press(pilot, "enter")
     assert started[1] == [
         *["run", "train_cnn", "--quick", "--budget", "30"],
@@ -270,7 +271,7 @@ async def test_a_click_ticks_quick_and_the_key_bar_starts() -> None:
     async with app.run_test(size=(80, 32)) as pilot:
         await settle(pilot)
         await press(pilot, "n", "enter")
-        await click_on(pilot, "[ ] quick")
+        await click_on(pilot, "( ) quick")
         assert "$ workbench --quick" in text(pilot)
         await press(pilot, "up")
         await click_on(pilot, "Start")

@@ -30,7 +30,6 @@ from workbench.records.comparison import RunSummary
 from workbench.records.errors import JournalError
 from workbench.records.machine import HostReading
 from workbench.report import history, journal
-from workbench.report.report import Report
 from workbench.report.run_files import read_journal
 
 SIZES = [
@@ -110,7 +109,7 @@ async def test_where_no_run_can_be_kept_it_says_so(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
         await open_runs(pilot)
-        assert "No run can be kept: set XDG_STATE_HOME" in text(pilot)
+        assert "Set XDG_STATE_HOME to another folder" in text(pilot)
         assert "n starts one" not in text(pilot)
 
 
@@ -124,16 +123,17 @@ async def test_s_starts_the_command_of_the_chosen_run_again(kept: Path) -> None:
     app = WorkbenchApp(start, monotonic=lambda: 0.0)
     async with app.run_test(size=SIZE) as pilot:
         await open_runs(pilot)
-        assert "s Run again" in text(pilot)
+        assert "s Start" in text(pilot)
         await press(pilot, "down", "down", "s")
         await loaded(pilot)
-        again = asked[1]
-        assert isinstance(again, Report) and again.started is not None
-        assert again.started.id == "20261121-100000-bbbb"
+        assert (
+            asked[1]
+            == read_journal(kept / "20261121-100000-bbbb.jsonl").report.started.tool.command
+        )  # type: ignore[union-attr]
         assert "racing" in text(pilot) and "[3 Advisor]" in text(pilot)
         await press(pilot, "5", "s")
         await loaded(pilot)
-        assert len(asked) == 2 and "Run again" not in text(pilot)
+        assert len(asked) == 2 and "s Start" not in text(pilot)
 
 
 async def test_s_starts_no_other_run_where_the_chosen_one_cannot_be(kept: Path) -> None:
@@ -271,7 +271,7 @@ async def test_a_run_in_progress_is_not_disturbed(kept: Path) -> None:
         await loaded(pilot)
         assert app.session is own and isinstance(app.screen, RunsScreen)
         assert "enter Open" not in text(pilot)
-        assert "others open when it has ended" in text(pilot)
+        assert "wait for it to end" in text(pilot)
 
 
 async def test_the_list_follows_the_end_of_a_run_and_e_writes_no_other(

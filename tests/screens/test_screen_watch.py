@@ -125,7 +125,7 @@ async def test_s_starts_the_default_run_and_ends_the_watch() -> None:
         await watch.read(pilot)
         await press(pilot, "s", "3")
         assert len(watch.started) == 1 and watch.app.session.phase == "running"
-        await press(pilot, "q")
+        await press(pilot, "q", "q")
     assert watch.feed.said == ["cancel"]
 
 

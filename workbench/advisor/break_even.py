@@ -177,7 +177,7 @@ def _uncertain(found: Payoff, noun: str, left: Elimination | None) -> str:
         value, ci = units.ratio_parts(ratio, found.step_ratio_ci95)
         return f"Their {noun}s cannot be distinguished: {value} (95% CI {ci})."
     if left is not None:
-        return f"{candidate_name(left.id)} was eliminated after its first turn ({left.message})."
+        return f"{candidate_name(left.id)} was eliminated early ({left.message})."
     return f"Too few rounds to compare their {noun}s."
 
 

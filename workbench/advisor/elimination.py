@@ -119,7 +119,7 @@ def slower_precisions(standings: Standings) -> Iterator[Eliminated]:
         if not is_emulated and not is_plausible(candidate):
             continue  # other load may have slowed it
         factor = min(candidate.samples_s) / min(like.samples_s)
-        if reason := slower_precision(candidate.case, factor, "in its first block", cpu):
+        if reason := slower_precision(candidate.case, factor, "in its first turn", cpu):
             yield Eliminated(candidate, reason)
 
 
@@ -153,7 +153,7 @@ def far_slower(standings: Standings) -> Iterator[Eliminated]:
                 continue
             is_believed = is_plausible(candidate) == (blocks == 1)
             if is_believed and len(candidate.samples_s) >= CERTAIN_SAMPLES:
-                which = "first block" if blocks == 1 else "best of two blocks"
+                which = "first turn" if blocks == 1 else "best of two turns"
                 text = f"{factor:.1f}x slower than {best} in its {which}"
                 yield Eliminated(candidate, Reason("far_slower", text))
 

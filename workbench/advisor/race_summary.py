@@ -12,11 +12,11 @@ from ..text import units
 from .comparison import ranked
 
 ENDINGS = {
-    "decided": "decided",
-    "budget": "out of time",
-    "rounds": "enough rounds",
-    "empty": "no candidate left",
-    CANCELLED: "interrupted",
+    "decided": "decided after {}",
+    "budget": "out of time after {}",
+    "rounds": "{}, which are enough",
+    "empty": "no candidate left after {}",
+    CANCELLED: "interrupted after {}",
 }
 
 
@@ -80,7 +80,7 @@ def eliminated_by_first_block(summary: RaceSummary | None, case: str | None) -> 
 
 
 def summary_text(summary: RaceSummary) -> str:
-    """`14 rounds, decided; eliminated: cpu torch fp32 t1 after 3 (1.41x slower than ...)`."""
+    """`decided after 14 rounds; eliminated: cpu torch fp32 t1 after 3 (1.41x slower than ...)`."""
     parts = [ended_text(summary.rounds, summary.ended_by)]
     if summary.joined:
         joined = [f"{candidate_name(case)} after {n}" for case, n in summary.joined.items()]
@@ -103,5 +103,5 @@ def _listed(word: str, left: Sequence[Elimination]) -> Iterator[str]:
 
 
 def ended_text(rounds: int, ended_by: str) -> str:
-    """`14 rounds, decided`."""
-    return f"{units.counted(rounds, 'round')}, {ENDINGS.get(ended_by, ended_by)}"
+    """`decided after 14 rounds`."""
+    return ENDINGS.get(ended_by, ended_by + " after {}").format(units.counted(rounds, "round"))

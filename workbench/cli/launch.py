@@ -182,8 +182,8 @@ def _finish(
     return code if output is None or asked is None else save(output, asked, code, samples=samples)
 
 
-def _engine(asked: Request | Report) -> EngineSource:
-    """The engine of a request, or one that runs the recorded command of a report again."""
+def _engine(asked: Request | str) -> EngineSource:
+    """The engine of a request or of a recorded command."""
     from screens.state.event_source import EngineSource  # noqa: TID251
 
     from ..process.children import command
@@ -192,11 +192,10 @@ def _engine(asked: Request | Report) -> EngineSource:
     if isinstance(asked, Request):
         options = asked.arguments(*display)
     else:
-        recorded = asked.started.tool.command if asked.started else "workbench"
         try:
-            _, *options = shlex.split(recorded)
+            _, *options = shlex.split(asked)
         except ValueError:  # a quote without its partner, which the engine refuses as a name
-            options = [recorded]
+            options = [asked]
         end = options.index("--") if "--" in options else len(options)  # arguments of a script
         options[end:end] = display
     # It ends by its control pipe, after it has written its journal.

@@ -16,7 +16,7 @@ from ..advisor import crossover
 from ..advisor.crossover import Measured
 from ..advisor.limits import is_admissible
 from ..advisor.own.candidates import Space, command_cases, function_cases
-from ..advisor.own.overview import compile_calls, flips, rows_of, script_gain
+from ..advisor.own.overview import compile_calls, flips, picks_compiled, rows_of, script_gain
 from ..advisor.own.snippet import lines, snippet
 from ..contract import Case, kind_of
 from ..planning.cases import gpu_devices
@@ -46,7 +46,7 @@ EXAMINE_SHARE = 0.5  # longest time to import, build and call the code once, of 
 SCRIPT_SHARE = 1 / 3  # a script is cut after this share of the budget
 FIRST_WEIGHT = 2.0  # the row that finds the candidates gets this, or as much as all others
 OTHER_BATCH, SMALL_BATCH = 8, 1  # the second size: the large one where the user's is small
-NO_BATCH = "its rows change with their number, so its first axis may be no batch"
+NO_BATCH = "it was not confirmed that the first axis of its inputs is a batch"
 BACKENDS = {TORCH: "torch", FUNCTION: "python", COMMAND: "command"}
 # Reasons that are about what the user named, rather than about what their code does.
 NOT_USABLE = ("bad_target", "bad_input", "missing_package", "unsupported")
@@ -242,7 +242,7 @@ class OwnCode:
 
     def conclude(self, row: Row, report: Report, profiling: Profiling) -> None:
         """Say after each row what to take home, with what is known by then."""
-        own = report.rows[WORKLOAD]
+        own, rows = report.rows[WORKLOAD], rows_of(report)
         found = None if row is own else self._crossover(report)
         if found is not None and found.between == "device":
             at_s = self.control.now()
@@ -264,7 +264,9 @@ class OwnCode:
                 advice=advice,
                 left_out=exports.left_out if exports else {},
                 breaks=exports.breaks if exports else [],
-                compile_calls=compile_calls(own),
+                compile_calls=compile_calls(
+                    next((r for r in rows if picks_compiled(r, report)), own)
+                ),
             )
         )
 

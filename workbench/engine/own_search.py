@@ -185,6 +185,10 @@ class OwnSearch:
     def _compile(
         self, candidates: Sequence[Candidate], left_s: float, share: float = 1.0
     ) -> list[Case] | None:
+        if self._space.facts.stateful:
+            why = "a call changes its state, and compiled code would keep that of one call"
+            self._exports.leave_out("compile", why)
+            return None
         best: dict[str, Case] = {}  # by device
         for case in (candidate.case for candidate in self._ranked(candidates)):
             if case.backend == "torch":

@@ -53,7 +53,7 @@ CANNOT_HERE = (
     "unsupported_precision",
 )
 EMULATED = ("bf16", "fp16")  # precisions for which a CPU without their instructions uses FP32's
-BUDGET = Reason("budget", "too little time for its turn", "raise --budget or run fewer scenarios")
+BUDGET = Reason("budget", "no time was left for its turn", "raise --budget or run fewer scenarios")
 
 
 class Refused(Exception):  # noqa: N818 - an outcome

@@ -59,6 +59,8 @@ FILES = {  # of `workbench export`, by the names of their options and modules
     "openmetrics": "Gauges for a textfile collector.",
 }
 
+SUFFIXES = {"markdown": "md", "openmetrics": "prom"}  # of files, where they are not the name
+
 
 def file_text(name: str, report: Report) -> str:
     return str(import_module(f".{name}", __package__).text(report))

@@ -106,6 +106,9 @@ class OwnQuestion:
         if self.arguments and suffix != ".py":
             raise ValueError("what follows -- belongs to a script: --torch script.py -- ARGUMENTS")
         if self.kind != TORCH or suffix not in (".py", ".pt2", *PICKLES):
+            module, _, name = self.target.partition(":")
+            if module.endswith(".py") and name:
+                raise ValueError(f"{self.option} takes {module[:-3]}:{name}, without .py")
             if not _MODULE_AND_NAME.fullmatch(self.target):
                 found = f", not {self.target!r}" if self.target else ""
                 raise ValueError(f"{self.option} takes {TARGETS[self.kind]}{found}")

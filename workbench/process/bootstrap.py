@@ -1,4 +1,4 @@
-"""Runs our code in a child, under any interpreter from 3.8 on:
+"""Runs our code in a child, a script under any interpreter from 3.8 on, a module from 3.10 on:
 `PYTHON bootstrap.py PARENT TARGET ARGUMENT...`.
 
 TARGET is a module of ours, whose `main` takes the arguments, or a file to run as a script.  PARENT
@@ -58,6 +58,8 @@ if __name__ == "__main__":
     sys.argv[:] = [target, *arguments]
     if target.endswith(".py"):
         runpy.run_path(target, run_name="__main__")
+    elif sys.version_info < (3, 10):  # noqa: UP036 - it is the user's interpreter
+        sys.exit("workers need Python 3.10 or newer, and this is {}.{}".format(*sys.version_info))
     else:
         package = os.path.dirname(HERE)  # noqa: PTH120
         expose("workbench", package)

@@ -49,8 +49,10 @@ def joules(value: float) -> str:
     return _scaled(value, scales)
 
 
-def _scaled(value: float, scales: Sequence[tuple[float, str]]) -> str:
-    scale, unit = next((entry for entry in scales if value >= entry[0] * 0.9995), scales[-1])
+def _scaled(value: float, scales: Sequence[tuple[float, str]], like: float | None = None) -> str:
+    """The value with the prefix that suits it, or `like` where that is not a hundred times more."""
+    by = like if like is not None and value < like < 100 * value else value
+    scale, unit = next((entry for entry in scales if by >= entry[0] * 0.9995), scales[-1])
     return f"{significant(value / scale)} {unit}"
 
 
@@ -60,15 +62,19 @@ def clock(seconds: float) -> str:
     return f"{whole} s" if whole < 120 else f"{whole // 60} min {whole % 60:02d} s"
 
 
-def rate(value: float | None, unit: str) -> str:
-    """`412 GFLOP/s`, `18.2 GB/s`; plain counts below a million: `12,300 samples/s`."""
+def rate(value: float | None, unit: str, like: float | None = None) -> str:
+    """`412 GFLOP/s`, `18.2 GB/s`; plain counts below a million: `12,300 samples/s`.
+
+    Next to the rate `like`, of which it is no less than a hundredth, it has the prefix of that one.
+    """
     if value is None:
         return NOT_AVAILABLE
     unit = "B/s" if unit == "bytes/s" else unit
     prefixed = unit in ("FLOP/s", "OP/s", "B/s")
     if prefixed or value >= 999_500:
         full = unit if prefixed else f" {unit}"
-        return _scaled(value, [*((scale, prefix + full) for scale, prefix in _PREFIXES), (1, unit)])
+        scales = [*((scale, prefix + full) for scale, prefix in _PREFIXES), (1, unit)]
+        return _scaled(value, scales, like)
     if value >= 9_995:
         return f"{round(value, -2):,.0f} {unit}"
     return f"{value:,.0f} {unit}" if value >= 999.5 else f"{significant(value)} {unit}"
@@ -143,7 +149,9 @@ _FORMS: dict[str, Callable[[float], str]] = {
 def named(name: str, value: float) -> str:
     """A metric whose name ends in its unit: `waiting 12%`, `allreduce 1.20 GB/s`, `epochs 3`."""
     ending = next(ending for ending in _FORMS if name.endswith(ending))
-    return f"{name.removesuffix(ending).replace('_', ' ')} {_FORMS[ending](value)}"
+    words = {"waiting": "waiting for data"}
+    label = name.removesuffix(ending).replace("_", " ")
+    return f"{words.get(label, label)} {_FORMS[ending](value)}"
 
 
 DEVICES = tuple(k.name + (":" if k.numbered else " ") for k in DEVICE_KINDS.values())

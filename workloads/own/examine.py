@@ -4,7 +4,6 @@ import hashlib
 import itertools
 import json
 import time
-from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,16 +13,15 @@ from workbench.text.sanitize import shown
 from workbench.worker.code import Code
 from workbench.worker.failures import first_line
 
-from .reference import GUARDS, arrays, call, errors, guard, reference
+from .reference import GUARDS, arrays, call, errors, guard, plain_attention, reference
 from .script import MODULES
-from .subject import Subject, hash_of, subject
+from .subject import Subject, hash_of, precision_of, subject
 from .target import user_errors
 from .tree import Example
 
 KNOWN = "facts.json"
 SAME = 1e-6  # relative difference of two runs up to which they count as equal
 ROWS_ALIKE = 1e-3  # relative difference between rows of a batch and the same rows in a larger one
-PRECISIONS = {"float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float16": "fp16"}
 # What torch says where a module asks for CUDA that this process does not have.
 NO_CUDA_MARKS = (
     *("not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver", "CUDA-capable"),
@@ -57,14 +55,10 @@ def known(code: Code) -> dict[str, Any]:
 
 def _facts(code: Code, one: Subject) -> dict[str, Any]:
     notes: list[str] = []
-    sizes = Counter[str]()
-    for each in one.module.parameters():
-        sizes[str(each.dtype).removeprefix("torch.")] += each.numel()
-    dtype = sizes.most_common(1)[0][0] if sizes else "float32"
     facts = {
         "code_sha256": _hash_of_code(code, one),
-        "precision": PRECISIONS.get(dtype, "fp32"),
-        "parameters": sizes.total(),
+        "precision": precision_of(one.module),
+        "parameters": sum(each.numel() for each in one.module.parameters()),
         "convolves": _convolves(one.module),
         **(_trained if code.train else _called)(code, one, notes),
     }
@@ -89,6 +83,8 @@ def _trained(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
 
 def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
     """The facts of a module that is called."""
+    if one.was_compiled:
+        notes.append("its torch.compile is taken off; compiled forms race as candidates")
     if one.was_training:
         notes.append("it was in training mode; its inference is measured in evaluation mode")
     batch = one.own_batch
@@ -122,7 +118,7 @@ def _behaviour(one: Subject, example: Example, notes: list[str]) -> dict[str, An
     before = _hashes(inputs)
     with user_errors(one.name):
         within, first = _guard(one, example), one.copy()
-        with guard(within):
+        with guard(within), plain_attention():
             answer = list(arrays(first(*inputs.args, **inputs.kwargs)).values())
         after = _hashes(inputs)
         began = time.perf_counter()
@@ -130,7 +126,8 @@ def _behaviour(one: Subject, example: Example, notes: list[str]) -> dict[str, An
         step_s = time.perf_counter() - began
         del first  # before another copy takes as much memory
         fresh = list(arrays(call(one.copy(), example, within=within)).values())
-    mutated = [shown(name, 60) for name in before if after.get(name) != before[name]]
+    known = {**before, **after}  # a call may add to a list or a cache
+    mutated = [shown(name, 60) for name in known if after.get(name) != before.get(name)]
     by_chance = _differ(answer, fresh)
     stateful = not by_chance and _differ(answer, again)
     if by_chance:
@@ -138,7 +135,7 @@ def _behaviour(one: Subject, example: Example, notes: list[str]) -> dict[str, An
     if stateful:
         notes.append("a second call differs from the first, so each candidate has its own copy")
     if mutated:
-        names = ", ".join(mutated)
+        names = ", ".join(mutated[:2]) + f" and {len(mutated) - 2} more" * (len(mutated) > 2)
         notes.append(f"a call changes its inputs ({names}), which are restored before each call")
     return {
         "stateful": stateful,

@@ -22,7 +22,7 @@ from workbench.worker.failures import first_line, is_out_of_memory
 
 from .._shared.session import cpu_session
 from ..lab import agreement, samples
-from .reference import Reference
+from .reference import Reference, guard
 from .subject import folder_of
 from .tree import tensors
 
@@ -142,7 +142,7 @@ def _given(example: Example, inputs: Sequence[str]) -> list[Any]:
     return [named[name].detach().cpu().numpy() for name in inputs]
 
 
-def breaks(subject: Subject, example: Example) -> dict[str, Any]:
+def breaks(subject: Subject, example: Example, within: str = "no_grad") -> dict[str, Any]:
     """The fields of GraphBreaks: why torch.compile would leave its graphs, such as `3x
     Tensor.item()`, and the operations in them.
 
@@ -151,7 +151,7 @@ def breaks(subject: Subject, example: Example) -> dict[str, Any]:
     import torch
 
     try:
-        with torch.no_grad():
+        with guard("no_grad" if within == "inference_mode" else within):  # pytorch#135892
             found = torch._dynamo.explain(subject.copy())(*example.args, **example.kwargs)
     except Exception as error:
         message = f"torch.compile cannot follow {subject.name}: {first_line(error)}"

@@ -27,6 +27,11 @@ RETURNS = (
     " or the only argument"
 )
 RUN_IT = "name a function that runs it to its end"
+RETURNS_EARLY = (
+    inspect.isgeneratorfunction,
+    inspect.iscoroutinefunction,
+    inspect.isasyncgenfunction,
+)
 DEVICE = "device"
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -43,7 +48,7 @@ class FunctionTask(Task):
         self.function: Callable[..., Any] = resolve(code)
         if not callable(self.function):
             raise WorkloadError(f"{code.name} is not a function", code="bad_target")
-        if inspect.isgeneratorfunction(self.function) or inspect.iscoroutinefunction(self.function):
+        if any(is_late(self.function) for is_late in RETURNS_EARLY):
             raise unusable(f"{code.name} returns before its work is done", RUN_IT)
         self._inputs: Callable[..., Any] | None = getattr(self.function, "inputs", None)
         self._own_check: Callable[[Any], Any] | None = getattr(self.function, "check", None)
@@ -156,7 +161,9 @@ class FunctionTask(Task):
 def holds_iterator(value: Any) -> bool:
     """Whether a part of it is used up by reading it or has to be awaited; files can be rewound."""
     return any(
-        (hasattr(part, "__next__") and not hasattr(part, "seek")) or inspect.isawaitable(part)
+        (hasattr(part, "__next__") and not hasattr(part, "seek"))
+        or inspect.isawaitable(part)
+        or inspect.isasyncgen(part)
         for part in parts({"": value}).values()
     )
 

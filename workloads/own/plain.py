@@ -23,6 +23,8 @@ def parts(value: Any) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return tuple(value)
+    if isinstance(value, (set, frozenset)):  # their order differs from process to process
+        return tuple(sorted(map(repr, value)))
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         return as_array(value)

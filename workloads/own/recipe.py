@@ -29,10 +29,10 @@ class Recipe:
     """The parts of a training; a batch is what the data yield, else an Example."""
 
     def __init__(self, one: Subject) -> None:
-        names = ("loss", "optimizer", "dataset", "loader", "collate")
-        self.loss, self.optimizer, self.dataset, self.loader, self.collate = map(one.part, names)
+        names = ("loss", "dataset", "loader", "collate")
+        self.loss, self.dataset, self.loader, self.collate = map(one.part, names)
         self.one = one
-        self.optimizer = self.optimizer or self._like_held()
+        self.optimizer = next(filter(None, map(maker_of, one.found("optimizer"))), None)
         self.batch = one.code.batch or DEFAULT_BATCH
         if self.loader is None and self.dataset is None:
             self._take_held()
@@ -49,8 +49,8 @@ class Recipe:
         own loader would."""
         from torch.utils.data import DataLoader, Dataset
 
-        held = [getattr(self.one.namespace, name, None) for name in ("dataset", "loader")]
-        for found in held:
+        held = [each for name in ("dataset", "loader") for each in self.one.found(name)]
+        for found in reversed(held):  # a loader before a data set, and the nearest of each
             if isinstance(found, DataLoader) and found.batch_size is not None:
                 self.batch = self.one.code.batch or found.batch_size
                 self.collate = self.collate or found.collate_fn
@@ -113,17 +113,6 @@ class Recipe:
         # A group has all its settings; foreach excludes fused.
         return kind([{**g, "fused": True, "foreach": None} for g in made.param_groups], fused=True)
 
-    def _like_held(self) -> Any:
-        """Makes optimisers like the one that stands next to `build`; None without one."""
-        import torch
-
-        held = getattr(self.one.namespace, "optimizer", None)
-        if not isinstance(held, torch.optim.Optimizer):
-            return None
-        kind: Any = type(held)
-        taken = inspect.signature(kind).parameters
-        return partial(kind, **{k: value for k, value in held.defaults.items() if k in taken})
-
     def batches(self, size: int | None, workers: int, pin: bool, seed: int) -> Batches:
         """Endless batches, the example's inputs where there are no data.
 
@@ -172,6 +161,18 @@ class Recipe:
         The data set is a fresh one, since loader processes must not inherit files that it opens.
         """
         return next(self.batches(size, 0, False, seed))
+
+
+def maker_of(found: Any) -> Any:
+    """The function that makes an optimiser, or one that makes others like it; None for what is
+    neither."""
+    import torch
+
+    if not isinstance(found, torch.optim.Optimizer):
+        return found if callable(found) else None
+    kind: Any = type(found)
+    taken = inspect.signature(kind).parameters
+    return partial(kind, **{k: value for k, value in found.defaults.items() if k in taken})
 
 
 def _named(what: str, loader: Any) -> Iterator[Any]:

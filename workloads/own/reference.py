@@ -155,7 +155,7 @@ def _computed(one: Subject, batch: int | None, within: str) -> Reference:
         if exact and all(map(math.isfinite, found)):
             floors = [max(pair) for pair in zip(found, own, strict=True)]
             return Reference(names, exact, floors, "eager in float64")
-    return Reference(names, outputs, own, "eager in fp32")
+    return Reference(names, outputs, own, "eager as written")
 
 
 def errors(answers: Sequence[Array], references: Sequence[Array]) -> list[float]:

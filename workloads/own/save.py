@@ -2,21 +2,24 @@
 
 import inspect
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from workbench.contract import Case, WorkloadError, decode_case
+from workbench.contract import Case, WorkloadError, decode_case, kind_of
 from workbench.worker.code import COMMAND, Code
 from workbench.worker.session_options import ONNX_BACKENDS
 
 from ..lab import graph
 from . import export, recipe
 from .function import arguments, wait_for
-from .subject import Subject, takes_device
+from .subject import Subject, found_in, takes_device
 from .target import seed_loaded
 
-COPIED = (takes_device, arguments, wait_for, seed_loaded)  # into the script of a function
+# Functions that are copied into the script of a function, and into that of a training.
+COPIED: Sequence[Any] = (takes_device, arguments, wait_for, seed_loaded)
+COPIED_TO_TRAIN: Sequence[Any] = (found_in, recipe.maker_of)
 MODEL, ARCHIVE, WEIGHTS, INPUTS = "model.onnx", "model.pt2", "weights.pt", "inputs.pt"
 
 HEAD = '''"""{name} as it was measured: {label}.
@@ -32,6 +35,7 @@ import random
 import statistics
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -41,11 +45,6 @@ TARGET = """
 namespace = found = importlib.import_module({module!r})
 for part in {attribute!r}.split("."):
     found = getattr(found, part)
-
-
-def part_of(name, default):
-    return getattr(found, name, getattr(namespace, name, default))
-
 
 """
 TORCH = """
@@ -63,12 +62,16 @@ for method in ("train", "eval"):  # its own refuse: the mode is part of the grap
 BUILT = """model = found
 if not isinstance(model, torch.nn.Module):
     takes = inspect.signature(found).parameters
-    model = found(device="cpu") if "device" in takes else found()
+    model = found(device={device!r}) if "device" in takes else found()
 model = model[0] if isinstance(model, (list, tuple)) else model
+model = getattr(model, "_orig_mod", model)  # inside torch.compile's
 model.load_state_dict({weights})
 """
-TRAINED = """loss = part_of("loss", None)
-optimizer = part_of("optimizer", torch.optim.AdamW)(model.parameters())
+TRAINED = """places = found, namespace, sys.modules.get(getattr(found, "__module__", None) or "")
+loss = next(filter(callable, found_in(places, "loss")), None)
+makers = filter(None, map(maker_of, found_in(places, "optimizer")))
+trained = [weight for weight in model.parameters() if weight.requires_grad]
+optimizer = next(makers, torch.optim.AdamW)(trained)
 """
 WORK = """
 def renewed():
@@ -139,9 +142,8 @@ def _script(
     kind = case.device.partition(":")[0]
     wait = "lambda: None" if kind == "cpu" else f"torch.{kind}.synchronize"
     if subject is None:
-        functions = "\n\n".join(inspect.getsource(each) for each in COPIED)
         work = WORK.format(asked=(case.batch, case.device, code.seed))
-        parts = [*setup, target, functions, work]
+        parts = [*setup, target, *map(inspect.getsource, COPIED), work]
         call, wait = ["global result", *call], f"lambda: wait_for(result, {case.device!r})"
     else:
         import torch
@@ -152,7 +154,7 @@ def _script(
             _copy(Path(onnx_file), folder / MODEL)
             setup = [line.replace(repr(MODEL), f'str(HERE / "{MODEL}")') for line in setup]
         else:
-            parts.append(_module(folder, code, subject, case.batch, target))
+            parts += _module(folder, code, subject, case, target)
         parts += setup
     renewed = "    inputs, named = renewed()\n" * (renews and subject is None)
     lines = "\n".join(f"    {line}" for line in call)
@@ -174,16 +176,17 @@ def _inputs(code: Code, subject: Subject, batch: int | None) -> tuple[Any, ...]:
     return call.args, call.kwargs, recipe.as_given(sample)
 
 
-def _module(folder: Path, code: Code, subject: Subject, batch: int | None, target: str) -> str:
-    """Write the module or its weights; returns the lines that load it as `model`."""
+def _module(folder: Path, code: Code, subject: Subject, case: Case, target: str) -> list[str]:
+    """Write the module or its weights; returns the parts that load it as `model`."""
     import torch
 
+    device = "cpu" if kind_of(case.device).on_host else case.device
     builds, why = ":" in code.target and "::" not in code.target, f"{code.name} is trained"
     if not code.train:
         try:
-            export.archive(subject, batch, folder / ARCHIVE)
-            built = target + ARCHIVED + BUILT.format(weights="program.state_dict")
-            return built if builds else ARCHIVED + GRAPH
+            export.archive(subject, case.batch, folder / ARCHIVE)
+            built = BUILT.format(weights="program.state_dict", device=device)
+            return [target, ARCHIVED, built] if builds else [ARCHIVED, GRAPH]
         except WorkloadError as error:
             (folder / ARCHIVE).unlink(missing_ok=True)
             why = str(error)
@@ -191,7 +194,10 @@ def _module(folder: Path, code: Code, subject: Subject, batch: int | None, targe
         raise WorkloadError(f"only a module that a function builds can be saved: {why}")
     torch.save(subject.module.state_dict(), folder / WEIGHTS)
     weights = f'torch.load(HERE / "{WEIGHTS}")'
-    return target + BUILT.format(weights=weights) + TRAINED * code.train
+    built = BUILT.format(weights=weights, device=device)
+    if not code.train:
+        return [target, built]
+    return [target, built, *map(inspect.getsource, COPIED_TO_TRAIN), TRAINED]
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -49,7 +49,9 @@ def opened(code: Code) -> tuple[Any, Example | None]:
     found = {"modules": modules, "cut": ran.cut, "notes": [*ran.notes, *chosen.notes]}
     found["not_handed_over"] = hand_over(chosen, ran, code)
     (folder / MODULES).write_text(json.dumps(found))
-    return chosen.module, chosen.example
+    if found["not_handed_over"]:
+        return chosen.module, chosen.example
+    return received(code)  # without what a call left in it, such as the graph of its gradients
 
 
 def run(code: Code) -> Run:
@@ -130,7 +132,7 @@ def hand_over(chosen: Called, ran: Run, code: Code) -> str | None:
     folder = Path(code.folder)
     (folder / PATHS).write_text(json.dumps(ran.paths))
     try:
-        handed, pickler = (chosen.module, chosen.example), _cloudpickle(code)
+        handed, pickler = (chosen.module, chosen.example), cloudpickle(code)
         torch.save(handed, folder / PICKLE, pickle_module=pickler, pickle_protocol=5)
     except Exception as error:
         (folder / PICKLE).unlink(missing_ok=True)
@@ -149,7 +151,7 @@ def received(code: Code) -> tuple[Any, Example]:
     added = [entry for entry in json.loads((folder / PATHS).read_text()) if entry not in path]
     sys.path[:0] = added
     try:
-        _cloudpickle(code)
+        cloudpickle(code)
         module, example = torch.load(folder / PICKLE, map_location="cpu", weights_only=False)
     except Exception as error:
         message = f"the script's module cannot be loaded in another process: {first_line(error)}"
@@ -159,7 +161,7 @@ def received(code: Code) -> tuple[Any, Example]:
     return module, example
 
 
-def _cloudpickle(code: Code) -> Any:
+def cloudpickle(code: Code) -> Any:
     """The interpreter's own cloudpickle, or else ours, which is pure Python."""
     try:
         return importlib.import_module("cloudpickle")

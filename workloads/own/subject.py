@@ -7,8 +7,10 @@ the others: a builder may be random, and what differs cannot be compared.
 import copy
 import hashlib
 import inspect
+import pickle
 import sys
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -18,10 +20,11 @@ from workbench.worker.code import Code
 
 from . import archive, script, target
 from .target import seed_loaded, unusable, user_errors
-from .tree import Example, module_with_inputs
+from .tree import Example, are_several, module_with_inputs, uncompiled
 
 ARCHIVES = (".pt2", ".pt", ".pth")
 WEIGHTS, INPUTS = "weights.pt", "inputs.pt"
+PRECISIONS = {"float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float16": "fp16"}
 DEFAULT_BATCH, TRAINED_BATCH = 1, 32  # where only `inputs(batch)` is given, without a default
 
 
@@ -32,10 +35,12 @@ class Subject:
     def __init__(
         self, code: Code, module: Any, example: Example | None, *, build: Any = None
     ) -> None:
-        self.code = code
+        self.code, self.name = code, code.name
+        self.was_compiled = uncompiled(module) is not module
+        module = uncompiled(module)
         self.was_training = any(part.training for part in module.modules())
+        _check_values(self.name, module)
         self.module = (module if code.train else module.eval()).to(code.home)
-        self.name = code.name
         self._build = build
         self._example = example
         self.namespace = sys.modules.get(code.target.partition(":")[0])
@@ -44,15 +49,12 @@ class Subject:
     def part(self, name: str) -> Any:
         """The function that stands next to `build` under this name, or is an attribute of it; None
         without."""
+        return next(filter(callable, self.found(name)), None)
+
+    def found(self, name: str) -> Iterator[Any]:
+        """What stands next to `build` under this name, or is an attribute of it."""
         defined_in = sys.modules.get(getattr(self._build, "__module__", None) or "")
-        for place in (self._build, self.namespace, defined_in):
-            found = getattr(place, name, None)
-            is_method = isinstance(place, type) and inspect.isfunction(
-                inspect.getattr_static(place, name, None)
-            )
-            if callable(found) and not is_method:  # else only its name is the same
-                return found
-        return None
+        return found_in((self._build, self.namespace, defined_in), name)
 
     @property
     def takes_batch(self) -> bool:
@@ -85,6 +87,7 @@ class Subject:
     def example(self, batch: int | None) -> Example:
         """The inputs at `batch`; None: the user's own."""
         made: Example = kept(
+            self.code,
             folder_of(self.code, batch) / INPUTS,
             lambda: self._made(batch).mapped(lambda tensor: tensor.cpu()),
         )
@@ -143,7 +146,7 @@ class Subject:
 
     def _built_again(self, device: str) -> Any:
         """A fresh module on `device`; None where the builder returns the same one each time."""
-        fresh = built(self.code, self._build, device)[0]
+        fresh = uncompiled(built(self.code, self._build, device)[0])
         if fresh is self.module:
             fresh.to(self.code.home)  # its builder may have moved it
             return None
@@ -152,7 +155,8 @@ class Subject:
         return fresh if self.code.train else fresh.eval()  # the builder has set what trains
 
     def _share_weights(self) -> None:
-        weights = kept(Path(self.code.folder, WEIGHTS), self.module.state_dict)
+        file = Path(self.code.folder, WEIGHTS)
+        weights = kept(self.code, file, self.module.state_dict)
         try:
             self.module.load_state_dict(weights)
         except (RuntimeError, KeyError) as error:
@@ -162,6 +166,39 @@ class Subject:
             ) from error
 
 
+# --save-best copies this into its script, as it does `recipe.maker_of`: it needs nothing of ours.
+def found_in(places: Iterable[Any], name: str) -> Iterator[Any]:
+    """What the places have under this name, except methods, of which only the name is the same."""
+    for place in places:
+        found = getattr(place, name, None)
+        own = inspect.getattr_static(place, name, None)
+        is_method = isinstance(place, type) and inspect.isfunction(own)
+        if found is not None and not is_method:
+            yield found
+
+
+def precision_of(module: Any) -> str:
+    """The precision of most of its weights."""
+    sizes = Counter[str]()
+    for each in module.parameters():
+        sizes[str(each.dtype).removeprefix("torch.")] += each.numel()
+    most = sizes.most_common(1)[0][0] if sizes else "float32"
+    return PRECISIONS.get(most, "fp32")
+
+
+def _check_values(name: str, module: Any) -> None:
+    """Raise WorkloadError for a module whose weights have no values yet."""
+    from torch.nn.parameter import is_lazy
+
+    weights = [*module.parameters(), *module.buffers()]
+    if any(map(is_lazy, weights)):
+        hint = "call it once in its builder, which gives them their shapes"
+        raise unusable(f"{name} has lazy parameters", hint)
+    if any(weight.is_meta for weight in weights):
+        hint = "use to_empty() in its builder, and load its weights"
+        raise unusable(f"{name} has parameters without values, on the meta device", hint)
+
+
 @cache
 def subject(code: Code) -> Subject:
     """The subject of `code`, built once in each process."""
@@ -169,6 +206,8 @@ def subject(code: Code) -> Subject:
     if file.endswith(".py"):
         return Subject(code, *script.opened(code))
     if file.endswith(ARCHIVES):
+        if code.pickled:  # its classes may be there
+            target.search_first(code.directory)
         return Subject(code, *archive.opened(Path(code.directory, file), code.pickled))
     build = target.resolve(code)
     module, example = built(code, build)
@@ -198,15 +237,17 @@ def folder_of(code: Code, batch: int | None) -> Path:
     return Path(code.folder, f"b{batch or 0}")
 
 
-def kept(file: Path, make: Callable[[], Any]) -> Any:
+def kept(code: Code, file: Path, make: Callable[[], Any]) -> Any:
     """What the first worker made and left in `file`, whole or not at all: it may be killed."""
     import torch
 
+    is_script = code.target.partition("::")[0].endswith(".py")  # no process can import its types
+    pickler = script.cloudpickle(code) if is_script else pickle
     if file.exists():  # ours, and it may hold types of the user
         return torch.load(file, map_location="cpu", weights_only=False)
     file.parent.mkdir(parents=True, exist_ok=True)
     made = make()
-    torch.save(made, file.with_suffix(".new"))
+    torch.save(made, file.with_suffix(".new"), pickle_module=pickler, pickle_protocol=5)
     file.with_suffix(".new").replace(file)
     return made
 
@@ -222,7 +263,7 @@ def as_example(given: Any) -> Example:
     """The arguments that `inputs(batch)` stands for."""
     if isinstance(given, Mapping):
         return Example((), dict(given))
-    if not isinstance(given, (tuple, list)):
+    if not are_several(given):
         return Example((given,), {})
     if len(given) == 2 and isinstance(given[0], (tuple, list)) and isinstance(given[1], Mapping):
         return Example(tuple(given[0]), dict(given[1]))

@@ -57,8 +57,7 @@ def _module(name: str, folder: str) -> Any:
             code="bad_target",
             hint="rename the file or package",
         )
-    flush_at_exit()
-    sys.path[:] = [folder, *(entry for entry in sys.path if entry != folder)]
+    search_first(folder)
     sys.argv[:] = [name]  # a module may read it at import
     with user_errors(f"import of {name}"):
         try:
@@ -71,6 +70,12 @@ def _module(name: str, folder: str) -> Any:
                 code="bad_target",
                 hint="--python names the environment that has it",
             ) from None
+
+
+def search_first(folder: str) -> None:
+    """Search the user's folder for modules before all others."""
+    flush_at_exit()
+    sys.path[:] = [folder, *(entry for entry in sys.path if entry != folder)]
 
 
 @cache

@@ -20,7 +20,7 @@ from .._shared.training import gradients, untouched
 from .._shared.waiting import FedTraining
 from .recipe import Recipe
 from .reference import Reference, errors
-from .subject import Subject, folder_of, kept
+from .subject import Subject, folder_of, kept, precision_of
 from .target import unusable, user_errors
 from .tree import mapped
 
@@ -44,6 +44,9 @@ class Training(FedTraining):
     def __init__(self, case: Case, setup: Setup, code: Code, one: Subject) -> None:
         super().__init__(case)
         self.code, self.one = code, one
+        if self.mixed is not None and precision_of(one.module) != "fp32":
+            self.mixed = None  # its weights have that precision themselves
+            self.scaler = type(self.scaler)(self.device.type, enabled=False)
         self.pin = bool(case.tuning.get("pin")) and self.on_gpu
         synchronize(self.device)
         with setup.phase("transfer" if self.on_gpu else "build"), user_errors(one.name):
@@ -102,7 +105,7 @@ class Training(FedTraining):
                 return batch, *computed(self.recipe, batch, self.code.seed)
 
         found: tuple[Any, bool, Reference] = kept(
-            folder_of(self.code, self.case.batch) / KEPT, made
+            self.code, folder_of(self.code, self.case.batch) / KEPT, made
         )
         return found
 

@@ -18,11 +18,17 @@ def leaves(tree: Any) -> dict[str, Any]:
 
 
 def _walk(
-    tree: Any, path: str = "", place: str = "", *, inside: bool = False
+    tree: Any,
+    path: str = "",
+    place: str = "",
+    *,
+    inside: bool = False,
+    above: frozenset[int] = frozenset(),
 ) -> Iterator[tuple[str, str, Any]]:
     """The leaves, each with its path and the Python that leads to it: `[0].mask`, `['past'][0]`.
 
-    `inside`: tensors in the attributes of other objects are leaves too.
+    `inside`: tensors in the attributes of other objects are leaves too.  `above`: the ids of what
+    holds `tree`, since a node may know its parent.
     """
     held = _contents(tree)
     held = _attributes(tree) if held is None and inside else held
@@ -30,10 +36,13 @@ def _walk(
         yield path, place, tree
         return
     is_indexed = isinstance(tree, (Mapping, list, tuple))
+    above |= {id(tree)}
     for key, value in held.items():
+        if id(value) in above:
+            continue
         step = f"[{key!r}]" if is_indexed else f".{key}"
         below = f"{path}.{key}" if path else str(key)
-        yield from _walk(value, below, place + step, inside=inside)
+        yield from _walk(value, below, place + step, inside=inside, above=above)
 
 
 def tensors(tree: Any) -> dict[str, Any]:
@@ -51,29 +60,45 @@ def _tensors_inside(tree: Any) -> Iterator[tuple[str, str, Any]]:
 
 def mapped(tree: Any, function: Callable[[Any], Any], *, inside: bool = False) -> Any:
     """A copy of `tree` with `function(tensor)` in the place of each tensor; `inside`: also of those
-    in the attributes of other objects, such as graphs and caches, which are copied with them."""
+    in the attributes of other objects, such as graphs and caches, which are copied even if they
+    are empty, since a call may fill them."""
     import torch
 
     if isinstance(tree, torch.Tensor):
         return function(tree)
     held = _contents(tree)
     if held is None:
-        if not inside or _attributes(tree) is None:
-            return tree
-        return copy.deepcopy(tree, {id(t): function(t) for *_, t in _tensors_inside(tree)})
+        return _copied(tree, function) if inside else tree
     changed = {key: mapped(value, function, inside=inside) for key, value in held.items()}
     if isinstance(tree, (list, tuple)):
         parts = list(changed.values())
         return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    if type(tree) is dict:
+        return changed
     if not isinstance(tree, Mapping):
         made = copy.copy(tree)  # `replace` refuses fields that __init__ does not take
         for name, value in changed.items():
             object.__setattr__(made, name, value)
         return made
     try:
-        return changed if type(tree) is dict else type(tree)(**changed)
-    except TypeError:  # it is made in another way
+        like: Any = copy.copy(tree)  # a default dictionary keeps its factory
+        for key, value in changed.items():
+            like[key] = value
+    except TypeError:  # it cannot be copied or changed
         return changed
+    return like
+
+
+def _copied(tree: Any, function: Callable[[Any], Any]) -> Any:
+    """A copy of an object with `function(tensor)` in the place of each tensor."""
+    if not _is_plain(tree):
+        return tree
+    try:
+        return copy.deepcopy(tree, {id(t): function(t) for *_, t in _tensors_inside(tree)})
+    except Exception:  # it holds a lock, a file or the like
+        if _attributes(tree) is None:
+            return tree
+        raise
 
 
 def as_array(tensor: Any) -> Any:
@@ -101,11 +126,15 @@ def _contents(tree: Any) -> Mapping[Any, Any] | None:
 def _attributes(tree: Any) -> Mapping[str, Any] | None:
     """The attributes of an object that holds tensors, such as a graph or a cache of keys; None for
     other values."""
+    return vars(tree) if _is_plain(tree) and _holds(tree, set()) else None
+
+
+def _is_plain(tree: Any) -> bool:
+    """Whether it is an object with attributes, no tensor, module, function or class."""
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(tree, "__dict__"):
-        return None  # a worker of functions would import it for nothing else
-    is_plain = not isinstance(tree, (torch.Tensor, torch.nn.Module, type)) and not callable(tree)
-    return vars(tree) if is_plain and _holds(tree, set()) else None
+        return False  # a worker of functions would import it for nothing else
+    return not isinstance(tree, (torch.Tensor, torch.nn.Module, type)) and not callable(tree)
 
 
 def _holds(tree: Any, seen: set[int]) -> bool:
@@ -127,15 +156,24 @@ def module_with_inputs(found: Any) -> tuple[Any, Example | None] | None:
     from torch import nn
 
     module, *given = found if isinstance(found, (tuple, list)) and found else (found,)
-    module = getattr(module, "_orig_mod", module)  # inside torch.compile's
     if not isinstance(module, nn.Module) or len(given) > 2:
         return None
     if not given:
         return module, None
-    is_named = len(given) == 1 and _are_keywords(module, given[0])
+    is_named = len(given) == 1 and _are_keywords(uncompiled(module), given[0])
     args, kwargs = ((), given[0]) if is_named else given if len(given) == 2 else (given[0], {})
-    args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
+    args = tuple(args) if are_several(args) else (args,)
     return (module, Example(args, dict(kwargs))) if isinstance(kwargs, Mapping) else None
+
+
+def uncompiled(module: Any) -> Any:
+    """The module inside that of torch.compile; any other as it is."""
+    return getattr(module, "_orig_mod", module)
+
+
+def are_several(given: Any) -> bool:
+    """Whether it is a list of arguments; a packed sequence, a named tuple, is one argument."""
+    return isinstance(given, (tuple, list)) and type(given).__name__ != "PackedSequence"
 
 
 def _are_keywords(module: Any, given: Any) -> bool:

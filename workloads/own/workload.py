@@ -78,7 +78,7 @@ class Own(Workload):
     def _breaks(self, code: Code, batch: int | None) -> dict[str, Any]:
         one = subject(code)
         if not code.train:
-            return export.breaks(one, one.example(batch))
+            return export.breaks(one, one.example(batch), str(examine.known(code)["guard"]))
         recipe = Recipe(one)  # its inputs may come from data alone
         return export.breaks(one, recipe.arguments(recipe.sample(batch, code.seed)))
 

@@ -183,12 +183,12 @@ def test_a_lead_of_too_few_rounds_is_no_promise_either() -> None:
 
 
 def test_a_candidate_far_behind_after_a_block_is_not_called_too_close() -> None:
-    reason = Reason("far_slower", "4.0x slower than cpu torch fp32 t8 in its first block")
+    reason = Reason("far_slower", "4.0x slower than cpu torch fp32 t8 in its first turn")
     report = priced_report({CPU: steady(0.01), GPU: [[0.04]]}, setups={CPU: LATE, GPU: SOON})
     report.candidates[GPU.id].reason = reason
     report.rows["row"].ended_by, report.rows["row"].began_at_s = "decided", 0.0
     (text,) = sentences(decide(report, scenario()))
-    assert "cuda:0 torch fp32 was eliminated after its first turn" in text
+    assert "cuda:0 torch fp32 was eliminated early" in text
     assert reason.message in text
 
 

@@ -180,7 +180,7 @@ def test_a_reduced_precision_far_behind_fp32_goes_after_one_block() -> None:
     (left,) = elimination.slower_precisions(standings(candidates, cpu=machine().cpu))
     assert left.candidate.case == emulated
     assert left.reason.code == "slower_precision"
-    assert "200x slower than fp32 in its first block" in left.reason.message
+    assert "200x slower than fp32 in its first turn" in left.reason.message
 
 
 def test_a_candidate_without_samples_is_not_compared() -> None:
@@ -236,7 +236,7 @@ def test_a_first_block_that_its_warm_up_contradicts_is_not_believed() -> None:
     again = field({like: [[1.0] * 3] * 2, slow: [[50.0] * 3, [49.0] * 3]})
     again[1].warmup = WarmUp(step_s=1.1)
     (left,) = elimination.far_slower(standings(again))
-    assert left.reason.message.endswith("in its best of two blocks")
+    assert left.reason.message.endswith("in its best of two turns")
 
 
 def test_with_two_blocks_the_rounds_decide() -> None:

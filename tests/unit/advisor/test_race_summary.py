@@ -69,7 +69,7 @@ def test_who_was_eliminated_when_and_why() -> None:
 def test_the_summary_in_one_line() -> None:
     text = summary_text(summary(Report.of(eliminated(after=3))))
     assert text == (
-        "8 rounds, decided; joined: cpu torch fp32 t2 after 3; eliminated: cpu torch fp32 t4 "
+        "decided after 8 rounds; joined: cpu torch fp32 t2 after 3; eliminated: cpu torch fp32 t4 "
         "after 3 (2.00x slower than cpu torch fp32 t8); not measured: cpu torch fp32 t2 (no time)"
     )
 
@@ -90,7 +90,7 @@ def test_an_interrupted_race_eliminates_none_that_it_measured() -> None:
     found = summary(Report.of(map(cut_short, built)))
     assert (found.rounds, found.ended_by, found.stayed) == (2, "cancelled", [FAST.id])
     assert [(left.id, left.rounds) for left in found.left] == [(SLOW.id, 0)]
-    assert summary_text(found).startswith("2 rounds, interrupted")
+    assert summary_text(found).startswith("interrupted after 2 rounds")
 
 
 def test_a_row_that_was_not_begun_has_no_summary() -> None:

@@ -61,7 +61,7 @@ def test_a_batch_that_may_be_none_is_noted() -> None:
     plain = Report.of(raced(Sequence))
     for report, is_noted in ((noted, True), (plain, False)):
         assert report.code is not None
-        assert any("may be no batch" in note for note in report.code.facts.notes) == is_noted
+        assert any("was not confirmed" in note for note in report.code.facts.notes) == is_noted
 
 
 def test_inputs_without_tensors_are_not_exported() -> None:

@@ -105,7 +105,7 @@ def test_one_that_gave_way_does_not_say_that_the_time_of_the_run_ran_out() -> No
     assert end.duration_s < 50.0
     reasons = [event.reason for event in events if isinstance(event, ev.CaseFinished)]
     late = {reason.message for reason in reasons if reason and reason.code == "budget"}
-    assert late == {"too little time for its turn"}
+    assert late == {"no time was left for its turn"}
 
 
 def test_the_precision_that_promises_most_of_a_gpu_is_prepared_first() -> None:

@@ -32,8 +32,8 @@ def test_a_run_ends_with_table_reasons_and_candidates() -> None:
 
 def test_rates_are_those_of_the_measurement() -> None:
     run = Report.of(eventful())
-    found = next(m for m in run.measurements if m.flops_per_s)
-    assert f"{found.flops_per_s / 1e6:.0f} MFLOP/s" in run_text(run)
+    rates = sorted(m.flops_per_s for m in run.measurements if m.flops_per_s)
+    assert rates and f" {rates[-1] / 1e9:.2f} GFLOP/s" in run_text(run)
 
 
 # ----------------------------------------------------------------- the log
@@ -159,8 +159,5 @@ def test_the_stack_says_where_it_breaks() -> None:
 
 def test_warnings_that_differ_only_in_their_device_are_one() -> None:
     busy = [Warning("busy_gpu", f"another process uses cuda:{n}", "see which") for n in range(8)]
-    first, remedy = warnings([*busy, Warning("other", "text", "see which")], {})[:2]
-    assert (first.text.plain, remedy.text.plain) == (
-        "another process uses cuda:0, and 7 more",
-        "see which",
-    )
+    first, _ = warnings([*busy, Warning("other", "text", "see which")], {})
+    assert first.text.plain == "another process uses cuda:0, and 7 more; see which"

@@ -132,7 +132,7 @@ def test_a_rate_in_words_is_the_rate_to_three_digits(value: float) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
-        ("waiting_fraction", 0.12, "waiting 12%"),
+        ("waiting_fraction", 0.12, "waiting for data 12%"),
         ("allreduce_bytes_per_s", 1.2e9, "allreduce 1.20 GB/s"),
         ("buffer_bytes", 2048, "buffer 2 KiB"),
         ("slowest_rank_s", 0.5, "slowest rank 500 ms"),

@@ -98,10 +98,9 @@ def quick_changes(space: Space) -> list[Case]:
 
 
 def compiled(space: Space, best: Iterable[Case]) -> list[Case]:
-    """torch.compile of the best eager way on each device; a module with state would be compiled
-    in the state of its second call."""
+    """torch.compile of the best eager way on each device."""
     found = []
-    for case in best if not space.facts.stateful else ():
+    for case in best:
         modes = [COMPILE] if kind_of(case.device).on_host else [COMPILE, REDUCE]
         # Layouts are left to the compiler, which chooses its own.
         found += [replace(case, mode=mode) for mode in modes]

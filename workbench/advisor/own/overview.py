@@ -79,10 +79,9 @@ def recommendation(report: Report) -> list[str]:
     found = answer(rows[0], report)
     if code.advice is not None:
         found += filter(None, [*code.advice.flips, code.advice.share])
-    picks = [report.candidates.get(row.verdict.pick or "") for row in rows if row.verdict]
-    compiles = any(each and each.case.is_compiled for each in picks)
+    compiles = any(picks_compiled(row, report) for row in rows)
     if code.compile_calls is not None and compiles:
-        found.append(f"Compiling pays off after {code.compile_calls:,.0f} calls.")
+        found.append(f"Compiling breaks even after {code.compile_calls:,.0f} calls.")
     if compiles:
         found.append("It compiles again for inputs of every other size.")
     if code.breaks:
@@ -189,6 +188,11 @@ def _flip(pick: Case, best: Candidate, row: Row) -> str:
         return f"At batch {batch} {name} and {other} cannot be distinguished."
     measured = units.times(ratio.value, ratio.interval)
     return f"The answer flips at batch {batch}: {name} is {measured} faster than {other} there."
+
+
+def picks_compiled(row: Row, report: Report) -> bool:
+    pick = report.candidates.get(row.verdict.pick or "") if row.verdict else None
+    return pick is not None and pick.case.is_compiled
 
 
 def compile_calls(row: Row) -> float | None:

@@ -16,15 +16,22 @@ MODEL = "model.onnx"  # as --save-best names it
 AUTOCAST = {"bf16": "bfloat16", "fp16": "float16"}
 RETURNED = 'output["loss"] if isinstance(output, dict) else getattr(output, "loss", output)'
 MOVED = """\
+import copy
 from collections.abc import Mapping
 def moved(x):
+    if {fits}:
+        return x.to({how})
     if isinstance(x, Mapping):
-        return type(x)({{name: moved(each) for name, each in x.items()}})
+        y = copy.copy(x)
+        for name in x:
+            y[name] = moved(x[name])
+        return y
     if isinstance(x, (list, tuple)):
         each = map(moved, x)
         return type(x)(*each) if hasattr(x, "_fields") else type(x)(each)
-    return {moved}
+    return x
 """
+ON_DEVICE = 'hasattr(x, "to")'  # tensors, and the graphs and batches of libraries
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -121,12 +128,12 @@ def _placed(facts: CodeFacts, case: Case, named: bool) -> list[str]:
     if "nhwc" in case.mode_words:
         steps.append(("memory_format=torch.channels_last", "getattr(x, 'ndim', 0) == 4"))
     if not kind_of(case.device).on_host:
-        steps.append((repr(case.device), "isinstance(x, torch.Tensor)"))
+        steps.append((repr(case.device), ON_DEVICE))
     found = []
     for how, fits in steps:
         moved = f"x.to({how}) if {fits} else x"
         if nested:
-            found += MOVED.format(moved=moved).splitlines()
+            found += MOVED.format(how=how, fits=fits).splitlines()
             moved = "moved(x)"
         found += [f"model = model.to({how})", f"inputs = [{moved} for x in inputs]"]
         if named:
@@ -170,14 +177,15 @@ def _training(facts: CodeFacts, case: Case, setup: list[str], call: str) -> Line
         settings["pin_memory"] = bool(case.tuning.get("pin"))
         setup.append(f"loading = {settings}  # DataLoader(dataset, **loading)")
     if facts.loss == "output, batch" and device != "cpu":
-        how = f"x.to({case.device!r}) if isinstance(x, torch.Tensor) else x"
-        setup += [*MOVED.format(moved=how).splitlines(), "batch = moved(batch)"]
+        moved = MOVED.format(how=repr(case.device), fits=ON_DEVICE)
+        setup += [*moved.splitlines(), "batch = moved(batch)"]
     forward = [f"output = {call}", f"error = {f'loss({facts.loss})' if facts.loss else RETURNED}"]
-    if case.precision in AUTOCAST:
+    is_mixed = case.precision in AUTOCAST and facts.precision == "fp32"
+    if is_mixed:
         cast = f'with torch.autocast("{device}", dtype=torch.{AUTOCAST[case.precision]}):'
         forward = [cast, *(f"    {line}" for line in forward)]
     steps = ["error.backward()", "optimizer.step()"]
-    if case.precision == "fp16":
+    if is_mixed and case.precision == "fp16":
         setup.append(f'scaler = torch.amp.GradScaler("{device}")')
         steps = ["scaler.scale(error).backward()", "scaler.step(optimizer)", "scaler.update()"]
     return Lines(setup, ["optimizer.zero_grad()", *forward, *steps])

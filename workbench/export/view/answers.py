@@ -18,7 +18,7 @@ from . import costs
 from .curves import curve_lines, legend, place_text
 from .derived import RunView, row_title
 from .details import INDENT, metrics_text
-from .facts import Fact, fact, facts_lines, heading, listed, warning_facts
+from .facts import Fact, fact, facts_lines, heading, listed, warning_fact
 from .spans import Text, join
 from .table import longest_that_fits, table_lines
 from .tables import pending_texts, raced_lines, result_columns, run_columns
@@ -112,7 +112,10 @@ def command_lines(command: str) -> list[Text]:
 def answer_facts(row: Row, run: RunView) -> list[Fact]:
     """The verdict, or its substitute while there is none."""
     if (verdict := row.verdict) is None:
-        return [Fact("answer", pending_texts(row, run)[0])]
+        is_plain = row.plan.textbook is None and not run.going
+        return (_fastest(row, run) if is_plain else []) or [
+            Fact("answer", pending_texts(row, run)[0])
+        ]
     # The variant of a model counts, not the kind of device.
     said = listed("answer", answer(row, run.report))  # where it names the pick in words
     facts = said or [Fact("answer", _answer(verdict))]
@@ -121,8 +124,7 @@ def answer_facts(row: Row, run: RunView) -> list[Fact]:
         words = f"  ({in_words(pick.case)})" if pick and not (said or verdict.tie) else ""
         facts.append(Fact("pick", Text.of(pick_texts(verdict, run)[0], (words, "dim"))))
     facts += [*listed("why", verdict.reasons[1:]), *advice_facts(verdict)]
-    for warning in answer_warnings(verdict):
-        facts += warning_facts(warning.message, warning.remedy)
+    facts += [warning_fact(w.message, w.remedy) for w in answer_warnings(verdict)]
     return facts + ([fact("next", verdict.next_best)] if verdict.next_best else [])
 
 

@@ -55,18 +55,23 @@ def _against(one: Versus, spreads: Sequence[str], *, known: bool) -> Iterator[Se
     notes = [
         f"{b}/A is the time of {b} over that of A. It is unpaired: the runs did not take turns.",
         f"Intervals allow for other runs: rounds differ by {spreads[0]} in A, {spreads[1]} in {b}.",
-        f"SAME: within {SAME_WITHIN:.0%}. FASTER, SLOWER: the whole interval is.",
+        f"SAME: within {SAME_WITHIN:.0%}. FASTER, SLOWER: the whole interval lies beyond that.",
     ]
     only = (("A", one.only_in_a), (b, one.only_here))
     notes += [f"Only in {n}: {len(ids)}, such as {ids[0]}." for n, ids in only if ids]
     of_case = ("Word", "Case", f"{b}/A", "99% CI", "A", b, "Rounds", "Why")
-    yield _keeping(Section.of("Cases", notes, of_case, map(_case, one.cases)), {"1": 12, "2": None})
+    yield _keeping(
+        Section.of("Cases", notes, of_case, map(_case, one.cases)), {"1": 12, "2": None}, names="1"
+    )
 
 
-def _keeping(found: Section, least: Mapping[str, int | None]) -> Section:
-    """The section with these columns at any width, cut to so many cells; None: never cut."""
+def _keeping(found: Section, least: Mapping[str, int | None], names: str = "") -> Section:
+    """The section with these columns at any width, cut to so many cells; None: never cut.  The
+    column of `names` is cut where they are alike."""
     columns = [
-        replace(each, rank=0, minimum=least[each.key]) if each.key in least else each
+        replace(each, rank=0, minimum=least[each.key], names=each.key == names)
+        if each.key in least
+        else each
         for each in found.columns
     ]
     return replace(found, columns=columns)
@@ -82,4 +87,5 @@ def _verdict(one: ComparedVerdict) -> tuple[str, ...]:
 def _case(one: ComparedCase) -> tuple[str, ...]:
     ratio, times = units.ratio_parts(one.ratio, one.ci99), map(units.duration, one.median_s)
     why = one.reason.message if one.reason else "beyond --fail-on" if one.beyond else ""
-    return one.word, one.id, *ratio, *times, f"{one.rounds[0]} / {one.rounds[1]}", why
+    name = f"{one.id.partition('/')[0]} {candidate_name(one.id)}"
+    return one.word, name, *ratio, *times, f"{one.rounds[0]} / {one.rounds[1]}", why

@@ -114,14 +114,18 @@ class RunView:
         return Lead(best, other, course)
 
     def ordered(self, row: Row) -> list[Candidate]:
-        """The candidates with the pick first and the slowest last, as planned while they race;
+        """The candidates with the pick first and the slowest last, in a new order after each round;
         those for reference only follow."""
-        best, behind = self.best(row), self.behind(row) if row.finished else {}
+        stamp = row.round, row.finished, len(row.candidates)
+        return self._once(("ordered", row.plan.scenario), stamp, lambda: self._ordered(row))
+
+    def _ordered(self, row: Row) -> list[Candidate]:
+        best, behind = self.best(row), self.behind(row)
 
         def place(candidate: Candidate) -> tuple[bool, bool, float]:
             far = behind.get(candidate.case.id)
-            follows = row.finished and candidate is not best
-            return row.is_reference_only(candidate), follows, far.value if far else math.inf
+            is_reference = row.is_reference_only(candidate)
+            return is_reference, candidate is not best, far.value if far else math.inf
 
         return sorted(row.candidates, key=place)
 

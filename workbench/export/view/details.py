@@ -14,7 +14,7 @@ from ...report.candidate import Candidate
 from ...report.report import Report
 from ...text import units
 from .derived import RunView
-from .facts import Fact, fact, listed, warning_facts
+from .facts import Fact, fact, listed, warning_fact
 from .lead import samples_text
 from .tables import accuracy_text, setup_text
 from .words import case_text, largest_text, reason_text
@@ -46,7 +46,7 @@ def candidate_facts(candidate: Candidate, run: RunView) -> list[Fact]:
     elif reason is not None:
         facts.append(fact(candidate.state, reason.message, "warning"))
     facts += [fact("  remedy", reason.hint)] if reason is not None and reason.hint else []
-    return facts + [each for w in found.warnings for each in warning_facts(w.message, w.remedy)]
+    return facts + [warning_fact(w.message, w.remedy) for w in found.warnings]
 
 
 def _times(found: Measurement) -> str:

@@ -27,10 +27,9 @@ def listed(label: str, texts: Iterable[str], tone: str = "") -> list[Fact]:
     return [fact(" " if number else label, text, tone) for number, text in enumerate(texts)]
 
 
-def warning_facts(message: str, remedy: str) -> list[Fact]:
+def warning_fact(message: str, remedy: str) -> Fact:
     """A warning and its remedy."""
-    warning = fact("! warning", message, "warning", label_tone="strong warning")
-    return [warning, fact("  remedy", remedy)]
+    return fact("! warning", f"{message}; {remedy}", "warning", label_tone="strong warning")
 
 
 def heading(title: str, width: int, tone: str = "strong") -> Text:

@@ -1,6 +1,7 @@
 """The machine in words: each reading as a labelled fact, each missing one with its reason."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from ...contract import kind_of
@@ -25,7 +26,7 @@ from ...records.reason import Reason, Warning
 from ...text import units
 from . import glyphs
 from .ceilings import bars as ceiling_bars
-from .facts import Fact, fact, warning_facts
+from .facts import Fact, fact, warning_fact
 from .section import Section
 from .spans import Text, join, unbroken
 
@@ -67,7 +68,7 @@ def warnings(found: Sequence[Warning], titles: Mapping[str, str]) -> list[Fact]:
         title = titles.get(first.subject or "")
         more = f", and {len(others)} more" if others else ""
         text = first.message + (more if title is None else f" ({title}{more})")
-        facts += warning_facts(text, first.remedy)
+        facts.append(warning_fact(text, first.remedy))
     return facts
 
 
@@ -203,8 +204,13 @@ def gpu(found: Gpu) -> list[Fact]:
     ]
 
 
-def _each(found: Sequence[Gpu]) -> list[Section]:
-    return [Section(gpu_title(card), facts=gpu(card), tone="strong gpu") for card in found]
+def _each(found: Sequence[Gpu], shown: Collection[str]) -> list[Section]:
+    facts = [[each for each in gpu(card) if each.label not in shown] for card in found]
+    titles = map(gpu_title, found)
+    return [
+        Section(title, facts=own, tone="strong gpu")
+        for title, own in zip(titles, facts, strict=True)
+    ]
 
 
 def _many(found: Sequence[Gpu]) -> list[Section]:
@@ -288,8 +294,15 @@ def missing(unavailable: Mapping[str, str]) -> list[Fact]:
     by_reason: dict[str, list[str]] = {}
     for field, why in unavailable.items():
         by_reason.setdefault(why, []).append(field)
-    named = {why: ", ".join(fields).replace("*", "all") for why, fields in by_reason.items()}
+    named = {why: ", ".join(map(_label, fields)) for why, fields in by_reason.items()}
     return [fact("n/a", f"{fields}: {why}", "dim") for why, fields in named.items()]
+
+
+def _label(field: str) -> str:
+    """`power limit` for `power_limit_w`."""
+    return (
+        "all" if field == "*" else re.sub("_(w|c|mhz|percent|bytes)$", "", field).replace("_", " ")
+    )
 
 
 def no_gpu(machine: Machine) -> list[Fact]:
@@ -379,10 +392,12 @@ def processor_sections(
 
 
 def accelerator_sections(
-    machine: Machine, installed: Software, known: Ceilings | None
+    machine: Machine, installed: Software, known: Ceilings | None, *, live: bool = False
 ) -> list[Section]:
+    """`live`: the readings of the GPUs are shown with their course."""
+    shown = (*READINGS, "clock events") if live else ()
     is_many = len(machine.gpus) >= MANY and len({card.name for card in machine.gpus}) == 1
-    cards = _many(machine.gpus) if is_many else _each(machine.gpus)
+    cards = _many(machine.gpus) if is_many else _each(machine.gpus, shown)
     for card in machine.gpus:
         if reached := ceilings(known, card.device):
             title = f"{card.device} ceilings"

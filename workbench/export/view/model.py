@@ -26,7 +26,7 @@ from ...text.units import as_sentence
 from .answers import answer_warnings
 from .derived import RunView
 from .details import INDENT, output_text
-from .facts import Fact, fact, heading, listed
+from .facts import Fact, fact, heading, listed, warning_fact
 from .facts import facts_lines as wrapped
 from .model_facts import built_text, facts_lines, left_out, saved_text
 from .own import at_batch, code_facts, module_lines, other_races
@@ -181,8 +181,7 @@ def _warnings(found: Iterable[Warning], report: Report) -> Iterator[Fact]:
     for warning in found:
         candidate = report.candidates.get(warning.subject or "")
         about = f"{_name(candidate, report)}: " if candidate else ""
-        text = f"{about}{brief(warning.message, report)}; {warning.remedy}"
-        yield fact("! warning", text, "warning", label_tone="strong warning")
+        yield warning_fact(f"{about}{brief(warning.message, report)}", warning.remedy)
 
 
 # ------------------------------------------------- operators, code, the rest

@@ -70,7 +70,8 @@ def _candidate_line(ranked: RankedCandidate, run: RunView, most: float) -> Line:
     if candidate.blocks:
         cells["median"] = median_texts(candidate, run)
     if ranked.gain is not None:
-        cells["gain"] = Text.of(units.ratio(ranked.gain))
+        slower = [f"{units.ratio(1 / ranked.gain)} slower"] if ranked.gain < 1 else []
+        cells["gain"] = [*map(Text.of, slower), Text.of(units.ratio(ranked.gain))]
         cells["bar"] = bar("", ranked.gain / most, device_tone(candidate.case))
     return Line(candidate.case.id, cells)
 

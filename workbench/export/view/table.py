@@ -198,7 +198,8 @@ def _amount(cell: Cell | None) -> tuple[bool, float, str] | None:
     found = _AMOUNT.match(text)
     if found is None:
         return (True, 0.0, text.casefold()) if text else None
-    return False, float(found[1].replace(",", "")) * _TIMES.get(found[2] or "", 1.0), text
+    value = float(found[1].replace(",", "")) * _TIMES.get(found[2] or "", 1.0)
+    return False, 1 / value if text.endswith(" slower") else value, text
 
 
 def plain_table(

@@ -116,9 +116,9 @@ def pending_texts(row: Row, run: RunView) -> list[Text]:
 def _fastest(row: Row, run: RunView) -> list[Text]:
     best = run.best(row)
     if best is None:
-        return [Text.of(("no verdict asked", "dim"))]
+        return [Text.of(("nothing measured", "dim"))]
     long, short = name_texts(best.case.id, run)
-    found = (("no verdict asked; fastest: ", long), ("fastest: ", long), ("fastest: ", short))
+    found = (("fastest: ", long), ("fastest: ", short))
     return [Text.of((lead, "dim"), name) for lead, name in found]
 
 
@@ -127,6 +127,7 @@ APART = ""  # key of the heading above the candidates for reference only
 NO_LIMIT = 1.0  # the limit of a user's model: --max-error bounds its candidates instead
 
 _CANDIDATE = Column("candidate", "Candidate", minimum=36, names=True)
+_CHECK = Column("accuracy", "Check / limit", rank=6, align="right")
 _STATE = Column("state", "State", rank=1, patient=True, maximum=200)
 
 
@@ -136,8 +137,11 @@ def counted_columns(row: Row) -> list[Column]:
     return [Column("value", title, rank=1, align="right")] if title else []
 
 
-def run_columns(row: Row, run: RunView, *, marks: bool = False) -> list[Column]:
-    """The columns of a live race; `marks` adds one for the symbols of the curves."""
+def run_columns(
+    row: Row, run: RunView, *, marks: bool = False, checks: bool = False
+) -> list[Column]:
+    """The columns of a race with its plot; `marks` adds one for the symbols of the curves, `checks`
+    one for the errors."""
     counted = counted_columns(row)
     if all(candidate.value is None for candidate in row.candidates):  # too few samples so far
         counted = [replace(column, rank=8) for column in counted]
@@ -145,11 +149,12 @@ def run_columns(row: Row, run: RunView, *, marks: bool = False) -> list[Column]:
     return [
         *([Column("mark", "")] if marks else []),
         _CANDIDATE,
-        Column("speed", "Time", rank=3, minimum=16, maximum=72, head=forest.axis(run.behind(row))),
+        Column("speed", "Time", rank=3, minimum=8, maximum=72, head=forest.axis(run.behind(row))),
         Column("rate", "Rate", rank=4, align="right"),
         *counted,
         Column("median", "Median", rank=5 if has_values else 2, align="right"),
         Column("n", "n", rank=7, align="right"),
+        *([_CHECK] if checks else []),
         _STATE,
     ]
 
@@ -162,7 +167,7 @@ def result_columns(row: Row) -> list[Column]:
         Column("median", "Median", rank=2, align="right"),
         Column("rate", "Rate", rank=4, align="right"),
         Column("n", "n", rank=7, align="right"),
-        Column("accuracy", "Check / limit", rank=6, align="right"),
+        _CHECK,
         _STATE,
     ]
 
@@ -203,7 +208,7 @@ def candidate_line(candidate: Candidate, row: Row, run: RunView, mark: Text | No
     }
     if measured.n:
         cells |= {
-            "rate": Text.of(rate_text(candidate, run)),
+            "rate": Text.of(rate_text(candidate, run, run.best(row))),
             "value": Text.of(units.duration(candidate.value, align=True)),
             "median": median_texts(candidate, run),
             "n": Text.of(f"{measured.n}"),
@@ -214,11 +219,12 @@ def candidate_line(candidate: Candidate, row: Row, run: RunView, mark: Text | No
     return Line(candidate.case.id, cells)
 
 
-def rate_text(candidate: Candidate, run: RunView) -> str:
-    """FLOP/s where the work is known, otherwise items per second."""
+def rate_text(candidate: Candidate, run: RunView, best: Candidate | None = None) -> str:
+    """FLOP/s where the work is known, otherwise items per second; in the unit of the best."""
     found = run.measured(candidate)
+    most = run.measured(best) if best is not None else found
     if found.flops_per_s is not None:
-        return units.rate(found.flops_per_s, "FLOP/s")
+        return units.rate(found.flops_per_s, "FLOP/s", most.flops_per_s)
     if found.throughput is None:
         return units.NOT_AVAILABLE
     return units.rate(found.throughput.value, found.throughput.unit)

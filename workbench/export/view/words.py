@@ -72,27 +72,28 @@ def name_texts(case_id: str, run: RunView) -> list[Text]:
 
 def pick_texts(verdict: Verdict, run: RunView, *, words: bool = False) -> list[Text]:
     """The pick, longest first, before all in `words`; a tie shows both candidates, or dots in place
-    of the second; the shortest leaves out tuning."""
+    of the second; the shortest leave out the tuning and the device."""
     if verdict.pick is None:
         return [Text.of(("none", "dim"))]
     picks = _pick_names(verdict.pick, run, words=words)
     if not verdict.tie or verdict.runner_up is None:
-        return picks
+        return [*picks[:-2], *picks[-3:]]  # as many as a tie has: all rows show one form
     equals = _pick_names(verdict.runner_up, run, words=words)
-    both = [join(pair, " / ") for pair in zip(picks[:-1], equals[:-1], strict=True)]
-    return [*both, *(Text.of(pick, (" / ...", "dim")) for pick in picks[-2:])]
+    both = [join(pair, " / ") for pair in zip(picks[:-2], equals[:-2], strict=True)]
+    return [*both, *(Text.of(pick, (" / ...", "dim")) for pick in picks[-3:])]
 
 
 def _pick_names(case_id: str, run: RunView, *, words: bool) -> list[Text]:
     names, candidate = name_texts(case_id, run), run.report.candidates.get(case_id)
     if candidate is None:
-        return [*names, names[-1]]
+        return [*names, names[-1], names[-1]]
     untuned = names[-1]
     for name, value in candidate.case.tuning.items():
         spans = ((text.replace(f" {name}={value}", ""), tone) for text, tone in untuned.spans)
         untuned = Text(tuple(spans))
     said = [Text.of((in_words(candidate.case), device_tone(candidate.case)))] if words else []
-    return [*said, *names, untuned]
+    (device, _), *rest = untuned.spans
+    return [*said, *names, untuned, Text.of("".join(text for text, _ in rest).strip() or device)]
 
 
 def state_texts(candidate: Candidate, run: RunView) -> list[Text]:
@@ -103,8 +104,10 @@ def state_texts(candidate: Candidate, run: RunView) -> list[Text]:
         return [marked(Text.of((text, "dim")), candidate, run) for text in texts]
     if candidate.eliminated and state in ("dropped", "ok"):
         why = run.elimination_text(candidate)
-        texts = (f"eliminated: {why}", f"eliminated: {why.partition(' than ')[0]}", "eliminated")
-        return [marked(Text.of((text, "dim")), candidate, run) for text in texts]
+        return [
+            marked(Text.of((text, "dim")), candidate, run)
+            for text in (f"eliminated: {why}", "eliminated")
+        ]
     if state in ("failed", "skipped", "cancelled"):
         tone = "error" if state == "failed" else "warning"
         long = [f"{state}: {candidate.reason.message}"] if candidate.reason else []

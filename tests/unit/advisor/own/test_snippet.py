@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections import UserDict
+from collections import UserDict, defaultdict
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ import pytest
 import torch
 from own_subject import Subject
 
-from workbench.advisor.own.snippet import MOVED, snippet
+from workbench.advisor.own.snippet import MOVED, ON_DEVICE, snippet
 from workbench.contract import Case
 from workbench.planning.own_question import OwnQuestion
 from workbench.records.code import CodeFacts, CodeInput
@@ -169,9 +169,12 @@ def test_a_batch_goes_to_the_gpu_where_the_loss_takes_it() -> None:
     picked = case(device="cuda:0", threads=None)
     text = snippet(facts(loss="output, batch"), picked, TRAINING)
     scope: dict[str, Any] = {"torch": torch}
-    exec(MOVED.format(moved="x.to('meta') if isinstance(x, torch.Tensor) else x"), scope)
-    batch = scope["moved"](Labelled(UserDict(a=[torch.ones(1), "b"]), torch.ones(1)))
-    assert batch.labels.is_meta and batch.inputs["a"][0].is_meta and batch.inputs["a"][1] == "b"
+    exec(MOVED.format(how="'meta'", fits=ON_DEVICE), scope)
+    held = defaultdict(list, a=[torch.ones(1), "b"])
+    batch = scope["moved"](Labelled(UserDict(held=held), torch.ones(1)))
+    moved = batch.inputs["held"]
+    assert batch.labels.is_meta and moved["a"][0].is_meta and moved["a"][1] == "b"
+    assert moved["none"] == [] and not held["a"][0].is_meta
     assert "batch = moved(batch)" in text
     assert "batch = moved" not in snippet(facts(loss="output"), picked, TRAINING)
 

@@ -56,6 +56,24 @@ def test_state_and_changed_inputs_are_found(examined) -> None:
     assert task.hosted.args[0].abs().sum() == 0
 
 
+def test_a_list_that_grows_is_restored(examined) -> None:
+    code, facts = examined("growing")
+    assert facts["mutated"] == ["1.0"] and not facts["nondeterministic"]
+    task = task_of(code, batch=None)
+    for _ in range(2):
+        task.step()
+        assert len(task.hosted.args[1]) == 1
+        task.restore()
+
+
+def test_padding_is_no_chance(examined) -> None:
+    assert not examined("padded")[1]["nondeterministic"]
+
+
+def test_a_compiled_module_is_raced_without_it_and_that_is_said(examined) -> None:
+    assert any("torch.compile is taken off" in note for note in examined("compiled")[1]["notes"])
+
+
 def test_chance_is_not_taken_for_state(examined) -> None:
     _, facts = examined("chance")
     assert facts["nondeterministic"] and not facts["stateful"]
@@ -78,7 +96,7 @@ def test_a_state_may_hold_other_things_than_tensors(examined) -> None:
 
 
 def test_a_module_that_casts_is_compared_with_fp32(examined) -> None:
-    assert examined("half_hidden")[1]["reference"] == "eager in fp32"
+    assert examined("half_hidden")[1]["reference"] == "eager as written"
 
 
 @pytest.mark.parametrize(

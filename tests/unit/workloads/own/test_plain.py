@@ -70,7 +70,6 @@ def test_a_result_without_numpy_is_compared_as_it_is(monkeypatch: pytest.MonkeyP
     ("value", "kind"),
     [
         (object(), "object"),
-        ({1, 2}, "set"),
         ([np.array([object()])], "ndarray"),
         ({"a": (1, [np.ones(2), "b", None])}, ""),
     ],

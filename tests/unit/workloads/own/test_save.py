@@ -66,7 +66,8 @@ class Saved:
         case = Case("own", **{"threads": 1, "batch": 2, **fields})
         question = OwnQuestion(code.kind, code.target, train=code.train)
         inputs = PORTS if code.target == "small_net:build" else PORTS[:1]
-        loss = {"small_net:train": "output", "trained:build": "output, batch"}.get(code.target)
+        takes = {"small_net:train": "output", "outer_net:build": "output"}
+        loss = {**takes, "trained:build": "output, batch"}.get(code.target)
         facts = CodeFacts(code.kind, code.name, "", "", inputs=inputs, loss=loss)
         made = lines(facts, case, question)
         where = str(self.folder)
@@ -80,9 +81,13 @@ class Saved:
 
     def runs(self, directory: Path = USER) -> bool:
         """Whether the script runs in this process, with `directory` as the current one."""
+        return bool(self.run(directory))
+
+    def run(self, directory: Path) -> dict[str, Any]:
+        """The names that the script leaves behind; empty if it prints no median."""
         with chdir(directory), redirect_stdout(io.StringIO()) as printed:
-            runpy.run_path(str(self.folder / "reproduce.py"), run_name="__main__")
-        return MEDIAN.fullmatch(printed.getvalue()) is not None
+            left = runpy.run_path(str(self.folder / "reproduce.py"), run_name="__main__")
+        return left if MEDIAN.fullmatch(printed.getvalue()) else {}
 
 
 @pytest.fixture
@@ -159,6 +164,35 @@ def test_a_training_with_data_and_a_loss_of_the_batch(saved: Saved) -> None:
     _, _, batch = torch.load(saved.folder / "inputs.pt")
     assert [len(each) for each in batch] == [2, 2]
     assert saved.runs()
+
+
+REEXPORTED = """
+import torch
+class Net(torch.nn.Linear):
+    def loss(self, output): raise AssertionError("a method")
+def build():
+    net = Net(4, 3)
+    net.bias.requires_grad_(False)
+    return net
+def loss(output): return output.sum()
+optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.25)
+"""
+
+
+def test_parts_of_a_training_are_found_where_the_race_finds_them(
+    saved: Saved, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "inner_net.py").write_text(REEXPORTED)
+    (tmp_path / "outer_net.py").write_text("from inner_net import build\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    net = torch.nn.Linear(4, 3)
+    net.bias.requires_grad_(False)
+    one = Subject(net, torch.ones(2, 4), name="outer_net:build")
+    one.namespace = importlib.import_module("inner_net")
+    saved.save(saved.code(target="outer_net:build", train=True), one)
+    left = saved.run(tmp_path)
+    assert type(left["optimizer"]) is torch.optim.SGD and left["optimizer"].defaults["lr"] == 0.25
+    assert len(left["optimizer"].param_groups[0]["params"]) == 1
 
 
 def test_a_function(saved: Saved) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
+from collections import UserDict, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 import torch
@@ -13,7 +17,7 @@ from workbench.contract import WorkloadError
 from workbench.worker.code import Code
 from workloads.own.reference import call
 from workloads.own.subject import Subject, as_example, built, hash_of, subject
-from workloads.own.tree import Example, mapped, module_with_inputs, tensors
+from workloads.own.tree import Example, mapped, module_with_inputs, tensors, uncompiled
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "own"
 
@@ -239,7 +243,7 @@ def test_a_dictionary_next_to_the_module_holds_keywords_and_a_compiled_module_is
 ):
     plain = torch.nn.Linear(3, 2)
     module, example = module_with_inputs((torch.compile(plain), {"input": torch.ones(1, 3)}))
-    assert module is plain
+    assert uncompiled(module) is plain
     assert example.args == () and list(example.kwargs) == ["input"]
 
     class Whole(torch.nn.Module):
@@ -307,3 +311,60 @@ def test_tensors_inside_other_objects_are_found_copied_and_named() -> None:
     assert float(copied.args[0].x[0, 0]) == 2
     assert float(copied.args[0].kept["keys"][0][0]) == 1
     assert float(example.args[0].x[0, 0]) == 1, "the given one stays"
+
+
+class _Empty:
+    """A cache before its first call."""
+
+    def __init__(self) -> None:
+        self.keys: list[torch.Tensor] = []
+
+
+def test_an_object_that_a_call_may_fill_is_copied_even_without_tensors() -> None:
+    example = Example((_Empty(),), {})
+    copied = example.mapped(torch.clone)
+    copied.args[0].keys.append(torch.ones(1))
+    assert not example.args[0].keys
+
+
+def test_mappings_stay_what_they_are() -> None:
+    given = defaultdict(list, a=torch.ones(1))
+    doubled = mapped(given, lambda tensor: tensor * 2)
+    assert float(doubled["a"]) == 2 and doubled["none"] == []
+    batch = mapped(UserDict(a=torch.ones(1)), lambda tensor: tensor * 2)
+    assert isinstance(batch, UserDict) and float(batch["a"]) == 2
+    fixed = mapped(MappingProxyType({"a": torch.ones(1)}), lambda tensor: tensor * 2)
+    assert float(fixed["a"]) == 2
+
+
+def test_nodes_that_know_their_parent_have_an_end() -> None:
+    root, leaf = _Graph(), _Graph()
+    root.below, leaf.above = leaf, root  # type: ignore[attr-defined]
+    assert [name for name in Example((root,), {}).tensors() if "above" in name] == []
+
+
+def test_a_packed_sequence_is_one_argument() -> None:
+    packed = torch.nn.utils.rnn.pack_sequence([torch.ones(2, 3), torch.ones(1, 3)])
+    net = torch.nn.GRU(3, 4)
+    example = as_example(packed)
+    assert len(example.args) == 1
+    assert torch.equal(net(*example.mapped(torch.clone).args)[1], net(packed)[1])
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [("LazyLinear(3)", "lazy parameters"), ("Linear(3, 3, device='meta')", "without values")],
+)
+def test_weights_without_values_are_refused(tmp_path: Path, made: str, says: str) -> None:
+    text = f"import torch\ndef build(): return torch.nn.{made}, (torch.ones(1, 3),)\n"
+    with pytest.raises(WorkloadError, match=says) as refused:
+        written(tmp_path, f"empty_{made[:4]}", text)
+    assert refused.value.code == "bad_input" and refused.value.hint
+
+
+def test_a_pickle_finds_its_classes_in_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "home_net.py").write_text("import torch\nclass Net(torch.nn.Linear): pass\n")
+    made = "import torch, home_net; torch.save((home_net.Net(3, 2), torch.ones(1, 3)), 'net.pt')"
+    subprocess.run([sys.executable, "-c", made], cwd=tmp_path, check=True)
+    code = Code("torch", "net.pt", f"{tmp_path}/kept", str(tmp_path), pickled=True)
+    assert type(subject(code).module).__name__ == "Net"
