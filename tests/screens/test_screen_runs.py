@@ -109,7 +109,7 @@ async def test_where_no_run_can_be_kept_it_says_so(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
         await open_runs(pilot)
-        assert "Set XDG_STATE_HOME to another folder" in text(pilot)
+        assert "Runs are not kept: set XDG_STATE_HOME" in text(pilot)
         assert "n starts one" not in text(pilot)
 
 

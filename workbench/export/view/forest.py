@@ -9,7 +9,6 @@ from .chart import ticks
 from .spans import Text
 
 VALUE = 8  # cells of the ratio in figures
-LEAST_PLOT = 6  # cells of the plot: in fewer it says nothing
 LEAST_TOP = 1.25  # end of the axis where all are level
 
 
@@ -25,7 +24,7 @@ def axis(all_: Mapping[str, Ratio]) -> Callable[[int], Text]:
     """The head of the column: as many ticks as there is room for."""
 
     def draw(width: int) -> Text:
-        if width < VALUE + LEAST_PLOT:  # too narrow, or no candidate has a ratio yet
+        if width <= VALUE:  # no candidate has a ratio yet
             return Text.of(("Time", "dim"))
         width -= VALUE
         drawn = [" "] * width
@@ -45,8 +44,6 @@ def cell(key: str, all_: Mapping[str, Ratio], tone: str) -> Callable[[int], Text
 
     def draw(width: int) -> Text:
         found = all_[key]
-        if width < VALUE + LEAST_PLOT:
-            return Text.of(f"{units.ratio(found.value):>{VALUE - 1}}")
         width -= VALUE
         low, at, high = (
             _place(value, all_, width) for value in (found.low, found.value, found.high)

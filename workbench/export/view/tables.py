@@ -149,7 +149,7 @@ def run_columns(
     return [
         *([Column("mark", "")] if marks else []),
         _CANDIDATE,
-        Column("speed", "Time", rank=3, minimum=8, maximum=72, head=forest.axis(run.behind(row))),
+        Column("speed", "Time", rank=3, minimum=16, maximum=72, head=forest.axis(run.behind(row))),
         Column("rate", "Rate", rank=4, align="right"),
         *counted,
         Column("median", "Median", rank=5 if has_values else 2, align="right"),

@@ -77,10 +77,10 @@ def pick_texts(verdict: Verdict, run: RunView, *, words: bool = False) -> list[T
         return [Text.of(("none", "dim"))]
     picks = _pick_names(verdict.pick, run, words=words)
     if not verdict.tie or verdict.runner_up is None:
-        return [*picks[:-2], *picks[-3:]]  # as many as a tie has: all rows show one form
+        return [*picks[:-2], *picks[-3:], picks[-1]]  # as many as a tie has: rows share one form
     equals = _pick_names(verdict.runner_up, run, words=words)
     both = [join(pair, " / ") for pair in zip(picks[:-2], equals[:-2], strict=True)]
-    return [*both, *(Text.of(pick, (" / ...", "dim")) for pick in picks[-3:])]
+    return [*both, *(Text.of(pick, (" / ...", "dim")) for pick in picks[-3:]), picks[-1]]
 
 
 def _pick_names(case_id: str, run: RunView, *, words: bool) -> list[Text]:
