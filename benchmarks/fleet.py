@@ -17,7 +17,7 @@ from typing import Any
 
 from workbench.advisor.fleet import fleet_document, priced
 from workbench.advisor.fleet_nodes import read_folder
-from workbench.cli.commands import head
+from workbench.cli.program import head
 from workbench.export.view.fleet import sections
 from workbench.export.view.section import section_text
 

@@ -29,7 +29,7 @@ from benchmarks.own_corpus import CORPUS, HELD_OUT
 from workbench.advisor.model.candidates import SearchSpace, first
 from workbench.contract import Case
 from workbench.machine import detect
-from workbench.planning.threads import useful_thread_counts
+from workbench.planning.cases import useful_thread_counts
 from workbench.records.model import ModelFacts
 from workbench.worker.code import Code
 from workbench.worker.quiet import wait_until_quiet

@@ -37,8 +37,8 @@ from workbench.advisor.model.candidates import Proposal, SearchSpace, first  # n
 from workbench.contract import Case, WorkloadError  # noqa: E402
 from workbench.machine import detect  # noqa: E402
 from workbench.machine.host.isa import native  # noqa: E402
-from workbench.planning.model_question import MAX_ERROR  # noqa: E402
-from workbench.planning.threads import useful_thread_counts  # noqa: E402
+from workbench.planning.cases import useful_thread_counts  # noqa: E402
+from workbench.planning.questions import MAX_ERROR  # noqa: E402
 from workbench.records.model import ModelFacts  # noqa: E402
 from workbench.worker.recipe import CALIBRATIONS, ORIGINAL, Recipe  # noqa: E402
 from workbench.worker.session_options import BFLOAT, OPENVINO  # noqa: E402

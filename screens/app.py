@@ -16,8 +16,8 @@ from workbench.contract import WorkloadError
 from workbench.engine.exit_codes import CUT_SHORT
 from workbench.planning.request import Request
 from workbench.records.events import AnyEvent, RacePlanned
+from workbench.report.candidate import Row
 from workbench.report.report import Report
-from workbench.report.row import Row
 from workbench.report.run_files import OpenedRun
 
 from .pages.base import ReportChanged, ViewScreen

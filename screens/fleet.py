@@ -11,12 +11,11 @@ from textual.widgets import Static
 from workbench.engine.exit_codes import OK
 from workbench.export.view.fleet import sections
 from workbench.export.view.section import section_lines
-from workbench.records.fleet_document import FleetDocument
+from workbench.records.fleet import FleetDocument
 from workbench.text.sanitize import shown
 
 from .state.threads import in_thread
 from .terminal import TOO_SMALL, TerminalApp
-from .text.styles import joined
 from .widgets.drawn import Drawn
 from .widgets.keybar import KeyBar
 from .widgets.pane import Pane
@@ -78,9 +77,7 @@ class FleetApp(TerminalApp):
         widest = max(len(section.columns) for section in sections(self.found))
         self._skip = max(0, min(self._skip + by, widest - 2))
         self.query_one("#fleet", Drawn).show(
-            lambda width, _: joined(
-                section_lines([*sections(self.found, self._skip)], width, width)
-            )
+            lambda width: section_lines([*sections(self.found, self._skip)], width, width)
         )
 
     def action_interrupt(self) -> None:

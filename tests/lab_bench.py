@@ -14,8 +14,8 @@ from workbench.contract import Case
 from workbench.engine.model_conclusion import ModelRun
 from workbench.engine.model_lab import ModelLab
 from workbench.engine.model_variants import LAB
-from workbench.planning.model_question import ModelQuestion
 from workbench.planning.plan import resolve
+from workbench.planning.questions import ModelQuestion
 from workbench.planning.request import Request
 from workbench.pool.pool import Answer, WorkerFailed
 from workbench.records import events as ev

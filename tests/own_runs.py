@@ -13,7 +13,7 @@ from workbench.advisor.own.overview import flips, rows_of, script_gain
 from workbench.advisor.own.snippet import snippet
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
-from workbench.planning.own_question import OwnQuestion
+from workbench.planning.questions import OwnQuestion
 from workbench.planning.request import Request
 from workbench.planning.scenario import Scenario
 from workbench.records import events as ev

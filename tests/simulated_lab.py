@@ -15,7 +15,7 @@ from simulated_run import SimulatedMachine, SimulatedPool, run
 
 from workbench import catalog
 from workbench.contract import Case, OutputAccuracy
-from workbench.planning.model_question import ModelQuestion
+from workbench.planning.questions import ModelQuestion
 from workbench.planning.request import Request
 from workbench.pool.pool import Answer, WorkerFailed
 from workbench.pool.worker_process import WorkerKey

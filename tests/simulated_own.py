@@ -14,7 +14,7 @@ from simulated_run import SimulatedMachine, run
 
 from workbench.contract import Case, Work
 from workbench.engine import own_exports
-from workbench.planning.own_question import OwnQuestion
+from workbench.planning.questions import OwnQuestion
 from workbench.planning.request import Request
 from workbench.pool.pool import WorkerFailed
 from workbench.records import events as ev

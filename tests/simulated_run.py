@@ -20,8 +20,15 @@ from builders import ceilings as known_ceilings
 
 from workbench import catalog
 from workbench.contract import Case, Work, kind_of
-from workbench.engine import ceiling_store, ceilings, devices, energy, race, telemetry
-from workbench.engine import engine as engine_module
+from workbench.engine import (
+    blocks,
+    ceiling_store,
+    ceilings,
+    devices,
+    engine as engine_module,
+    race,
+    telemetry,
+)
 from workbench.engine.engine import Engine
 from workbench.engine.event_stream import EventStream
 from workbench.machine.nvidia.sampler import GpuSample
@@ -374,7 +381,7 @@ def run(
         (ceilings, "requested_rows", ceilings.requested_rows if request.ceilings else _no_rows),
         (EventStream, "open_journal", lambda self, run_id: None),
         (devices, "detect", lambda *_, **__: (simulated.machine, simulated.software)),
-        (energy, "package_energy_j", lambda: (None, "only root may read it")),
+        (blocks, "package_energy_j", lambda: (None, "only root may read it")),
         (race, "DisturbanceMonitor", lambda *_: SimulatedMonitor(simulated.disturbances)),
         (telemetry, "GpuSampler", SimulatedSampler),
         (telemetry, "HostReader", SimulatedHost),

@@ -6,8 +6,6 @@ calls `prepare` and then times `Task.step`.  Standard library only: a worker may
 interpreter that has nothing but its backend.
 """
 
-from __future__ import annotations
-
 import importlib
 import time
 from abc import ABC, abstractmethod
@@ -202,7 +200,7 @@ class Case:
         """Whether preparing it takes a compiler's time."""
         return self.compile_mode is not None or "tensorrt" in self.mode_words
 
-    def but_precision(self) -> Case:
+    def but_precision(self) -> "Case":
         """A key that is equal for cases which differ in their precision only."""
         return replace(self, precision="", quantization=None)
 
@@ -331,12 +329,12 @@ class Accuracy:
     held_out: bool = False  # the inputs were kept apart until everything else was decided
 
     @classmethod
-    def within(cls, error: float, limit: float, reference: str) -> Accuracy:
+    def within(cls, error: float, limit: float, reference: str) -> "Accuracy":
         """A relative error, which passes up to `limit`; NaN never does."""
         return cls("relative_error", error, reference, limit, error <= limit)
 
     @classmethod
-    def uncompared(cls, why: str) -> Accuracy:
+    def uncompared(cls, why: str) -> "Accuracy":
         return cls("none", 0.0, why, 0.0, True)
 
 
@@ -364,22 +362,16 @@ class Profile:
     fallback_s: float = 0.0  # part of `total_s` in nodes that another provider left to the CPU
 
 
+@dataclass(kw_only=True)
 class Setup:
     """Times the parts of a preparation: `with setup.phase("transfer"): ...`."""
 
     PHASES = ("build", "transfer", "compile")
 
-    def __init__(
-        self,
-        *,
-        seed: int = 0,
-        cache_bytes: int = DEFAULT_CACHE_BYTES,
-        files: Mapping[str, str] | None = None,
-    ) -> None:
-        self.seed = seed
-        self.files = files or {}  # paths of files made for this case, by their role
-        self.cache_bytes = cache_bytes  # last-level cache of the CPU
-        self.seconds: dict[str, float] = {}
+    seed: int = 0
+    files: Mapping[str, str] = field(default_factory=dict)  # made for this case: paths by role
+    cache_bytes: int = DEFAULT_CACHE_BYTES  # last-level cache of the CPU
+    seconds: dict[str, float] = field(default_factory=dict, init=False)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -541,8 +533,3 @@ class Workload(ABC):
     def tuning(self, given: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
         """The tuning parameters, with their given or default values."""
         return {p.name: given.get(p.name, p.default) for p in self.parameters if p.tuning}
-
-
-def decode_case(fields: Mapping[str, Any]) -> Case:
-    """A case from its JSON object."""
-    return Case(**fields)

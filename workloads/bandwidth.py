@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
+from workbench.worker.libraries import torch
 
 from ._shared.network import worst
 from ._shared.torch_task import TorchTask, to_device
@@ -52,8 +53,6 @@ class BandwidthTask(TorchTask):
     checks_latest = True
 
     def __init__(self, case: Case, setup: Setup) -> None:
-        import torch
-
         super().__init__(case)
         self.activate()  # memory is placed near the core that writes it first
         generator = torch.Generator().manual_seed(setup.seed)
@@ -65,8 +64,6 @@ class BandwidthTask(TorchTask):
         self.target, *self.sources = to_device(setup, case, *hosted)
 
     def step(self) -> None:
-        import torch
-
         if len(self.sources) == 1:
             self.target.copy_(self.sources[0])
         else:
@@ -95,8 +92,6 @@ def random_array(size: int, generator: Any) -> Any:
 
     All threads write their parts.
     """
-    import torch
-
     drawn = torch.randn(min(size, PERIOD), generator=generator)
     array, whole = torch.empty(size), size - size % len(drawn)
     array[:whole].view(-1, len(drawn)).copy_(drawn)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
+from workbench.worker.libraries import np, torch
 
 from ._shared.inference import small_probe
 from ._shared.network import relative_error, worst
@@ -69,9 +70,6 @@ class ConvStep(TorchTask):
     """One step is one forward and backward pass with a given gradient of the output."""
 
     def __init__(self, case: Case, setup: Setup) -> None:
-        import numpy as np
-        import torch
-
         super().__init__(case)
         rng = np.random.default_rng(setup.seed)
         batch, image = case.batch or 1, int(case.params["image"])
@@ -105,8 +103,6 @@ class ConvStep(TorchTask):
         corner alone, for which the float64 reference needs two more pixels: the reach of two
         layers.
         """
-        import torch
-
         near = (slice(1), slice(None), slice(CORNER + 2), slice(CORNER + 2))
         inputs, *weights = map(torch.from_numpy, self.arrays)
         exact = [leaf.double().requires_grad_() for leaf in (inputs[near], *weights)]
@@ -126,8 +122,6 @@ class ConvStep(TorchTask):
 
 def both_passes(leaves: Sequence[Any], *, corner: bool = False) -> tuple[Any, Any]:
     """The output, and the gradients of half its square; `corner`: of the first image's corner."""
-    import torch
-
     inputs, first, second = leaves
     hidden = torch.relu(torch.conv2d(inputs, first, padding=1))
     output = torch.relu(torch.conv2d(hidden, second, padding=1))

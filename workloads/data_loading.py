@@ -18,6 +18,7 @@ from workbench.contract import (
     Workload,
     WorkloadError,
 )
+from workbench.worker.libraries import np, torch
 
 from ._shared import pictures
 from ._shared.network import untrained_convnet, worst
@@ -140,8 +141,6 @@ class Feeding(FedTask):
     """One step trains on all batches of one epoch."""
 
     def __init__(self, case: Case, setup: Setup, sources: Sequence[pictures.Source]) -> None:
-        import torch
-
         super().__init__(case)
         with setup.phase("build"):
             self.layers = untrained_convnet(setup.seed, CONVOLUTIONS)
@@ -194,9 +193,6 @@ class Feeding(FedTask):
 
     def check(self) -> Accuracy:
         """Compare pictures and initial loss of the first batch with float64."""
-        import numpy as np
-        import torch
-
         pixels, labels = (part[:CHECKED] for part in self._received(next(iter(self.loader))))
         with torch.no_grad():
             inputs, targets = self._inputs(pixels, labels)

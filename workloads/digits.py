@@ -6,6 +6,7 @@ from functools import cache, partial
 from typing import Any
 
 from workbench.contract import Accuracy, Case, Setup, Task, Variant, Work, Workload
+from workbench.worker.libraries import jax, np, torch
 
 from ._shared import digits
 from ._shared.jax_task import JaxTask, cross_entropy, forward, weights_of
@@ -138,8 +139,6 @@ class TorchDigits(DigitTraining, TorchTask):
     """By torch; the digits are on the device."""
 
     def __init__(self, case: Case, setup: Setup) -> None:
-        import torch
-
         super().__init__(case)
         self.batch, self.seed = case.batch or 1, setup.seed
         with setup.phase("build"):
@@ -150,8 +149,6 @@ class TorchDigits(DigitTraining, TorchTask):
             self.start()
 
     def start(self) -> None:
-        import torch
-
         super().start()
         self.network = module(self.layers).to(self.device)
         self.optimiser = torch.optim.Adam(self.network.parameters(), lr=LEARNING_RATE)
@@ -166,8 +163,6 @@ class TorchDigits(DigitTraining, TorchTask):
         self.latest_loss = train_step(self.network, self.optimiser, *next(self.batches))
 
     def answers(self) -> Any:
-        import torch
-
         with torch.inference_mode():
             return self.network(self.pictures[digits.TRAINING :]).argmax(dim=1).cpu().numpy()
 
@@ -178,7 +173,6 @@ class FedDigits(TorchDigits):
     waits = True  # a copy from pageable memory waits for the queue
 
     def endless_batches(self) -> Iterator[Sequence[Any]]:
-        import torch
         from torch.utils.data import DataLoader, TensorDataset
 
         kept = TensorDataset(
@@ -232,8 +226,6 @@ class JaxDigits(DigitTraining, JaxTask):
     """By a jitted optimiser step; the digits are on the device."""
 
     def __init__(self, case: Case, setup: Setup) -> None:
-        import jax
-
         super().__init__(case)
         with setup.phase("build"):
             self.layers = mlp(SIZES, setup.seed)
@@ -249,8 +241,6 @@ class JaxDigits(DigitTraining, JaxTask):
 
     def adam(self, state: Any, data: Any, labels: Any, rows: Any) -> Any:
         """The loss on these rows, and the next state (steps, weights, both moments)."""
-        import jax
-
         steps, weights, first, second = state
         loss = partial(cross_entropy, self.layers)
         found, slopes = jax.value_and_grad(loss)(weights, data[rows], labels[rows])
@@ -311,8 +301,6 @@ class ScikitLearnDigits(DigitTraining):
 
 def shuffled(batch: int, seed: int) -> Iterator[Any]:
     """The rows of endless batches."""
-    import numpy as np
-
     rng = np.random.default_rng(seed)
     while True:
         order = rng.permutation(digits.TRAINING)

@@ -14,20 +14,12 @@ from workbench.contract import (
     Workload,
     WorkloadError,
 )
+from workbench.worker.libraries import jax
 
-from ._shared import digits, network
+from . import digits
+from ._shared import network
+from ._shared.digits import TRAINING
 from ._shared.training import require_batch
-from .digits import (
-    LIBRARIES,
-    DigitTraining,
-    JaxDigits,
-    ScikitLearnDigits,
-    TensorFlowDigits,
-    TorchDigits,
-    memory_bytes,
-    pictures,
-    unseen_labels,
-)
 
 MOST_EPOCHS = 100
 
@@ -47,14 +39,14 @@ class DigitsToAccuracy(Workload):
     parameters = (Parameter("target", 0.97, "share of the unseen digits to recognise", 0.5, 0.98),)
     default_batch = 64
     quick: ClassVar = {"target": 0.9}
-    variants = LIBRARIES
+    variants = digits.LIBRARIES
 
     def work(self, case: Case) -> Work:
-        memory = memory_bytes(case.batch or 1)
+        memory = digits.memory_bytes(case.batch or 1)
         return Work(flops=None, bytes_moved=None, items=1, item="runs", memory_bytes=memory)
 
     def prepare(self, case: Case, setup: Setup) -> Task:
-        require_batch(case, digits.TRAINING, "training digits")
+        require_batch(case, TRAINING, "training digits")
         trainings: dict[str, Any] = {
             "torch": ByTorch,
             "tensorflow": ByTensorFlow,
@@ -65,7 +57,7 @@ class DigitsToAccuracy(Workload):
         return task
 
 
-class ToAccuracy(DigitTraining):
+class ToAccuracy(digits.DigitTraining):
     """One step is one training, until the target is reached."""
 
     waits = finishes = True  # reads the answers back after each epoch
@@ -77,7 +69,7 @@ class ToAccuracy(DigitTraining):
         """Weight (outputs, inputs) and bias of both layers, as they are now, as NumPy arrays."""
 
     def epoch(self) -> None:
-        for _ in range(digits.TRAINING // self.batch):
+        for _ in range(TRAINING // self.batch):
             self.train()
 
     @property
@@ -104,8 +96,8 @@ class ToAccuracy(DigitTraining):
             network.Dense(weight, bias, relu=not place)
             for place, (weight, bias) in enumerate(self.weights())
         ]
-        answers = network.forward(layers, pictures()[0][digits.TRAINING :]).argmax(axis=1)
-        accuracy = float((answers == unseen_labels()).mean())
+        answers = network.forward(layers, digits.pictures()[0][TRAINING:]).argmax(axis=1)
+        accuracy = float((answers == digits.unseen_labels()).mean())
         reference = f"{len(answers)} unseen digits, the trained weights in float64"
         passed = accuracy >= self.target
         return Accuracy("test_accuracy", accuracy, reference, self.target, passed)
@@ -114,12 +106,12 @@ class ToAccuracy(DigitTraining):
         return {"epochs": self.epochs, "test_accuracy": self.reached}
 
 
-class ByTorch(ToAccuracy, TorchDigits):
+class ByTorch(ToAccuracy, digits.TorchDigits):
     def weights(self) -> Iterable[Any]:
         return pairs([each.detach().cpu().numpy() for each in self.network.parameters()])
 
 
-class ByTensorFlow(ToAccuracy, TensorFlowDigits):
+class ByTensorFlow(ToAccuracy, digits.TensorFlowDigits):
     def start(self) -> None:
         super().start()
         self.streams[self.batch] = self.stream(self.batch)  # from the first batch again
@@ -128,15 +120,13 @@ class ByTensorFlow(ToAccuracy, TensorFlowDigits):
         return pairs([each.T for each in self.model.get_weights()])
 
 
-class ByJax(ToAccuracy, JaxDigits):
+class ByJax(ToAccuracy, digits.JaxDigits):
     def weights(self) -> Iterable[Any]:
-        import jax
-
         weights: list[Any] = jax.device_get(self.state[1])
         return weights
 
 
-class ByScikitLearn(ToAccuracy, ScikitLearnDigits):
+class ByScikitLearn(ToAccuracy, digits.ScikitLearnDigits):
     """`fit` with a test after each epoch: a call of `partial_fit` for all training digits."""
 
     def start(self) -> None:
@@ -144,7 +134,7 @@ class ByScikitLearn(ToAccuracy, ScikitLearnDigits):
         self.model.set_params(shuffle=True)
 
     def epoch(self) -> None:
-        training = slice(digits.TRAINING)
+        training = slice(TRAINING)
         self.model.partial_fit(self.data[training], self.labels[training], classes=range(10))
 
     def weights(self) -> Iterable[Any]:

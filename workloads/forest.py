@@ -23,6 +23,7 @@ from workbench.contract import (
     Workload,
     WorkloadError,
 )
+from workbench.worker.libraries import np, torch
 
 from ._shared.cuda_graph import graphed
 from ._shared.network import relative_error
@@ -80,8 +81,6 @@ class ForestInference(Workload):
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:
-        import numpy as np
-
         with setup.phase("build"):
             forest = grow(int(case.params["trees"]), int(case.params["depth"]), setup.seed)
             rng = np.random.default_rng(setup.seed + 1)
@@ -105,8 +104,6 @@ class NumpyForest(Task):
 
     def predict(self, batch: Any) -> Any:
         """The forest's answers (batch) to `batch` (batch, features)."""
-        import numpy as np
-
         forest, flat = self.forest, batch.ravel()
         rows = np.arange(0, flat.size, FEATURES)[:, None]
         nodes = np.repeat(forest.roots[None], len(batch), axis=0)
@@ -154,7 +151,6 @@ class ScikitLearnForest(NumpyForest):
 
 def random_forest(forest: Forest, threads: int | None) -> Any:
     """A RandomForestRegressor with these trees, made as unpickling makes them."""
-    import numpy as np
     from sklearn.ensemble import RandomForestRegressor
 
     model = RandomForestRegressor(len(forest.roots), max_depth=1, n_jobs=threads)
@@ -179,8 +175,6 @@ class TorchForest(TorchTask):
     """By torch, in the same steps as NumPy."""
 
     def __init__(self, case: Case, setup: Setup, forest: Forest, batches: Any) -> None:
-        import torch
-
         super().__init__(case)
         self.forest, self.host_batches = forest, batches
         arrays = (forest.roots, forest.feature, forest.threshold, forest.children, forest.value)
@@ -189,7 +183,6 @@ class TorchForest(TorchTask):
         self.roots, self.feature, self.threshold, self.children, self.value = tensors[:5]
         self.batches, self.rows = tensors[5:]
         self.feeds = cycle(self.batches)
-        self.predictions: Any = None
         self.predict: Callable[[Any], Any] = self._walk
         if "graph" in self.modes:
             with setup.phase("compile"):
@@ -197,11 +190,9 @@ class TorchForest(TorchTask):
                 self.predict = graphed(lambda: self._walk(inside), [inside])
 
     def step(self) -> None:
-        self.predictions = self.predict(next(self.feeds))
+        self.predict(next(self.feeds))
 
     def _walk(self, batch: Any) -> Any:
-        import torch
-
         with torch.inference_mode():
             nodes = self.roots.expand(len(batch), -1)
             for _ in range(self.forest.depth):
@@ -231,8 +222,6 @@ class Forest:
 
 def grow(trees: int, depth: int, seed: int) -> Forest:
     """Random trees: normal thresholds on random features, leaves before `depth` here and there."""
-    import numpy as np
-
     rng = np.random.default_rng(seed)
     size = 2 ** (depth + 1) - 1
     inner = np.arange(size) < 2**depth - 1
@@ -253,8 +242,6 @@ def grow(trees: int, depth: int, seed: int) -> Forest:
 
 def check(forest: Forest, batch: Any, predictions: Any) -> Accuracy:
     """Compare the first samples with one walk per tree in plain Python and float64."""
-    import numpy as np
-
     expected = []
     for sample in batch[:CHECKED].astype(np.float64).tolist():
         total = 0.0
@@ -280,8 +267,6 @@ def nodes_on_paths(trees: int, depth: int) -> float:
 def ensemble(forest: Forest, batch: int) -> bytes:
     """The forest as a serialised model, TreeEnsembleRegressor of ai.onnx.ml: `input` (batch,
     features) to `output` (batch, 1).  Nodes that no path reaches are left out."""
-    import numpy as np
-
     leaf = forest.children[::2] == np.arange(len(forest.feature))
     reached = np.zeros(len(leaf), bool)
     level = forest.roots

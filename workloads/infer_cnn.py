@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from workbench.contract import Case, Parameter, Setup, Task, Work, Workload
+from workbench.worker.libraries import np
 
 from ._shared import digits, inference
 from ._shared.network import CONVOLUTIONS, convnet_multiplications, trained_convnet
@@ -48,8 +49,6 @@ class InferCnn(Workload):
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:
-        import numpy as np
-
         batch, image = case.batch or 1, int(case.params["image"])
         rng = np.random.default_rng(setup.seed)
         images, _ = digits.load()

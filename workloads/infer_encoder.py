@@ -9,6 +9,7 @@ import math
 from typing import Any, ClassVar
 
 from workbench.contract import Case, Parameter, Setup, Task, Work, Workload
+from workbench.worker.libraries import np
 
 from ._shared import inference
 from ._shared.network import CLASSES, Attention, Dense, Gelu, Layer, Mean, Norm, Residual
@@ -58,8 +59,6 @@ class InferEncoder(Workload):
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:
-        import numpy as np
-
         tokens = int(case.params["tokens"])
         shape = (case.batch or 1, tokens, WIDTH)
         rng = np.random.default_rng(setup.seed + 1)  # the seed itself draws the weights
@@ -91,8 +90,6 @@ def untrained(seed: int) -> list[Layer]:
     add to the residual stream have less, as in GPT-2 (Radford et al., 2019).  Gains and biases are
     random too: a backend that omits one gives a wrong answer.
     """
-    import numpy as np
-
     rng = np.random.default_rng(seed)
 
     def draw(*shape: int, scale: float) -> Any:

@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from workbench.contract import Case, Parameter, Setup, Task, Work, Workload
+from workbench.worker.libraries import np
 
 from ._shared import inference
 from ._shared.network import CLASSES, mlp, mlp_multiplications
@@ -37,8 +38,6 @@ class InferMlp(Workload):
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:
-        import numpy as np
-
         rng = np.random.default_rng(setup.seed + 1)  # the seed itself draws the weights
         shape = (case.batch or 1, FEATURES)
         inputs, calibration = (

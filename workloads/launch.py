@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
+from workbench.worker.libraries import torch
 
 from ._shared.cuda_graph import graphed
 from ._shared.torch_task import TorchTask
@@ -39,8 +40,6 @@ class LaunchLatency(Workload):
 
 class LaunchTask(TorchTask):
     def __init__(self, case: Case) -> None:
-        import torch
-
         super().__init__(case)
         self.element = torch.zeros(1, device=self.device)
         self.add: Callable[[], Any] = partial(self.element.add_, 1.0)

@@ -7,6 +7,7 @@ from itertools import cycle
 from typing import Any, ClassVar
 
 from workbench.contract import Case, Parameter, Setup, Task, Variant, Work, kind_of
+from workbench.worker.libraries import torch
 
 from .matmul import Matmul
 
@@ -61,8 +62,6 @@ def cold(task: Any, setup: Setup) -> Task:
     if kind_of(task.case.device).on_host:
         cache_bytes = min(setup.cache_bytes, MOST_CACHE_BYTES)
     elif task.device.type == "cuda":
-        import torch
-
         cache_bytes = torch.cuda.get_device_properties(task.device).L2_cache_size
     whole, step = (task.a, task.b, task.product), task.step
     count = copies(sum(each.nbytes for each in whole), cache_bytes)

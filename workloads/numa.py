@@ -3,8 +3,6 @@
 Sources on nodes: kernel docs, ABI/stable/sysfs-devices-node, filesystems/proc.rst (numa_maps).
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import re
@@ -16,6 +14,7 @@ from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, WorkloadError
 from workbench.process.cores import affinity_mask, cpulist
+from workbench.worker.libraries import np
 
 from .bandwidth import ARRAYS, FLOAT_BYTES, SCALAR, Bandwidth, compared, elements_of
 
@@ -58,9 +57,7 @@ class Numa(Bandwidth):
 class NumaTask(Task):
     """Binds the thread to a node during a step only, so other tasks of the process are free."""
 
-    def __init__(self, case: Case, setup: Setup, found: Sequence[Node]) -> None:
-        import numpy as np
-
+    def __init__(self, case: Case, setup: Setup, found: "Sequence[Node]") -> None:
         self.case = case
         self.near = found[0] if found else None
         self.home = farthest(found) if case.mode == "far" else self.near
@@ -90,8 +87,6 @@ class NumaTask(Task):
             self._work()
 
     def _work(self) -> None:
-        import numpy as np
-
         if len(self.sources) == 1:
             np.copyto(self.target, self.sources[0])
             return
@@ -111,8 +106,6 @@ class NumaTask(Task):
 
 def pages(size: int, rng: Any) -> Any:
     """`size` normal random FP32 numbers on fresh pages, which the calling thread writes first."""
-    import numpy as np
-
     drawn = rng.standard_normal(min(size, PERIOD), dtype=np.float32)
     memory = mmap.mmap(-1, size * FLOAT_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):  # NumPy does the same for its own arrays

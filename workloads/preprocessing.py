@@ -7,6 +7,7 @@ from itertools import cycle
 from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
+from workbench.worker.libraries import np, onnx, torch
 
 from ._shared import pictures
 from ._shared.network import worst
@@ -65,8 +66,6 @@ class Preprocessing(Workload):
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:
-        import numpy as np
-
         width, height = int(case.params["width"]), int(case.params["height"])
         rng = np.random.default_rng(setup.seed)
         shape = (BATCHES, case.batch or 1, height, width, 3)
@@ -95,8 +94,6 @@ class ResizeTask(Task):
 
     def check(self) -> Accuracy:
         """The first and the last photograph against a float64 resize."""
-        import numpy as np
-
         image = int(self.case.params["image"])
         errors = []
         for which, place in ((0, 0), (BATCHES - 1, -1)):
@@ -113,8 +110,6 @@ class PillowResize(ResizeTask):
     """By Pillow, which releases Python's lock, and NumPy: each thread takes whole photographs."""
 
     def __init__(self, case: Case, photos: Any) -> None:
-        import numpy as np
-
         self.case, self.photos = case, list(photos)
         self.feeds = cycle(self.photos)
         image = int(case.params["image"])
@@ -134,7 +129,6 @@ class PillowResize(ResizeTask):
             list(self.threads.map(self._one, range(len(batch)), batch))
 
     def _one(self, place: int, photo: Any) -> None:
-        import numpy as np
         from PIL import Image
 
         target = self.made[place]
@@ -171,9 +165,6 @@ class OnnxResize(ResizeTask):
 
 def resize_graph(shape: Sequence[int], image: int) -> bytes:
     """A serialised model: uint8 of `shape` (batch, h, w, 3) to float32 (batch, 3, image, image)."""
-    import numpy as np
-    import onnx
-
     mean, std = (np.array(of, np.float32).reshape(3, 1, 1) for of in pictures.SCALES)
     graph, target = GraphBuilder(), (shape[0], 3, image, image)
     planes = graph.add("Transpose", "input", perm=[0, 3, 1, 2])
@@ -193,8 +184,6 @@ class TorchResize(TorchTask, ResizeTask):
     """By torch: on whole grey levels (CPU only) or on floats."""
 
     def __init__(self, case: Case, setup: Setup, photos: Any) -> None:
-        import torch
-
         super().__init__(case)
         self.photos = list(photos)
         self.sources = [torch.from_numpy(batch) for batch in self.photos]
@@ -212,8 +201,6 @@ class TorchResize(TorchTask, ResizeTask):
 
     def _make(self, batch: Any) -> Any:
         """(batch, h, w, 3) in uint8, anywhere, to (batch, 3, image, image) on the device."""
-        import torch
-
         image = int(self.case.params["image"])
         with torch.inference_mode():
             pixels = batch.to(self.device, non_blocking=True).permute(0, 3, 1, 2)

@@ -25,6 +25,7 @@ from workbench.contract import (
     kind_of,
 )
 from workbench.worker.launcher import launch_of
+from workbench.worker.libraries import torch
 
 from ._ranks import session
 from ._ranks.mirrored import Mirrored
@@ -251,8 +252,6 @@ class RanksTimer(DeviceTimer):
 
 
 def _require_gpus(case: Case, world: int) -> None:
-    import torch
-
     device_of(case)
     if torch.cuda.device_count() < world:
         raise WorkloadError(

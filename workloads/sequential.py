@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
+from workbench.worker.libraries import np, torch
 
 from ._shared.torch_task import TorchTask, to_device
 
@@ -40,8 +41,6 @@ class SequentialLoop(Workload):
         return Work(None, None, items=iterations, item="iterations", memory_bytes=1024.0)
 
     def prepare(self, case: Case, setup: Setup) -> Task:
-        import numpy as np
-
         # Few digits: sums with a root are then exact, and all candidates take the same branches.
         units = np.random.default_rng(setup.seed).integers(1, 2**START_BITS)
         first = int(units) / 2**START_BITS
@@ -66,8 +65,6 @@ def bisect(iterations: int, first: Any, low: Any, high: Any) -> Any:
 
 def select(iterations: int, first: Any, low: Any, high: Any) -> Any:
     """The same on torch tensors: computes both branches and keeps one result."""
-    import torch
-
     last, target, bottom, top = low, first, low, high
     for iteration in range(iterations):
         if iteration % HALVINGS == 0:
@@ -116,8 +113,6 @@ class ScalarRoots(Roots):
     """In the interpreter, with NumPy's scalars or plain floats."""
 
     def __init__(self, case: Case, first: float) -> None:
-        import numpy as np
-
         self.case = case
         kind = float if case.mode == "python" else np.float64
         self.numbers = [kind(number) for number in (first, *BRACKET)]
@@ -127,8 +122,6 @@ class TorchRoots(Roots, TorchTask):
     """By torch, one element at a time."""
 
     def __init__(self, case: Case, setup: Setup, first: float) -> None:
-        import torch
-
         super().__init__(case)
         hosted = [torch.tensor(number, dtype=torch.float64) for number in (first, *BRACKET)]
         self.numbers = to_device(setup, case, *hosted)
@@ -137,8 +130,6 @@ class TorchRoots(Roots, TorchTask):
         self.waits = self.search is bisect  # the host reads a sign at each branch
 
     def step(self) -> None:
-        import torch
-
         with torch.inference_mode():
             super().step()
 

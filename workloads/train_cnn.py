@@ -16,6 +16,7 @@ from workbench.contract import (
     Work,
     Workload,
 )
+from workbench.worker.libraries import np, torch
 
 from ._shared import digits
 from ._shared.network import CONVOLUTIONS, convnet_multiplications, untrained_convnet
@@ -101,8 +102,6 @@ class PictureStream:
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
         """Pictures in FP32 (batch, 3, image, image), and their labels (batch)."""
-        import numpy as np
-
         rng = np.random.default_rng((self.seed, index))
         chosen = rng.integers(0, len(self.images), self.batch)
         return digits.photographs(self.images[chosen], self.image, rng), self.labels[chosen]
@@ -112,8 +111,6 @@ class ConvNetTraining(FedTraining):
     """One step is one optimiser step on one batch, fetched from the loaders."""
 
     def __init__(self, case: Case, setup: Setup) -> None:
-        import torch
-
         super().__init__(case)
         batch, image = case.batch or 1, int(case.params["image"])
         with setup.phase("build"):
@@ -137,8 +134,6 @@ class ConvNetTraining(FedTraining):
         The rest of a full batch passes through the network without counting, so the kernels are
         those of timed steps.
         """
-        import torch
-
         pictures, labels = self.pictures[0]
         counted = labels.copy()
         counted[CHECKED:] = IGNORED

@@ -4,6 +4,7 @@ from collections import OrderedDict
 from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Work, Workload, WorkloadError
+from workbench.worker.libraries import np, torch
 
 from ._shared.torch_task import self_attention, to_device
 from ._shared.training import (
@@ -87,8 +88,6 @@ class GptTraining(TrainingTask):
     """One step is one optimiser step on the next batch of a shuffled epoch."""
 
     def __init__(self, case: Case, setup: Setup) -> None:
-        import torch
-
         super().__init__(case)
         self.length = int(case.params["tokens"])
         self.shape = self.length, int(case.params["width"]), int(case.params["blocks"]), setup.seed
@@ -135,8 +134,6 @@ class GptTraining(TrainingTask):
 
 def markov_chain(length: int, seed: int) -> Any:
     """Tokens (length): each has its own eight successors, the k-th in proportion to 1 / k."""
-    import numpy as np
-
     rng = np.random.default_rng(seed)
     followers = rng.permuted(np.tile(np.arange(VOCABULARY), (VOCABULARY, 1)), axis=1).tolist()
     shares = 1 / np.arange(1, SUCCESSORS + 1)
@@ -154,8 +151,6 @@ def gpt(length: int, width: int, blocks: int, seed: int) -> Any:
     A shorter input uses the first positions.  Initial weights are normal, divided by the root of
     the number of residual branches where they end one; biases are zero.
     """
-    import numpy as np
-    import torch
     from torch import nn
 
     class Residual(nn.Sequential):  # type: ignore[misc]  # torch is not typed here

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
+from workbench.worker.libraries import jax, torch
 
 from ._shared.cuda_graph import WARM_UPS, graphed
 from ._shared.jax_task import JaxTask, cross_entropy, weights_of
@@ -81,8 +82,6 @@ class MlpRun(Task):
         self.final = float(latest.item())
 
     def check(self) -> Accuracy:
-        import torch
-
         steps = min(CHECKED_STEPS, self.steps)
         losses = [float(loss.item()) for loss in self.train(steps)]
         optimiser = partial(torch.optim.SGD, lr=LEARNING_RATE)
@@ -95,8 +94,6 @@ class MlpRun(Task):
 
 class TorchRun(MlpRun, TorchTask):
     def __init__(self, case: Case, setup: Setup) -> None:
-        import torch
-
         super().__init__(case)
         with setup.phase("build"):
             self.make(case, setup.seed)
@@ -105,8 +102,6 @@ class TorchRun(MlpRun, TorchTask):
             list(self.train(steps=0))
 
     def train(self, steps: int) -> Iterator[Any]:
-        import torch
-
         network = module(self.layers).to(self.device)
         data, labels = (tensor.to(self.device) for tensor in self.hosted)
         optimiser = torch.optim.SGD(network.parameters(), lr=LEARNING_RATE)
@@ -127,8 +122,6 @@ class TorchRun(MlpRun, TorchTask):
 
 class JaxRun(MlpRun, JaxTask):
     def __init__(self, case: Case, setup: Setup) -> None:
-        import jax
-
         super().__init__(case)
         with setup.phase("build"):
             self.make(case, setup.seed)
@@ -143,8 +136,6 @@ class JaxRun(MlpRun, JaxTask):
         self.update = self.compiled(setup, update, *jax.device_put(self.hosted, self.device))
 
     def train(self, steps: int) -> Iterator[Any]:
-        import jax
-
         weights, *batch = jax.device_put(self.hosted, self.device)
         for _ in range(steps):
             found, weights = self.update(weights, *batch)

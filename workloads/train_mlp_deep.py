@@ -6,6 +6,7 @@ from itertools import repeat
 from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
+from workbench.worker.libraries import torch
 
 from ._shared.keras_task import TensorFlowTask, network
 from ._shared.network import mlp, mlp_multiplications, samples
@@ -71,8 +72,6 @@ class DeepMlpTraining(TrainingTask):
     """One step is one epoch; with Keras, its network in torch's own training loop."""
 
     def __init__(self, case: Case, setup: Setup) -> None:
-        import torch
-
         super().__init__(case)
         self.epochs = int(case.params["epochs"])
         with setup.phase("build"):
@@ -130,8 +129,6 @@ class TensorFlowEpochs(TensorFlowTask):
 
     def check(self) -> Accuracy:
         """Train on the first samples, compare with float64, start again."""
-        import torch
-
         first = [each[:CHECKED_SAMPLES] for each in self.batch]
         losses = [float(self.update(*first)) for _ in range(CHECKED_STEPS)]
         self.restart()
@@ -140,8 +137,6 @@ class TensorFlowEpochs(TensorFlowTask):
 
 def compared(losses: list[float], case: Case, layers: Any, data: Any, labels: Any) -> Accuracy:
     """The losses on the first samples, against those of float64."""
-    import torch
-
     first = data[:CHECKED_SAMPLES], labels[:CHECKED_SAMPLES]
     optimiser = partial(torch.optim.Adam, lr=LEARNING_RATE)
     return compare_losses(losses, module(layers), optimiser, *first, LIMITS[case.precision])

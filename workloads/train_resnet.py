@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Work, Workload
+from workbench.worker.libraries import np, torch
 
 from ._shared import digits
 from ._shared.network import CLASSES, he
@@ -81,9 +82,6 @@ class ResnetTraining(TrainingTask):
     """One step is one optimiser step on the next batch of a shuffled epoch."""
 
     def __init__(self, case: Case, setup: Setup) -> None:
-        import numpy as np
-        import torch
-
         super().__init__(case)
         self.blocks, self.seed = int(case.params["blocks"]), setup.seed
         with setup.phase("build"):
@@ -117,8 +115,6 @@ class ResnetTraining(TrainingTask):
         the kink of the ReLU, where rounding decides whether a gradient passes.  In BF16 that alone
         makes the gradient of ResNet-20 35 % wrong.
         """
-        import torch
-
         batch = self.case.batch or 1
         few = max(n for n in range(1, CHECKED + 1) if batch % n == 0)
         chosen = torch.arange(batch, device=self.device) % few
@@ -152,8 +148,6 @@ def resnet(blocks: int, seed: int) -> Any:
 
     He initialisation; the scales of BatchNorm are one, all biases zero.
     """
-    import numpy as np
-    import torch
     from torch import nn
 
     def convolution(inputs: int, outputs: int, kernel: int, stride: int) -> list[Any]:
@@ -198,8 +192,6 @@ def resnet(blocks: int, seed: int) -> Any:
 
 def shift(network: Any, value: float) -> None:
     """Set the bias of every BatchNorm."""
-    import torch
-
     with torch.no_grad():
         for part in network.modules():
             if isinstance(part, torch.nn.BatchNorm2d):

@@ -13,6 +13,7 @@ from workbench.contract import (
     Workload,
     kind_of,
 )
+from workbench.worker.libraries import np
 
 USED = 4  # columns that decide the class; the others are noise
 LEAVES, RATE = 31, 0.1  # LightGBM's defaults, for all libraries
@@ -73,8 +74,6 @@ class Fit(Task):
         self.model.fit(self.data, self.labels)
 
     def check(self) -> Accuracy:
-        import numpy as np
-
         self.step()
         data, labels, chance = table(self.case, TESTED, self.seed + 1)
         best, least = float(np.maximum(chance, 1 - chance).mean()), float(labels.mean())
@@ -87,8 +86,6 @@ class Fit(Task):
 
 def table(case: Case, rows: int, seed: int) -> tuple[Any, Any, Any]:
     """Data (rows, columns), the classes 0 and 1, and the probability of class 1 of each row."""
-    import numpy as np
-
     rng = np.random.default_rng(seed)
     data = rng.standard_normal((rows, int(case.params["columns"])), dtype=np.float32)
     a, b, c, d = data[:, :USED].astype(np.float64).T

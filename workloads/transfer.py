@@ -16,6 +16,7 @@ from workbench.contract import (
     WorkloadError,
     kind_of,
 )
+from workbench.worker.libraries import torch
 
 from ._shared.product import LIMITS, Probe, draw
 from ._shared.torch_task import TorchTask, to_device
@@ -102,8 +103,6 @@ class TransferTask(TorchTask):
     """Each copy has its own stream if there is other work, so that they overlap."""
 
     def __init__(self, case: Case, setup: Setup) -> None:
-        import torch
-
         super().__init__(case)
         self.activate()  # memory is placed near the core that writes it first
         self.pinned, self.non_blocking = MODES[case.mode]
@@ -138,8 +137,6 @@ class TransferTask(TorchTask):
         return hosted.to(self._second() if place == "peer" else self.device, copy=True)
 
     def _second(self) -> Any:
-        import torch
-
         count = torch.cuda.device_count() if self.on_gpu else 0
         if count < 2:
             raise WorkloadError(
@@ -153,8 +150,6 @@ class TransferTask(TorchTask):
         self._queue(copy=True, multiply=True)
 
     def _queue(self, *, copy: bool, multiply: bool) -> None:
-        import torch
-
         main: Any = torch.cuda.current_stream(self.device) if self.streams else None
         for stream in self.streams:
             stream.wait_stream(main)

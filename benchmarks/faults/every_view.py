@@ -14,13 +14,12 @@ from screens.text.log import log_tail, race_log
 from screens.text.loss import loss_lines
 from workbench.advisor.model.overview import ranked_candidates, row_of
 from workbench.export.formats import FILES, FORMATS, file_text
-from workbench.export.log import line
 from workbench.export.text import run_text, summary_text
 from workbench.export.view import answers, curves, details, machine, model, tables
-from workbench.export.view.facts import facts_lines
+from workbench.export.view.events import log_line
 from workbench.export.view.section import section_lines
 from workbench.export.view.sensors import live_sections
-from workbench.export.view.spans import plain_lines
+from workbench.export.view.spans import facts_lines, plain_lines
 from workbench.report.report import Report
 from workbench.report.run_files import OpenedRun, open_run
 
@@ -73,7 +72,7 @@ def log(opened: OpenedRun, width: int) -> str:
     fresh, lines = Report(), []
     for event in opened.events:
         fresh.apply(event)
-        lines.append(line(event, fresh) or "")
+        lines.append(log_line(event, fresh) or "")
     session = _session(opened)
     rows = session.report.rows.values()
     lines += [plain_lines(log_tail(race_log(row, session), width, 20)) for row in rows]

@@ -4,16 +4,14 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.content import Content
 
 from workbench.export.view.answers import answer_lines, ending_lines
 from workbench.export.view.lead import course_lines
 from workbench.export.view.spans import Text
 from workbench.export.view.tables import ROOMY, advisor_columns, advisor_line, has_gpu
-from workbench.report.row import Row
+from workbench.report.candidate import Row
 
 from ..state.session import Session
-from ..text.styles import joined
 from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
 from ..widgets.pane import Pane
@@ -76,14 +74,14 @@ class AdvisorScreen(ViewScreen):
         ending = self.query_one("#ending", Drawn)
         ending.display = session.phase == "finished" and not session.has_model
         starts = bool(self.app.check_action("new", ()))
-        ending.show(lambda width, _: joined(ending_lines(session, width, starts=starts)))
+        ending.show(lambda width: ending_lines(session, width, starts=starts))
         self._draw_answer()
         self.draw_now(session)
 
     def _draw_answer(self) -> None:
         row, session = self.row, self.session
         self.query_one("#answer", Drawn).show(
-            lambda width, _: joined(self._lines(row, session, width)) if row else Content("")
+            lambda width: self._lines(row, session, width) if row else []
         )
 
     def _lines(self, row: Row, session: Session, width: int) -> list[Text]:

@@ -6,21 +6,17 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
-from workbench.export.view.facts import fact, facts_lines
 from workbench.export.view.sensors import now_line
-from workbench.export.view.spans import Text
-from workbench.report.candidate import Candidate
-from workbench.report.row import Row
+from workbench.export.view.spans import Text, fact, facts_lines
+from workbench.report.candidate import Candidate, Row
 
 from ..state.session import Session
 from ..terminal import TOO_SMALL
-from ..text.styles import content, joined
 from ..widgets.bars import TopBars
 from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
@@ -114,7 +110,7 @@ class ViewScreen(Screen[None]):
         now.display = session.going and bool(report.host) and self.size.height >= ROOMY_HEIGHT
         if machine is not None and now.display:
             line = now_line(machine, report.host, report.gpus)
-            now.show(lambda width, _: content(line.truncate(width)))
+            now.show(line.truncate)
 
     def follow(self) -> None:
         """Follow another run than before, whatever the user looked at."""
@@ -130,7 +126,7 @@ class ViewScreen(Screen[None]):
         self.query_one(TopBars).show(session, app.tabs, app.current_mode)
         failure = self.query_one("#failure", Drawn)
         failure.display = session.failure is not None
-        failure.show(lambda width, _: failure_text(session, width))
+        failure.show(lambda width: failure_lines(session, width))
         self.draw(session)
 
     @property
@@ -182,11 +178,11 @@ class ViewScreen(Screen[None]):
         return self.row.plan.reproduce or None if self.row is not None else None
 
 
-def failure_text(session: Session, width: int) -> Content:
+def failure_lines(session: Session, width: int) -> list[Text]:
     """The engine's failure with its remedy and the end of its log."""
     failure = session.failure
     if failure is None:
-        return Content("")
+        return []
     lines = facts_lines(
         [
             fact("! failed", str(failure), "strong error", label_tone="strong error"),
@@ -200,7 +196,7 @@ def failure_text(session: Session, width: int) -> Content:
         line = Text.of((label.ljust(10), "dim"), text)
         lines.append(line.truncate(width))
         label = ""
-    return joined(lines)
+    return lines
 
 
 def nothing_yet(session: Session) -> str:

@@ -20,7 +20,6 @@ from workbench.text.sanitize import shown
 
 from ..state.session import Session
 from ..state.threads import in_thread
-from ..text.styles import joined
 from ..widgets.drawn import Drawn
 from ..widgets.pane import Pane
 from .base import ViewScreen
@@ -62,7 +61,7 @@ class CompareScreen(ViewScreen):
 
     def draw(self, session: Session) -> None:
         self.query_one("#compared", Drawn).show(
-            lambda width, _: joined(
+            lambda width: (
                 section_lines(self._parts, width, width)
                 if self._parts
                 else Text.of((self._said, "dim")).wrap(width)

@@ -5,20 +5,17 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.content import Content
 
 from workbench.advisor.race_summary import summary_text
 from workbench.export.view.answers import answer_facts, command_lines, crossover_lines
 from workbench.export.view.derived import row_title
 from workbench.export.view.details import INDENT, candidate_facts, profile_facts, why_facts
-from workbench.export.view.facts import Fact, fact, facts_lines, heading
-from workbench.export.view.spans import Text
+from workbench.export.view.spans import Fact, Text, fact, facts_lines, heading
 from workbench.export.view.tables import raced_lines, run_columns
-from workbench.report.row import Row
+from workbench.report.candidate import Row
 
 from ..state.session import Session
 from ..text.log import log_lines, race_log
-from ..text.styles import content, joined
 from ..widgets.drawn import Drawn
 from ..widgets.keybar import SPARE
 from ..widgets.pane import Pane
@@ -57,10 +54,10 @@ class DetailScreen(ViewScreen):
                 self.app.pop_screen()
             else:
                 self.query_one(Table).show((), (), Text.of((nothing_yet(session), "dim")))
-                self.query_one("#detail", Drawn).show(lambda *_: Content(""))
+                self.query_one("#detail", Drawn).show(lambda _: [])
             return
         title = self.query_one("#detail-title", Drawn)
-        title.show(lambda width, _: content(heading(row_title(row), width)))
+        title.show(lambda width: heading(row_title(row), width))
         table = self.query_one(Table)
         if self._case_id is not None:
             table.cursor, self._case_id = self._case_id, None
@@ -72,7 +69,7 @@ class DetailScreen(ViewScreen):
         row, session = self.row, self.session
         if row is not None:
             detail = self.query_one("#detail", Drawn)
-            detail.show(lambda width, _: joined(self._lines(row, session, width)))
+            detail.show(lambda width: self._lines(row, session, width))
 
     def _lines(self, row: Row, session: Session, width: int) -> list[Text]:
         candidate = self.chosen

@@ -2,16 +2,13 @@
 
 from textual.app import ComposeResult
 from textual.containers import Container
-from textual.content import Content
 
 from workbench.export.view import machine as text
-from workbench.export.view.facts import facts_lines
 from workbench.export.view.section import Section, section_lines
 from workbench.export.view.sensors import live_sections, with_readings
-from workbench.export.view.spans import Text
+from workbench.export.view.spans import Text, facts_lines
 
 from ..state.session import Session
-from ..text.styles import joined
 from ..widgets.drawn import Drawn
 from ..widgets.pane import Pane
 from .base import ViewScreen
@@ -36,15 +33,15 @@ class HardwareScreen(ViewScreen):
         warned = text.warnings(report.warnings, titles)
         warnings = self.query_one("#warnings", Drawn)
         warnings.display = bool(warned)
-        warnings.show(lambda width, _: joined(facts_lines(warned, width)))
+        warnings.show(lambda width: facts_lines(warned, width))
         left, right = self.query_one("#processor", Drawn), self.query_one("#accelerators", Drawn)
         now = self.query_one("#live", Drawn)
         now.display = bool(report.host) and (session.going or session.phase == "watching")
         machine, software = report.machine, report.software
         if machine is None or software is None:
             said = "Detecting hardware..." if session.going else UNKNOWN
-            left.show(lambda *_: Content.styled(said, "dim"))
-            right.show(lambda *_: Content(""))
+            left.show(lambda _: Text.of((said, "dim")))
+            right.show(lambda _: [])
             return
         if now.display:
             machine = with_readings(machine, report.host, report.gpus)
@@ -53,11 +50,11 @@ class HardwareScreen(ViewScreen):
             machine, software, report.ceilings, live=now.display
         )
         live = live_sections(machine, report.host, report.gpus, report.gap)
-        now.show(lambda width, _: sections(live, width))
-        left.show(lambda width, _: sections(processor, width))
-        right.show(lambda width, _: sections(accelerators, width))
+        now.show(lambda width: sections(live, width))
+        left.show(lambda width: sections(processor, width))
+        right.show(lambda width: sections(accelerators, width))
 
 
-def sections(found: list[Section], width: int) -> Content:
+def sections(found: list[Section], width: int) -> list[Text]:
     """Sections one below the other, separated by blank lines."""
-    return joined([*section_lines(found, width, width), Text()])
+    return [*section_lines(found, width, width), Text()]

@@ -5,16 +5,13 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.content import Content
 from textual.dom import DOMNode
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from workbench.export.view.facts import fact, facts_lines, heading
-from workbench.export.view.spans import Text
+from workbench.export.view.spans import Text, fact, facts_lines, heading
 
 from ..terminal import TOO_SMALL
-from ..text.styles import joined
 from ..widgets.drawn import Drawn
 from ..widgets.keybar import KeyBar, key_name
 from ..widgets.pane import Pane
@@ -101,7 +98,7 @@ class HelpScreen(ModalScreen[None]):
 
     def on_mount(self) -> None:
         text = self.query_one("#help-text", Drawn)
-        text.show(lambda width, _: help_text(self._keys, self._words, width))
+        text.show(lambda width: help_lines(self._keys, self._words, width))
 
 
 def help_keys(screen: DOMNode, app: DOMNode) -> list[tuple[str, str]]:
@@ -119,11 +116,11 @@ def help_keys(screen: DOMNode, app: DOMNode) -> list[tuple[str, str]]:
     return [(key, "; ".join(texts)) for key, texts in found.items()]
 
 
-def help_text(
+def help_lines(
     keys: Sequence[tuple[str, str]], words: Sequence[tuple[str, str]], width: int
-) -> Content:
+) -> list[Text]:
     lines: list[Text] = []
     for title, entries in (("Keys", keys), ("Words", words)):
         facts = [fact(name, text, label_tone="command") for name, text in entries]
         lines += [heading(title, width), *facts_lines(facts, width, 12), Text()]
-    return joined(lines[:-1])
+    return lines[:-1]

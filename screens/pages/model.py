@@ -8,23 +8,20 @@ from typing import Any, cast
 from textual import work
 from textual.app import ComposeResult
 from textual.containers import Container
-from textual.content import Content
 
 from workbench.advisor.model.overview import RankedCandidate
 from workbench.advisor.subject import ranked_candidates, row_of, snippet
-from workbench.export.view.facts import heading
 from workbench.export.view.model import answer_lines, code_lines, head_lines, rest_lines
 from workbench.export.view.ranked import candidate_lines, columns
-from workbench.export.view.spans import Text
+from workbench.export.view.spans import Text, heading
 from workbench.export.view.table import Column, Line
-from workbench.planning.model_question import ModelQuestion
-from workbench.report.row import Row
+from workbench.planning.questions import ModelQuestion
+from workbench.report.candidate import Row
 from workbench.text import units
 from workbench.text.sanitize import shown
 
 from ..state.session import Session
 from ..state.threads import in_thread
-from ..text.styles import joined
 from ..widgets.drawn import Drawn
 from ..widgets.pane import Pane
 from ..widgets.table import Table
@@ -82,7 +79,7 @@ class ModelScreen(ViewScreen):
             self._look()
         hint = Text.of((HINT if can else GOING if self.session.going else CLOSED, "dim"))
         self.query_one("#model-head", Drawn).show(
-            lambda width, _: joined([heading(QUESTION, width), *hint.wrap(width)])
+            lambda width: [heading(QUESTION, width), *hint.wrap(width)]
         )
         empty = "" if not can else SEARCHING if self._files is None else NO_FILE
         table.show(FILES, (self._files or ()) if can else (), Text.of((empty, "dim")))
@@ -99,9 +96,7 @@ class ModelScreen(ViewScreen):
             return
         roomy = self.size.height >= ROOMY_HEIGHT
         self.query_one("#model-head", Drawn).show(
-            lambda width, _: joined(
-                head_lines(session, width, roomy=roomy, title=session.subject or "")
-            )
+            lambda width: head_lines(session, width, roomy=roomy, title=session.subject or "")
         )
         if row is not None:
             table.show(columns(row), candidate_lines(self._found, session), Text())
@@ -115,13 +110,13 @@ class ModelScreen(ViewScreen):
         wide = self.size.width >= SIDE_BY_SIDE
         answer, more = self.query_one("#model-answer", Drawn), self.query_one("#model-more", Drawn)
 
-        def left(width: int, _height: int) -> Content:
+        def left(width: int) -> list[Text]:
             rest = rest_lines(chosen, session, width) if wide else []
-            return joined([*answer_lines(found, chosen, session, width), Text(), *rest])
+            return [*answer_lines(found, chosen, session, width), Text(), *rest]
 
-        def right(width: int, _height: int) -> Content:
+        def right(width: int) -> list[Text]:
             rest = [] if wide else rest_lines(chosen, session, width)
-            return joined([*code_lines(chosen, session, width), *rest])
+            return [*code_lines(chosen, session, width), *rest]
 
         answer.show(left)
         more.show(right)

@@ -15,8 +15,7 @@ from textual.widgets import Input, Static
 
 from workbench import catalog
 from workbench.contract import WorkloadError
-from workbench.export.view.facts import heading
-from workbench.export.view.spans import Text
+from workbench.export.view.spans import Text, heading
 from workbench.export.view.table import Column, Line, longest_that_fits
 from workbench.planning.request import Request
 from workbench.records.machine import Machine
@@ -24,7 +23,6 @@ from workbench.records.machine import Machine
 from ..state.form_field import FormField
 from ..state.run_form import OWN, SCENARIOS, Checked, RunForm
 from ..terminal import TOO_SMALL
-from ..text.styles import content, joined
 from ..widgets.chips import Chips
 from ..widgets.drawn import Drawn
 from ..widgets.filter import holds
@@ -48,48 +46,44 @@ class FieldInput(Input):
 
 class FieldLine(Horizontal):
     """A label, and an input with the allowed values or the choices; reused for the fields of
-    other workloads."""
+    other workloads.  What a field does not need is not mounted, since each widget takes time."""
 
     def __init__(self) -> None:
         super().__init__()
         self.field: FormField | None = None
-
-    def compose(self) -> ComposeResult:
-        yield Drawn(classes="label")
-        yield FieldInput(compact=True, select_on_focus=False)
-        yield Drawn(classes="allowed")
-        yield Chips()
+        self._label, self._allowed = Drawn(classes="label"), Drawn(classes="allowed")
+        self._typed = FieldInput(compact=True, select_on_focus=False)
+        self._chips = Chips()
 
     @property
     def control(self) -> Widget:
         """The one of its two controls that is shown."""
-        return self.query_one(Chips if self.field and self.field.choices else FieldInput)
+        return self._chips if self.field and self.field.choices else self._typed
 
     def show(self, field: FormField | None, text: str) -> None:
         self.field, self.display = field, field is not None
         if field is None:
             return
-        typed, chips = self.query_one(FieldInput), self.query_one(Chips)
-        allowed = self.query_one(".allowed", Drawn)
-        typed.display = allowed.display = not field.choices
-        chips.display = bool(field.choices)
+        shown = {self._label, *([self._chips] if field.choices else [self._typed, self._allowed])}
+        for part in (self._label, self._typed, self._allowed, self._chips):
+            part.display = part in shown
+            if part in shown and not part.is_attached:
+                self.mount(part)
         self.mark(wrong=False)
         if field.choices:
-            chips.offer(field.choices, text, single=field.single)
+            self._chips.offer(field.choices, text, single=field.single)
             return
         with self.prevent(Input.Changed):
-            typed.value = text
-        typed.placeholder = field.default
+            self._typed.value = text
+        self._typed.placeholder = field.default
         forms = [Text.of((text, "dim")) for text in (field.allowed, "")]
-        allowed.show(lambda width, _: content(longest_that_fits(forms, width)))
+        self._allowed.show(lambda width: longest_that_fits(forms, width))
 
     def mark(self, *, wrong: bool) -> None:
         if self.field is not None:
             name = self.field.label
             label = Content.styled(f"! {name}", "bold $error") if wrong else Content(f"  {name}")
-            self.query_one(".label", Drawn).show(
-                lambda width, _: label.truncate(width, ellipsis=True)
-            )
+            self._label.show(lambda width: label.truncate(width, ellipsis=True))
 
 
 class Fields(VerticalScroll, can_focus=False):
@@ -135,22 +129,17 @@ class NewRunScreen(ModalScreen[Request | None]):
 
     def compose(self) -> ComposeResult:
         yield Static(TOO_SMALL, id="too-small")
-        most = max((len(w.parameters) for w in self._workloads.values()), default=0)
         yield Drawn(id="new-title")
         with Horizontal(id="new-body"):
             yield Table(id="entries")
             with Fields(id="fields"):
                 yield Drawn(id="teaches")
-                for _ in range(most + len(RunForm(Request()).fields()) + 1):
-                    yield FieldLine()
         with Vertical(id="new-foot"):
             yield Drawn(id="new-said")
         yield KeyBar()
 
     def on_mount(self) -> None:
-        self.query_one("#new-title", Drawn).show(
-            lambda width, _: content(heading("New run", width))
-        )
+        self.query_one("#new-title", Drawn).show(lambda width: heading("New run", width))
         self.query_one(Table).cursor = self._form.entry
         self._list()
         self._show_entry()
@@ -188,9 +177,11 @@ class NewRunScreen(ModalScreen[Request | None]):
             said = (workload.title, workload.teaches) if workload else _ENTRIES[form.entry]
             title, teaches = said
         head = Content.assemble((title, "bold"), "\n", (teaches, "dim"))
-        self.query_one("#teaches", Drawn).show(lambda width, _: joined(head.wrap(width)))
+        self.query_one("#teaches", Drawn).show(head.wrap)
         lines = list(self.query(FieldLine))
-        for number, line in enumerate(lines):
+        if new := [FieldLine() for _ in range(len(lines), len(fields))]:
+            self.query_one(Fields).mount_all(new)
+        for number, line in enumerate([*lines, *new]):
             field = fields[number] if number < len(fields) else None
             line.show(field, form.texts.get(field.key, "") if field else "")
         self._check()
@@ -213,16 +204,16 @@ class NewRunScreen(ModalScreen[Request | None]):
         style = "dim" if checked.error else "$primary"
         command = Content.assemble(("$ ", "dim"), (checked.command, style))
 
-        def make(width: int, height: int) -> Content:
+        def make(width: int, height: int) -> list[Content]:
             """Everything if it fits; otherwise the error is cut last."""
             ending = _cut(outlook.wrap(width), height - 2, width)
             helped = described.stylize("dim").wrap(width)
             helped = _cut(helped, height - len(ending) - 1, width)
             room = height - len(ending) - len(helped)
-            return joined([*helped, *_cut(command.wrap(width), room, width), *ending])
+            return [*helped, *_cut(command.wrap(width), room, width), *ending]
 
         said = self.query_one("#new-said", Drawn)
-        said.show(make)
+        said.fill(make)
         said.refresh(layout=True)  # it may need more lines than before
 
     def _focused_field(self) -> FormField | None:

@@ -6,7 +6,6 @@ from textual.content import Content
 from workbench.export.view.roofline import roofline_lines
 
 from ..state.session import Session
-from ..text.styles import joined
 from ..widgets.drawn import Drawn
 from .base import nothing_yet
 from .row import RowScreen
@@ -20,10 +19,10 @@ class RooflineScreen(RowScreen):
     def draw(self, session: Session) -> None:
         row = self.row
         title = self.query_one("#row-title", Drawn)
-        title.show(lambda width, _: self.row_title(row, session, width))
-        self.query_one("#roofs", Drawn).show(
+        title.show(lambda width: self.row_title(row, session, width))
+        self.query_one("#roofs", Drawn).fill(
             lambda width, height: (
-                joined(roofline_lines(row, session, width, height))
+                roofline_lines(row, session, width, height)
                 if row is not None
                 else Content(nothing_yet(session))
             )

@@ -6,7 +6,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 
 from workbench.export.view.derived import row_title
-from workbench.report.row import Row
+from workbench.report.candidate import Row
 
 from ..state.session import Session
 from ..text.styles import link

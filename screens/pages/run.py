@@ -8,18 +8,16 @@ from textual.binding import BindingType
 
 from workbench.export.view.curves import curve_lines, curve_marks
 from workbench.export.view.details import metrics_text
-from workbench.export.view.facts import heading
 from workbench.export.view.lead import course_lines
-from workbench.export.view.spans import Text
+from workbench.export.view.spans import Text, heading
 from workbench.export.view.tables import raced_lines, run_columns
 from workbench.export.view.words import case_text
 from workbench.records.document import Sweep
-from workbench.report.row import Row
+from workbench.report.candidate import Row
 
 from ..state.session import Session
 from ..text.log import log_tail, race_log
 from ..text.loss import loss_lines
-from ..text.styles import content, joined
 from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
 from ..widgets.table import Table
@@ -52,7 +50,7 @@ class RunScreen(RowScreen):
     def draw(self, session: Session) -> None:
         row = self.row
         title = self.query_one("#row-title", Drawn)
-        title.show(lambda width, _: self.row_title(row, session, width))
+        title.show(lambda width: self.row_title(row, session, width))
         sweep = self._sweep(row)
         self._draw_table(row, session, sweep)
         self._draw_metrics()
@@ -61,9 +59,7 @@ class RunScreen(RowScreen):
         self._draw_course(row if sweep is None else None, session)
         at_another = row is not None and session.looked_at == row.plan.scenario
         log = race_log(row, session) if row is not None and at_another else list(session.log)
-        self.query_one("#log", Drawn).show(
-            lambda width, height: joined(log_tail(log, width, height))
-        )
+        self.query_one("#log", Drawn).fill(lambda width, height: log_tail(log, width, height))
         self.draw_now(session)
 
     def _draw_table(self, row: Row | None, session: Session, sweep: Sweep | None) -> None:
@@ -85,7 +81,7 @@ class RunScreen(RowScreen):
         drawn.display = found is not None and bool(found.metrics)
         if found is not None and drawn.display:
             line = Text.of(case_text(found.id, self.session), ": ", metrics_text(found))
-            drawn.show(lambda width, _: content(line.truncate(width)))
+            drawn.show(line.truncate)
 
     def _draw_curve(self, row: Row | None, sweep: Sweep | None) -> None:
         curve, log = self.query_one("#curve", Drawn), self.query_one("#log", Drawn)
@@ -97,9 +93,7 @@ class RunScreen(RowScreen):
         chosen, at = self.chosen, row.plan.point
         label = chosen.case.label if chosen is not None else None
         found = row.verdict.crossover if row.verdict else None
-        curve.show(
-            lambda width, height: joined(curve_lines(sweep, at, label, width, height, found))
-        )
+        curve.fill(lambda width, height: curve_lines(sweep, at, label, width, height, found))
 
     def _sweep(self, row: Row | None) -> Sweep | None:
         """The sweep of this row, without candidates that the filter hides."""
@@ -122,9 +116,7 @@ class RunScreen(RowScreen):
             # In a low terminal the log keeps a few lines.
             most = max(2, self.size.height - len(row.candidates) - LINES_BESIDE_LOSS)
             loss.show(
-                lambda width, _: joined(
-                    [heading("Loss", width), *loss_lines(row, session, width, most)]
-                )
+                lambda width: [heading("Loss", width), *loss_lines(row, session, width, most)]
             )
 
     def _draw_course(self, row: Row | None, session: Session) -> None:
@@ -135,7 +127,7 @@ class RunScreen(RowScreen):
         roomy = width >= WIDTH_FOR_COURSE and height - taken >= LINES_FOR_COURSE
         course.display = roomy and best is not None and bool(best.blocks)
         if row is not None and course.display:
-            course.show(lambda width, _: joined(course_lines(row, session, width)))
+            course.show(lambda width: course_lines(row, session, width))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "follow" and self.query_one(FilterBar).value:

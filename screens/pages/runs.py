@@ -21,7 +21,6 @@ from workbench.text.sanitize import shown
 
 from ..state.session import Session
 from ..state.threads import in_thread
-from ..text.styles import content, joined
 from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
 from ..widgets.keybar import SPARE
@@ -128,13 +127,13 @@ class RunsScreen(ViewScreen):
         asked = QUESTION.format(self.query_one(Table).cursor)
         line = Text.of((asked, "strong warning") if self._asked else (said, "dim"))
         title = self.query_one("#runs-title", Drawn)
-        title.show(lambda width, _: content(line.truncate(width)))
+        title.show(line.truncate)
         self._draw_chosen()
 
     def _draw_chosen(self) -> None:
         chosen = self._chosen
         self.query_one("#run-detail", Drawn).show(
-            lambda width, _: joined(run_lines(chosen[1], width) if chosen else [])
+            lambda width: run_lines(chosen[1], width) if chosen else []
         )
 
     def on_input_changed(self) -> None:

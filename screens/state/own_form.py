@@ -6,9 +6,8 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
-from workbench.planning.model_question import ModelQuestion
-from workbench.planning.objectives import OF_CODE, OF_MODELS
-from workbench.planning.own_question import OwnQuestion
+from workbench.planning.option_fields import OF_CODE, OF_MODELS
+from workbench.planning.questions import ModelQuestion, OwnQuestion
 from workbench.planning.request import Request
 from workbench.planning.usage import UsageError, unknown
 from workbench.worker.code import COMMAND, FUNCTION, KINDS, TORCH

@@ -13,8 +13,8 @@ from workbench.contract import PRECISIONS, Parameter, Workload, WorkloadError
 from workbench.planning import scenarios
 from workbench.planning.cases import fill_cases, is_lacking
 from workbench.planning.number_lists import whole_numbers, words
-from workbench.planning.own_question import MODES
 from workbench.planning.plan import RowPlan, resolve
+from workbench.planning.questions import MODES
 from workbench.planning.request import Request, check_python, fake_devices
 from workbench.planning.usage import ScenarioError, UsageError
 from workbench.records.machine import Machine

@@ -10,8 +10,8 @@ from workbench.engine.exit_codes import CUT_SHORT, OK, USAGE
 from workbench.export.view.derived import RunView
 from workbench.export.view.events import LogLine, narrate
 from workbench.records.events import AnyEvent
+from workbench.report.candidate import Row
 from workbench.report.report import Report
-from workbench.report.row import Row
 
 from .event_source import EventSourceError
 

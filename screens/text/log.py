@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from workbench.export.view.events import LogLine
-from workbench.export.view.facts import Fact, facts_lines, heading
-from workbench.export.view.spans import Text
-from workbench.report.row import Row
+from workbench.export.view.spans import Fact, Text, facts_lines, heading
+from workbench.report.candidate import Row
 
 from ..state.session import Session
 

@@ -4,7 +4,7 @@ from workbench.export.view import glyphs
 from workbench.export.view.derived import RunView
 from workbench.export.view.spans import Text
 from workbench.export.view.words import device_tone
-from workbench.report.row import Row
+from workbench.report.candidate import Row
 from workbench.text import units
 
 WIDEST = 60

@@ -8,7 +8,7 @@ from textual.content import Content
 
 from workbench.advisor.subject import brief
 from workbench.export.view import glyphs
-from workbench.report.names import candidate_name
+from workbench.report.candidate import candidate_name
 from workbench.text import units
 
 from ..state.session import Session
@@ -42,16 +42,14 @@ class TopBars(Vertical):
 
     def show(self, session: Session, tabs: Mapping[str, str], current: str) -> None:
         """`tabs` are the keys by the names of the screens."""
-        self.query_one("#tabs", Drawn).show(
-            lambda width, _: tab_line(tabs, current, session, width)
-        )
+        self.query_one("#tabs", Drawn).show(lambda width: tab_line(tabs, current, session, width))
         full = self.app.size.width - 2 * MARGIN
         gauge, clock = _gauge(session, full), _clock(session, full)
         for name, text in (("gauge", gauge), ("clock", clock)):
             drawn = self.query_one(f"#{name}", Drawn)
             drawn.styles.width = text.cell_length
-            drawn.show(lambda _width, _height, text=text: text)  # type: ignore[misc]
-        self.query_one("#activity", Drawn).show(lambda width, _: activity_line(session, width))
+            drawn.show(lambda _, text=text: text)  # type: ignore[misc]
+        self.query_one("#activity", Drawn).show(lambda width: activity_line(session, width))
 
 
 def tab_line(tabs: Mapping[str, str], current: str, session: Session, width: int) -> Content:

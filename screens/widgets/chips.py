@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.reactive import reactive
 
-from ..text.styles import joined, link
+from ..text.styles import link
 from .drawn import Drawn
 
 
@@ -54,7 +54,7 @@ class Chips(Drawn, can_focus=True):
         self._options, self._chosen, self._is_single = options, chosen, single
         self.show(self._lines)
 
-    def _lines(self, width: int, _height: int) -> Content:
+    def _lines(self, width: int) -> list[Content]:
         lines, used = [Content("")], 0
         for number, option in enumerate(self._options):
             chip = self._chip(number, option)
@@ -62,7 +62,7 @@ class Chips(Drawn, can_focus=True):
                 lines, used = [*lines, Content("")], 0
             lines[-1] = Content.assemble(lines[-1], "  " * bool(used), chip)
             used = lines[-1].cell_length
-        return joined(lines)
+        return lines
 
     def _chip(self, number: int, option: str) -> Content:
         is_on = option in self._chosen or (number == 0 and not self._chosen)

@@ -1,32 +1,55 @@
 """Text that is made for the width it has, and drawn again only when it changes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from textual.content import Content
 from textual.geometry import Region, Size
 from textual.widgets import Static
 
+from workbench.export.view.spans import Text
+
+from ..text.styles import joined
+
+Made = Content | Text | Sequence[Content | Text]  # a text, or its lines
+
 
 class Drawn(Static):
-    """`show` takes a function that makes the text for a width and a height."""
+    """Shows what a function makes, which is asked once for each size."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__("", id=id, classes=classes)
-        self._make: Callable[[int, int], Content] | None = None
-        # The one that the latest layout asked for its height.
-        self._laid_out: Callable[[int, int], Content] | None = None
+        self._make: Callable[[int, int], Made] | None = None
+        self._fills = False  # whether the text depends on the height
+        self._made: dict[tuple[int, int], Content] = {}  # by width and height, for `_make`
+        # The function that the latest layout asked for its height.
+        self._laid_out: Callable[[int, int], Made] | None = None
         self._drawn: Content | None = None  # on the screen; None before the first picture
 
-    def show(self, make: Callable[[int, int], Content]) -> None:
-        """`make(width, height)` gives the text; it is called again when the size changes."""
-        self._make = make
+    def show(self, make: Callable[[int], Made]) -> None:
+        """`make(width)` gives the text; it is called again when the width changes."""
+        self._take(lambda width, _: make(width), fills=False)
+
+    def fill(self, make: Callable[[int, int], Made]) -> None:
+        """`make(width, height)` gives a text that fills the height as well."""
+        self._take(make, fills=True)
+
+    def _take(self, make: Callable[[int, int], Made], *, fills: bool) -> None:
+        self._make, self._fills, self._made = make, fills, {}
         self._draw()
+
+    def _text(self, width: int, height: int) -> Content:
+        if self._make is None:
+            return Content("")
+        size = width, height if self._fills else 0
+        if size not in self._made:
+            made = self._make(width, height)
+            self._made[size] = joined([made] if isinstance(made, (Content, Text)) else made)
+        return self._made[size]
 
     def render(self) -> Content:
         """The text for the size that the layout has just given, in the first frame already."""
-        width, height = self.size
-        if self._make is not None and width:
-            self._drawn = self._make(width, height)
+        if self._make is not None and self.size.width:
+            self._drawn = self._text(*self.size)
         return self._drawn or Content("")
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -34,20 +57,20 @@ class Drawn(Static):
         if self._make is None:
             return super().get_content_height(container, viewport, width)
         self._laid_out = self._make
-        return _height(self._make(width, viewport.height))
+        return _height(self._text(width, viewport.height))
 
     def on_resize(self) -> None:
         self._draw()
 
     def _draw(self) -> None:
-        width, height = self.size
+        width = self.size.width
         if self._make is None or width == 0:
             return
         # `render` makes the text of the first picture once, however often it is shown before.
         if self._drawn is None and getattr(self.app, "is_opening", False):
             self.refresh(layout=self._laid_out is not self._make)
             return
-        content, before = self._make(width, height), self._drawn or Content("")
+        content, before = self._text(*self.size), self._drawn or Content("")
         self._drawn = content
         if _height(content) != _height(before):
             self.refresh(layout=True)

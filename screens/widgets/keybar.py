@@ -34,7 +34,7 @@ class KeyBar(Drawn):
     def _changed(self, screen: Screen[Any]) -> None:
         if not screen.is_current:
             return  # it is about to be left, and its keys are drawn when it comes back
-        self.show(lambda width, _: key_line(_active(screen), width))
+        self.show(lambda width: key_line(_active(screen), width))
 
 
 def _active(screen: Screen[Any]) -> list[Binding]:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from benchmarks import fleet as made_up
 from workbench.cli.main import cli as command
-from workbench.records.fleet_document import FleetDocument
+from workbench.records.fleet import FleetDocument
 
 
 @pytest.fixture

@@ -55,7 +55,8 @@ def shown(detected: dict[str, Any]) -> str:
     """The hardware screen's half of the GPUs, on one line."""
     machine = msgspec.convert(detected["machine"], Machine)
     software = msgspec.convert(detected["software"], Software)
-    return " ".join(sections(accelerator_sections(machine, software, None), 70).plain.split())
+    found = sections(accelerator_sections(machine, software, None), 70)
+    return " ".join(" ".join(line.plain for line in found).split())
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -12,9 +12,9 @@ from benchmarks import fleet as made_up
 from screens.fleet import FleetApp
 from workbench.advisor.fleet import fleet_document, priced
 from workbench.advisor.fleet_nodes import read_folder
-from workbench.cli.commands import head
+from workbench.cli.program import head
 from workbench.planning.usage import UsageError
-from workbench.records.fleet_document import FleetDocument
+from workbench.records.fleet import FleetDocument
 
 SIZES = [pytest.param((80, 24), id="80x24"), pytest.param((120, 40), id="120x40")]
 NOW = 1_795_338_000.0 + 900

@@ -10,7 +10,7 @@ from screens.widgets.table import Table
 from workbench.planning import scenarios
 from workbench.planning.plan import planned, resolve
 from workbench.planning.request import Request
-from workbench.report.row import Row
+from workbench.report.candidate import Row
 
 SIZE = (120, 40)
 MIDWAY = "convolution"  # the row that is raced in `scenes.midway`

@@ -12,7 +12,7 @@ from screens.app import WorkbenchApp
 from screens.pages.help import HelpScreen
 from screens.state.event_source import EventSourceError, ReplaySource
 from screens.widgets.table import Table
-from workbench.planning.model_question import ModelQuestion
+from workbench.planning.questions import ModelQuestion
 from workbench.planning.request import Request
 from workbench.records import events as ev
 from workbench.text import units

@@ -19,7 +19,7 @@ from screens.app import WorkbenchApp
 from screens.pages.detail import DetailScreen
 from screens.widgets.table import Table
 from workbench.export.json import dump
-from workbench.planning.model_question import ModelQuestion
+from workbench.planning.questions import ModelQuestion
 from workbench.planning.request import Request
 from workbench.records import events as ev
 from workbench.records.reason import Reason

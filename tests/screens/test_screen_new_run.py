@@ -18,7 +18,7 @@ from screens.widgets.chips import Chips
 from screens.widgets.table import Table
 from workbench import catalog
 from workbench.planning import scenarios
-from workbench.planning.own_question import OwnQuestion
+from workbench.planning.questions import OwnQuestion
 from workbench.planning.request import Request
 
 SIZE = (80, 24)

@@ -10,7 +10,7 @@ import pytest
 from screens.state.run_form import OWN, SCENARIOS, RunForm
 from workbench import catalog
 from workbench.contract import Parameter
-from workbench.planning.own_question import OwnQuestion
+from workbench.planning.questions import OwnQuestion
 from workbench.planning.request import Request
 
 

@@ -9,8 +9,8 @@ from stage import held, press, replayed, settle, text
 from workbench.export.view.chart import LABEL
 from workbench.export.view.curves import curve_lines, curve_marks
 from workbench.export.view.derived import RunView
+from workbench.report.candidate import Row
 from workbench.report.report import Report
-from workbench.report.row import Row
 
 SIZE = (80, 24)
 

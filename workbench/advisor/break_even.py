@@ -11,8 +11,7 @@ from itertools import islice
 
 from ..contract import COMPILED
 from ..records.verdict import Elimination, Payoff, Verdict
-from ..report.candidate import Candidate
-from ..report.names import candidate_name
+from ..report.candidate import Candidate, candidate_name
 from ..stats import ratios
 from ..stats.samples import median
 from ..text import units

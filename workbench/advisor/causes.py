@@ -6,8 +6,7 @@ from dataclasses import replace
 from ..contract import REDUCED
 from ..machine.host.isa import having, lacking
 from ..records.document import Clocks, Roofline
-from ..report.candidate import Candidate
-from ..report.names import candidate_name
+from ..report.candidate import Candidate, candidate_name
 from ..stats.samples import median
 from ..text import units
 from ..text.units import as_sentence

@@ -1,12 +1,9 @@
 """One candidate against another: how much better it is, how sure that is, and how to say so."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..report.candidate import Candidate
-from ..report.names import candidate_name
+from ..report.candidate import Candidate, candidate_name
 from ..stats import ratios
 from ..stats.samples import Ratio
 from ..text import units
@@ -67,7 +64,7 @@ class Comparison:
     ratio: Ratio | None
 
     @classmethod
-    def of(cls, one: Candidate, other: Candidate) -> Comparison:
+    def of(cls, one: Candidate, other: Candidate) -> "Comparison":
         return cls(one, other, ratio_of(one, other))
 
     @property

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from ..contract import kind_of
 from ..records.reason import Reason
 from ..records.verdict import CaseCost, ObjectivePick
-from ..report.candidate import ENERGY, Candidate
-from ..report.names import candidate_name
+from ..report.candidate import ENERGY, Candidate, candidate_name
 from ..stats import ratios
 from ..stats.objectives import HOUR_S, SECONDS
 from ..stats.ratios import Rounds

@@ -5,8 +5,6 @@ one leads beyond doubt and the smallest at which the other does.  All sizes hold
 (Bonferroni over the most points of a search).  `crossover_search` narrows the two down.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -77,7 +75,7 @@ class Duel:
     by_size: Mapping[float, Ratio]  # time of `one` over that of `two`, sizes ascending
 
     @classmethod
-    def of(cls, one: str, two: str, named: Named) -> Duel:
+    def of(cls, one: str, two: str, named: Named) -> "Duel":
         found = {value: _ratio(here, one, two) for value, here in named.items()}
         return cls(one, two, {value: ratio for value, ratio in found.items() if ratio is not None})
 

@@ -3,8 +3,6 @@
 Pure functions of a detection and of trials.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -66,7 +64,7 @@ class Examination(msgspec.Struct, frozen=True):
     def failed(self) -> bool:
         return any(check.status == FAIL for check in self.checks)
 
-    def with_all_gpus(self, report: Report, links: Links) -> Examination:
+    def with_all_gpus(self, report: Report, links: Links) -> "Examination":
         """The same with the results of a matrix product on every GPU."""
         return Examination(self.stack, [*self.checks, *stragglers(report)], links)
 

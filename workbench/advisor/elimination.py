@@ -13,11 +13,9 @@ from ..planning.scenario import Scenario
 from ..records.events import BlockMeasured
 from ..records.machine import Cpu
 from ..records.reason import Reason
-from ..report.candidate import Candidate
+from ..report.candidate import Candidate, candidate_name
 from ..report.measurements import WIDE
-from ..report.names import candidate_name
-from ..stats import ratios
-from ..stats import samples as stats
+from ..stats import ratios, samples as stats
 from ..stats.objectives import OF_A_STEP
 from ..text import units
 from .comparison import ranked, worse

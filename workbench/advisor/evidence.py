@@ -8,12 +8,10 @@ from itertools import chain
 
 from ..planning.scenario import Scenario
 from ..records.reason import Reason, Warning
-from ..report.candidate import BY_FIRST_BLOCK, Candidate
+from ..report.candidate import BY_FIRST_BLOCK, Candidate, Row, candidate_name
 from ..report.from_document import CONFIDENCES
 from ..report.measurements import measurement_warnings
-from ..report.names import candidate_name
 from ..report.report import Report
-from ..report.row import Row
 from ..stats import ratios
 from ..stats.samples import Ratio
 from ..text.units import times

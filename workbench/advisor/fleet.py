@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ..records.fleet import FleetPlan
-from ..records.fleet_document import FleetCell, FleetDocument, FleetNode, FleetRow, NodeAnswer
+from ..records.fleet import FleetCell, FleetDocument, FleetNode, FleetPlan, FleetRow, NodeAnswer
 from ..records.reason import Reason
 from ..report.candidate import price_of
 from ..stats import ratios

@@ -21,7 +21,7 @@ from ..records.document import Measurement, Run, Tool
 from ..records.encoding import encode
 from ..records.errors import JournalError
 from ..records.events import LONGEST_S
-from ..records.fleet_document import FleetNode, NodeAnswer, NodeRun, ScaledCase
+from ..records.fleet import FleetNode, NodeAnswer, NodeRun, ScaledCase
 from ..records.machine import Machine
 from ..records.reason import Reason, Warning
 from ..records.verdict import Verdict

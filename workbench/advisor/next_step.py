@@ -4,8 +4,7 @@ import shlex
 from collections.abc import Iterator, Set
 
 from ..contract import REDUCED
-from ..report.candidate import Candidate
-from ..report.names import candidate_name
+from ..report.candidate import Candidate, candidate_name
 from ..stats import ratios
 from ..text import units
 from ..text.units import as_sentence

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from ..contract import kind_of
 from ..planning.scenario import Scenario
-from ..report.candidate import BY_FIRST_BLOCK, Candidate
-from ..report.names import candidate_name
+from ..report.candidate import BY_FIRST_BLOCK, Candidate, candidate_name
 from ..stats.ratios import TOLERANCE
 from ..stats.samples import Ratio, median
 from ..text import units

@@ -19,8 +19,7 @@ from ..planning.usage import UsageError
 from ..records.document import Document, Measurement
 from ..records.errors import JournalError
 from ..records.events import LONGEST_S
-from ..records.fleet import DOCUMENT, JOBS, JOURNAL, PLAN
-from ..records.fleet_document import COLLECTED
+from ..records.fleet import COLLECTED, DOCUMENT, JOBS, JOURNAL, PLAN
 from ..records.machine import Machine
 from ..records.reason import Warning
 from ..report import journal

@@ -1,7 +1,7 @@
 """The subject of a run: a model or code that the user handed over, and what to do with it."""
 
+from ..report.candidate import Row
 from ..report.report import Report
-from ..report.row import Row
 from .model import overview as model
 from .model.overview import RankedCandidate
 from .own import overview as own

@@ -5,9 +5,8 @@ Pure: the same report gives the same verdict, live, replayed or years later.
 
 from ..planning.scenario import Scenario
 from ..records.verdict import EqualPrecision, Verdict
-from ..report.candidate import Candidate
+from ..report.candidate import Candidate, Row
 from ..report.report import Report
-from ..report.row import Row
 from ..stats import ratios
 from ..stats.samples import known
 from . import costs

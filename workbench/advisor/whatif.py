@@ -9,8 +9,7 @@ import msgspec
 from ..records.machine import Machine
 from ..records.reason import Reason
 from ..records.verdict import WhatIf
-from ..report.candidate import Candidate
-from ..report.names import candidate_name
+from ..report.candidate import Candidate, candidate_name
 from ..stats import samples as stats
 from ..stats.objectives import SINGLE_STEPS, START_UP_SPREAD
 from ..stats.ratios import Z95

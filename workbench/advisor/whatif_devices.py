@@ -18,9 +18,8 @@ from ..planning.request import Request
 from ..records.document import Measurement
 from ..records.reason import Reason, Warning
 from ..records.verdict import WhatIf
-from ..report.candidate import Candidate
+from ..report.candidate import Candidate, candidate_name
 from ..report.from_document import candidate_of
-from ..report.names import candidate_name
 from ..stats.unpaired import between_equals
 from .comparison import TIMED, ranked
 from .estimate import Estimate, Point, estimate

@@ -5,25 +5,17 @@ since its code can print, hang or crash.  Workers import what they run: see `imp
 """
 
 from ..contract import Backend, Case, Workload, WorkloadError
-from .files import BUILT_IN, ENV, backend_file, backends, files, is_built_in, workload_file
-
-__all__ = [
-    "BUILT_IN",
-    "ENV",
-    "LAB",
-    "LAB_MODULE",
-    "backend",
-    "backends",
-    "files",
-    "is_built_in",
-    "load",
-    "load_all",
-    "load_backend",
-    "process_of",
-]
+from .files import (
+    BUILT_IN as BUILT_IN,
+    ENV as ENV,
+    backend_file,
+    backends as backends,
+    files as files,
+    is_built_in as is_built_in,
+    workload_file,
+)
 
 LAB = "onnx"  # the backend of the model lab's child process
-LAB_MODULE = "workloads.lab.child"
 
 
 def load(name: str) -> Workload:
@@ -33,9 +25,9 @@ def load(name: str) -> Workload:
         from .importing import import_workload
 
         return import_workload(name)
-    from .described import describe_workload  # only users with files of their own pay for it
+    from .described import DescribedWorkload  # only users with files of their own pay for it
 
-    return describe_workload(name, file)
+    return DescribedWorkload(name, file)
 
 
 def load_all() -> tuple[dict[str, Workload], dict[str, WorkloadError]]:

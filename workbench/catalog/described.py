@@ -1,10 +1,15 @@
 """User's workloads and backends as their children describe them, every answer checked."""
 
 import atexit
-from collections.abc import Sequence
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,24 +24,145 @@ from ..contract import (
     Workload,
     WorkloadError,
 )
+from ..process import children
+from ..process.exit_status import ending
+from ..process.line_process import SLICE_S, LineProcess, LineTooLong
+from ..records.reason import Reason
+from ..records.reply import LONGEST, Failure, Unreadable, read
 from ..text.sanitize import shown
 from . import faults
 from .faults import BackendDescription, WorkloadDescription
-from .user_file import UserFile
 
 LONGEST_TEXT = 300  # characters of a title
+DEADLINE_ENV = "WORKBENCH_ANSWER_S"  # seconds
+DEADLINE_S = 5.0  # for the import, which may include NumPy, and for each question
+DEATH_S = 1.0  # from the end of its pipe to that of the child
+HINT = f"import libraries inside functions, or set {DEADLINE_ENV} to more seconds"
+MODULE = "workbench.worker.description"
 
+T = TypeVar("T")
 _MAYBE_CASE: Any = Case | None
 Stamp = tuple[int, int, int]  # inode, size and time of the last change
-_known: dict[tuple[str, Path], tuple[Stamp, UserFile]] = {}
+_known: dict[tuple[str, Path], tuple[Stamp, "UserFile"]] = {}
+
+
+class UserFile:
+    """One file of the user's, which binds a `kind`: "workload" or "backend".
+
+    A child process answers for it, since its code can print, hang, crash or exit.  It stands still
+    between two questions, so that it cannot disturb a measurement.
+    """
+
+    def __init__(self, kind: str, name: str, file: Path) -> None:
+        self._kind, self._name, self._file = kind, name, file
+        self._child: LineProcess | None = None
+        self._method = ""  # what is asked now, for messages
+        self._ended: Reason | None = None  # why it answers no more questions
+        self._answers: dict[bytes, Any] = {}  # by question; a `Reason` where there is none
+
+    def ask(
+        self,
+        op: str,
+        kind: type[T],
+        find: Callable[[T], Iterable[str]],
+        **arguments: Any,
+    ) -> T:
+        """The answer to one question; WorkloadError where there is none, or `find` finds a fault.
+
+        Equal questions are asked once.
+        """
+        question = msgspec.json.encode({"op": op, **arguments})
+        if question not in self._answers:
+            self._method = "" if op == "describe" else f"{op}(): "
+            self._answers[question] = self._answer(question, kind, find)
+        answer = self._answers[question]
+        if isinstance(answer, Reason):
+            raise WorkloadError(answer.message, code=answer.code, hint=answer.hint)
+        return answer  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """End the child; what it has answered stays known."""
+        if self._child is not None:
+            children.kill(self._child.process)
+            self._child.reap()
+            self._child = None
+        self._ended = self._ended or self._broken("it is closed")
+
+    def _answer(
+        self, question: bytes, kind: type[T], find: Callable[[T], Iterable[str]]
+    ) -> T | Reason:
+        line = self._ended or self._converse(question)
+        if isinstance(line, Reason):
+            return line
+        try:
+            answer = read(line, kind)
+        except Unreadable as error:
+            return self._broken(str(error))
+        if isinstance(answer, Failure):
+            hint = None if answer.code == "non_finite" else answer.reason.hint
+            return self._broken(answer.reason.message, hint)
+        found = next(iter(find(answer)), None)
+        return answer if found is None else self._broken(found)
+
+    def _converse(self, question: bytes) -> bytes | Reason:
+        """The child's line; a child that gives none is ended for good."""
+        deadline_s = _deadline_s()
+        try:
+            child = self._awake()
+            child.send(question)
+            return _line(child, time.monotonic() + deadline_s)
+        except TimeoutError:
+            self._ended = self._broken(f"it gave no answer within {deadline_s:g} s", HINT)
+        except LineTooLong:
+            self._ended = self._broken("its answer is too long")
+        except (EOFError, BrokenPipeError, ConnectionResetError, ProcessLookupError):
+            self._ended = self._broken(self._death())
+        except BaseException:  # by a signal: a late answer must not pass for that to the next one
+            self.close()
+            raise
+        finally:
+            self._stop()
+        self.close()
+        return self._ended
+
+    def _awake(self) -> LineProcess:
+        if self._child is None:
+            self._child = LineProcess(
+                children.command(MODULE),
+                self._kind,
+                self._name,
+                environ=os.environ,
+                new_session=True,
+            )
+        else:
+            os.killpg(self._child.process.pid, signal.SIGCONT)
+        return self._child
+
+    def _stop(self) -> None:
+        if self._child is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._child.process.pid, signal.SIGSTOP)
+
+    def _death(self) -> str:
+        if self._child is None:
+            return "its process ended"
+        exit_code = children.exit_code(self._child.process, DEATH_S)
+        return ending("its process ended", exit_code, self._child.log_tail())
+
+    def _broken(self, text: str, hint: str | None = None) -> Reason:
+        """`text` as a reason that names the file and the method."""
+        name = shown(self._file.name)
+        message = text if text.startswith(name) else f"{name}: {self._method}{text}"
+        return Reason(f"broken_{self._kind}", shown(message, LONGEST), hint)
 
 
 class DescribedWorkload(Workload):
     """A user's workload: what it is asked, its child answers."""
 
-    def __init__(self, name: str, file: UserFile) -> None:
-        self._file = file
-        found = file.ask("describe", WorkloadDescription, faults.in_workload)
+    def __init__(self, name: str, file: Path) -> None:
+        """WorkloadError says why the file cannot be used."""
+        self._file = _user_file("workload", name, file)
+        found = self._file.ask("describe", WorkloadDescription, faults.in_workload)
         texts = {key: shown(getattr(found, key), LONGEST_TEXT) for key in ("title", "teaches")}
         # The contract has them as attributes of a class, here each instance has its own.
         vars(self).update({**msgspec.structs.asdict(found), **texts, "name": name})
@@ -58,11 +184,6 @@ class DescribedWorkload(Workload):
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         raise NotImplementedError("workers import the file themselves")
-
-
-def describe_workload(name: str, file: Path) -> Workload:
-    """The workload in a user's file; WorkloadError says why it cannot be used."""
-    return DescribedWorkload(name, _user_file("workload", name, file))
 
 
 def describe_backend(name: str, file: Path) -> Backend:
@@ -100,3 +221,19 @@ def close_all() -> None:
     for _, asked in _known.values():
         asked.close()
     _known.clear()
+
+
+def _deadline_s() -> float:
+    with suppress(ValueError):
+        return max(0.1, min(float(os.environ.get(DEADLINE_ENV, "")), 600.0))  # NaN: the least
+    return DEADLINE_S
+
+
+def _line(child: LineProcess, until: float) -> bytes:
+    """The next line of the child; TimeoutError if none comes in time."""
+    poller = select.poll()
+    poller.register(child.socket, select.POLLIN)
+    while (left_s := until - time.monotonic()) > 0:
+        if poller.poll(1e3 * min(left_s, SLICE_S)) and (lines := child.receive()):
+            return lines[0]
+    raise TimeoutError

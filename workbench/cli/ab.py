@@ -1,12 +1,10 @@
 """`workbench ab`: two sides of one job in turns."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,13 +13,10 @@ from ..engine.exit_codes import CUT_SHORT
 from ..export.formats import DOCUMENT, FORMATS
 from ..planning.request import Request
 from ..planning.usage import UsageError
-from .compare import fail_on_option
-from .options import adapt, own_options, run_options
-from .program import command
+from ..records.comparison import Side
+from .options import adapt, fail_on_option, flag, own_options, run_options, value
+from .program import command, echo_json, head
 from .questions import questions
-
-if TYPE_CHECKING:
-    from ..records.ab import Side
 
 OF_A_SIDE = ("--python", "--env", "--path", "--command")
 # Options of other runs that say nothing here, or that each side may have of its own.
@@ -40,18 +35,12 @@ FOLDER = click.Path(exists=True, file_okay=False, resolve_path=True)
     context_settings={"default_map": {"budget_s": 120.0}},
 )
 @click.argument("names", nargs=-1, metavar="[WORKLOAD|SCENARIO]...")
-@click.option("--python", "pythons", multiple=True, metavar="PATH", help="Interpreter of a side.")
-@click.option(
-    "--env",
-    "envs",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Variables of a side, separated by spaces.",
-)
+@value("--python", "PATH", "Interpreter of a side.", "pythons", multiple=True)
+@value("--env", "NAME=VALUE", "Variables of a side, separated by spaces.", "envs", multiple=True)
 @click.option("--path", "paths", multiple=True, type=FOLDER, help="Folder searched first for code.")
-@click.option("--command", "commands", multiple=True, metavar="COMMAND", help="Your own command.")
+@value("--command", "COMMAND", "Your own command.", "commands", multiple=True)
 @fail_on_option
-@click.option("--markdown", is_flag=True, help="A table for a pull request.")
+@flag("--markdown", "A table for a pull request.")
 @own_options
 @run_options
 def ab(names: tuple[str, ...], fail_on: float | None, markdown: bool, **options: Any) -> None:
@@ -61,14 +50,13 @@ def ab(names: tuple[str, ...], fail_on: float | None, markdown: bool, **options:
     named workload or scenario, or your own code, races as the first of its cases.
     """
     from ..engine.ab import ABRun
-    from ..export.ab import ab_section
     from ..export.markdown import tables
+    from ..export.view.comparison import ab_section
     from ..planning import scenarios
     from ..planning.plan import resolve
     from ..planning.request import check_python
     from ..pool.control import Cancelled, Control
     from ..text.output import put
-    from .commands import echo_json, head
     from .launch import take_part
 
     as_json = options.pop("as_json")
@@ -110,8 +98,6 @@ adapt(
 
 def side_of(name: str, place: int, given: Mapping[str, Sequence[str]]) -> Side:
     """The side at this place in options given twice; an option given once holds for both."""
-    from ..records.ab import Side
-
     label = " ".join(f"{option} {each[place]}" for option, each in given.items() if len(each) == 2)
     python, settings, path, command = (
         values[place] if (values := given[option]) else None for option in OF_A_SIDE

@@ -11,42 +11,24 @@ from typing import Any
 
 import click
 
-from .. import __version__, catalog
+from .. import catalog
 from ..contract import WorkloadError
 from ..engine.exit_codes import FAILED, OK
 from ..planning.request import Request, check_python
 from ..planning.usage import UsageError
-from .launch import (
-    all_gpus_report,
-    check_theme,
-    in_terminal,
-    show_replay,
-    show_watch,
-    take_part,
-)
+from .launch import all_gpus_report, check_theme, in_terminal, show_replay, show_watch, take_part
 from .options import (
     anonymize_option,
     chosen_format,
+    flag,
     format_options,
     json_option,
     keeps_samples,
     names_option,
     no_samples_option,
+    value,
 )
-from .program import command
-
-
-def head(command: str) -> dict[str, Any]:
-    """The first members of every smaller document."""
-    from ..records.document import SCHEMA_VERSION, Tool
-
-    return {"schema_version": SCHEMA_VERSION, "tool": Tool("workbench", __version__, command)}
-
-
-def echo_json(value: Any) -> None:
-    from ..export.json import dump
-
-    click.echo(dump(value).encode())  # UTF-8 (RFC 8259), whatever the locale
+from .program import command, echo_json, head
 
 
 @command("workbench open last", "workbench open report.json --plain", name="open")
@@ -54,7 +36,7 @@ def echo_json(value: Any) -> None:
 @format_options(whole=True)
 @no_samples_option
 @anonymize_option
-@click.option("--where", is_flag=True, help="Show where the seconds of the run went, as text.")
+@flag("--where", "Show where the seconds of the run went, as text.")
 def open_(run: str, anonymize: bool, where: bool, **options: bool) -> None:
     """Show an earlier run.
 
@@ -72,7 +54,7 @@ def open_(run: str, anonymize: bool, where: bool, **options: bool) -> None:
 
         opened = OpenedRun(anonymised(opened.report), [])
     if where and export_as in (None, PLAIN):
-        from ..export.view.where import where_lines
+        from ..export.text import where_lines
 
         click.echo("\n".join(where_lines(opened.report)))
         return
@@ -86,7 +68,7 @@ def open_(run: str, anonymize: bool, where: bool, **options: bool) -> None:
 
 
 @command("workbench detect", "workbench detect --json | jq .machine.cpu")
-@click.option("--python", metavar="PATH", help="Interpreter whose packages are listed.")
+@value("--python", "PATH", "Interpreter whose packages are listed.")
 @json_option
 def detect(python: str | None, as_json: bool) -> None:
     """Show the hardware and software that a run would use."""
@@ -112,10 +94,8 @@ def detect(python: str | None, as_json: bool) -> None:
 @command(
     "workbench doctor", "workbench doctor --json > report.json    anonymised, for a bug report"
 )
-@click.option("--python", metavar="PATH", help="Interpreter whose packages are tried.")
-@click.option(
-    "--all-gpus", is_flag=True, help="Also run one product on every GPU, and show their links."
-)
+@value("--python", "PATH", "Interpreter whose packages are tried.")
+@flag("--all-gpus", "Also run one product on every GPU, and show their links.")
 @json_option
 def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     """Check hardware, driver and packages.
@@ -152,17 +132,17 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
 
 
 @command("workbench watch", "workbench watch --json --every 5 --count 12 | jq '.gpus[].power_w'")
-@click.option(
+@value(
     "--every",
+    "SECONDS",
+    "Time between two snapshots; default 1, at least 0.5.",
     "every_s",
     type=click.FloatRange(0.5, 3600),
     default=1.0,
-    metavar="SECONDS",
-    help="Time between two snapshots; default 1, at least 0.5.",
 )
-@click.option("--count", type=click.IntRange(1), metavar="N", help="Stop after N snapshots.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@click.option("--plain", is_flag=True, help="Text, even in a terminal.")
+@value("--count", "N", "Stop after N snapshots.", type=click.IntRange(1))
+@flag("--json", "One JSON object a line.", "as_json")
+@flag("--plain", "Text, even in a terminal.")
 def watch(every_s: float, count: int | None, as_json: bool, plain: bool) -> None:
     """Watch processor and GPUs.
 
@@ -188,11 +168,11 @@ def watch(every_s: float, count: int | None, as_json: bool, plain: bool) -> None
     "workbench ceilings --again --budget 120",
     "workbench ceilings --json | jq '.ceilings.devices[].peak_ops_per_s'",
 )
-@click.option("--again", is_flag=True, help="Measure again, even if this machine's are known.")
-@click.option("--budget", "budget_s", type=float, metavar="SECONDS", help="Wall time; default 60.")
+@flag("--again", "Measure again, even if this machine's are known.")
+@value("--budget", "SECONDS", "Wall time; default 60.", "budget_s", type=float)
 @names_option("--device", "devices", "cpu, gpu, cuda:0 ...", "DEVICE")
-@click.option("--threads", type=int, metavar="N", help="CPU threads; default all usable cores.")
-@click.option("--python", metavar="PATH", help="Interpreter of the workers.")
+@value("--threads", "N", "CPU threads; default all usable cores.", type=int)
+@value("--python", "PATH", "Interpreter of the workers.")
 @json_option
 def ceilings(
     *, again: bool, threads: int | None, as_json: bool, python: str | None, **options: Any
@@ -232,8 +212,8 @@ def ceilings(
 
 
 @command("workbench list", "workbench list --json | jq '.workloads'", name="list")
-@click.option("--scenarios", "file", metavar="FILE.toml", help="Include your own scenarios.")
-@click.option("--backends", is_flag=True, help="The libraries that can race, and how to get them.")
+@value("--scenarios", "FILE.toml", "Include your own scenarios.", "file")
+@flag("--backends", "The libraries that can race, and how to get them.")
 @json_option
 def list_(file: str | None, backends: bool, as_json: bool) -> None:
     """Show the scenarios and workloads, and what each teaches."""

@@ -1,12 +1,10 @@
 """`workbench fleet`: many machines, one advice."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path
 from time import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,20 +12,10 @@ from ..engine.exit_codes import CUT_SHORT, FAILED, OK
 from ..export.formats import FORMATS
 from ..planning.request import Request
 from ..planning.usage import UsageError
-from .options import (
-    PRICES,
-    all_of,
-    json_option,
-    own_options,
-    run_options,
-    scenario_options,
-)
-from .program import Group, command
+from ..records.fleet import COLLECTED, FleetDocument, FleetPlan, PlanDocument
+from .options import PRICES, all_of, json_option, own_options, run_options, scenario_options
+from .program import Group, command, echo_json, head
 from .questions import questions
-
-if TYPE_CHECKING:
-    from ..records.fleet import FleetPlan
-    from ..records.fleet_document import FleetDocument
 
 # Options of a run that each node has of its own, or that write a file there.
 LEFT_OUT = {"python", "trace", "output", "control", "save_best", "no_samples", "what_if", "verbose"}
@@ -87,8 +75,6 @@ def read(place: Path, *, alone: bool = False) -> FleetDocument:
     from ..advisor.fleet import fleet_document
     from ..advisor.fleet_nodes import decoded, read_folder
     from ..advisor.recordings import why
-    from ..records.fleet_document import FleetDocument
-    from .commands import head
 
     if not place.is_dir():
         try:
@@ -113,7 +99,6 @@ def collect(folder: str) -> None:
     from ..export.view.fleet import summary
     from ..files.write import replace
     from ..records.encoding import encode
-    from ..records.fleet_document import COLLECTED
     from ..text.output import put, say
 
     found = read(Path(folder))
@@ -150,7 +135,6 @@ def show(
     from ..export.view.fleet import sections
     from ..planning.prices import given_prices
     from ..text.output import put
-    from .commands import echo_json
     from .launch import in_terminal, show_fleet
 
     def now() -> FleetDocument:
@@ -174,9 +158,7 @@ def show(
 def plan(json_: bool, **options: Any) -> None:
     """Show the node types, and what would run where.  Nothing is submitted."""
     from ..fleet.plan import plan_lines
-    from ..records.fleet import PlanDocument
     from ..text.sanitize import shown
-    from .commands import echo_json, head
 
     planned = _plan(**options)
     if json_:
@@ -246,9 +228,9 @@ def run(
 @all_of(of_a_run)
 def manifest(image: str, pools: tuple[str, ...], per_type: int, **options: Any) -> None:
     """Write an Indexed Job for each node pool; its log holds the document of each node."""
-    from ..fleet import manifest
+    from ..fleet.plan import kubernetes
 
-    click.echo(manifest.kubernetes(image, pools, per_type, _request(**options)))
+    click.echo(kubernetes(image, pools, per_type, _request(**options)))
 
 
 def _request(**options: Any) -> Request:

@@ -9,7 +9,7 @@ from ..engine.context import Listener
 from ..engine.engine import Engine
 from ..engine.exit_codes import CUT_SHORT, FAILED
 from ..export.formats import DOCUMENT, FORMATS, document
-from ..export.log import line
+from ..export.view.events import log_line
 from ..export.view.words import reason_text
 from ..files.write import Target, send
 from ..planning.plan import RowPlan
@@ -138,7 +138,7 @@ def log_writer(report: Report, *, verbose: bool) -> Listener:
     """A listener that writes failures, or with `verbose` every event, in words to stderr."""
 
     def write(event: ev.AnyEvent) -> None:
-        text = line(event, report, verbose=verbose)
+        text = log_line(event, report, verbose=verbose)
         if text is not None:
             say(text)
 

@@ -1,6 +1,4 @@
-"""The commands on kept runs: list them, delete old ones, and go on with one that was cut."""
-
-from __future__ import annotations
+"""The commands on kept runs: list, delete, complete, compare and export them."""
 
 import os
 import re
@@ -9,23 +7,30 @@ from collections.abc import Sequence
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
+from string import ascii_uppercase
 from time import time
-from typing import TYPE_CHECKING
 
 import click
 
 from .. import __version__
-from ..engine.exit_codes import FAILED, OK
-from ..export.formats import PLAIN
-from ..planning.usage import UsageError
-from ..text.output import say, terminal_width
+from ..engine.exit_codes import BEYOND, FAILED, OK
+from ..export.formats import FILES, PLAIN, file_text
+from ..files.write import replace
+from ..planning.usage import UsageError, new_folder, target
+from ..records.comparison import RunList, RunSummary
+from ..text.output import put, say, terminal_width
 from ..text.sanitize import shown
 from ..text.units import counted
-from .options import chosen_format, format_options, json_option
-from .program import command
-
-if TYPE_CHECKING:
-    from ..records.comparison import RunSummary
+from .options import (
+    anonymize_option,
+    chosen_format,
+    fail_on_option,
+    flag,
+    format_options,
+    json_option,
+    value,
+)
+from .program import command, echo_json, head
 
 STATUS = click.Choice(("done", "failed", "cancelled", "incomplete", "running", "unreadable"))
 SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -45,14 +50,12 @@ def _moment(_: click.Context, option: click.Parameter, text: str | None) -> floa
 @command("workbench runs realtime --since 7d", "workbench runs --prune --older 90d")
 @click.argument("text", required=False, metavar="[TEXT]")
 @click.option("--status", type=STATUS, help="Only runs with this status.")
-@click.option("--since", callback=_moment, metavar="WHEN", help="A date, or an age such as 7d.")
-@click.option("--last", type=click.IntRange(1), metavar="N", help="List N; default 20.")
-@click.option("--prune", is_flag=True, help="Delete runs by --older or --keep.")
-@click.option(
-    "--older", callback=_moment, metavar="WHEN", help="With --prune: delete runs from before WHEN."
-)
-@click.option("--keep", type=click.IntRange(0), metavar="N", help="Delete all but the newest N.")
-@click.option("--yes", is_flag=True, help="Delete without asking.")
+@value("--since", "WHEN", "A date, or an age such as 7d.", callback=_moment)
+@value("--last", "N", "List N; default 20.", type=click.IntRange(1))
+@flag("--prune", "Delete runs by --older or --keep.")
+@value("--older", "WHEN", "With --prune: delete runs from before WHEN.", callback=_moment)
+@value("--keep", "N", "Delete all but the newest N.", type=click.IntRange(0))
+@flag("--yes", "Delete without asking.")
 @json_option
 def runs(
     text: str | None, status: str | None, since: float | None, last: int | None, prune: bool,
@@ -92,8 +95,6 @@ def runs(
 def _show(runs: Sequence[RunSummary], *, as_json: bool) -> None:
     from ..export.view.runs import COLUMNS, run_line
     from ..export.view.table import UNLIMITED, Column, table_lines
-    from ..records.comparison import RunList
-    from .commands import echo_json, head
 
     if as_json:
         echo_json(RunList(**head("runs"), runs=runs))
@@ -145,3 +146,74 @@ def resume(run: str, **options: bool) -> None:
     display = ["--budget", str(cut.budget_s), f"--{chosen_format(options) or PLAIN}"]
     root = click.get_current_context().find_root().command
     root.main([*cut.command, *display], standalone_mode=False, obj=cut)
+
+
+@command("workbench compare before.json last --fail-on 5%")
+@click.argument("runs", nargs=-1, metavar="A B [C]...")
+@fail_on_option
+@flag("--markdown", "Tables for a pull request.")
+@json_option
+def compare(runs: tuple[str, ...], fail_on: float | None, markdown: bool, as_json: bool) -> None:
+    """Compare each run with the first one, case by case.
+
+    A, B and C are anything that `open` accepts.  The runs did not take turns, so intervals are
+    wide.
+    """
+    from ..advisor.compare import run_comparison
+    from ..export.markdown import tables
+    from ..export.view.comparison import sections
+    from ..report.run_files import open_run
+
+    if not 2 <= len(runs) <= len(ascii_uppercase):
+        raise UsageError("name two to 26 runs: workbench compare before.json after.json")
+    reports = [open_run(run).report for run in runs]
+    found = run_comparison(head("compare")["tool"], reports, fail_on)
+    if as_json:
+        echo_json(found)
+    else:
+        put([tables(sections(found), as_markdown=markdown)])
+    sys.exit(BEYOND if any(case.beyond for one in found.against for case in one.cases) else OK)
+
+
+@command("workbench export last --html run.html --svg plots")
+@click.argument("run", metavar="RUN")
+@value("--svg", "DIR", "Every plot, in a new folder.")
+@anonymize_option
+def export(run: str, svg: str | None, anonymize: bool, **files: str | None) -> None:
+    """Write an earlier run as files.
+
+    RUN is anything that `open` accepts.  Without FILE, the output goes to stdout.
+    """
+    from ..export.sections import sections
+    from ..export.view.svg import svg_file
+    from ..report.anonymous import anonymised
+    from ..report.run_files import open_run
+
+    named = {form: to for form, to in files.items() if to is not None}
+    if not (named or svg) or [*named.values()].count("-") > 1:
+        raise UsageError(f"choose from --svg DIR, --{', --'.join(files)}; one may go without FILE")
+    folder = new_folder("--svg", Path(svg)) if svg is not None else None
+    targets = {
+        form: None if to == "-" else target(f"--{form}", Path(to), opened=True)
+        for form, to in named.items()
+    }
+    report = open_run(run).report
+    if not report.largest_batches and not any(c.blocks for c in report.candidates.values()):
+        raise UsageError(f"{run} has no measurements: choose another run (workbench open {run})")
+    report = anonymised(report) if anonymize else report
+    for form, output in targets.items():
+        content = file_text(form, report).encode()
+        if output is None:
+            put([content])
+        else:
+            output.write(content + b"\n")
+    if folder is not None:
+        folder.mkdir()
+        plots = [plot for section in sections(report) for plot in section.plots]
+        for number, plot in enumerate(plots, 1):
+            replace(folder / f"plot-{number:02}.svg", svg_file(plot).encode())
+
+
+for name, text in FILES.items():
+    option = click.option(f"--{name}", metavar="[FILE]", is_flag=False, flag_value="-", help=text)
+    option(export)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..files.write import Target
     from ..machine.nvidia.nvml import Links
     from ..records.events import RacePlanned
-    from ..records.fleet_document import FleetDocument
+    from ..records.fleet import FleetDocument
     from ..records.machine import Machine, Software
     from ..report.report import Report
     from ..report.run_files import OpenedRun
@@ -162,7 +162,7 @@ def show_live(
     """The TUI on an engine of its own, which a stall of the terminal cannot disturb."""
     from screens.app import run_tui  # noqa: TID251 - this module alone opens the outer layer
 
-    from ..report.row import Row
+    from ..report.candidate import Row
 
     finish = partial(_finish, output=output, samples=samples)
     return run_tui(_engine, request, preview=list(map(Row, planned)), finish=finish)

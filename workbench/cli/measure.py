@@ -8,7 +8,7 @@ from .. import catalog
 from ..planning.usage import UsageError
 from ..worker.session_options import ONNX_BACKENDS
 from .launch import start
-from .options import adapt, model_options, own_options, run_options, scenario_options
+from .options import adapt, flag, model_options, own_options, run_options, scenario_options
 from .program import command
 from .questions import questions
 
@@ -76,22 +76,11 @@ adapt(
     "workbench run --all --quick",
 )
 @click.argument("workloads", nargs=-1, metavar="WORKLOAD...")
-@click.option(
-    "--all",
-    "every",
-    is_flag=True,
-    help="Every workload (default budget 900 s, 180 s with --quick).",
+@flag("--all", "Every workload (default budget 900 s, 180 s with --quick).", "every")
+@flag(
+    "--largest-batch", "Find the largest batch that fits into memory, instead of measuring speed."
 )
-@click.option(
-    "--largest-batch",
-    is_flag=True,
-    help="Find the largest batch that fits into memory, instead of measuring speed.",
-)
-@click.option(
-    "--force",
-    is_flag=True,
-    help="With --largest-batch: proceed even if other processes use the GPU.",
-)
+@flag("--force", "With --largest-batch: proceed even if other processes use the GPU.")
 @run_options
 def run(workloads: tuple[str, ...], **options: Any) -> None:
     """Measure every way of running a workload, side by side.

@@ -1,5 +1,6 @@
 """The options that commands share."""
 
+import re
 from collections.abc import Callable, Collection, Iterable
 from copy import copy
 from typing import Any, TypeVar
@@ -10,7 +11,7 @@ from .. import catalog
 from ..contract import PRECISIONS
 from ..export.formats import DOCUMENT, EVENTS, FORMATS, PLAIN
 from ..planning.number_lists import whole_numbers, words
-from ..planning.objectives import OF_CODE, OF_MODELS
+from ..planning.option_fields import OF_CODE, OF_MODELS
 from ..planning.usage import UsageError
 from .program import check_value
 
@@ -26,6 +27,13 @@ def _format_option(name: str) -> Callable[[F], F]:
     return click.option(f"--{name}", f"as_{name}", is_flag=True, help=FORMATS[name].help)
 
 
+def _share(_: click.Context, option: click.Parameter, text: str | None) -> float | None:
+    """`2%` as 0.02."""
+    if text is not None and not re.fullmatch(r"(?=.*[1-9])[0-9]{0,4}(\.[0-9]{1,4})?%", text):
+        raise UsageError(f"{option.opts[0]} takes a percentage such as 2%, not {text!r}")
+    return None if text is None else float(text[:-1]) / 100
+
+
 def _words(_: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
     """Several names: `cpu,gpu`, or the option several times."""
     for text in texts:
@@ -33,9 +41,20 @@ def _words(_: click.Context, option: click.Parameter, texts: tuple[str, ...]) ->
     return words(texts)
 
 
+def flag(name: str, text: str, field: str | None = None, **more: Any) -> Callable[[F], F]:
+    """An option without a value, for the parameter `field`."""
+    return click.option(*filter(None, (name, field)), is_flag=True, help=text, **more)
+
+
+def value(
+    name: str, metavar: str, text: str, field: str | None = None, **more: Any
+) -> Callable[[F], F]:
+    """An option with a value, for the parameter `field`."""
+    return click.option(*filter(None, (name, field)), metavar=metavar, help=text, **more)
+
+
 def _repeatable(name: str, field: str, metavar: str, text: str, **more: Any) -> Callable[[F], F]:
-    text = f"{text}  Repeatable."
-    return click.option(name, field, multiple=True, metavar=metavar, help=text, **more)
+    return value(name, metavar, f"{text}  Repeatable.", field, multiple=True, **more)
 
 
 def names_option(name: str, field: str, text: str, metavar: str = "NAME") -> Callable[[F], F]:
@@ -99,45 +118,44 @@ def keeps_samples(
 
 
 json_option = _format_option(DOCUMENT)
-anonymize_option = click.option(
-    "--anonymize",
-    is_flag=True,
-    help="Replace names of users, machine, paths, files; UUIDs of GPUs.",
+fail_on_option = value(
+    "--fail-on", "2%", "Exit 4 if a later run, or side B, is slower by more.", callback=_share
 )
-no_samples_option = click.option(
-    "--no-samples",
-    is_flag=True,
-    help="Leave the samples out of the JSON document; the statistics stay.",
+anonymize_option = flag(
+    "--anonymize", "Replace names of users, machine, paths, files; UUIDs of GPUs."
+)
+no_samples_option = flag(
+    "--no-samples", "Leave the samples out of the JSON document; the statistics stay."
 )
 
 SHARED = [
-    click.option(
+    value(
         "--budget",
+        "SECONDS",
+        "Wall time; without it advise takes 60, or 20 with --quick, and up to twice"
+        " that for open rows.",
         "budget_s",
         type=float,
-        metavar="SECONDS",
-        help="Wall time; without it advise takes 60, or 20 with --quick, and up to twice"
-        " that for open rows.",
     ),
-    click.option("--quick", is_flag=True, help="Smaller sizes (default budget 20 s)."),
-    click.option("--thorough", is_flag=True, help="More rounds, narrower intervals (300 s)."),
+    flag("--quick", "Smaller sizes (default budget 20 s)."),
+    flag("--thorough", "More rounds, narrower intervals (300 s)."),
     names_option(
         "--device", "devices", "cpu, gpu, cuda:0 ..., or the simulated fake:0@SPEED.", "DEVICE"
     ),
     names_option("--backend", "backends", f"{', '.join(catalog.backends())}."),
     names_option("--precision", "precisions", f"{', '.join(PRECISIONS)}."),
     names_option("--mode", "modes", "Modes to compare: plain, compile, fused, nhwc ..."),
-    click.option(
+    value(
         "--threads",
+        "N[,N...]",
+        "CPU threads of every candidate; several are compared.",
         callback=_numbers,
-        metavar="N[,N...]",
-        help="CPU threads of every candidate; several are compared.",
     ),
-    click.option(
+    value(
         "--batch",
+        "N[,N...|..N]",
+        "Batch size; several make a curve, and 1..256 takes every doubling.",
         callback=_numbers,
-        metavar="N[,N...|..N]",
-        help="Batch size; several make a curve, and 1..256 takes every doubling.",
     ),
     _repeatable(
         "--set",
@@ -145,38 +163,25 @@ SHARED = [
         "NAME=VALUE",
         "A parameter of the workload (workbench list); several values as for --batch.",
     ),
-    click.option(
-        "--python",
-        metavar="PATH",
-        help="Interpreter of the workers, with its own torch or onnxruntime.",
+    value("--python", "PATH", "Interpreter of the workers, with its own torch or onnxruntime."),
+    value(
+        "--seed", "N", "Seed for data and weights.", type=click.IntRange(0, 2**31 - 1), default=0
     ),
-    click.option(
-        "--seed",
-        type=click.IntRange(0, 2**31 - 1),
-        default=0,
-        metavar="N",
-        help="Seed for data and weights.",
-    ),
-    click.option(
+    value(
         "--trace",
-        metavar="FILE",
-        help="Afterwards profile a few steps of each candidate into a Chrome or Perfetto trace.",
+        "FILE",
+        "Afterwards profile a few steps of each candidate into a Chrome or Perfetto trace.",
     ),
-    click.option("--strict", is_flag=True, help="Exit 3 if the confidence of a verdict is `open`."),
-    click.option("--strict-samples", is_flag=True, help="Exit 3 if a result carries a warning."),
+    flag("--strict", "Exit 3 if the confidence of a verdict is `open`."),
+    flag("--strict-samples", "Exit 3 if a result carries a warning."),
     *map(_format_option, FORMATS),
     no_samples_option,
-    click.option(
-        "--output",
-        metavar="FILE",
-        help="Write the JSON document (with --jsonl: the events) to FILE.",
-    ),
+    value("--output", "FILE", "Write the JSON document (with --jsonl: the events) to FILE."),
     click.option("-v", "--verbose", is_flag=True, help="Write the log of the run to stderr."),
-    click.option(
+    flag(
         "--control",
-        is_flag=True,
+        "Take pause, resume and cancel from stdin; its end cancels the run.",
         hidden=True,
-        help="Take pause, resume and cancel from stdin; its end cancels the run.",
     ),
 ]
 
@@ -190,28 +195,21 @@ PRICES = [
         "DEVICE=PER_HOUR",
         "Price per hour, e.g. gpu=2.99; adds the cheapest candidate.",
     ),
-    click.option(
-        "--prices", "price_file", metavar="FILE.toml", help="Prices per hour from a file."
-    ),
+    value("--prices", "FILE.toml", "Prices per hour from a file.", "price_file"),
 ]
 OF_SCENARIOS = [
-    click.option(
+    value(
         "--scenarios",
+        "FILE.toml",
+        "Your own scenarios file; runs only these unless you name others.",
         "scenario_file",
-        metavar="FILE.toml",
-        help="Your own scenarios file; runs only these unless you name others.",
     ),
-    click.option(
+    flag(
         "--all",
+        "Include the optional scenarios (default budget 300 s, 60 s with --quick).",
         "all_scenarios",
-        is_flag=True,
-        help="Include the optional scenarios (default budget 300 s, 60 s with --quick).",
     ),
-    click.option(
-        "--crossover",
-        is_flag=True,
-        help="Also find the size at which the lead changes (uses half the budget).",
-    ),
+    flag("--crossover", "Also find the size at which the lead changes (uses half the budget)."),
     *PRICES,
     _repeatable(
         "--what-if",
@@ -225,62 +223,53 @@ OF_SCENARIOS = [
 scenario_options = all_of(OF_SCENARIOS)
 
 OF_A_MODEL = [
-    click.option("--model", metavar="M.onnx", help="Your own ONNX model; default budget 30 s."),
+    value("--model", "M.onnx", "Your own ONNX model; default budget 30 s."),
     click.option(
         "--objective",
         type=click.Choice(OF_MODELS),
         help="What to optimise for; default latency (median time of one run); for your own code"
         f" {' or '.join(OF_CODE)}.",
     ),
-    click.option(
+    value(
         "--max-error",
-        type=float,
-        metavar="SHARE",
-        help="Largest relative error of the outputs against the original's; default 0.02 for"
+        "SHARE",
+        "Largest relative error of the outputs against the original's; default 0.02 for"
         " a model, by precision for your own code.",
-    ),
-    click.option(
-        "--min-agreement",
         type=float,
-        metavar="SHARE",
-        help="Alternative to --max-error: minimum top-1 agreement (0-1).",
     ),
-    click.option(
-        "--inputs",
-        metavar="FILE.npz",
-        help="Real inputs by name, for checks and calibration; default random.",
+    value(
+        "--min-agreement",
+        "SHARE",
+        "Alternative to --max-error: minimum top-1 agreement (0-1).",
+        type=float,
+    ),
+    value(
+        "--inputs", "FILE.npz", "Real inputs by name, for checks and calibration; default random."
     ),
     _repeatable(
         "--shape", "shapes", "NAME=1,3,224,224", "The shape of an input with dynamic axes."
     ),
-    click.option(
+    value(
         "--save-best",
-        metavar="OUT",
-        help="Write the pick to a file (--model), or to a new folder (your own code).",
+        "OUT",
+        "Write the pick to a file (--model), or to a new folder (your own code).",
     ),
 ]
 OF_OWN_CODE = [
-    click.option(
+    value(
         "--torch",
-        metavar="TARGET",
-        help="Your own torch module: package.module:build, script.py[::Name] or model.pt2.",
+        "TARGET",
+        "Your own torch module: package.module:build, script.py[::Name] or model.pt2.",
     ),
-    click.option("--function", metavar="MODULE:NAME", help="Your own Python function."),
-    click.option(
-        "--command",
-        metavar="COMMAND",
-        help="Your own command; {NAME} marks where each value of --over goes.",
+    value("--function", "MODULE:NAME", "Your own Python function."),
+    value(
+        "--command", "COMMAND", "Your own command; {NAME} marks where each value of --over goes."
     ),
     _repeatable("--over", "over", "NAME=V1,V2", "The values of {NAME} in --command."),
-    click.option(
-        "--until", metavar="REGEX", help="Time --command until it prints a line that matches."
-    ),
-    click.option("--train", is_flag=True, help="Race the training step of --torch."),
-    click.option(
-        "--allow-pickle",
-        "pickled",
-        is_flag=True,
-        help="Let --torch load a .pt or .pth file, which can run any code.",
+    value("--until", "REGEX", "Time --command until it prints a line that matches."),
+    flag("--train", "Race the training step of --torch."),
+    flag(
+        "--allow-pickle", "Let --torch load a .pt or .pth file, which can run any code.", "pickled"
     ),
     click.option("--argument", "arguments", multiple=True, hidden=True, type=click.UNPROCESSED),
 ]

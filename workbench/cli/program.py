@@ -1,4 +1,4 @@
-"""The program and its commands: how they are found, read their arguments and show their help."""
+"""The program and its commands: how they are found, read arguments, show their help and answer."""
 
 import builtins
 import math
@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from .. import __version__
 from ..planning.usage import UsageError, check_known
 from .completion import completed
 from .help import COMMANDS, write_commands, write_options, write_section
@@ -119,3 +120,16 @@ def command(*lines: str, name: str | None = None, **settings: Any) -> Callable[.
 def examples(*lines: str) -> str:
     """An epilogue that click leaves unwrapped."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def head(command: str) -> dict[str, Any]:
+    """The first members of every smaller document."""
+    from ..records.document import SCHEMA_VERSION, Tool
+
+    return {"schema_version": SCHEMA_VERSION, "tool": Tool("workbench", __version__, command)}
+
+
+def echo_json(value: Any) -> None:
+    from ..export.json import dump
+
+    click.echo(dump(value).encode())  # UTF-8 (RFC 8259), whatever the locale

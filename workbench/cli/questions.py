@@ -4,8 +4,7 @@ from typing import Any
 
 import click
 
-from ..planning.model_question import ModelQuestion
-from ..planning.own_question import OwnQuestion
+from ..planning.questions import ModelQuestion, OwnQuestion
 from ..planning.usage import UsageError
 from ..worker.code import COMMAND, FUNCTION, KINDS, TORCH
 

@@ -21,7 +21,7 @@ from ..pool.control import FIRST, Cancelled, Control
 from ..pool.pool import Pool, WorkerFailed
 from ..pool.worker_process import WorkerKey, WorkerSettings
 from ..records import events as ev
-from ..records.ab import ABReport, ABResult, Side
+from ..records.comparison import ABReport, ABResult, Side
 from ..records.reason import Reason, Warning
 from ..report.journal import new_run_id
 from ..stats import ratios

@@ -1,23 +1,50 @@
 """The turns of a race: one block of one candidate, requested, checked and reported."""
 
 import math
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ..contract import kind_of
+from ..machine.host.readings import package_energy_j
 from ..planning import admission
 from ..planning.plan import RowPlan
 from ..pool.answers import Block
 from ..pool.pool import WorkerFailed
 from ..records import events as ev
 from ..records.reason import Reason
+from ..report.candidate import ENERGY
 from ..stats import samples as stats
 from .context import RunContext
-from .energy import EnergyMeter
 from .preparation import Preparation, PreparedCase
 from .schedule import RoundBudget
 
 ATTEMPTS = 3  # at a block that no pause or suspend interrupts
+
+
+class EnergyMeter:
+    """Energy of a step on the CPU, from the counters of its packages (RAPL) around a block."""
+
+    def __init__(self) -> None:
+        self._power_w: float | None = None  # mean over the last block
+
+    @contextmanager
+    def around(self, device: str) -> Iterator[None]:
+        """Measure a block on `device`; the counters cover the CPU only."""
+        self._power_w = None
+        if device != "cpu":
+            yield
+            return
+        before, began = package_energy_j()[0], time.monotonic()
+        yield
+        after, ended = package_energy_j()[0], time.monotonic()
+        if before is not None and after is not None and after > before:  # they wrap around
+            self._power_w = (after - before) / (ended - began)
+
+    def figures(self, samples_s: Sequence[float]) -> dict[str, float]:
+        """Joules per step of the last block: its mean power times the median step."""
+        return {} if self._power_w is None else {ENERGY: self._power_w * stats.median(samples_s)}
 
 
 @dataclass

@@ -13,9 +13,9 @@ from .. import __version__, catalog
 from ..advisor import whatif_devices
 from ..advisor.verdict import decide
 from ..machine.warnings import hardware_warnings, missing_backends
+from ..planning.cases import fewer_threads
 from ..planning.plan import RowPlan, planned
 from ..planning.request import Request
-from ..planning.threads import fewer_threads
 from ..planning.usage import UsageError, target
 from ..pool.control import FIRST, SECOND, Cancelled, Control
 from ..pool.pool import Pool

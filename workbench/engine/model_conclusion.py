@@ -9,11 +9,10 @@ from ..advisor.model.explain import ModelContext, explain
 from ..advisor.model.overview import is_as_given, original, variant_of
 from ..advisor.model.snippet import snippet
 from ..contract import Case, kind_of
-from ..planning.model_question import ModelQuestion
+from ..planning.questions import ModelQuestion
 from ..records.model import Advice, ModelFacts
-from ..report.candidate import Candidate
+from ..report.candidate import Candidate, Row
 from ..report.report import Report
-from ..report.row import Row
 from ..stats.samples import median
 from ..worker.onnx_gpu import CPU, CUDA
 from .model_search import CandidateSearch

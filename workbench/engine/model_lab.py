@@ -8,19 +8,18 @@ import msgspec
 from ..advisor.model.candidates import Proposal, SearchSpace, first
 from ..contract import kind_of
 from ..machine.host.readings import package_energy_j
-from ..planning.cases import gpu_devices
-from ..planning.model_question import ModelQuestion
+from ..planning.cases import gpu_devices, useful_thread_counts
 from ..planning.plan import RowPlan
+from ..planning.questions import ModelQuestion
 from ..planning.request import Request
-from ..planning.threads import useful_thread_counts
 from ..planning.usage import UsageError
 from ..pool.control import Control
 from ..pool.pool import Pool, WorkerFailed
 from ..records import events as ev
 from ..records.machine import Machine
 from ..records.model import PreparationStep
+from ..report.candidate import Row
 from ..report.report import Report
-from ..report.row import Row
 from ..worker.recipe import ORIGINAL
 from .model_conclusion import ModelRun, conclude
 from .model_search import CandidateSearch, case_of

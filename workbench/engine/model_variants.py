@@ -16,7 +16,7 @@ import msgspec
 from .. import catalog
 from ..advisor.model.overview import variant_of
 from ..contract import Case
-from ..planning.model_question import ModelQuestion
+from ..planning.questions import ModelQuestion
 from ..planning.request import Request
 from ..planning.usage import UsageError
 from ..pool.answers import Made, Mixed, ModelSteps, SavedFile

@@ -20,8 +20,8 @@ from ..advisor.own.overview import compile_calls, flips, picks_compiled, rows_of
 from ..advisor.own.snippet import lines, snippet
 from ..contract import Case, kind_of
 from ..planning.cases import gpu_devices
-from ..planning.own_question import OwnQuestion
 from ..planning.plan import RowPlan, point_name
+from ..planning.questions import OwnQuestion
 from ..planning.request import Request
 from ..planning.scenario import Scenario
 from ..planning.usage import UsageError
@@ -34,8 +34,8 @@ from ..records.code import CodeAdvice, CodeFacts, SavedCode
 from ..records.machine import Machine
 from ..records.reason import Reason
 from ..records.verdict import Crossover
+from ..report.candidate import Row
 from ..report.report import Report
-from ..report.row import Row
 from ..worker.code import COMMAND, FUNCTION, TORCH, WORKLOAD
 from ..worker.session_options import ONNX_BACKENDS
 from .own_exports import EXPORTER, START_S, Exports, consult, importing_meanwhile

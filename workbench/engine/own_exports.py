@@ -13,7 +13,7 @@ from ..advisor.model.candidates import Proposal, SearchSpace, first, neighbours
 from ..advisor.model.overview import variant_of
 from ..advisor.own import candidates as ways
 from ..contract import Case
-from ..planning.model_question import ModelQuestion
+from ..planning.questions import ModelQuestion
 from ..planning.scenario import Scenario
 from ..planning.usage import UsageError
 from ..pool.answers import ExportedCode, GraphBreaks

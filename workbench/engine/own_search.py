@@ -6,8 +6,6 @@ Where torch leads ONNX Runtime by far, torch.compile comes before the INT8 forms
 train is looked for one setting at a time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,8 +13,7 @@ from functools import partial
 import msgspec
 
 from ..advisor.limits import is_admissible
-from ..advisor.own import candidates as ways
-from ..advisor.own import training
+from ..advisor.own import candidates as ways, training
 from ..advisor.own.candidates import Space, way
 from ..advisor.own.overview import WAITING
 from ..contract import Case
@@ -65,7 +62,7 @@ class OwnSearch:
     whose best candidates race in this row too."""
 
     def __init__(
-        self, space: Space, scenario: Scenario, exports: Exports, first: OwnSearch | None = None
+        self, space: Space, scenario: Scenario, exports: Exports, first: "OwnSearch | None" = None
     ) -> None:
         self.scenario = scenario
         self.candidates: Sequence[Candidate] = ()  # as of the latest round
@@ -247,7 +244,7 @@ class OwnSearch:
         """The case with each other number of threads; none on a GPU."""
         return [_on(n, case) for n in self._space.threads if case.threads not in (n, None)]
 
-    def _carry_over(self, first: OwnSearch, _: object, left_s: float) -> list[Case] | None:
+    def _carry_over(self, first: "OwnSearch", _: object, left_s: float) -> list[Case] | None:
         """The best candidates of the row before, at this row's batch; none is compiled again that
         was far behind the best on its device."""
         ranked, best_s = self._ranked(first.candidates), dict[str, float]()

@@ -1,16 +1,20 @@
 """Races row after row, each within its share of the time."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ..contract import kind_of
+from ..planning.admission import beforehand
 from ..planning.plan import RowPlan, planned
+from ..pool.pool import WorkerFailed
+from ..pool.worker_process import WorkerKey
 from ..records import events as ev
+from ..records.machine import Machine
 from ..report.report import Report
 from .context import RunContext, Share
-from .overhead import IDLE
+from .overhead import IDLE, STARTING
+from .preparation import START_DEADLINE_S, worker_key
 from .race import Race
-from .starts import start_workers
 
 LEAST_SHARE_S = 1.5  # of a light row with a GPU, whose first candidate takes most of a second
 PROFILE_SHARE = 0.25  # share of a row's time with --trace
@@ -33,38 +37,15 @@ class Races:
         on_host = all(kind_of(case.device).on_host for row in rows for case in row.cases)
         start_workers(in_order[:1] if on_host else in_order, in_order, self._context, 1.0)
 
-    def rows(self, rows: Sequence[RowPlan], end_s: float, conclude: Conclude) -> None:
-        """Race `rows` until `end_s` on the run's clock, and conclude each after its race."""
-        self._in_shares(rows, self._context, end_s, conclude)
-
-    def aside(self, rows: list[RowPlan], share: float, *, table: list[RowPlan]) -> Report:
-        """Race `rows` within a share of the budget, into a report of their own.
-
-        They use the workers that `table` needs anyway.
-        """
-        context, main = self._context, self._context.report
-        report = Report(started=main.started, machine=main.machine, software=main.software)
-        for row in rows:
-            report.apply(planned(row, context.request, context.now()))
-        own = replace(context, report=report, emit=report.apply)
-        if start_workers(rows, table, own, share):
-            now = context.now()
-            self._in_shares(rows, own, now + share * (context.end_s - now))
-        return report
-
-    def point(self, row: RowPlan, until_s: float) -> None:
-        """Race one point of a crossover, announced only now."""
-        context = self._context
-        context.emit(planned(row, context.request, context.now()))
-        self._race(row, context, Share(until_s, context.end_s))
-
-    def _in_shares(
+    def rows(
         self,
         rows: Sequence[RowPlan],
-        context: RunContext,
         end_s: float,
-        conclude: Conclude | None = None,
+        conclude: Conclude | None,
+        context: RunContext | None = None,
     ) -> None:
+        """Race `rows` until `end_s` on the run's clock, and conclude each after its race."""
+        context = context or self._context
         in_order = sorted(rows, key=_place)
         for position, row in enumerate(in_order):
             context.control.check()
@@ -78,6 +59,27 @@ class Races:
             if context.request.trace is not None:
                 share_s *= 1 - PROFILE_SHARE
             self._race(row, context, Share(now + share_s, row_end_s, len(weights)), conclude)
+
+    def aside(self, rows: list[RowPlan], share: float, *, table: list[RowPlan]) -> Report:
+        """Race `rows` within a share of the budget, into a report of their own.
+
+        They use the workers that `table` needs anyway.
+        """
+        context, main = self._context, self._context.report
+        report = Report(started=main.started, machine=main.machine, software=main.software)
+        for row in rows:
+            report.apply(planned(row, context.request, context.now()))
+        own = replace(context, report=report, emit=report.apply)
+        if start_workers(rows, table, own, share):
+            now = context.now()
+            self.rows(rows, now + share * (context.end_s - now), None, own)
+        return report
+
+    def point(self, row: RowPlan, until_s: float) -> None:
+        """Race one point of a crossover, announced only now."""
+        context = self._context
+        context.emit(planned(row, context.request, context.now()))
+        self._race(row, context, Share(until_s, context.end_s))
 
     def _race(
         self, row: RowPlan, context: RunContext, share: Share, conclude: Conclude | None = None
@@ -101,3 +103,51 @@ def _place(row: RowPlan) -> tuple[bool, bool, float]:
     """The sort key of rows: time that others leave is worth most to a tail, then to heavy work."""
     has_tail = row.scenario.objective == "latency_p99"
     return row.after is not None, has_tail, row.scenario.weight
+
+
+def start_workers(
+    rows: Sequence[RowPlan], table: Sequence[RowPlan], context: RunContext, share: float
+) -> bool:
+    """Start the workers that `rows` share before their share of the time begins; see decision 024.
+
+    The table needs most of them anyway.  False if one takes longer than the run, or, for a worker
+    that the table does not need, longer than the share.
+    """
+    machine, in_time = context.machine, True
+    shared = {worker_key(case, row.scenario) for row in table for case in row.cases}
+    needed = dict.fromkeys(
+        worker_key(case, row.scenario)
+        for row in rows
+        for case in row.cases
+        if beforehand(case, row.workload, machine, context.report.software) is None
+    )
+    # A row that takes these start-up times for its own needs some that no other import slowed, and
+    # compares those of one library.
+    compares = any(row.scenario.shares_workers for row in table)
+    most = max(1, machine.cpu.effective_cores // (2 if compares else 1))
+    for keys in _together(needed, machine, most, by_library=compares):
+        if context.now() >= context.end_s:
+            return False
+        with context.overhead.spending(STARTING), context.pool.starting(keys):
+            for key in keys:
+                left_s = max(0.0, context.end_s - context.now())
+                deadline_s = min(START_DEADLINE_S, left_s if key in shared else share * left_s)
+                try:
+                    context.pool.start(key, deadline_s)
+                except WorkerFailed as failure:
+                    in_time = in_time and failure.reason.code != "timeout"
+    return in_time
+
+
+def _together(
+    keys: Iterable[WorkerKey], machine: Machine, most: int, *, by_library: bool
+) -> Iterator[list[WorkerKey]]:
+    """The workers that start at once: up to `most`, of one library only if asked for."""
+    taken: set[str] = set()  # GPUs on which a second worker would end the first
+    groups: dict[str, list[WorkerKey]] = {}
+    for key in keys:
+        if not key.alone and key.device not in taken:
+            taken |= {key.device} & machine.exclusive
+            groups.setdefault(key.backend if by_library else "", []).append(key)
+    for group in groups.values():
+        yield from (group[at : at + most] for at in range(0, len(group), most))

@@ -10,8 +10,8 @@ from ..planning.request import Request
 from ..pool.control import Control
 from ..pool.pool import Pool
 from ..records.machine import Machine
+from ..report.candidate import Row
 from ..report.report import Report
-from ..report.row import Row
 from ..worker.session_options import ONNX_BACKENDS
 from . import ceilings
 from .context import Listener

@@ -1,11 +1,9 @@
 """Telemetry of CPU and GPUs while candidates are measured, and the warnings it gives rise to."""
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from itertools import pairwise
 
@@ -91,28 +89,23 @@ class _Watched:
         return {cause: min(1.0, share) for cause, share in shares.items() if share > 0}
 
 
+@dataclass
 class MachineTelemetry:
     """Follows the processor and the GPUs in use, by device name such as `cpu`, `cuda:0`.
 
     The processor is read here, between turns; the GPUs in a process of their own.
     """
 
-    def __init__(
-        self,
-        sampler: GpuSampler | None,
-        indices: Mapping[str, int],
-        *,
-        now: Callable[[], float],
-        emit: Callable[[ev.AnyEvent], None],
-        host: HostReader | None = None,
-    ) -> None:
-        self._sampler = sampler
-        self._indices = indices
-        self._host = host
+    sampler: GpuSampler | None
+    indices: Mapping[str, int]
+    _: KW_ONLY
+    now: Callable[[], float]
+    emit: Callable[[ev.AnyEvent], None]
+    host: HostReader | None = None
+
+    def __post_init__(self) -> None:
         self._host_at_s = 0.0
-        self._now = now
-        self._emit = emit
-        self._watched = {device: _Watched() for device in ("cpu", *indices)}
+        self._watched = {device: _Watched() for device in ("cpu", *self.indices)}
 
     @classmethod
     def of(
@@ -122,7 +115,7 @@ class MachineTelemetry:
         *,
         now: Callable[[], float],
         emit: Callable[[ev.AnyEvent], None],
-    ) -> MachineTelemetry:
+    ) -> "MachineTelemetry":
         """Begin to watch the processor and those of `devices` that NVML or AMD SMI knows."""
         gpus = [gpu for gpu in machine.watched if gpu.device in devices]
         indices = {gpu.device: gpu.index for gpu in gpus if gpu.device and gpu.index is not None}
@@ -135,8 +128,8 @@ class MachineTelemetry:
         return telemetry
 
     def close(self) -> None:
-        if self._sampler is not None:
-            self._sampler.close()
+        if self.sampler is not None:
+            self.sampler.close()
 
     def begin(self) -> None:
         self._read_host(time.monotonic())
@@ -145,8 +138,8 @@ class MachineTelemetry:
             watched.begin()
 
     def _read_host(self, at_s: float) -> None:
-        if self._host is not None and at_s - self._host_at_s >= HOST_EVERY_S:
-            host = self._host.read()
+        if self.host is not None and at_s - self._host_at_s >= HOST_EVERY_S:
+            host = self.host.read()
             state = GpuReading(
                 index=0,
                 sm_clock_mhz=host.frequency_mhz,
@@ -156,24 +149,24 @@ class MachineTelemetry:
             )
             self._watched["cpu"].readings.append(_Reading(at_s, state))
             self._host_at_s = at_s
-            self._emit(ev.MachineRead(at_s=self._run_s(at_s), host=host))
+            self.emit(ev.MachineRead(at_s=self._run_s(at_s), host=host))
 
     def _run_s(self, at_s: float) -> float:
         """The time on the run's clock at one of the host's since the last pause."""
-        return max(0.0, round(self._now() - (time.monotonic() - at_s), 4))
+        return max(0.0, round(self.now() - (time.monotonic() - at_s), 4))
 
     def _read_gpus(self) -> None:
         """Take in the samples since the last call."""
-        if self._sampler is None:
+        if self.sampler is None:
             return
-        for sample in self._sampler.drain():
+        for sample in self.sampler.drain():
             at_s = sample.monotonic_s
             gpus = of_instances(sample.gpus, [w.card for w in self._watched.values() if w.card])
             readings = {reading.index: reading for reading in gpus}
-            for device, index in self._indices.items():
+            for device, index in self.indices.items():
                 if index in readings:
                     self._watched[device].readings.append(_Reading(at_s, readings[index]))
-            self._emit(ev.MachineRead(at_s=self._run_s(at_s), gpus=gpus, gap=sample.reason))
+            self.emit(ev.MachineRead(at_s=self._run_s(at_s), gpus=gpus, gap=sample.reason))
 
     def measured(
         self, case_id: str, device: str, began_s: float, ended_s: float, *, turn_s: float = 0.0

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from ..advisor.doctor import FAIL, OK, WARN, Check, Examination
 from ..machine.nvidia.nvml import Links
-from .view.facts import Fact, fact
 from .view.section import Section, section_text
+from .view.spans import Fact, fact
 
 _WORDS = {OK: "ok", WARN: "WARN", FAIL: "FAIL", None: "-"}
 

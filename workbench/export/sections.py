@@ -6,17 +6,16 @@ from dataclasses import replace
 from ..advisor import whatif
 from ..advisor.subject import snippet
 from ..records.document import Sweep
+from ..report.candidate import Row
 from ..report.report import Report
-from ..report.row import Row
 from .plots import roofline_plots, row_plot, sweep_plots
 from .view.answers import answer_facts, notes
 from .view.curves import findings, rate_table, sweep_title
 from .view.derived import RunView, row_title
 from .view.details import largest_facts
 from .view.events import warning_text
-from .view.facts import Fact, fact, listed
 from .view.section import Section
-from .view.spans import Text
+from .view.spans import Fact, Text, fact, listed
 from .view.table import Column, Line
 from .view.tables import advisor_columns, advisor_line, has_gpu, raced_lines, result_columns
 from .view.words import provenance, provenance_on

@@ -1,4 +1,4 @@
-"""Plain text: a run, its summary, the machine, and the catalogue of scenarios and workloads."""
+"""Plain text: a run, its summary, where its seconds went, the machine, and the catalogue."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -7,19 +7,21 @@ from ..contract import Parameter, Workload, WorkloadError
 from ..planning.scenario import Scenario
 from ..records.document import Sweep
 from ..records.machine import Machine, Software
+from ..report.candidate import Row
 from ..report.report import Report
-from ..report.row import Row
+from ..text.sanitize import shown
 from .view.answers import notes, result_lines
 from .view.curves import findings, rate_table, sweep_title
 from .view.derived import RunView
 from .view.details import INDENT, largest_facts, trace_facts
-from .view.facts import PROSE, fact, facts_lines, heading
 from .view.machine import accelerator_sections, processor_sections
 from .view.model import model_lines
 from .view.section import section_text
-from .view.spans import Text, plain_lines
+from .view.spans import PROSE, Text, fact, facts_lines, heading, plain_lines
 from .view.table import UNLIMITED, plain_table, table_lines
 from .view.tables import advisor_columns, advisor_line, has_gpu
+
+PHASES = ("starting", "preparing", "measured", "idle", "closing")
 
 
 def run_text(report: Report, width: int | None = None) -> str:
@@ -138,3 +140,16 @@ def _parameter(parameter: Parameter) -> str:
     unit = f" {parameter.unit}" if parameter.unit else ""
     allowed = ", ".join(parameter.choices) or parameter.range_text()
     return f"{parameter.name}={parameter.default}{unit}: {parameter.help} ({allowed})"
+
+
+def where_lines(report: Report) -> list[str]:
+    """A line for each row and one for the whole run."""
+    spent = report.finished.overhead if report.finished is not None else None
+    if spent is None or spent.starting_s is None:
+        return ["this run does not say where its seconds went: it is older, or did not end"]
+    table = []
+    for name, part in [*spent.rows.items(), ("the run", spent)]:
+        seconds = [getattr(part, f"{phase}_s", 0.0) for phase in PHASES]
+        table.append((shown(name), *(f"{each:.1f}" for each in (sum(seconds), *seconds))))
+    lines = plain_table(("Seconds", "all", *PHASES), table, range(1, 7))
+    return [line.plain.rstrip() for line in lines]

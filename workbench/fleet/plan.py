@@ -1,19 +1,24 @@
-"""What runs where: the plan of a fleet, in words too, and the script of each job."""
+"""What runs where: the plan of a fleet, in words too, the script of each job, and the Jobs of a
+fleet in Kubernetes."""
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from .. import __version__, assets
 from ..planning.request import QUICK_BUDGET_S, Request
-from ..planning.usage import unknown
+from ..planning.usage import UsageError, unknown
 from ..records.fleet import FLEET_VERSION, JOBS, FleetJob, FleetPlan
 from ..text import units
 from .nodes import Node, node_types
 
 SPARE_S = 300.0  # of Slurm's time limit, for starting and for what follows the budget
+LABEL = re.compile(r"[\w./-]{1,300}=[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 BEGUN = "begun"  # in a script: when its fleet began, since folders of others have the same name
 NEEDED = {
     "slurm": "nodes see the folder of --into and the interpreter under the same paths",
@@ -96,3 +101,21 @@ def plan_lines(plan: FleetPlan) -> Iterator[str]:
         yield f"each node installs workbench for its run from a copy of {plan.wheels}"
     if plan.budget_s < QUICK_BUDGET_S:
         yield f"warning: below {QUICK_BUDGET_S:g} s a busy node may measure nothing: raise --budget"
+
+
+def kubernetes(image: str, pools: Sequence[str], per_pool: int, request: Request) -> str:
+    """The Jobs as JSON, which is YAML too; a pool is a label of its nodes."""
+    text, jobs = assets.path("fleet/job.json").read_text(), []
+    for number, pool in enumerate(pools, start=1):
+        if not LABEL.fullmatch(pool):
+            raise UsageError(f"--pool takes a label of nodes such as pool=a100, not {pool!r}")
+        job = msgspec.json.decode(text)
+        job["metadata"]["name"] = f"workbench-{number}"
+        limit = round(time_limit(request.budget))
+        job["spec"] |= {"completions": per_pool, "parallelism": per_pool}
+        job["spec"]["activeDeadlineSeconds"] = limit
+        pod = job["spec"]["template"]["spec"]
+        pod["nodeSelector"] = dict([pool.split("=")])
+        pod["containers"][0] |= {"image": image, "args": request.arguments("--json")}
+        jobs.append(msgspec.json.format(msgspec.json.encode(job)).decode())
+    return "\n---\n".join(jobs)

@@ -1,6 +1,5 @@
 """Compares measured ceilings with the vendors' datasheets (assets/devices.toml)."""
 
-import tomllib
 from collections.abc import Iterator
 from functools import cache
 
@@ -36,8 +35,7 @@ class _File(msgspec.Struct, frozen=True):
 @cache
 def load() -> dict[str, Datasheet]:
     """Card name in NVML -> datasheet."""
-    text = assets.path("devices.toml").read_text(encoding="utf-8")
-    file = msgspec.convert(tomllib.loads(text), _File)
+    file = msgspec.toml.decode(assets.path("devices.toml").read_bytes(), type=_File)
     return {name: sheet for sheet in file.device for name in sheet.names}
 
 

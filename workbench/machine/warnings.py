@@ -7,45 +7,28 @@ from .. import catalog
 from ..records.machine import Gpu, Machine, Package, Software
 from ..records.reason import Warning
 from .nvidia.driver_errors import ABSENT, NVML_NO_PERMISSION, nvml_text
-from .packages.software import PRECISION_VARIABLES
+from .packages.software import WARNED
 
 # The driver works, and torch cannot use it.
 NOT_BY_TORCH = ("torch_without_cuda", "driver_too_old", "gpu_without_code")
 
-# Code -> message, remedy, variables; `{}` stands for NAME=VALUE, in the remedy for NAME.
+# Code -> message, remedy; `{}` stands for NAME=VALUE, in the remedy for NAME.
 _VARIABLES = {
     "thread_variable": (
         "{} is set and may limit the threads of a backend",
         "`unset {}`; workbench sets the threads of each case itself",
-        ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
     ),
     "isa_variable": (
         "{} is set and may keep libraries from using this CPU's instruction set",
         "`unset {}` to measure what the CPU can do",
-        (
-            "ATEN_CPU_CAPABILITY",
-            "DNNL_MAX_CPU_ISA",
-            "MKL_DEBUG_CPU_TYPE",
-            "MKL_ENABLE_INSTRUCTIONS",
-            "NPY_DISABLE_CPU_FEATURES",
-            "ONEDNN_MAX_CPU_ISA",
-            "OPENBLAS_CORETYPE",
-        ),
     ),
     "precision_variable": (
         "{} overrides a program's precision; the workers run without it",
         "`unset {}`, or expect other results where it is set",
-        PRECISION_VARIABLES,
     ),
     "debug_variable": (
         "{} is set; it helps to find errors and slows the work down",
         "`unset {}`",
-        (
-            "CUDA_LAUNCH_BLOCKING",
-            "PYTHONDEVMODE",
-            "PYTHONMALLOC",
-            "PYTORCH_NO_CUDA_MEMORY_CACHING",
-        ),
     ),
 }
 _CUDA_BUILD = "CUDA "
@@ -287,8 +270,8 @@ def _environment(machine: Machine, software: Software) -> Iterator[Warning]:
             f" {share} cores instead",
             f"`export OMP_NUM_THREADS={share}` before torchrun for your own trainings",
         )
-    for code, (message, remedy, names) in _VARIABLES.items():
-        for name in names:
+    for code, (message, remedy) in _VARIABLES.items():
+        for name in WARNED[code].split():
             value = software.environment.get(name, "")
             if by_torchrun and name == "OMP_NUM_THREADS":
                 continue

@@ -12,8 +12,8 @@ MOST_VALUES = 64  # in one word
 V = TypeVar("V")
 
 
-def numbers(text: str, kind: type[int] | type[float]) -> list[ParameterValue]:
-    """The numbers in `text`, in its order and without repeats; ValueError says what is wrong."""
+def numbers(name: str, text: str, kind: type[int] | type[float]) -> list[ParameterValue]:
+    """The numbers in `text`, in its order and without repeats; UsageError names `name`."""
     noun = "whole numbers" if kind is int else "numbers"
     found: list[ParameterValue] = []
     for part in text.split(","):
@@ -23,12 +23,12 @@ def numbers(text: str, kind: type[int] | type[float]) -> list[ParameterValue]:
             high = kind(high_text) if dots else low
         except (ValueError, OverflowError):
             example = "64 or 64,100 or 64..4096"
-            raise ValueError(f"takes {noun} such as {example}, not {text!r}") from None
+            raise UsageError(f"{name} takes {noun} such as {example}, not {text!r}") from None
         if not (dots == "" or 0 < low < high < float("inf")):
-            raise ValueError(f"takes a rising range above 0 such as 64..4096, not {part!r}")
+            raise UsageError(f"{name} takes a rising range above 0 such as 64..4096, not {part!r}")
         found += itertools.islice(_doublings(low, high) if dots else [low], MOST_VALUES + 1)
     if len(found) > MOST_VALUES:
-        raise ValueError(f"takes at most {MOST_VALUES} values")
+        raise UsageError(f"{name} takes at most {MOST_VALUES} values")
     return list(dict.fromkeys(found))
 
 
@@ -50,10 +50,7 @@ def parse(parameter: Parameter, text: str) -> list[ParameterValue]:
         return list(dict.fromkeys(parameter.parse(part) for part in parts))
     if "," not in text and ".." not in text:
         return [parameter.parse(text)]
-    try:
-        found = numbers(text, type(parameter.default))
-    except ValueError as error:
-        raise ValueError(f"{parameter.name} {error}") from None
+    found = numbers(parameter.name, text, type(parameter.default))
     return [parameter.parse(str(value)) for value in found]
 
 
@@ -85,10 +82,7 @@ def _spread(count: int) -> list[int]:
 
 def whole_numbers(option: str, text: str) -> tuple[int, ...]:
     """One number or several: `8`, `1,8,64` or `1..256`; UsageError names the option."""
-    try:
-        return tuple(int(number) for number in numbers(text, int))
-    except ValueError as error:
-        raise UsageError(f"{option} {error}") from None
+    return tuple(int(number) for number in numbers(option, text, int))
 
 
 def words(texts: Iterable[str]) -> tuple[str, ...]:

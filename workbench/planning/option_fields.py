@@ -1,4 +1,7 @@
-"""Fields of a dataclass that options of the command line set, and how they are written there."""
+"""Fields of a dataclass that options of the command line set, and how they are written there.
+
+Also the objectives that two of the options take: the command line reads this without a request.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field, fields
@@ -27,3 +30,8 @@ def written(values: Mapping[str, Any]) -> Iterator[str]:
         else:
             texts = value if isinstance(value, tuple) else (str(value),)
             yield from (part for text in texts for part in (name, text))
+
+
+# For the user's own model and code, the default first.
+OF_MODELS = ("latency", "throughput", "memory", "energy")
+OF_CODE = ("latency", "throughput")

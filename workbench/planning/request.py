@@ -8,19 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .. import catalog
-from ..contract import (
-    COLUMNS,
-    DEVICE_KINDS,
-    MOST_BATCH,
-    MOST_THREADS,
-    PRECISIONS,
-    kind_of,
-)
+from ..contract import COLUMNS, DEVICE_KINDS, MOST_BATCH, MOST_THREADS, PRECISIONS, kind_of
 from ..worker.code import COMMAND, FUNCTION, TORCH
 from ..worker.session_options import ONNX_BACKENDS
-from .model_question import ModelQuestion
 from .option_fields import given, set_by, written
-from .own_question import MODES, OwnQuestion
+from .questions import MODES, ModelQuestion, OwnQuestion
 from .usage import UsageError, check_known, unknown
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ import datetime
 import difflib
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,15 @@ def load(path: Path | None = None) -> dict[str, Scenario]:
     ScenarioError names the file, the line and the fault.  A user's file is also checked for
     contradictions and for names that no workload has.
     """
+    return dict(_shipped()) if path is None else _read(path)
+
+
+@cache
+def _shipped() -> dict[str, Scenario]:
+    return _read(None)
+
+
+def _read(path: Path | None) -> dict[str, Scenario]:
     try:
         file = read(path or asset("scenarios.toml"))
         rows = [_row(file, place, table) for place, table in enumerate(_tables(file))]

@@ -70,7 +70,7 @@ class Control:
         self._control_fd = control_fd
         self._control_text = b""
         self._cancelled: str | None = None
-        self._ends = 0  # how often the run was asked to end
+        self.ends = 0  # how often the run was asked to end
         self._raise_at = NEVER  # as many of those raise Cancelled at once
         self._writing = False  # the result is being written
         self._wish: Literal["pause", "suspend"] | None = None
@@ -115,16 +115,16 @@ class Control:
         try:
             yield
         finally:
-            if self._ends:
+            if self.ends:
                 signal.setitimer(signal.ITIMER_REAL, 0.0)
             signal.set_wakeup_fd(old_wakeup)
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
     def _on_end(self, number: int, _frame: FrameType | None) -> None:
-        self._ends += 1
+        self.ends += 1
         self._cancelled = self._cancelled or signal.Signals(number).name
-        if self._ends >= SECOND or self._writing:
+        if self.ends >= SECOND or self._writing:
             signal.setitimer(signal.ITIMER_REAL, LEAVE_S, LEAVE_S)
         self._interrupt()
 
@@ -135,7 +135,7 @@ class Control:
         self._interrupt()
 
     def _interrupt(self) -> None:
-        if self._ends >= self._raise_at:
+        if self.ends >= self._raise_at:
             self._raise_at = NEVER  # once: the next one must not cut off what follows
             self.check()
 
@@ -154,17 +154,12 @@ class Control:
         """While the block writes the result: after an end signal it has a moment to finish, then a
         write that hangs raises OSError."""
         self._writing = True
-        if self._ends >= SECOND:
+        if self.ends >= SECOND:
             signal.setitimer(signal.ITIMER_REAL, LEAVE_S, LEAVE_S)
         try:
             yield
         finally:
             self._writing = False
-
-    @property
-    def ends(self) -> int:
-        """How often the run was asked to end."""
-        return self._ends
 
     def _on_suspend(self, _number: int, _frame: FrameType | None) -> None:
         self._wish = "suspend"
@@ -177,7 +172,7 @@ class Control:
 
     def cancel(self, reason: str) -> None:
         self._cancelled = self._cancelled or reason
-        self._ends = max(self._ends, FIRST)
+        self.ends = max(self.ends, FIRST)
 
     @property
     def is_ending(self) -> bool:

@@ -3,8 +3,6 @@
 Each worker leads its own session and process group, so that a signal reaches its children too.
 """
 
-from __future__ import annotations
-
 import getpass
 import json
 import os
@@ -28,12 +26,13 @@ from ..process.children import command
 from ..process.cores import GPU_CORES, cpulist
 from ..process.limits import limit
 from ..process.line_process import LineProcess
-from ..records.ab import Side
+from ..records.comparison import Side
 from ..records.machine import Machine
 from ..report.journal import can_be_written, runs_folder
 from ..worker import onnx_gpu
 from .guardian import RUN_ID_VARIABLE
 
+LAB_MODULE = "workloads.lab.child"
 PATIENCE_S = 1.0  # for a worker to end by itself
 LEAST_HEADER_BYTES = 1 << 20  # a complete precompiled header takes about 150 MB
 HALF_WRITTEN_S = 5.0  # age of the youngest compiled file that is surely whole
@@ -120,7 +119,7 @@ class WorkerSettings:
     exclusive: frozenset[str] = frozenset()  # GPUs that admit one process at a time
 
     @classmethod
-    def of(cls, request: Request, machine: Machine, run_id: str) -> WorkerSettings:
+    def of(cls, request: Request, machine: Machine, run_id: str) -> "WorkerSettings":
         return cls(
             run_id=run_id,
             python=request.python or sys.executable,
@@ -140,7 +139,7 @@ class WorkerProcess(LineProcess):
         self.compiling_since: float | None = None  # time at which torch may have begun to compile
         self._not_run: set[str] = set()  # ids of compiled cases that had no turn yet
         device = "cpu" if kind_of(key.device).on_host else key.device
-        module = catalog.LAB_MODULE if key.backend == catalog.LAB else "workbench.worker.worker"
+        module = LAB_MODULE if key.backend == catalog.LAB else "workbench.worker.worker"
         side = settings.sides.get(key.alone) or Side("", "")
         self.compiled_folder = _compiled_in(scratch)
         super().__init__(

@@ -1,4 +1,4 @@
-"""The plan of a fleet and the states of its jobs: what launcher, nodes and readers share.
+"""A fleet: its plan, the states of its jobs, and the document that `workbench fleet show` makes.
 
 The files of a folder: PLAN, written before anything is submitted; in JOBS, for each job, SUBMITTED
 with the state it was last seen in, and what the node writes.  JSON is renamed into place.
@@ -6,12 +6,14 @@ with the state it was last seen in, and what the node writes.  JSON is renamed i
 
 import msgspec
 
-from .document import Tool
+from .document import Summary, Tool
+from .reason import Reason, Warning
 
 FLEET_VERSION = 1
 PLAN, JOBS, SUBMITTED, SCRIPT = "fleet.json", "jobs", "submitted.json", "run.sh"
 DOCTOR, JOURNAL, DOCUMENT = "doctor.json", "run.jsonl", "document.json"
 LOG, EXIT_CODE = "log.txt", "exit_code"
+COLLECTED = "fleet-document.json"  # its name in the folder
 # Words that begin the last state of a job: Slurm's, ours of a process reached by ssh, and ours of a
 # job that the engine did not take.
 ENDED: tuple[str, ...] = ("BOOT_FAIL", "CANCEL", "COMPLETED", "DEADLINE", "ENDED", "FAILED")
@@ -79,3 +81,91 @@ class Submitted(msgspec.Struct, frozen=True):
     job_id: str  # the engine's own; the process id with ssh; empty if the engine refused it
     at: str  # ISO 8601, UTC
     native_state: str | None = None  # the engine's word, as the launcher last saw it
+
+
+class NodeAnswer(Summary, frozen=True):
+    """One verdict of one machine; its lead is paired."""
+
+    objective: str = ""
+    job: str = ""  # sizes and items of a step: equal where two machines did the same
+    value_s: float | None = None  # seconds of the pick under the objective
+    value_ci95_s: tuple[float, float] | None = None
+    per_million_s: float | None = None  # seconds that a million items occupy the machine
+    ranks: int = 1  # processes that share a step, each on a GPU of its own
+    uncompared: Reason | None = None  # why there is no `value_s`
+
+
+class ScaledCase(msgspec.Struct, frozen=True):
+    """One number of ranks of `run scaling`; all of them took turns in one run."""
+
+    device: str
+    ranks: int
+    median_s: float
+    efficiency: float | None  # speed-up over one rank, per GPU or thread; None for one rank
+    sync_fraction: float | None  # share of a step that the all-reduce takes
+
+
+class NodeRun(msgspec.Struct, frozen=True):
+    """The document of one machine in short, or its journal so far."""
+
+    status: str  # as in `Run`
+    started_at: str  # ISO 8601, UTC
+    duration_s: float | None
+    version: str  # of workbench
+    hostname: str
+    machine: str  # CPU, cores, memory and GPUs
+    subject: str  # hash of the user's model or code, else empty
+    answers: list[NodeAnswer]
+    scaling: list[ScaledCase] = []  # of a run of `scaling`, which holds no verdict
+
+
+class FleetNode(msgspec.Struct, frozen=True):
+    """One job of the plan, or a document that lies in the folder by itself."""
+
+    name: str  # of the job or of the file
+    node_type: str  # of the plan, else as the machine was found
+    node: str  # of the plan, else the host name
+    state: str  # "pending", "running", "done", "failed", "lost", "partial", "incomparable"
+    reason: Reason | None = None  # why it has not answered
+    log: list[str] = []  # the last lines of its log, unless it has answered
+    queued_s: float | None = None  # from submission to the start of the run; in no other time
+    run: NodeRun | None = None
+
+
+class FleetCell(NodeAnswer, frozen=True):
+    """One scenario on one node type: the answer of its middle node by time."""
+
+    node_type: str = ""
+    node: str = ""  # name of the middle one
+    nodes: int = 0  # number with an answer to this scenario
+    agreeing: int = 0  # number with the same pick
+    spread: float | None = None  # slowest equal node over the fastest; None below two
+    slowest: str | None = None
+    ratio: float | None = None  # its time over that of the fastest node type, unpaired
+    ratio_ci95: tuple[float, float] | None = None
+    per_million: float | None = None  # price of a million items
+
+
+class FleetRow(msgspec.Struct, frozen=True):
+    """One scenario: which node type."""
+
+    scenario: str
+    choice: str  # a node type, "either", or "unknown" while others have not answered
+    alike: list[str]  # node types that may be the fastest, the one with the least time first
+    lead: float | None  # time of the next node type over that of the fastest
+    lead_ci95: tuple[float, float] | None
+    cheapest: list[str]  # node types that may be; empty unless each compared one has a price
+    cells: list[FleetCell]  # fastest first
+
+
+class FleetDocument(msgspec.Struct, frozen=True):
+    """What the folder of a fleet says at one moment."""
+
+    schema_version: int
+    tool: Tool
+    engine: str | None  # None for a folder without a plan
+    arguments: list[str]  # the options of the run on every node
+    rows: list[FleetRow]
+    nodes: list[FleetNode]
+    prices: dict[str, float]  # node type, kind of device or device to its price per hour
+    warnings: list[Warning]

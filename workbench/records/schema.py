@@ -8,22 +8,10 @@ from typing import Any
 import msgspec
 
 from .. import contract
-from . import (
-    ab,
-    code,
-    comparison,
-    document,
-    events,
-    fleet,
-    fleet_document,
-    machine,
-    model,
-    reason,
-    verdict,
-)
+from . import code, comparison, document, events, fleet, machine, model, reason, verdict
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-PLACES = (ab, code, comparison, contract, document, events, fleet, fleet_document, machine, model)
+PLACES = (code, comparison, contract, document, events, fleet, machine, model)
 STRUCTURES = {
     name: found
     for part in (*PLACES, reason, verdict)
@@ -33,9 +21,9 @@ STRUCTURES = {
 PARTS: dict[str, Any] = {
     "document": document.Document,
     "events": events.AnyEvent,
-    "ab": ab.ABReport,
+    "ab": comparison.ABReport,
     "compare": comparison.RunComparison,
-    "fleet": fleet_document.FleetDocument,
+    "fleet": fleet.FleetDocument,
     "fleet-plan": fleet.PlanDocument,
     "runs": comparison.RunList,
 }

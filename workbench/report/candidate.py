@@ -1,4 +1,4 @@
-"""The state of one case in a run."""
+"""A row of a run and its candidates: their states, measurements and names."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -7,29 +7,47 @@ from typing import Any
 
 from .. import catalog
 from ..contract import Case, Work, kind_of
-from ..records.document import (
-    AccuracyResult,
-    OperatorShare,
-    SetupTimes,
-    Telemetry,
-    WarmUp,
-)
-from ..records.events import BlockMeasured
+from ..records.document import AccuracyResult, OperatorShare, SetupTimes, Telemetry, WarmUp
+from ..records.events import BlockMeasured, RacePlanned
 from ..records.reason import Reason
+from ..records.verdict import Verdict
 from ..stats import samples as stats
 from ..stats.objectives import HOUR_S, START_UP_SPREAD
 from ..stats.ratios import Rounds
+from ..text import units
 
 ENERGY = "energy_j"  # the metric of a block with the joules of one step on the CPU
 BY_FIRST_BLOCK = ("far_slower", "slower_precision")  # codes of eliminations without an interval
 CANCELLED = "cancelled"  # status of a candidate, and end of a race, when the run was interrupted
 OUT_OF_TIME = "budget"  # reason code of a candidate that the end of the budget stopped
 ENDED = ("ok", "skipped", "failed", "cancelled")
+BARRED = ("error_limit", "limit", "not_counted")  # reasons against a pick, however fast it is
 # Fields that a candidate and its measurement have in common.
 SHARED = (
     *("case", "reason", "work", "setup", "accuracy", "warmup", "iterations_per_sample"),
     *("call_overhead_s", "memory_peak_bytes", "telemetry", "operators", "unprofiled"),
 )
+
+LIBRARIES = {
+    "jax": "JAX",
+    "keras": "Keras",
+    "lightgbm": "LightGBM",
+    "numpy": "NumPy",
+    "onnxruntime": "ONNX Runtime",
+    "openvino": "OpenVINO",
+    "python": "Python",
+    "sklearn": "scikit-learn",
+    "tensorflow": "TensorFlow",
+    "torch": "PyTorch",
+    "xgboost": "XGBoost",
+}
+MODES = {
+    "nhwc": "channels_last",
+    "compile": "torch.compile",
+    "reduce-overhead": "reduce-overhead mode",
+    "graph": "a CUDA graph",
+    "fused": "a fused optimiser",
+}
 
 
 @dataclass
@@ -200,12 +218,6 @@ class Candidate:
         """Median seconds per step in each round, whatever the objective."""
         return dict(zip((block.round for block in self.blocks), self.medians_s, strict=True))
 
-    @property
-    def rate(self) -> float | None:
-        """Items per second at the median step; None before the first sample."""
-        samples = self.ordered_s
-        return self.work.items / stats.median(samples) if samples else None
-
 
 def price_of(device: str, prices: Mapping[str, float], gpus: int = 1) -> float | None:
     """The price of `device` per hour, or of its kind; None if neither is given.
@@ -214,3 +226,66 @@ def price_of(device: str, prices: Mapping[str, float], gpus: int = 1) -> float |
     """
     price = prices.get(device, prices.get(kind_of(device).column))
     return price if price is None or device == "cpu" else price * gpus
+
+
+@dataclass
+class Row:
+    """One row of a run and its candidates: a scenario, or a workload of a plain `run`."""
+
+    plan: RacePlanned
+    share_s: float | None = None  # seconds of the budget that it may use
+    began_at_s: float | None = None  # seconds on the run's clock, once its race has begun
+    rounds: int = 0  # number of completed rounds, known at the end
+    ended_by: str | None = None  # see `RaceSummary.ended_by`; None before the end
+    verdict: Verdict | None = None
+    candidates: list[Candidate] = field(default_factory=list)
+
+    @property
+    def started(self) -> bool:
+        return self.began_at_s is not None
+
+    @property
+    def sweep(self) -> str | None:
+        """The sweep with this point: a workload, or a scenario whose crossover is searched."""
+        return (self.plan.of or self.plan.workload) if self.plan.point else None
+
+    def is_reference_only(self, candidate: Candidate) -> bool:
+        """Whether the candidate is reference-only, such as FP64, and never picked."""
+        return candidate.case.precision in self.plan.reference_only
+
+    def is_barred(self, candidate: Candidate) -> bool:
+        """Whether the candidate may not be picked, however fast it is."""
+        code = candidate.reason.code if candidate.reason else None
+        return self.is_reference_only(candidate) or code in BARRED
+
+    @property
+    def round(self) -> int:
+        """The number of the round that is under way or was the last; 0 before the first."""
+        return max((c.blocks[-1].round + 1 for c in self.candidates if c.blocks), default=0)
+
+    @property
+    def finished(self) -> bool:
+        return self.verdict is not None or (
+            self.started and all(candidate.ended for candidate in self.candidates)
+        )
+
+
+def in_words(case: Case) -> str:
+    """`ONNX Runtime static INT8, 2 threads`: the candidate without its device."""
+    parts = [LIBRARIES.get(case.backend, case.backend), case.quantization, case.precision.upper()]
+    return ", ".join([" ".join(filter(None, parts)), *settings_in_words(case)])
+
+
+def settings_in_words(case: Case) -> list[str]:
+    """Modes, tuning and threads: `channels_last`, `2 threads`."""
+    parts = [MODES.get(word, word) for word in case.mode_words if word]
+    parts += [f"{name}={value}" for name, value in case.tuning.items()]
+    if case.threads is not None:
+        parts.append(units.counted(case.threads, "thread"))
+    return parts
+
+
+def candidate_name(case: Case | str) -> str:
+    """`cpu torch bf16 t2` for a case or a case id."""
+    label = case.partition("/")[2] if isinstance(case, str) else case.label
+    return label.replace("/", " ")

@@ -10,7 +10,7 @@ import msgspec
 
 from ..records import events as ev
 from ..records.errors import JournalError
-from .row import Row
+from .candidate import Row
 from .run_files import OpenedRun
 
 START_S = 5.0  # seconds of the budget that a run takes before its first race

@@ -10,9 +10,8 @@ from ..records import events as ev
 from ..records.document import Document, Measurement
 from ..records.verdict import Elimination, Verdict
 from ..stats.objectives import OBJECTIVES
-from .candidate import ENDED, ENERGY, SHARED, Candidate, price_of
+from .candidate import ENDED, ENERGY, SHARED, Candidate, Row, price_of
 from .report import Report
-from .row import Row
 
 CHOICES = ("cpu", "gpu", "either", "unknown")
 CONFIDENCES = ("sure", "likely", "tie", "open")

@@ -21,8 +21,7 @@ from ..records.document import (
 )
 from ..records.machine import Machine
 from ..records.reason import Warning
-from ..stats import ratios
-from ..stats import samples as stats
+from ..stats import ratios, samples as stats
 from ..text import units
 from .candidate import ENERGY, SHARED, Candidate
 

@@ -31,9 +31,8 @@ from ..records.machine import GpuReading, HostReading, Machine, Software
 from ..records.model import ModelReport
 from ..records.reason import Reason, Warning
 from ..records.verdict import Verdict
-from .candidate import Candidate, price_of
+from .candidate import Candidate, Row, price_of
 from .measurements import measurement_warnings, statistics, with_samples
-from .row import Row
 from .sweeps import sweeps
 
 KEPT = 24  # readings of each sensor
@@ -126,8 +125,6 @@ class Report:
                 self.current_case, self.building = event.case, None
             case ev.CasePrepared():
                 self._prepared(event)
-            case ev.BlockDiscarded():
-                pass  # in the journal only
             case ev.CaseFinished():
                 of_row = self.rows[event.scenario].candidates  # another one may have the case too
                 candidate = {each.case.id: each for each in of_row}[event.case]

@@ -1,20 +1,13 @@
 """The curves of a run over sizes or batches, derived from its rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from ..contract import ParameterValue
 from ..records.document import Curve, CurvePoint, LeadChange, Sweep
-from ..stats import ratios
-from ..stats import samples as stats
-from .candidate import Candidate
-
-if TYPE_CHECKING:
-    from .row import Row
+from ..stats import ratios, samples as stats
+from .candidate import Candidate, Row
 
 KNEE = 0.9  # share of the best rate
 

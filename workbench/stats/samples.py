@@ -5,8 +5,6 @@ Decisions rest on the paired ratio: two candidates measured in the same rounds s
 drift, so their ratio within a round is far steadier than either time.
 """
 
-from __future__ import annotations
-
 import math
 from array import array
 from collections.abc import Sequence
@@ -250,10 +248,10 @@ class Ratio:
     def interval(self) -> tuple[float, float]:
         return self.low, self.high
 
-    def inverse(self) -> Ratio:
+    def inverse(self) -> "Ratio":
         return replace(self, value=1 / self.value, low=1 / self.high, high=1 / self.low)
 
-    def widened(self, log_sd: float, confidence: float = 0.95) -> Ratio:
+    def widened(self, log_sd: float, confidence: float = 0.95) -> "Ratio":
         """The same ratio with an independent error of this standard deviation (of its logarithm)
         added to the interval."""
         further = NormalDist().inv_cdf(0.5 + confidence / 2) * log_sd

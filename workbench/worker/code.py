@@ -3,14 +3,12 @@
 Standard library only, since the worker may run under a foreign interpreter.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +74,6 @@ class Code:
         return json.dumps(asdict(self))
 
     @classmethod
-    def of(cls, text: str) -> Code:
-        decoded: Mapping[str, Any] = json.loads(text)
-        names = {each.name for each in fields(cls)}
-        given = {name: value for name, value in decoded.items() if name in names}
-        return cls(**{**given, "arguments": tuple(given.get("arguments", ()))})
+    def of(cls, text: str) -> "Code":
+        decoded: dict[str, Any] = json.loads(text)
+        return cls(**{**decoded, "arguments": tuple(decoded["arguments"])})

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from ..catalog.importing import import_backend, import_workload
-from ..contract import Backend, Host, ParameterValue, Work, Workload, decode_case
+from ..contract import Backend, Case, Host, ParameterValue, Work, Workload
 from ..process.limits import limit
 from .worker import serve
 
@@ -40,22 +40,19 @@ class WorkloadDescription:
         }
 
     def work(self, case: dict[str, Any]) -> dict[str, Any]:
-        work = self._workload.work(decode_case(case))
+        work = self._workload.work(Case(**case))
         if not isinstance(work, Work):
             raise TypeError(f"expected a Work, not {type(work).__name__}")
         return asdict(work)
 
     def small_probe(self, case: dict[str, Any]) -> dict[str, Any] | None:
-        small = self._workload.small_probe(decode_case(case))
+        small = self._workload.small_probe(Case(**case))
         return None if small is None else asdict(small)
 
     def tuning_values(
         self, parameter: str, host: dict[str, int], device_kind: str
     ) -> Sequence[ParameterValue]:
         return list(self._workload.tuning_values(parameter, Host(**host), device_kind))
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 class BackendDescription:
@@ -67,9 +64,6 @@ class BackendDescription:
     def describe(self) -> dict[str, Any]:
         found: Backend = import_backend(self._name)
         return {name: getattr(found, name) for name in OF_A_BACKEND}
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 def main(arguments: list[str]) -> None:

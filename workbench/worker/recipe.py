@@ -3,10 +3,8 @@
 Standard library only, since the worker may run under a foreign interpreter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 METHODS = ("dynamic", "static")
@@ -60,11 +58,9 @@ class Recipe:
         return asdict(self)
 
     @classmethod
-    def of(cls, decoded: Mapping[str, Any]) -> Recipe:
+    def of(cls, decoded: Mapping[str, Any]) -> "Recipe":
         """The recipe in a JSON object."""
-        names = {field.name for field in fields(cls)}
-        given = {name: value for name, value in decoded.items() if name in names}
-        return cls(**{**given, "excluded": tuple(given.get("excluded", ()))})
+        return cls(**{**decoded, "excluded": tuple(decoded["excluded"])})
 
 
 ORIGINAL = Recipe()

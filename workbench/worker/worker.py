@@ -20,11 +20,10 @@ from typing import Any
 
 from ..catalog.files import backends
 from ..catalog.importing import import_backend, import_workload
-from ..contract import Backend, Setup, Task, WorkloadError, decode_case, kind_of
+from ..contract import Backend, Case, Setup, Task, WorkloadError, kind_of
 from ..process.cores import bind_near
 from ..text.sanitize import shown
 from .block import WarmedUp, best_step_s, call_overhead_s, run_block, time_sample, warm_up
-from .cold_start import ColdStart, StartUp
 from .failures import (
     FULL_HINT,
     LONGEST,
@@ -35,9 +34,9 @@ from .failures import (
     is_fatal,
     is_out_of_memory,
 )
-from .loading import LOADING, LoadingSetup
 from .openmp import clashing_runtimes
 from .quiet import wait_until_quiet
+from .start_up import LOADING, ColdStart, LoadingSetup, StartUp
 
 SMALL_PROBE_S = 0.02  # a step of a small probe takes a millisecond unless it is emulated
 # A smaller process is not searched for cycles of references after a release: 0.1 s for nothing.
@@ -107,7 +106,7 @@ class Worker:
         `from_start`: start-up costs count, and are reported as in a process of the case's own.  The
         first step is then timed before the check, which would load kernels and memory for it.
         """
-        wanted = decode_case(case)
+        wanted = Case(**case)
         workload = import_workload(wanted.workload)
         make_setup = partial(LoadingSetup, seed=seed, cache_bytes=cache_bytes, files=files)
         self._begin_case()
@@ -190,7 +189,7 @@ class Worker:
 
     def attempt(self, case: dict[str, Any], seed: int) -> dict[str, Any]:
         """Two steps, to see whether the case fits: an optimiser allocates after the first."""
-        wanted = decode_case(case)
+        wanted = Case(**case)
         self.release([])  # what an earlier attempt left
         self._begin_case()
         task = import_workload(wanted.workload).prepare(wanted, Setup(seed=seed))
@@ -220,7 +219,7 @@ class Worker:
         steps_s = []
         self._cases += 1
         for fields in (other, case):
-            wanted = decode_case(fields)
+            wanted = Case(**fields)
             task = import_workload(wanted.workload).prepare(wanted, Setup(seed=seed))
             try:
                 steps_s.append(best_step_s(task, SMALL_PROBE_S))
@@ -339,9 +338,9 @@ def answer(worker: Any, request: dict[str, Any]) -> dict[str, Any]:
 def serialise(reply: dict[str, Any]) -> bytes:
     """One JSON line; a NaN or infinity becomes an error instead of an invalid document."""
     try:
-        return json.dumps(reply, allow_nan=False).encode() + b"\n"
+        text = json.dumps(reply, allow_nan=False)
     except (RecursionError, TypeError) as unfit:
-        return json.dumps({"error": describe(unfit)}).encode() + b"\n"
+        text = json.dumps({"error": describe(unfit)})
     except ValueError:
         error = {
             "code": "non_finite",
@@ -349,7 +348,8 @@ def serialise(reply: dict[str, Any]) -> bytes:
             "hint": "the training diverged or overflowed: try a higher precision",
             "fatal": False,
         }
-        return json.dumps({"error": error}).encode() + b"\n"
+        text = json.dumps({"error": error})
+    return text.encode() + b"\n"
 
 
 def main(arguments: list[str]) -> None:
@@ -372,7 +372,7 @@ def serve(worker: Any, descriptor: int) -> None:
             channel.sendall(serialise(reply))
             if reply.get("error", {}).get("fatal"):
                 break
-    worker.close()
+    getattr(worker, "close", int)()
     # The interpreter would take apart every module first: half a second once torch is loaded.
     atexit._run_exitfuncs()
     with suppress(OSError):

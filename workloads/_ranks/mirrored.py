@@ -7,6 +7,7 @@ from typing import Any
 
 from workbench.contract import Accuracy, Case, Setup, Task, WorkloadError, kind_of
 from workbench.worker.launcher import launch_of
+from workbench.worker.libraries import np
 
 from .._shared.keras_task import network
 from .._shared.network import mlp
@@ -93,8 +94,6 @@ class Mirrored(Task):
 
     def _trial(self, number: int) -> dict[str, Any]:
         """The change of one replica's weights, whose matrices are (inputs, outputs)."""
-        import numpy as np
-
         local = self.strategy.experimental_local_results
         found = [local(weight.value)[number].numpy() for weight in self.weights]
         changes = [before - now for before, now in zip(self.initial, found, strict=True)]
@@ -110,7 +109,7 @@ def logical_devices(case: Case, most: int) -> list[str]:
     world, kind = world_of(case), "CPU" if kind_of(case.device).on_host else "GPU"
     if launch_of(os.environ) is not None:
         text = "MirroredStrategy runs in one process, not in the ranks of a launcher"
-        raise WorkloadError(text, code="unsupported", hint="use --backend torch, or no launcher")
+        raise WorkloadError(text, hint="use --backend torch, or no launcher")
     found = tf.config.list_physical_devices(kind)
     with suppress(RuntimeError):  # TensorFlow has computed already, and keeps its devices
         if kind == "CPU":

@@ -15,8 +15,9 @@ from datetime import timedelta
 from operator import attrgetter
 from typing import Any
 
-from workbench.contract import Setup, decode_case, kind_of
+from workbench.contract import Case, Setup, kind_of
 from workbench.process.cores import allowed_cores, bind_near
+from workbench.worker.libraries import torch
 from workbench.worker.ranks import DESERTED
 from workbench.worker.worker import describe
 
@@ -37,18 +38,13 @@ class Follower:
         self.failed: Exception | None = None
 
     def join(self, backend: str) -> None:
-        import torch
-        import torch.distributed as dist
-
         if backend == "nccl":
             torch.cuda.set_device(self._device())
-        dist.init_process_group(
+        torch.distributed.init_process_group(
             backend, store=self.store, rank=self.rank, world_size=self.size, timeout=PATIENCE
         )
 
     def _device(self) -> int:
-        import torch
-
         # srun may show each rank only its own GPU, as number 0.
         count: int = torch.cuda.device_count()
         return int(os.environ.get("LOCAL_RANK", "0")) % max(1, count)
@@ -57,13 +53,11 @@ class Follower:
         self, case: dict[str, Any], world: int, threads: list[int], seed: int
     ) -> dict[str, float] | None:
         """Prepare this rank's part in a case; seconds of its phases, None if it has no part."""
-        import torch.distributed as dist
-
-        from .replica import Replica
+        from .replica import Replica  # torch is loaded now: see `libraries`
 
         # Collective: ranks without a part must call it too.
-        group = dist.new_group(range(world), timeout=PATIENCE)
-        wanted = decode_case(case)
+        group = torch.distributed.new_group(range(world), timeout=PATIENCE)
+        wanted = Case(**case)
         if self.rank >= world:
             return None
         if kind_of(wanted.device).on_host:
@@ -76,11 +70,8 @@ class Follower:
         return setup.seconds
 
     def close(self, case: str) -> None:
-        import torch
-        import torch.distributed as dist
-
         if self.parts.pop(case, None) is not None:
-            dist.destroy_process_group(self.groups.pop(case))
+            torch.distributed.destroy_process_group(self.groups.pop(case))
             torch.cuda.empty_cache()  # does nothing where CUDA was never started
 
     def do(self, case: str, name: str, **arguments: Any) -> Any:

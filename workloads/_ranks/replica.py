@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 from workbench.contract import Accuracy, Case, Setup
+from workbench.worker.libraries import np, torch
 from workbench.worker.worker import resident_peak
 
 from .._shared.network import mlp, relative_error, samples
@@ -36,8 +37,6 @@ class Replica(TorchTask):
     """One rank's copy of the network and its share of the batch, or all of it without a group."""
 
     def __init__(self, case: Case, setup: Setup, rank: int = 0, group: Any = None) -> None:
-        import torch
-
         super().__init__(case)
         self.group = group
         if self.on_gpu:  # the replicas of other cases stay in the rank's memory
@@ -69,8 +68,6 @@ class Replica(TorchTask):
             self._train(self.data, self.labels)
 
     def _train(self, data: Any, labels: Any) -> Any:
-        import torch
-
         mixed = torch.bfloat16 if arithmetic(self.case) == "bf16" else None
         return train_step(self.model, self.optimiser, data, labels, mixed)
 
@@ -84,8 +81,6 @@ class Replica(TorchTask):
 
         Returns some of every tensor's gradient and a digest of the new weights.
         """
-        import torch
-
         self._train(self.data[:samples], self.labels[:samples])
         gradient = torch.cat([sampled(p.grad.ravel()) for p in self.network.parameters()])
         digest = hashlib.sha256()
@@ -96,8 +91,6 @@ class Replica(TorchTask):
 
     def memory_peak(self) -> int:
         """Bytes that torch allocated for the case on a GPU, or that this process holds on a CPU."""
-        import torch
-
         if self.on_gpu:
             return int(torch.cuda.max_memory_allocated(self.device) - self.held_bytes)
         if (peak := resident_peak()) is not None:
@@ -109,15 +102,12 @@ class Replica(TorchTask):
 
     def all_reduce_s(self) -> float:
         """Median seconds of an all-reduce of as many bytes as the gradient has."""
-        import torch
-        import torch.distributed as dist
-
         count = sum(p.numel() for p in self.network.parameters())
         buffer = torch.zeros(count, device=self.device)
         times = []
         for _ in range(1 + ALL_REDUCES):  # the first one opens connections
             began = time.perf_counter()
-            dist.all_reduce(buffer, group=self.group)
+            torch.distributed.all_reduce(buffer, group=self.group)
             self.finish()
             times.append(time.perf_counter() - began)
         return median(times[1:])
@@ -142,9 +132,6 @@ def judge(case: Case, seed: int, trials: Sequence[dict[str, Any]]) -> Accuracy:
 
     If the ranks' weights differ after the step, the error is 1.
     """
-    import numpy as np
-    import torch
-
     world, share = world_of(case), (case.batch or 1) // world_of(case)
     rows = (np.arange(world)[:, None] * share + np.arange(checked(case))).ravel()
     few = (torch.from_numpy(part[rows]) for part in drawn(case, seed))

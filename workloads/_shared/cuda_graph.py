@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from workbench.worker.libraries import torch
+
 WARM_UPS = 3  # on a side stream, as torch's documentation of CUDA graphs asks
 
 
@@ -12,8 +14,6 @@ def graphed(call: Callable[[], Any], inside: Iterable[Any] = ()) -> Callable[...
 
     Source: torch's documentation, "CUDA Graphs".
     """
-    import torch
-
     targets = list(inside)
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())

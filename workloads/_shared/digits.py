@@ -6,6 +6,7 @@ Every fifth image of the file is held out, from the first: 360 test, the other 1
 from typing import Any
 
 from workbench import assets
+from workbench.worker.libraries import np
 
 SIDE = 8
 LARGEST_DIGIT = 64  # pixels
@@ -14,8 +15,6 @@ TRAINING = 1_437
 
 def load() -> tuple[Any, Any]:
     """FP32 images (1797, 8, 8) in 0..1 and their labels (1797) 0..9, those to train on first."""
-    import numpy as np
-
     rows = np.loadtxt(assets.path("digits/digits.csv.gz"), np.float32, delimiter=",")
     held_out = np.arange(len(rows)) % 5 == 0
     rows = np.concatenate([rows[~held_out], rows[held_out]])
@@ -29,8 +28,6 @@ def photographs(images: Any, side: int, rng: Any) -> Any:
     above 64 pixels it repeats like a wallpaper.  With noise, pixels are whole numbers from 0 to
     255 as a camera gives them, then standardised to (pixel - 128) / 64.
     """
-    import numpy as np
-
     count, tile = len(images), min(side, LARGEST_DIGIT)
     grid = (np.arange(tile, dtype=np.float32) + 0.5) * SIDE / tile - SIDE / 2
 

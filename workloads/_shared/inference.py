@@ -5,8 +5,6 @@ OpenVINO, which optimises its graph, or calls torch.compile.  "transfer" moves a
 weights to a GPU.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -15,6 +13,7 @@ from itertools import cycle
 from typing import Any
 
 from workbench.contract import COMPILED, Accuracy, Case, Profile, Setup, Task, Variant
+from workbench.worker.libraries import np, torch
 
 from . import jax_task, profiling
 from .cuda_graph import graphed
@@ -64,7 +63,7 @@ def prepare(
     inputs: Sequence[Any],
     calibration: Iterable[Any],
     checked: int = CHECKED,
-) -> InferenceTask:
+) -> "InferenceTask":
     """A task that answers `inputs` in turn; only static INT8 uses `calibration`.
 
     The check compares at most `checked` samples, from as many inputs as it can.
@@ -95,8 +94,6 @@ class InferenceTask(Task):
         """The network's output (batch, classes) as an array in host memory."""
 
     def check(self) -> Accuracy:
-        import numpy as np
-
         chosen = self.inputs[: self.checked]
         each = self.checked // len(chosen)
         inputs = np.concatenate([batch[:each] for batch in chosen])
@@ -139,8 +136,6 @@ class TorchInference(TorchTask, InferenceTask):
     waits = finishes = True  # reads its answer back
 
     def load(self, setup: Setup, calibration: Iterable[Any]) -> None:
-        import torch
-
         mode, self.dtype = self.case.compile_mode, dtype_of(self.case)
         with setup.phase("build"):
             model = module(self.layers).to(self.dtype).eval().requires_grad_(False)
@@ -187,8 +182,6 @@ class TorchInference(TorchTask, InferenceTask):
         return answer
 
     def infer(self, batch: Any) -> Any:
-        import torch
-
         return self.answer(torch.from_numpy(batch)).numpy().copy()  # a graph overwrites its answer
 
     def transfer_out_s(self) -> float | None:
@@ -207,8 +200,6 @@ class JaxInference(jax_task.JaxTask, InferenceTask):
         self.infer(next(self.feeds))
 
     def infer(self, batch: Any) -> Any:
-        import numpy as np
-
         return np.asarray(self.network(batch))
 
 

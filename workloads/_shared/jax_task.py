@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from workbench.contract import Case, Setup, Task, WorkloadError
+from workbench.worker.libraries import jax
 
 from .._backends.jax import device_named
 from .network import Conv, Layer
@@ -20,8 +21,6 @@ class JaxTask(Task):
 
     def activate(self) -> None:
         """Compute as the case says: JAX has no FP64 unless asked, and GPUs use TF32 for FP32."""
-        import jax
-
         jax.config.update("jax_enable_x64", self.case.precision == "fp64")
         jax.config.update("jax_default_matmul_precision", "highest")
 
@@ -30,7 +29,6 @@ class JaxTask(Task):
 
         Raises WorkloadError if JAX ran it on another device.
         """
-        import jax
         from jax.sharding import SingleDeviceSharding
 
         made = jax.jit(function, in_shardings=SingleDeviceSharding(self.device))
@@ -50,16 +48,12 @@ def weights_of(layers: Sequence[Layer]) -> list[Any]:
 
 def cross_entropy(layers: Sequence[Layer], weights: Sequence[Any], x: Any, labels: Any) -> Any:
     """The mean loss of a classifier."""
-    import jax
-
     logs = jax.nn.log_softmax(forward(layers, weights, x))
     return -(logs * jax.nn.one_hot(labels, logs.shape[1])).sum(axis=1).mean()
 
 
 def forward(layers: Sequence[Layer], weights: Sequence[Any], x: Any) -> Any:
     """The output of a perceptron, or of a conv net for pictures whose channels come first."""
-    import jax
-
     shapes = ("NHWC", "OIHW", "NHWC")  # the layout of JAX's own libraries
     x = x.transpose(0, 2, 3, 1) if x.ndim == 4 else x
     for layer, (weight, bias) in zip(layers, weights, strict=True):

@@ -4,8 +4,6 @@ The reference uses neither backend, so agreement with torch or ONNX Runtime is e
 tautology.  It computes a 3x3 convolution as nine shifted matrix products.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import pickle
@@ -15,6 +13,7 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 from workbench import assets
+from workbench.worker.libraries import np
 
 CLASSES = 10
 EPSILON = 1e-5  # added to the variance in norms
@@ -74,7 +73,7 @@ class Gelu:
 class Residual:
     """The input and what the layers make of it, added."""
 
-    layers: list[Layer]
+    layers: "list[Layer]"
 
 
 Layer = Conv | Mean | Dense | Norm | Attention | Gelu | Residual
@@ -84,8 +83,6 @@ def untrained_convnet(
     seed: int, convolutions: Sequence[tuple[int, int, int]] = CONVOLUTIONS
 ) -> list[Layer]:
     """The conv net before its training: He initialisation, biases zero."""
-    import numpy as np
-
     rng = np.random.default_rng(seed)
     layers: list[Layer] = [
         Conv(he(rng, outputs, inputs, 3, 3), np.zeros(outputs, np.float32), stride)
@@ -100,8 +97,6 @@ def trained_convnet() -> list[Layer]:
     INT8 errors are only meaningful on a trained network.  With random weights the answers hardly
     depend on the input, and rounding errors hide the little that does.
     """
-    import numpy as np
-
     stored = np.load(assets.path("digits/convnet.npz"))
     arrays = [stored[f"arr_{i}"].astype(np.float32) for i in range(len(stored.files))]
     pairs = list(zip(arrays[::2], arrays[1::2], strict=True))
@@ -112,8 +107,6 @@ def trained_convnet() -> list[Layer]:
 
 def mlp(sizes: Sequence[int], seed: int) -> list[Layer]:
     """A multi-layer perceptron with ReLU between layers: He initialisation, biases zero."""
-    import numpy as np
-
     rng = np.random.default_rng(seed)
     last = len(sizes) - 2
     return [
@@ -124,8 +117,6 @@ def mlp(sizes: Sequence[int], seed: int) -> list[Layer]:
 
 def samples(count: int, inputs: int, classes: int, seed: int) -> tuple[Any, Any]:
     """Normal random inputs (count, inputs), and their labels (count) by a linear rule."""
-    import numpy as np
-
     rng = np.random.default_rng(seed)
     data = rng.standard_normal((count, inputs), dtype=np.float32)
     rule = rng.standard_normal((inputs, classes), dtype=np.float32)
@@ -134,8 +125,6 @@ def samples(count: int, inputs: int, classes: int, seed: int) -> tuple[Any, Any]
 
 def he(rng: Any, *shape: int) -> Any:
     """Normal weights of variance 2 / fan-in, which keeps the scale of activations under ReLU."""
-    import numpy as np
-
     fan_in = int(np.prod(shape[1:]))
     weights = rng.standard_normal(shape, dtype=np.float32)
     return weights * np.float32(np.sqrt(2 / fan_in))
@@ -156,8 +145,6 @@ def exact_answers(layers: Sequence[Layer], inputs: Any) -> Any:
 
 def forward(layers: Sequence[Layer], inputs: Any) -> Any:
     """The network's output in float64, one picture or sequence at a time to save memory."""
-    import numpy as np
-
     if inputs.ndim > 2 and len(inputs) > 1:
         return np.concatenate([forward(layers, one[None]) for one in inputs])
     x = inputs.astype(np.float64)
@@ -167,8 +154,6 @@ def forward(layers: Sequence[Layer], inputs: Any) -> Any:
 
 
 def _applied(layer: Layer, x: Any) -> Any:
-    import numpy as np
-
     if isinstance(layer, Residual):
         return x + forward(layer.layers, x)
     if isinstance(layer, Mean):
@@ -190,8 +175,6 @@ def _applied(layer: Layer, x: Any) -> Any:
 
 def attention(qkv: Any, heads: int) -> Any:
     """Attention in one sequence, head by head: (tokens, 3 * width) to (tokens, width)."""
-    import numpy as np
-
     parts = [np.split(part, heads, axis=1) for part in np.split(qkv, 3, axis=1)]
     mixed = []
     for queries, keys, values in zip(*parts, strict=True):
@@ -206,8 +189,6 @@ def conv3x3(x: Any, weight: Any, stride: int = 1) -> Any:
 
     x (batch, in, h, w), weight (out, in, 3, 3) to (batch, out, h / stride, w / stride).
     """
-    import numpy as np
-
     height, width = ((size - 1) // stride + 1 for size in x.shape[2:])
     padded = np.pad(x.astype(np.float64, copy=False), ((0, 0), (0, 0), (1, 1), (1, 1)))
     total = np.zeros((weight.shape[0], len(x), height, width))
@@ -222,16 +203,12 @@ def conv3x3(x: Any, weight: Any, stride: int = 1) -> Any:
 
 def relative_error(result: Any, reference: Any) -> float:
     """||result - reference|| / ||reference|| over all elements."""
-    import numpy as np
-
     difference = np.linalg.norm(result.astype(np.float64).ravel() - reference.ravel())
     return float(difference / np.linalg.norm(reference.ravel()))
 
 
 def worst(errors: Iterable[float]) -> float:
     """The largest error, or NaN if there is one: Python's max may skip it."""
-    import numpy as np
-
     return float(np.max([*errors]))
 
 

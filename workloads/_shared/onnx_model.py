@@ -6,6 +6,7 @@ from functools import reduce
 from typing import Any
 
 from workbench.contract import WorkloadError
+from workbench.worker.libraries import np, onnx
 
 from .network import EPSILON, Attention, Conv, Dense, Gelu, Layer, Mean, Norm, Residual
 
@@ -25,10 +26,10 @@ class GraphBuilder:
 
     def add(self, operator: str, *operands: str, **attributes: Any) -> str:
         """Append a node; returns its name, which is that of its result."""
-        from onnx import helper
-
         name = f"{operator.lower()}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(operator, operands, [name], name=name, **attributes))
+        self.nodes.append(
+            onnx.helper.make_node(operator, operands, [name], name=name, **attributes)
+        )
         return name
 
     def split(self, operand: str, parts: int) -> list[str]:
@@ -39,13 +40,10 @@ class GraphBuilder:
 
     def constant(self, value: Any) -> str:
         """Add an array as it is, a number in FP32, or a shape; returns its name."""
-        import numpy as np
-        from onnx import numpy_helper
-
         if not isinstance(value, np.ndarray):
             value = np.array(value, np.float32 if isinstance(value, float) else np.int64)
         name = f"constant_{len(self.weights)}"
-        self.weights.append(numpy_helper.from_array(value, name))
+        self.weights.append(onnx.numpy_helper.from_array(value, name))
         return name
 
     def model(
@@ -61,27 +59,23 @@ class GraphBuilder:
 
         `element` is the input's type by its name in ONNX, `domains` are operator sets of others.
         """
-        import onnx
-        from onnx import helper
-
         size = sum(len(weight.raw_data) for weight in self.weights)
         if size > LARGEST_MODEL:
             raise WorkloadError(
                 f"{size / 2**30:.1f} GiB of weights are more than an ONNX model holds",
-                code="unsupported",
                 hint="take a smaller size, or torch",
             )
         self.nodes[-1].output[0] = "output"
         single, kind = onnx.TensorProto.FLOAT, onnx.TensorProto.DataType.Value(element)
-        body = helper.make_graph(
+        body = onnx.helper.make_graph(
             self.nodes,
             "network",
-            [helper.make_tensor_value_info("input", kind, input_shape)],
-            [helper.make_tensor_value_info("output", single, output_shape)],
+            [onnx.helper.make_tensor_value_info("input", kind, input_shape)],
+            [onnx.helper.make_tensor_value_info("output", single, output_shape)],
             self.weights,
         )
-        sets = [helper.make_opsetid(*each) for each in {"": opset, **(domains or {})}.items()]
-        model = helper.make_model(body, opset_imports=sets, ir_version=IR_VERSION)
+        sets = [onnx.helper.make_opsetid(*each) for each in {"": opset, **(domains or {})}.items()]
+        model = onnx.helper.make_model(body, opset_imports=sets, ir_version=IR_VERSION)
         onnx.checker.check_model(model)
         return bytes(model.SerializeToString())
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.contract import WorkloadError
+from workbench.worker.libraries import np
 
 from .network import CLASSES
 
@@ -40,7 +41,6 @@ def photograph(rng: Any, width: int, height: int) -> Any:
     with their frequency as in natural images (Field, "Relations between the statistics of natural
     images", 1987), colours that change more slowly than brightness, and sensor noise.
     """
-    import numpy as np
     from PIL import Image
 
     def structures(octaves: int) -> Any:
@@ -61,7 +61,6 @@ def photograph(rng: Any, width: int, height: int) -> Any:
 @lru_cache(maxsize=1)  # shared by the candidates of one worker
 def encoded(count: int, kind: str, seed: int) -> tuple[bytes, ...]:
     """`count` photographs of different sizes and both orientations, as jpeg or png files."""
-    import numpy as np
     from PIL import Image
 
     rng = np.random.default_rng(seed)
@@ -80,7 +79,6 @@ def in_folder(name: str, seed: int) -> tuple[Path, ...]:
 
     WorkloadError "bad_input" if there is none, or if one of the first cannot be decoded.
     """
-    import numpy as np
 
     def refuse(error: OSError) -> None:
         raise bad_input(f"{error.filename}: {error.strerror}")
@@ -123,8 +121,6 @@ def bad_input(message: str) -> WorkloadError:
 
 def resample(pixels: Any, height: int, width: int) -> Any:
     """The reference: (h, w, 3) to (height, width, 3) in float64, bilinear with antialiasing."""
-    import numpy as np
-
     rows, columns = bilinear(pixels.shape[0], height), bilinear(pixels.shape[1], width)
     return np.stack([rows @ plane @ columns.T for plane in np.moveaxis(pixels, -1, 0)], axis=-1)
 
@@ -138,8 +134,6 @@ def bilinear(size: int, target: int) -> Any:
     """The weights (target, size) of bilinear resizing with antialiasing: a triangle, as wide as the
     source pixels that a target pixel covers and at least one to each side, cut off at the edges and
     normalised."""
-    import numpy as np
-
     scale = size / target
     centres = (np.arange(target) + 0.5) * scale
     distance = np.abs(np.arange(size) + 0.5 - centres[:, None]) / max(scale, 1.0)
@@ -159,8 +153,6 @@ class RandomCrops:
         If a file cannot be read, returns the error message: an exception from a loader would reach
         the parent with a traceback as its message.
         """
-        import numpy as np
-
         try:
             pixels = np.stack([self.picture(sample) for sample in samples])
         except WorkloadError as error:
@@ -174,7 +166,6 @@ class RandomCrops:
     def picture(self, sample: int, *, exact: bool = False) -> Any:
         """(image, image, 3), decoded, cropped, perhaps flipped, and resized: by Pillow, or exactly
         in float64."""
-        import numpy as np
         from PIL import Image
 
         whole = decode(self.sources[sample % len(self.sources)])
@@ -188,8 +179,6 @@ class RandomCrops:
 
     def cut(self, sample: int, width: int, height: int) -> tuple[tuple[int, int, int, int], bool]:
         """Left, top, right, bottom of a random part, and whether it is flipped."""
-        import numpy as np
-
         rng = np.random.default_rng((self.seed, sample))
         flip = bool(rng.random() < 0.5)
         for _ in range(TRIES):

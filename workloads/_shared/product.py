@@ -3,8 +3,6 @@
 A single product multiplies 2-D matrices, a batch multiplies 3-D ones.
 """
 
-from __future__ import annotations
-
 import time
 from abc import abstractmethod
 from dataclasses import replace
@@ -22,6 +20,7 @@ from workbench.contract import (
     Workload,
     WorkloadError,
 )
+from workbench.worker.libraries import jax, np, torch
 
 from .jax_task import JaxTask
 from .torch_task import TorchTask, arithmetic, dtype_of, time_to_host, to_device
@@ -59,7 +58,7 @@ class ProductShape(NamedTuple):
 
 # The operands drawn last, their probe, and the seconds that drawing took: one entry at most, which
 # the precisions of a row share.
-_latest: dict[object, tuple[Any, Any, Probe, float]] = {}
+_latest: dict[object, tuple[Any, Any, "Probe", float]] = {}
 
 
 class MatrixProduct(Workload):
@@ -97,7 +96,7 @@ class MatrixProduct(Workload):
             return JaxProduct(case, setup, probe, a, b)
         return TorchProduct(case, setup, probe, a, b)
 
-    def draw(self, case: Case, setup: Setup) -> tuple[Any, Any, Probe]:
+    def draw(self, case: Case, setup: Setup) -> tuple[Any, Any, "Probe"]:
         """The two operands, and a probe that knows their product."""
         batch, m, n, k = self.shape(case)
         if batch > 1 and case.precision in ("int8", "fp8"):
@@ -139,8 +138,6 @@ class MatrixProduct(Workload):
 
 def draw(shape: tuple[int, ...], precision: str, seed: int) -> Any:
     """Normal random numbers in float64 for fp64, else float32; for int8, whole ones up to 127."""
-    import numpy as np
-
     rng = np.random.default_rng(seed)
     if precision == "int8":
         whole = rng.integers(-LARGEST_INT8, LARGEST_INT8, shape, dtype=np.int8, endpoint=True)
@@ -156,8 +153,6 @@ class Probe:
     """
 
     def __init__(self, a: Any, b: Any, seed: int) -> None:
-        import numpy as np
-
         shape = (b.shape[-1], PROJECTIONS)
         self.vectors = np.random.default_rng(seed).standard_normal(shape)
         self.expected = project(a, project(b, self.vectors))
@@ -167,8 +162,6 @@ class Probe:
 
     def check(self, case: Case, product: Any) -> Accuracy:
         """Check `product`, (batch,) m x n, against the limit of the case's precision."""
-        import numpy as np
-
         difference = project(product, self.vectors) - self.expected
         error = float(np.linalg.norm(difference)) / self.scale
         reference = f"float64 projection on {PROJECTIONS} random vectors"
@@ -180,8 +173,6 @@ def project(matrix: Any, vectors: Any) -> Any:
 
     Works on a block of rows (in a batch: of matrices) at a time to save memory.
     """
-    import numpy as np
-
     count = max(1, BLOCK_BYTES // (8 * matrix[0].size))
     parts = []
     for start in range(0, len(matrix), count):
@@ -197,14 +188,10 @@ class NumpyProduct(Task):
     checks_latest = True
 
     def __init__(self, case: Case, probe: Probe, a: Any, b: Any) -> None:
-        import numpy as np
-
         self.case, self.probe, self.a, self.b = case, probe, a, b
         self.product = np.full((*a.shape[:-1], b.shape[-1]), np.nan, a.dtype)
 
     def step(self) -> None:
-        import numpy as np
-
         np.matmul(self.a, self.b, out=self.product)
 
     def check(self) -> Accuracy:
@@ -215,8 +202,6 @@ class JaxProduct(JaxTask):
     """By JAX, which allocates each product anew."""
 
     def __init__(self, case: Case, setup: Setup, probe: Probe, a: Any, b: Any) -> None:
-        import jax
-
         super().__init__(case)
         self.probe, kind = probe, "bfloat16" if case.precision == "bf16" else a.dtype
         with setup.phase("build"):
@@ -229,8 +214,6 @@ class JaxProduct(JaxTask):
         self.multiply(*self.operands).block_until_ready()
 
     def check(self) -> Accuracy:
-        import numpy as np
-
         return self.probe.check(self.case, np.asarray(self.multiply(*self.operands)))
 
 
@@ -238,8 +221,6 @@ class TorchProduct(TorchTask):
     checks_latest = True
 
     def __init__(self, case: Case, setup: Setup, probe: Probe, a: Any, b: Any) -> None:
-        import torch
-
         super().__init__(case)
         self.probe, self.computed = probe, arithmetic(case)
         eight_bit = self.computed in SIZES
@@ -266,8 +247,6 @@ class TorchProduct(TorchTask):
 
     def _try(self) -> None:
         """Find out early whether torch offers this product; WorkloadError says why not."""
-        import torch
-
         try:
             self.step()  # refuses at once; errors in `finish` have other causes
         except (RuntimeError, ValueError) as error:
@@ -285,8 +264,6 @@ class TorchProduct(TorchTask):
         self.multiply(self.a, self.b, out=self.product)
 
     def check(self) -> Accuracy:
-        import torch
-
         wide = torch.float64 if self.case.precision in ("fp64", "int8") else torch.float32
         return self.probe.check(self.case, self.product.to("cpu", wide).numpy())
 

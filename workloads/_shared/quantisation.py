@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from workbench.contract import WorkloadError
+from workbench.worker.libraries import np, onnx
 from workbench.worker.recipe import Recipe
 
 # Operators that the workloads quantise statically: products, and what lies between them in a
@@ -34,8 +35,6 @@ def quantise(
     in FP32 too: in steps of 1/256 the attention to 1024 tokens is lost (measured: 36 % error
     against 1 %).  TensorRT takes `symmetric` ranges of signed integers only, and no biases.
     """
-    import onnx
-
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         file = Path(folder, "prepared.onnx")
         simplified = simplify(model)
@@ -78,7 +77,6 @@ def activation_ranges(
     `types` are the operators whose tensors count, by default all.  Tensors that are empty or not
     finite have no range and stay in FP32.
     """
-    import numpy as np
     from onnxruntime.quantization.calibrate import CalibrationMethod, create_calibrator
 
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
@@ -116,7 +114,6 @@ def static(
     `types` are the operators to quantise, `only` the names of the nodes where not all of those;
     `options` are ONNX Runtime's own.
     """
-    import numpy as np
     from onnxruntime.quantization.calibrate import CalibrationMethod, TensorData, TensorsData
     from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
     from onnxruntime.quantization.quant_utils import QuantType
@@ -167,7 +164,6 @@ def dynamic(file: Path, recipe: Recipe, types: Sequence[str] = (), **options: An
 
 def halved(model: bytes) -> bytes:
     """`model` in FP16 inside; the inputs and outputs keep their types."""
-    import onnx
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
     single = onnx.load_model_from_string(model)
@@ -190,8 +186,6 @@ def in_order(model: Any) -> bytes:
 
 def _require_quantised(model: bytes, method: str) -> None:
     """Refuse a "quantised" model without a quantised layer: the tools skip silently."""
-    import onnx
-
     operators = {node.op_type for node in onnx.load_model_from_string(model).graph.node}
     if operators.isdisjoint(QUANTISED_OPS[method]):
         raise WorkloadError(

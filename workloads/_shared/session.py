@@ -11,8 +11,7 @@ from typing import Any
 
 from workbench.contract import Case, WorkloadError, kind_of
 from workbench.worker import onnx_gpu
-from workbench.worker.onnx_gpu import CPU as CPU
-from workbench.worker.onnx_gpu import CUDA, TENSORRT
+from workbench.worker.onnx_gpu import CPU as CPU, CUDA, TENSORRT
 from workbench.worker.session_options import BFLOAT, ENTRIES, LEVELS, PRECISION, openvino_settings
 
 # Execution providers by the words of a case's mode; without such a word the device decides.
@@ -98,7 +97,7 @@ class OpenVinoSession:
         except RuntimeError as error:
             reason = str(error).strip().splitlines()[-1]
             text = f"OpenVINO {openvino.__version__.partition('-')[0]} refuses the model: {reason}"
-            raise WorkloadError(text, code="unsupported") from error
+            raise WorkloadError(text) from error
         if settings.get(PRECISION) == BFLOAT:  # without BF16 a CPU's plugin computes in FP32
             used = self._compiled.get_property(PRECISION).get_type_name()
             if used != BFLOAT:

@@ -8,6 +8,7 @@ from typing import Any
 
 from workbench import contract
 from workbench.contract import Case, DeviceTimer, Profile, Setup, Task, WorkloadError, kind_of
+from workbench.worker.libraries import torch
 
 from .._backends.torch import library_of
 from . import profiling
@@ -30,8 +31,6 @@ NO_COMPILER_MARKS = (
 
 def device_of(case: Case) -> Any:
     """The torch device of a case; the test device `fake:N` computes on the CPU."""
-    import torch
-
     if kind_of(case.device).on_host:
         return torch.device("cpu")
     device = torch.device(case.device)
@@ -59,8 +58,6 @@ def arithmetic(case: Case) -> str:
 
 def dtype_of(case: Case) -> Any:
     """The element type of a case's tensors; TF32 is FP32 in memory."""
-    import torch
-
     types = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp64": torch.float64}
     return types.get(arithmetic(case), torch.float32)
 
@@ -72,8 +69,6 @@ def set_tf32(enabled: bool) -> None:
     ones, torch's own readers of the old ones raise an error, and Inductor still is such a reader
     (pytorch#166387).  Convolutions on CUDA use TF32 by default.
     """
-    import torch
-
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     try:
         matmul.allow_tf32 = enabled
@@ -103,14 +98,10 @@ class TorchTask(Task):
 
     def laid_out(self, network: Any) -> Any:
         """The network in the layout of the case: channels last in mode "nhwc"."""
-        import torch
-
         return network.to(memory_format=torch.channels_last) if "nhwc" in self.modes else network
 
     def moved(self, tensor: Any, *, non_blocking: bool = True, copy: bool = False) -> Any:
         """The tensor on the device, in the layout of the case."""
-        import torch
-
         is_laid_out = "nhwc" in self.modes and tensor.dim() == 4
         layout = torch.channels_last if is_laid_out else torch.preserve_format
         return tensor.to(self.device, non_blocking=non_blocking, copy=copy, memory_format=layout)
@@ -128,8 +119,6 @@ class TorchTask(Task):
         return wait
 
     def activate(self) -> None:
-        import torch
-
         if self.case.threads is not None:
             torch.set_num_threads(self.case.threads)
         if self.device.type == "cuda":
@@ -174,8 +163,6 @@ class CudaTimer(DeviceTimer):
         return float(self.marks[0].elapsed_time(self.marks[1])) * 1e-3
 
     def hold(self, seconds: float) -> bool:
-        import torch
-
         if self.device.type != "cuda" or torch.version.hip:
             return False  # ROCm counts the cycles of another clock
         torch.cuda._sleep(int(seconds * HIGHEST_CLOCK_HZ))  # in the current stream
@@ -202,8 +189,6 @@ def to_device(setup: Setup, case: Case, *things: Any) -> list[Any]:
 
 def aligned(thing: Any) -> Any:
     """A tensor aligned as torch's own: NumPy's 16 bytes cost a large product on AVX-512 1 %."""
-    import torch
-
     if isinstance(thing, torch.Tensor) and thing.data_ptr() % TORCH_ALIGNMENT_BYTES:
         return thing.clone(memory_format=torch.preserve_format)
     return thing
@@ -217,8 +202,6 @@ def compiled(setup: Setup, function: Any, mode: str | None, /, *args: Any, **kwa
 
     Raises WorkloadError "no_compiler" where the C++ compiler or Triton is missing.
     """
-    import torch
-
     # Cases of one worker that share code count as recompilations of it.  Since torch 2.7 this name
     # is an alias (pytorch#143709).
     torch._dynamo.config.cache_size_limit = MOST_COMPILED
@@ -262,7 +245,6 @@ def self_attention(heads: int, *, causal: bool = False) -> Any:
 
 def module(layers: Sequence[Layer]) -> Any:
     """The network as a torch module in FP32 on the CPU."""
-    import torch
     from torch import nn
 
     class MeanOf(nn.Module):  # type: ignore[misc]

@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from workbench.contract import COMPILED, Accuracy, Case, Setup, Variant, WorkloadError
+from workbench.worker.libraries import np, torch
 
 from .network import relative_error, worst
 from .torch_task import STREAMING, TorchTask, arithmetic, compiled, to_device
@@ -38,8 +39,6 @@ def train_step(
 
     `mixed` is the element type for products under autocast; None: all in the weights' own type.
     """
-    import torch
-
     optimiser.zero_grad(set_to_none=True)
     with nullcontext() if mixed is None else torch.autocast(inputs.device.type, dtype=mixed):
         loss = torch.nn.functional.cross_entropy(network(inputs), targets)
@@ -60,8 +59,6 @@ class TrainingTask(TorchTask):
     optimiser: Any
 
     def __init__(self, case: Case) -> None:
-        import torch
-
         super().__init__(case)
         self.mixed = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(arithmetic(case))
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.mixed is torch.float16)
@@ -110,15 +107,11 @@ class TrainingTask(TorchTask):
 
     def loss_on(self, batch: Any) -> Any:
         """The loss on a batch, by `forward`."""
-        import torch
-
         (inputs,), _ = self.arguments(batch)
         targets = self.moved(batch[1])
         return torch.nn.functional.cross_entropy(self.forward(inputs), targets)
 
     def _autocast(self) -> Any:
-        import torch
-
         return torch.autocast(self.device.type, dtype=self.mixed, enabled=self.mixed is not None)
 
     def _backward(self, batch: Any) -> Any:
@@ -130,8 +123,6 @@ class TrainingTask(TorchTask):
 
     def gradient(self, batch: Any, *, seed: int = 0, frozen: bool = False) -> Gradient:
         """Loss and gradient; an overflow in FP16 lowers the loss scale, as in training."""
-        import torch
-
         while True:
             torch.manual_seed(seed)
             with untouched(self.network, frozen=frozen):
@@ -144,8 +135,6 @@ class TrainingTask(TorchTask):
 
 def gradients(network: Any) -> list[Any]:
     """The gradients of all weights in FP32, zeros where there is none."""
-    import torch
-
     weights = [weight for weight in network.parameters() if weight.requires_grad]
     found = [torch.zeros_like(w) if w.grad is None else w.grad.to_dense() for w in weights]
     return [each.float() for each in found]
@@ -155,8 +144,6 @@ def gradients(network: Any) -> list[Any]:
 def untouched(network: Any, *, frozen: bool = False) -> Iterator[None]:
     """Afterwards gradients are dropped, running statistics and modes as before; `frozen`: meanwhile
     in evaluation mode."""
-    import torch
-
     buffers = [(buffer, buffer.clone()) for buffer in network.buffers()]
     parts = [(part, dict(vars(part))) for part in network.modules()]
     if frozen:
@@ -177,8 +164,6 @@ def untouched(network: Any, *, frozen: bool = False) -> Iterator[None]:
 
 def exact_gradient(network: Any, inputs: Any, targets: Any) -> Gradient:
     """Loss and gradient of an FP32 network on the CPU by eager torch in float64."""
-    import torch
-
     network = network.double()
     inputs = inputs.cpu().double() if inputs.is_floating_point() else inputs.cpu()
     loss = torch.nn.functional.cross_entropy(network(inputs), targets.cpu())
@@ -205,8 +190,6 @@ def compare(found: Gradient, expected: Gradient, reference: str, limit: float) -
     Each matrix or kernel counts on its own.  All vectors (biases, scales) count together, since a
     single one may be close to zero.
     """
-    import numpy as np
-
     pairs = list(zip(found[1], expected[1], strict=True))
     errors = [relative_error(*pair) for pair in pairs if pair[1].ndim > 1]
     vectors = zip(*(pair for pair in pairs if pair[1].ndim == 1), strict=True)
@@ -219,8 +202,6 @@ def shuffled_batches(count: int, batch: int, seed: int, device: Any) -> Iterator
 
     Each epoch has its own order, the same on every device.  A last, smaller batch is skipped.
     """
-    import torch
-
     generator = torch.Generator().manual_seed(seed)
     while True:
         order = torch.randperm(count, generator=generator)[: count - count % batch]

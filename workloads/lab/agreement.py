@@ -1,17 +1,11 @@
 """The errors of a variant: its outputs compared with those of the original model."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workbench.contract import OutputAccuracy, WorkloadError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
+from workbench.worker.libraries import Array, np
 
 _FLOATS = ("float", "double", "float16")
 _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
@@ -54,8 +48,6 @@ def compare(
 
     WorkloadError where shapes differ, or an answer is not finite and its reference is.
     """
-    import numpy as np
-
     found = []
     for place, name in enumerate(names):
         pairs = [
@@ -98,8 +90,6 @@ def summary(outputs: Sequence[OutputAccuracy], metric: str) -> float:
 
 def differing(answer: Array, reference: Array) -> float:
     """The share of rows whose largest entry changes; 0 without rows, as where nothing is found."""
-    import numpy as np
-
     changed = np.argmax(answer, axis=-1) != np.argmax(reference, axis=-1)
     return float(np.mean(changed)) if changed.size else 0.0
 
@@ -121,8 +111,6 @@ def sums(answer: Array, reference: Array, name: str = "") -> tuple[float, ...]:
     Entries whose reference is not finite are left out; where it is infinite, the answer has to
     have its sign, as the large numbers have that INT8 puts there.
     """
-    import numpy as np
-
     if answer.shape != reference.shape:
         raise WorkloadError(
             f"output {name} has shape {answer.shape}, the original's {reference.shape}",
@@ -153,8 +141,6 @@ def _relative(off: float, whole: float) -> float:
 
 def _top1(pairs: Sequence[tuple[Array, Array]]) -> float | None:
     """The share of rows along the last axis with the same largest entry; None without classes."""
-    import numpy as np
-
     if not all(has_classes(reference) for _, reference in pairs):
         return None
     return 1.0 - float(np.mean([differing(*pair) for pair in pairs]))

@@ -6,20 +6,13 @@ and of 0.025 for the mixed variant, which is fitted to the inputs that choose.  
 below 0.05 for up to twenty variants.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from workbench.stats.samples import student_t_quantile
+from workbench.worker.libraries import Array, np
 
 from . import agreement
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 CHOOSE, CHECK = 0.05, 0.025  # chance of a bound that is too low
 FEWEST = 40  # inputs from which on the bound of a relative error holds where errors are skewed
@@ -59,8 +52,6 @@ def upper(
     chance: float,
 ) -> float:
     """The upper bound of the worst output's error; it is too low with `chance` at most."""
-    import numpy as np
-
     worst = 0.0
     for outputs in zip(zip(*answers, strict=True), zip(*references, strict=True), strict=True):
         pairs = list(zip(*outputs, strict=True))
@@ -102,8 +93,6 @@ def _skewed(quantile: float, skewness: float) -> float:
     """The quantile of a mean's upper bound, larger where few large values make the mean (P. Hall,
     J. R. Statist. Soc. B 54, 1992); `skewness` is that of the values over the root of their number.
     """
-    import numpy as np
-
     if not skewness:
         return quantile
     return float(1 - np.cbrt(1 - skewness * (quantile + skewness / 6))) * 3 / skewness

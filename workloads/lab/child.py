@@ -3,17 +3,17 @@
 It answers like a worker (`workbench.worker.worker`): one operation a line, every failure an answer.
 """
 
-import math
 import sys
 from pathlib import Path
 from typing import Any
 
 from workbench.worker import onnx_gpu
+from workbench.worker.libraries import onnx, onnxruntime
 from workbench.worker.recipe import Recipe
 from workbench.worker.worker import serve
 
 from .._shared.session import PROVIDERS
-from . import inspection
+from . import inspection, mixed, prepare, quantise, save
 from .errors import clear_errors
 
 OTHERS = "the other variants are measured without it"
@@ -24,60 +24,28 @@ class Lab:
 
     def hello(self) -> dict[str, Any]:
         """Import what reads and quantises models."""
-        import onnx
-        import onnxruntime
-
         versions = {"python": sys.version.split()[0], "onnx": onnx.__version__}
         return {"versions": {**versions, "onnxruntime": onnxruntime.__version__}}
 
     def providers(self, model: str, folder: str) -> dict[str, str]:
         """The execution providers of this onnxruntime other than the CPU's, by the words of a
         case's mode; the race shows whether they work."""
-        import onnxruntime
-
         known = {**PROVIDERS, "cuda": onnx_gpu.CUDA}
         there = onnxruntime.get_available_providers()
         if getattr(onnxruntime, "cuda_version", ""):  # a plug-in comes with its libraries, later
             there.append(onnx_gpu.CUDA)
         return {word: name for word, name in known.items() if name in there}
 
-    def inspect(
-        self,
-        model: str,
-        folder: str,
-        shapes: dict[str, list[int]],
-        inputs: str | None,
-        batch: int | None,
-        seed: int,
-        given: str | None = None,
-        metric: str = "relative_error",
-        limit: float | None = None,
-        seconds: float = math.inf,
-    ) -> dict[str, Any]:
-        """Read the model, write inputs that it runs on and its answers into `folder`; returns the
-        fields of ModelFacts.
-
-        A folder `given` holds inputs and what is right for them already.  With a `limit`, inputs
-        are kept apart to check it, where there are enough and the model runs on them in part of the
-        `seconds`.  WorkloadError `bad_model` where the model cannot be read or run, `bad_input`
-        where inputs or shapes do not fit it.
-        """
-        return inspection.inspect(
-            model, folder, shapes, inputs, batch, seed, given, metric, limit, seconds
-        )
+    inspect = staticmethod(inspection.inspect)
 
     def prepare(self, model: str, folder: str) -> dict[str, Any]:
         """Write `prepared.onnx`; returns the steps with their sizes, and what can be quantised."""
-        from . import prepare
-
         with clear_errors("it cannot be prepared", code="not_prepared"):
             return prepare.prepare(Path(model), Path(folder))
 
     def build(self, model: str, folder: str, recipe: dict[str, Any]) -> dict[str, Any]:
         """Make a variant of the prepared model; returns its file, size, operators and share in
         INT8."""
-        from . import quantise
-
         with clear_errors(f"{Recipe.of(recipe).label} cannot be made", "not_quantised", OTHERS):
             return quantise.build(Path(folder), Recipe.of(recipe))
 
@@ -95,21 +63,14 @@ class Lab:
         `metric` is "relative_error" or "disagreement".  Returns the fields of `build`, the recipe,
         its `error` and the number of models `tried`.
         """
-        from . import mixed
-
         with clear_errors(f"{Recipe.of(recipe).label} cannot be mixed", "not_quantised", OTHERS):
             return mixed.mixed(Path(folder), Recipe.of(recipe), metric, limit, seconds)
 
     def save(self, model: str, folder: str, variant: str, destination: str) -> dict[str, Any]:
         """Write the file `variant` of the folder (or the model itself) to `destination`."""
-        from . import save
-
         hint = "try again with another file name"
         with clear_errors("it cannot be saved", code="not_saved", hint=hint):
             return save.save(Path(model), Path(folder), Path(variant), Path(destination))
-
-    def close(self) -> None:
-        """Nothing is open between requests."""
 
 
 def main(arguments: list[str]) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from workbench.contract import WorkloadError
 from workbench.text.sanitize import shown
 from workbench.worker.failures import is_out_of_memory
+from workbench.worker.libraries import onnxruntime
 
 from .._shared.session import SILENT
 
@@ -71,8 +72,6 @@ def clear_errors(what: str, code: str = "bad_model", hint: str = AGAIN) -> Itera
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Suppress logs, warnings and output of the tools."""
-    import onnxruntime
-
     onnxruntime.set_default_logger_severity(SILENT)
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)

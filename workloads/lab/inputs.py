@@ -1,25 +1,18 @@
 """A user's own inputs: the samples in an .npz file, checked against the model's inputs."""
 
-from __future__ import annotations
-
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from workbench.contract import WorkloadError
 from workbench.files import read
+from workbench.worker.libraries import Array, np
 
 from . import bounds
 from .errors import bad_input, one_line
 from .shapes import Input, Sizes, counts_batch, possible_sizes, shown
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 AT_MOST = 256  # samples to calibrate with, and to choose on unless a bound needs more
 CHECK_SHARE = 0.4  # of the samples: kept apart, to check the chosen variant
@@ -58,8 +51,6 @@ def samples_in(
     samples where the rank is one more.  A single sample of an input serves for all.  From `fewest`
     samples to check on, some are kept apart; few others are cross-validated if `foldable`.
     """
-    import numpy as np
-
     arrays = _arrays(Path(file), inputs)
     ports = [_as_given(port, arrays[port.name], shapes) for port in inputs]
     split = {
@@ -95,8 +86,6 @@ def samples_in(
 
 def _arrays(path: Path, inputs: Sequence[Input]) -> dict[str, Array]:
     """Exactly one array for every input."""
-    import numpy as np
-
     names = [port.name for port in inputs]
     if not names:
         raise bad_input(f"the model has no inputs to fill from {path.name}", "drop --inputs")
@@ -131,8 +120,6 @@ def _as_given(port: Input, array: Array, shapes: Mapping[str, Sequence[int]]) ->
 
 def _cast(port: Input, array: Array) -> Array:
     """`array` in the input's type; WorkloadError where more than decimal places would be lost."""
-    import numpy as np
-
     wanted = np.dtype(port.type)
     message = f"{port.name} holds {array.dtype}, the model takes {port.type}"
     hint = f"convert it with array.astype('{port.type}'), scaled as the model expects it"
@@ -156,8 +143,6 @@ def _cast(port: Input, array: Array) -> Array:
 
 def _samples(port: Input, array: Array, batched: bool, batch: int | None) -> list[Array]:
     """The samples in `array`; its first axis counts rows, or samples where it is additional."""
-    import numpy as np
-
     axes = port.axes or []
     if array.ndim == len(axes) + 1:
         samples = list(array)

@@ -1,26 +1,22 @@
 """The facts about a user's model that are known before timing, and the inputs to check it on."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workbench.contract import WorkloadError
+from workbench.worker.libraries import Array, np
 
 from .._shared.onnx_model import LARGEST_MODEL
-from . import bounds, graph, inputs, quantise, samples, shapes
+from . import bounds, graph, quantise, samples
 from .errors import bad_model, clear_errors, one_line
+from .inputs import CHECK_SHARE, Chosen, samples_in
 from .load import Loaded, load
 from .original import Original
+from .shapes import Axis, Input, Sizes, ports as ports_of, possible_sizes
 from .values import Maker
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 SAMPLES = 8  # random inputs to check on, and as many to calibrate with
 FEWEST = 2
@@ -37,16 +33,23 @@ TRIALS_S = 6.0  # longest search for sizes that run
 def inspect(
     model: str,
     folder: str,
-    given: Mapping[str, Sequence[int]],
-    file: str | None,
+    shapes: Mapping[str, Sequence[int]],
+    inputs: str | None,
     batch: int | None,
     seed: int,
-    answered: str | None = None,
+    given: str | None = None,
     metric: str = "relative_error",
     limit: float | None = None,
     seconds: float = math.inf,
 ) -> dict[str, Any]:
-    """The fields of ModelFacts; see `workloads.lab.child.Lab.inspect`."""
+    """Read the model, write inputs that it runs on and its answers into `folder`; returns the
+    fields of ModelFacts.
+
+    A folder `given` holds inputs and what is right for them already.  With a `limit`, inputs
+    are kept apart to check it, where there are enough and the model runs on them in part of the
+    `seconds`.  WorkloadError `bad_model` where the model cannot be read or run, `bad_input`
+    where inputs or shapes do not fit it.
+    """
     why = None
     name = Path(model).name
     with clear_errors(f"{one_line(name)} cannot be used"):
@@ -56,14 +59,12 @@ def inspect(
         fewest = None
         if limit is not None:
             fewest = bounds.fewest(metric, limit, labels=original.labels)
-        ports = shapes.ports(graph.free_inputs(loaded.proto))
-        if answered is not None:
-            chosen = _from_folder(ports, Path(answered))
-        elif file is not None:
+        ports = ports_of(graph.free_inputs(loaded.proto))
+        if given is not None:
+            chosen = _from_folder(ports, Path(given))
+        elif inputs is not None:
             for foldable in (loaded.size_bytes <= FOLDABLE, False):
-                chosen = inputs.samples_in(
-                    file, ports, given, batch, fewest, seed, foldable=foldable
-                )
+                chosen = samples_in(inputs, ports, shapes, batch, fewest, seed, foldable=foldable)
                 why = _keep_affordable(chosen, original, fewest, seconds)
                 if why is None or not chosen.folded:  # apart they take less time
                     break
@@ -71,7 +72,7 @@ def inspect(
             # A model that takes a root or a logarithm of its inputs may need positive ones.
             for positive in (False, True):
                 maker = Maker(loaded.proto, ports, positive=positive)
-                sizes = shapes.possible_sizes(ports, given, batch)
+                sizes = possible_sizes(ports, shapes, batch)
                 chosen = _random(original, sizes, maker, seed)
                 if not _undefined(original.outputs, [original.run(chosen.choose[0])]):
                     break
@@ -79,11 +80,11 @@ def inspect(
         reference = [original.run(each) for each in [*chosen.choose, *chosen.check]]
         step_s = (time.perf_counter() - began) / len(reference)
         if (output := _undefined(original.outputs, reference)) is not None:
-            hint = "pass other inputs" if file else RANGE_HINT
+            hint = "pass other inputs" if inputs else RANGE_HINT
             raise bad_model(f"the original model answers NaN or infinity in {output}", hint)
         answers = dict(zip(original.outputs, reference[0], strict=True))
-        _write(chosen, reference, Path(folder), answered)
-        needed = None if fewest is None or why else math.ceil(fewest / inputs.CHECK_SHARE)
+        _write(chosen, reference, Path(folder), given)
+        needed = None if fewest is None or why else math.ceil(fewest / CHECK_SHARE)
         return {
             **_facts(loaded, ports, chosen, answers),
             "uncompared": original.uncompared,
@@ -96,7 +97,7 @@ def inspect(
 
 
 def _write(
-    chosen: inputs.Chosen, reference: Sequence[Sequence[Array]], folder: Path, answered: str | None
+    chosen: Chosen, reference: Sequence[Sequence[Array]], folder: Path, answered: str | None
 ) -> None:
     """Write the inputs and what is right for them; files of earlier inputs go."""
     count = len(chosen.choose)
@@ -116,12 +117,8 @@ def _write(
         (folder / samples.FOLDS).touch()
 
 
-def _random(
-    original: Original, possible: Iterable[shapes.Sizes], maker: Maker, seed: int
-) -> inputs.Chosen:
+def _random(original: Original, possible: Iterable[Sizes], maker: Maker, seed: int) -> Chosen:
     """Random inputs in the first of the `possible` sizes that run."""
-    import numpy as np
-
     first: WorkloadError | None = None
     began = time.monotonic()
     for sizes in possible:
@@ -137,12 +134,12 @@ def _random(
         count = max(FEWEST, min(SAMPLES, int(RANDOM_S / 2 / run_s))) if sample else 1
         choose = [sample, *(maker.sample(sizes.shapes, generators[0]) for _ in range(count - 1))]
         calibration = [maker.sample(sizes.shapes, generators[1]) for _ in range(count)]
-        return inputs.Chosen(sizes, choose, calibration, maker.origins, "random", same=not sample)
+        return Chosen(sizes, choose, calibration, maker.origins, "random", same=not sample)
     raise first or bad_model("it runs with no sizes of its inputs")
 
 
 def _keep_affordable(
-    chosen: inputs.Chosen, original: Original, fewest: int | None, seconds: float
+    chosen: Chosen, original: Original, fewest: int | None, seconds: float
 ) -> str | None:
     """Keep as many samples as the model runs in time; why none can check variants, however many
     there are."""
@@ -164,7 +161,7 @@ def _keep_affordable(
     return why
 
 
-def _from_folder(ports: Sequence[shapes.Input], folder: Path) -> inputs.Chosen:
+def _from_folder(ports: Sequence[Input], folder: Path) -> Chosen:
     """All samples of a folder; the first axis is the batch where all inputs share it."""
     names = [port.name for port in ports]
     choose, calibration = (
@@ -173,11 +170,9 @@ def _from_folder(ports: Sequence[shapes.Input], folder: Path) -> inputs.Chosen:
     )
     run_shapes = {name: list(array.shape) for name, array in choose[0].items()}
     first = {shape[0] for shape in run_shapes.values() if shape}
-    sizes = shapes.Sizes(first.pop() if len(first) == 1 else None, run_shapes)
+    sizes = Sizes(first.pop() if len(first) == 1 else None, run_shapes)
     same = len(calibration) == 1
-    return inputs.Chosen(
-        sizes, choose, calibration, dict.fromkeys(names, "given"), "given", same=same
-    )
+    return Chosen(sizes, choose, calibration, dict.fromkeys(names, "given"), "given", same=same)
 
 
 def _run_s(original: Original, sample: Mapping[str, Array]) -> tuple[float, list[Array]]:
@@ -197,8 +192,6 @@ def _undefined(names: Sequence[str], reference: Sequence[Sequence[Array]]) -> st
 
     Single infinities are fine, such as those behind a mask.
     """
-    import numpy as np
-
     for name, arrays in zip(names, zip(*reference, strict=True), strict=True):
         for array in (each for each in arrays if each.dtype.kind == "f" and each.size):
             if np.isnan(array).any() or np.isinf(array).all():
@@ -208,8 +201,8 @@ def _undefined(names: Sequence[str], reference: Sequence[Sequence[Array]]) -> st
 
 def _facts(
     loaded: Loaded,
-    ports: Sequence[shapes.Input],
-    chosen: inputs.Chosen,
+    ports: Sequence[Input],
+    chosen: Chosen,
     answers: Mapping[str, Array],
 ) -> dict[str, Any]:
     model, unquantisable = loaded.proto, None
@@ -236,7 +229,7 @@ def _facts(
         ],
         "outputs": [
             _port(port, _type_of(answers[port.name]), port.axes or [None] * answers[port.name].ndim)
-            for port in shapes.ports([o for o in model.graph.output if o.name in answers])
+            for port in ports_of([o for o in model.graph.output if o.name in answers])
         ],
         "batch": chosen.sizes.batch,
         "samples": len(chosen.choose),
@@ -254,6 +247,6 @@ def _type_of(array: Array) -> str:
     return "str" if array.dtype.kind == "U" else str(array.dtype)
 
 
-def _port(port: shapes.Input, kind: str, axes: list[shapes.Axis] | None) -> dict[str, Any]:
+def _port(port: Input, kind: str, axes: list[Axis] | None) -> dict[str, Any]:
     shape = [one_line(axis) if isinstance(axis, str) else axis for axis in axes or []]
     return {"name": one_line(port.name), "type": kind, "shape": shape}

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.files import read
+from workbench.worker.libraries import onnx
 
 from .._shared.onnx_model import LARGEST_FILE
 from . import graph
@@ -95,7 +96,6 @@ def _bytes(path: Path) -> bytes:
 
 
 def _parsed(path: Path, data: bytes) -> Any:
-    import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     proto = onnx.ModelProto()
@@ -172,8 +172,6 @@ def _external_file(folder: Path, location: str, end: int) -> int:
 
 def _require_arrays(name: str, proto: Any) -> None:
     """Refuse inputs that NumPy cannot hold, and a model without outputs."""
-    import onnx
-
     found = graph.free_inputs(proto)
     if len({value.name for value in found}) < len(found):
         raise bad_model(f"{name} has two inputs with the same name")

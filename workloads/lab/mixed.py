@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.contract import WorkloadError
+from workbench.worker.libraries import onnx
 from workbench.worker.recipe import Recipe
 
 from .._shared.session import cpu_session
@@ -103,8 +104,6 @@ class _Search:
     def __init__(
         self, folder: Path, recipe: Recipe, metric: str, limit: float, seconds: float
     ) -> None:
-        import onnx
-
         self._ends = time.monotonic() + seconds
         self._learns_until = self._ends - (1 - SENSITIVITY_SHARE) * seconds
         self.model = onnx.load(str(folder / PREPARED))

@@ -3,20 +3,15 @@
 Graph optimisations are off, so the reference is what the file says.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+from workbench.worker.libraries import Array, onnxruntime
 from workbench.worker.session_options import NO_SPIN, UNOPTIMISED
 
 from .._shared.session import cpu_session
 from . import agreement
 from .errors import AGAIN, bad_model, clear_errors
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SHAPES_HINT = "pass its shape: --shape NAME=1,3,224,224, or real inputs: --inputs data.npz"
 OLDER = "upgrade onnxruntime, or export it for an older one, with ONNX's own operators"
@@ -26,8 +21,6 @@ class Original:
     """A session of the untouched file."""
 
     def __init__(self, file: Path) -> None:
-        import onnxruntime
-
         self._name = file.name
         version = f"onnxruntime {onnxruntime.__version__}"
         with clear_errors(f"{version} cannot open {file.name}", hint=OLDER):
@@ -43,7 +36,7 @@ class Original:
                 "export the model with a tensor as an output (scikit-learn: zipmap=False)",
             )
 
-    def run(self, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    def run(self, feeds: Mapping[str, Array]) -> list[Array]:
         """The comparable outputs; WorkloadError where ONNX Runtime fails."""
         tried = ", ".join(f"{port} {list(array.shape)}" for port, array in feeds.items())
         what = f"{self._name} does not run with {tried or 'no inputs'}"

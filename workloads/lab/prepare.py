@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.contract import WorkloadError
+from workbench.worker.libraries import onnx
 
 from .._shared import quantisation
 from .._shared.session import cpu_session
@@ -26,8 +27,6 @@ CHECKED = 4  # samples that check each step
 
 def prepare(model: Path, folder: Path) -> dict[str, Any]:
     """Write `prepared.onnx` into `folder`; see `workloads.lab.child.Lab.prepare`."""
-    import onnx
-
     current = onnx.load(str(model))
     steps = [_step("as given", current)]
     with quiet():
@@ -71,17 +70,16 @@ def _require_same(model: Any, inputs: Any, reference: Any) -> None:
 
 def _steps(model: Any) -> Iterator[tuple[str, Callable[[Any], Any]]]:
     """Each step's name and function."""
-    from onnx import version_converter
-
     if (graph.opset(model) or OPSET) < OPSET:
-        yield f"opset {OPSET}", partial(version_converter.convert_version, target_version=OPSET)
+        yield (
+            f"opset {OPSET}",
+            partial(onnx.version_converter.convert_version, target_version=OPSET),
+        )
     yield "simplified", _simplified
 
 
 def _simplified(model: Any) -> Any:
     """With constants as initialisers, which are no longer inputs as well, and types inferred."""
-    import onnx
-
     changed = onnx.load_model_from_string(quantisation.simplify(model.SerializeToString()))
     weights = {weight.name for weight in changed.graph.initializer}
     for port in [port for port in changed.graph.input if port.name in weights]:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from workbench.worker.libraries import onnx
 from workbench.worker.session_options import UNOPTIMISED
 
 from .._shared.profiling import ended_profile, kernels
@@ -160,7 +161,5 @@ def _shape(entry: Mapping[str, list[int]]) -> list[int]:
 
 
 def _bytes(tensor: Any) -> int:
-    from onnx import helper
-
     count: int = math.prod(tensor.dims)
-    return count * int(helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
+    return count * int(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.contract import WorkloadError
+from workbench.worker.libraries import onnx
 from workbench.worker.recipe import Recipe
 from workbench.worker.session_options import EXTENDED
 
@@ -50,8 +51,6 @@ INTEGER = {  # operators of an optimised graph that multiply integers
 
 def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
     """Write `<label>.onnx` into `folder`; see `workloads.lab.child.Lab.build`."""
-    import onnx
-
     model = onnx.load(str(folder / PREPARED))
     coverage = None
     with quiet():
@@ -142,8 +141,6 @@ def integer_share(made: bytes, folder: Path) -> float:
     A quantised weight counts only where an integer kernel reads it: pairs without a kernel are
     computed in FP32, at a higher cost than before.
     """
-    import onnx
-
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         file = Path(scratch, "optimised.onnx")
         # All optimisations would change the layout of products and rename their weights.

@@ -1,15 +1,12 @@
 """Inputs and outputs in files: lists of samples, each a list of arrays in the session's order."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from workbench.worker.libraries import Array, np
 
-    Sample = Sequence[NDArray[Any]]
+Sample = Sequence[Array]
 
 INPUTS, CALIBRATION, REFERENCE = "inputs.npz", "calibration.npz", "reference.npz"
 # Kept apart until a variant is otherwise good enough; missing where there are too few inputs.
@@ -20,8 +17,6 @@ FOLDS, FOLDED = "folds", ".folds.npz"
 
 def write(file: Path, samples: Sequence[Sample]) -> None:
     """Write `samples`; an entry's name is `sample.position`, never a name from the model."""
-    import numpy as np
-
     arrays: dict[str, Any] = {
         f"{number}.{position}": array
         for number, sample in enumerate(samples)
@@ -31,11 +26,9 @@ def write(file: Path, samples: Sequence[Sample]) -> None:
     np.savez(file, count=np.array(len(samples)), **arrays)
 
 
-def read(file: Path) -> list[list[NDArray[Any]]]:
-    import numpy as np
-
+def read(file: Path) -> list[list[Array]]:
     with np.load(file, allow_pickle=False) as entries:
-        found: list[dict[int, NDArray[Any]]] = [{} for _ in range(int(entries["count"]))]
+        found: list[dict[int, Array]] = [{} for _ in range(int(entries["count"]))]
         for name in set(entries.files) - {"count"}:
             number, position = map(int, name.split("."))
             found[number][position] = entries[name]

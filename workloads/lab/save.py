@@ -5,6 +5,7 @@ from typing import Any
 
 from workbench.contract import WorkloadError
 from workbench.files import write
+from workbench.worker.libraries import onnx
 
 from .._shared.onnx_model import LARGEST_MODEL
 from .._shared.session import cpu_session
@@ -20,11 +21,9 @@ def save(model: Path, folder: Path, variant: Path, destination: Path) -> dict[st
     Weights outside the file are embedded.  Returns the fields of `workbench.records.model.Saved`;
     `difference` is the largest relative error of an output against those of `variant`.
     """
-    import onnx
-
     source = variant if variant.is_absolute() else folder / variant
     if not source.is_file():
-        raise WorkloadError(f"there is no variant {variant.name}", code="unsupported")
+        raise WorkloadError(f"there is no variant {variant.name}")
     _require_free(model, destination, is_saved=source == model)
     with quiet():
         content = onnx.load(str(source)).SerializeToString()
@@ -39,21 +38,17 @@ def save(model: Path, folder: Path, variant: Path, destination: Path) -> dict[st
 
 def _require_free(model: Path, destination: Path, *, is_saved: bool) -> None:
     """Refuse to replace the model, and to write it in one piece where one file cannot hold it."""
-    import onnx
-
     weights = graph.external_files(onnx.load(str(model), load_external_data=False))
     own = [file for file in (model, *(model.parent / name for name in weights)) if file.exists()]
     size = sum(file.stat().st_size for file in own)
     if is_saved and size > LARGEST_MODEL:
         raise WorkloadError(
             f"the pick is the model as given: its {size / 2**30:.1f} GiB do not fit into one file",
-            code="unsupported",
             hint="copy it together with its external data",
         )
     if destination.exists() and any(destination.samefile(file) for file in own):
         raise WorkloadError(
             f"{destination} is the model itself, or its weights",
-            code="unsupported",
             hint="choose another name: the original is never overwritten",
         )
 
@@ -64,7 +59,6 @@ def _write(destination: Path, content: bytes) -> None:
     except OSError as error:
         raise WorkloadError(
             f"cannot write {destination}: {error.strerror}",
-            code="unsupported",
             hint="choose a folder that can be written to and has room for the model",
         ) from error
 

@@ -4,20 +4,15 @@ The graph shows what an input of integers means: a row of a table, or a number t
 with.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from workbench.worker.libraries import Array, np, onnx
 
 from . import graph
 from .load import SMALL
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from .shapes import Input
+from .shapes import Input
 
 # Operators that pass numbers on unchanged.
 _PASSES = (
@@ -46,12 +41,10 @@ class Maker:
             self.origins[port.name] = "random, 0 to 1" if is_drawn else words
 
     def sample(
-        self, shapes: Mapping[str, Sequence[int]], generator: np.random.Generator
-    ) -> dict[str, NDArray[Any]]:
+        self, shapes: Mapping[str, Sequence[int]], generator: "np.random.Generator"
+    ) -> dict[str, Array]:
         """One array for every input."""
-        import numpy as np
-
-        made: dict[str, NDArray[Any]] = {}
+        made: dict[str, Array] = {}
         for name, (kind, low, high) in self._ranges.items():
             shape = tuple(shapes[name])
             if kind.startswith("float"):
@@ -64,10 +57,8 @@ class Maker:
         return made
 
 
-def _range(port: Input, reader: _Reader) -> tuple[int, int, str]:
+def _range(port: Input, reader: "_Reader") -> tuple[int, int, str]:
     """The smallest and the largest integer, and the origin of the values in words."""
-    import numpy as np
-
     if port.type == "bool":
         return 1, 1, "true"
     if port.type.startswith("float"):
@@ -147,12 +138,10 @@ class _Reader:
 
     def _numbers(self, name: str) -> list[int]:
         """The values of a small constant of integers."""
-        from onnx import numpy_helper
-
         tensor = self._constant(name)
         if tensor is None or tensor.data_location == tensor.EXTERNAL or prod(tensor.dims) > SMALL:
             return []
         try:
-            return [int(number) for number in numpy_helper.to_array(tensor).reshape(-1)]
+            return [int(number) for number in onnx.numpy_helper.to_array(tensor).reshape(-1)]
         except (ValueError, TypeError, OverflowError):
             return []  # a damaged constant

@@ -4,25 +4,21 @@ It has no name on the command line: `advise --model` plans its cases, and the la
 files of each (`Setup.files`).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 from workbench.contract import Accuracy, Case, Profile, Setup, Task, Variant, Work, Workload
+from workbench.worker.libraries import Array
 
 from .._shared import profiling
 from .._shared.session import open_session
 from . import agreement, bounds, samples
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Samples = Sequence[Sequence[NDArray[Any]]]
+Samples = Sequence[Sequence[Array]]
 
 CHECKED_S, CHECKED_LEAST = 2.0, 2  # a very slow variant is checked on fewer inputs
 
@@ -84,13 +80,13 @@ class ModelTask(Task):
         both = None if first is None or bound is None else max(first, bound)
         return replace(found, error_bound=both)
 
-    def _named(self, file: str) -> list[dict[str, NDArray[Any]]]:
+    def _named(self, file: str) -> list[dict[str, Array]]:
         names = [port.name for port in self.session.get_inputs()]
         given = samples.read(self.folder / file) or [[]]
         return [dict(zip(names, sample, strict=True)) for sample in given]
 
-    def _answers(self, inputs: Sequence[dict[str, NDArray[Any]]]) -> list[list[NDArray[Any]]]:
-        answers: list[list[NDArray[Any]]] = []
+    def _answers(self, inputs: Sequence[dict[str, Array]]) -> list[list[Array]]:
+        answers: list[list[Array]] = []
         began = time.perf_counter()
         for each in inputs:
             answers.append(agreement.answer(self.session, self.outputs, each))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.worker.failures import first_line
+from workbench.worker.libraries import torch
 
 from .target import unusable
 from .tree import Example, module_with_inputs
@@ -38,8 +39,6 @@ def _unpickled(path: Path, pickled: bool) -> tuple[Any, Example]:
     if not pickled:
         hint = "use torch.export.save, or --allow-pickle if you trust the file"
         raise unusable(f"{path.name} is a pickle, which runs code when it is loaded", hint)
-    import torch
-
     try:
         found = torch.load(path, map_location="cpu", weights_only=False)
     except Exception as error:
@@ -56,8 +55,6 @@ def _unpickled(path: Path, pickled: bool) -> tuple[Any, Example]:
 
 
 def _archived(path: Path, pickled: bool) -> tuple[Any, Example]:
-    import torch
-
     os.environ[STRICT] = "0" if pickled else "1"
     try:
         program = torch.export.load(path)

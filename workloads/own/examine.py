@@ -12,7 +12,9 @@ from workbench.contract import WorkloadError
 from workbench.text.sanitize import shown
 from workbench.worker.code import Code
 from workbench.worker.failures import first_line
+from workbench.worker.libraries import torch
 
+from . import training
 from .reference import GUARDS, arrays, call, errors, guard, plain_attention, reference
 from .script import MODULES
 from .subject import Subject, hash_of, precision_of, subject
@@ -71,8 +73,6 @@ def _facts(code: Code, one: Subject) -> dict[str, Any]:
 
 def _trained(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
     """The facts of a training; its inputs may come from data alone."""
-    from . import training
-
     found = training.examine(code, one)
     notes += found.pop("notes")
     given = _inputs(found["inputs"])
@@ -192,8 +192,6 @@ def _resizes(one: Subject, example: Example, batch: int, within: str) -> bool:
 
 def _with_other_rows(tensor: Any) -> Any:
     """Twice the rows, of which the first half differs."""
-    import torch
-
     if not tensor.dim():
         return tensor
     other = tensor * 0.5 if tensor.is_floating_point() else tensor.roll(1, -1)

@@ -3,8 +3,6 @@
 Exporting may crash or hang in code of others, so it gets a process of its own.
 """
 
-from __future__ import annotations
-
 import importlib
 import re
 import warnings
@@ -13,22 +11,19 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workbench.contract import WorkloadError
 from workbench.text.sanitize import shown
 from workbench.worker.code import Code
 from workbench.worker.failures import first_line, is_out_of_memory
+from workbench.worker.libraries import onnx, torch
 
 from .._shared.session import cpu_session
 from ..lab import agreement, samples
 from .reference import Reference, guard
-from .subject import folder_of
-from .tree import tensors
-
-if TYPE_CHECKING:
-    from .subject import Subject
-    from .tree import Example
+from .subject import Subject, folder_of
+from .tree import Example, tensors
 
 MODEL = "model.onnx"
 LARGEST_BYTES = 1_900_000_000  # of weights inside one file: protobuf ends at 2 GiB
@@ -57,9 +52,6 @@ def export(
     where the traced graph answers something else, or may depend on the values of these inputs.
     WorkloadError `not_exported` says in one line why neither way worked.
     """
-    import onnx
-    import torch
-
     torch.backends.mha.set_fastpath_enabled(False)  # ONNX lacks its fused operators
     file, own, reason = Path(code.folder, MODEL), subject.example(batch), Exception()
     for dynamic in (True, False) if resizes else (False,):
@@ -83,8 +75,6 @@ def _write(
     file: Path, module: Any, example: Example, own: Example, right: Reference, *, traced: bool
 ) -> None:
     """Export what `example` shows; the axes in which `own` has other sizes stay open."""
-    import torch
-
     names = [_port(path) for path in example.tensors()]
     inputs = tuple(tensor.clone() for tensor in example.tensors().values())
     pairs = zip(inputs, own.tensors().values(), strict=True)
@@ -148,21 +138,19 @@ def breaks(subject: Subject, example: Example, within: str = "no_grad") -> dict[
 
     WorkloadError `unsupported` where it fails or finds nothing: no call would become faster.
     """
-    import torch
-
     try:
         with guard("no_grad" if within == "inference_mode" else within):  # pytorch#135892
             found = torch._dynamo.explain(subject.copy())(*example.args, **example.kwargs)
     except Exception as error:
         message = f"torch.compile cannot follow {subject.name}: {first_line(error)}"
-        raise WorkloadError(message, code="unsupported") from error
+        raise WorkloadError(message) from error
     finally:
         torch._dynamo.reset()
     kinds = Counter(node.op for graph in found.graphs for node in graph.graph.nodes)
     operations = kinds.total() - sum(kinds[each] for each in NO_OPERATIONS)
     if not operations:
         text = f"torch.compile finds nothing in {subject.name} to compile"
-        raise WorkloadError(text, code="unsupported")
+        raise WorkloadError(text)
     reasons = Counter(_why(each.reason) for each in found.break_reasons)
     listed = [f"{count}x {reason}" for reason, count in reasons.most_common(MOST_REASONS)]
     return {"reasons": listed, "operations": operations}
@@ -181,8 +169,6 @@ def archive(subject: Subject, batch: int | None, path: Path) -> None:
 
     WorkloadError `not_exported` where torch.export cannot follow the module.
     """
-    import torch
-
     example = subject.example(batch)
     try:
         with torch.no_grad():

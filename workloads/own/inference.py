@@ -13,6 +13,7 @@ from typing import Any
 
 from workbench.contract import COMPILED, Accuracy, Case, Setup, WorkloadError
 from workbench.worker.code import Code
+from workbench.worker.libraries import torch
 
 from .._shared.cuda_graph import graphed
 from .._shared.torch_task import TorchTask, compiled, dtype_of, synchronize
@@ -77,8 +78,6 @@ class ModuleTask(TorchTask):
         return self.hosted.mapped(self.moved) if is_moved else self.hosted
 
     def _autocast(self) -> Any:
-        import torch
-
         kind = dtype_of(self.case)
         if self.known["precision"] != "fp32" or kind not in (torch.bfloat16, torch.float16):
             return nullcontext()
@@ -151,8 +150,6 @@ class ExportedTask(ModelTask):
 
     def _ask_user(self, answers: list[Any]) -> None:
         """Show the user's own check the answers in the form of the module's output."""
-        import torch
-
         one, waiting = subject(self.code), iter(answers)
         within = examine.known(self.code)["guard"]
         with user_errors(self.code.name):

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from workbench.contract import WorkloadError
+from workbench.worker.libraries import torch
 
 from .subject import Subject
 from .target import unusable, user_errors
@@ -76,8 +77,6 @@ class Recipe:
 
     def loss_on(self, module: Any, batch: Any) -> Any:
         """The loss of `module`; WorkloadError "bad_input" where it is no scalar."""
-        import torch
-
         example = self.arguments(batch)
         output = module(*example.args, **example.kwargs)
         if self.judges_batch:
@@ -100,8 +99,6 @@ class Recipe:
 
         Raises WorkloadError "unsupported" where it has no fused form.
         """
-        import torch
-
         weights = [weight for weight in module.parameters() if weight.requires_grad]
         with user_errors(f"optimizer of {self.one.name}"):
             made = (self.optimizer or torch.optim.AdamW)(weights)
@@ -119,8 +116,6 @@ class Recipe:
         All are as large as the first, so a last, smaller one is skipped.  Closing the iterator ends
         the loader's processes.
         """
-        import torch
-
         if self.data is None:
             example = self.one.example(size)
             while True:
@@ -163,6 +158,7 @@ class Recipe:
         return next(self.batches(size, 0, False, seed))
 
 
+# It has an import of its own, since `save` copies it.
 def maker_of(found: Any) -> Any:
     """The function that makes an optimiser, or one that makes others like it; None for what is
     neither."""

@@ -4,8 +4,6 @@ The rule is torchbench's (pytorch, `torch/_dynamo/utils.py`, `same`): against a 
 float64, a candidate's error may be a small multiple of eager FP32's own, plus a tolerance.
 """
 
-from __future__ import annotations
-
 import math
 import pickle
 import time
@@ -13,20 +11,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workbench.contract import Accuracy, OutputAccuracy, WorkloadError
 from workbench.worker.code import Code
+from workbench.worker.libraries import Array, np, torch
 
 from ..lab import agreement, samples
 from .subject import Subject, folder_of, subject
 from .target import unusable, user_errors
 from .tree import Example, as_array, tensors
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 MULTIPLE, LARGER = 2.0, 3.0  # times the error of eager FP32; the larger for reduced precision
 SMALL = 1000  # elements, below which a norm says little: the larger multiple too
@@ -89,8 +83,6 @@ def call(module: Any, example: Example, *, within: str = "inference_mode") -> An
 def plain_attention() -> Iterator[None]:
     """Without the fast path of `nn.TransformerEncoder`, which fills padding with zeros that no
     other way to run it has."""
-    import torch
-
     was_enabled = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -101,8 +93,6 @@ def plain_attention() -> Iterator[None]:
 
 def guard(name: str) -> Any:
     """The context in which the module is called; see GUARDS."""
-    import torch
-
     return getattr(torch, name)()
 
 
@@ -136,8 +126,6 @@ def reference(code: Code, batch: int | None, within: str) -> Reference:
 
 
 def _computed(one: Subject, batch: int | None, within: str) -> Reference:
-    import numpy as np
-
     example = one.example(batch)
     with user_errors(one.name):
         eager = arrays(call(one.copy(), example, within=within))
@@ -167,7 +155,6 @@ def _in_float64(
     one: Subject, example: Example, within: str, eager: dict[str, Array]
 ) -> list[Array]:
     """The outputs in float64; none where the module does not survive it."""
-    import torch
 
     def doubled(tensor: Any) -> Any:
         return tensor.double() if tensor.is_floating_point() else tensor

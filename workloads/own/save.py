@@ -7,8 +7,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from workbench.contract import Case, WorkloadError, decode_case, kind_of
+from workbench.contract import Case, WorkloadError, kind_of
 from workbench.worker.code import COMMAND, Code
+from workbench.worker.libraries import onnx, torch
 from workbench.worker.session_options import ONNX_BACKENDS
 
 from ..lab import graph
@@ -106,7 +107,7 @@ def save(
     `picked` are the fields of a case, `how` what `_script` takes.  WorkloadError where the folder
     holds something already, or the module can be neither built again nor exported.
     """
-    target, case = Path(destination), decode_case(picked)
+    target, case = Path(destination), Case(**picked)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as hidden:
@@ -146,8 +147,6 @@ def _script(
         parts = [*setup, target, *map(inspect.getsource, COPIED), work]
         call, wait = ["global result", *call], f"lambda: wait_for(result, {case.device!r})"
     else:
-        import torch
-
         torch.save(_inputs(code, subject, case.batch), folder / INPUTS)
         parts = [TORCH.format(seed=code.seed)]
         if case.backend in ONNX_BACKENDS:
@@ -178,8 +177,6 @@ def _inputs(code: Code, subject: Subject, batch: int | None) -> tuple[Any, ...]:
 
 def _module(folder: Path, code: Code, subject: Subject, case: Case, target: str) -> list[str]:
     """Write the module or its weights; returns the parts that load it as `model`."""
-    import torch
-
     device = "cpu" if kind_of(case.device).on_host else case.device
     builds, why = ":" in code.target and "::" not in code.target, f"{code.name} is trained"
     if not code.train:
@@ -202,8 +199,6 @@ def _module(folder: Path, code: Code, subject: Subject, case: Case, target: str)
 
 def _copy(source: Path, target: Path) -> None:
     """Copy a model with the files of its weights, if those are apart."""
-    import onnx
-
     shutil.copyfile(source, target)
     for name in graph.external_files(onnx.load(str(source), load_external_data=False)):
         shutil.copyfile(source.parent / name, target.parent / name)

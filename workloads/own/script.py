@@ -16,6 +16,7 @@ from workbench.contract import WorkloadError
 from workbench.text.sanitize import shown
 from workbench.worker.code import Code
 from workbench.worker.failures import first_line
+from workbench.worker.libraries import torch
 
 from .calls import Called, Run
 from .target import flush_at_exit, flush_files, unusable, users_line
@@ -94,8 +95,6 @@ def run(code: Code) -> Run:
 def _settings() -> dict[Callable[[Any], Any], Any]:
     """What a script may set for its process, with the function that sets it back: the other
     workers do not see it."""
-    import torch
-
     return {
         torch.set_num_threads: torch.get_num_threads(),
         torch.set_grad_enabled: torch.is_grad_enabled(),
@@ -127,8 +126,6 @@ def hand_over(chosen: Called, ran: Run, code: Code) -> str | None:
     Its weights are those at the end of the script.  Classes of `__main__` travel by value, others
     by name.  Returns why it cannot be handed over, or None.
     """
-    import torch
-
     folder = Path(code.folder)
     (folder / PATHS).write_text(json.dumps(ran.paths))
     try:
@@ -145,8 +142,6 @@ def received(code: Code) -> tuple[Any, Example]:
 
     WorkloadError `user_code` if they cannot be loaded here.
     """
-    import torch
-
     folder, path = Path(code.folder), list(sys.path)
     added = [entry for entry in json.loads((folder / PATHS).read_text()) if entry not in path]
     sys.path[:0] = added

@@ -17,6 +17,7 @@ from typing import Any
 
 from workbench.contract import WorkloadError
 from workbench.worker.code import Code
+from workbench.worker.libraries import torch
 
 from . import archive, script, target
 from .target import seed_loaded, unusable, user_errors
@@ -239,8 +240,6 @@ def folder_of(code: Code, batch: int | None) -> Path:
 
 def kept(code: Code, file: Path, make: Callable[[], Any]) -> Any:
     """What the first worker made and left in `file`, whole or not at all: it may be killed."""
-    import torch
-
     is_script = code.target.partition("::")[0].endswith(".py")  # no process can import its types
     pickler = script.cloudpickle(code) if is_script else pickle
     if file.exists():  # ours, and it may hold types of the user
@@ -272,8 +271,6 @@ def as_example(given: Any) -> Example:
 
 def hash_of(example: Example) -> str:
     """SHA-256 of the tensors' values, shapes and types."""
-    import torch
-
     digest = hashlib.sha256()
     for name, tensor in example.tensors().items():
         plain = tensor.detach().cpu().to_dense().contiguous()

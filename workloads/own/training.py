@@ -3,17 +3,16 @@
 `recipe` says which of the user's functions take part.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workbench.contract import Accuracy, Case, Setup
 from workbench.worker.block import time_sample
 from workbench.worker.code import WORKLOAD, Code
 from workbench.worker.failures import first_line
+from workbench.worker.libraries import Array, np, torch
 
 from .._shared.torch_task import synchronize
 from .._shared.training import gradients, untouched
@@ -23,9 +22,6 @@ from .reference import Reference, errors
 from .subject import Subject, folder_of, kept, precision_of
 from .target import unusable, user_errors
 from .tree import mapped
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 KEPT = "training.pt"  # the batch of the check, whether its modules are frozen, the reference
 SAME = 1e-6  # distance up to which two gradients count as equal
@@ -113,11 +109,8 @@ class Training(FedTraining):
 def computed(recipe: Recipe, batch: Any, seed: int) -> tuple[bool, Reference]:
     """Loss and gradients on a batch by eager torch on the CPU, in evaluation mode (True) if that
     makes a difference: a compiled module is compiled again for it."""
-    import torch
 
-    def eager(
-        *, frozen: bool = False, double: bool = False, drawn: int = seed
-    ) -> list[NDArray[Any]]:
+    def eager(*, frozen: bool = False, double: bool = False, drawn: int = seed) -> list[Array]:
         module = training_mode(recipe.one.copy())
 
         def fresh(tensor: Any) -> Any:
@@ -184,9 +177,7 @@ def training_mode(module: Any) -> Any:
     return module if module.training else module.train()
 
 
-def as_outputs(loss: float, parts: Sequence[Any]) -> list[NDArray[Any]]:
+def as_outputs(loss: float, parts: Sequence[Any]) -> list[Array]:
     """The loss (1), and the gradients of all weights in one column (n, 1)."""
-    import numpy as np
-
     column = np.concatenate([part.reshape(-1, 1) for part in parts])
     return [np.array([loss], np.float32), column]

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 from workbench.contract import Case, Setup, Task, Variant, Work, Workload
 from workbench.text.sanitize import shown
-from workbench.worker.code import COMMAND, FUNCTION, TORCH, Code
-from workbench.worker.code import WORKLOAD as NAME
+from workbench.worker.code import COMMAND, FUNCTION, TORCH, WORKLOAD as NAME, Code
 from workbench.worker.session_options import ONNX_BACKENDS
 
 from . import command, examine, export, function, inference, save, training

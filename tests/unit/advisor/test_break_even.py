@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 from builders import case, scenario, steady
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from money import priced_report
 
 from workbench.advisor.break_even import break_even, plain, sentence, sentences

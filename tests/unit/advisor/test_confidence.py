@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from builders import case, events, report, scenario, steady
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from verdict_gallery import GALLERY
 
 from workbench.advisor.evidence import LIKELY, OPEN, SURE, TIE, lead_word

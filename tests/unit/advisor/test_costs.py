@@ -8,14 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import case, machine, scenario, steady
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from money import priced_report, watts
 
 from workbench.advisor.costs import COUNTER, READINGS, one_of, step_energy
 from workbench.advisor.verdict import decide
-from workbench.export.view import costs
-from workbench.export.view.answers import advice_facts
+from workbench.export.view.answers import advice_facts, cost_lines, cost_notes
 from workbench.planning import admission, scenarios
 from workbench.planning.cases import fill_cases
 from workbench.planning.plan import planned, resolve
@@ -283,13 +281,13 @@ def test_an_unread_candidate_and_two_kinds_of_sensor_are_mentioned() -> None:
     report.candidates[GPU_B.id].reason = Reason("beaten", "4x")
     found = decide(report, row)
     assert best(found, "most_frugal").pick == CPU.id
-    sensors, unread = costs.notes(found)
+    sensors, unread = cost_notes(found)
     assert READINGS in sensors
     assert COUNTER in sensors
     assert "No power reading for cuda:0 torch fp32" in unread
     assert {sensors, unread} <= {fact.text.plain for fact in advice_facts(found)}
     alike = verdict(power={c: watts(read=50.0) for c in RACED})
-    assert costs.notes(alike) == []
+    assert cost_notes(alike) == []
 
 
 # --------------------------------------------------- a row that counts cost
@@ -328,7 +326,7 @@ def test_fastest_cheapest_and_most_frugal_stand_side_by_side() -> None:
     power = {CPU: watts(read=50.0), GPU: watts(counted=640.0)}
     raced = {CPU: steady(0.01), GPU: steady(0.0015)}
     found = verdict(raced, prices={"cpu": 0.36, "gpu": 36.0}, power=power)
-    lines = dict(costs.lines(found))
+    lines = dict(cost_lines(found))
     assert list(lines) == ["fastest", "cheapest", "most frugal"]
     assert lines["fastest"].startswith("cuda:0 torch fp32, 1.50 ms/step; ")
     assert ", 0.0156 per million samples; " in lines["cheapest"]
@@ -353,7 +351,7 @@ def test_a_99th_percentile_has_one_value_everywhere() -> None:
 
 def test_the_lead_of_the_best_is_a_sentence() -> None:
     def lead(blocks) -> str:
-        return dict(costs.lines(verdict(blocks, prices={"cpu": 0.36})))["fastest"]
+        return dict(cost_lines(verdict(blocks, prices={"cpu": 0.36})))["fastest"]
 
     first = "cpu torch fp32 t8, 10.0 ms/step"
     alone = lead({CPU: steady(0.010)})

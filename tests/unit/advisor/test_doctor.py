@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import case, events, steady
-from builders import machine as build_machine
+from builders import case, events, machine as build_machine, steady
 
 from workbench.advisor import doctor
 from workbench.advisor.doctor import Check, Examination, examine

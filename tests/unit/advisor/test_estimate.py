@@ -7,8 +7,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from workbench.advisor.estimate import MOST_ERROR, Estimate, Point, estimate
 from workbench.contract import Work

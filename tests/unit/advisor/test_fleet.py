@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recorded_devices import document as recorded
-from recorded_devices import matmul, put, rows
+from recorded_devices import document as recorded, matmul, put, rows
 
 from benchmarks import fleet as made_up
 from workbench.advisor import whatif_devices
 from workbench.advisor.fleet import fleet_document, is_complete, priced
 from workbench.advisor.fleet_nodes import read_folder
-from workbench.cli.commands import head
+from workbench.cli.program import head
 from workbench.planning.request import Request
 from workbench.planning.usage import UsageError
-from workbench.records.fleet_document import FleetDocument, FleetRow
+from workbench.records.fleet import FleetDocument, FleetRow
 from workbench.records.verdict import WhatIf
 from workbench.stats.ratios import Z95
 from workbench.stats.unpaired import BETWEEN_RUNS, between_equals, far_ends

@@ -9,17 +9,16 @@ from typing import Any
 
 import pytest
 import scenes
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from benchmarks import fleet as made_up
 from workbench.advisor.fleet import fleet_document, is_complete
 from workbench.advisor.fleet_nodes import NO_VERDICT, Folder, read_folder
 from workbench.advisor.recordings import load
-from workbench.cli.commands import head
+from workbench.cli.program import head
 from workbench.export.view.fleet import sections
 from workbench.records.events import encode
-from workbench.records.fleet_document import FleetNode
+from workbench.records.fleet import FleetNode
 from workbench.report.run_files import MOST_BYTES
 
 NOW = 1_795_338_000.0 + 900  # a quarter of an hour after START, and before the deadline

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 import pytest
 from builders import case, events, report, scenario, steady
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from verdict_gallery import GALLERY, NO_BF16
 from verdicts import (
     BATCHED,

@@ -13,7 +13,7 @@ import pytest
 from verdict_gallery import CROSSOVERS, GALLERY
 
 from workbench.advisor import break_even, crossover
-from workbench.export.view import costs
+from workbench.export.view.answers import cost_lines, cost_notes
 from workbench.records.verdict import Verdict
 
 GOLDEN = Path(__file__).parent / "golden" / "sentences.txt"
@@ -29,8 +29,8 @@ def sentences(verdict: Verdict) -> Iterator[str]:
     if verdict.next_best:
         yield f"next: {verdict.next_best}"
     yield from (f"break-even: {text}" for text in break_even.sentences(verdict))
-    yield from (f"{name}: {text}" for name, text in costs.lines(verdict))
-    yield from (f"cost: {text}" for text in costs.notes(verdict))
+    yield from (f"{name}: {text}" for name, text in cost_lines(verdict))
+    yield from (f"cost: {text}" for text in cost_notes(verdict))
 
 
 def rendered() -> str:

@@ -7,8 +7,7 @@ import math
 import msgspec
 import pytest
 from builders import case, events, report, scenario, steady
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from workbench.advisor.evidence import choose
 from workbench.advisor.verdict import decide

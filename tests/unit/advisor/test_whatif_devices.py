@@ -318,7 +318,7 @@ def test_the_text_of_a_run_has_a_line_for_each() -> None:
 
 
 def test_a_users_model_has_no_recordings() -> None:
-    from workbench.planning.model_question import ModelQuestion
+    from workbench.planning.questions import ModelQuestion
 
     request = Request(model=ModelQuestion(file="m.onnx"), what_if=("h200",))
     with pytest.raises(UsageError, match="--what-if"):

@@ -15,8 +15,7 @@ import first_hour_outputs as outputs
 import pytest
 import scenes
 from first_hour_outputs import H200, changed
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from benchmarks.first_hour.__main__ import main
 from benchmarks.first_hour.evidence import Evidence

@@ -13,8 +13,8 @@ import pytest
 from zoo import ENDLESS, UNPLANNABLE, ZOO
 
 from workbench import catalog
-from workbench.catalog import described, user_file
-from workbench.catalog.user_file import DEADLINE_ENV
+from workbench.catalog import described
+from workbench.catalog.described import DEADLINE_ENV
 from workbench.contract import Case, Host, WorkloadError
 from workbench.engine.engine import _left_out
 from workbench.planning.cases import fill_cases
@@ -202,7 +202,7 @@ def test_an_interrupted_question_ends_its_child(monkeypatch: pytest.MonkeyPatch)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(user_file, "_line", interrupted)
+        patch.setattr(described, "_line", interrupted)
         workload.work(case("prints", params={"n": 2}))
     assert children() == []
     assert workload.work(case("prints")).items == 1  # what it has answered stays known
@@ -217,4 +217,4 @@ def test_the_deadline_of_an_answer_has_bounds(
     monkeypatch: pytest.MonkeyPatch, given: str, seconds: float
 ) -> None:
     monkeypatch.setenv(DEADLINE_ENV, given)
-    assert user_file._deadline_s() == seconds
+    assert described._deadline_s() == seconds

@@ -12,7 +12,7 @@ import pytest
 from workbench.cli.launch import check_control, with_saved_best
 from workbench.cli.main import cli
 from workbench.cli.measure import advise
-from workbench.planning.model_question import ModelQuestion
+from workbench.planning.questions import ModelQuestion
 from workbench.planning.request import Request
 from workbench.planning.usage import UsageError
 

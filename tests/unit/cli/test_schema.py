@@ -9,8 +9,7 @@ from click.testing import CliRunner
 
 from workbench.cli.commands import PARTS
 from workbench.cli.main import cli
-from workbench.records.schema import PARTS as KNOWN
-from workbench.records.schema import schema_of
+from workbench.records.schema import PARTS as KNOWN, schema_of
 
 
 @pytest.mark.parametrize("arguments", [(), *((part,) for part in KNOWN)])

@@ -21,7 +21,7 @@ from workbench.planning.request import Request
 from workbench.pool.control import Cancelled, Control
 from workbench.pool.pool import WorkerFailed
 from workbench.pool.worker_process import WorkerKey
-from workbench.records.ab import ABReport, ABResult, Side
+from workbench.records.comparison import ABReport, ABResult, Side
 from workbench.records.document import SCHEMA_VERSION, Tool
 from workbench.records.reason import Reason
 from workbench.stats.samples import median

@@ -10,8 +10,7 @@ import machines
 import msgspec
 import pytest
 import simulated_run
-from builders import ceilings as sample
-from builders import events, machine, scenario
+from builders import ceilings as sample, events, machine, scenario
 
 from workbench import catalog
 from workbench.contract import Case, Work

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from builders import case, report, scenario, steady
 
-from workbench.engine import energy
-from workbench.engine.energy import EnergyMeter
+from workbench.engine import blocks
+from workbench.engine.blocks import EnergyMeter
 from workbench.machine.host.readings import package_energy_j
-from workbench.planning.objectives import OF_MODELS as ASKED
+from workbench.planning.option_fields import OF_MODELS as ASKED
 from workbench.report.candidate import ENERGY
 from workbench.stats.objectives import OBJECTIVES
 
@@ -58,8 +58,8 @@ class Counter:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, energy_j: float | None = 100.0) -> None:
         self.energy_j, self.at_s = energy_j, 50.0
-        monkeypatch.setattr(energy, "package_energy_j", lambda: (self.energy_j, "why not"))
-        monkeypatch.setattr(energy.time, "monotonic", lambda: self.at_s)
+        monkeypatch.setattr(blocks, "package_energy_j", lambda: (self.energy_j, "why not"))
+        monkeypatch.setattr(blocks.time, "monotonic", lambda: self.at_s)
 
     def turn(self, meter: EnergyMeter, joules: float, seconds: float, device: str = "cpu") -> None:
         with meter.around(device):

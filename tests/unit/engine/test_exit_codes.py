@@ -12,8 +12,7 @@ import pytest
 from simulated_run import SimulatedMachine, SimulatedPool, run
 
 from workbench.engine.exit_codes import FAILED, OK, UNTRUSTED, exit_code
-from workbench.planning.model_question import ModelQuestion
-from workbench.planning.own_question import OwnQuestion
+from workbench.planning.questions import ModelQuestion, OwnQuestion
 from workbench.planning.request import Request
 from workbench.pool.pool import Answer, WorkerFailed
 from workbench.pool.worker_process import WorkerKey

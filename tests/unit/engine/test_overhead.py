@@ -10,7 +10,7 @@ import pytest
 from simulated_run import SimulatedMachine, run
 
 from workbench.engine.overhead import PREPARING, OverheadMeter
-from workbench.export.view.where import where_lines
+from workbench.export.text import where_lines
 from workbench.planning.request import Request
 from workbench.records import events as ev
 from workbench.report.report import Report

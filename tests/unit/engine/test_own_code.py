@@ -14,13 +14,13 @@ from simulated_own import FACTS, SimulatedOwn, raced
 
 from workbench.contract import Case
 from workbench.engine import own_exports
-from workbench.planning.own_question import OwnQuestion
+from workbench.planning.questions import OwnQuestion
 from workbench.planning.usage import UsageError
 from workbench.pool.worker_process import WorkerKey
 from workbench.records import events as ev
 from workbench.records.reason import Reason
+from workbench.report.candidate import Row
 from workbench.report.report import Report
-from workbench.report.row import Row
 
 DIED = Reason("worker_died", "the worker process died", "look at its log")
 

@@ -19,7 +19,7 @@ from workbench.advisor.own.candidates import Space
 from workbench.contract import Case, Setup, WorkloadError
 from workbench.engine import own_exports
 from workbench.engine.own_exports import Exports
-from workbench.planning.own_question import OwnQuestion
+from workbench.planning.questions import OwnQuestion
 from workbench.planning.request import Request
 from workbench.pool.answers import ExportedCode
 from workbench.pool.control import Control

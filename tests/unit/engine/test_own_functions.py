@@ -8,7 +8,7 @@ import pytest
 from simulated_own import FACTS, SimulatedOwn, raced
 
 from workbench.contract import Case
-from workbench.planning.own_question import OwnQuestion
+from workbench.planning.questions import OwnQuestion
 from workbench.planning.usage import UsageError
 from workbench.records import events as ev
 from workbench.report.report import Report

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from simulated_own import FACTS, SimulatedOwn, raced
 
 from workbench.contract import Case
-from workbench.planning.own_question import OwnQuestion
+from workbench.planning.questions import OwnQuestion
 from workbench.records import events as ev
 from workbench.report.report import Report
 

@@ -12,7 +12,7 @@ from preparing import Row
 
 from workbench.contract import Case
 from workbench.engine.preparation import worker_key
-from workbench.engine.starts import start_workers
+from workbench.engine.races import start_workers
 from workbench.records import events as ev
 from workbench.records.machine import Package, Software
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from workbench.export.ab import ab_section
 from workbench.export.markdown import markdown
+from workbench.export.view.comparison import ab_section
 from workbench.export.view.section import section_text
-from workbench.records.ab import ABReport, ABResult, Side
+from workbench.records.comparison import ABReport, ABResult, Side
 from workbench.records.document import SCHEMA_VERSION, Tool
 from workbench.records.reason import Reason
 

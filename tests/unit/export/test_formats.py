@@ -7,8 +7,7 @@ import json
 import pytest
 from builders import eventful
 from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from workbench.cli.main import cli
 from workbench.cli.options import chosen_format, keeps_samples

@@ -18,10 +18,10 @@ import scenes
 import simulated_lab
 
 from workbench.advisor.compare import Side, compared
-from workbench.export.log import line
 from workbench.export.text import machine_text, run_text, summary_text
 from workbench.export.view.ceilings import ceilings_text
 from workbench.export.view.comparison import sections
+from workbench.export.view.events import log_line
 from workbench.export.view.section import section_text
 from workbench.records.comparison import RunComparison
 from workbench.records.document import Tool
@@ -48,7 +48,7 @@ def log_of(events: Sequence[AnyEvent]) -> str:
     report, lines = Report(), []
     for event in events:
         report.apply(event)
-        lines.append(line(event, report))
+        lines.append(log_line(event, report))
     return "\n".join(filter(None, lines))
 
 

@@ -14,8 +14,8 @@ from workbench.export.view.derived import RunView
 from workbench.export.view.spans import Text
 from workbench.export.view.tables import APART, advisor_line, candidate_line, has_gpu, raced_lines
 from workbench.records.reason import Reason
+from workbench.report.candidate import Row
 from workbench.report.report import Report
-from workbench.report.row import Row
 
 RUNS = {
     "gpu": RunView(Report.of(scenes.h200())),

@@ -6,12 +6,11 @@ import msgspec
 import own_runs
 import pytest
 
-from workbench.export.log import line
 from workbench.export.text import run_text, summary_text
 from workbench.export.view.derived import RunView
+from workbench.export.view.events import log_line
 from workbench.export.view.model import stage
-from workbench.export.view.model_facts import left_out, saved_text
-from workbench.export.view.own import code_facts
+from workbench.export.view.model_facts import code_facts, left_out, saved_text
 from workbench.planning.request import Request, check
 from workbench.records import events as ev
 from workbench.records.code import SavedCode
@@ -47,7 +46,7 @@ def test_what_was_saved_is_logged_once() -> None:
     report, lines = Report(), []
     for event in RUNS["net"]:
         report.apply(event)
-        lines.append(line(event, report) or "")
+        lines.append(log_line(event, report) or "")
     assert sum(isinstance(event, ev.CodeAdvised) for event in RUNS["net"]) == 2
     assert sum("best: inputs.pt" in text for text in lines) == 1
 
@@ -64,7 +63,7 @@ def test_code_that_raised_says_so_in_text_and_log() -> None:
     lines = []
     for event in RUNS["raised"]:
         report.apply(event)
-        lines.append(line(event, report) or "")
+        lines.append(log_line(event, report) or "")
     assert "net:build: ValueError: no weights (net.py:12)" in "\n".join(lines)
     assert "net:build: ValueError: no weights (net.py:12)" in run_text(report)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from workbench.export.view.facts import fact, facts_lines
-from workbench.export.view.spans import Text, cells_of, join, plain_lines
+from workbench.export.view.spans import Text, cells_of, fact, facts_lines, join, plain_lines
 from workbench.export.view.table import plain_table
 
 texts = st.lists(
@@ -49,7 +47,6 @@ def test_wide_characters_take_two_cells_and_combining_ones_none() -> None:
     assert cells_of("日本") == 4
     assert cells_of("e\u0301") == 1
     assert Text.of("日本").truncate(3).plain == "日…"
-    assert Text.of("日").pad_right(1).cell_length == 3
 
 
 def test_texts_are_joined_with_their_tones() -> None:

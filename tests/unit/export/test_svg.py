@@ -6,8 +6,7 @@ import math
 import re
 from xml.etree import ElementTree as ET
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from workbench.export.view.svg import LEFT, WIDTH, Curve, Plot, Strip, drawing
 from workbench.text import units

@@ -8,9 +8,9 @@ import pytest
 from builders import case, eventful, events, machine, report, steady
 
 from workbench.advisor.verdict import decide
-from workbench.export.log import line
 from workbench.export.text import machine_text, run_text
 from workbench.export.view.derived import RunView
+from workbench.export.view.events import log_line
 from workbench.export.view.machine import warnings
 from workbench.planning.scenario import Scenario
 from workbench.records import events as ev
@@ -45,7 +45,7 @@ def log_of(kind: type) -> list[str | None]:
     for event in eventful():
         read.apply(event)
         if isinstance(event, kind):
-            found.append(line(event, read))
+            found.append(log_line(event, read))
     assert found
     return found
 
@@ -99,7 +99,7 @@ def test_a_race_for_one_size_says_which() -> None:
     read = Report.of([eventful()[0], planned, point])
     race = ev.RaceStarted(at_s=9.0, scenario=point.scenario, share_s=4.0)
     read.apply(race)
-    assert line(race, read).endswith("Row, batch=12: 1 candidate, 4 s")
+    assert log_line(race, read).endswith("Row, batch=12: 1 candidate, 4 s")
 
 
 def test_a_plain_run_shows_its_disturbances_below_its_candidates() -> None:
@@ -115,7 +115,7 @@ def test_the_log_line_of_a_verdict_is_the_choice_and_its_first_reason() -> None:
 
 
 def test_a_worker_that_ended_as_asked_is_not_worth_a_line() -> None:
-    assert line(ev.WorkerEnded(at_s=1.0, worker="cpu/torch", reason=None), Report()) is None
+    assert log_line(ev.WorkerEnded(at_s=1.0, worker="cpu/torch", reason=None), Report()) is None
 
 
 def test_fewer_cores_than_the_machine_has_come_with_their_cause() -> None:
@@ -129,7 +129,7 @@ def test_every_event_has_its_line_or_none_and_never_fails() -> None:
     lines = []
     for event in events({case("cpu-a"): [[1.0] * 5] * 8, case("cpu-b"): []}):
         read.apply(event)
-        lines.append(line(event, read))
+        lines.append(log_line(event, read))
     written = [text for text in lines if text]
     assert any("8 cores | no GPU" in text for text in written)
     assert any("1.00 s" in text and "n=40" in text for text in written)

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 from builders import eventful
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from workbench.export.json import dump
 from workbench.export.text import run_text
@@ -24,8 +23,7 @@ from workbench.report import journal, run_files
 from workbench.report.report import Report
 from workbench.report.run_files import open_run, read_document
 from workbench.text.sanitize import printable_json
-from workbench.text.toml_file import TomlError
-from workbench.text.toml_file import read as read_toml
+from workbench.text.toml_file import TomlError, read as read_toml
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 PRICED = FIXTURES / "documents/advise-prices.json"

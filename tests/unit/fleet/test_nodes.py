@@ -5,8 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from workbench.fleet import nodes
 from workbench.fleet.nodes import Node, node_types, parse_sinfo, slurm_nodes

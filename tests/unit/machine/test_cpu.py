@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.machine.host import cpu as cpu_module
-from workbench.machine.host import topology
+from workbench.machine.host import cpu as cpu_module, topology
 from workbench.machine.host.cgroup import cpu_quota
 from workbench.machine.host.cpu import read_cpu
 from workbench.machine.host.system import container

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from builders import ceilings as build_ceilings
-from builders import machine
+from builders import ceilings as build_ceilings, machine
 
 from workbench.advisor.doctor import examine
 from workbench.contract import PRECISIONS

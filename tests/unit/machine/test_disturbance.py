@@ -8,8 +8,7 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from workbench.machine.host import disturbance
 from workbench.machine.host.disturbance import DisturbanceMonitor, parse_swapped

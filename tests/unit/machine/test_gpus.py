@@ -6,8 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from workbench.machine.nvidia.cuda_driver import CudaAnswer, CudaDevice
 from workbench.machine.nvidia.gpu_fields import with_reasons

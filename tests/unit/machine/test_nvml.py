@@ -9,8 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import stub_driver
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from stub_driver import StubDriver, build, compiler
 
 from workbench.machine.host.memory import system_memory

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from workbench.machine.host import cgroup, cpuinfo, memory, topology
 from workbench.machine.host.cpu import slurm_limit, tightest

@@ -11,8 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import machine
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from workbench.export.view.machine import gpu
 from workbench.machine.host.sysfs import parse_cpulist
@@ -22,7 +21,7 @@ from workbench.planning.request import Request
 from workbench.pool import worker_process
 from workbench.pool.worker_process import WorkerKey, WorkerSettings
 from workbench.process import cores
-from workbench.records.ab import Side
+from workbench.records.comparison import Side
 from workbench.records.machine import Gpu
 from workloads._ranks import rank
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from lab_builders import ARM, NO_VNNI, cpu, facts, space
 
 from workbench.advisor.model.candidates import Proposal, first, neighbours, static_recipe
-from workbench.planning.threads import useful_thread_counts
+from workbench.planning.cases import useful_thread_counts
 from workbench.records.machine import Isa
 from workbench.worker.recipe import ORIGINAL, Recipe
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from builders import block
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from lab_builders import NO_VNNI, accuracy, built, candidate, case, cpu, facts
 
 from workbench.advisor.limits import exceeds_error_limit
@@ -17,7 +16,7 @@ from workbench.advisor.model.explain import (
     explain,
     stands_for,
 )
-from workbench.planning.model_question import ModelQuestion
+from workbench.planning.questions import ModelQuestion
 from workbench.report.candidate import ENERGY
 
 FP32 = candidate(case(), 1e-3, {"Conv": 8e-4, "Relu": 5e-5})

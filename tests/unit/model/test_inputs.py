@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_models as made
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from lab_case import Case, run_shapes
 from onnx import TensorProto, helper, numpy_helper
 

@@ -16,7 +16,7 @@ from workbench.advisor.model.candidates import Proposal
 from workbench.advisor.model.overview import original
 from workbench.contract import Case
 from workbench.engine.model_search import MOST_CANDIDATES
-from workbench.report.row import Row
+from workbench.report.candidate import Row
 from workbench.worker.recipe import ORIGINAL, Recipe
 
 # ------------------------------------------------------------------- joining

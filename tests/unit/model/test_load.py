@@ -12,13 +12,11 @@ import numpy as np
 import onnx
 import onnx_models as made
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from workbench.contract import WorkloadError
-from workloads.lab import load as loading
-from workloads.lab import samples
+from workloads.lab import load as loading, samples
 from workloads.lab.child import Lab
 from workloads.lab.errors import clear_errors, one_line, said
 

@@ -14,8 +14,7 @@ from lab_models import Graph, convolutional, error_of, folder_of, perceptron
 
 from workbench.contract import WorkloadError
 from workbench.worker.recipe import Recipe
-from workloads.lab import agreement, mixed, products, samples
-from workloads.lab import save as saving
+from workloads.lab import agreement, mixed, products, samples, save as saving
 from workloads.lab.child import Lab
 
 ROWS = (4, 32)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from workbench.cli import main, measure
 from workbench.planning import scenarios
-from workbench.planning.model_question import ModelQuestion
-from workbench.planning.objectives import OF_MODELS
+from workbench.planning.option_fields import OF_MODELS
 from workbench.planning.plan import resolve
+from workbench.planning.questions import ModelQuestion
 from workbench.planning.request import Request, check
 from workbench.planning.usage import UsageError
 

@@ -9,8 +9,7 @@ import msgspec
 import pytest
 from builders import case, machine
 from fakes import IdleWorkload
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from workbench import catalog
 from workbench.contract import PRECISIONS, Case, Work, Workload

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from workbench.contract import Parameter
 from workbench.planning.number_lists import coarse_to_fine, numbers, parse
+from workbench.planning.usage import UsageError
 
 
 @pytest.mark.parametrize(
@@ -21,33 +21,33 @@ from workbench.planning.number_lists import coarse_to_fine, numbers, parse
     ],
 )
 def test_words_and_their_numbers(text: str, found: list[int]) -> None:
-    assert numbers(text, int) == found
+    assert numbers("n", text, int) == found
 
 
 def test_ranges_of_floats_double_too() -> None:
-    assert numbers("0.5..3", float) == [0.5, 1.0, 2.0, 3.0]
+    assert numbers("n", "0.5..3", float) == [0.5, 1.0, 2.0, 3.0]
 
 
 @pytest.mark.parametrize(
     "text", ["", ",", "x", "1..", "..3", "4..2", "0..4", "-1..4", "1..inf", "1..2..4", "1e3"]
 )
 def test_words_that_are_none(text: str) -> None:
-    with pytest.raises(ValueError, match=r"takes|rises"):
-        numbers(text, int)
+    with pytest.raises(UsageError, match=r"takes|rises"):
+        numbers("n", text, int)
 
 
 def test_too_many_values_are_refused_without_making_them() -> None:
-    with pytest.raises(ValueError, match="at most 64 values"):
-        numbers(",".join(map(str, range(65))), int)
-    with pytest.raises(ValueError, match="at most 64 values"):
-        numbers(f"1..{10**400}", int)
+    with pytest.raises(UsageError, match="n takes at most 64 values"):
+        numbers("n", ",".join(map(str, range(65))), int)
+    with pytest.raises(UsageError, match="n takes at most 64 values"):
+        numbers("n", f"1..{10**400}", int)
 
 
 @given(st.text(max_size=12), st.sampled_from([int, float]))
 def test_any_text_is_numbers_or_refused(text: str, kind: type) -> None:
     try:
-        found = numbers(text, kind)
-    except ValueError as error:
+        found = numbers("n", text, kind)
+    except UsageError as error:
         assert str(error)
     else:
         assert found

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.planning.model_question import ModelQuestion
-from workbench.planning.own_question import OwnQuestion
+from workbench.planning.questions import ModelQuestion, OwnQuestion
 
 
 def test_only_what_differs_from_the_default_is_written() -> None:

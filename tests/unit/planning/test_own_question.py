@@ -7,15 +7,13 @@ import shlex
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from workbench.cli import main, measure
 from workbench.planning import scenarios
-from workbench.planning.model_question import ModelQuestion
-from workbench.planning.objectives import OF_CODE
-from workbench.planning.own_question import MODES, OwnQuestion, parse_over
+from workbench.planning.option_fields import OF_CODE
 from workbench.planning.plan import planned, resolve
+from workbench.planning.questions import MODES, ModelQuestion, OwnQuestion, parse_over
 from workbench.planning.request import Request, check
 from workbench.planning.usage import UsageError, new_folder
 from workbench.report import run_files

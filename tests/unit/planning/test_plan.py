@@ -9,17 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 from builders import machine
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from plans import FIXTURES, SHIPPED, plan
 
 from workbench import catalog
 from workbench.contract import Case, Variant
-from workbench.planning.cases import fill_cases
+from workbench.planning.cases import fewer_threads, fill_cases
 from workbench.planning.plan import parse_settings, planned, resolve
 from workbench.planning.request import Request
 from workbench.planning.scenario import Limits
-from workbench.planning.threads import fewer_threads
 from workbench.planning.usage import UsageError
 from workbench.records.machine import GpuProcess
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from workbench.cli import main, measure
 from workbench.contract import Parameter
-from workbench.planning.model_question import ModelQuestion
-from workbench.planning.number_lists import whole_numbers
-from workbench.planning.number_lists import words as apart
+from workbench.planning.number_lists import whole_numbers, words as apart
+from workbench.planning.questions import ModelQuestion
 from workbench.planning.request import Request, check, check_device, fake_devices
 from workbench.planning.usage import UsageError
 

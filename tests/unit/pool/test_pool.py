@@ -16,7 +16,7 @@ from workbench.pool.control import Cancelled
 from workbench.pool.pool import Pool, WorkerFailed
 from workbench.pool.worker_process import WorkerKey, WorkerSettings
 from workbench.process.line_process import LineTooLong
-from workbench.records.ab import Side
+from workbench.records.comparison import Side
 
 PLAIN = case("cpu-a")
 COMPILED = replace(PLAIN, mode="compile")

@@ -15,7 +15,7 @@ from builders import machine
 from workbench.planning.request import Request
 from workbench.pool import worker_process
 from workbench.pool.worker_process import WorkerKey, WorkerSettings
-from workbench.records.ab import Side
+from workbench.records.comparison import Side
 
 SETTINGS = WorkerSettings("the-run", "python", 3, 1 << 30, hide_gpus=True)
 

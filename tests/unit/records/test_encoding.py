@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from workbench.export.json import dump
 from workbench.records import events as ev

@@ -14,8 +14,7 @@ import own_runs
 import pytest
 import scenes
 import simulated_lab
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from jsonschema import Draft202012Validator
 from schemas import checked_document, checked_events, strict
 

@@ -17,8 +17,7 @@ import schemas
 import simulated_lab
 from builders import machine as build_machine
 from click.testing import CliRunner
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from workbench.cli.main import cli
 from workbench.export.formats import FILES

@@ -10,8 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import case, eventful, events, scenario, steady
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from workbench import catalog
 from workbench.advisor.verdict import decide

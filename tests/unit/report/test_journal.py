@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from builders import case, events, steady
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from workbench.engine.event_stream import EventStream
 from workbench.pool.control import Control

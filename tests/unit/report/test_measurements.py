@@ -8,8 +8,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 from builders import case, ceilings, events, machine, report, steady
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from money import watts
 
 from workbench.contract import Work

@@ -8,7 +8,8 @@ from builders import machine
 
 from workbench.contract import Case
 from workbench.export.view.machine import gpu_title
-from workbench.report.names import gpu_text, in_words
+from workbench.report.candidate import in_words
+from workbench.report.names import gpu_text
 
 
 @pytest.mark.parametrize(

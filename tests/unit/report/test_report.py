@@ -10,8 +10,7 @@ from typing import get_args
 import msgspec
 import pytest
 from builders import case, eventful, events, report, scenario, steady
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from workbench.contract import Work
 from workbench.export.json import dump

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from builders import ceilings as build_ceilings
-from builders import events, scenario
+from builders import ceilings as build_ceilings, events, scenario
 
 from workbench.contract import Case, Work
 from workbench.records import events as ev

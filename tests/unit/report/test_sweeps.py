@@ -8,8 +8,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 from builders import report
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from workbench.contract import Case, Work
 from workbench.export.text import run_text

@@ -7,8 +7,7 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from workbench.stats import ratios
 from workbench.stats.samples import paired_ratio, quantile

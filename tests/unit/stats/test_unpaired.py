@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from workbench.stats.samples import AMBIGUOUS, SAME, SLOWER, student_t_quantile
 from workbench.stats.unpaired import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.worker.cold_start import ColdStart, StartUp
+from workbench.worker.start_up import ColdStart, StartUp
 
 
 def test_the_first_case_of_a_process_has_paid_for_everything() -> None:

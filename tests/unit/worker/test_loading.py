@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.worker.loading import LoadingSetup, imports_timed
+from workbench.worker.start_up import LoadingSetup, imports_timed
 
 
 def test_a_slow_import_counts_as_loading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

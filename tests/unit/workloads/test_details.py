@@ -17,14 +17,11 @@ from workbench import assets
 from workbench.contract import Accuracy, Case, Setup, Task, WorkloadError
 from workloads._shared import digits, network, onnx_model, quantisation
 from workloads.conv_layers import WORKLOAD as CONV_LAYERS
-from workloads.digits import WORKLOAD as DIGITS
-from workloads.digits import FedDigits
-from workloads.digits import pictures as digit_pictures
+from workloads.digits import WORKLOAD as DIGITS, FedDigits, pictures as digit_pictures
 from workloads.forest import grow
 from workloads.infer_cnn import WORKLOAD as INFER_CNN
 from workloads.infer_mlp import WORKLOAD as INFER_MLP
-from workloads.train_cnn import WORKLOAD as TRAIN_CNN
-from workloads.train_cnn import PictureStream
+from workloads.train_cnn import WORKLOAD as TRAIN_CNN, PictureStream
 from workloads.train_mlp_deep import WORKLOAD as TRAIN_MLP_DEEP
 
 

@@ -16,8 +16,7 @@ import torch
 
 from workbench.contract import Case, Setup, Task, WorkloadError
 from workloads import digits, digits_to_accuracy
-from workloads._backends import keras as keras_backend
-from workloads._backends import tensorflow as tensorflow_backend
+from workloads._backends import keras as keras_backend, tensorflow as tensorflow_backend
 from workloads._backends.torch import Torch
 from workloads.train_mlp_deep import WORKLOAD
 

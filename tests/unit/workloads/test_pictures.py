@@ -17,8 +17,7 @@ from PIL import Image
 
 from workbench import catalog
 from workbench.contract import Case, Host, Setup, WorkloadError
-from workloads import data_loading as loading
-from workloads import preprocessing as resizing
+from workloads import data_loading as loading, preprocessing as resizing
 from workloads._shared import pictures
 
 BATCHES = 3

@@ -4,8 +4,6 @@ Pure functions of a report.  Times are seconds of one run; a quantised kernel co
 that it computes.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -14,8 +12,7 @@ from dataclasses import dataclass
 from ...machine.host.isa import lacking
 from ...records.machine import Cpu
 from ...records.model import Built, Explanation, ModelFacts, OperatorTimes
-from ...report.candidate import Candidate
-from ...report.names import candidate_name
+from ...report.candidate import Candidate, candidate_name
 from ...stats.samples import median
 from ...text import units
 from ...text.units import times
@@ -57,7 +54,7 @@ class KernelTimes:
     run_s: float
 
     @classmethod
-    def of(cls, candidate: Candidate) -> KernelTimes:
+    def of(cls, candidate: Candidate) -> "KernelTimes":
         by_operator: dict[str, float] = defaultdict(float)
         by_kernel: dict[str, float] = defaultdict(float)
         for kernel in candidate.operators:

@@ -11,10 +11,8 @@ from ...contract import Case
 from ...records.document import AccuracyResult
 from ...records.model import Explanation, ModelFacts
 from ...records.verdict import Verdict
-from ...report.candidate import Candidate
-from ...report.names import candidate_name
+from ...report.candidate import Candidate, Row, candidate_name
 from ...report.report import Report
-from ...report.row import Row
 from ...stats import ratios
 from ...stats.samples import Ratio, median
 from ...text import units

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from ...contract import DEVICE_KINDS, Case, kind_of
 from ...machine.host.isa import native
-from ...planning.own_question import OwnQuestion, parse_over
+from ...planning.questions import OwnQuestion, parse_over
 from ...planning.request import Request
 from ...planning.scenario import Scenario
 from ...records.code import CodeFacts

@@ -8,11 +8,9 @@ from dataclasses import replace
 
 from ...contract import Case
 from ...records.code import CodeReport
-from ...report.candidate import Candidate
+from ...report.candidate import LIBRARIES, Candidate, Row, candidate_name, settings_in_words
 from ...report.measurements import metrics_of
-from ...report.names import LIBRARIES, candidate_name, settings_in_words
 from ...report.report import Report
-from ...report.row import Row
 from ...stats import ratios
 from ...stats.samples import median
 from ...text import units

@@ -4,7 +4,7 @@ import shlex
 from dataclasses import dataclass
 
 from ...contract import Case, kind_of
-from ...planning.own_question import OwnQuestion
+from ...planning.questions import OwnQuestion
 from ...records.code import CodeFacts
 from ...worker.code import COMMAND, FUNCTION, command_words
 from ...worker.session_options import ONNX_BACKENDS

@@ -1,14 +1,26 @@
-"""Compared runs as sections."""
+"""Compared runs, and the two sides of `workbench ab`, as sections."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ...records.comparison import ComparedCase, ComparedRun, ComparedVerdict, RunComparison, Versus
-from ...report.names import candidate_name
+from ...records.comparison import (
+    ABReport,
+    ABResult,
+    ComparedCase,
+    ComparedRun,
+    ComparedVerdict,
+    RunComparison,
+    Versus,
+)
+from ...report.candidate import candidate_name
+from ...stats.samples import median
 from ...stats.unpaired import SAME_WITHIN
 from ...text import units
+from ...text.units import NOT_AVAILABLE, duration
 from . import machine
 from .section import Section
+
+HEADINGS = ("Word", "Case", "B/A", "95% CI", "A", "B", "Pairs of processes")
 
 
 def sections(found: RunComparison) -> Iterator[Section]:
@@ -89,3 +101,22 @@ def _case(one: ComparedCase) -> tuple[str, ...]:
     why = one.reason.message if one.reason else "beyond --fail-on" if one.beyond else ""
     name = f"{one.id.partition('/')[0]} {candidate_name(one.id)}"
     return one.word, name, *ratio, *times, f"{one.rounds[0]} / {one.rounds[1]}", why
+
+
+def ab_section(report: ABReport) -> Section:
+    """The sides, what there is to say about the results, and the table of these."""
+    notes = [f"{side.name}: {side.label}" for side in report.sides]
+    notes += [f"{each.case}: {each.reason.message}" for each in report.results if each.reason]
+    posed = [each.case for each in report.results if each.basis == "simulated"]
+    notes += [f"{case}: simulated, a CPU worker poses as this GPU" for case in posed]
+    notes.append(f"SAME: the whole interval is within {report.tolerance:.2%}")
+    return Section.of("B against A", notes, HEADINGS, map(_cells, report.results))
+
+
+def _cells(result: ABResult) -> list[str]:
+    """The cells of a result under HEADINGS."""
+    ratio = NOT_AVAILABLE if result.ratio is None else f"{result.ratio:.3f}"
+    interval = NOT_AVAILABLE if result.ci95 is None else "{:.3f}-{:.3f}".format(*result.ci95)
+    times = [duration(median(each) if each else None) for each in (result.a_s, result.b_s)]
+    word = result.word or "NO RESULT"
+    return [word, result.case, ratio, interval, *times, str(len(result.ratios))]

@@ -9,8 +9,7 @@ from ...records.document import Curve, CurvePoint, LeadChange, Sweep, Value
 from ...records.verdict import Crossover
 from ...text import units
 from .chart import LABEL, Band, Place, Series, chart
-from .facts import heading
-from .spans import Span, Text
+from .spans import Span, Text, heading
 from .table import Column, Line, table_lines
 
 MARKS = "*o+x#@%&$~abcdefghijklmnpqrstuvwyz"  # one for each curve; further ones begin again

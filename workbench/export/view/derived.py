@@ -9,10 +9,9 @@ from ...advisor.comparison import worse
 from ...contract import Case, ParameterValue
 from ...records.document import CurvePoint, LargestBatch, Measurement, Sweep
 from ...report import sweeps
-from ...report.candidate import Candidate
-from ...report.names import candidate_name, machine_name
+from ...report.candidate import Candidate, Row, candidate_name
+from ...report.names import machine_name
 from ...report.report import Report
-from ...report.row import Row
 from ...stats import ratios
 from ...stats.samples import Ratio
 from ...text import units

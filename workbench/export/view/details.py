@@ -14,8 +14,8 @@ from ...report.candidate import Candidate
 from ...report.report import Report
 from ...text import units
 from .derived import RunView
-from .facts import Fact, fact, listed, warning_fact
 from .lead import samples_text
+from .spans import Fact, fact, listed, warning_fact
 from .tables import accuracy_text, setup_text
 from .words import case_text, largest_text, reason_text
 

@@ -1,4 +1,4 @@
-"""Events in words, a sentence each, for the log of both front ends."""
+"""Events in words, a sentence each, for the log of both front ends; with the time as log lines."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from ...advisor.race_summary import ended_text
 from ...advisor.subject import answer
 from ...records import events as ev
 from ...records.reason import Warning
-from ...report.candidate import Candidate
+from ...report.candidate import Candidate, Row
 from ...report.report import Report
-from ...report.row import Row
 from ...stats.samples import median
 from ...text import units
 from .derived import RunView
-from .model_facts import built_text, facts_lines, saved_text
-from .own import code_facts
+from .model_facts import built_text, code_facts, facts_lines, saved_text
 from .tables import rate_text
 from .words import choice_word, reason_text
+
+WORD_WIDTH = 10  # the longest word is `eliminated`
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,6 @@ def narrate(event: ev.AnyEvent, run: RunView) -> LogLine | None:
     scenario: str | None = getattr(event, "scenario", None)
     if isinstance(event, CaseEvent):
         scenario, said = run.report.candidates[event.case].scenario, _of_case(event, run)
-    elif isinstance(event, SubjectEvent):
-        said = _of_subject(event, run.report)
     else:
         said = _of_run(event, run)
     if isinstance(event, ev.VerdictReached):
@@ -89,6 +87,17 @@ def _of_run(event: ev.AnyEvent, run: RunView) -> Said:  # noqa: C901 - one flat 
             return "worker", f"{event.worker}: {reason_text(event.reason)}", tone
         case ev.MachineRead() if event.gap is not None:
             return "sensors", reason_text(event.gap), "warning"
+        case ev.ModelInspected():
+            return "model", next(facts_lines(event.facts))
+        case ev.ModelBuilt():
+            text = f"{event.built.recipe}: {built_text(event.built)}"
+            return "built", text, "warning" if event.built.reason else ""
+        case ev.CodeExamined():
+            return "code", next(code_facts(event.facts))
+        case ev.ModelAdvised() | ev.CodeAdvised():
+            saved = event.advice.saved if event.advice else None
+            if saved and len(run.report.verdicts) == 1:  # advice after later rows repeats it
+                return "saved", saved_text(saved), "good" if saved.reason is None else "error"
         case ev.VerdictReached():
             return "answer", _answer(event, run), "good"
         case ev.TraceWritten():
@@ -128,27 +137,6 @@ def _answer(event: ev.VerdictReached, run: RunView) -> str:
         return advice[0]
     choice = f"{choice_word(verdict.choice, verdict.best_gpu)} ({verdict.confidence})"
     return " ".join([f"{verdict.title}: {choice}.", *verdict.reasons[:1]])
-
-
-SubjectEvent = (
-    ev.ModelInspected | ev.ModelBuilt | ev.ModelAdvised | ev.CodeExamined | ev.CodeAdvised
-)
-
-
-def _of_subject(event: SubjectEvent, report: Report) -> Said:
-    match event:
-        case ev.ModelInspected():
-            return "model", next(facts_lines(event.facts))
-        case ev.ModelBuilt():
-            text = f"{event.built.recipe}: {built_text(event.built)}"
-            return "built", text, "warning" if event.built.reason else ""
-        case ev.CodeExamined():
-            return "code", next(code_facts(event.facts))
-        case ev.ModelAdvised() | ev.CodeAdvised():
-            saved = event.advice.saved if event.advice else None
-            if saved and len(report.verdicts) == 1:  # advice after later rows repeats it
-                return "saved", saved_text(saved), "good" if saved.reason is None else "error"
-    return None
 
 
 CaseEvent = ev.BatchTried | ev.BlockDiscarded | ev.CaseFinished | ev.CasePrepared | ev.CaseProfiled
@@ -201,3 +189,12 @@ def _measured(candidate: Candidate, name: str, run: RunView) -> Said:
         return None
     rate = rate_text(candidate, run)
     return "measured", f"{name}: {units.duration(median(samples))} ({rate}, n={len(samples)})"
+
+
+def log_line(event: ev.AnyEvent, report: Report, *, verbose: bool = True) -> str | None:
+    """One line for an event that `report` has already taken in; None for mere detail, and without
+    `verbose` for all but failures."""
+    found = narrate(event, RunView(report))
+    if found is None or not (verbose or found.tone == "error"):
+        return None
+    return f"{found.at_s:7.1f} s  {found.word:<{WORD_WIDTH}}  {found.text}".rstrip()

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ...records.fleet_document import FleetCell, FleetDocument, FleetNode, FleetRow
-from ...report.names import candidate_name
+from ...records.fleet import FleetCell, FleetDocument, FleetNode, FleetRow
+from ...report.candidate import candidate_name
 from ...text import units
 from .section import Section
 

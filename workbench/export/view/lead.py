@@ -4,14 +4,12 @@ import itertools
 import math
 from bisect import bisect_left
 
-from ...report.candidate import Candidate
-from ...report.row import Row
+from ...report.candidate import Candidate, Row
 from ...text import units
 from . import glyphs
 from .chart import LABEL, Series, chart
 from .derived import Lead, RunView
-from .facts import heading
-from .spans import Text
+from .spans import Text, heading
 from .words import device_tone
 
 HEIGHT, MOST_BARS = 6, 40  # lines of the plot, cells of the histogram

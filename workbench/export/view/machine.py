@@ -26,9 +26,8 @@ from ...records.reason import Reason, Warning
 from ...text import units
 from . import glyphs
 from .ceilings import bars as ceiling_bars
-from .facts import Fact, fact, warning_fact
 from .section import Section
-from .spans import Text, join, unbroken
+from .spans import Fact, Text, fact, join, unbroken, warning_fact
 
 BAR_WIDTH = 12
 MANY = 3  # equal GPUs, from which on they share a table

@@ -11,28 +11,24 @@ from ...advisor.model.overview import (
     short_name,
     unprofiled,
 )
+from ...advisor.own import overview as own
 from ...advisor.race_summary import summary_text
 from ...advisor.subject import brief, ranked_candidates, recommendation, row_of, rows_of, snippet
 from ...records.model import Explanation
 from ...records.reason import Warning
 from ...records.verdict import Verdict
-from ...report.candidate import Candidate
-from ...report.names import candidate_name
+from ...report.candidate import Candidate, Row, candidate_name
 from ...report.report import Report
-from ...report.row import Row
 from ...stats.samples import median
 from ...text import units
 from ...text.units import as_sentence
 from .answers import answer_warnings
 from .derived import RunView
 from .details import INDENT, output_text
-from .facts import Fact, fact, heading, listed, warning_fact
-from .facts import facts_lines as wrapped
-from .model_facts import built_text, facts_lines, left_out, saved_text
-from .own import at_batch, code_facts, module_lines, other_races
+from .model_facts import built_text, code_facts, facts_lines, left_out, saved_text
 from .ranked import candidate_lines, columns
-from .spans import Text
-from .table import Cell, Column, Line, table_lines
+from .spans import Fact, Text, fact, facts_lines as wrapped, heading, listed, warning_fact
+from .table import Cell, Column, Line, plain_table, table_lines
 from .words import bar
 
 TIMES = "Where the time of one run goes"
@@ -327,3 +323,34 @@ def _further_warnings(found: Sequence[RankedCandidate], report: Report) -> Itera
             if warning.code not in known:
                 known.add(warning.code)
                 yield from _warnings([warning], report)
+
+
+# ------------------------------------------------------ only of the user's own code
+
+
+def at_batch(row: Row) -> str:
+    """` at batch 8`; empty for code without batches."""
+    batch = row.candidates[0].case.batch if row.candidates else None
+    return "" if batch is None else f" at batch {batch}"
+
+
+def module_lines(report: Report, width: int) -> list[Text]:
+    """The modules that a script calls; empty for other code."""
+    rows = []
+    for each in report.code.facts.modules if report.code else ():
+        texts = [each.name, f"{each.calls:,}", units.duration(each.seconds, align=True)]
+        texts += [units.percent(each.share), "raced" if each.chosen else "", "; ".join(each.shapes)]
+        rows.append(texts)
+    title = heading("Modules that the script calls", width)
+    header = ("Module", "Calls", "Time", "Share", "", "Inputs")
+    return [title, *plain_table(header, rows, (1, 2, 3), width)] if rows else []
+
+
+def other_races(run: RunView, width: int) -> list[Text]:
+    """A table for each batch but the first, with a blank line below it."""
+    lines: list[Text] = []
+    for row in own.rows_of(run.report)[1:]:
+        found = candidate_lines(own.ranked_candidates(run.report, row), run)
+        table = table_lines(columns(row, bars=False), found, width)
+        lines += [heading(f"The race{at_batch(row)}", width), *table, Text()]
+    return lines

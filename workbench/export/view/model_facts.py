@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ...advisor.model.overview import error_text
-from ...records.code import SavedCode
+from ...records.code import CodeFacts, SavedCode
 from ...records.model import Built, ModelFacts, Port, Saved
 from ...records.verdict import Verdict
 from ...report.report import Report
@@ -12,6 +12,7 @@ from .words import reason_text
 
 MOST_NAMED = 4  # nodes left in FP32 that are listed by name
 OF_CODE = {"onnx": "ONNX Runtime", "int8": "INT8", "compile": "torch.compile"}  # what was not tried
+KINDS = {"torch": "PyTorch", "function": "Python function", "command": "whole runs of a command"}
 
 
 def facts_lines(facts: ModelFacts) -> Iterator[str]:
@@ -101,3 +102,17 @@ def saved_text(saved: Saved | SavedCode) -> str:
         differs = f"differs by {error_text(saved.difference)}"
         again = f"; loaded again it {differs if saved.difference else 'answers the same'}"
     return f"{place}{size}{again}"
+
+
+def code_facts(facts: CodeFacts) -> Iterator[str]:
+    """The code in a line, and a line for each of its inputs."""
+    parts = [KINDS.get(facts.kind, facts.kind)]
+    if facts.parameters is not None:
+        parts += [f"{count_text(facts.parameters)} parameters", facts.precision]
+    if facts.batch is not None:
+        parts.append(f"batch {facts.batch}")
+    if facts.reference:
+        parts.append(f"compared with {facts.reference}")
+    yield f"{facts.name}: {', '.join(parts)}"
+    for each in facts.inputs:
+        yield f"input {each.name} {each.type} [{','.join(map(str, each.shape))}]"

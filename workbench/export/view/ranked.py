@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from ...advisor.model.overview import COUNTED, RankedCandidate, agreement, counted, error_text
 from ...advisor.own.overview import RESIDENT
+from ...report.candidate import Row
 from ...report.measurements import metrics_of
-from ...report.row import Row
 from ...text import units
 from ...worker.code import WORKLOAD as OWN
 from .derived import RunView

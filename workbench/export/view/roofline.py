@@ -3,15 +3,13 @@
 import math
 from collections.abc import Iterable
 
-from ...report.candidate import Candidate
+from ...report.candidate import Candidate, Row
 from ...report.measurements import bounds_of, gpus_of
-from ...report.row import Row
 from ...text import units
 from .chart import LABEL, Place, Series, chart
 from .curves import MARKS
 from .derived import RunView
-from .facts import heading
-from .spans import Text
+from .spans import Text, heading
 from .table import longest_that_fits
 from .words import case_text, device_tone
 

@@ -6,8 +6,7 @@ from datetime import datetime
 from ...records.comparison import RunSummary
 from ...text import units
 from ...text.sanitize import shown
-from .facts import fact, facts_lines, heading, listed
-from .spans import Text
+from .spans import Text, fact, facts_lines, heading, listed
 from .table import Cell, Column, Line
 
 COLUMNS = (

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...text.sanitize import shown
-from .facts import PROSE, Fact, fact, facts_lines, heading, label_width
-from .spans import Text, plain_lines
+from .spans import PROSE, Fact, Text, fact, facts_lines, heading, label_width, plain_lines
 from .table import UNLIMITED, Column, Line, plain_cells, table_lines, texts_of
 
 if TYPE_CHECKING:

@@ -8,10 +8,9 @@ from ...records.machine import Cpu, Gpu, GpuReading, HostReading, Machine
 from ...records.reason import Reason
 from ...report.report import KEPT
 from . import glyphs
-from .facts import Fact, fact
 from .machine import clock_events, facts_of, gpu_memory, gpu_title, memory, missing, number_text
 from .section import Section
-from .spans import Text, join
+from .spans import Fact, Text, fact, join
 
 VALUE_WIDTH = 18
 SHORT = 12  # readings of a course in one line with others

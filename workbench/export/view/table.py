@@ -105,7 +105,7 @@ def cell_text(cell: Cell | None, column: Column, width: int) -> Text:
     else:
         chosen = longest_that_fits(texts_of(cell), width)
     missing = width - chosen.cell_length
-    return chosen.pad_left(missing) if column.align == "right" else chosen.pad_right(missing)
+    return chosen.pad_left(missing) if column.align == "right" else Text.of(chosen, " " * missing)
 
 
 def longest_that_fits(texts: Sequence[Text], width: int) -> Text:

@@ -7,8 +7,7 @@ import msgspec
 
 from ...records.document import SetupTimes
 from ...records.verdict import Verdict
-from ...report.candidate import Candidate
-from ...report.row import Row
+from ...report.candidate import Candidate, Row
 from ...text import units
 from . import forest
 from .derived import RunView, row_title

@@ -6,9 +6,7 @@ from ...contract import Case, kind_of
 from ...records.document import LargestBatch
 from ...records.reason import Reason
 from ...records.verdict import Verdict
-from ...report.candidate import Candidate
-from ...report.names import in_words
-from ...report.row import BARRED
+from ...report.candidate import BARRED, Candidate, in_words
 from . import glyphs
 from .derived import RunView
 from .spans import Text, join

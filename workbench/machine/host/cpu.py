@@ -118,16 +118,11 @@ def _absences(cpu: Cpu, *, has_cpuinfo: bool) -> dict[str, str]:
     unsaid = "/proc/cpuinfo does not say" if has_cpuinfo else unread
     hidden = "sysfs does not show it, as in many virtual machines" if linux else NOT_LINUX
     reasons = {
-        "model": (cpu.model, unsaid),
-        "vendor": (cpu.vendor, unsaid),
-        "sockets": (cpu.sockets, hidden),
-        "physical_cores": (cpu.physical_cores, hidden),
-        "affinity_cores": (cpu.affinity_cores, "this system has no affinity mask to read"),
-        "isa": (None if cpu.isa == Isa() else cpu.isa, unsaid),
-        "caches": (cpu.caches or None, hidden),
-        "max_frequency_mhz": (cpu.max_frequency_mhz, hidden),
-        "numa_nodes": (cpu.numa_nodes, hidden),
-        "smt": (cpu.smt, hidden),
-        "efficiency_cores": (cpu.efficiency_cores, hidden),
+        **dict.fromkeys(("model", "vendor"), unsaid),
+        **dict.fromkeys(("sockets", "physical_cores"), hidden),
+        "affinity_cores": "this system has no affinity mask to read",
+        "isa": unsaid,
+        **dict.fromkeys(("caches", "max_frequency_mhz", "numa_nodes"), hidden),
+        **dict.fromkeys(("smt", "efficiency_cores"), hidden),
     }
-    return {name: reason for name, (value, reason) in reasons.items() if value is None}
+    return {n: why for n, why in reasons.items() if getattr(cpu, n) in (None, [], Isa())}

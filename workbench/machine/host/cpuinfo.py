@@ -3,7 +3,6 @@
 Sources: kernel arch/x86/kernel/cpu/proc.c, arch/arm64/kernel/cpuinfo.c and its elf_hwcaps.rst.
 """
 
-import tomllib
 from collections import Counter
 from functools import cache
 
@@ -26,8 +25,7 @@ class _Maker(msgspec.Struct, frozen=True):
 @cache
 def _makers() -> dict[str, _Maker]:
     """The makers of Arm cores by implementer in hexadecimal."""
-    text = assets.path("arm_cores.toml").read_text(encoding="utf-8")
-    return msgspec.convert(tomllib.loads(text), dict[str, _Maker])
+    return msgspec.toml.decode(assets.path("arm_cores.toml").read_bytes(), type=dict[str, _Maker])
 
 
 def _maker(implementer: int) -> _Maker:

@@ -1,6 +1,5 @@
 """Errors of NVML and CUDA in words, with remedies (assets/driver_errors.toml)."""
 
-import tomllib
 from functools import cache
 
 import msgspec
@@ -37,8 +36,7 @@ class _File(msgspec.Struct, frozen=True):
 
 @cache
 def _file() -> _File:
-    text = assets.path("driver_errors.toml").read_text(encoding="utf-8")
-    return msgspec.convert(tomllib.loads(text), _File)
+    return msgspec.toml.decode(assets.path("driver_errors.toml").read_bytes(), type=_File)
 
 
 def nvml_text(code: int) -> str:

@@ -15,8 +15,7 @@ from ...process.children import command
 from ...process.line_process import Ended, QueryProcess
 from ...records.machine import Gpu, Nvml
 from ...records.reason import Reason
-from .cuda_driver import LIBRARY as CUDA_LIBRARY
-from .cuda_driver import CudaAnswer, failed
+from .cuda_driver import LIBRARY as CUDA_LIBRARY, CudaAnswer, failed
 from .driver_errors import loading_failure
 from .gpu_fields import with_reasons
 from .nvml import Links, NvmlHeader

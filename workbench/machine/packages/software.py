@@ -22,64 +22,34 @@ FOREIGN_DEADLINE_S = 20.0  # a conda interpreter on a cold network file system t
 # These two belong to this program's own interpreter, even if another one runs the workers.
 _OWN = ("textual", "nvidia-ml-py")
 
+# Variables to warn of, by the code of the warning.
+WARNED = {
+    "thread_variable": "OMP_NUM_THREADS MKL_NUM_THREADS OPENBLAS_NUM_THREADS",
+    "isa_variable": (
+        "ATEN_CPU_CAPABILITY DNNL_MAX_CPU_ISA MKL_DEBUG_CPU_TYPE MKL_ENABLE_INSTRUCTIONS"
+        " NPY_DISABLE_CPU_FEATURES ONEDNN_MAX_CPU_ISA OPENBLAS_CORETYPE"
+    ),
+    "precision_variable": "NVIDIA_TF32_OVERRIDE TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    "debug_variable": (
+        "CUDA_LAUNCH_BLOCKING PYTHONDEVMODE PYTHONMALLOC PYTORCH_NO_CUDA_MEMORY_CACHING"
+    ),
+}
 # These override a program's own precision; a case names its precision, so workers run without them.
-PRECISION_VARIABLES = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
-
-# Variables that change results or visibility.  Their values are shown, so no variable that usually
-# holds a token or a name belongs here; paths are cut to file names.
-VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OMP_PROC_BIND",
-    "OMP_PLACES",
-    "OMP_WAIT_POLICY",
-    "OMP_THREAD_LIMIT",
-    "GOMP_CPU_AFFINITY",
-    "KMP_AFFINITY",
-    "KMP_BLOCKTIME",
-    "MKL_NUM_THREADS",
-    "MKL_DYNAMIC",
-    "MKL_ENABLE_INSTRUCTIONS",
-    "MKL_DEBUG_CPU_TYPE",
-    "OPENBLAS_NUM_THREADS",
-    "OPENBLAS_CORETYPE",
-    "NUMEXPR_NUM_THREADS",
-    "NPY_DISABLE_CPU_FEATURES",
-    "ONEDNN_MAX_CPU_ISA",
-    "DNNL_MAX_CPU_ISA",
-    "ATEN_CPU_CAPABILITY",
-    "TF_NUM_INTRAOP_THREADS",
-    "TF_NUM_INTEROP_THREADS",
-    "TF_ENABLE_ONEDNN_OPTS",
-    "TF_XLA_FLAGS",
-    "XLA_FLAGS",
-    "JAX_PLATFORMS",
-    "JAX_DEFAULT_MATMUL_PRECISION",
-    "JAX_ENABLE_X64",
-    "CUDA_VISIBLE_DEVICES",
-    "CUDA_DEVICE_ORDER",
-    "CUDA_LAUNCH_BLOCKING",
-    "CUDA_MODULE_LOADING",
-    "NVIDIA_VISIBLE_DEVICES",
-    "NVIDIA_DRIVER_CAPABILITIES",
-    *PRECISION_VARIABLES,
-    "PYTORCH_ALLOC_CONF",
-    "PYTORCH_CUDA_ALLOC_CONF",
-    "PYTORCH_NO_CUDA_MEMORY_CACHING",
-    "PYTHONDEVMODE",
-    "PYTHONMALLOC",
-    "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",
-    "HIP_VISIBLE_DEVICES",
-    "ROCR_VISIBLE_DEVICES",
-    "ZE_AFFINITY_MASK",
-    "SLURM_JOB_ID",
-    "SLURM_CPUS_PER_TASK",
-    "SLURM_CPUS_ON_NODE",
-    "SLURM_GPUS_ON_NODE",
-    "SLURM_JOB_GPUS",
-    "SLURM_STEP_GPUS",
-    "LD_PRELOAD",
+PRECISION_VARIABLES = WARNED["precision_variable"].split()
+# Further variables that change results or visibility.
+_FURTHER = (
+    "OMP_PROC_BIND OMP_PLACES OMP_WAIT_POLICY OMP_THREAD_LIMIT GOMP_CPU_AFFINITY KMP_AFFINITY",
+    "KMP_BLOCKTIME MKL_DYNAMIC NUMEXPR_NUM_THREADS TF_NUM_INTRAOP_THREADS TF_NUM_INTEROP_THREADS",
+    "TF_ENABLE_ONEDNN_OPTS TF_XLA_FLAGS XLA_FLAGS JAX_PLATFORMS JAX_DEFAULT_MATMUL_PRECISION",
+    "JAX_ENABLE_X64 CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER CUDA_MODULE_LOADING",
+    "NVIDIA_VISIBLE_DEVICES NVIDIA_DRIVER_CAPABILITIES PYTORCH_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF",
+    "WORLD_SIZE LOCAL_WORLD_SIZE HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES ZE_AFFINITY_MASK",
+    "SLURM_JOB_ID SLURM_CPUS_PER_TASK SLURM_CPUS_ON_NODE SLURM_GPUS_ON_NODE SLURM_JOB_GPUS",
+    "SLURM_STEP_GPUS LD_PRELOAD",
 )
+# The values of all of these are shown, so no variable that usually holds a token or a name belongs
+# here; paths are cut to file names.
+VARIABLES = " ".join([*WARNED.values(), *_FURTHER]).split()
 
 # Those that a scheduler sets anew for each job: no result depends on their values.
 OF_A_JOB = ("SLURM_JOB_ID", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS")

@@ -14,38 +14,18 @@ from typing import Any
 
 # Always reported, even as "not installed"; the others only if they are installed.
 CORE = ("torch", "numpy", "onnxruntime", "onnx", "textual", "nvidia-ml-py")
-FURTHER = (
-    "openvino",
-    "scikit-learn",
-    "xgboost",
-    "xgboost-cpu",
-    "lightgbm",
-    "jax",
-    "jaxlib",
-    "libtpu",
-    "tensorflow",
-    "tensorflow-cpu",
-    "keras",
-    "onnxruntime-gpu",
-    "onnxruntime-directml",
-    "onnxruntime-openvino",
-    "onnxruntime-rocm",
-    "onnxruntime-migraphx",
-    "onnxscript",
-    "pynvml",
-    "nvidia-cudnn-cu12",
-    "nvidia-cudnn-cu13",
-    "tensorrt",
-    "tensorrt-cu12",
-    "tensorrt-cu13",
-    "triton",
+_FURTHER = (
+    "openvino scikit-learn xgboost xgboost-cpu lightgbm jax jaxlib libtpu tensorflow",
+    "tensorflow-cpu keras onnxruntime-gpu onnxruntime-directml onnxruntime-openvino",
+    "onnxruntime-rocm onnxruntime-migraphx onnxscript pynvml nvidia-cudnn-cu12 nvidia-cudnn-cu13",
+    "tensorrt tensorrt-cu12 tensorrt-cu13 triton",
 )
 
 
 def query() -> dict[str, Any]:
     """`{"python", "executable", "packages": {name: {"version", "detail"}}, "debug_builds"}`."""
     packages: dict[str, dict[str, str | None]] = {}
-    for name in CORE + FURTHER:
+    for name in (*CORE, *" ".join(_FURTHER).split()):
         version = _version(name)
         if version is not None or name in CORE:
             packages[name] = {"version": version, "detail": None if version else "not installed"}

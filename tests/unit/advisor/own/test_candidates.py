@@ -9,8 +9,7 @@ from typing import Any
 import machines
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from workbench.advisor.own.candidates import (
     COMPILE,
@@ -26,7 +25,7 @@ from workbench.advisor.own.candidates import (
     way,
 )
 from workbench.contract import Case
-from workbench.planning.own_question import OwnQuestion
+from workbench.planning.questions import OwnQuestion
 from workbench.planning.request import Request
 from workbench.records.code import CodeFacts
 from workbench.records.machine import Isa

@@ -14,7 +14,7 @@ from own_subject import Subject
 
 from workbench.advisor.own.snippet import MOVED, ON_DEVICE, snippet
 from workbench.contract import Case
-from workbench.planning.own_question import OwnQuestion
+from workbench.planning.questions import OwnQuestion
 from workbench.records.code import CodeFacts, CodeInput
 from workbench.worker.code import Code
 from workloads.own import export

@@ -1,4 +1,0 @@
-"""The objectives for the user's own model and code, the default first."""
-
-OF_MODELS = ("latency", "throughput", "memory", "energy")
-OF_CODE = ("latency", "throughput")

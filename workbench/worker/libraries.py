@@ -1,0 +1,47 @@
+"""NumPy, torch and others for workloads: a file that imports them stays as light as this one.
+
+Standard library only until one of them is used.
+"""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["Array", "jax", "np", "onnx", "onnxruntime", "torch"]
+
+
+class _Library:
+    """A library that is imported when it is first used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        found = sys.modules.get(self._name)
+        if found is None:
+            __import__(self._name)  # not importlib's: `start_up` times this one
+            found = sys.modules[self._name]
+        return getattr(found, name)
+
+
+if TYPE_CHECKING:
+    import jax
+    import numpy as np
+    import onnx
+    import onnxruntime
+    import torch
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+else:
+    Array = Any
+    jax, onnxruntime = map(_Library, ("jax", "onnxruntime"))
+
+    def __getattr__(name):
+        """The library itself for a file that is imported later than it: a step loses no time.
+
+        A worker imports its backend before any workload.
+        """
+        library = {"np": "numpy", "onnx": "onnx", "torch": "torch"}.get(name)
+        if library is None:
+            raise AttributeError(name)
+        return sys.modules.get(library) or _Library(library)
