@@ -25,9 +25,10 @@ run: ready
 test: lint
 	$(python) -m pytest -n 2 --dist worksteal tests/unit tests/screens tests/cli
 
-# Faults, whole runs, those with real workers one at a time, and half a minute of the campaign.
+# Faults, whole runs, every variant of every workload, those with real workers one at a time, and
+# half a minute of the campaign.
 test-workers: ready-to-test
-	$(python) -m pytest -n 2 --dist worksteal tests/faults tests/runs
+	$(python) -m pytest -n 2 --dist worksteal tests/faults tests/runs tests/variants
 	$(python) -m pytest tests/worker
 	$(python) -m benchmarks.faults --short
 
