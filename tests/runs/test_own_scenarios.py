@@ -80,4 +80,4 @@ def test_a_budget_too_small_for_one_block_is_unknown_with_the_reason(cli) -> Non
     assert done.returncode == 1
     (verdict,) = json.loads(done.stdout)["verdicts"]
     assert (verdict["choice"], verdict["pick"]) == ("unknown", None)
-    assert "too little time for its turn" in verdict["reasons"][0]
+    assert "no time was left for its turn" in verdict["reasons"][0]

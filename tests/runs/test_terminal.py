@@ -95,7 +95,7 @@ def the_run(cli: Cli) -> Path:
     return path
 
 
-@pytest.mark.parametrize("keys", [b"q", b"\x03"], ids=["q", "ctrl-c"])
+@pytest.mark.parametrize("keys", [b"qq", b"\x03"], ids=["q", "ctrl-c"])
 def test_leaving_a_live_run_cuts_it_short_and_keeps_its_journal(terminal, cli, keys) -> None:
     shown = terminal(*SPIN)
     shown.until(b"ready")

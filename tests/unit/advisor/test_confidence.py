@@ -20,7 +20,7 @@ from workbench.stats.samples import Ratio
 CPU, CPU_B, GPU, GPU_B = (case(name) for name in ("cpu-a", "cpu-b", "cuda:0-a", "cuda:0-b"))
 ROW = scenario()
 BUSY = Warning("busy_machine", "others were busy", "stop them", "row")
-SPENT = Reason("budget", "too little time for its turn")
+SPENT = Reason("budget", "no time was left for its turn")
 
 
 def lead(low: float, high: float) -> Ratio:

@@ -84,10 +84,10 @@ def test_stderr_gets_failures_and_with_verbose_the_whole_log(capsys) -> None:
 
 def test_a_row_without_a_measurement_is_named_with_its_reason() -> None:
     assert list(unmeasured(REPORT)) == []
-    spent = Reason("budget", "too little time for its turn", "raise --budget")
+    spent = Reason("budget", "no time was left for its turn", "raise --budget")
     found = report({CASE: []}, failed={CASE: spent})
     assert list(unmeasured(found)) == [
-        "nothing was measured for row: too little time for its turn - raise --budget"
+        "nothing was measured for row: no time was left for its turn - raise --budget"
     ]
 
 
