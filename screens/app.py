@@ -6,10 +6,10 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.screen import Screen
 
 from workbench.contract import WorkloadError
@@ -20,41 +20,18 @@ from workbench.report.candidate import Row
 from workbench.report.report import Report
 from workbench.report.run_files import OpenedRun
 
+from .keys import HARDWARE, KEYS, MODEL, PAGES, RUN
 from .pages.base import ReportChanged, ViewScreen
-from .pages.shell import ADVISOR, RUNS, Page, Shell, can_follow
+from .pages.shell import ADVISOR, RUNS, Shell, can_follow
 from .state.event_source import CANCEL_S, EventSource, EventSourceError, ReplaySource, WatchSource
 from .state.session import Session
-from .widgets.keybar import SPARE, TABS
 
 REPAINT_S = 0.25  # at most four repaints a second, for slow connections
 TICK_S = 1.0  # the time left is redrawn even without an event
 STOP_S = 3.0  # a second `x` or `q` within it stops the run
 LONG_S = 30.0  # the end of a run that took longer is announced
-PALETTE = "everything by name: screens, rows, workloads, recent runs, themes"
 PROPOSED = re.compile(r"`(workbench (?:advise|run) [^`]+)`")  # a run, in a sentence
-_ENDINGS = {"finished": "finished", "died": "failed"}
 BREATH = 100  # events between two turns of the event loop: keys stay responsive in a replay
-
-
-HARDWARE, RUN, MODEL = "Hardware", "Run", "Model"  # labels, which are the names of the modes
-
-
-PAGES = (
-    Page("1", HARDWARE, "what this machine has, its limits, and why something is missing"),
-    Page("2", RUN, "the race of one row, live: a line per candidate, curves and the log"),
-    Page("3", ADVISOR, "one line per scenario: the usual advice, the result here and the pick"),
-    Page("4", MODEL, "your model or code: ways to run it, which one to take, the lines to paste"),
-    Page("5", RUNS, "the kept runs: open, start again, compare, export, delete"),
-    Page("6", "Roofline", "the candidates of one row under the measured limits of their devices"),
-)
-
-
-def _tab_bindings() -> Iterator[Binding]:
-    """The key of each screen; the key bar names them in one entry."""
-    keys = f"{PAGES[0].key}-{PAGES[-1].key}"
-    for page in PAGES:
-        action, first = f"switch_mode('{page.label}')", page is PAGES[0]
-        yield Binding(page.key, action, "Screens", show=first, key_display=keys, group=TABS)
 
 
 class WorkbenchApp(Shell):
@@ -65,47 +42,7 @@ class WorkbenchApp(Shell):
         page.label: page.screen for page in PAGES
     }
     pages = PAGES
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "c",
-            "copy",
-            "Copy",
-            tooltip="copy the command that reproduces the selected row, or the model's code",
-            group=SPARE,
-        ),
-        Binding(
-            "e",
-            "export",
-            "Export",
-            tooltip="write this run as an HTML page into a new file",
-            group=TABS,
-        ),
-        *_tab_bindings(),
-        Binding("escape", "close_run", "Close run", tooltip="back from an opened run"),
-        Binding("s", "start", "Start", tooltip="start the same run again"),
-        Binding(
-            "m",
-            "next_step",
-            "Next step",
-            tooltip="start the run that `next` proposes",
-            group=SPARE,
-        ),
-        Binding("n", "new", "New", tooltip="set up another run: workload, sizes, devices, budget"),
-        Binding("space", "pause", "Pause", tooltip="pause and resume; the clock stops too"),
-        Binding("space", "resume", "Resume"),
-        Binding("x", "stop", "Stop", tooltip="twice: stop the run; results so far are kept"),
-        Binding("ctrl+p", "command_palette", "Palette", tooltip=PALETTE, group=TABS),
-        Binding("question_mark", "help", "Help", key_display="?"),
-        Binding("q", "leave", "Quit", tooltip="quit; twice, if it stops a run in progress"),
-        Binding("ctrl+c,ctrl+q", "interrupt", "Quit", show=False, priority=True),
-        Binding(
-            "ctrl+z",
-            "suspend_process",
-            "Suspend",
-            show=False,
-            tooltip="suspend; a run in progress pauses",
-        ),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*KEYS]
 
     def __init__(
         self,
@@ -248,7 +185,7 @@ class WorkbenchApp(Shell):
         if not session.replay:
             self.show_title("workbench")
             if session.elapsed_s > LONG_S:
-                self.announce(f"workbench: the run has {_ENDINGS.get(session.phase, 'ended')}")
+                self.announce(f"workbench: the run has {'failed' if session.failure else 'ended'}")
         self.repaint()
         self.show_first()
 

@@ -33,7 +33,7 @@ from .shell import can_follow
 PAGE = 60  # runs that are read when the cursor reaches the last one
 QUESTION = "Delete {}?  Press del again to delete it, esc to keep it."
 EMPTY = "No run is kept yet: n starts one, and it appears here."
-NOT_KEPT = "Runs are not kept: set XDG_STATE_HOME to another folder than {}, which is read-only."
+NOT_KEPT = "Runs are not kept: set XDG_STATE_HOME to a folder that can be written, unlike {}."
 
 
 class RunsScreen(ViewScreen):

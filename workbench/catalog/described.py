@@ -56,7 +56,7 @@ class UserFile:
     def __init__(self, kind: str, name: str, file: Path) -> None:
         self._kind, self._name, self._file = kind, name, file
         self._child: LineProcess | None = None
-        self._method = ""  # what is asked now, for messages
+        self._method = ""  # the method that is being asked about, for messages
         self._ended: Reason | None = None  # why it answers no more questions
         self._answers: dict[bytes, Any] = {}  # by question; a `Reason` where there is none
 

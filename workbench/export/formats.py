@@ -59,7 +59,7 @@ FILES = {  # of `workbench export`, by the names of their options and modules
     "openmetrics": "Gauges for a textfile collector.",
 }
 
-SUFFIXES = {"markdown": "md", "openmetrics": "prom"}  # of files, where they are not the name
+SUFFIXES = {"markdown": "md", "openmetrics": "prom"}  # file suffixes that differ from the name
 
 
 def file_text(name: str, report: Report) -> str:

@@ -1,5 +1,4 @@
-"""What runs where: the plan of a fleet, in words too, the script of each job, and the Jobs of a
-fleet in Kubernetes."""
+"""The plan of a fleet: its runs as data and in words, each job's script, and Kubernetes Jobs."""
 
 import re
 import shlex

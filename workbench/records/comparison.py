@@ -98,7 +98,7 @@ class Side(msgspec.Struct, frozen=True):
     python: str | None = None
     path: str = ""  # folder in which modules are looked for first
     command: str | None = None
-    variables: dict[str, str] = {}  # of its workers' environment
+    variables: dict[str, str] = {}  # set in the environment of its workers
 
 
 class ABResult(msgspec.Struct):
@@ -108,7 +108,7 @@ class ABResult(msgspec.Struct):
     word: str | None = None  # B against A: "SAME", "FASTER", "SLOWER" or "AMBIGUOUS"
     ratio: float | None = None  # time of B over time of A
     ci95: tuple[float, float] | None = None
-    ratios: list[float] = []  # of each pair of processes
+    ratios: list[float] = []  # one for each pair of processes
     a_s: list[float] = []  # seconds of a step on side A, the median of each process
     b_s: list[float] = []  # the same of side B
     reason: Reason | None = None  # why there is no result
@@ -124,4 +124,4 @@ class ABReport(msgspec.Struct):
     results: list[ABResult]
     tolerance: float  # ratios within it count as the same
     fail_on: float | None  # the share by which B may be slower
-    exit_code: int  # of the command
+    exit_code: int  # that the command returns

@@ -111,12 +111,12 @@ class NodeRun(msgspec.Struct, frozen=True):
     status: str  # as in `Run`
     started_at: str  # ISO 8601, UTC
     duration_s: float | None
-    version: str  # of workbench
+    version: str  # the version of workbench
     hostname: str
     machine: str  # CPU, cores, memory and GPUs
     subject: str  # hash of the user's model or code, else empty
     answers: list[NodeAnswer]
-    scaling: list[ScaledCase] = []  # of a run of `scaling`, which holds no verdict
+    scaling: list[ScaledCase] = []  # for a run of `scaling`, which has no verdict
 
 
 class FleetNode(msgspec.Struct, frozen=True):

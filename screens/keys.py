@@ -1,0 +1,72 @@
+"""The screens with a tab, and the keys of the application."""
+
+from collections.abc import Iterator
+
+from textual.binding import Binding
+
+from .pages.shell import ADVISOR, RUNS, Page
+from .widgets.keybar import SPARE, TABS
+
+PALETTE = "everything by name: screens, rows, workloads, recent runs, themes"
+HARDWARE, RUN, MODEL = "Hardware", "Run", "Model"  # labels, which are the names of the modes
+
+
+PAGES = (
+    Page("1", HARDWARE, "what this machine has, its limits, and why something is missing"),
+    Page("2", RUN, "the race of one row, live: a line per candidate, curves and the log"),
+    Page("3", ADVISOR, "one line per scenario: the usual advice, the result here and the pick"),
+    Page("4", MODEL, "your model or code: ways to run it, which one to take, the lines to paste"),
+    Page("5", RUNS, "the kept runs: open, start again, compare, export, delete"),
+    Page("6", "Roofline", "the candidates of one row under the measured limits of their devices"),
+)
+
+
+def _tab_bindings() -> Iterator[Binding]:
+    """The key of each screen; the key bar names them in one entry."""
+    keys = f"{PAGES[0].key}-{PAGES[-1].key}"
+    for page in PAGES:
+        action, first = f"switch_mode('{page.label}')", page is PAGES[0]
+        yield Binding(page.key, action, "Screens", show=first, key_display=keys, group=TABS)
+
+
+KEYS = (
+    Binding(
+        "c",
+        "copy",
+        "Copy",
+        tooltip="copy the command that reproduces the selected row, or the model's code",
+        group=SPARE,
+    ),
+    Binding(
+        "e",
+        "export",
+        "Export",
+        tooltip="write this run as an HTML page into a new file",
+        group=TABS,
+    ),
+    *_tab_bindings(),
+    Binding("escape", "close_run", "Close run", tooltip="back from an opened run"),
+    Binding("s", "start", "Start", tooltip="start the same run again"),
+    Binding(
+        "m",
+        "next_step",
+        "Next step",
+        tooltip="start the run that `next` proposes",
+        group=SPARE,
+    ),
+    Binding("n", "new", "New", tooltip="set up another run: workload, sizes, devices, budget"),
+    Binding("space", "pause", "Pause", tooltip="pause and resume; the clock stops too"),
+    Binding("space", "resume", "Resume"),
+    Binding("x", "stop", "Stop", tooltip="twice: stop the run; results so far are kept"),
+    Binding("ctrl+p", "command_palette", "Palette", tooltip=PALETTE, group=TABS),
+    Binding("question_mark", "help", "Help", key_display="?"),
+    Binding("q", "leave", "Quit", tooltip="quit; twice, if it stops a run in progress"),
+    Binding("ctrl+c,ctrl+q", "interrupt", "Quit", show=False, priority=True),
+    Binding(
+        "ctrl+z",
+        "suspend_process",
+        "Suspend",
+        show=False,
+        tooltip="suspend; a run in progress pauses",
+    ),
+)
