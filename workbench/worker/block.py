@@ -48,7 +48,7 @@ class _Nothing(Task):
         pass
 
     def check(self) -> Accuracy:
-        raise NotImplementedError
+        return Accuracy.uncompared("nothing is computed")
 
 
 def call_overhead_s(calls: int = 20_000) -> float:

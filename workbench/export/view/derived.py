@@ -61,6 +61,9 @@ class RunView:
 
     def best(self, row: Row) -> Candidate | None:
         """The pick; without one, the first in the race's own ranking."""
+        return self._once(("best", row.plan.scenario), _progress(row), lambda: self._best(row))
+
+    def _best(self, row: Row) -> Candidate | None:
         pick = row.verdict.pick if row.verdict is not None else None
         group = [c for c in row.candidates if not row.is_reference_only(c) and c.state != "failed"]
         by_id = {c.case.id: c for c in sorted(group, key=lambda c: c.case.id)}
@@ -71,10 +74,9 @@ class RunView:
 
     def behind(self, row: Row) -> dict[str, Ratio]:
         """By case: the time of each candidate over that of the best, as far as it is known."""
-        stamp = [row.verdict is None, *((len(c.blocks), c.state) for c in row.candidates)]
-        return self._once(("behind", row.plan.scenario), stamp, lambda: self._row_behind(row))
+        return self._once(("behind", row.plan.scenario), _progress(row), lambda: self._behind(row))
 
-    def _row_behind(self, row: Row) -> dict[str, Ratio]:
+    def _behind(self, row: Row) -> dict[str, Ratio]:
         found, best = dict[str, Ratio](), self.best(row)
         fastest = best.rounds() if best is not None else {}
         for candidate in row.candidates if fastest else ():
@@ -186,6 +188,11 @@ class RunView:
         """`EPYC 9654, 16 of 192 cores (cgroup) | NVIDIA H200`; "" before detection."""
         machine = self.report.machine
         return "" if machine is None else machine_name(machine, brief=brief)
+
+
+def _progress(row: Row) -> list[object]:
+    """What changes whenever the order of the candidates may."""
+    return [row.verdict, *((len(c.blocks), c.state) for c in row.candidates)]
 
 
 def row_title(row: Row) -> str:

@@ -1,6 +1,6 @@
 """Text in spans, each with a tone; a front end prints them plain or maps tones to its colours.
 
-Of it are made labelled facts with hanging indents, and headings.
+Labelled facts with hanging indents and headings are built from it.
 """
 
 from __future__ import annotations
