@@ -42,7 +42,7 @@ def _advice(found: Evidence) -> Iterator[str]:
     if waiting_fraction(found) is not None:
         yield "Make loading cheaper (smaller or decoded files) or use more cores"
     size = found.scenario.size
-    if size is not None and "--crossover" not in command.split():
+    if size is not None and len(found.eligible) > 1 and "--crossover" not in command.split():
         yield f"See at which {size.name} the lead changes: `{command} --crossover`"
 
 
@@ -83,6 +83,8 @@ def _needs_more_time(found: Evidence, codes: Set[str]) -> bool:
         is_unsettled = len(found.kinds) == 2
     else:
         is_unsettled = found.choice == "unknown" and not ratios.is_exhausted(device)
+    if found.row.ended_by == "rounds" and "unmeasured" not in codes:
+        return False  # more time would add none
     if is_unsettled or codes & {"pick_unsettled", "unmeasured"}:
         return True
     # An uncertain median does not matter where the lead has an interval of its own beyond 1.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from builders import CROSSOVER, scenario, steady
 from verdict_gallery import BOTH, GALLERY, STREAMING
 from verdicts import BATCHED, CPU, GPU, LOW, NOISY, clocked, reproduced_by, verdict, with_ceilings
 
 from workbench.planning.scenario import Size
+from workbench.records import events as ev
 
 
 @pytest.mark.parametrize(
@@ -77,3 +79,20 @@ def test_a_larger_budget_replaces_the_one_that_was_given() -> None:
     given = reproduced_by("workbench advise row --budget 60")
     found = verdict({CPU: NOISY, GPU: NOISY[::-1]}, given)
     assert "`workbench advise row --budget 120`" in found.next_best
+
+
+def test_no_larger_budget_is_advised_where_the_rounds_were_enough() -> None:
+    given = reproduced_by("workbench advise row --budget 60")
+
+    def enough(event: ev.AnyEvent) -> ev.AnyEvent:
+        if isinstance(event, ev.RaceEnded):
+            return msgspec.structs.replace(event, ended_by="rounds")
+        return given(event)
+
+    assert verdict({CPU: NOISY, GPU: NOISY[::-1]}, enough).next_best == ""
+
+
+def test_no_crossover_is_advised_for_a_single_candidate() -> None:
+    row = scenario(size=Size("batch", 1, 512))
+    found = verdict({CPU: steady(1.0)}, reproduced_by("workbench advise row"), row=row, gpus=[])
+    assert "--crossover" not in found.next_best
