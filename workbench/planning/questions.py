@@ -176,7 +176,8 @@ class OwnQuestion:
         if self.kind != TORCH or suffix not in (".py", ".pt2", *PICKLES):
             module, _, name = self.target.partition(":")
             if module.endswith(".py") and name:
-                raise ValueError(f"{self.option} takes {module[:-3]}:{name}, without .py")
+                module = module[:-3].replace("/", ".")
+                raise ValueError(f"{self.option} takes {module}:{name}, without .py")
             if not _MODULE_AND_NAME.fullmatch(self.target):
                 found = f", not {self.target!r}" if self.target else ""
                 raise ValueError(f"{self.option} takes {TARGETS[self.kind]}{found}")

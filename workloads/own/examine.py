@@ -85,7 +85,7 @@ def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
     """The facts of a module that is called."""
     if one.was_compiled:
         notes.append("its torch.compile is taken off; compiled forms race as candidates")
-    if one.was_training:
+    if one.was_training and not code.target.endswith(".pt2"):  # a graph keeps its mode
         notes.append("it was in training mode; its inference is measured in evaluation mode")
     batch = one.own_batch
     example = one.example(batch)

@@ -174,6 +174,7 @@ def archive(subject: Subject, batch: int | None, path: Path) -> None:
         with torch.no_grad():
             program = torch.export.export(subject.copy(), example.args, example.kwargs)
         torch.export.save(program, path)
+        torch.export.load(path)  # it saves some outputs that it cannot load
     except Exception as error:
         raise not_exported(subject.name, error) from error
 

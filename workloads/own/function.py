@@ -199,7 +199,7 @@ def wait_for(result: Any, device: str) -> None:
 
 def examine(code: Code) -> dict[str, Any]:
     """Facts about the function, which is called up to three times on the CPU."""
-    task = FunctionTask(Case(WORKLOAD, "cpu", "python", ""), code)
+    task = FunctionTask(Case(WORKLOAD, "cpu", "python", "", batch=code.batch), code)
     inputs_sha256, inputs = digest(task.named), parts(task.named)
     arrays = [
         {"name": name, "type": str(each.dtype), "shape": list(each.shape)}

@@ -39,7 +39,7 @@ class Subject:
         self.code, self.name = code, code.name
         self.was_compiled = uncompiled(module) is not module
         module = uncompiled(module)
-        self.was_training = any(part.training for part in module.modules())
+        self.was_training = bool(module.training)
         _check_values(self.name, module)
         self.module = (module if code.train else module.eval()).to(code.home)
         self._build = build

@@ -186,6 +186,7 @@ WRONG = [
     (OwnQuestion("torch", "model"), "not 'model'"),
     (OwnQuestion("torch", "model.onnx"), "not 'model.onnx'"),
     (OwnQuestion("torch", "a:"), "not 'a:'"),
+    (OwnQuestion("torch", "a/b.py:c"), "--torch takes a.b:c, without .py"),
     (OwnQuestion("torch", "a.:b"), "not 'a.:b'"),
     (OwnQuestion("torch", "a::b"), "not 'a::b'"),
     (OwnQuestion("torch", "a:b\n"), r"not 'a:b\n'"),

@@ -100,7 +100,7 @@ def _session(facts: CodeFacts, case: Case) -> Lines:
     setup = [*session_lines(case, MODEL, provider), "given = {"]
     for port in facts.inputs:
         name = f"input_{port.name}" if port.name[:1].isdigit() else port.name
-        setup.append(f"    {name!r}: {port.place}.numpy(),")
+        setup.append(f"    {name!r}: {port.place}.numpy(force=True),")
     names = "(port.name for port in session.get_inputs())"
     if case.backend == "openvino":
         names = "(port.any_name for port in session.inputs)"

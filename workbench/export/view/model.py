@@ -150,8 +150,16 @@ def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
     if report.code is not None:
         yield from listed("why", verdict.reasons[1:] if verdict else ())
         yield from listed("next", [verdict.next_best] if verdict and verdict.next_best else ())
-        yield from listed("note", report.code.facts.notes)
+        yield from listed("note", [*report.code.facts.notes, *_steps_note(report)])
     yield from _warnings(answer_warnings(verdict) if verdict else (), report)
+
+
+def _steps_note(report: Report) -> Iterator[str]:
+    steps = max(
+        (int(c.case.params.get("batches", 1)) for c in report.candidates.values()), default=1
+    )
+    if report.code is not None and steps > 1:
+        yield f"each time is that of {steps} steps, in which every loader finishes its batches"
 
 
 def _refused(row: Row) -> Iterator[Fact]:

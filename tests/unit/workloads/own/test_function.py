@@ -209,6 +209,7 @@ def test_facts_hold_hashes_and_no_precision(code) -> None:
     assert facts.step_s > 0
     assert not facts.nondeterministic
     assert _facts(code("works:plain")).batch is None
+    assert _facts(code("works:keywords", batch=2)).batch == 2
 
 
 def test_a_step_waits_for_asynchronous_results(code, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,6 +140,12 @@ def test_a_module_that_does_not_export(saved: Saved) -> None:
     assert [each.name for each in saved.folder.parent.iterdir()] == ["best"]
 
 
+def test_a_module_whose_archive_cannot_be_loaded(saved: Saved) -> None:
+    files = saved.save(saved.code(target="small_net:labelled"), built("labelled"))
+    assert files == ["inputs.pt", "reproduce.py", "weights.pt"]
+    assert saved.runs()
+
+
 def test_an_exported_model(saved: Saved, tmp_path: Path) -> None:
     net = built("build")
     found = arrays(call(net.copy(), net.example(2)))
