@@ -24,6 +24,7 @@ def test_json_is_one_valid_document_and_a_replay_of_the_journal_gives_it_again(c
     title, *lines = cli("open", "last", "--where").stdout.splitlines()
     assert title.split()[:4] == ["Seconds", "all", "starting", "preparing"]
     assert lines[-1].startswith("the run ")
+    assert cli("open", "last", "--where", "--json").returncode == 2
     document = msgspec.json.decode(done.stdout, type=Document, strict=True)
     assert document.schema_version == 1
     assert document.run.status == "done"

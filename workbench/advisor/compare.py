@@ -84,7 +84,8 @@ def _hardware(machine: Machine | None) -> tuple[object, ...] | None:
     if machine is None:
         return None
     gpus = [(gpu.uuid, gpu.name) for gpu in machine.gpus if not gpu.simulated]
-    return machine.hostname, machine.cpu.model, machine.cpu.logical_cores, gpus
+    cpu = machine.cpu
+    return machine.hostname, cpu.model, cpu.isa, cpu.logical_cores, gpus  # clouds hide the model
 
 
 def _case(first: Side, other: Side, case: str, fail_on: float | None) -> ComparedCase:

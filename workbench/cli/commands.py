@@ -53,7 +53,9 @@ def open_(run: str, anonymize: bool, where: bool, **options: bool) -> None:
         from ..report.anonymous import anonymised
 
         opened = OpenedRun(anonymised(opened.report), [])
-    if where and export_as in (None, PLAIN):
+    if where and export_as not in (None, PLAIN):
+        raise UsageError("--where is text: leave out the other format")
+    if where:
         from ..export.text import where_lines
 
         click.echo("\n".join(where_lines(opened.report)))
@@ -180,8 +182,8 @@ def ceilings(
     """Show the limits of this machine.
 
     FLOP/s by precision, bandwidth and launch latency are measured once, and kept until hardware,
-    driver, packages or environment change.  Every result is then reported as a fraction of its
-    limit.
+    driver, packages or environment change.  A faster result raises them.  Every result is then
+    reported as a fraction of its limit.
     """
     from .. import machine
     from ..engine import ceiling_store

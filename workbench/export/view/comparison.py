@@ -67,7 +67,7 @@ def _against(one: Versus, spreads: Sequence[str], *, known: bool) -> Iterator[Se
     notes = [
         f"{b}/A is the time of {b} over that of A. It is unpaired: the runs did not take turns.",
         f"Intervals allow for other runs: rounds differ by {spreads[0]} in A, {spreads[1]} in {b}.",
-        f"SAME: within {SAME_WITHIN:.0%}. FASTER, SLOWER: the whole interval lies beyond that.",
+        f"SAME: the whole interval lies within {SAME_WITHIN:.0%}. FASTER, SLOWER: it excludes 1.",
     ]
     only = (("A", one.only_in_a), (b, one.only_here))
     notes += [f"Only in {n}: {len(ids)}, such as {ids[0]}." for n, ids in only if ids]
