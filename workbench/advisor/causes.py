@@ -141,7 +141,8 @@ def _instructions(found: Evidence, reduced: Candidate, *, wins: bool) -> Iterato
         has = f"the CPU has {names}."
         yield as_sentence(has) if wins else f"{_name(reduced)} loses although {has}"
     elif names := lacking(case.precision, machine.cpu):
-        yield f"The CPU has no {names}."
+        lacks = f"the CPU has no {names}."
+        yield f"{_name(reduced)} wins although {lacks}" if wins else as_sentence(lacks)
 
 
 def _name(candidate: Candidate) -> str:

@@ -187,8 +187,8 @@ def test_where_the_model_as_given_wins_its_operators_stand_beside_the_fastest_ot
     assert found.case == recorded_model.TENSOR.id
     advice = recommendation(report)[0]
     assert advice == (
-        "Ship mobilenet_v2.onnx as it is with 2 threads: no other variant was better within the "
-        "error limit."
+        "Ship mobilenet_v2.onnx as it is with 2 threads: "
+        "no other variant was shown to be better within the error limit."
     )
     assert "Outputs of" not in run_text(report)
 

@@ -146,7 +146,7 @@ def _losses(mine: KernelTimes, other: KernelTimes, context: ModelContext) -> Ite
     if is_slow_conv:
         mine_s, other_s = mine.by_kernel["ConvInteger"], other.by_operator.get("Conv", 0.0)
         yield (
-            f"ConvInteger takes {mine.share('ConvInteger'):.0%} of its time: "
+            f"ConvInteger takes {mine.share('ConvInteger'):.0%} of its kernel time: "
             f"{units.duration(mine_s)} a run, FP32 convolutions {units.duration(other_s)}."
         )
         yield "ONNX Runtime has no fast kernel for ConvInteger; static quantisation avoids it."
@@ -155,7 +155,7 @@ def _losses(mine: KernelTimes, other: KernelTimes, context: ModelContext) -> Ite
         yield f"This CPU has no {missing}, so INT8 products gain little over FP32."
     if mine.share(CONVERSIONS) > NOTABLE:
         yield (
-            f"Quantising and dequantising takes {mine.share(CONVERSIONS):.0%} of its time "
+            f"Quantising and dequantising takes {mine.share(CONVERSIONS):.0%} of its kernel time "
             f"({units.duration(mine.by_operator[CONVERSIONS])} a run), more than its products save."
         )
     for name in ("MatMul",) if is_slow_conv else ("Conv", "MatMul"):

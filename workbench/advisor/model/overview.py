@@ -211,7 +211,7 @@ def _ship(pick: Candidate, row: Row, facts: ModelFacts) -> str:
     ways = _ways(pick.case)
     if is_as_given(pick.case, facts):
         others = any(not is_as_given(c.case, facts) and c.blocks for c in row.candidates)
-        why = ": no other variant was better within the error limit" if others else ""
+        why = ": no other variant was shown to be better within the error limit" if others else ""
         return f"Ship {facts.file} as it is{ways}{why}."
     given, gain = original(row, facts, pick.case.device_kind), ""
     if given is not None and (gained := ratio_of(given, pick)) is not None:

@@ -121,7 +121,7 @@ def _run(pick: Candidate, row: Row, code: CodeReport) -> str:
     ways = f" with {listed(found)}" if (found := _ways(case, code.facts.precision)) else ""
     if pick is given:
         others = any(c is not pick and c.blocks for c in row.candidates)
-        why = ": no other measured candidate was better" if others else ""
+        why = ": no other measured candidate was shown to be better" if others else ""
         return f"Run it as it is{where}{ways}{why}."
     text = f"Run it{where}{ways}"
     gained = ratio_of(given, pick)
