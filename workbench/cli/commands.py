@@ -102,7 +102,7 @@ def detect(python: str | None, as_json: bool) -> None:
 def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     """Check hardware, driver and packages.
 
-    Says what is wrong and how to fix it, and tries torch and ONNX Runtime on every device.  Exits 1
+    Says what is wrong and how to fix it, and tries the libraries on every device.  Exits 1
     if something cannot work.
     """
     from .. import machine

@@ -106,7 +106,8 @@ class OwnCode:
         except WorkerFailed as failure:
             if failure.reason.code in NOT_USABLE:
                 raise UsageError(_one_line(failure.reason)) from None
-            case = Case(WORKLOAD, "cpu", BACKENDS[self._question.kind], "fp32")
+            precision = "fp32" if self._question.kind == TORCH else ""
+            case = Case(WORKLOAD, "cpu", BACKENDS[self._question.kind], precision)
             return [replace(self.plan, cases=[case], refused=failure.reason)]
         # The first worker alone runs a script.
         ran_s = min((each.seconds / each.share for each in facts.modules if each.share), default=0)

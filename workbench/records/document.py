@@ -333,7 +333,9 @@ class Summary(msgspec.Struct, frozen=True):
     scenario: str
     device: str  # the verdict's choice: "cpu", "gpu", "either", "unknown"
     pick: Pick | None
-    lead: float | None  # see `Verdict.lead`; of the objective where that is not the time
+    # The time of the runner-up, or of the best candidate of the other device where both raced, over
+    # that of the pick; of the objective where that is not the time.
+    lead: float | None
     lead_ci95: tuple[float, float] | None  # 95 % interval of `lead`
     confidence: str  # "sure", "likely", "tie", "open"
 
