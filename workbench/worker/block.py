@@ -4,7 +4,7 @@ A sample is the time of `iterations` steps with all queued work finished, divide
 The host's monotonic clock measures it, and also the device's own clock where there is one.  For
 throughput the device's clock counts, which hides the launch of the first step and the wait for the
 last.  For latency the host's clock alone runs, and stops when the result is there, as a caller
-sees it.  Standard library only.
+sees it; a sample is one step, or `Task.together`.  Standard library only.
 """
 
 import itertools
@@ -154,9 +154,9 @@ def warm_up(task: Task, *, latency: bool, seconds: float) -> WarmedUp:
             # Alone, a step of a few microseconds mostly waited for the device to say that it ended.
             grouped_s = time_sample(task, iterations).host_s
             iterations = max(1, round(least / max(grouped_s, 1e-9)))
-        if task.together > 1:
-            iterations = math.ceil(iterations / task.together) * task.together
-            current = time_sample(task, iterations).host_s
+    if task.together > 1:
+        iterations = math.ceil(iterations / task.together) * task.together
+        current = time_sample(task, iterations).host_s
     spent = time.perf_counter() - began
     return WarmedUp(n, spent, first, current, steady, iterations)
 

@@ -64,7 +64,7 @@ class FedTask(TorchTask):
 
 
 class FedTraining(FedTask, TrainingTask):
-    """One step is one optimiser step on a batch of `batches`, or `params["batches"]` of them."""
+    """One step is one optimiser step on the next of `batches`."""
 
     workers = 0  # loader processes that make batches while others are timed
 
@@ -77,10 +77,8 @@ class FedTraining(FedTask, TrainingTask):
         return next(self.batches)
 
     def step(self) -> None:
-        marks = []
-        for _ in range(int(self.case.params.get("batches", 1))):
-            marks.append(mark(self.device))
-            batch = self.batch()
-            marks.append(mark(self.device))
-            self.update(batch)
-        self.marks.append([*marks, mark(self.device)])
+        began = mark(self.device)
+        batch = self.batch()
+        arrived = mark(self.device)
+        self.update(batch)
+        self.marks.append([began, arrived, mark(self.device)])

@@ -31,7 +31,7 @@ NO_DATA = "it defines no dataset or loader, so each step has the same inputs, an
 
 
 class Training(FedTraining):
-    """One step is one optimiser step, or `params["batches"]` of them.
+    """One step is one optimiser step; a sample is the mean of `params["batches"]` of them.
 
     Loaders that work in step deliver their batches together, so with data only whole rounds of
     them have comparable times.
@@ -43,6 +43,7 @@ class Training(FedTraining):
         if self.mixed is not None and precision_of(one.module) != "fp32":
             self.mixed = None  # its weights have that precision themselves
             self.scaler = type(self.scaler)(self.device.type, enabled=False)
+        self.together = int(case.params.get("batches", 1))
         self.pin = bool(case.tuning.get("pin")) and self.on_gpu
         synchronize(self.device)
         with setup.phase("transfer" if self.on_gpu else "build"), user_errors(one.name):

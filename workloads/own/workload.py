@@ -30,11 +30,10 @@ class Own(Workload):
     def work(self, case: Case) -> Work:
         """Nothing is known about its operations and memory."""
         item = "samples" if case.batch else "runs"
-        steps = int(case.params.get("batches", 1))  # in one timed step of a training
         return Work(
             flops=None,
             bytes_moved=None,
-            items=steps * (case.batch or 1),
+            items=case.batch or 1,
             item=item,
             memory_bytes=0.0,
             transfers="step" if case.backend in ("torch", *ONNX_BACKENDS) else "",

@@ -392,10 +392,14 @@ def test_no_step_fills_the_queue_where_each_needs_fresh_inputs(clock: Clock) -> 
     assert found["samples_s"] == [pytest.approx(0.01, rel=1e-3)]
 
 
-def test_only_whole_rounds_of_loaders_that_work_in_step_are_timed(clock: Clock) -> None:
+@pytest.mark.parametrize("latency", [False, True])
+def test_only_whole_rounds_of_loaders_that_work_in_step_are_timed(
+    latency: bool, clock: Clock
+) -> None:
     task = Steps(clock, *[0.02, 0.02, 0.02, 0.34] * 100)
     task.together = 4
-    warmed = block.warm_up(task, latency=False, seconds=2.0)
+    warmed = block.warm_up(task, latency=latency, seconds=2.0)
     assert (warmed.iterations, warmed.step_s) == (4, pytest.approx(0.1, rel=1e-3))
-    found = block.run_block(task, iterations=4, step_s=0.1, seconds=2.0, min_samples=3)
+    settings = {"iterations": 4, "step_s": 0.1, "seconds": 2.0, "min_samples": 3}
+    found = block.run_block(task, latency=latency, **settings)
     assert found["samples_s"] == pytest.approx([0.1] * len(found["samples_s"]), rel=1e-3)

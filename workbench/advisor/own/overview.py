@@ -204,7 +204,7 @@ def compile_calls(row: Row) -> float | None:
     for found in row.verdict.payoffs if row.verdict else ():
         case = uncompiled.get(found.id)
         if case is not None and case.id == found.over and found.steps and found.steps_ci95:
-            return found.steps * int(case.params.get("batches", 1))  # a timed step may hold several
+            return found.steps
     return None
 
 

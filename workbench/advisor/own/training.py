@@ -13,7 +13,7 @@ FUSED = "fused"
 MODES = (NHWC, COMPILE, FUSED)  # in the order of a case's mode
 WAITING = 0.02  # share of the time from which more loader processes may help
 MOST_WORKERS = 16
-LONGEST_STEP_S = 2.0  # of all batches that one timed step holds
+LONGEST_SAMPLE_S = 2.0
 
 
 def start(space: Space) -> list[Case]:
@@ -46,19 +46,19 @@ def after(leader: Case, space: Space, batch: int | None, waiting: float) -> list
 
 
 def workers(space: Space, batch: int | None) -> list[int]:
-    """Numbers of loader processes: powers of two, since one timed step holds whole rounds."""
+    """Numbers of loader processes: powers of two, since one sample holds whole rounds."""
     bound = min(space.cpu.effective_cores, MOST_WORKERS)
     facts, step_s = space.facts, space.facts.step_s
     if batch and facts.batch:
         step_s *= batch / facts.batch
     if step_s:
-        bound = min(bound, max(2, int(LONGEST_STEP_S / step_s)))
+        bound = min(bound, max(2, int(LONGEST_SAMPLE_S / step_s)))
     largest = 1 << (bound.bit_length() - 1)
     return sorted({count for count in (0, 2, 4, largest) if count <= bound})
 
 
 def batches(space: Space, batch: int | None) -> int:
-    """Batches in one timed step of every candidate: a round of the largest number of loaders.
+    """Steps in one sample of every candidate: a round of the largest number of loaders.
 
     Loaders that are the limit finish their batches together: of four steps one would wait and three
     would not, and a median of single steps would hide the wait.

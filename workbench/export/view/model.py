@@ -159,7 +159,7 @@ def _steps_note(report: Report) -> Iterator[str]:
         (int(c.case.params.get("batches", 1)) for c in report.candidates.values()), default=1
     )
     if report.code is not None and steps > 1:
-        yield f"each time is that of {steps} steps, in which every loader finishes its batches"
+        yield f"each sample is the mean of {steps} steps, so that all loaders count alike"
 
 
 def _refused(row: Row) -> Iterator[Fact]:

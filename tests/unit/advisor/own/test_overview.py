@@ -203,9 +203,6 @@ def test_compiling_pays_off_only_where_that_is_certain() -> None:
     assert calls(eager, unsure) is None
     assert calls(eager, unsure, certain) == 4_210.0
     assert calls(slower, certain) == 4_210.0, "it is against the same code, uncompiled"
-    compiled.case = replace(compiled.case, params={"batches": 4})
-    mine = {"id": compiled.case.id, "over": replace(compiled.case, mode=None).id}
-    assert calls(msgspec.structs.replace(certain, **mine)) == 4 * 4_210.0
 
 
 def test_the_gain_of_a_script_is_that_of_its_chosen_module() -> None:

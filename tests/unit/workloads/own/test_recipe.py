@@ -103,8 +103,9 @@ def test_the_wait_for_data_is_counted(tmp_path: Path) -> None:
     task = task_of(one, tmp_path, batches=3)
     task.step()
     task.step()
-    assert len(reads) == 2 * 3 * BATCH
-    assert [len(marks) for marks in task.marks] == [2 * 3 + 1] * 2
+    assert task.together == 3, "steps in a sample"
+    assert len(reads) == 2 * BATCH
+    assert [len(marks) for marks in task.marks] == [3, 3]
     assert 0 < task.metrics()["waiting_fraction"] <= 1
     task.marks = [[0.0, 3.0, 4.0, 5.0, 8.0]]  # works from 3 to 4 and from 5 to 8
     assert task.metrics() == {"waiting_fraction": 4 / 8}
