@@ -1,7 +1,10 @@
 """What --save-best writes: the artefact of the pick, and a script that runs it as measured."""
 
 import inspect
+import os
+import shlex
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,7 +28,7 @@ MODEL, ARCHIVE, WEIGHTS, INPUTS = "model.onnx", "model.pt2", "weights.pt", "inpu
 
 HEAD = '''"""{name} as it was measured: {label}.
 
-Run it where {name} can be imported; it prints the median time of 50 calls.
+Run it where {name} can be imported; it prints the median time of {timed}.
 """
 
 from __future__ import annotations
@@ -95,7 +98,7 @@ for _ in range(55):
     step()
     wait()
     times.append(time.perf_counter() - began)
-print(f"median of 50 calls: {{statistics.median(times[5:]) * 1e3:.3f}} ms")
+print(f"median of {timed}: {{statistics.median(times[5:]) * 1e3:.3f}} ms")
 """
 
 
@@ -115,7 +118,7 @@ def save(
             written.mkdir()
             if code.kind == COMMAND:
                 file = written / "reproduce.sh"
-                file.write_text("\n".join(["#!/bin/sh", *how["call"], ""]))
+                file.write_text("\n".join([*_shell(code), *how["call"], ""]))
                 file.chmod(0o755)
             else:
                 text = _script(written, code, subject, case, **how)
@@ -124,6 +127,20 @@ def save(
     except OSError as error:
         raise WorkloadError(f"cannot write {target}: {error.strerror}") from error
     return {"files": sorted(each.name for each in target.iterdir())}
+
+
+def _shell(code: Code) -> list[str]:
+    """The first lines of a command's script: where it ran, and what this worker set for it."""
+    lines = ["#!/bin/sh", f"cd {shlex.quote(code.directory)} || exit"]
+    first, _, others = os.environ.get("PATH", "").partition(os.pathsep)
+    if others and first == str(Path(sys.executable).parent):  # that of --python
+        lines.append(f'export PATH={shlex.quote(first)}:"$PATH"')
+    if code.until is not None:
+        lines += [
+            "export PYTHONUNBUFFERED=1",
+            f"# timed until it printed a line that matches {code.until!r}",
+        ]
+    return lines
 
 
 def _script(
@@ -157,8 +174,9 @@ def _script(
         parts += setup
     renewed = "    inputs, named = renewed()\n" * (renews and subject is None)
     lines = "\n".join(f"    {line}" for line in call)
-    timed = TIMED.format(call=lines, wait=wait, renewed=renewed)
-    text = "\n".join([HEAD.format(name=code.name, label=case.label), *parts, timed])
+    what = "50 steps on one batch, without loading it" if code.train else "50 calls"
+    timed = TIMED.format(call=lines, wait=wait, renewed=renewed, timed=what)
+    text = "\n".join([HEAD.format(name=code.name, label=case.label, timed=what), *parts, timed])
     # The inputs of every call are the same: a keyword argument may be missing in the lines.
     text = text.replace("work(*inputs", "work(*inputs, **named")
     return text.replace("model(*inputs)", "model(*inputs, **named)")

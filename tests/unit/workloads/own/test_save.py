@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import os
 import re
 import runpy
 import subprocess
@@ -32,7 +33,7 @@ PORTS = [
     CodeInput("0", "float32", [2, 3, 8, 8], "inputs[0]"),
     CodeInput("scale", "float32", [2, 1], "named['scale']"),
 ]
-MEDIAN = re.compile(r"median of 50 calls: \d+\.\d{3} ms\n")
+MEDIAN = re.compile(r"median of 50 (calls|steps on one batch, without loading it): \d+\.\d{3} ms\n")
 ALONE = """
 import runpy, sys
 runpy.run_path(sys.argv[1], run_name="__main__")
@@ -212,6 +213,22 @@ def test_a_command(saved: Saved) -> None:
     assert saved.save(command, None, tuning={"device": "x"}) == ["reproduce.sh"]
     script = str(saved.folder / "reproduce.sh")
     assert subprocess.run([script], capture_output=True, text=True).stdout == "x\n"
+
+
+def test_a_command_runs_where_it_was_measured(
+    saved: Saved, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    there = tmp_path / "a folder"
+    there.mkdir()
+    env = Path(sys.executable).parent
+    monkeypatch.setenv("PATH", f"{env}{os.pathsep}{os.environ['PATH']}")
+    words = """sh -c 'pwd; command -v python; echo $PYTHONUNBUFFERED'"""
+    saved.save(Code("command", words, saved.scratch, str(there), until="x y"), None)
+    script, elsewhere = saved.folder / "reproduce.sh", {"PATH": os.defpath}
+    assert "# timed until it printed a line that matches 'x y'\n" in script.read_text()
+    done = subprocess.run([script], capture_output=True, text=True, env=elsewhere, cwd="/")
+    printed = done.stdout
+    assert printed.split("\n") == [str(there), str(env / "python"), "1", ""]
 
 
 def test_a_folder_with_files_is_left_alone(saved: Saved) -> None:
