@@ -187,6 +187,9 @@ class Exports:
                 case = case_of(proposal, scenario)
                 if case.backend == OPENVINO and case.mode == BFLOAT:  # the error limit is BF16's
                     case = replace(case, precision=BFLOAT, mode=None)
+                elif proposal.recipe == ORIGINAL:
+                    precision = ways.exported(self.space, case.backend, None).precision
+                    case = replace(case, precision=precision)
                 cases.append(case)
                 if proposal.recipe != ORIGINAL:
                     self._recipes[variant_of(case)] = proposal.recipe

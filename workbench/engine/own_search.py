@@ -158,7 +158,7 @@ class OwnSearch:
         most, least = self._space.threads[0], self._space.threads[-1]
         pairs = dict.fromkeys((name, most) for name in self._exports.backends)
         pairs[self._exports.backends[0], least] = None
-        found = [replace(way("cpu", "fp32", None, n), backend=name) for name, n in pairs]
+        found = [ways.exported(self._space, name, n) for name, n in pairs]
         return self._new([*found, *_unspun(found[0])]) or None
 
     def _quantise(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
@@ -279,12 +279,13 @@ class OwnSearch:
         return [valid[case] for case in ratios.ranking({i: c.rounds() for i, c in valid.items()})]
 
     def _lag(self, candidates: Sequence[Candidate]) -> float:
-        """The time of the exported model in FP32 over that of the best eager way; 1 if unknown."""
+        """The time of the exported model as it is over that of the best eager way; 1 if unknown."""
         eager = [_best_s(c) for c in self._ranked(candidates) if _is_eager(c.case)]
+        own = ("fp32", self._space.facts.precision)
         plain = [
             _best_s(c)
             for c in candidates
-            if c.blocks and c.case.backend in ONNX_BACKENDS and c.case.precision == "fp32"
+            if c.blocks and c.case.backend in ONNX_BACKENDS and c.case.precision in own
         ]
         return min(plain) / eager[0] if eager and plain else 1.0
 

@@ -1,4 +1,5 @@
-"""Watches which torch modules a program calls, how long that takes, and with which inputs.
+"""Watches which torch modules a program calls, for how long, with which inputs, and whether it
+trains.
 
 Only calls from outside every other module count.  `torch.nn.Module.__call__` is replaced meanwhile:
 the global forward pre-hook gets no keyword arguments (torch 2.13, `Module._call_impl`), and torch
@@ -73,6 +74,8 @@ class Run:
     cut: bool = False  # time was up
     notes: list[str] = field(default_factory=list)  # how it ended, what it left
     paths: list[str] = field(default_factory=list)  # folders that it added to `sys.path`
+    threads: int | None = None  # that it set for torch
+    trains: bool = False  # it asked for gradients by `backward`
     _thread: threading.local = field(default_factory=threading.local)
 
     @contextmanager
@@ -90,8 +93,15 @@ class Run:
                 return original(module, *args, **kwargs)
             return self._call(original, module, Example(args, kwargs))
 
+        differentiate = torch.autograd.backward
+
+        @functools.wraps(differentiate)
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            self.trains = True
+            return differentiate(*args, **kwargs)
+
         handler = signal.signal(signal.SIGALRM, self._stop)
-        torch.nn.Module.__call__ = call
+        torch.nn.Module.__call__, torch.autograd.backward = call, backward
         began = time.perf_counter()
         try:
             with suppress(TimeUp):
@@ -101,7 +111,7 @@ class Run:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             self.seconds += time.perf_counter() - began
-            torch.nn.Module.__call__ = original
+            torch.nn.Module.__call__, torch.autograd.backward = original, differentiate
             signal.signal(signal.SIGALRM, handler)
 
     def _stop(self, *_: object) -> None:
@@ -157,12 +167,20 @@ def _ways(module: Any, *, compiled: bool) -> Iterator[str]:
     first = next(module.parameters(), None)
     if first is not None and first.device.type != "cpu":
         yield f"on {first.device}"
-    if module.training:
+    if any(part.training and isinstance(part, _modal()) for part in module.modules()):
         yield "in training mode"
     for device in ("cpu", "cuda"):
         if torch.is_autocast_enabled(device):
             kind = str(torch.get_autocast_dtype(device)).rpartition(".")[2]
             yield f"under autocast to {kind} on {device}"
+
+
+def _modal() -> tuple[type, ...]:
+    """Classes of modules that compute something else in training mode."""
+    from torch.nn.modules.batchnorm import _BatchNorm
+    from torch.nn.modules.dropout import _DropoutNd
+
+    return _BatchNorm, _DropoutNd
 
 
 def _shapes(example: Example) -> str:

@@ -18,7 +18,7 @@ from . import training
 from .reference import GUARDS, arrays, call, errors, guard, plain_attention, reference
 from .script import MODULES
 from .subject import Subject, hash_of, precision_of, subject
-from .target import user_errors
+from .target import threads, threads_set, user_errors
 from .tree import Example
 
 KNOWN = "facts.json"
@@ -33,9 +33,11 @@ NO_CUDA_MARKS = (
 
 def module(code: Code) -> dict[str, Any]:
     """The fields of CodeFacts of a torch module; kept for the other workers (`known`)."""
+    before = threads()
     try:
         one = subject(code)
         facts = _facts(code, one)
+        facts.setdefault("threads", threads_set(before))
     except WorkloadError as error:
         if any(mark in str(error) for mark in NO_CUDA_MARKS):
             raise WorkloadError(
@@ -67,7 +69,8 @@ def _facts(code: Code, one: Subject) -> dict[str, Any]:
     if (listed := Path(code.folder, MODULES)).exists():  # those that a script called
         ran = json.loads(listed.read_text())
         notes += map(shown, ran["notes"])
-        facts |= {"modules": ran["modules"], "cut": ran["cut"]}
+        facts |= {key: ran[key] for key in ("modules", "cut", "threads")}
+        facts["trains"] = ran["trains"] and not code.train
     return {**facts, "notes": notes}
 
 

@@ -19,7 +19,14 @@ from workbench.worker.failures import first_line
 from workbench.worker.libraries import torch
 
 from .calls import Called, Run
-from .target import flush_at_exit, flush_files, unusable, users_line
+from .target import (
+    flush_at_exit,
+    flush_files,
+    threads,
+    threads_set,
+    unusable,
+    users_line,
+)
 from .tree import Example
 
 PICKLE, PATHS, MODULES = "module.pt", "paths.json", "modules.json"  # files in `Code.folder`
@@ -47,7 +54,9 @@ def opened(code: Code) -> tuple[Any, Example | None]:
         }
         for each in ran.modules
     ]
-    found = {"modules": modules, "cut": ran.cut, "notes": [*ran.notes, *chosen.notes]}
+    found = {"modules": modules, "cut": ran.cut, "threads": ran.threads}
+    found["trains"] = ran.trains
+    found["notes"] = [*ran.notes, *chosen.notes]
     found["not_handed_over"] = hand_over(chosen, ran, code)
     (folder / MODULES).write_text(json.dumps(found))
     if found["not_handed_over"]:
@@ -65,12 +74,14 @@ def run(code: Code) -> Run:
     name = code.target.partition("::")[0]
     script, settings = Path(code.directory, name), _settings()
     path, alive, ran, failure = list(sys.path), threading.active_count(), Run(), ""
+    before = threads()
     flush_at_exit()
     with ran.watched(code.seconds):
         failure = _failure(script, [name, *code.arguments])
     ran.paths += [os.path.abspath(each) for each in sys.path if each not in path]  # noqa: PTH100
     sys.path[:] = [*path, *ran.paths]  # at the end, where they hide no other module
     os.chdir(code.directory)
+    ran.threads = threads_set(before)
     for restore, value in settings.items():
         restore(value)
     gc.collect()  # ends the workers of a DataLoader that the script left behind

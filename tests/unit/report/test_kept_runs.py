@@ -36,7 +36,8 @@ def expected(name: str) -> Any:
         if (accuracy := measured["accuracy"]) is not None:
             accuracy |= {"error_bound": None, "held_out": False}
     if (code := document.get("code")) is not None:
-        code["facts"] |= {"passes_device": False, "named": False}
+        code["facts"] |= {"passes_device": False, "named": False, "threads": None}
+        code["facts"]["trains"] = False
         for module in code["facts"]["modules"]:
             module |= {"altered": False}
     if (model := document.get("model")) is not None:

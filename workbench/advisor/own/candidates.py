@@ -18,6 +18,7 @@ from ...planning.scenario import Scenario
 from ...records.code import CodeFacts
 from ...records.machine import Cpu
 from ...worker.code import WORKLOAD
+from ...worker.session_options import OPENVINO
 
 # Seconds to compile a graph, for each of its operations, and of both more where there are
 # convolutions: about the most that eight modules of the corpus took on two cores, torch 2.13.
@@ -67,9 +68,11 @@ class Space:
 
 
 def as_written(space: Space) -> list[Case]:
-    """Eager, with each number of threads and on each GPU."""
-    own = space.facts.precision
-    found = [way("cpu", own, threads=n) for n in space.threads if space.on_cpu]
+    """Eager, with each number of threads, first the code's own, and on each GPU."""
+    own, counts = space.facts.precision, list(space.threads)
+    if (chosen := space.facts.threads) and (chosen in counts or not space.request.threads):
+        counts = [chosen, *(n for n in counts if n != chosen)]
+    found = [way("cpu", own, threads=n) for n in counts if space.on_cpu]
     found += [way(gpu, own) for gpu in space.gpus]
     return list(filter(space.admits, found))
 
@@ -105,6 +108,12 @@ def compiled(space: Space, best: Iterable[Case]) -> list[Case]:
         # Layouts are left to the compiler, which chooses its own.
         found += [replace(case, mode=mode) for mode in modes]
     return list(filter(space.admits, found))
+
+
+def exported(space: Space, backend: str, threads: int | None) -> Case:
+    """The exported module; OpenVINO's CPU plugin computes in FP32, whatever its weights are."""
+    precision = "fp32" if backend == OPENVINO else space.facts.precision
+    return replace(way("cpu", precision, None, threads), backend=backend)
 
 
 def compile_s(nodes: int | None, *, convolves: bool, cold: bool, import_s: float = 0.0) -> float:

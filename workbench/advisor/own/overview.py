@@ -22,6 +22,7 @@ from ..reasons import listed
 
 RESIDENT = "resident_s"  # metric of a candidate: seconds of a call whose inputs are on the GPU
 WAITING = "waiting_fraction"  # metric of a training: share of the time that waits for data
+TRAINS = "The script trains, but this is about inference: name a builder and --train for that."
 MOST_LISTED = 2  # graph breaks, or candidates without a turn
 
 
@@ -31,12 +32,14 @@ def rows_of(report: Report) -> list[Row]:
 
 
 def as_written(row: Row, code: CodeReport) -> Candidate | None:
-    """The code as the user runs it today: eager with all threads, or the first command.  It is
-    planned first; None where an option left it out."""
+    """The code as the user runs it today: eager with all threads or its own number of them, or the
+    first command.  It is planned first; None where an option left it out."""
     first = row.candidates[0]
     case, facts = first.case, code.facts
     is_eager = (case.backend, case.precision, case.mode) == (TORCH, facts.precision, None)
-    return first if is_eager or facts.kind != TORCH else None
+    is_own = is_eager and facts.threads in (None, case.threads)
+    on_gpu = is_eager and case.threads is None
+    return first if is_own or on_gpu or facts.kind != TORCH else None
 
 
 def ranked_candidates(report: Report, row: Row) -> list[RankedCandidate]:
@@ -75,6 +78,8 @@ def recommendation(report: Report) -> list[str]:
     if code is None or not rows:
         return []
     found = answer(rows[0], report)
+    if code.facts.trains:
+        found.append(TRAINS)
     if code.advice is not None:
         found += filter(None, [*code.advice.flips, code.advice.share])
     compiles = any(picks_compiled(row, report) for row in rows)
@@ -218,7 +223,7 @@ def script_gain(report: Report, row: Row, pick: Candidate) -> str:
     gained = None if pick is given else ratio_of(given, pick)
     if gained is None:
         return ""
-    if module.altered:
+    if module.altered or report.code.facts.trains:
         taken = f"{module.name} takes {units.percent(module.share)} of the script's time"
         return f"{taken}, but the script calls it in another way than this race does."
     return share_sentence(module.name, module.share, gained[0])

@@ -20,6 +20,7 @@ from workbench.advisor.own.candidates import (
     command_cases,
     compile_s,
     compiled,
+    exported,
     function_cases,
     quick_changes,
     way,
@@ -54,6 +55,19 @@ def test_the_code_as_written_runs_with_each_number_of_threads_and_on_each_gpu() 
     found = as_written(space(gpus=(GPU, "cuda:1")))
     assert labels(found) == ["cpu/fp32/4", "cpu/fp32/2", "cpu/fp32/1", "cuda:0/fp32", "cuda:1/fp32"]
     assert labels(as_written(space(precision="bf16"))) == ["cpu/bf16/4", "cpu/bf16/2", "cpu/bf16/1"]
+
+
+def test_the_number_of_threads_that_the_code_sets_comes_first() -> None:
+    assert [each.threads for each in as_written(space(threads=1))] == [1, 4, 2]
+    assert [each.threads for each in as_written(space(threads=3))] == [3, 4, 2, 1]
+    asked = Request(threads=(4, 2, 1))
+    assert [each.threads for each in as_written(space(threads=3, request=asked))] == [4, 2, 1]
+
+
+def test_an_exported_module_keeps_its_precision_except_in_openvino() -> None:
+    double = space(precision="fp64")
+    found = [exported(double, name, 2).precision for name in ("onnxruntime", "openvino")]
+    assert found == ["fp64", "fp32"]
 
 
 @pytest.mark.parametrize(

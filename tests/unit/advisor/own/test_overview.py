@@ -12,6 +12,7 @@ from own_runs import NET, case
 from workbench.advisor.break_even import plain
 from workbench.advisor.model.overview import in_order
 from workbench.advisor.own.overview import (
+    TRAINS,
     answer,
     as_written,
     compile_calls,
@@ -138,7 +139,10 @@ def test_code_that_raised_and_a_run_cut_short_get_no_advice() -> None:
 def test_eager_with_all_threads_on_the_cpu_is_the_code_as_written() -> None:
     row, facts = rows_of(Report.of(own_runs.gpu()))[0], CodeReport(NET)
     assert as_written(row, facts).case.label == "cpu/torch/fp32/t8"
+    other = CodeReport(msgspec.structs.replace(NET, threads=3))  # but --threads 8
+    assert as_written(row, other) is None
     row.candidates = row.candidates[1:]  # it needs a GPU
+    assert as_written(row, other).case.label == "cuda:0/torch/fp32"
     assert as_written(row, facts).case.label == "cuda:0/torch/fp32"
     row.candidates = row.candidates[1:]  # --mode graph
     assert as_written(row, facts) is None
@@ -216,6 +220,9 @@ def test_the_gain_of_a_script_is_that_of_its_chosen_module() -> None:
     altered = [msgspec.structs.replace(each, altered=True) for each in whole.modules]
     report.code.facts = msgspec.structs.replace(whole, modules=altered)
     assert script_gain(report, row, pick).endswith("calls it in another way than this race does.")
+    report.code.facts = msgspec.structs.replace(whole, trains=True)
+    assert script_gain(report, row, pick).endswith("calls it in another way than this race does.")
+    assert TRAINS in recommendation(report)
     report.code.facts = msgspec.structs.replace(whole, cut=True)
     assert script_gain(report, row, pick) == "", "nothing is known about the whole time"
     report.code.facts = whole

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from workbench.contract import Case, Setup, WorkloadError
 from workbench.worker.block import time_sample
 from workbench.worker.code import Code
 from workloads.own.reference import Reference, reference
+from workloads.own.target import threads, threads_set
 from workloads.own.workload import WORKLOAD
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "own"
@@ -42,6 +44,21 @@ def test_the_facts_of_a_module(examined) -> None:
     assert facts["parameters"] == 3 * 8 * 9 + 8 + 16 + 8 * 5 + 5
     assert len(facts["code_sha256"]) == 64
     assert any("training mode" in note for note in facts["notes"])
+
+
+def test_the_threads_that_a_builder_sets_are_known(examined) -> None:
+    before = torch.get_num_threads()
+    try:
+        assert examined("on_threads")[1]["threads"] == before + 1
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_threads_may_be_set_by_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = threads()
+    assert threads_set(before) is None
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")  # for a torch that is imported later
+    assert threads_set(before) == 3
 
 
 def test_state_and_changed_inputs_are_found(examined) -> None:

@@ -90,7 +90,8 @@ def test_modules_are_listed_with_calls_shapes_and_shares(outcomes: Outcomes) -> 
     assert [each["calls"] for each in modules.values()] == [4, 1, 1]
     assert modules["Net"]["shapes"] == ["5x8, scale=1", "2x8"]
     assert modules["Wide"]["shapes"] == ["64x256"]
-    assert modules["Net"]["notes"] == ["Net was in training mode in 4 of 4 calls"]
+    assert modules["Net"]["notes"] == [], "its training mode changes nothing"
+    assert not found["trains"]
     # The inputs of the most frequent shapes are kept.
     assert modules["Net"]["example"] == {"args.0": [[1.0] * 8] * 5, "kwargs.scale": [2.0]}
     seconds = [each["seconds"] for each in modules.values()]
@@ -114,6 +115,14 @@ def test_the_worker_is_left_as_it_was(outcomes: Outcomes) -> None:
         assert found["restored"], name
         assert found["paths"] == ["scripts"]
         assert found["last_path"] == "scripts"  # imports inside forward still work
+
+
+def test_the_threads_that_a_script_sets_are_known(outcomes: Outcomes) -> None:
+    assert [outcomes.found[name]["threads"] for name in ("well", "raise", "guarded")] == [
+        3,
+        3,
+        None,
+    ]
 
 
 def test_what_was_seen_before_the_end_counts(outcomes: Outcomes) -> None:
@@ -169,6 +178,7 @@ def test_a_training_script(outcomes: Outcomes) -> None:
     found = outcomes.found["training"]
     net, loss = found["modules"]["Classifier"], found["modules"]["CrossEntropyLoss"]
     assert (net["calls"], loss["calls"]) == (4, 3)
+    assert found["trains"]
     assert net["shapes"] == ["4x6", "2x6"]
     assert net["notes"] == [
         "Classifier was in training mode in 3 of 4 calls",
