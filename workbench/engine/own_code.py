@@ -244,19 +244,20 @@ class OwnCode:
     def conclude(self, row: Row, report: Report, profiling: Profiling) -> None:
         """Say after each row what to take home, with what is known by then."""
         own, rows = report.rows[WORKLOAD], rows_of(report)
+        best = next((each for each in rows if each.verdict and each.verdict.pick), own)
         found = None if row is own else self._crossover(report)
         if found is not None and found.between == "device":
             at_s = self.control.now()
             self.emit(ev.CrossoverFound(at_s=at_s, scenario=WORKLOAD, crossover=found))
         exports, facts = self._exports, self._facts
         advice = None
-        if own.verdict is not None and own.verdict.pick is not None and facts is not None:
-            pick = report.candidates[own.verdict.pick]
+        if best.verdict is not None and best.verdict.pick is not None and facts is not None:
+            pick = report.candidates[best.verdict.pick]
             is_last = row.plan.scenario == self._last  # `reserved_s` is left after it
             advice = CodeAdvice(
                 snippet=snippet(facts, pick.case, self._question),
                 flips=flips(report, trains=self._question.train),
-                share=script_gain(report, own, pick),
+                share=script_gain(report, best, pick),
                 saved=self._save(pick.case, facts) if is_last else None,
             )
         self.emit(

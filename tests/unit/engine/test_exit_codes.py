@@ -8,9 +8,11 @@ from typing import Any
 
 import machines
 import msgspec
+import own_runs
 import pytest
 from simulated_run import SimulatedMachine, SimulatedPool, run
 
+from workbench.advisor.own.overview import rows_of
 from workbench.engine.exit_codes import FAILED, OK, UNTRUSTED, exit_code
 from workbench.planning.questions import ModelQuestion, OwnQuestion
 from workbench.planning.request import Request
@@ -74,6 +76,21 @@ def test_a_missing_artefact_of_ones_own_code_is_a_failure(advice, code: int) -> 
     asked = OwnQuestion("torch", "m:build", save_best="best")
     assert exit_code("done", Request(own=asked), report) == code
     assert exit_code("done", Request(own=OwnQuestion("torch", "m:build")), report) == OK
+
+
+@pytest.mark.parametrize(
+    ("place", "asked", "code"), [(0, (), FAILED), (1, (), OK), (1, (4, 8), FAILED)]
+)
+def test_a_batch_that_nobody_asked_for_may_fail(
+    place: int, asked: tuple[int, ...], code: int
+) -> None:
+    report = Report.of(own_runs.net())
+    report.code.advice = None
+    row = rows_of(report)[place]
+    for candidate in row.candidates:
+        candidate.blocks = []
+    request = Request(own=OwnQuestion("torch", "m:build"), batch=asked)
+    assert exit_code("done", request, report) == code
 
 
 @pytest.mark.parametrize(("word", "code"), [("sure", OK), ("tie", OK), ("open", UNTRUSTED)])

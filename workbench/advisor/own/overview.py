@@ -78,6 +78,9 @@ def recommendation(report: Report) -> list[str]:
     if code is None or not rows:
         return []
     found = answer(rows[0], report)
+    known = [row for row in rows if _pick(row, report)]
+    if known and known[0] is not rows[0]:
+        found += answer(known[0], report)
     if code.facts.trains:
         found.append(TRAINS)
     if code.advice is not None:
@@ -152,11 +155,10 @@ def _ways(case: Case, own: str) -> list[str]:
 
 
 def flips(report: Report, *, trains: bool = False) -> list[str]:
-    """For each further batch: whether the pick stays the best there; of a training also which
-    batch has the highest rate."""
-    rows = rows_of(report)
-    known = [(row, pick) for row in rows if (pick := _pick(row, report)) is not None]
-    if not known or known[0][0] is not rows[0]:
+    """Whether the first pick stays the best at each further batch; of a training also which batch
+    has the highest rate."""
+    known = [(row, pick) for row in rows_of(report) if (pick := _pick(row, report)) is not None]
+    if not known:
         return []
     (_, own), *others = known
     found = [_flip(own.case, best, row) for row, best in others]

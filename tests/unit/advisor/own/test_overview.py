@@ -190,6 +190,19 @@ def test_a_pick_that_did_not_race_at_another_batch_is_not_compared_there() -> No
     assert flips(report) == []
 
 
+def test_a_batch_that_failed_does_not_hide_the_answer_for_another() -> None:
+    report = Report.of(own_runs.net())
+    first, other = rows_of(report)
+    reason = "Nothing was measured."
+    first.verdict = msgspec.structs.replace(first.verdict, pick=None, reasons=[reason])
+    found = recommendation(report)
+    assert found[0] == f"No recommendation. {reason}"
+    there = answer(other, report)
+    assert found[1 : 1 + len(there)] == there
+    assert found[1].startswith("At batch 8: run it on the CPU")
+    assert flips(report) == []
+
+
 def test_compiling_pays_off_only_where_that_is_certain() -> None:
     row = rows_of(Report.of(own_runs.net()))[0]
     compiled = next(c for c in row.candidates if c.case.is_compiled)
