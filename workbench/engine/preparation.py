@@ -22,6 +22,7 @@ from ..records import events as ev
 from ..records.document import WarmUp
 from ..records.reason import Reason
 from ..stats.ratios import ProvenSlower
+from ..worker.code import COMMAND
 from ..worker.launcher import launch_of
 from .context import RunContext, Share, cache_bytes
 from .overhead import PREPARING, STARTING
@@ -53,6 +54,7 @@ CANNOT_HERE = (
     "unsupported_precision",
 )
 EMULATED = ("bf16", "fp16")  # precisions for which a CPU without their instructions uses FP32's
+COMMAND_HINT = "raise --budget, or time it until it prints a line: --until REGEX"
 BUDGET = Reason("budget", "no time was left for its turn", "raise --budget or run fewer scenarios")
 
 
@@ -294,8 +296,13 @@ class Preparation:
             if failure.reason.code == "timeout" and is_slow:
                 text = f"it was not ready within its {deadline_s:.0f} s of the budget"
                 is_extra = source is not None and case.id in source.extra
-                late = Reason("no_time", text, BUDGET.hint) if is_extra else None
-                raise Refused(late or self.untried(case, text)) from None
+                late = (
+                    Reason("no_time", text, BUDGET.hint) if is_extra else self.untried(case, text)
+                )
+                own = context.request.own
+                if own is not None and own.kind == COMMAND and own.until is None:
+                    late = msgspec.structs.replace(late, hint=COMMAND_HINT)
+                raise Refused(late) from None
             raise
         if not case.is_compiled:
             # The next case loads them again only in a process of its own.

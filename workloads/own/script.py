@@ -178,12 +178,25 @@ def cloudpickle(code: Code) -> Any:
         return sys.modules["cloudpickle"]
 
 
+def _exit_of(own: int) -> Any:
+    """An `os._exit` by which the script ends, and not the process `own`, which goes on."""
+    leave = os._exit
+
+    def end(status: int) -> None:
+        if os.getpid() != own or threading.current_thread() is not threading.main_thread():
+            leave(status)
+        raise SystemExit(status)
+
+    return end
+
+
 def _failure(script: Path, argv: list[str]) -> str:
     """Run the script as the main program; returns what went wrong, or nothing."""
     own, kept, main = os.getpid(), (sys.argv, sys.modules["__main__"]), ModuleType("__main__")
     main.__file__ = os.path.abspath(script)  # noqa: PTH100 - Python follows no link here,
     sys.path.insert(0, str(script.resolve().parent))  # but does here
     sys.argv, sys.modules["__main__"] = argv, main
+    leave, os._exit = os._exit, _exit_of(own)
     try:
         program = compile(script.read_bytes(), str(script), "exec", dont_inherit=True)
         exec(program, main.__dict__)  # noqa: S102 - the user asked for it
@@ -193,6 +206,7 @@ def _failure(script: Path, argv: list[str]) -> str:
         traceback.print_exc()
         return f"raised {first_line(error)}{users_line(error)}"
     finally:
+        os._exit = leave
         if os.getpid() != own:  # a copy that the script forked
             flush_files()
             os._exit(0)

@@ -81,11 +81,11 @@ def _module(name: str, folder: str) -> Any:
         except ModuleNotFoundError as error:
             if not f"{name}.".startswith(f"{error.name}."):
                 raise
-            raise WorkloadError(
-                f"there is no module {error.name} in {folder} or among the packages",
-                code="bad_target",
-                hint="--python names the environment that has it",
-            ) from None
+            text = f"there is no module {error.name} in {folder} or among the packages"
+            hint = "--python names the environment that has it"
+            if PathFinder.find_spec(top, [str(Path(folder, "src"))]) is not None:
+                hint = f"{top} is in src: install it with `pip install -e .`, or start in src"
+            raise WorkloadError(text, code="bad_target", hint=hint) from None
 
 
 def search_first(folder: str) -> None:

@@ -327,6 +327,16 @@ def test_a_batch_needs_a_common_axis() -> None:
         raced(Unbatched, batch=(4,))
 
 
+class OfOneSize(SimulatedOwn):
+    facts: ClassVar = {**FACTS, "name": "net.pt2", "batch": 2, "resizable": False}
+
+
+def test_an_archive_of_one_size_takes_no_other() -> None:
+    with pytest.raises(UsageError, match=r"net\.pt2 was not seen to run at batches other than 2;"):
+        raced(OfOneSize, batch=(4,))
+    assert list(Report.of(raced(OfOneSize, batch=(2,))).rows) == ["own"]
+
+
 class Misnamed(SimulatedOwn):
     failures: ClassVar = {"examine": Reason("bad_target", "there is no shop.model", "did you mean")}
 
@@ -349,7 +359,9 @@ def test_code_that_fails_is_data_and_fails_the_run(pool: type[SimulatedOwn]) -> 
     events = raced(pool)
     report = Report.of(events)
     (candidate,) = report.rows["own"].candidates
-    assert candidate.state == "failed" and candidate.reason == pool.failures["examine"]
+    assert candidate.state == "failed" and candidate.reason is not None
+    assert candidate.reason.message == pool.failures["examine"].message
+    assert ("run it alone" in (candidate.reason.hint or "")) == (pool is Dies)
     assert report.finished is not None and report.finished.exit_code == 1
     assert report.code is None
 

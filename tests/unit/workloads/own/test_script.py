@@ -33,6 +33,7 @@ REQUESTS: dict[str, tuple[str, list[str], float, list[str]]] = {
     "none": ("scripts/none.py", [], 60.0, []),
     "broken": ("scripts/none.py", ["data"], 60.0, []),
     "forks": ("scripts/forks.py", [], 60.0, []),
+    "leaves": ("scripts/leaves.py", [], 60.0, []),
 }
 
 
@@ -209,6 +210,14 @@ def test_a_script_with_many_modules(outcomes: Outcomes) -> None:
 def test_only_the_script_itself_answers_when_it_forks(outcomes: Outcomes) -> None:
     assert outcomes.found["forks"]["modules"]["ReLU"]["calls"] == 1
     assert outcomes.printed.count("answered forks") == 1
+
+
+def test_a_script_that_ends_its_process_leaves_its_calls(outcomes: Outcomes) -> None:
+    found = outcomes.found["leaves"]
+    assert found["modules"]["ReLU"]["calls"] == 1
+    assert found["notes"] == ["the script exited with 5"]
+    assert found["restored"]
+    assert "the child ended with 7" in outcomes.printed
 
 
 def test_what_cannot_be_pickled_or_copied_is_named_with_the_reason(outcomes: Outcomes) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +36,14 @@ def test_a_wrong_name_is_one_line_with_near_ones(code, target: str, text: str, h
         resolve(code(target))
     assert caught.value.code == "bad_target"
     assert hint in str(caught.value.hint)
+
+
+def test_a_package_in_src_is_named(code, tmp_path: Path) -> None:
+    (tmp_path / "src" / "inside").mkdir(parents=True)
+    (tmp_path / "src" / "inside" / "__init__.py").touch()
+    with pytest.raises(WorkloadError) as caught:
+        resolve(replace(code("inside:build"), directory=str(tmp_path)))
+    assert str(caught.value.hint).startswith("inside is in src: install it")
 
 
 @pytest.mark.parametrize(
