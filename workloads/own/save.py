@@ -178,7 +178,6 @@ def _script(
     timed = TIMED.format(call=lines, wait=wait, renewed=renewed, timed=what)
     text = "\n".join([HEAD.format(name=code.name, label=case.label, timed=what), *parts, timed])
     # The inputs of every call are the same: a keyword argument may be missing in the lines.
-    text = text.replace("work(*inputs", "work(*inputs, **named")
     return text.replace("model(*inputs)", "model(*inputs, **named)")
 
 

@@ -41,7 +41,7 @@ class Lines:
 
     A module's lines take `model`, its positional `inputs` and its keyword arguments `named`.  A
     training step's also take `optimizer`, and where the facts name its arguments `loss`, with the
-    `batch` that it may take.  A function's take `work` and its `inputs`.
+    `batch` that it may take.  A function's take `work`, `inputs` and `named`.
     """
 
     setup: list[str]
@@ -49,9 +49,21 @@ class Lines:
 
 
 def snippet(facts: CodeFacts, case: Case, question: OwnQuestion) -> str:
-    """The lines to paste for `case`."""
+    """The lines to paste for `case`, after a comment that says what their names stand for."""
     found = lines(facts, case, question)
-    return "\n".join([*found.setup, *found.call])
+    return "\n".join([*_legend(facts, case, question), *found.setup, *found.call])
+
+
+def _legend(facts: CodeFacts, case: Case, question: OwnQuestion) -> list[str]:
+    if question.kind == COMMAND:
+        return []
+    if question.kind == FUNCTION:
+        return ["# work: your function; inputs and named: its arguments"]
+    named = "; named: its keyword arguments" if _has_keywords(facts) else ""
+    if case.backend in ONNX_BACKENDS:
+        return [f"# {MODEL}: written by --save-best; inputs: the module's arguments{named}"]
+    trains = "; batch: what the loss takes" if facts.loss == "output, batch" else ""
+    return [f"# model: your module; inputs: its arguments{named}{trains}"]
 
 
 def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
@@ -60,7 +72,7 @@ def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
         return Lines([], [shlex.join(command_words(question.target, case.tuning))])
     if question.kind == FUNCTION:
         return _function(facts, case)
-    named = facts.named or any(not port.name[:1].isdigit() for port in facts.inputs)
+    named = _has_keywords(facts)
     call = "model(*inputs, **named)" if named else "model(*inputs)"
     if case.backend in ONNX_BACKENDS:
         return _session(facts, case)
@@ -89,7 +101,12 @@ def _function(facts: CodeFacts, case: Case) -> Lines:
     setup += [f'os.environ["{name}"] = "{case.threads}"' for name in THREADS]
     setup = [] if case.threads is None else setup
     device = f", device={case.device!r}" if facts.passes_device else ""
-    return Lines(setup, [f"result = work(*inputs{device})"])
+    return Lines(setup, [f"result = work(*inputs, **named{device})"])
+
+
+def _has_keywords(facts: CodeFacts) -> bool:
+    """Whether a call of the module has keyword arguments."""
+    return facts.named or any(not port.name[:1].isdigit() for port in facts.inputs)
 
 
 def _session(facts: CodeFacts, case: Case) -> Lines:

@@ -220,9 +220,10 @@ def test_weights_in_bf16_need_no_autocast() -> None:
 def test_a_function(monkeypatch: Any) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     known = CodeFacts("function", "m:work", "", "", passes_device=True)
-    scope: dict[str, Any] = {"inputs": [2], "work": lambda number, device: (number, device)}
+    scope: dict[str, Any] = {"inputs": [2], "named": {"by": 3}}
+    scope["work"] = lambda number, by, device: (number, by, device)
     exec(snippet(known, case(), OwnQuestion("function", "m:work")), scope)
-    assert scope["result"] == (2, "cpu")
+    assert scope["result"] == (2, 3, "cpu")
     assert os.environ["OMP_NUM_THREADS"] == "1"
 
 

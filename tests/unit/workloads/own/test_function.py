@@ -243,7 +243,7 @@ def test_the_saved_script_calls_it_as_it_is_measured(
     task = _task(of, batch=None if name == "unseeded" else 5)
     case = Case("own", "cpu", "python", "", batch=task.batch)
     device = ", device='cpu'" if task.passes_device else ""
-    call = f"result = work(*inputs{device})"
+    call = f"result = work(*inputs, **named{device})"
     folder = tmp_path / "best"
     how = {"onnx_file": "", "setup": [], "call": [call], "renews": name == "sorts"}
     save(of, None, asdict(case), str(folder), **how)
