@@ -15,7 +15,17 @@ from workbench.worker.failures import first_line
 from workbench.worker.libraries import torch
 
 from . import training
-from .reference import GUARDS, arrays, call, errors, guard, plain_attention, reference
+from .reference import (
+    GUARDS,
+    MOST_FLOOR,
+    Reference,
+    arrays,
+    call,
+    errors,
+    guard,
+    plain_attention,
+    reference,
+)
 from .script import MODULES
 from .subject import Subject, hash_of, precision_of, subject
 from .target import threads, threads_set, user_errors
@@ -96,8 +106,21 @@ def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
     facts["checks"] = one.part("check") is not None
     found = reference(code, batch, facts["guard"])
     facts |= {"reference": found.source, "floor": max(found.floors)}
+    if facts["nondeterministic"]:
+        notes.append(f"two fresh copies differ, {_consequence(found)}")
     facts["resizable"] = batch is not None and _resizes(one, example, batch, facts["guard"])
     return facts
+
+
+def _consequence(found: Reference) -> str:
+    """What the difference between equal calls means for the check of candidates."""
+    loose = [n for n, floor in zip(found.names, found.floors, strict=True) if floor > MOST_FLOOR]
+    if not loose:
+        return "so its error limit includes that difference"
+    if len(loose) == len(found.names):
+        return "so much that no candidate can be checked"
+    more = f" and {len(loose) - 2} more" * (len(loose) > 2)
+    return f"so much that {', '.join(loose[:2])}{more} cannot be checked"
 
 
 def _inputs(example: Example) -> dict[str, Any]:
@@ -133,8 +156,6 @@ def _behaviour(one: Subject, example: Example, notes: list[str]) -> dict[str, An
     mutated = [shown(name, 60) for name in known if after.get(name) != before.get(name)]
     by_chance = _differ(answer, fresh)
     stateful = not by_chance and _differ(answer, again)
-    if by_chance:
-        notes.append("two fresh copies differ, so its error limit includes that difference")
     if stateful:
         notes.append("a second call differs from the first, so each candidate has its own copy")
     if mutated:

@@ -11,6 +11,7 @@ import torch
 from workbench.contract import Case, Setup, WorkloadError
 from workbench.worker.block import time_sample
 from workbench.worker.code import Code
+from workloads.own.examine import _consequence
 from workloads.own.reference import Reference, reference
 from workloads.own.target import threads, threads_set
 from workloads.own.workload import WORKLOAD
@@ -229,7 +230,8 @@ def test_sparse_inputs_are_inputs(examined) -> None:
 
 
 def test_what_eager_does_not_repeat_is_not_checked(examined) -> None:
-    code, _ = examined("chance")
+    code, facts = examined("chance")
+    assert "two fresh copies differ, so much that no candidate can be checked" in facts["notes"]
     accuracy = task_of(code, batch=2).check()
     assert accuracy.reference.startswith("not checked: eager differs from itself by")
     assert (accuracy.metric, accuracy.value) == ("none", 0.0)
@@ -239,6 +241,7 @@ def test_one_random_output_leaves_the_others_checked() -> None:
     steady, noise = np.ones(9, np.float32), np.zeros(9, np.float32)
     found = Reference(["mean", "sample"], [steady, noise + 1], [0.0, 0.5], "eager")
     code = Code("torch", "m:build", "", "")
+    assert _consequence(found) == "so much that sample cannot be checked"
     assert found.judge(code, "fp32", [steady, noise]).value == 0.0
     assert found.judge(code, "fp32", [1.5 * steady, noise]).value == pytest.approx(0.5)
 
