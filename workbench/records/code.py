@@ -24,6 +24,7 @@ class CalledModule(msgspec.Struct, frozen=True):
     seconds: float  # in all its calls
     share: float  # of the script's time
     shapes: list[str]  # shapes of the inputs that it was called with, the most frequent first
+    sizes: int = 0  # number of all such shapes, of which `shapes` lists five
     chosen: bool = False
     altered: bool = False  # called in other circumstances than it is raced in: see the notes
 

@@ -47,6 +47,10 @@ class Called:
         return [shapes for shapes, _ in self._counts.most_common(SHAPES)]
 
     @property
+    def sizes(self) -> int:
+        return len(self._counts)
+
+    @property
     def notes(self) -> list[str]:
         ways = self._ways.items()
         return [f"{self.name} was {way} in {n} of {self.calls} calls" for way, n in ways]

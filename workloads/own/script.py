@@ -49,6 +49,7 @@ def opened(code: Code) -> tuple[Any, Example | None]:
             "seconds": each.seconds,
             "share": min(1.0, each.seconds / ran.seconds),  # calls in threads may overlap
             "shapes": [shown(shape, 60) for shape in each.shapes],
+            "sizes": each.sizes,
             "chosen": each is chosen,
             "altered": each.altered,
         }

@@ -39,7 +39,7 @@ def expected(name: str) -> Any:
         code["facts"] |= {"passes_device": False, "named": False, "threads": None}
         code["facts"]["trains"] = False
         for module in code["facts"]["modules"]:
-            module |= {"altered": False}
+            module |= {"altered": False, "sizes": 0}
     if (model := document.get("model")) is not None:
         model["facts"] |= {"check_samples": 0, "folds": 0}
         model["facts"] |= {"needed_inputs": None, "no_promise": None}

@@ -89,7 +89,9 @@ def recommendation(report: Report) -> list[str]:
     if code.compile_calls is not None and compiles:
         found.append(f"Compiling breaks even after {code.compile_calls:,.0f} calls.")
     if compiles:
-        found.append("It compiles again for inputs of every other size.")
+        sizes = next((module.sizes for module in code.facts.modules if module.chosen), 0)
+        used = f", and the script uses {sizes} sizes" if sizes > 1 else ""
+        found.append(f"It compiles again for inputs of every other size{used}.")
     if code.breaks:
         found.append(f"Graph breaks: {listed(code.breaks, MOST_LISTED)}.")
     return found

@@ -61,6 +61,15 @@ def test_the_answer_comes_first_then_what_qualifies_it() -> None:
     assert breaks == "Graph breaks: 3x Tensor.item(), 2x print and 1 more."
 
 
+def test_a_compiled_candidate_says_how_many_sizes_the_script_uses() -> None:
+    report = Report.of(own_runs.net())
+    (module,) = (each for each in REPORTS["script"].code.facts.modules if each.chosen)
+    varied = [msgspec.structs.replace(module, sizes=7)]
+    report.code.facts = msgspec.structs.replace(report.code.facts, modules=varied)
+    found = recommendation(report)
+    assert "It compiles again for inputs of every other size, and the script uses 7 sizes." in found
+
+
 def test_another_batch_has_its_own_answer() -> None:
     report = REPORTS["net"]
     (text,) = answer(rows_of(report)[1], report)

@@ -90,6 +90,7 @@ def test_modules_are_listed_with_calls_shapes_and_shares(outcomes: Outcomes) -> 
     assert list(modules) == ["Net", "Net#2", "Wide"]
     assert [each["calls"] for each in modules.values()] == [4, 1, 1]
     assert modules["Net"]["shapes"] == ["5x8, scale=1", "2x8"]
+    assert modules["Net"]["sizes"] == 2
     assert modules["Wide"]["shapes"] == ["64x256"]
     assert modules["Net"]["notes"] == [], "its training mode changes nothing"
     assert not found["trains"]
