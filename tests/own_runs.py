@@ -228,7 +228,7 @@ def script() -> Events:
         batch=32,
         convolves=False,
         modules=modules,
-        notes=["threads of the script still running: 1"],
+        notes=["the script left 1 thread running"],
     )
     planned = row(SCRIPT)
     labels = {"cpu/torch/fp32/t2": 2e-7, "cpu/torch/bf16/t2": 2e-3, "cpu/torch/fp32/t1": 2e-7}

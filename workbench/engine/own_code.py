@@ -216,7 +216,10 @@ class OwnCode:
         # A script is cut in time for the calls that follow.
         seconds = min(SCRIPT_SHARE * budget, 2 / 3 * deadline_s)
         self._code = replace(self._code, seconds=seconds)
-        return consult(self.pool, key, self._code, "examine", CodeFacts, deadline_s)
+        found = consult(self.pool, key, self._code, "examine", CodeFacts, deadline_s)
+        if found.lingers:
+            self.pool.end(key)
+        return found
 
     def _torch_rows(self, space: Space, load_s: float) -> list[RowPlan]:
         first, *others = self._batches(space.facts)

@@ -58,6 +58,7 @@ class CodeFacts(msgspec.Struct, frozen=True):
     modules: list[CalledModule] = []  # of a script
     cut: bool = False  # the script was cut short
     trains: bool = False  # the script computes gradients
+    lingers: bool = False  # its threads went on, so that the race has another process
     data: str | None = None  # what a training loads its batches from: "dataset", "loader"
     loss: Literal["output", "output, batch"] | None = None  # what a training's own loss takes
     impossible: dict[str, str] = {}  # mode of a training to why it cannot be

@@ -79,6 +79,7 @@ class Run:
     notes: list[str] = field(default_factory=list)  # how it ended, what it left
     paths: list[str] = field(default_factory=list)  # folders that it added to `sys.path`
     threads: int | None = None  # that it set for torch
+    lingers: bool = False  # threads of it go on
     trains: bool = False  # it asked for gradients by `backward`
     _thread: threading.local = field(default_factory=threading.local)
 

@@ -79,7 +79,7 @@ def _facts(code: Code, one: Subject) -> dict[str, Any]:
     if (listed := Path(code.folder, MODULES)).exists():  # those that a script called
         ran = json.loads(listed.read_text())
         notes += map(shown, ran["notes"])
-        facts |= {key: ran[key] for key in ("modules", "cut", "threads")}
+        facts |= {key: ran[key] for key in ("modules", "cut", "threads", "lingers")}
         facts["trains"] = ran["trains"] and not code.train
     return {**facts, "notes": notes}
 

@@ -59,6 +59,7 @@ def opened(code: Code) -> tuple[Any, Example | None]:
     found["trains"] = ran.trains
     found["notes"] = [*ran.notes, *chosen.notes]
     found["not_handed_over"] = hand_over(chosen, ran, code)
+    found["lingers"] = ran.lingers and found["not_handed_over"] is None
     (folder / MODULES).write_text(json.dumps(found))
     if found["not_handed_over"]:
         return chosen.module, chosen.example
@@ -100,7 +101,8 @@ def run(code: Code) -> Run:
     if ran.cut:
         ran.notes.append(f"the script was cut after {code.seconds:.3g} s")
     if (left := threading.active_count() - alive) > 0:
-        ran.notes.append(f"threads of the script still running: {left}")
+        ran.lingers = True
+        ran.notes.append(f"the script left {left} thread{'s' * (left > 1)} running")
     return ran
 
 

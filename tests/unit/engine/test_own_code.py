@@ -366,6 +366,18 @@ def test_code_that_fails_is_data_and_fails_the_run(pool: type[SimulatedOwn]) -> 
     assert report.code is None
 
 
+class Lingers(SimulatedOwn):
+    facts: ClassVar = {**FACTS, "lingers": True}
+
+
+@pytest.mark.parametrize("pool", [SimulatedOwn, Lingers])
+def test_a_script_whose_threads_go_on_gets_another_process(pool: type[SimulatedOwn]) -> None:
+    events = raced(pool)
+    until = next(n for n, e in enumerate(events) if isinstance(e, ev.CodeExamined))
+    ended = [e.worker for e in events[:until] if isinstance(e, ev.WorkerEnded)]
+    assert ended == ["cpu/torch"] * (pool is Lingers)
+
+
 def test_filters_leave_ways_out() -> None:
     report = Report.of(raced(backends=("torch",), precisions=("fp32",), threads=(2,)))
     assert set(labels(report.rows["own"])) <= {

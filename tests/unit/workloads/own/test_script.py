@@ -172,7 +172,7 @@ def test_a_script_that_does_not_end_is_cut(outcomes: Outcomes) -> None:
     assert outcomes.found["endless"]["notes"] == ["the script was cut after 0.2 s"]
     assert outcomes.found["sleeper"]["notes"] == [
         "the script was cut after 0.2 s",
-        "threads of the script still running: 1",
+        "the script left 1 thread running",
     ]
 
 
