@@ -15,6 +15,7 @@ from workbench.export.view.model import answer_lines, code_lines, head_lines, re
 from workbench.export.view.ranked import candidate_lines, columns
 from workbench.export.view.spans import Text, heading
 from workbench.export.view.table import Column, Line
+from workbench.export.view.tradeoff import tradeoff_lines
 from workbench.planning.questions import ModelQuestion
 from workbench.report.candidate import Row
 from workbench.text import units
@@ -116,7 +117,8 @@ class ModelScreen(ViewScreen):
 
         def right(width: int) -> list[Text]:
             rest = [] if wide else rest_lines(chosen, session, width)
-            return [*code_lines(chosen, session, width), *rest]
+            chart = tradeoff_lines(found, chosen, width) if wide else []
+            return [*code_lines(chosen, session, width), *chart, *rest]
 
         answer.show(left)
         more.show(right)

@@ -53,6 +53,21 @@ async def test_a_run_of_a_model_opens_on_its_screen() -> None:
         assert "[4 Model]" in text(pilot)
 
 
+async def test_a_wide_screen_plots_error_over_time() -> None:
+    async with replayed(DONE).run_test(size=(160, 64)) as pilot:
+        await settle(pilot)
+        shown = text(pilot)
+        assert "Error over the time of a run" in shown
+        assert "1% |" in shown
+        legend = next(line for line in shown.splitlines() if "○ within its limit" in line)
+        assert "◆ selected" in legend and "● pick" not in legend, "the cursor is on the pick"
+        await press(pilot, "down")
+        assert "● pick" in text(pilot)
+        await pilot.resize_terminal(120, 64)
+        await settle(pilot)
+        assert "Error over the time" not in await read_on(pilot)
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with models at several depths, in which the screens run."""

@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ...text import units
 from .spans import Span, Text
 
 LABEL = 19  # columns before the plot
@@ -13,7 +12,7 @@ MOST_NAME = 26  # cells of a name at the end of a line
 DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille cell, row by row
 BRAILLE = 0x2800
 
-Place = tuple[float, float]  # logarithms of a value and a rate
+Place = tuple[float, float]  # logarithms of what is across and what is up
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ def ticks(low: float, high: float, most: int) -> list[float]:
 def chart(
     series: Sequence[Series],
     labels: Sequence[tuple[float, Span]],
-    unit: str,
+    level_text: Callable[[float], str],
     width: int,
     height: int,
     band: Band | None = None,
@@ -60,12 +59,14 @@ def chart(
     """The series, the last over the others, with names at their ends, above an axis with as many
     labels as there is room for, the first ones first.
 
-    `width` and `height` count the plot alone; labels take `LABEL` columns more, the axis two lines.
+    `level_text` words a tick of the vertical axis.  `width` and `height` count the plot alone;
+    labels take `LABEL` columns more, the axis two lines.
     """
     together = [place for each in series for place in each.places]
     (left, right), (bottom, top) = (_bounds(numbers) for numbers in zip(*together, strict=True))
-    name_room = max(len(each.name) for each in series) + 3
-    if name_room > min(MOST_NAME, width // 3):
+    longest = max(len(each.name) for each in series)
+    name_room = longest + 3
+    if not longest or name_room > min(MOST_NAME, width // 3):
         name_room = 0
     width -= name_room
 
@@ -90,7 +91,7 @@ def chart(
         for column, letter in enumerate(name[:name_room], width):
             grid[row_number][column] = (letter, each.mark[1])
     levels = ticks(10**bottom, 10**top, max(2, height // 2))
-    texts = {down(math.log10(level)) // 4: units.rate(level, unit) for level in levels}
+    texts = {down(math.log10(level)) // 4: level_text(level) for level in levels}
     sides = [f"{texts.get(number, ''):>{LABEL - 2}} |" for number in range(height)]
     return [
         *(Text.of((side, "dim"), _row(cells)) for side, cells in zip(sides, grid, strict=True)),

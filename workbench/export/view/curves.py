@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from ...contract import COLUMNS, ParameterValue, kind_of
 from ...records.document import Curve, CurvePoint, LeadChange, Sweep, Value
@@ -107,7 +108,8 @@ def chart_lines(
         (math.log10(x), (value_text(x), "strong command" if x in at.values() else "dim"))
         for x in (sizes[0], sizes[-1], *sizes[1:-1])
     ]
-    return chart(series, labels, curves[0].unit, width, height, band)
+    rate = partial(units.rate, unit=curves[0].unit)
+    return chart(series, labels, rate, width, height, band)
 
 
 def _marks(sweep: Sweep) -> dict[str, Span]:

@@ -42,7 +42,7 @@ def lead_lines(lead: Lead, run: RunView, width: int) -> list[Text]:
     labels = [(float(number), (f"round {number + 1}", "dim")) for number in (last, first)]
     now = units.ratio(ratio.value, ratio.interval)
     title = f"Lead by round over {run.case_name(lead.other.case.id)}, now {now}"
-    return [heading(title, width), *chart(lines, labels, "x", width - LABEL - 5, HEIGHT)]
+    return [heading(title, width), *chart(lines, labels, units.ratio, width - LABEL - 5, HEIGHT)]
 
 
 def samples_text(candidate: Candidate, most: int = MOST_BARS) -> Text:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from functools import partial
 
 from ...report.candidate import Candidate, Row
 from ...report.measurements import bounds_of, gpus_of
@@ -51,7 +52,8 @@ def roofline_lines(row: Row, run: RunView, width: int, height: int) -> list[Text
     powers = [(power, f"1/{2**-power}" if power < 0 else f"{2**power}") for power in AXIS]
     labels = [(power * math.log10(2), (text, "dim")) for power, text in powers]
     # The best is drawn last, so that no other hides it.
-    drawn = chart([*lines, *reversed(points)], labels, FLOPS, width - LABEL - 2, plot)
+    rate = partial(units.rate, unit=FLOPS)
+    drawn = chart([*lines, *reversed(points)], labels, rate, width - LABEL - 2, plot)
     return [*legend, Text(), heading(TITLE if width > len(TITLE) else SHORT_TITLE, width), *drawn]
 
 
