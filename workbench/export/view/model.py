@@ -140,6 +140,7 @@ def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
     verb = "Ship" if report.model else "Run it"
     sentences = (text.removeprefix(f"{verb} ") for text in recommendation(report))
     yield from listed(verb.lower(), sentences)
+    yield from listed("confidence", _confidence(report))
     if report.model and report.model.advice and (weak := report.model.advice.weak_evidence):
         yield fact("! weak", weak, "warning", label_tone="strong warning")
     if subject and subject.advice and (saved := subject.advice.saved):
@@ -152,6 +153,21 @@ def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
         yield from listed("next", [verdict.next_best] if verdict and verdict.next_best else ())
         yield from listed("note", [*report.code.facts.notes, *_steps_note(report)])
     yield from _warnings(answer_warnings(verdict) if verdict else (), report)
+
+
+def _confidence(report: Report) -> Iterator[str]:
+    """The word for each answer, and what the pick is compared with for it."""
+    rows = rows_of(report)
+    for row in rows:
+        verdict = row.verdict
+        if verdict is None or verdict.pick is None:
+            continue
+        against = ""
+        if verdict.device_ratio is not None:
+            against = ", CPU against GPU"
+        elif verdict.runner_up is not None:
+            against = f" against {brief(candidate_name(verdict.runner_up), report)}"
+        yield f"{verdict.confidence}{against}{at_batch(row) * (len(rows) > 1)}"
 
 
 def _steps_note(report: Report) -> Iterator[str]:
