@@ -14,13 +14,14 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
-# Bytes of one element.  TF32 is FP32 in memory.
-PRECISION_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
-PRECISIONS = tuple(PRECISION_BYTES)
-REDUCED = ("bf16", "fp16", "int8")  # precisions that a CPU may have to emulate
-# The first CUDA compute capability with each precision (Ampere; Ada and Hopper) and with a compiler
-# for it (Triton).
-LEAST_CAPABILITY = {"tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9), "compile": (7, 0)}
+from .errors import WorkloadError as WorkloadError
+from .precisions import (
+    LEAST_CAPABILITY as LEAST_CAPABILITY,
+    PRECISION_BYTES as PRECISION_BYTES,
+    PRECISIONS as PRECISIONS,
+    REDUCED as REDUCED,
+)
+
 LARGEST, SMALLEST = 1e30, 1e-60  # sizes that a journal holds, besides 0
 COMPILED = ("compile", "reduce-overhead", "max-autotune")  # words of modes by torch.compile
 MOST_BATCH, MOST_THREADS = 1_000_000, 4096  # of a case
@@ -28,18 +29,6 @@ PRICES = 1e-6, 1e9  # per hour: outside these bounds it is a typo, and products 
 DEFAULT_CACHE_BYTES = 64 << 20  # used where the size of the last-level cache is unknown
 
 ParameterValue = int | float | str
-
-
-class WorkloadError(Exception):
-    """A workload, device or library cannot do what a case asks for.
-
-    `code` is a stable word for scripts, `hint` the remedy in one sentence.
-    """
-
-    def __init__(self, message: str, *, code: str = "unsupported", hint: str | None = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.hint = hint
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,11 @@ A built-in file is imported.  A user's file is never imported here: a child proc
 since its code can print, hang or crash.  Workers import what they run: see `importing`.
 """
 
-from ..contract import Backend, Case, Workload, WorkloadError
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import WorkloadError
 from .files import (
     BUILT_IN as BUILT_IN,
     ENV as ENV,
@@ -14,6 +18,9 @@ from .files import (
     is_built_in as is_built_in,
     workload_file,
 )
+
+if TYPE_CHECKING:
+    from ..contract import Backend, Case, Workload
 
 LAB = "onnx"  # the backend of the model lab's child process
 
@@ -59,6 +66,8 @@ def backend(name: str) -> Backend:
     try:
         return load_backend(name)
     except WorkloadError:
+        from ..contract import Backend
+
         return Backend()
 
 

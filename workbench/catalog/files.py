@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from ..contract import WorkloadError
+from ..errors import WorkloadError
 from ..text.sanitize import shown
 
 ENV = "WORKBENCH_WORKLOADS"  # folders of further workloads, separated as in PATH

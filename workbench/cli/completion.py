@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from .. import catalog
-from ..contract import PRECISIONS
+from ..precisions import PRECISIONS
 
 MOST = 50  # values offered at once; the state folder may have thousands of runs
 PLAIN = re.compile(r"[\w.:@+-]+", re.ASCII)  # names that mean nothing else to a shell

@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from .. import __version__
-from ..contract import WorkloadError
 from ..engine.exit_codes import CUT_SHORT, FAILED, USAGE
+from ..errors import WorkloadError
 from ..planning.usage import UsageError
 from ..records.errors import JournalError
 from ..text.output import let_go, say, say_bug

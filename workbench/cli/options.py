@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 import click
 
 from .. import catalog
-from ..contract import PRECISIONS
 from ..export.formats import DOCUMENT, EVENTS, FORMATS, PLAIN
 from ..planning.number_lists import whole_numbers, words
 from ..planning.option_fields import OF_CODE, OF_MODELS
 from ..planning.usage import UsageError
+from ..precisions import PRECISIONS
 from .program import check_value
 
 F = TypeVar("F", bound=Callable[..., Any])

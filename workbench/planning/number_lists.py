@@ -1,11 +1,15 @@
 """Several values in one word: `64,100`, or `64..4096` for the doublings from one to the other."""
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from ..contract import Parameter, ParameterValue
 from .usage import UsageError
+
+if TYPE_CHECKING:
+    from ..contract import Parameter, ParameterValue
 
 MOST_VALUES = 64  # in one word
 
