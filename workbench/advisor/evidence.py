@@ -19,7 +19,7 @@ from .comparison import Comparison, ranked, ratio_of
 from .limits import exceeds_error_limit, is_admissible, surely_beyond_limits
 from .race_summary import is_cut_short
 
-SURE, LIKELY, TIE, OPEN = CONFIDENCES
+SURE, LIKELY, TIE, OPEN, _ = CONFIDENCES
 LOWERED = {SURE: LIKELY}  # by doubts; every other word becomes open
 EDGE = 1 + ratios.TOLERANCE
 

@@ -35,7 +35,8 @@ def exit_code(status: str, request: Request, report: Report) -> int:
             return FAILED
     if _is_unwritten(request, report):
         return FAILED
-    if request.strict and any(row.verdict and row.verdict.confidence == "open" for row in rows):
+    verdicts = [row.verdict for row in rows if row.verdict is not None]
+    if request.strict and any(v.confidence in ("open", "unrated") for v in verdicts):
         return UNTRUSTED
     if not request.strict_samples:
         return OK

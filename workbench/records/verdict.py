@@ -184,7 +184,8 @@ class Verdict(msgspec.Struct, frozen=True):
     costs: list[CaseCost] = []
     prices: dict[str, float] = {}  # kind of device, or device, to its given price per hour
     what_if: list[WhatIf] = []
-    confidence: str = "open"  # "sure", "likely", "tie" or "open": see docs/advisor.md
+    # "sure", "likely", "tie" or "open": see docs/advisor.md; "unrated" by a version without them.
+    confidence: str = "unrated"
 
     @property
     def lead(self) -> tuple[float | None, tuple[float, float] | None]:

@@ -14,7 +14,7 @@ from .candidate import ENDED, ENERGY, SHARED, Candidate, Row, price_of
 from .report import Report
 
 CHOICES = ("cpu", "gpu", "either", "unknown")
-CONFIDENCES = ("sure", "likely", "tie", "open")
+CONFIDENCES = ("sure", "likely", "tie", "open", "unrated")
 VOCABULARY = {"choice": CHOICES, "objective": OBJECTIVES, "confidence": CONFIDENCES}  # of a verdict
 
 

@@ -93,7 +93,9 @@ def test_a_batch_that_nobody_asked_for_may_fail(
     assert exit_code("done", request, report) == code
 
 
-@pytest.mark.parametrize(("word", "code"), [("sure", OK), ("tie", OK), ("open", UNTRUSTED)])
+@pytest.mark.parametrize(
+    ("word", "code"), [("sure", OK), ("tie", OK), ("open", UNTRUSTED), ("unrated", UNTRUSTED)]
+)
 def test_strict_asks_for_a_word_in_every_verdict(word: str, code: int) -> None:
     report = kept("advise-prices")
     for row in report.rows.values():
