@@ -337,7 +337,8 @@ class Summary(msgspec.Struct, frozen=True):
     # that of the pick; of the objective where that is not the time.
     lead: float | None
     lead_ci95: tuple[float, float] | None  # 95 % interval of `lead`
-    confidence: str  # "sure", "likely", "tie", "open"
+    confidence: str  # see `Verdict`
+    basis: str | None = None  # see `Verdict`; None in a document of an earlier version
 
 
 class Document(msgspec.Struct, kw_only=True):

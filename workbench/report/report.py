@@ -293,5 +293,5 @@ def summary_of(verdict: Verdict, pick: Case | None) -> Summary:
     if pick is not None:
         picked = Pick(**{name: getattr(pick, name) for name in Pick.__struct_fields__})
     lead, lead_ci95 = verdict.lead
-    word = verdict.confidence
-    return Summary(verdict.scenario, verdict.choice, picked, lead, lead_ci95, word)
+    words = verdict.confidence, verdict.basis
+    return Summary(verdict.scenario, verdict.choice, picked, lead, lead_ci95, *words)

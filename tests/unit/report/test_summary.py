@@ -21,7 +21,7 @@ def test_it_has_one_entry_for_each_verdict(events: list[ev.AnyEvent]) -> None:
         assert (entry.scenario, entry.device) == (verdict.scenario, verdict.choice)
         assert (entry.lead, entry.lead_ci95) == verdict.lead
         assert (entry.pick.id if entry.pick else None) == verdict.pick
-        assert entry.confidence == verdict.confidence
+        assert (entry.confidence, entry.basis) == (verdict.confidence, verdict.basis)
     assert report_of(document).document().summary == document.summary
 
 
