@@ -108,7 +108,8 @@ def _activity(session: Session) -> Content:
             pick = report.verdicts[0].pick if report.verdicts else None
             return Content(f"pick: {brief(candidate_name(pick), report)}" if pick else "")
         case "finished" | "incomplete":
-            answered = sum(verdict.choice != "unknown" for verdict in report.verdicts)
+            verdicts = [v for v in report.verdicts if v.choice != "unknown"]
+            answered = sum(verdict.confidence != "open" for verdict in verdicts)
             owed = sum(row.plan.textbook is not None for row in report.rows.values())
             return Content(f"{answered} of {owed} scenarios answered") if owed else Content("")
     case = run.case_name(report.current_case) if report.current_case else "preparing"

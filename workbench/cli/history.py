@@ -1,5 +1,6 @@
 """The commands on kept runs: list, delete, complete, compare and export them."""
 
+import dataclasses
 import os
 import re
 import sys
@@ -99,7 +100,9 @@ def _show(runs: Sequence[RunSummary], *, as_json: bool) -> None:
     if as_json:
         echo_json(RunList(**head("runs"), runs=runs))
         return
-    columns, width = (Column("id", "Run"), *COLUMNS), terminal_width() or UNLIMITED
+    started, *others = COLUMNS
+    started = dataclasses.replace(started, rank=5)  # the id says it too
+    columns, width = [Column("id", "Run"), started, *others], terminal_width() or UNLIMITED
     for line in table_lines(columns, [*map(run_line, runs)], width):
         click.echo(line.plain.rstrip())
 

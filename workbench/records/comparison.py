@@ -80,6 +80,7 @@ class RunSummary(msgspec.Struct, frozen=True):
     answers: dict[str, str] = {}  # row to its pick or choice, "" without a verdict
     reason: str | None = None  # why it is unreadable
     machine: str | None = None  # its processor, usable cores and GPUs
+    confidences: dict[str, str] = {}  # row with a verdict to the confidence of its answer
 
 
 class RunList(msgspec.Struct, frozen=True):

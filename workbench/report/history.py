@@ -26,7 +26,7 @@ from .names import machine_name
 from .report import Report
 
 OF_INTEREST = ("RunStarted", "HardwareDetected", "RacePlanned", "VerdictReached", "RunFinished")
-INDEX = "history-2.sqlite"  # another number for another TABLE or `RunSummary`
+INDEX = "history-3.sqlite"  # another number for another TABLE or `RunSummary`
 TABLE = """CREATE TABLE IF NOT EXISTS run (name BLOB PRIMARY KEY, stamp TEXT, started_s REAL,
     status TEXT, words TEXT, summary BLOB) WITHOUT ROWID"""
 LARGEST_BYTES, DIGEST_BYTES = 1 << 30, 64
@@ -150,7 +150,8 @@ def summary_of(path: Path) -> RunSummary:
         problem = str(error).removeprefix(str(path)).strip(", ")
         return RunSummary(shown(path.stem), "unreadable", reason=shown(problem))
     answers = {name: "" for name, row in report.rows.items() if row.plan.of is None}
-    for found in report.verdicts:
+    verdicts = report.verdicts
+    for found in verdicts:
         clear = found.pick is not None and not found.tie
         answers[found.scenario] = candidate_name(found.pick or "") if clear else found.choice
     return RunSummary(
@@ -162,4 +163,5 @@ def summary_of(path: Path) -> RunSummary:
         simulated=any(kind_of(each.case.device).simulated for each in report.candidates.values()),
         answers={shown(row): shown(answer) for row, answer in answers.items()},
         machine=shown(machine_name(report.machine)) if report.machine else None,
+        confidences={shown(each.scenario): shown(each.confidence) for each in verdicts},
     )

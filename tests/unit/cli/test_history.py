@@ -7,9 +7,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from builders import case, events, steady
+from builders import case, eventful, events, steady
 from click.testing import CliRunner
 
+from workbench.cli import history
 from workbench.cli.main import cli
 from workbench.records import events as ev
 from workbench.report import journal
@@ -45,6 +46,25 @@ def test_what_is_pruned_is_listed_as_json_where_json_is_asked_for(runs: Path) ->
     assert done.exit_code == 0
     assert [run["id"] for run in msgspec.json.decode(done.stdout)["runs"]] == ["a"]
     assert not list(runs.iterdir())
+
+
+def test_the_list_says_how_certain_the_answers_are(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = iter(("open", "sure"))
+    rated = [
+        msgspec.structs.replace(
+            event, verdict=msgspec.structs.replace(event.verdict, confidence=next(words))
+        )
+        if isinstance(event, ev.VerdictReached)
+        else event
+        for event in eventful()
+    ]
+    (runs / "b.jsonl").write_bytes(b"".join(ev.encode(event) + b"\n" for event in rated))
+    monkeypatch.setattr(history, "terminal_width", lambda: 80)
+    listed = CliRunner().invoke(cli, ["runs"]).stdout.splitlines()
+    assert listed[0].split()[-1] == "Answers"
+    assert [line.partition("done")[2].strip() for line in listed[1:]] == ["1 open, 1 sure", ""]
 
 
 def test_a_text_that_is_no_text_matches_nothing() -> None:

@@ -1,9 +1,11 @@
 """The kept runs as a table, and one of them in detail."""
 
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 
 from ...records.comparison import RunSummary
+from ...report.from_document import CONFIDENCES
 from ...text import units
 from ...text.sanitize import shown
 from .spans import Text, fact, facts_lines, heading, listed
@@ -14,8 +16,8 @@ COLUMNS = (
     Column("command", "Command", rank=1, minimum=20, maximum=60),
     Column("time", "Took", rank=3, align="right"),
     Column("status", "Status"),
-    Column("answers", "Answers", rank=4, minimum=20, maximum=60, patient=True),
-    Column("machine", "Machine", rank=5, minimum=24, patient=True),
+    Column("answers", "Answers", rank=4, minimum=18, maximum=60, patient=True),
+    Column("machine", "Machine", rank=6, minimum=24, patient=True),
 )
 MARKED = Column("side", "")  # holds A and B
 TONES = {"done": "", "running": "strong", "failed": "error", "unreadable": "error"}
@@ -23,11 +25,10 @@ TONES = {"done": "", "running": "strong", "failed": "error", "unreadable": "erro
 
 def run_line(run: RunSummary, sides: Mapping[str, str] = {}) -> Line:
     """One run; `sides` has the letters of those that are to be compared."""
-    statuses = [run.status + ", simulated" * run.simulated, run.status]
-    answers = _answers(run)
-    given = sum(answer not in ("", "unknown") for answer in run.answers.values())
-    short = f"{given} of {len(answers)} answered" if any(run.answers.values()) else ""
-    texts = [run.reason or ", ".join(answers), *([short] if short else [])]
+    statuses = [run.status + how * run.simulated for how in (", simulated", " sim")]
+    texts = [run.reason or ""]
+    if run.confidences:  # a plain run asks nothing
+        texts = [", ".join(_answers(run)), _confidences(run)]
     cells: dict[str, Cell] = {
         "side": Text.of((sides.get(run.id, " "), "strong command")),
         "id": Text.of(run.id),
@@ -51,7 +52,19 @@ def run_lines(run: RunSummary, width: int) -> list[Text]:
 
 
 def _answers(run: RunSummary) -> list[str]:
-    return [f"{row}: {answer}" if answer else row for row, answer in run.answers.items()]
+    """Each row with its answer and how certain that is, as far as there is one."""
+    return [
+        f"{row}: {answer} ({run.confidences[row]})" if answer else row
+        for row, answer in run.answers.items()
+    ]
+
+
+def _confidences(run: RunSummary) -> str:
+    """How many answers have each word of confidence: the worst first, where a cut spares it."""
+    counts = Counter(run.confidences.values())
+    counts["unanswered"] = len(run.answers) - len(run.confidences)
+    words = ("unanswered", *reversed(CONFIDENCES))
+    return ", ".join(f"{counts[word]} {word}" for word in words if counts[word])
 
 
 def moment(run: RunSummary) -> str:
