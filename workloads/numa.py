@@ -123,7 +123,7 @@ class Node:
     """A memory node with cores of its own."""
 
     number: int
-    cpus: frozenset[int]
+    cpus: set[int]
     distances: Mapping[int, int] = field(default_factory=dict)  # to each node; 10 is to itself
 
 

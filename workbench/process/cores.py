@@ -2,9 +2,12 @@
 
 import json
 import os
+import re
 from contextlib import suppress
 
 GPU_CORES = "WORKBENCH_GPU_CORES"  # of a worker on a GPU: JSON, device to a list of cores near it
+# Five digits are far above the kernel's NR_CPUS (8,192 on x86-64).
+_RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?")
 
 
 def affinity_mask() -> set[int] | None:
@@ -22,13 +25,16 @@ def allowed_cores() -> list[int]:
     return sorted(affinity_mask() or range(os.cpu_count() or 1))
 
 
-def cpulist(text: str) -> frozenset[int]:
-    """The CPUs of a list such as `0-3,8` (kernel docs, cputopology.rst)."""
+def cpulist(text: str | None) -> set[int]:
+    """The CPUs of a list such as `0-3,8` (kernel docs, cputopology.rst); none for garbage."""
     cpus: set[int] = set()
-    for part in filter(None, text.strip().split(",")):
-        first, _, last = part.partition("-")
-        cpus.update(range(int(first), int(last or first) + 1))
-    return frozenset(cpus)
+    for part in (text or "").split(","):
+        match = _RANGE.fullmatch(part.strip())
+        found = match and range(int(match[1]), int(match[2] or match[1]) + 1)
+        if not found:
+            return set()
+        cpus.update(found)
+    return cpus
 
 
 def bind_near(device: str) -> None:

@@ -14,7 +14,6 @@ from builders import machine
 from hypothesis import given, strategies as st
 
 from workbench.export.view.machine import gpu
-from workbench.machine.host.sysfs import parse_cpulist
 from workbench.machine.nvidia import placement
 from workbench.machine.nvidia.placement import as_cpulist, placed
 from workbench.planning.request import Request
@@ -67,7 +66,7 @@ def cards(count: int) -> list[Gpu]:
 def bound(
     monkeypatch: pytest.MonkeyPatch, root: Path, allowed: str = "0-63", count: int = 2
 ) -> list[str | None]:
-    monkeypatch.setattr(placement, "affinity_mask", lambda: parse_cpulist(allowed))
+    monkeypatch.setattr(placement, "affinity_mask", lambda: cores.cpulist(allowed))
     return [card.worker_cores for card in placed(cards(count), root)]
 
 
@@ -115,7 +114,7 @@ def test_where_the_user_has_placed_the_work_it_stays(
 def test_a_gpu_that_cannot_compute_or_has_no_address_has_no_cores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placement, "affinity_mask", lambda: parse_cpulist("0-63"))
+    monkeypatch.setattr(placement, "affinity_mask", lambda: cores.cpulist("0-63"))
     hidden, lost = cards(2)
     hidden = msgspec.structs.replace(hidden, device=None)
     lost = msgspec.structs.replace(lost, pci_bus_id=None)
@@ -125,9 +124,7 @@ def test_a_gpu_that_cannot_compute_or_has_no_address_has_no_cores(
 
 @given(st.sets(st.integers(0, 300)))
 def test_a_list_of_cores_is_read_back(cpus: set[int]) -> None:
-    text = as_cpulist(cpus)
-    assert cores.cpulist(text) == cpus
-    assert (parse_cpulist(text) or set()) == cpus
+    assert cores.cpulist(as_cpulist(cpus)) == cpus
 
 
 def test_the_workers_of_a_gpu_know_its_cores_and_start_no_more_threads(tmp_path: Path) -> None:

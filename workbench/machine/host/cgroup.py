@@ -7,8 +7,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...process.cores import cpulist
 from ...records.machine import CoreLimit
-from .sysfs import parse_cpulist, parse_int, read_int, read_text
+from .sysfs import parse_int, read_int, read_text
 
 UNIFIED = ""  # the name of the v2 hierarchy in /proc/self/cgroup: "0::/path"
 _MOUNT = re.compile(
@@ -111,7 +112,7 @@ def cpuset(root: Path) -> set[int] | None:
     """The logical CPUs that the nearest control group leaves to this process."""
     for group in groups(root, "cpuset"):
         name = "cpuset.cpus.effective" if group.version == 2 else "cpuset.effective_cpus"
-        if cpus := parse_cpulist(read_text(group.folder / name)):
+        if cpus := cpulist(read_text(group.folder / name)):
             return cpus
     return None
 

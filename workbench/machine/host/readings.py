@@ -123,7 +123,7 @@ def core_times(cores: Iterable[int]) -> dict[int, Any]:
         times = psutil.cpu_times(percpu=True)
     except OSError:
         return {}
-    numbers = sorted(online_cpus(Path("/")) or ())  # psutil leaves them out
+    numbers = sorted(online_cpus(Path("/")))  # psutil leaves them out
     if len(numbers) != len(times):  # in some containers psutil sees fewer cores than sysfs shows
         numbers = list(range(len(times)))
     numbered = dict(zip(numbers, times, strict=True))

@@ -6,27 +6,28 @@ Sources: kernel docs admin-guide/cputopology.rst, ABI/testing/sysfs-devices-syst
 from collections import Counter
 from pathlib import Path
 
+from ...process.cores import cpulist
 from ...records.machine import Cache
-from .sysfs import parse_cpulist, parse_int, read_int, read_text
+from .sysfs import parse_int, read_int, read_text
 
 _CPUS = "sys/devices/system/cpu"
 _UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3}
 
 
-def online_cpus(root: Path) -> set[int] | None:
-    """The logical CPUs that are switched on."""
-    return parse_cpulist(read_text(root / _CPUS / "online"))
+def online_cpus(root: Path) -> set[int]:
+    """The logical CPUs that are switched on; none where the kernel does not say."""
+    return cpulist(read_text(root / _CPUS / "online"))
 
 
 def sockets_and_cores(root: Path, cpus: set[int]) -> tuple[int | None, int | None]:
     """Sockets and physical cores; None each where the kernel does not say."""
     folders = [root / _CPUS / f"cpu{cpu}/topology" for cpu in cpus]
-    siblings = [parse_cpulist(read_text(folder / "thread_siblings_list")) for folder in folders]
-    if None in siblings:
+    siblings = [cpulist(read_text(folder / "thread_siblings_list")) for folder in folders]
+    if not all(siblings):
         return None, None
     packages = {read_int(folder / "physical_package_id") for folder in folders}
     packages -= {None, -1}  # -1: the firmware does not say
-    return len(packages) or None, len({min(each) for each in siblings if each}) or None
+    return len(packages) or None, len({min(each) for each in siblings}) or None
 
 
 def caches(root: Path, cpus: set[int]) -> list[Cache]:
@@ -42,7 +43,7 @@ def caches(root: Path, cpus: set[int]) -> list[Cache]:
             size = parse_size(read_text(folder / "size"))
             if level is not None and kind and size:
                 counts[level, kind, size] += 1
-            sharing = parse_cpulist(read_text(folder / "shared_cpu_list"))
+            sharing = cpulist(read_text(folder / "shared_cpu_list"))
             covered.setdefault(folder.name, set()).update(sharing or {cpu})
     return [
         Cache(level=level, kind=kind, size_bytes=size, instances=count)
@@ -60,8 +61,7 @@ def parse_size(text: str | None) -> int | None:
 
 def numa_nodes(root: Path) -> int | None:
     """Memory nodes; None where the kernel does not say."""
-    nodes = parse_cpulist(read_text(root / "sys/devices/system/node/online"))
-    return len(nodes) if nodes else None
+    return len(cpulist(read_text(root / "sys/devices/system/node/online"))) or None
 
 
 def smt(root: Path) -> bool | None:
@@ -76,11 +76,10 @@ def efficiency_cores(root: Path) -> int | None:
     Sources: kernel docs ABI/testing/sysfs-devices-system-cpu (cpu_capacity), and the event
     sources cpu_core and cpu_atom of Intel's hybrid processors.
     """
-    atoms = parse_cpulist(read_text(root / "sys/devices/cpu_atom/cpus"))
-    if atoms is not None:
+    if atoms := cpulist(read_text(root / "sys/devices/cpu_atom/cpus")):
         return len(atoms)
     online = online_cpus(root)
-    if online is None:
+    if not online:
         return None
     read = [read_int(root / _CPUS / f"cpu{cpu}/cpu_capacity") for cpu in online]
     capacities = [capacity for capacity in read if capacity is not None]

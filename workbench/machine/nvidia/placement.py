@@ -10,10 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from ...process.cores import affinity_mask
+from ...process.cores import affinity_mask, cpulist
 from ...records.machine import Gpu
 from ..host.cgroup import cpuset
-from ..host.sysfs import parse_cpulist, read_text
+from ..host.sysfs import read_text
 from ..host.topology import online_cpus
 
 # Variables by which a user places OpenMP's threads.
@@ -34,7 +34,7 @@ def _near(gpu: Gpu, allowed: set[int], root: Path) -> str | None:
     if gpu.device is None or gpu.pci_bus_id is None:
         return None
     file = root / "sys/bus/pci/devices" / gpu.pci_bus_id / "local_cpulist"
-    near = (parse_cpulist(read_text(file)) or set()) & allowed
+    near = cpulist(read_text(file)) & allowed
     return as_cpulist(near) if near and near < allowed else None
 
 
