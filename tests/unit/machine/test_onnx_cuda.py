@@ -111,6 +111,10 @@ def test_a_card_without_tf32_does_not_pass_fp32_for_it(changes: dict[str, str]) 
     assert refused(software(), machine(card=unknown), **changes) is None
 
 
+def test_a_gpu_that_is_not_there_is_refused() -> None:
+    assert refused(software(), machine(), device="cuda:7").code == "no_device"
+
+
 def test_on_a_simulated_gpu_nothing_is_refused() -> None:
     fake = msgspec.structs.replace(CARD, device="fake:0", simulated=True)
     here = machine(card=fake)

@@ -43,10 +43,6 @@ def refusal(case: Case, machine: Machine, software: Software) -> Reason | None:
     if built and not tensorrt and "tensorrt" in (case.mode or "").split("+"):
         hint = f"{software.executable} -m pip install 'tensorrt-cu{built}<11'"
         return Reason("no_tensorrt", "TensorRT is not installed", hint)
-    gpu = next(gpu for gpu in machine.gpus if gpu.device == case.device)
-    if "tf32" in (case.precision, case.mode) and (major(gpu.compute_capability) or 8) < 8:
-        text = f"{case.device} has no tf32: its compute capability is {gpu.compute_capability}"
-        return Reason("unsupported_precision", text, "choose fp32 or fp16")
     return None
 
 
