@@ -364,9 +364,9 @@ def _mode_of(request: Request | None) -> str:
 
 def run_tui(
     start_source: Callable[[Request | str], EventSource],
-    request: Request | None = None,
+    request: Request,
     *,
-    finish: Callable[[Report, Report | None, int], int] | None = None,
+    finish: Callable[[Report, Report | None, int], int],
     **options: Any,
 ) -> int:
     """Show runs until the user quits, and return the exit code.
@@ -386,4 +386,4 @@ def run_tui(
     report = raced.report
     if summary := summary_text(report, shutil.get_terminal_size().columns):
         sys.stdout.write(f"{summary}\n")
-    return code if finish is None else finish(report, app.answer, code)
+    return finish(report, app.answer, code)

@@ -30,7 +30,7 @@ class DetailScreen(ViewScreen):
         *(replace(each, group=SPARE) for each in STEPS),  # there is text to scroll
     ]
 
-    def __init__(self, scenario: str, case_id: str | None = None) -> None:
+    def __init__(self, scenario: str, case_id: str | None) -> None:
         super().__init__()
         self._scenario = scenario
         self._case_id = case_id

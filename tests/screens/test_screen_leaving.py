@@ -77,6 +77,7 @@ def test_an_error_of_ours_is_one_line_and_keeps_the_run(
     monkeypatch.setattr("screens.app.WorkbenchApp.on_ready", broken, raising=False)
     code = run_tui(
         lambda _: ReplaySource(scenes.midway()),
+        Request(),
         finish=lambda _, __, code: kept.append(code) or code,
     )
     assert code == 1
@@ -94,7 +95,8 @@ def test_a_panic_of_textual_is_a_failure_too(
     monkeypatch.setattr(
         "screens.app.WorkbenchApp.on_ready", lambda app: app.panic("x"), raising=False
     )
-    assert run_tui(lambda _: ReplaySource(scenes.midway())) == 1
+    source = ReplaySource(scenes.midway())
+    assert run_tui(lambda _: source, Request(), finish=lambda _, __, code: code) == 1
 
 
 async def test_output_is_of_the_run_that_the_command_line_asked_for() -> None:

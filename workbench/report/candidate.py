@@ -219,7 +219,7 @@ class Candidate:
         return dict(zip((block.round for block in self.blocks), self.medians_s, strict=True))
 
 
-def price_of(device: str, prices: Mapping[str, float], gpus: int = 1) -> float | None:
+def price_of(device: str, prices: Mapping[str, float], gpus: int) -> float | None:
     """The price of `device` per hour, or of its kind; None if neither is given.
 
     On a GPU the price is that of all `gpus` that share the work.

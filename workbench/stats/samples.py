@@ -68,12 +68,10 @@ def median(values: Sequence[float]) -> float:
     return min(below + (above - below) * 0.5, above)
 
 
-def median_interval(
-    values: Sequence[float], confidence: float = 0.95
-) -> tuple[float, float] | None:
-    """A distribution-free interval of the median, from two order statistics; None if there are too
-    few samples for one."""
-    rank = _rank(len(values), confidence)
+def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """A distribution-free 95 % interval of the median, from two order statistics; None if there are
+    too few samples for one."""
+    rank = _rank(len(values))
     if rank is None:
         return None
     ordered = ascending(values)
@@ -81,17 +79,17 @@ def median_interval(
 
 
 @cache
-def _rank(n: int, confidence: float) -> int | None:
+def _rank(n: int) -> int | None:
     """The rank from either end, 0 the first, of the order statistics around the median.
 
-    It is the largest i with P(Y <= i) <= (1 - confidence) / 2, where Y is binomial with n trials of
-    probability 1/2 (David and Nagaraja 2003, 7.1).
+    It is the largest i with P(Y <= i) <= 2.5 %, where Y is binomial with n trials of probability
+    1/2 (David and Nagaraja 2003, 7.1).
     """
     below, found = 0.0, None
     for i in range(max(0, int(n / 2 - 20 * math.sqrt(n / 2))), n):  # smaller terms vanish
         log_term = math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1)
         below += math.exp(log_term + n * math.log(0.5))
-        if below > (1 - confidence) / 2:
+        if below > 0.025:
             break
         found = i
     return found

@@ -34,10 +34,10 @@ PROBE_STEPS, PROBE_MOST_S = 10, 0.5
 GAP_S = 0.05  # the machine slept if boot time gets this far ahead of monotonic time
 
 
-def timer_overhead_s(reads: int = 200) -> float:
+def timer_overhead_s() -> float:
     """Shortest time between two readings of the timer, seconds."""
     gaps = []
-    for _ in range(reads):
+    for _ in range(200):
         began = time.perf_counter()
         gaps.append(time.perf_counter() - began)
     return max(min(gaps), 1e-9)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-METHODS = ("dynamic", "static")
 CALIBRATIONS = ("minmax", "percentile", "entropy")
 
 
@@ -21,7 +20,7 @@ class Recipe:
     """
 
     precision: str = "fp32"  # "fp32", "fp16", "int8"
-    method: str | None = None  # one of METHODS, with int8
+    method: str | None = None  # "dynamic" or "static", with int8
     scope: str = "all"
     activations: str = "u8"  # "u8" or "s8"; weights are always signed
     per_channel: bool = False

@@ -124,10 +124,10 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_the_price_of_a_device_goes_before_that_of_its_kind() -> None:
     prices = {"gpu": 3.0, "cuda:1": 1.0}
-    assert price_of("cuda:0", prices) == 3.0
-    assert price_of("cuda:1", prices) == 1.0
+    assert price_of("cuda:0", prices, gpus=1) == 3.0
+    assert price_of("cuda:1", prices, gpus=1) == 1.0
     assert price_of("cuda:1", prices, gpus=4) == 4.0
-    assert price_of("cpu", prices) is None
+    assert price_of("cpu", prices, gpus=1) is None
     assert price_of("cpu", {"cpu": 0.1}, gpus=4) == 0.1  # the ranks share one machine
 
 
