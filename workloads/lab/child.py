@@ -20,10 +20,9 @@ OTHERS = "the other variants are measured without it"
 
 
 class Lab:
-    """Handles requests; each public method is one operation of the protocol."""
+    """Handles requests; each public method is one operation, described where it is done."""
 
     def hello(self) -> dict[str, Any]:
-        """Import what reads and quantises models."""
         versions = {"python": sys.version.split()[0], "onnx": onnx.__version__}
         return {"versions": {**versions, "onnxruntime": onnxruntime.__version__}}
 
@@ -39,13 +38,10 @@ class Lab:
     inspect = staticmethod(inspection.inspect)
 
     def prepare(self, model: str, folder: str) -> dict[str, Any]:
-        """Write `prepared.onnx`; returns the steps with their sizes, and what can be quantised."""
         with clear_errors("it cannot be prepared", code="not_prepared"):
             return prepare.prepare(Path(model), Path(folder))
 
     def build(self, model: str, folder: str, recipe: dict[str, Any]) -> dict[str, Any]:
-        """Make a variant of the prepared model; returns its file, size, operators and share in
-        INT8."""
         with clear_errors(f"{Recipe.of(recipe).label} cannot be made", "not_quantised", OTHERS):
             return quantise.build(Path(folder), Recipe.of(recipe))
 
@@ -58,16 +54,10 @@ class Lab:
         limit: float,
         seconds: float,
     ) -> dict[str, Any]:
-        """Find the nodes of a static variant to leave in FP32, to keep its error within `limit`.
-
-        `metric` is "relative_error" or "disagreement".  Returns the fields of `build`, the recipe,
-        its `error` and the number of models `tried`.
-        """
         with clear_errors(f"{Recipe.of(recipe).label} cannot be mixed", "not_quantised", OTHERS):
             return mixed.mixed(Path(folder), Recipe.of(recipe), metric, limit, seconds)
 
     def save(self, model: str, folder: str, variant: str, destination: str) -> dict[str, Any]:
-        """Write the file `variant` of the folder (or the model itself) to `destination`."""
         hint = "try again with another file name"
         with clear_errors("it cannot be saved", code="not_saved", hint=hint):
             return save.save(Path(model), Path(folder), Path(variant), Path(destination))

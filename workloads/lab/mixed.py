@@ -39,7 +39,11 @@ class Unit:
 def mixed(
     folder: Path, recipe: Recipe, metric: str, limit: float, seconds: float
 ) -> dict[str, Any]:
-    """Write the mixed variant of `recipe`; see `workloads.lab.child.Lab.mixed`."""
+    """Write the variant of the static `recipe` with nodes in FP32 that keep its error in `limit`.
+
+    `metric` is "relative_error" or "disagreement".  Returns the fields of `build`, the recipe, its
+    `error` and the number of models `tried`.
+    """
     with quiet():
         search = _Search(folder, recipe, metric, limit, seconds)
         chosen = search.run(units(search.model, products.kept(folder), recipe))

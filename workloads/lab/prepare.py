@@ -26,7 +26,7 @@ CHECKED = 4  # samples that check each step
 
 
 def prepare(model: Path, folder: Path) -> dict[str, Any]:
-    """Write `prepared.onnx` into `folder`; see `workloads.lab.child.Lab.prepare`."""
+    """Write `prepared.onnx` into `folder`; returns the steps, and what can be quantised."""
     current = onnx.load(str(model))
     steps = [_step("as given", current)]
     with quiet():

@@ -50,7 +50,8 @@ INTEGER = {  # operators of an optimised graph that multiply integers
 
 
 def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
-    """Write `<label>.onnx` into `folder`; see `workloads.lab.child.Lab.build`."""
+    """Write the variant `<label>.onnx` of the prepared model into `folder`; returns its file, size,
+    operators and share in INT8."""
     model = onnx.load(str(folder / PREPARED))
     coverage = None
     with quiet():
