@@ -48,11 +48,7 @@ KEYS = (
     Binding("escape", "close_run", "Close run", tooltip="back from an opened run"),
     Binding("s", "start", "Start", tooltip="start the same run again"),
     Binding(
-        "m",
-        "next_step",
-        "Next step",
-        tooltip="start the run that `next` proposes",
-        group=SPARE,
+        "m", "next_step", "Next step", tooltip="start the run that `next` proposes", group=SPARE
     ),
     Binding("n", "new", "New", tooltip="set up another run: workload, sizes, devices, budget"),
     Binding("space", "pause", "Pause", tooltip="pause and resume; the clock stops too"),

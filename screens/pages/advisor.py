@@ -27,13 +27,7 @@ class AdvisorScreen(ViewScreen):
     HORIZONTAL_BREAKPOINTS = [(SIDE_BY_SIDE, "-side-by-side")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         FILTER,
-        Binding(
-            "escape",
-            "follow",
-            "Follow",
-            key_display="esc",
-            tooltip="follow the row that is raced again",
-        ),
+        Binding("escape", "follow", "Follow", tooltip="follow the row that is raced again"),
     ]
 
     def body(self) -> ComposeResult:

@@ -80,7 +80,7 @@ class HelpScreen(ModalScreen[None]):
 
     AUTO_FOCUS = "Pane"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss", "Close", key_display="esc"),
+        Binding("escape", "dismiss", "Close"),
         Binding("question_mark,q,enter", "dismiss", "Close", show=False),
     ]
 

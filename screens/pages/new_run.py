@@ -114,7 +114,7 @@ class NewRunScreen(ModalScreen[Request | None]):
             for key, each in _LETTERS.items()
         ),
         Binding("backspace", "seek", show=False, priority=True),
-        Binding("escape", "leave", "Leave", key_display="esc"),
+        Binding("escape", "leave", "Leave"),
     ]
 
     def __init__(

@@ -18,7 +18,7 @@ class RowScreen(ViewScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *STEPS,
-        Binding("escape", "follow", "Back", key_display="esc", tooltip="back to the row raced now"),
+        Binding("escape", "follow", "Back", tooltip="back to the row raced now"),
     ]
 
     @property

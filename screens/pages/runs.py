@@ -46,12 +46,7 @@ class RunsScreen(ViewScreen):
         Binding("s", "again", "Start", tooltip="start its command again", group=SPARE),
         Binding("e", "export", "Export", tooltip="write an HTML page of it", group=SPARE),
         Binding(
-            "delete",
-            "delete",
-            "Delete",
-            key_display="del",
-            tooltip="twice: delete it",
-            group=SPARE,
+            "delete", "delete", "Delete", key_display="del", tooltip="twice: delete it", group=SPARE
         ),
     ]
 
