@@ -13,7 +13,16 @@ from ..export.formats import FORMATS
 from ..planning.request import Request
 from ..planning.usage import UsageError
 from ..records.fleet import COLLECTED, FleetDocument, FleetPlan, PlanDocument
-from .options import PRICES, all_of, json_option, own_options, run_options, scenario_options
+from .options import (
+    PRICES,
+    all_of,
+    flag,
+    json_option,
+    own_options,
+    run_options,
+    scenario_options,
+    value,
+)
 from .program import Group, command, echo_json, head
 from .questions import questions
 
@@ -35,8 +44,8 @@ def _seconds(_: click.Context, option: click.Parameter, text: str) -> float:
 
 
 INTERPRETER = "Interpreter on the nodes; default the launcher's."
-PER_TYPE = click.option(
-    "--per-type", type=click.IntRange(1, 1000), default=2, help="Nodes of each type; default 2."
+PER_TYPE = value(
+    "--per-type", "N", "Nodes of each type; default 2.", type=click.IntRange(1, 1000), default=2
 )
 of_a_run = [
     click.argument("scenarios", nargs=-1, metavar="[SCENARIO]..."),
@@ -47,16 +56,14 @@ of_a_run = [
 of_a_fleet = all_of(
     [
         PER_TYPE,
-        click.option(
-            "--partition", "partitions", multiple=True, help="A Slurm partition.  Repeatable."
-        ),
-        click.option("--hosts", metavar="A,B", help="Machines to reach by ssh, without Slurm."),
-        click.option("--hosts-file", metavar="FILE.toml", help='A file with hosts = ["A", "B"].'),
-        click.option("--shared", is_flag=True, help="Let other jobs run on the nodes meanwhile."),
-        click.option("--deadline", "deadline_s", callback=_seconds, default="1h", help=LATEST),
-        click.option("--python", "node_python", default=sys.executable, help=INTERPRETER),
-        click.option("--wheels", type=FOLDER, help="Wheels that each node installs for its run."),
-        click.option("--scaling", metavar="TYPE", help="Also train over two nodes of this type."),
+        value("--partition", "NAME", "Slurm partition.  Repeatable.", "partitions", multiple=True),
+        value("--hosts", "A,B", "Machines to reach by ssh, without Slurm."),
+        value("--hosts-file", "FILE.toml", 'A file with hosts = ["A", "B"].'),
+        flag("--shared", "Let other jobs run on the nodes meanwhile."),
+        value("--deadline", "TIME", LATEST, "deadline_s", callback=_seconds, default="1h"),
+        value("--python", "PATH", INTERPRETER, "node_python", default=sys.executable),
+        value("--wheels", "DIR", "Wheels that each node installs for its run.", type=FOLDER),
+        value("--scaling", "TYPE", "Also train over two nodes of this type."),
         *of_a_run,
     ]
 )
@@ -118,8 +125,8 @@ def collect(folder: str) -> None:
 )
 @click.argument("place", metavar="DIR|FILE", type=click.Path(exists=True, path_type=Path))
 @all_of(PRICES)
-@click.option("--plain", is_flag=True, help="Text, even in a terminal.")
-@click.option("--markdown", is_flag=True, help="Tables for an issue.")
+@flag("--plain", "Text, even in a terminal.")
+@flag("--markdown", "Tables for an issue.")
 @json_option
 def show(
     place: Path, prices: tuple[str, ...], price_file: str | None, plain: bool, markdown: bool,
@@ -154,7 +161,7 @@ def show(
 
 @command("workbench fleet plan --quick --per-type 1")
 @of_a_fleet
-@click.option("--json", "json_", is_flag=True, help="The plan as JSON.")
+@flag("--json", "The plan as JSON.", "json_")
 def plan(json_: bool, **options: Any) -> None:
     """Show the node types, and what would run where.  Nothing is submitted."""
     from ..fleet.plan import plan_lines
@@ -168,9 +175,9 @@ def plan(json_: bool, **options: Any) -> None:
 
 
 @command("workbench fleet run --into DIR --model M.onnx")
-@click.option("--into", type=Path, required=True, help="A folder that the nodes share.")
-@click.option("--detach", is_flag=True, help="Return once all jobs are submitted.")
-@click.option("--every", "every_s", type=click.FloatRange(1), default=15.0, help=EVERY)
+@value("--into", "DIR", "A folder that the nodes share.", type=Path, required=True)
+@flag("--detach", "Return once all jobs are submitted.")
+@value("--every", "SECONDS", EVERY, "every_s", type=click.FloatRange(1), default=15.0)
 @of_a_fleet
 @click.pass_context
 def run(
@@ -215,15 +222,12 @@ def run(
 
 
 @command("workbench fleet manifest --kubernetes --image IMAGE --pool pool=a100")
-@click.option("--kubernetes", is_flag=True, required=True, expose_value=False, help="For kubectl.")
-@click.option("--image", required=True, help="A container image that has workbench.")
-@click.option(
-    "--pool",
-    "pools",
-    multiple=True,
+@flag("--kubernetes", "For kubectl.", required=True, expose_value=False)
+@value("--image", "IMAGE", "A container image that has workbench.", required=True)
+@value(
+    "--pool", "LABEL=VALUE", "Node label of a pool.  Repeatable.", "pools", multiple=True,
     required=True,
-    help="Node label of a pool, LABEL=VALUE.  Repeatable.",
-)
+)  # fmt: skip
 @PER_TYPE
 @all_of(of_a_run)
 def manifest(image: str, pools: tuple[str, ...], per_type: int, **options: Any) -> None:

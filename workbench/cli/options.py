@@ -24,7 +24,7 @@ def _numbers(_: click.Context, option: click.Parameter, text: str | None) -> tup
 
 
 def _format_option(name: str) -> Callable[[F], F]:
-    return click.option(f"--{name}", f"as_{name}", is_flag=True, help=FORMATS[name].help)
+    return flag(f"--{name}", FORMATS[name].help, f"as_{name}")
 
 
 def _share(_: click.Context, option: click.Parameter, text: str | None) -> float | None:
