@@ -1,7 +1,7 @@
 """Recognising real handwritten digits: a classic first network, trained to a known accuracy."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -62,15 +62,14 @@ class Digits(Workload):
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:
-        require_batch(case, digits.TRAINING, "training digits")
-        trainings: dict[str, Any] = {
-            "torch": FedDigits if case.mode == "dataloader" else TorchDigits,
-            "tensorflow": TensorFlowDigits,
-            "jax": JaxDigits,
-            "sklearn": ScikitLearnDigits,
-        }
-        task: Task = trainings[case.backend](case, setup)
-        return task
+        by_torch = FedDigits if case.mode == "dataloader" else TorchDigits
+        return training(case, setup, by_torch, TensorFlowDigits, JaxDigits, ScikitLearnDigits)
+
+
+def training(case: Case, setup: Setup, *kinds: Callable[[Case, Setup], Task]) -> Task:
+    """The training by the library of the case; `kinds` has one for each in LIBRARIES."""
+    require_batch(case, digits.TRAINING, "training digits")
+    return dict(zip((*FRAMEWORKS, "sklearn"), kinds, strict=True))[case.backend](case, setup)
 
 
 def memory_bytes(batch: int) -> float:

@@ -19,7 +19,6 @@ from workbench.worker.libraries import jax
 from . import digits
 from ._shared import network
 from ._shared.digits import TRAINING
-from ._shared.training import require_batch
 
 MOST_EPOCHS = 100
 
@@ -46,15 +45,7 @@ class DigitsToAccuracy(Workload):
         return Work(flops=None, bytes_moved=None, items=1, item="runs", memory_bytes=memory)
 
     def prepare(self, case: Case, setup: Setup) -> Task:
-        require_batch(case, TRAINING, "training digits")
-        trainings: dict[str, Any] = {
-            "torch": ByTorch,
-            "tensorflow": ByTensorFlow,
-            "jax": ByJax,
-            "sklearn": ByScikitLearn,
-        }
-        task: Task = trainings[case.backend](case, setup)
-        return task
+        return digits.training(case, setup, ByTorch, ByTensorFlow, ByJax, ByScikitLearn)
 
 
 class ToAccuracy(digits.DigitTraining):
