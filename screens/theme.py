@@ -120,7 +120,7 @@ def choose(app: App[Any], name: str) -> None:
     app.theme = name
 
 
-def apply_theme(app: App[Any], wanted: str = DARK.name) -> None:
+def apply_theme(app: App[Any], wanted: str) -> None:
     """Set the palette that was chosen and that the terminal can show, and turn animations off."""
     app.animation_level = "none"
     names = themes(app)

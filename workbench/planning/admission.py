@@ -101,7 +101,7 @@ def unpriced(case: Case, objective: str, price_per_hour: float | None) -> Reason
     return Reason("no_price", f"no price is known for {case.device}: {remedy}", remedy)
 
 
-def too_long_to_compile(case: Case, left_s: float, compile_s: float = COMPILE_S) -> Reason | None:
+def too_long_to_compile(case: Case, left_s: float, compile_s: float) -> Reason | None:
     """Why compiling a case, `compile_s` seconds, does not fit into `left_s`, those of its row."""
     needed_s = max(compile_s, AUTOTUNE_S) if "max-autotune" in case.mode_words else compile_s
     if not case.is_compiled or left_s >= needed_s:

@@ -13,9 +13,9 @@ IDLE_SHARE = 0.1  # share of one core; a process without spinning threads uses l
 LONGEST_S = 0.3
 
 
-def wait_until_quiet(at_most_s: float = LONGEST_S) -> None:
-    """Return once the threads of this process use no processor, or after `at_most_s`."""
-    until = time.perf_counter() + at_most_s
+def wait_until_quiet() -> None:
+    """Return once the threads of this process use no processor, or after LONGEST_S."""
+    until = time.perf_counter() + LONGEST_S
     while time.perf_counter() < until:
         used, began = time.process_time(), time.perf_counter()
         time.sleep(CHECK_S)

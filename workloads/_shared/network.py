@@ -184,7 +184,7 @@ def attention(qkv: Any, heads: int) -> Any:
     return np.concatenate(mixed, axis=1)
 
 
-def conv3x3(x: Any, weight: Any, stride: int = 1) -> Any:
+def conv3x3(x: Any, weight: Any, stride: int) -> Any:
     """A 3x3 convolution with padding 1 in float64: the sum of nine shifted products.
 
     x (batch, in, h, w), weight (out, in, 3, 3) to (batch, out, h / stride, w / stride).

@@ -155,9 +155,9 @@ def fact(label: str, text: str, tone: str = "", *, label_tone: str = "dim") -> F
     return Fact(label, Text.of((text, tone)), label_tone)
 
 
-def listed(label: str, texts: Iterable[str], tone: str = "") -> list[Fact]:
+def listed(label: str, texts: Iterable[str]) -> list[Fact]:
     """A fact for each text, the first with the label."""
-    return [fact(" " if number else label, text, tone) for number, text in enumerate(texts)]
+    return [fact(" " if number else label, text) for number, text in enumerate(texts)]
 
 
 def warning_fact(message: str, remedy: str) -> Fact:

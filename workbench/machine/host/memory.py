@@ -31,7 +31,7 @@ def system_memory(root: Path = Path("/")) -> tuple[int, int] | None:
     return sizes["MemTotal"], min(available, sizes["MemTotal"])
 
 
-def read_memory(root: Path = Path("/")) -> Memory:
+def read_memory(root: Path) -> Memory:
     """The memory that this process may use."""
     system = system_memory(root)
     if system is None:

@@ -134,7 +134,7 @@ def _cuda_only(device: CudaDevice, nvml: Nvml) -> Gpu:
     return _merge(with_reasons(Gpu(None, None, None, None, None), text), device)
 
 
-def on_the_bus(root: Path = Path("/")) -> list[str]:
+def on_the_bus(root: Path) -> list[str]:
     """PCI addresses of NVIDIA GPUs, from sysfs: known even without a driver."""
     return [
         device.name
@@ -144,7 +144,7 @@ def on_the_bus(root: Path = Path("/")) -> list[str]:
     ]
 
 
-def without_driver(nvml: Nvml, root: Path = Path("/")) -> Nvml:
+def without_driver(nvml: Nvml, root: Path) -> Nvml:
     """NVML's answer, corrected where the bus shows GPUs that have no driver."""
     reason = nvml.reason
     if nvml.available or reason is None or reason.code not in ABSENT:
