@@ -151,19 +151,6 @@ def hidden_gpu() -> Gpu:
     )
 
 
-def fake_gpu() -> Gpu:
-    return Gpu(
-        index=None,
-        device="fake:0",
-        uuid=None,
-        pci_bus_id=None,
-        name="Test device",
-        memory_total_bytes=8 * GIB,
-        simulated=True,
-        unavailable={"power_w": "the test device has no sensors"},
-    )
-
-
 def _software(torch: str, environment: dict[str, str]) -> Software:
     return Software(
         python="3.11.7",
@@ -225,19 +212,3 @@ def cpu_server() -> tuple[Machine, Software]:
         cuda=CudaDriver(False, 0, Reason("library_missing", "libcuda.so.1 was not found")),
     )
     return machine, _software("CPU build", {})
-
-
-def fake_server() -> tuple[Machine, Software]:
-    machine, software = cpu_server()
-    return (
-        Machine(
-            hostname=machine.hostname,
-            os=machine.os,
-            cpu=machine.cpu,
-            memory=machine.memory,
-            gpus=[fake_gpu()],
-            nvml=machine.nvml,
-            cuda=machine.cuda,
-        ),
-        software,
-    )

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-import signal
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 OK, FAILED, USAGE, UNTRUSTED, CUT_SHORT = 0, 1, 2, 3, 130
-CODES = frozenset({OK, FAILED, USAGE, UNTRUSTED, CUT_SHORT})
-DEATHS = frozenset({-signal.SIGINT, -signal.SIGTERM, -signal.SIGHUP})
 # Before our first line runs, signals and broken interpreters are answered by Python itself.
 TRACEBACK = re.compile(r"Traceback \(most recent call last\)|Fatal Python error|Exception ignored")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")

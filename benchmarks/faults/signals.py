@@ -15,7 +15,7 @@ from .modes import MODES, Mode
 from .room import SPIN, Finished, Room, Running
 from .terminal import Terminal
 
-INT, TERM, HUP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+INT, TERM = signal.SIGINT, signal.SIGTERM
 SOON_S = 8.0  # due after the first signal
 FORCED_S = 2.0  # due after the second Ctrl-C, on a machine with neighbours
 STARTING_S = 0.5  # until then Python itself may answer, by the signal's own death

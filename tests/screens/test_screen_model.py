@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import machines
 import msgspec
 import own_runs
 import pytest
@@ -27,7 +26,6 @@ from workbench.report.report import Report
 from workbench.report.run_files import open_run
 
 SIZE = (80, 24)
-ON = machines.cpu_server()
 DONE = simulated_lab.done()
 ADVISED = next(n for n, event in enumerate(DONE) if isinstance(event, ev.ModelAdvised))
 

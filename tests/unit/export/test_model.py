@@ -6,7 +6,6 @@ import msgspec
 import pytest
 import recorded_model
 import simulated_lab
-from builders import machine
 
 from workbench.advisor.model.overview import (
     brief,
@@ -19,12 +18,10 @@ from workbench.advisor.model.overview import (
 from workbench.export.text import run_text
 from workbench.export.view.model_facts import facts_lines, saved_text
 from workbench.records import events as ev
-from workbench.records.machine import Software
 from workbench.records.model import Port, Saved
 from workbench.report.from_document import report_of
 from workbench.report.report import Report
 
-MACHINE = machine(), Software("3.11", "python", {}, {})
 RUN = simulated_lab.done()
 REPORT = Report.of(RUN)
 TEXT = run_text(REPORT)
