@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from ...advisor.comparison import worse
+from ...advisor.comparison import ranked, worse
 from ...contract import Case, ParameterValue
 from ...records.document import CurvePoint, LargestBatch, Measurement, Sweep
 from ...report import sweeps
@@ -64,13 +64,10 @@ class RunView:
         return self._once(("best", row.plan.scenario), _progress(row), lambda: self._best(row))
 
     def _best(self, row: Row) -> Candidate | None:
-        pick = row.verdict.pick if row.verdict is not None else None
         group = [c for c in row.candidates if not row.is_reference_only(c) and c.state != "failed"]
-        by_id = {c.case.id: c for c in sorted(group, key=lambda c: c.case.id)}
-        if pick in by_id:
-            return by_id[pick]
-        order = ratios.ranking({name: candidate.rounds() for name, candidate in by_id.items()})
-        return by_id[order[0]] if order else None
+        group.sort(key=lambda candidate: candidate.case.id)
+        picked = [c for c in group if row.verdict is not None and c.case.id == row.verdict.pick]
+        return next(iter(picked or ranked(group)), None)
 
     def behind(self, row: Row) -> dict[str, Ratio]:
         """By case: the time of each candidate over that of the best, as far as it is known."""
