@@ -77,7 +77,8 @@ class CrossoverSearch:
     def run(self, rows: Sequence[RowPlan]) -> None:
         """Search the rows that have a size and a verdict with a pick."""
         sized = [Axis(row, row.scenario.size) for row in rows if row.scenario.size is not None]
-        open_ = [axis for axis in sized if self._is_picked(axis.row)]
+        raced = self._context.report.rows
+        open_ = [axis for axis in sized if raced[axis.row.scenario.id].picked is not None]
         for position, axis in enumerate(open_):
             now, end_s = self._context.now(), self._context.end_s
             if end_s - now < LEAST_S:
@@ -88,10 +89,6 @@ class CrossoverSearch:
                 name = axis.row.scenario.id
                 text = f"the search for the crossover of {name} ended early: {error}"
                 self._warn(Warning("no_crossover", text, f"narrow the size of {name}", name))
-
-    def _is_picked(self, row: RowPlan) -> bool:
-        verdict = self._context.report.rows[row.scenario.id].verdict
-        return verdict is not None and verdict.pick is not None
 
     def _search(self, axis: Axis, until_s: float) -> None:
         context, size, field = self._context, axis.size, self._field(axis.row)

@@ -39,11 +39,9 @@ class ModelRun:
 
 def conclude(run: ModelRun, row: Row, report: Report, profiling: Profiling) -> Advice | None:
     """Save the pick, profile candidates and explain them; None where nothing was picked."""
-    verdict, question = row.verdict, run.question
-    if verdict is None or verdict.pick is None:
+    pick, question, saved = row.picked, run.question, None
+    if pick is None:
         return None
-    pick = report.candidates[verdict.pick]
-    saved = None
     if question.save_best is not None:  # before time runs out
         saved = run.variants.save(pick.case, Path(question.save_best))
     given = original(row, run.facts, pick.case.device_kind) or pick

@@ -245,6 +245,12 @@ class Row:
         return self.began_at_s is not None
 
     @property
+    def picked(self) -> Candidate | None:
+        """The candidate that its verdict picks."""
+        pick = self.verdict.pick if self.verdict is not None else None
+        return next((c for c in self.candidates if c.case.id == pick), None)
+
+    @property
     def sweep(self) -> str | None:
         """The sweep with this point: a workload, or a scenario whose crossover is searched."""
         return (self.plan.of or self.plan.workload) if self.plan.point else None

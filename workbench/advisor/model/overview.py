@@ -173,7 +173,7 @@ def in_order(row: Row) -> list[Candidate]:
 def outcome(candidate: Candidate, row: Row, above: str) -> tuple[str, str]:
     """A candidate's outcome in a word, and the reason; `above` says which limit it exceeds."""
     reason = candidate.reason
-    if row.verdict is not None and row.verdict.pick == candidate.case.id:
+    if candidate is row.picked:
         return "pick", ""
     if candidate.state in ("failed", "skipped", "cancelled"):
         return candidate.state, reason.message if reason else ""
@@ -197,7 +197,7 @@ def recommendation(report: Report) -> list[str]:
     verdict = row.verdict
     if verdict is None:
         return ["No recommendation: the run ended too early."]
-    pick = report.candidates.get(verdict.pick or "")
+    pick = row.picked
     if pick is None:
         return [" ".join(["No recommendation.", *map(brief, verdict.reasons[:1])])]
     return [

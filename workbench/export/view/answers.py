@@ -118,9 +118,8 @@ def answer_facts(row: Row, run: RunView) -> list[Fact]:
     # The variant of a model counts, not the kind of device.
     said = listed("answer", answer(row, run.report))  # where it names the pick in words
     facts = said or [Fact("answer", _answer(verdict))]
-    if verdict.pick is not None:
-        pick = run.report.candidates.get(verdict.pick)
-        words = f"  ({in_words(pick.case)})" if pick and not (said or verdict.tie) else ""
+    if (pick := row.picked) is not None:
+        words = "" if said or verdict.tie else f"  ({in_words(pick.case)})"
         facts.append(Fact("pick", Text.of(pick_texts(verdict, run)[0], (words, "dim"))))
     facts += [*listed("why", verdict.reasons[1:]), *advice_facts(verdict)]
     facts += [warning_fact(w.message, w.remedy) for w in answer_warnings(verdict)]
@@ -203,8 +202,7 @@ def crossover_lines(row: Row, report: Report, width: int) -> list[Text]:
     if not found:
         return []
     at = sweeps.place_of(row, list(found[0].axes))
-    pick = row.verdict.pick if row.verdict is not None else None
-    label = report.candidates[pick].case.label if pick in report.candidates else None
+    label = row.picked.case.label if row.picked is not None else None
     marks = join(legend(found[0]), "  ").wrap(width)
     crossover = row.verdict.crossover if row.verdict is not None else None
     drawn = curve_lines(found[0], at, label, width, PLOT_HEIGHT, crossover)

@@ -66,8 +66,7 @@ class RunView:
     def _best(self, row: Row) -> Candidate | None:
         group = [c for c in row.candidates if not row.is_reference_only(c) and c.state != "failed"]
         group.sort(key=lambda candidate: candidate.case.id)
-        picked = [c for c in group if row.verdict is not None and c.case.id == row.verdict.pick]
-        return next(iter(picked or ranked(group)), None)
+        return row.picked or next(iter(ranked(group)), None)
 
     def behind(self, row: Row) -> dict[str, Ratio]:
         """By case: the time of each candidate over that of the best, as far as it is known."""

@@ -196,8 +196,7 @@ def raced_lines(
 def candidate_line(candidate: Candidate, row: Row, run: RunView, mark: Text | None = None) -> Line:
     """One candidate, with the cells of every table that shows it."""
     states, measured = state_texts(candidate, run), run.measured(candidate)
-    is_pick = row.verdict is not None and row.verdict.pick == candidate.case.id
-    if is_pick and candidate.state == "ok":
+    if candidate is row.picked and candidate.state == "ok":
         states = [marked(Text.of(("pick", "strong good")), candidate, run)]
     cells: dict[str, Cell] = {
         "candidate": name_texts(candidate.case.id, run),
