@@ -259,15 +259,14 @@ class OwnCode:
     def conclude(self, row: Row, report: Report, profiling: Profiling) -> None:
         """Say after each row what to take home, with what is known by then."""
         own, rows = report.rows[WORKLOAD], rows_of(report)
-        best = next((each for each in rows if each.verdict and each.verdict.pick), own)
+        best = next((each for each in rows if each.picked), own)
         found = None if row is own else self._crossover(report)
         if found is not None and found.between == "device":
             at_s = self.control.now()
             self.emit(ev.CrossoverFound(at_s=at_s, scenario=WORKLOAD, crossover=found))
         exports, facts = self._exports, self._facts
-        advice = None
-        if best.verdict is not None and best.verdict.pick is not None and facts is not None:
-            pick = report.candidates[best.verdict.pick]
+        pick, advice = best.picked, None
+        if pick is not None and facts is not None:
             is_last = row.plan.scenario == self._last  # `reserved_s` is left after it
             advice = CodeAdvice(
                 snippet=snippet(facts, pick.case, self._question),
@@ -281,9 +280,7 @@ class OwnCode:
                 advice=advice,
                 left_out=exports.left_out if exports else {},
                 breaks=exports.breaks if exports else [],
-                compile_calls=compile_calls(
-                    next((r for r in rows if picks_compiled(r, report)), own)
-                ),
+                compile_calls=compile_calls(next(filter(picks_compiled, rows), own)),
             )
         )
 

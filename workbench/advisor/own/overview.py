@@ -78,14 +78,14 @@ def recommendation(report: Report) -> list[str]:
     if code is None or not rows:
         return []
     found = answer(rows[0], report)
-    known = [row for row in rows if _pick(row, report)]
+    known = [row for row in rows if row.picked]
     if known and known[0] is not rows[0]:
         found += answer(known[0], report)
     if code.facts.trains:
         found.append(TRAINS)
     if code.advice is not None:
         found += filter(None, [*code.advice.flips, code.advice.share])
-    compiles = any(picks_compiled(row, report) for row in rows)
+    compiles = any(picks_compiled(row) for row in rows)
     if code.compile_calls is not None and compiles:
         found.append(f"Compiling breaks even after {code.compile_calls:,.0f} calls.")
     if compiles:
@@ -102,7 +102,7 @@ def answer(row: Row, report: Report) -> list[str]:
     verdict, code = row.verdict, report.code
     if verdict is None or code is None:
         return ["No recommendation: the run ended too early."]
-    pick = report.candidates.get(verdict.pick or "")
+    pick = row.picked
     if pick is None:
         return [" ".join(["No recommendation.", *verdict.reasons[:1]])]
     text = _run(pick, row, code)
@@ -159,16 +159,12 @@ def _ways(case: Case, own: str) -> list[str]:
 def flips(report: Report, *, trains: bool = False) -> list[str]:
     """Whether the first pick stays the best at each further batch; of a training also which batch
     has the highest rate."""
-    known = [(row, pick) for row in rows_of(report) if (pick := _pick(row, report)) is not None]
+    known = [(row, row.picked) for row in rows_of(report) if row.picked is not None]
     if not known:
         return []
     (_, own), *others = known
     found = [_flip(own.case, best, row) for row, best in others]
     return [*found, _fastest_batch([pick for _, pick in known])] if trains and found else found
-
-
-def _pick(row: Row, report: Report) -> Candidate | None:
-    return report.candidates.get(row.verdict.pick or "") if row.verdict else None
 
 
 def _fastest_batch(picks: Sequence[Candidate]) -> str:
@@ -197,9 +193,8 @@ def _flip(pick: Case, best: Candidate, row: Row) -> str:
     return f"The answer flips at batch {batch}: {name} is {measured} faster than {other} there."
 
 
-def picks_compiled(row: Row, report: Report) -> bool:
-    pick = report.candidates.get(row.verdict.pick or "") if row.verdict else None
-    return pick is not None and pick.case.is_compiled
+def picks_compiled(row: Row) -> bool:
+    return row.picked is not None and row.picked.case.is_compiled
 
 
 def compile_calls(row: Row) -> float | None:
