@@ -123,7 +123,8 @@ def priced(**prices: float) -> Change:
 def far_slower(event: ev.AnyEvent) -> ev.AnyEvent:
     """The second CPU candidate is eliminated after its first block."""
     if isinstance(event, ev.CaseFinished) and event.case == CPU_B.id:
-        reason = Reason("far_slower", "4.0x slower than cpu torch fp32 t8 in its first turn")
+        text = "at least 4.00x slower than cpu torch fp32 t8 in its first turn"
+        reason = Reason("far_slower", text)
         return msgspec.structs.replace(event, reason=reason)
     return event
 

@@ -131,7 +131,7 @@ def too_slow_for_budget(standings: Standings) -> Iterator[Eliminated]:
             if planned_s > standings.left_s and is_slow:
                 planned_s -= 2 * turn_s[candidate.case.id]
                 behind = worse(standings.scenario.objective)
-                text = f"{factor:.0f}x {behind} than {best} in its first round"
+                text = f"{_factor(candidate, factor)} {behind} than {best} in its first round"
                 reason = Reason("far_slower", f"{text}, and time is short", "raise --budget")
                 yield Eliminated(candidate, reason)
 
@@ -152,7 +152,7 @@ def far_slower(standings: Standings) -> Iterator[Eliminated]:
             is_believed = is_plausible(candidate) == (blocks == 1)
             if is_believed and len(candidate.samples_s) >= CERTAIN_SAMPLES:
                 which = "first turn" if blocks == 1 else "best of two turns"
-                text = f"{factor:.1f}x slower than {best} in its {which}"
+                text = f"{_factor(candidate, factor)} slower than {best} in its {which}"
                 yield Eliminated(candidate, Reason("far_slower", text))
 
 
@@ -213,6 +213,11 @@ def _slowdowns(group: Sequence[Candidate]) -> Iterator[tuple[Candidate, float, s
         best = min(values, key=values.__getitem__)
         own = min(candidate.samples_s) if candidate.objective in OF_A_STEP else values[case]
         yield candidate, own / values[best], candidate_name(best)
+
+
+def _factor(candidate: Candidate, factor: float) -> str:
+    """A factor of `_slowdowns` in words; of a step it is a lower bound, from the fastest sample."""
+    return f"{'at least ' * (candidate.objective in OF_A_STEP)}{units.ratio(factor)}"
 
 
 def protected(standings: Standings) -> set[str]:

@@ -182,7 +182,7 @@ def test_a_lead_of_too_few_rounds_is_no_promise_either() -> None:
 
 
 def test_a_candidate_far_behind_after_a_block_is_not_called_too_close() -> None:
-    reason = Reason("far_slower", "4.0x slower than cpu torch fp32 t8 in its first turn")
+    reason = Reason("far_slower", "at least 4.00x slower than cpu torch fp32 t8 in its first turn")
     report = priced_report({CPU: steady(0.01), GPU: [[0.04]]}, setups={CPU: LATE, GPU: SOON})
     report.candidates[GPU.id].reason = reason
     report.rows["row"].ended_by, report.rows["row"].began_at_s = "decided", 0.0

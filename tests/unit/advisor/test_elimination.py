@@ -81,7 +81,19 @@ def test_the_far_slower_go_only_where_the_budget_is_tight() -> None:
     loose = elimination.too_slow_for_budget(standings(candidates, turn_s=turn_s, left_s=100))
     tight = elimination.too_slow_for_budget(standings(candidates, turn_s=turn_s, left_s=7))
     assert leaving(loose) == []
-    assert leaving(tight) == [CPU_C.id]
+    (left,) = tight
+    assert left.candidate.case == CPU_C
+    assert left.reason.message.startswith("at least 8.00x slower than cpu torch fp32 t8 in its")
+
+
+def test_a_factor_is_a_lower_bound_only_where_a_fastest_sample_stands_in() -> None:
+    candidates = field({CPU_A: steady(0.1), CPU_B: steady(1.0)}, row=scenario(objective="memory"))
+    for each, peak in zip(candidates, (2**20, 2**22), strict=True):
+        each.memory_peak_bytes = peak
+    turn_s = dict.fromkeys((CPU_A.id, CPU_B.id), 1.0)
+    race = standings(candidates, scenario(objective="memory"), turn_s=turn_s, left_s=1)
+    (left,) = elimination.too_slow_for_budget(race)
+    assert left.reason.message.startswith("4.00x higher in peak memory than")
 
 
 def test_a_short_set_up_can_make_up_for_slow_steps() -> None:
@@ -215,7 +227,7 @@ def test_the_far_slower_go_after_their_first_block() -> None:
     (left,) = elimination.far_slower(standings(candidates))
     assert left.candidate.case == CPU_C
     assert left.reason.code == "far_slower"
-    assert left.reason.message.startswith("2.1x slower than cpu torch fp32 t8")
+    assert left.reason.message == "at least 2.10x slower than cpu torch fp32 t8 in its first turn"
 
 
 def test_few_samples_or_a_fast_one_among_them_prove_nothing() -> None:
