@@ -136,21 +136,28 @@ def ranking(rounds: Mapping[str, ByRound]) -> list[str]:
 
     Eliminated candidates took part in fewer rounds, maybe at a noisier time, so medians mislead,
     and so does a common rival whose own time jumped.  The next in the order is the candidate whose
-    worst loss against any of those left is the smallest (minimax, as in Condorcet voting).
+    worst loss against any of those left is the smallest (minimax, as in Condorcet voting).  Losses
+    of fewer than MIN_PAIRS rounds count only for a candidate that has no others, or among equals.
     """
     left = [case for case, measured in rounds.items() if measured]
     times: dict[tuple[str, str], float] = {}
+    firm = set[tuple[str, str]]()
     for one, two in combinations(left, 2):
         times[one, two] = relative(rounds[one], rounds[two])
         times[two, one] = 1 / times[one, two]
+        if len(rounds[one].keys() & rounds[two].keys()) >= MIN_PAIRS:
+            firm |= {(one, two), (two, one)}
+
+    def loss(one: str) -> tuple[float, float]:
+        pairs = [(one, two) for two in left if two != one]
+        counted = [pair for pair in pairs if pair in firm] or pairs
+        return max(1.0, *map(times.__getitem__, counted)), max(map(times.__getitem__, pairs))
+
     order: list[str] = []
-    while left:
-        losses = {
-            one: max((times[one, two] for two in left if two != one), default=0.0) for one in left
-        }
-        order.append(min(left, key=losses.__getitem__))
+    while len(left) > 1:
+        order.append(min(left, key=loss))
         left.remove(order[-1])
-    return order
+    return order + left
 
 
 def relative(first: ByRound, second: ByRound) -> float:

@@ -142,6 +142,21 @@ def test_an_early_elimination_does_not_decide_between_those_that_stayed() -> Non
     assert ratios.ranking(rounds) == ["good", "fair", "gone"]
 
 
+def test_one_common_round_does_not_outweigh_many() -> None:
+    # `gone` left after a round in which something slowed `good`.
+    rounds = {
+        "gone": {0: 1.05},
+        "fair": dict.fromkeys(range(20), 1.03),
+        "good": {0: 1.30, **dict.fromkeys(range(1, 20), 1.0)},
+    }
+    assert ratios.ranking(rounds) == ["good", "fair", "gone"]
+
+
+def test_a_late_candidate_that_beats_all_in_its_only_round_comes_first() -> None:
+    rounds = {"good": dict.fromkeys(range(9), 1.0), "fair": dict.fromkeys(range(9), 1.02)}
+    assert ratios.ranking({**rounds, "late": {8: 0.99}}) == ["late", "good", "fair"]
+
+
 def test_ranking_of_nothing_is_empty() -> None:
     assert ratios.ranking({"a": {}}) == []
 
