@@ -159,10 +159,10 @@ def sentence(found: Payoff, noun: str = "step", left: Elimination | None = None)
         return f"{start} That never breaks even: a {noun} takes {slower} as long."
     steps = _count(found.steps)
     count = f"{steps} {noun}{'' if steps == '1' else 's'}"
-    level = units.duration(found.fixed_s + found.steps * found.step_s)
+    level = f"{units.duration(found.fixed_s + found.steps * found.step_s)} with start-up"
     if found.steps_ci95 is not None:
         low, high = map(_count, found.steps_ci95)
-        return f"{start} That breaks even after about {count} ({level}; 95% CI {low}-{high})."
+        return f"{start} That breaks even after about {count} (95% CI {low}-{high}; {level})."
     doubt = _uncertain(found, noun, left)
     if is_certain:
         doubt = "The two are too close for an interval."

@@ -75,7 +75,8 @@ def test_compilation_pays_off_after_as_many_steps_as_it_saves() -> None:
     total = one.fixed_s + one.steps * one.step_s
     assert total == pytest.approx(one.over_fixed_s + one.steps * one.over_step_s)
     (text,) = sentences(found)
-    assert f"601 steps (7.00 s; 95% CI {math.ceil(low)}-{math.ceil(high)})" in text
+    ci = f"95% CI {math.ceil(low)}-{math.ceil(high)}"
+    assert f"601 steps ({ci}; 7.00 s with start-up)" in text
 
 
 @pytest.mark.parametrize(
