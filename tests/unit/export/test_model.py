@@ -6,6 +6,7 @@ import msgspec
 import pytest
 import recorded_model
 import simulated_lab
+from builders import block
 
 from workbench.advisor.model.overview import (
     brief,
@@ -145,6 +146,14 @@ def test_operators_are_those_of_the_pick() -> None:
 def test_the_raced_times_stand_below_the_profiles_that_may_mislead() -> None:
     (line,) = [each.split() for each in TEXT.splitlines() if "a whole run, raced" in each]
     assert line[-5:] == ["4.40", "ms", "2.29", "ms", "1.92x"]
+
+
+def test_the_gain_of_a_raced_run_is_that_of_the_common_rounds() -> None:
+    report = Report.of(RUN)
+    given = report.candidates[recorded_model.FP32.id]
+    given.blocks += [block(given.case, number, [9.0] * 5) for number in range(90, 99)]
+    (line,) = [each.split() for each in run_text(report).splitlines() if "a whole run" in each]
+    assert line[-1] == "1.92x"
 
 
 def test_without_two_profiles_the_reason_stands_in_place_of_operators() -> None:

@@ -90,7 +90,7 @@ def test_products_that_gain_are_named_with_the_remaining_cost() -> None:
     fast = candidate(case(STATIC), 3e-4, kernels)
     text = sentences(fast, won=True)
     assert "faster than cpu onnxruntime fp32 t8" in text
-    assert "Conv takes 200 us a run instead of 800 us (4.0x faster)" in text
+    assert "Conv takes 200 us a run instead of 800 us (4.00x faster)" in text
     assert "dequantising takes 29%" in text
 
 
@@ -159,6 +159,21 @@ def test_fewer_threads_that_win() -> None:
     assert "One thread is enough" in sentences(single)
     assert "enough" not in sentences(candidate(case(threads=1), 5e-3))
     assert "enough" not in sentences(candidate(case(threads=None, device="cuda:0"), 1e-4))
+
+
+def test_operators_of_other_thread_counts_are_not_compared() -> None:
+    single = candidate(case(STATIC, threads=1), 5e-4, {"QLinearConv": 4e-4})
+    text = sentences(single)
+    assert "operators are not compared, because their threads differ" in text
+    assert "instead of" not in text
+
+
+def test_gains_and_threads_go_by_the_rounds_that_both_took_part_in() -> None:
+    brief = candidate(case(STATIC), 0, {"QLinearConv": 2e-4}, samples=[[2e-3]] * 3)
+    drifted = candidate(case(), 0, {"Conv": 8e-4}, samples=[[3e-3]] * 3 + [[1e-3]] * 9)
+    assert "Conv takes 200 us a run instead of 800 us" in sentences(brief, drifted)
+    single = candidate(case(threads=1), 0, samples=[[2e-3]] * 3)
+    assert "One thread is enough" in sentences(single, drifted)
 
 
 def test_options_alone_are_not_explained_by_precision() -> None:

@@ -93,8 +93,12 @@ def explain(
     mine, other = KernelTimes.of(candidate), KernelTimes.of(given)
     sentences = [_headline(candidate, given)]
     sentences += _too_far_off(candidate, context)
+    raced = ratio_of(given, candidate, Candidate.step_rounds)
+    is_faster = raced is not None and raced[0] >= 1
     if candidate.case.precision != given.case.precision and mine.total_s and other.total_s:
-        if mine.run_s <= other.run_s:
+        if candidate.case.threads != given.case.threads:
+            sentences.append("Their operators are not compared, because their threads differ.")
+        elif is_faster:
             sentences += _gains(mine, other)
         elif candidate.case.precision == "int8":
             sentences += _losses(mine, other, context)
@@ -105,7 +109,8 @@ def explain(
             f"Its provider leaves {candidate.fallback_fraction:.0%} of the operators' time to the "
             "CPU, with copies there and back."
         )
-    sentences += _threads(candidate, given)
+    if is_faster:
+        sentences += _threads(candidate, given)
     return Explanation(candidate.case.id, won, sentences, _table(mine, other))
 
 
@@ -121,7 +126,7 @@ def _headline(candidate: Candidate, given: Candidate) -> str:
     word = (better if factor > 1 else worse)(candidate.objective)
     if ratio is None:
         few = "after one or two rounds only"
-        return f"{name} is {max(factor, 1 / factor):.2f}x {word} than {other}, {few}."
+        return f"{name} is {units.ratio(max(factor, 1 / factor))} {word} than {other}, {few}."
     lead = ratio if factor > 1 else ratio.inverse()
     return f"{name} is {times(lead.value, lead.interval)} {word} than {other}."
 
@@ -174,7 +179,7 @@ def _gains(mine: KernelTimes, other: KernelTimes) -> Iterator[str]:
         if mine_s and other_s - mine_s > NOTABLE * other.run_s:
             yield (
                 f"{name} takes {units.duration(mine_s)} a run instead of "
-                f"{units.duration(other_s)} ({other_s / mine_s:.1f}x faster)."
+                f"{units.duration(other_s)} ({units.ratio(other_s / mine_s)} faster)."
             )
     if mine.share(CONVERSIONS) > NOTABLE:
         share = mine.share(CONVERSIONS)
@@ -232,11 +237,11 @@ def _idle(profile: KernelTimes) -> Iterator[str]:
 
 
 def _threads(candidate: Candidate, given: Candidate) -> Iterator[str]:
+    """Of the same variant with fewer threads, which is the faster one."""
     mine, other = candidate.case.threads, given.case.threads
     if mine is None or other is None or mine >= other:
         return
-    is_same = variant_of(candidate.case) == variant_of(given.case)
-    if is_same and median(candidate.ordered_s) < median(given.ordered_s):
+    if variant_of(candidate.case) == variant_of(given.case):
         enough = "One thread is" if mine == 1 else f"{mine} threads are"
         yield f"{enough} enough: too little work to split further."
 

@@ -4,7 +4,7 @@ Pure functions of a report.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ...contract import Case
@@ -154,14 +154,18 @@ def ranked_candidates(report: Report) -> list[RankedCandidate]:
     return found
 
 
-def ratio_of(given: Candidate | None, candidate: Candidate) -> tuple[float, Ratio | None] | None:
+def ratio_of(
+    given: Candidate | None,
+    candidate: Candidate,
+    values: Callable[[Candidate], ratios.ByRound] = Candidate.rounds,
+) -> tuple[float, Ratio | None] | None:
     """The value of `given` over the candidate's, and its interval where rounds allow one."""
-    if given is None or not given.rounds() or not candidate.rounds():
+    if given is None or not values(given) or not values(candidate):
         return None
-    ratio = ratios.ratio_between(given.rounds(), candidate.rounds())
+    ratio = ratios.ratio_between(values(given), values(candidate))
     if ratio is not None:
         return ratio.value, ratio
-    return ratios.relative(given.rounds(), candidate.rounds()), None
+    return ratios.relative(values(given), values(candidate)), None
 
 
 def in_order(row: Row) -> list[Candidate]:
@@ -224,7 +228,7 @@ def gain_text(gained: tuple[float, Ratio | None], row: Row, other: str) -> str:
     """`1.92x (95% CI 1.90-1.94) faster than fp32 t2`."""
     word, ratio = better(row.plan.objective), gained[1]
     if ratio is None:
-        return f"{gained[0]:.2f}x {word} than {other}, after one or two rounds only"
+        return f"{units.ratio(gained[0])} {word} than {other}, after one or two rounds only"
     measured = times(ratio.value, ratio.interval)
     if ratio.low > 1:
         return f"{measured} {word} than {other}"

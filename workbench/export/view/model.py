@@ -8,6 +8,7 @@ from ...advisor.model.overview import (
     compared,
     is_as_given,
     original,
+    ratio_of,
     short_name,
     unprofiled,
 )
@@ -245,10 +246,11 @@ def operator_lines(chosen: Candidate | None, report: Report, width: int) -> list
         if each.fp32_s and each.int8_s:
             cells["gain"] = Text.of(units.ratio(each.fp32_s / each.int8_s))
         lines.append(Line(each.operator, cells))
-    if given is not None and given.blocks and candidate.blocks:
+    raced = ratio_of(given, candidate, Candidate.step_rounds)
+    if given is not None and raced is not None:
         # A profiled run is slower, and may mislead.
         times = [median(c.samples_s) for c in (given, candidate)]
-        cells = {"operator": Text.of(RACED), "gain": Text.of(units.ratio(times[0] / times[1]))}
+        cells = {"operator": Text.of(RACED), "gain": Text.of(units.ratio(raced[0]))}
         for (key, _), seconds in zip(_TONES, times, strict=True):
             cells[key] = Text.of(f"{units.duration(seconds, align=True):>7}")
         lines.append(Line(RACED, cells))
