@@ -14,6 +14,7 @@ TIMED = {  # objective that counts seconds to the words after a ratio of it
     "latency_p99": " at the 99th percentile",
     "time_to_result": " from start-up to result",
 }
+BELOW = f"less than {ratios.TOLERANCE:.0%}"  # a lead that is no reason to choose
 COUNTED = {  # the quantity that a row compares, by objective
     "throughput": "time",
     "latency": "latency",
@@ -42,7 +43,8 @@ def worse(objective: str) -> str:
 def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
     """The candidates from best to worst; those without a value are missing."""
     known = {candidate.case.id: candidate for candidate in candidates}
-    order = ratios.ranking({case: candidate.rounds() for case, candidate in known.items()})
+    beaten = {case: c.beaten_by for case, c in known.items() if c.beaten_by is not None}
+    order = ratios.ranking({case: c.rounds() for case, c in known.items()}, beaten)
     return [known[case] for case in order]
 
 
@@ -94,7 +96,9 @@ class Comparison:
         factor, ci = self.parts
         if self.ratio is None:
             return f"{one} leads {other}, but too few rounds were measured for an interval."
-        if ratios.is_tie(self.ratio) or (self.is_tie and not self.is_proven):
+        if self.is_proven and ratios.is_tie(self.ratio):
+            return f"{one} leads {other} by {BELOW}: {factor} (95% CI {ci})."
+        if self.is_tie and not self.is_proven:
             return f"{one} and {other} are too close to call: {factor} (95% CI {ci})."
         if not self.is_proven:
             return f"{one} and {other} cannot be distinguished: {factor} (95% CI {ci})."

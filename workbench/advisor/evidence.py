@@ -64,7 +64,8 @@ class Evidence:
         if self.scenario.objective != "latency_p99" or not self._by_value:
             return None
         first, *others = self._by_value
-        level = [c for c in others if ratios.is_close(ratio_of(first, c))]
+        racing = [c for c in others if c.beaten_by is None]
+        level = [c for c in racing if ratios.is_close(ratio_of(first, c))]
         steps = first.step_rounds()
         found = [Comparison(c, first, ratios.ratio_between(steps, c.step_rounds())) for c in level]
         clear = {each.ratio.value: each for each in found if each.ratio and each.ratio.low > EDGE}

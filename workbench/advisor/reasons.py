@@ -13,7 +13,7 @@ from ..stats.ratios import TOLERANCE
 from ..stats.samples import Ratio, median
 from ..text import units
 from ..text.units import as_sentence
-from .comparison import COUNTED, Comparison, better, worse
+from .comparison import BELOW, COUNTED, Comparison, better, worse
 from .evidence import Evidence, was_far_behind
 from .limits import beyond_limits, error_limit, uncounted
 
@@ -115,16 +115,16 @@ def _undecided(found: Evidence, ratio: Ratio) -> Iterator[str]:
     slower, faster = ("CPU", "GPU") if ratio.value >= 1 else ("GPU", "CPU")
     factor, ci = units.ratio_parts(*units.above_1(ratio.value, ratio.interval))
     relation = f"the {slower}'s {_counted(found)} is {factor} the {faster}'s (95% CI {ci})"
-    if found.choice == "either":
-        yield f"Too close to call: {relation}."
-        yield from _weak_evidence(found)
-        return
-    yield f"Undecided: {relation}."
-    if found.decisive_ratio is not None and not ratio.low <= 1 <= ratio.high:
-        decisive = found.decisive_ratio
+    decisive = found.decisive_ratio or ratio
+    is_open = decisive.low <= 1 <= decisive.high
+    close = "Too close to call" if is_open else f"The {faster} leads by {BELOW}"
+    yield f"{close if found.choice == 'either' else 'Undecided'}: {relation}."
+    if is_open and not ratio.low <= 1 <= ratio.high:
         decisive = decisive if slower == "CPU" else decisive.inverse()
         _, ci = units.ratio_parts(decisive.value, decisive.interval)
         yield f"The interval that decides is {ci}, adjusted for repeated looks."
+    if found.choice == "either":
+        yield from _weak_evidence(found)
 
 
 def _decided(found: Evidence, ratio: Ratio) -> Iterator[str]:

@@ -131,13 +131,14 @@ def proven_slower(rounds: Mapping[str, ByRound], *, look: int, pairs: int) -> li
     return list(slowest.values())
 
 
-def ranking(rounds: Mapping[str, ByRound]) -> list[str]:
+def ranking(rounds: Mapping[str, ByRound], beaten: Mapping[str, str] = {}) -> list[str]:
     """Candidates from fastest to slowest, each pair compared in the rounds both took part in.
 
     Eliminated candidates took part in fewer rounds, maybe at a noisier time, so medians mislead,
     and so does a common rival whose own time jumped.  The next in the order is the candidate whose
     worst loss against any of those left is the smallest (minimax, as in Condorcet voting).  Losses
     of fewer than MIN_PAIRS rounds count only for a candidate that has no others, or among equals.
+    A `beaten` candidate never stands before the one that a race has shown to be faster.
     """
     left = [case for case, measured in rounds.items() if measured]
     times: dict[tuple[str, str], float] = {}
@@ -149,6 +150,8 @@ def ranking(rounds: Mapping[str, ByRound]) -> list[str]:
             firm |= {(one, two), (two, one)}
 
     def loss(one: str) -> tuple[float, float]:
+        if beaten.get(one) in left:
+            return math.inf, math.inf
         pairs = [(one, two) for two in left if two != one]
         counted = [pair for pair in pairs if pair in firm] or pairs
         return max(1.0, *map(times.__getitem__, counted)), max(map(times.__getitem__, pairs))

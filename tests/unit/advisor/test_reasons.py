@@ -60,7 +60,7 @@ from workbench.report.report import Report
         ("no GPU", "cpu", "No GPU found."),
         ("no GPU and one candidate", "cpu", "the only candidate that could be picked"),
         ("no GPU and one round", "cpu", "only one round was measured"),
-        ("no GPU and a tie", "cpu", "too close to call: 1.01x"),
+        ("no GPU and a tie", "cpu", "leads cpu numpy fp32 t8 by less than 5%: 1.01x"),
         ("the simulated GPU wins", "gpu", "The simulated GPU is 2.00x"),
         ("the CPU wins over a simulated GPU", "cpu", "cannot confirm or refute it"),
     ],
@@ -90,6 +90,13 @@ def test_the_interval_that_decides_is_given_where_it_alone_decides() -> None:
     assert found.device_ratio_ci95[1] < 1
     assert "adjusted for repeated looks" in found.reasons[0]
     assert "budget" not in found.reasons[0]
+
+
+def test_only_an_interval_around_1_is_too_close_to_call() -> None:
+    open_, small = (verdict({CPU: steady(1.0, 20), GPU: steady(t, 20)}) for t in (1.003, 1.03))
+    assert (open_.choice, small.choice) == ("either", "either")
+    assert open_.reasons[0].startswith("Too close to call: ")
+    assert small.reasons[0].startswith("The CPU leads by less than 5%: ")
 
 
 def test_the_usual_advice_is_contradicted_only_beyond_the_tolerance() -> None:

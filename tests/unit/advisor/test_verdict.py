@@ -162,6 +162,14 @@ def test_the_median_decides_where_the_99th_percentiles_are_level(fast: Case) -> 
     assert "The median decides" not in level.reasons[0]
 
 
+def test_the_median_does_not_decide_for_a_candidate_that_the_race_eliminated() -> None:
+    row = scenario(objective="latency_p99")
+    blocks = {CPU: [[1.0] * 97 + [9.0] * 3] * 5, CPU_B: [[0.5] * 97 + [9.1] * 3] * 5}
+    built = report(blocks, row=row)
+    built.candidates[CPU_B.id].beaten_by = CPU.id
+    assert decide(built, row).pick == CPU.id
+
+
 positive = st.floats(1e-3, 1e3)
 
 

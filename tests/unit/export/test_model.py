@@ -211,6 +211,8 @@ def test_without_the_model_as_given_the_pick_is_still_what_to_ship() -> None:
 def test_a_tie_names_the_equal_and_no_pick_says_why() -> None:
     level = with_verdict(tie=True, pick_ratio=1.01, pick_ratio_ci95=(0.99, 1.03))
     assert recommendation(level)[1] == "No clear lead over int8-static-u8s8-mixed t2."
+    ahead = with_verdict(tie=True, pick_ratio=1.02, pick_ratio_ci95=(1.01, 1.03))
+    assert recommendation(ahead)[1] == "It leads int8-static-u8s8-mixed t2 by less than 5%."
     none = with_verdict(pick=None, reasons=["Nothing could be picked: it was too far off."])
     assert recommendation(none) == [
         "No recommendation. Nothing could be picked: it was too far off."

@@ -12,6 +12,7 @@ from workbench.export.text import machine_text, run_text
 from workbench.export.view.derived import RunView
 from workbench.export.view.events import log_line
 from workbench.export.view.machine import warnings
+from workbench.export.view.words import pick_texts
 from workbench.planning.scenario import Scenario
 from workbench.records import events as ev
 from workbench.records.machine import Package
@@ -34,6 +35,26 @@ def test_rates_are_those_of_the_measurement() -> None:
     run = Report.of(eventful())
     rates = sorted(m.flops_per_s for m in run.measurements if m.flops_per_s)
     assert rates and f" {rates[-1] / 1e9:.2f} GFLOP/s" in run_text(run)
+
+
+def test_a_small_lead_of_a_plain_run_is_not_called_open() -> None:
+    one, other = case("cpu-a"), case("cpu-b")
+    small = run_text(report({one: steady(1.0, 20), other: steady(1.03, 20)}))
+    assert "leads cpu torch fp32 t8 of=b by less than 5%: 1.03x" in small
+    level = run_text(report({one: steady(1.0, 20), other: steady(1.002, 20)}))
+    assert "too close to cpu torch fp32 t8 of=b to call: 1.00x" in level
+
+
+def test_a_candidate_that_the_race_eliminated_is_not_named_as_equal_to_the_pick() -> None:
+    row = Scenario("row", "Row", "Which?", "", "work", "throughput", ("fp32",))
+    one, other = case("cpu-a"), case("cpu-b")
+    built = report({one: steady(1.0), other: steady(1.03)}, gpus=[])
+    for beaten_by, shown in ((None, True), (one.id, False)):
+        built.candidates[other.id].beaten_by = beaten_by
+        verdict = built.rows["row"].verdict = decide(built, row)
+        assert (verdict.pick, verdict.tie) == (one.id, True)
+        run = RunView(built)
+        assert any(" / " in text.plain for text in pick_texts(verdict, run)) is shown
 
 
 # ----------------------------------------------------------------- the log

@@ -157,6 +157,17 @@ def test_a_late_candidate_that_beats_all_in_its_only_round_comes_first() -> None
     assert ratios.ranking({**rounds, "late": {8: 0.99}}) == ["late", "good", "fair"]
 
 
+def test_a_beaten_candidate_never_stands_before_the_one_that_beat_it() -> None:
+    # Three in a circle: each takes more time than the next.
+    rounds = {
+        "a": {**dict.fromkeys(range(3), 1.00), **dict.fromkeys(range(10, 13), 1.1)},
+        "b": {**dict.fromkeys(range(3), 1.05), **dict.fromkeys(range(20, 23), 1.0)},
+        "c": {**dict.fromkeys(range(10, 13), 1.0), **dict.fromkeys(range(20, 23), 1.2)},
+    }
+    assert ratios.ranking(rounds) == ["b", "c", "a"]
+    assert ratios.ranking(rounds, {"b": "a"}) == ["a", "b", "c"]
+
+
 def test_ranking_of_nothing_is_empty() -> None:
     assert ratios.ranking({"a": {}}) == []
 

@@ -18,7 +18,7 @@ from ...stats.samples import Ratio, median
 from ...text import units
 from ...text.units import times
 from ...worker.session_options import EXTENDED, NO_SPIN, OPENVINO
-from ..comparison import better, ranked
+from ..comparison import BELOW, better, ranked
 
 WORKLOAD = "model"
 OPTIONS = {NO_SPIN: "spinning off", EXTENDED: "extended optimisations only"}
@@ -277,9 +277,14 @@ def _refuted(pick: Candidate, row: Row, facts: ModelFacts) -> Iterator[str]:
 def _ties(verdict: Verdict, report: Report) -> Iterator[str]:
     if verdict.device_ratio is not None:
         yield verdict.reasons[0]
-    runner_up = report.candidates.get(verdict.runner_up or "")
-    if verdict.tie and runner_up is not None:
-        yield f"No clear lead over {short_name(runner_up.case)}."
+    if verdict.tie and verdict.runner_up is not None:
+        yield tie_text(verdict, brief(candidate_name(verdict.runner_up)))
+
+
+def tie_text(verdict: Verdict, runner_up: str) -> str:
+    """That the pick has no lead over the `runner_up` in a tie, or only a small one."""
+    is_ahead = verdict.pick_ratio_ci95 is not None and verdict.pick_ratio_ci95[0] > 1
+    return f"It leads {runner_up} by {BELOW}." if is_ahead else f"No clear lead over {runner_up}."
 
 
 def compared(report: Report, case: str | None = None) -> Explanation | None:

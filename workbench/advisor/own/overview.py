@@ -17,7 +17,15 @@ from ...text import units
 from ...worker.code import COMMAND, TORCH, WORKLOAD
 from ..break_even import plain
 from ..evidence import was_missed
-from ..model.overview import RankedCandidate, error_text, gain_text, in_order, outcome, ratio_of
+from ..model.overview import (
+    RankedCandidate,
+    error_text,
+    gain_text,
+    in_order,
+    outcome,
+    ratio_of,
+    tie_text,
+)
 from ..reasons import listed
 
 RESIDENT = "resident_s"  # metric of a candidate: seconds of a call whose inputs are on the GPU
@@ -117,7 +125,7 @@ def answer(row: Row, report: Report) -> list[str]:
     if verdict.device_ratio is not None:
         sentences.append(verdict.reasons[0])
     if verdict.tie and verdict.runner_up is not None:
-        sentences.append(f"No clear lead over {candidate_name(verdict.runner_up)}.")
+        sentences.append(tie_text(verdict, candidate_name(verdict.runner_up)))
     if missed := [candidate_name(each.case) for each in row.candidates if was_missed(each)]:
         sentences.append(f"Not measured, for lack of time: {listed(missed, MOST_LISTED)}.")
     return sentences

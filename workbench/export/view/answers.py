@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ...advisor import break_even, crossover, whatif
+from ...advisor.comparison import BELOW
 from ...advisor.race_summary import eliminated_by_first_block, summary_text
 from ...advisor.subject import answer
 from ...records.reason import Reason, Warning
@@ -77,10 +78,14 @@ def _fastest(row: Row, run: RunView) -> list[Fact]:
         return []
     name, against = run.case_name(second.id), second.against
     ratio = units.times(against.ratio, against.ci95)
-    close = f"cannot be distinguished from {name}: {ratio}"
-    if against.word == "same":
-        close = f"too close to {name} to call: {ratio}"
-    lead = f"{name} takes {ratio} the time" if against.word == "slower" else close
+    if against.word == "slower":
+        lead = f"{name} takes {ratio} the time"
+    elif against.word == "ambiguous":
+        lead = f"cannot be distinguished from {name}: {ratio}"
+    elif against.ci95[0] > 1:
+        lead = f"leads {name} by {BELOW}: {ratio}"
+    else:
+        lead = f"too close to {name} to call: {ratio}"
     return [fact("fastest", f"{run.case_name(against.id)}; {lead}")]
 
 

@@ -70,11 +70,14 @@ def name_texts(case_id: str, run: RunView) -> list[Text]:
 
 def pick_texts(verdict: Verdict, run: RunView, *, words: bool = False) -> list[Text]:
     """The pick, longest first, before all in `words`; a tie shows both candidates, or dots in place
-    of the second; the shortest leave out the tuning and the device."""
+    of the second, unless the race eliminated it; the shortest leave out the tuning and the device.
+    """
     if verdict.pick is None:
         return [Text.of(("none", "dim"))]
     picks = _pick_names(verdict.pick, run, words=words)
-    if not verdict.tie or verdict.runner_up is None:
+    second = run.report.candidates.get(verdict.runner_up or "")
+    is_beaten = second is not None and second.beaten_by is not None
+    if not verdict.tie or verdict.runner_up is None or is_beaten:
         return [*picks[:-2], *picks[-3:], picks[-1]]  # as many as a tie has: rows share one form
     equals = _pick_names(verdict.runner_up, run, words=words)
     both = [join(pair, " / ") for pair in zip(picks[:-2], equals[:-2], strict=True)]

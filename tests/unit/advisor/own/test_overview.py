@@ -121,7 +121,8 @@ def test_commands_are_compared_with_the_first_combination() -> None:
 
 def test_a_tie_names_the_equal_and_no_pick_says_why() -> None:
     equal = rows_of(REPORTS["net"])[0].candidates[2].case.id
-    assert "No clear lead over cpu torch bf16 t2." in advised("net", tie=True, runner_up=equal)
+    level = {"tie": True, "runner_up": equal, "pick_ratio_ci95": (0.99, 1.03)}
+    assert "No clear lead over cpu torch bf16 t2." in advised("net", **level)
     reasons = ["Nothing was measured: cpu torch fp32 t2 died."]
     assert advised("net", pick=None, reasons=reasons)[0] == (
         "No recommendation. Nothing was measured: cpu torch fp32 t2 died."
