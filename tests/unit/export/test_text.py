@@ -12,12 +12,15 @@ from workbench.export.text import machine_text, run_text
 from workbench.export.view.derived import RunView
 from workbench.export.view.events import log_line
 from workbench.export.view.machine import warnings
+from workbench.export.view.tables import pending_texts
 from workbench.export.view.words import pick_texts
 from workbench.planning.scenario import Scenario
 from workbench.records import events as ev
 from workbench.records.machine import Package
 from workbench.records.reason import Reason, Warning
 from workbench.report.report import Report
+
+PLAIN = Scenario("row", "Row", "", None, "work", "throughput", ("fp32",))
 
 
 def test_a_run_ends_with_table_reasons_and_candidates() -> None:
@@ -43,6 +46,15 @@ def test_a_small_lead_of_a_plain_run_is_not_called_open() -> None:
     assert "leads cpu torch fp32 t8 of=b by less than 5%: 1.03x" in small
     level = run_text(report({one: steady(1.0, 20), other: steady(1.002, 20)}))
     assert "too close to cpu torch fp32 t8 of=b to call: 1.00x" in level
+
+
+def test_a_sole_candidate_of_a_plain_run_is_not_called_the_fastest() -> None:
+    one, other = case("cpu-a"), case("cpu-b")
+    for blocks, words in (({}, "measured: "), ({other: steady(2.0)}, "fastest: ")):
+        run = RunView(report({one: steady(1.0), **blocks}, row=PLAIN))
+        run.report.rows["row"].began_at_s = 0.0
+        (row,) = run.report.rows.values()
+        assert pending_texts(row, run)[0].plain.startswith(words)
 
 
 def test_a_candidate_that_the_race_eliminated_is_not_named_as_equal_to_the_pick() -> None:

@@ -116,6 +116,16 @@ def test_a_failure_is_a_hole_in_its_curve_and_never_leads() -> None:
     assert next(line.split()[1] for line in lines if line.startswith("1 ")) == "-"
 
 
+def test_a_sole_candidate_is_not_called_the_fastest() -> None:
+    (one,) = run_over("n", {"numpy": {1: 1.0, 2: 2.0}}).sweeps
+    assert [column.title for column in rate_table(one)[0]] == ["n", "cpu numpy fp32 t1"]
+    (two,) = run_over("n", {"numpy": {1: None, 2: 5.0}, "torch": {1: 9.0, 2: 1.0}}).sweeps
+    assert [line.cells["fastest"].plain for line in rate_table(two)[1]] == [
+        "-",
+        "1.00 things/s  cpu torch fp32 t1",
+    ]
+
+
 def test_without_measurements_there_is_no_chart() -> None:
     report = run_over("n", {"numpy": {1: None, 2: None}})
     (found,) = report.sweeps

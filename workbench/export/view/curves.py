@@ -38,14 +38,15 @@ def sweep_title(sweep: Sweep) -> str:
 
 
 def rate_table(sweep: Sweep) -> tuple[list[Column], list[Line]]:
-    """The rates at all points, a column for each curve; the last curves leave first."""
+    """The rates at all points, a column for each curve; the last curves leave first.  The fastest
+    stands at points with several measured candidates."""
     columns = [
         Column("at", ", ".join(sweep.axes)),
         *(
             Column(curve.candidate, curve_name(curve), rank, align="right")
             for rank, curve in enumerate(sweep.curves, 1)
         ),
-        Column("fastest", "Fastest", minimum=34),
+        *([Column("fastest", "Fastest", minimum=34)] if len(sweep.curves) > 1 else []),
     ]
     lines = []
     longest = max(sweep.curves, key=lambda curve: len(curve.points), default=None)
@@ -53,7 +54,8 @@ def rate_table(sweep: Sweep) -> tuple[list[Column], list[Line]]:
         here = [(c, point) for c in sweep.curves for point in c.points if point.at == place.at]
         at = ", ".join(map(value_text, place.at.values()))
         cells = {curve.candidate: Text.of(_rate(curve, point)) for curve, point in here}
-        able = [found for found in here if found[1].rate is not None and found[1].admissible]
+        measured = [found for found in here if found[1].rate is not None]
+        able = [found for found in measured if found[1].admissible and len(measured) > 1]
         best = max(able, key=lambda found: found[1].rate or 0.0, default=None)
         text = f"{_rate(*best)}  {curve_name(best[0])}" if best else "-"
         lines.append(Line(at, {"at": Text.of(at), **cells, "fastest": Text.of(text)}))

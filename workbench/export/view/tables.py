@@ -116,9 +116,8 @@ def _fastest(row: Row, run: RunView) -> list[Text]:
     best = run.best(row)
     if best is None:
         return [Text.of(("nothing measured", "dim"))]
-    long, short = name_texts(best.case.id, run)
-    found = (("fastest: ", long), ("fastest: ", short))
-    return [Text.of((lead, "dim"), name) for lead, name in found]
+    word = "fastest: " if sum(bool(c.blocks) for c in row.candidates) > 1 else "measured: "
+    return [Text.of((word, "dim"), name) for name in name_texts(best.case.id, run)]
 
 
 OBJECTIVE_TITLES = {"latency_p99": "p99", "time_to_result": "To result"}
