@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -64,6 +65,13 @@ def test_a_row_has_candidates_on_both_devices_at_admissible_precisions(row: Scen
     assert not set(row.precisions) & set(row.reference_only)
     for kind in ("cpu", "gpu"):
         assert any(v.device_kind == kind and v.precision in row.precisions for v in offered)
+
+
+@each_row
+def test_a_question_names_no_size_that_quick_or_a_crossover_changes(row: Scenario) -> None:
+    names = {*row.params, "batch"} & {*row.quick.params, row.size.name if row.size else ""}
+    for name in names:
+        assert not re.search(rf"(\d|hundred|thousand) {name}\b", row.question)
 
 
 @each_row
