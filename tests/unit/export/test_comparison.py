@@ -11,7 +11,7 @@ from workbench.advisor.compare import Side, compared
 from workbench.export.markdown import markdown
 from workbench.export.view.comparison import sections
 from workbench.export.view.section import section_text
-from workbench.records.comparison import RunComparison
+from workbench.records.comparison import ComparedVerdict, RunComparison
 from workbench.records.document import SCHEMA_VERSION, Tool
 
 ONE, TWO = case("cpu-a"), case("cpu-b")
@@ -27,6 +27,16 @@ def comparison(*factors: float, fail_on: float | None = None) -> RunComparison:
         runs=[side.run for side in (first, *others)],
         against=[compared(first, other, fail_on) for other in others],
     )
+
+
+def test_verdicts_that_differ_do_not_look_alike() -> None:
+    found = comparison(1.0, 1.5)
+    sized = [f"matmul[n={n}]/cpu/torch/fp32/t8" for n in (512, 1024)]
+    verdict = ComparedVerdict("row", "AMBIGUOUS", ("cpu", "cpu"), tuple(sized), (None, None))
+    against = [msgspec.structs.replace(found.against[0], verdicts=[verdict])]
+    _, verdicts, *_ = sections(msgspec.structs.replace(found, against=against))
+    (row,) = verdicts.rows
+    assert row[2:4] == [f"cpu: matmul[n={n}] cpu torch fp32 t8" for n in (512, 1024)]
 
 
 def test_every_cell_of_a_markdown_table_has_its_column() -> None:

@@ -63,7 +63,7 @@ def _against(one: Versus, spreads: Sequence[str], *, known: bool) -> Iterator[Se
         of_verdict = ("Verdict", "", "A", b, "Ratio in A", f"Ratio in {b}")
         notes = ["AMBIGUOUS: both picks may be as good, or a run did not measure both."]
         found = Section.of("Verdicts that differ", notes, of_verdict, map(_verdict, one.verdicts))
-        yield _keeping(found, {"1": 12, "2": 8, "3": 8})
+        yield _keeping(found, {"1": 12, "2": 8, "3": 8}, names="23")
     notes = [
         f"{b}/A is the time of {b} over that of A. It is unpaired: the runs did not take turns.",
         f"Intervals allow for other runs: rounds differ by {spreads[0]} in A, {spreads[1]} in {b}.",
@@ -79,9 +79,9 @@ def _against(one: Versus, spreads: Sequence[str], *, known: bool) -> Iterator[Se
 
 def _keeping(found: Section, least: Mapping[str, int | None], names: str = "") -> Section:
     """The section with these columns at any width, cut to so many cells; None: never cut.  The
-    column of `names` is cut where they are alike."""
+    columns in `names` are cut where these are alike."""
     columns = [
-        replace(each, rank=0, minimum=least[each.key], names=each.key == names)
+        replace(each, rank=0, minimum=least[each.key], names=each.key in names)
         if each.key in least
         else each
         for each in found.columns
@@ -91,6 +91,8 @@ def _keeping(found: Section, least: Mapping[str, int | None], names: str = "") -
 
 def _verdict(one: ComparedVerdict) -> tuple[str, ...]:
     picks = [candidate_name(pick) if pick else "no pick" for pick in one.picks]
+    if len({*picks}) < len({*one.picks}):  # of two sizes
+        picks = [_sized(pick) if pick else "no pick" for pick in one.picks]
     sides = [f"{choice}: {pick}" for choice, pick in zip(one.choices, picks, strict=True)]
     ratios = [units.ratio_parts(ci[0], ci)[1] if ci else "-" for ci in one.ci95]
     return one.word, one.scenario, *sides, *ratios
@@ -99,8 +101,12 @@ def _verdict(one: ComparedVerdict) -> tuple[str, ...]:
 def _case(one: ComparedCase) -> tuple[str, ...]:
     ratio, times = units.ratio_parts(one.ratio, one.ci99), map(units.duration, one.median_s)
     why = one.reason.message if one.reason else "beyond --fail-on" if one.beyond else ""
-    name = f"{one.id.partition('/')[0]} {candidate_name(one.id)}"
-    return one.word, name, *ratio, *times, f"{one.rounds[0]} / {one.rounds[1]}", why
+    return one.word, _sized(one.id), *ratio, *times, f"{one.rounds[0]} / {one.rounds[1]}", why
+
+
+def _sized(case: str) -> str:
+    """`matmul[n=512] cpu torch fp32 t8`."""
+    return f"{case.partition('/')[0]} {candidate_name(case)}"
 
 
 def ab_section(report: ABReport) -> Section:
