@@ -185,6 +185,8 @@ def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Cros
         return None
     searched, unknown = (min(named), max(named)), (None, None, None, None, None)
     unclear = Crossover(parameter, between, *unknown, searched, points=[], sizes=list(named))
+    if len(names := {name for here in named.values() for name in here}) == 1:
+        return replace(unclear, below=names.pop())
     if (found := find_change(points)) is None:
         if not (run := _longest_lead(named)):
             return unclear
@@ -323,11 +325,14 @@ def _with_value(found: Crossover, value: float, ci95: tuple[float, float]) -> It
 
 def _without_value(found: Crossover) -> Iterator[str]:
     size, (low, high) = found.parameter, map(number, found.searched)
-    if found.below is None or found.leads is None:
+    who = _subject(found.below)
+    if found.below is None:
         yield f"From {size} {low} to {high} there is no clear lead."
         return
+    if found.leads is None:
+        yield f"Only {who} could be picked from {size} {low} to {high}."
+        return
     first, last = map(number, found.leads)
-    who = _subject(found.below)
     if first == last:
         yield f"{who} leads at {size} {first}."
     else:

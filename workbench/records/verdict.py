@@ -60,6 +60,7 @@ class Crossover(msgspec.Struct, frozen=True):
     parameter: str  # "batch", or a parameter of the workload
     between: str  # "device": best CPU against best GPU; "candidate": two of one device
     # Leader at smaller sizes, "cpu", "gpu", or a candidate's label; None if there is no clear one.
+    # With neither `leads` nor `value` it is the only candidate that could be picked.
     below: str | None
     above: str | None  # leader at larger sizes; None if the lead does not change
     value: float | None  # size of the change; None if there is none

@@ -237,6 +237,12 @@ def test_a_lead_is_claimed_where_it_is_proven_and_nowhere_else() -> None:
     assert "no clear lead" in sentence(between({1: 1.0, 3: 1.0}))
 
 
+def test_a_single_candidate_has_no_lead_to_be_clear_about() -> None:
+    found = conclude([steady(n, {CPU: 1.0}) for n in (1, 3)], "n", whole=True)
+    assert found is not None
+    assert sentence(found) == "Only cpu torch fp32 t8 could be picked from n 1 to 3."
+
+
 def test_a_size_at_which_only_one_could_be_picked_proves_no_lead() -> None:
     found = between({1: 0.5, 32: 0.5}, gpu_alone=512)
     assert (found.below, found.leads, found.searched) == ("cpu", (1, 32), (1, 512))
