@@ -25,7 +25,7 @@ class OverheadMeter:
         self._front_end_last_s = 0.0
         self._front_end_before_s = self._front_end_s()
         self._measuring_s = 0.0  # processor time
-        self._cold_s = 0.0  # measured while a case was prepared, where no processor time is read
+        self._cold_s = 0.0  # measured in other phases, where no processor time is read
         self._now, self._since_s = now, 0.0
         self._row, self._phase = "", STARTING
         self._spent_s: defaultdict[tuple[str, str], float] = defaultdict(float)  # by row and phase
@@ -47,10 +47,10 @@ class OverheadMeter:
         finally:
             self.turn_to(*before)
 
-    def count_as_measured(self, seconds: float) -> None:
-        """Count `seconds` of what was just prepared as measured: they are part of a result."""
+    def count_as_measured(self, seconds: float, phase: str) -> None:
+        """Count `seconds` of an earlier `phase` as measured: they are part of a result."""
         self._cold_s += seconds
-        self._spent_s[self._row, PREPARING] -= seconds
+        self._spent_s[self._row, phase] -= seconds
         self._spent_s[self._row, MEASURED] += seconds
 
     @contextmanager

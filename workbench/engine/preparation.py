@@ -110,6 +110,7 @@ class Preparation:
         self._context = context
         self._share = share
         self._probed: set[str] = set()  # ids of cases that were tried at a small size
+        self._start_s: dict[WorkerKey, float] = {}  # seconds of starts that no result includes yet
         self._holders: dict[str, int] = {}  # case id to the generation of the worker that has it
         self.longest_s = 0.0  # the longest preparation so far, compiled cases left out
 
@@ -185,11 +186,13 @@ class Preparation:
 
     def _start(self, key: WorkerKey) -> None:
         """Start a worker; Refused if no time is left to ask it anything."""
-        scenario, overhead = self._plan.scenario, self._context.overhead
-        counts = scenario.counts_start_up and not scenario.shares_workers
-        with overhead.measuring() if counts else overhead.spending(STARTING):
-            self._context.pool.start(key, self._context.deadline(START_DEADLINE_S))
-        if self._context.now() >= self._share.end_s:
+        context, began_s = self._context, self._context.now()
+        is_new = not context.pool.is_alive(key)
+        with context.overhead.spending(STARTING):
+            context.pool.start(key, context.deadline(START_DEADLINE_S))
+        if is_new:
+            self._start_s[key] = context.now() - began_s
+        if context.now() >= self._share.end_s:
             raise Refused(BUDGET)
 
     def _neighbours(self, case: Case) -> list[Case]:
@@ -316,8 +319,8 @@ class Preparation:
         speed = self._context.speed(case.device)
         accuracy = loaded.accuracy
         self._holders[case.id] = pool.generation.get(key, 0)
-        if self._plan.scenario.counts_start_up:
-            self._context.overhead.count_as_measured(loaded.cold_s)
+        if self._plan.scenario.counts_start_up and accuracy.passed:
+            self._count_start_up(key, loaded)
         self._context.emit(
             ev.CasePrepared(
                 at_s=self._context.now(),
@@ -350,6 +353,13 @@ class Preparation:
         )
         self.finish(case, "failed", reason)
         return None
+
+    def _count_start_up(self, key: WorkerKey, loaded: Prepared) -> None:
+        """Count as measured what a result includes of the first preparation and the start."""
+        overhead = self._context.overhead
+        overhead.count_as_measured(loaded.cold_s, PREPARING)
+        if not self._plan.scenario.shares_workers:
+            overhead.count_as_measured(self._start_s.pop(key, 0.0), STARTING)
 
     # --------------------------------------------------------------- limits
 

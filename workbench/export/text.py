@@ -1,5 +1,6 @@
 """Plain text: a run, its summary, where its seconds went, the machine, and the catalogue."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from ..advisor.subject import recommendation, rows_of
@@ -143,13 +144,17 @@ def _parameter(parameter: Parameter) -> str:
 
 
 def where_lines(report: Report) -> list[str]:
-    """A line for each row and one for the whole run."""
+    """A line for each row, one for what is outside them, and one for the whole run."""
     spent = report.finished.overhead if report.finished is not None else None
     if spent is None or spent.starting_s is None:
         return ["this run does not say where its seconds went: it is older, or did not end"]
+    phases = [f"{phase}_s" for phase in PHASES]
+    rows = {n: [getattr(part, each, 0.0) for each in phases] for n, part in spent.rows.items()}
+    whole = [getattr(spent, each) for each in phases]
+    within = [math.fsum(row[n] for row in rows.values()) for n in range(len(phases))]
+    outside = [max(0.0, all_s - row_s) for all_s, row_s in zip(whole, within, strict=True)]
     table = []
-    for name, part in [*spent.rows.items(), ("the run", spent)]:
-        seconds = [getattr(part, f"{phase}_s", 0.0) for phase in PHASES]
+    for name, seconds in [*rows.items(), ("outside rows", outside), ("the run", whole)]:
         table.append((shown(name), *(f"{each:.1f}" for each in (sum(seconds), *seconds))))
     lines = plain_table(("Seconds", "all", *PHASES), table, range(1, 7))
     return [line.plain.rstrip() for line in lines]

@@ -59,7 +59,7 @@ def test_what_was_prepared_may_turn_out_to_be_measured() -> None:
     now = iter(range(10))
     meter = OverheadMeter(None, lambda: float(next(now)))
     with meter.spending(PREPARING, "row"):
-        meter.count_as_measured(0.75)
+        meter.count_as_measured(0.75, PREPARING)
     row = meter.result(2).rows["row"]
     assert (row.preparing_s, row.measured_s) == (0.25, 0.75)
 
@@ -83,6 +83,9 @@ def test_the_table_has_a_line_for_each_row_and_one_for_the_run(events: list[ev.A
     assert title.split() == ["Seconds", "all", *PHASES, "closing"]
     assert {"branching", "realtime"} <= {line.split()[0] for line in lines}
     assert lines[-1].startswith("the run")
+    assert lines[-2].startswith("outside rows")
+    *rows, whole = ([float(cell) for cell in line.split()[-6:]] for line in lines)
+    assert [sum(column) for column in zip(*rows, strict=True)] == pytest.approx(whole, abs=0.3)
     report.finished = None
     assert where_lines(report) == [
         "this run does not say where its seconds went: it is older, or did not end"

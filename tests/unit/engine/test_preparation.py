@@ -54,6 +54,21 @@ def test_a_preparation_with_a_pause_in_it_is_made_again_in_a_fresh_worker() -> N
     assert row.pool.ended == [worker_key(CPU_A)]
 
 
+def test_a_start_that_no_result_includes_does_not_count_as_measured() -> None:
+    row = Row(CPU_A, objective="time_to_result")
+    row.pool.starting_s = 3.0
+    answers, ask = [True, False], row.pool.ask
+
+    def interrupted(*arguments: Any, **request: Any) -> Answer[Any]:
+        row.pool.deadlines.clear()  # the worker is started again
+        return replace(ask(*arguments, **request), interrupted=answers.pop(0))
+
+    row.pool.ask = interrupted  # type: ignore[method-assign]
+    assert row.prepare(CPU_A) == [True]
+    spent = row.context.overhead.result(1)
+    assert (spent.starting_s, spent.measured_s) == (3.0, 3.0)
+
+
 def test_a_fresh_worker_is_not_asked_to_release_the_cases_of_a_dead_one() -> None:
     row = Row(CPU_A, CPU_B)
     row.prepare(CPU_A)
