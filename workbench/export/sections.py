@@ -9,7 +9,7 @@ from ..records.document import Sweep
 from ..report.candidate import Row
 from ..report.report import Report
 from .plots import roofline_plots, row_plot, sweep_plots
-from .view.answers import answer_facts, notes
+from .view.answers import notes, result_facts
 from .view.curves import findings, rate_table, sweep_title
 from .view.derived import RunView, row_title
 from .view.details import largest_facts
@@ -83,13 +83,12 @@ def _row(row: Row, run: RunView) -> Section:
         else line
         for line in raced_lines(row, run)
     ]
-    facts = answer_facts(row, run) if row.verdict is not None else []
     return Section(
         row_title(row),
         _origin(*(c.case.device for c in measured.values())),
         [*result_columns(row), ORIGIN],
         lines,
-        [*facts, *notes([row], run)],
+        [*result_facts(row, run), *notes([row], run)],
         row.plan.reproduce,
         [row_plot(row_title(row), [*measured.values()], run)] if measured else [],
     )

@@ -26,7 +26,7 @@ from workbench.export.formats import FILES, file_text
 from workbench.export.json import dump
 from workbench.export.plots import roofline_plots, row_plot
 from workbench.export.sections import sections
-from workbench.export.view.derived import RunView
+from workbench.export.view.derived import RunView, row_title
 from workbench.export.view.svg import svg_file
 from workbench.export.view.words import provenance, provenance_on
 from workbench.records import events as ev
@@ -135,6 +135,14 @@ def test_a_table_names_what_is_for_comparison_only() -> None:
     page = Page(file_text("html", REPORTS["gpu_server"]))
     cells = [cell for table in page.tables for row in table for cell in row]
     assert "for comparison, never picked" in cells
+
+
+def test_the_files_have_the_race_of_a_verdict_and_the_fastest_of_a_plain_run() -> None:
+    plain = Report.of(scenes.profiled())
+    for report, label in ((REPORTS["gpu_server"], "race"), (plain, "fastest")):
+        for row in (row for row in report.rows.values() if not row.plan.point):
+            (section,) = (s for s in sections(report) if s.title == row_title(row))
+            assert label in [name for name, _ in section.remarks]
 
 
 def test_markdown_has_no_heading_without_text() -> None:

@@ -44,18 +44,20 @@ def answer_lines(row: Row, run: RunView, width: int, *, roomy: bool) -> list[Tex
 
 def result_lines(row: Row, run: RunView, width: int, table_width: int) -> list[Text]:
     """A row of a finished run: the answer, if one was asked for, the race and the candidates."""
-    verdict = row.verdict
-    facts = _fastest(row, run) if verdict is None else []
-    if verdict is not None:
-        facts = answer_facts(row, run)
-        if verdict.race is not None:
-            facts.append(fact("race", summary_text(verdict.race)))
-    lines = [heading(row_title(row), width), *facts_lines(facts, width, INDENT)]
-    if verdict is not None:
+    lines = [heading(row_title(row), width), *facts_lines(result_facts(row, run), width, INDENT)]
+    if (verdict := row.verdict) is not None:
         lines += [*command_lines(verdict.reproduce)[1:], Text()]
     found = raced_lines(row, run)
     lines += table_lines(result_columns(row), found, table_width) if found else []
     return lines + facts_lines(notes([row], run), width, INDENT)
+
+
+def result_facts(row: Row, run: RunView) -> list[Fact]:
+    """The answer and the race of a finished row; without a verdict the fastest candidate."""
+    if (verdict := row.verdict) is None:
+        return _fastest(row, run)
+    race = [fact("race", summary_text(verdict.race))] if verdict.race is not None else []
+    return [*answer_facts(row, run), *race]
 
 
 def _so_far(row: Row, run: RunView) -> list[Fact]:
