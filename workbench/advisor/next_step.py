@@ -124,11 +124,11 @@ def _for_precision(found: Evidence) -> Iterator[str]:
     if pick is None:
         return
     for other in found.over_limit:
-        gain = Comparison.of(other, pick).estimate or 0.0
+        gain, faster = Comparison.of(other, pick).estimate or 0.0, better(pick.objective)
         if gain > 1 + ratios.TOLERANCE and other.accuracy is not None:
             error = units.share(other.accuracy.worst)
             yield (
-                f"{candidate_name(other.case)} is {gain:.2f}x {better(found.scenario.objective)}. "
+                f"{candidate_name(other.case)} is {units.ratio(gain)} {faster}. "
                 f"Raise the error limit only if an error of {error} is acceptable"
             )
     roof = roof_of(found, pick)

@@ -163,6 +163,12 @@ def times(value: float, interval: Sequence[float]) -> str:
     return f"{ratio} (95% CI {bounds})"
 
 
+def lead(factor: float) -> str:
+    """`2.05x`, for 0.5 too, before `faster` or `slower`; `less than 1%` where it rounds to 1."""
+    text = ratio(max(factor, 1 / factor))
+    return "less than 1%" if text == "1.00x" else text
+
+
 def counted(count: int, noun: str) -> str:
     """`1 run`, `2,000 runs`."""
     return f"{count:,} {noun}{'s'[: count != 1]}"

@@ -35,14 +35,16 @@ def test_a_row_says_how_much_time_it_may_still_take() -> None:
 
 
 def test_the_leader_is_named_once_its_lead_has_an_interval() -> None:
-    def so_far(rounds: int) -> list[str]:
-        run = live("branching", rounds)
-        lines = answer_lines(run.report.rows["branching"], run, 120, roomy=False)
+    def so_far(rounds: int, row: str = "branching") -> list[str]:
+        run = live(row, rounds)
+        lines = answer_lines(run.report.rows[row], run, 120, roomy=False)
         return [line.plain for line in lines if "so far" in line.plain]
 
     assert so_far(1) == []
     (line,) = so_far(6)
-    assert "leads by" in line and "(95% CI " in line
+    assert "has no clear lead over" in line and "1.02x (95% CI 0.98-1.07)" in line
+    (line,) = so_far(3, "floating_point")
+    assert "leads by 1.01x (95% CI 1.00-1.02) over" in line
 
 
 def test_the_sensors_of_all_devices_stand_in_one_line() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 import recorded_model
@@ -17,7 +19,9 @@ from workbench.advisor.model.overview import (
     row_of,
 )
 from workbench.export.text import run_text
+from workbench.export.view.derived import RunView
 from workbench.export.view.model_facts import facts_lines, saved_text
+from workbench.export.view.ranked import candidate_lines
 from workbench.records import events as ev
 from workbench.records.model import Port, Saved
 from workbench.report.from_document import report_of
@@ -154,6 +158,13 @@ def test_the_gain_of_a_raced_run_is_that_of_the_common_rounds() -> None:
     given.blocks += [block(given.case, number, [9.0] * 5) for number in range(90, 99)]
     (line,) = [each.split() for each in run_text(report).splitlines() if "a whole run" in each]
     assert line[-1] == "1.92x"
+
+
+def test_a_gain_that_rounds_to_1_is_not_called_slower() -> None:
+    found = ranked_candidates(REPORT)
+    for gain, texts in ((0.998, ["1.00x"]), (0.8, ["1.25x slower", "0.80x"])):
+        lines = candidate_lines([replace(found[0], gain=gain)], RunView(REPORT))
+        assert [text.plain for text in lines[0].cells["gain"]] == texts
 
 
 def test_without_two_profiles_the_reason_stands_in_place_of_operators() -> None:

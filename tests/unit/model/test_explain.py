@@ -197,6 +197,12 @@ def test_a_few_rounds_are_called_that() -> None:
     )
 
 
+def test_a_ratio_that_rounds_to_1_is_neither_faster_nor_slower_by_it() -> None:
+    once = candidate(case(), 0, samples=[[1e-3]])
+    near = candidate(case(STATIC), 0, samples=[[1.002e-3]])
+    assert "is less than 1% slower than cpu onnxruntime fp32 t8, after one" in sentences(near, once)
+
+
 def test_a_few_rounds_are_compared_with_the_same_rounds() -> None:
     wild = candidate(case(), 0, samples=[[9e-3], [1e-3], [1e-3]])
     slow = candidate(case(STATIC), 0, samples=[[6e-3]])

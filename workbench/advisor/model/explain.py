@@ -126,7 +126,7 @@ def _headline(candidate: Candidate, given: Candidate) -> str:
     word = (better if factor > 1 else worse)(candidate.objective)
     if ratio is None:
         few = "after one or two rounds only"
-        return f"{name} is {units.ratio(max(factor, 1 / factor))} {word} than {other}, {few}."
+        return f"{name} is {units.lead(factor)} {word} than {other}, {few}."
     lead = ratio if factor > 1 else ratio.inverse()
     return f"{name} is {times(lead.value, lead.interval)} {word} than {other}."
 

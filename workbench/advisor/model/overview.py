@@ -18,7 +18,7 @@ from ...stats.samples import Ratio, median
 from ...text import units
 from ...text.units import times
 from ...worker.session_options import EXTENDED, NO_SPIN, OPENVINO
-from ..comparison import BELOW, better, ranked
+from ..comparison import BELOW, better, ranked, worse
 
 WORKLOAD = "model"
 OPTIONS = {NO_SPIN: "spinning off", EXTENDED: "extended optimisations only"}
@@ -226,9 +226,10 @@ def _ship(pick: Candidate, row: Row, facts: ModelFacts) -> str:
 
 def gain_text(gained: tuple[float, Ratio | None], row: Row, other: str) -> str:
     """`1.92x (95% CI 1.90-1.94) faster than fp32 t2`."""
-    word, ratio = better(row.plan.objective), gained[1]
+    factor, ratio = gained
+    word = (better if factor >= 1 else worse)(row.plan.objective)
     if ratio is None:
-        return f"{units.ratio(gained[0])} {word} than {other}, after one or two rounds only"
+        return f"{units.lead(factor)} {word} than {other}, after one or two rounds only"
     measured = times(ratio.value, ratio.interval)
     if ratio.low > 1:
         return f"{measured} {word} than {other}"

@@ -241,8 +241,8 @@ def share_sentence(name: str, share: float, gain: float) -> str:
 
     Source: Amdahl, AFIPS Spring Joint Computer Conference 1967, pp. 483-485.
     """
-    whole = 1 / (1 - share + share / gain)
+    whole, word = 1 / (1 - share + share / gain), "faster" if gain >= 1 else "slower"
     return (
-        f"{name} takes {units.percent(share)} of the script's time: {units.ratio(gain)} faster "
-        f"there makes the script {units.ratio(whole)} faster."
+        f"{name} takes {units.percent(share)} of the script's time: {units.lead(gain)} {word} "
+        f"there makes the script {units.lead(whole)} {word}."
     )

@@ -68,6 +68,8 @@ def _so_far(row: Row, run: RunView) -> list[Fact]:
         return []
     first, second = (case_text(each.case.id, run) for each in (best, other))
     lead = units.times(ratio.value, ratio.interval)
+    if ratio.low <= 1:
+        return [Fact("so far", Text.of(first, " has no clear lead over ", second, f": {lead}"))]
     return [Fact("so far", Text.of(first, f" leads by {lead} over ", second))]
 
 

@@ -70,7 +70,8 @@ def _candidate_line(ranked: RankedCandidate, run: RunView, most: float) -> Line:
     if candidate.blocks:
         cells["median"] = median_texts(candidate, run)
     if ranked.gain is not None:
-        slower = [f"{units.ratio(1 / ranked.gain)} slower"] if ranked.gain < 1 else []
+        behind = units.ratio(max(1.0, 1 / ranked.gain))
+        slower = [] if behind == "1.00x" else [f"{behind} slower"]
         cells["gain"] = [*map(Text.of, slower), Text.of(units.ratio(ranked.gain))]
         cells["bar"] = bar("", ranked.gain / most, device_tone(candidate.case))
     return Line(candidate.case.id, cells)

@@ -42,10 +42,16 @@ def advised(name: str, **verdict: object) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("share", "gain", "whole"), [(0.2, 10.0, "1.22x"), (1.0, 3.0, "3.00x"), (0.0, 9.0, "1.00x")]
+    ("share", "gain", "whole"),
+    [(0.2, 10.0, "1.22x"), (1.0, 3.0, "3.00x"), (0.001, 9.0, "less than 1%")],
 )
 def test_a_gain_in_a_part_counts_as_amdahl_says(share: float, gain: float, whole: str) -> None:
     assert f"makes the script {whole} faster" in share_sentence("fc", share, gain)
+
+
+def test_a_loss_in_a_part_is_not_called_a_gain() -> None:
+    text = share_sentence("fc", 0.5, 0.5)
+    assert text.endswith("2.00x slower there makes the script 1.50x slower.")
 
 
 def test_the_answer_comes_first_then_what_qualifies_it() -> None:
