@@ -108,6 +108,13 @@ def test_equal_precisions_compare_like_with_like() -> None:
     assert ratios["bf16"] is None  # the CPU has no such candidate
 
 
+def test_one_disturbed_round_does_not_name_the_best_of_a_precision() -> None:
+    good, fair, gone = (case(f"cpu-{name}") for name in ("good", "fair", "gone"))
+    blocks = {good: [[1.3], *[[1.0]] * 19], fair: [[1.03]] * 20, gone: [[1.05]]}
+    found = verdict(blocks, gpus=[])
+    assert [each.best_cpu for each in found.equal_precision] == [good.id]
+
+
 def test_a_simulated_device_marks_the_verdict() -> None:
     found = verdict({CPU: steady(1.0), case("fake:0-a"): steady(0.1)}, gpus=["fake:0"])
     assert (found.choice, found.basis) == ("gpu", "simulated")
