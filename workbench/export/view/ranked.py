@@ -71,8 +71,8 @@ def _candidate_line(ranked: RankedCandidate, run: RunView, most: float) -> Line:
         cells["median"] = median_texts(candidate, run)
     if ranked.gain is not None:
         behind = units.ratio(max(1.0, 1 / ranked.gain))
-        slower = [] if behind == "1.00x" else [f"{behind} slower"]
-        cells["gain"] = [*map(Text.of, slower), Text.of(units.ratio(ranked.gain))]
+        is_level = ranked.gain >= 1 or behind == "1.00x"
+        cells["gain"] = Text.of(units.ratio(ranked.gain) if is_level else f"{behind} slower")
         cells["bar"] = bar("", ranked.gain / most, device_tone(candidate.case))
     return Line(candidate.case.id, cells)
 
