@@ -18,7 +18,7 @@ from .words import bar, device_tone, marked, state_texts
 BAR = 24  # cells of the longest bar
 
 _COLUMNS = (
-    Column("variant", "Variant", minimum=16, names=True),
+    Column("variant", "Variant", minimum=14, names=True),
     Column("run", "Run"),
     Column("median", "Median", rank=2, align="right"),
     Column(RESIDENT, "Resident", rank=5, align="right"),
@@ -72,7 +72,8 @@ def _candidate_line(ranked: RankedCandidate, run: RunView, most: float) -> Line:
     if ranked.gain is not None:
         behind = units.ratio(max(1.0, 1 / ranked.gain))
         is_level = ranked.gain >= 1 or behind == "1.00x"
-        cells["gain"] = Text.of(units.ratio(ranked.gain) if is_level else f"{behind} slower")
+        texts = [units.ratio(ranked.gain)] if is_level else [f"{behind} slower", f"1/{behind}"]
+        cells["gain"] = list(map(Text.of, texts))
         cells["bar"] = bar("", ranked.gain / most, device_tone(candidate.case))
     return Line(candidate.case.id, cells)
 
