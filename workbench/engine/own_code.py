@@ -17,7 +17,7 @@ from ..advisor.crossover import Measured
 from ..advisor.limits import is_admissible
 from ..advisor.own.candidates import Space, command_cases, function_cases
 from ..advisor.own.overview import compile_calls, flips, picks_compiled, rows_of, script_gain
-from ..advisor.own.snippet import ARCHIVE, lines, snippet
+from ..advisor.own.snippet import lines, snippet
 from ..contract import Case, kind_of
 from ..planning.cases import gpu_devices
 from ..planning.plan import RowPlan, point_name
@@ -27,7 +27,7 @@ from ..planning.scenario import Scenario
 from ..planning.usage import UsageError
 from ..pool.answers import SavedFiles
 from ..pool.control import Control
-from ..pool.pool import Pool, WorkerFailed
+from ..pool.pool import HINTS, Pool, WorkerFailed
 from ..pool.worker_process import WorkerKey
 from ..records import events as ev
 from ..records.code import CodeAdvice, CodeFacts, SavedCode
@@ -52,11 +52,7 @@ BACKENDS = {TORCH: "torch", FUNCTION: "python", COMMAND: "command"}
 NOT_USABLE = ("bad_target", "bad_input", "missing_package", "unsupported")
 # Failures on the CPU after which a module is examined on a GPU: its operators may be CUDA's alone.
 NOT_ON_A_CPU = ("needs_gpu", "user_code", "no_memory", "timeout", "worker_died")
-# Remedies where the user's code hangs or ends its process before it is timed.
-HINTS = {
-    "timeout": "make it return sooner, or raise --budget",
-    "worker_died": "run it alone to see whether it crashes or ends its process itself",
-}
+HANGS = "make it return sooner, or raise --budget"
 SAVE_S, SAVE_SHARE = 10.0, 0.2  # reserved for --save-best: seconds, or share if that is less
 
 
@@ -113,8 +109,9 @@ class OwnCode:
                 raise UsageError(_one_line(failure.reason)) from None
             precision = "fp32" if self._question.kind == TORCH else ""
             case = Case(WORKLOAD, "cpu", BACKENDS[self._question.kind], precision)
-            hint = HINTS.get(failure.reason.code, failure.reason.hint)
-            reason = msgspec.structs.replace(failure.reason, hint=hint)
+            reason = failure.reason
+            if reason.hint == HINTS["timeout"]:
+                reason = msgspec.structs.replace(reason, hint=HANGS)
             return [replace(self.plan, cases=[case], refused=reason)]
         # The first worker alone runs a script.
         ran_s = min((each.seconds / each.share for each in facts.modules if each.share), default=0)
@@ -124,10 +121,8 @@ class OwnCode:
             raise UsageError(f"--batch: {facts.name} has no batch to change: {why}")
         is_own = set(self.request.batch) <= {facts.batch}
         if self._question.kind == TORCH and not (is_own or facts.resizable):
-            if facts.name.endswith(ARCHIVE):
-                fixed = (
-                    f"--batch: {facts.name} was not seen to run at batches other than {facts.batch}"
-                )
+            if facts.of_one_size:
+                fixed = f"--batch: {facts.name} was exported for batch {facts.batch} alone"
                 raise UsageError(f"{fixed}; export it with dynamic_shapes")
             facts = msgspec.structs.replace(facts, notes=[*facts.notes, NO_BATCH])
             self._facts = facts

@@ -41,7 +41,7 @@ from .worker_process import (
 
 HINTS = {
     "timeout": "choose a smaller size or raise --budget",
-    "worker_died": "run its workload alone to see whether it dies again",
+    "worker_died": "run it alone to see whether it dies again",
 }
 DEATH_S = 1.0  # from the end of its pipe to that of a worker
 HANGS_S = 20.0  # a first start on a GPU that takes longer hangs

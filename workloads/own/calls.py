@@ -8,6 +8,7 @@ skips forward hooks after an exception that is no `Exception`.
 
 import copy
 import functools
+import inspect
 import signal
 import threading
 import time
@@ -80,7 +81,7 @@ class Run:
     paths: list[str] = field(default_factory=list)  # folders that it added to `sys.path`
     threads: int | None = None  # that it set for torch
     lingers: bool = False  # threads of it go on
-    trains: bool = False  # it asked for gradients by `backward`
+    optimizers: list[Any] = field(default_factory=list)  # those that made a step
     _thread: threading.local = field(default_factory=threading.local)
 
     @contextmanager
@@ -88,6 +89,7 @@ class Run:
         """Watch the program in the block, in the main thread; TimeUp ends it after `seconds`."""
         import torch
         import torch._dynamo  # it compares with the method that it finds when it is imported
+        from torch.optim.optimizer import register_optimizer_step_pre_hook
 
         original = torch.nn.Module.__call__
 
@@ -98,15 +100,9 @@ class Run:
                 return original(module, *args, **kwargs)
             return self._call(original, module, Example(args, kwargs))
 
-        differentiate = torch.autograd.backward
-
-        @functools.wraps(differentiate)
-        def backward(*args: Any, **kwargs: Any) -> Any:
-            self.trains = True
-            return differentiate(*args, **kwargs)
-
         handler = signal.signal(signal.SIGALRM, self._stop)
-        torch.nn.Module.__call__, torch.autograd.backward = call, backward
+        hook = register_optimizer_step_pre_hook(self._note_step)
+        torch.nn.Module.__call__ = call
         began = time.perf_counter()
         try:
             with suppress(TimeUp):
@@ -116,8 +112,19 @@ class Run:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             self.seconds += time.perf_counter() - began
-            torch.nn.Module.__call__, torch.autograd.backward = original, differentiate
+            torch.nn.Module.__call__ = original
+            hook.remove()
             signal.signal(signal.SIGALRM, handler)
+
+    def trains(self, module: Any) -> bool:
+        """Whether an optimizer has changed the module."""
+        groups = (group["params"] for each in self.optimizers for group in each.param_groups)
+        changed = {id(weight) for weights in groups for weight in weights}
+        return any(id(weight) in changed for weight in module.parameters())
+
+    def _note_step(self, optimizer: Any, *_: object) -> None:
+        if not any(each is optimizer for each in self.optimizers):
+            self.optimizers.append(optimizer)
 
     def _stop(self, *_: object) -> None:
         self.cut = True
@@ -172,7 +179,7 @@ def _ways(module: Any, *, compiled: bool) -> Iterator[str]:
     first = next(module.parameters(), None)
     if first is not None and first.device.type != "cpu":
         yield f"on {first.device}"
-    if any(part.training and isinstance(part, _modal()) for part in module.modules()):
+    if any(part.training and _is_modal(part) for part in module.modules()):
         yield "in training mode"
     for device in ("cpu", "cuda"):
         if torch.is_autocast_enabled(device):
@@ -180,12 +187,25 @@ def _ways(module: Any, *, compiled: bool) -> Iterator[str]:
             yield f"under autocast to {kind} on {device}"
 
 
-def _modal() -> tuple[type, ...]:
-    """Classes of modules that compute something else in training mode."""
-    from torch.nn.modules.batchnorm import _BatchNorm
+def _is_modal(part: Any) -> bool:
+    """Whether a module, apart from those inside it, computes something else in training mode: one
+    of torch's with chance or statistics, or one of a class that names `training`."""
+    from torch.nn.modules.batchnorm import _NormBase
     from torch.nn.modules.dropout import _DropoutNd
 
-    return _BatchNorm, _DropoutNd
+    chance = getattr(part, "dropout", 0.0)  # of recurrent layers and attention
+    if isinstance(part, _NormBase | _DropoutNd) or (isinstance(chance, float) and chance > 0):
+        return True
+    kind: Any = type(part)
+    return not kind.__module__.startswith("torch.nn.") and _names_mode(kind)
+
+
+@functools.cache
+def _names_mode(kind: Any) -> bool:
+    try:
+        return "training" in inspect.getsource(kind)
+    except (OSError, TypeError):
+        return True
 
 
 def _shapes(example: Example) -> str:

@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 import json
+import os
 import time
 from functools import cache
 from pathlib import Path
@@ -28,10 +29,10 @@ from .reference import (
 )
 from .script import MODULES
 from .subject import Subject, hash_of, precision_of, subject
-from .target import threads, threads_set, user_errors
+from .target import user_errors
 from .tree import Example
 
-KNOWN = "facts.json"
+KNOWN, VARIABLE = "facts.json", "OMP_NUM_THREADS"
 SAME = 1e-6  # relative difference of two runs up to which they count as equal
 ROWS_ALIKE = 1e-3  # relative difference between rows of a batch and the same rows in a larger one
 # What torch says where a module asks for CUDA that this process does not have.
@@ -43,11 +44,14 @@ NO_CUDA_MARKS = (
 
 def module(code: Code) -> dict[str, Any]:
     """The fields of CodeFacts of a torch module; kept for the other workers (`known`)."""
-    before = threads()
+    before, variable = torch.get_num_threads(), os.environ.get(VARIABLE)
     try:
         one = subject(code)
         facts = _facts(code, one)
-        facts.setdefault("threads", threads_set(before))
+        count = torch.get_num_threads()
+        facts.setdefault("threads", count if count != before else None)
+        if os.environ.get(VARIABLE) != variable:  # it counts where torch is imported after it
+            facts["notes"].append(f"it sets {VARIABLE}, which is not part of the code as written")
     except WorkloadError as error:
         if any(mark in str(error) for mark in NO_CUDA_MARKS):
             raise WorkloadError(
@@ -107,20 +111,22 @@ def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
     found = reference(code, batch, facts["guard"])
     facts |= {"reference": found.source, "floor": max(found.floors)}
     if facts["nondeterministic"]:
-        notes.append(f"two fresh copies differ, {_consequence(found)}")
-    facts["resizable"] = batch is not None and _resizes(one, example, batch, facts["guard"])
+        notes.append(f"two fresh copies differ, {_consequence(found, facts['checks'])}")
+    resizes = batch is not None and _resizes(one, example, batch, facts["guard"])
+    facts["resizable"] = bool(resizes)
+    facts["of_one_size"] = resizes is None and code.target.endswith(".pt2")
     return facts
 
 
-def _consequence(found: Reference) -> str:
+def _consequence(found: Reference, has_check: bool) -> str:
     """What the difference between equal calls means for the check of candidates."""
     loose = [n for n, floor in zip(found.names, found.floors, strict=True) if floor > MOST_FLOOR]
     if not loose:
         return "so its error limit includes that difference"
     if len(loose) == len(found.names):
-        return "so much that no candidate can be checked"
+        return "so that " + ("only its check counts" if has_check else "no candidate is checked")
     more = f" and {len(loose) - 2} more" * (len(loose) > 2)
-    return f"so much that {', '.join(loose[:2])}{more} cannot be checked"
+    return f"so that {', '.join(loose[:2])}{more} cannot be compared"
 
 
 def _inputs(example: Example) -> dict[str, Any]:
@@ -197,9 +203,9 @@ def _differ(answers: list[Any], others: list[Any]) -> bool:
         return True
 
 
-def _resizes(one: Subject, example: Example, batch: int, within: str) -> bool:
+def _resizes(one: Subject, example: Example, batch: int, within: str) -> bool | None:
     """Whether twice the batch works, and its last rows are those of the batch itself: along a
-    sequence, a causal module has only the first in common."""
+    sequence, a causal module has only the first in common.  None where it raises."""
     if one.takes_batch:
         return True
     try:
@@ -211,7 +217,7 @@ def _resizes(one: Subject, example: Example, batch: int, within: str) -> bool:
         halves = [large[name][batch:] for name in rows]
         return max(errors(halves, [small[name] for name in rows])) <= ROWS_ALIKE
     except Exception:
-        return False
+        return None
 
 
 def _with_other_rows(tensor: Any) -> Any:

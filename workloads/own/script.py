@@ -19,14 +19,7 @@ from workbench.worker.failures import first_line
 from workbench.worker.libraries import torch
 
 from .calls import Called, Run
-from .target import (
-    flush_at_exit,
-    flush_files,
-    threads,
-    threads_set,
-    unusable,
-    users_line,
-)
+from .target import flush_at_exit, flush_files, unusable, users_line
 from .tree import Example
 
 PICKLE, PATHS, MODULES = "module.pt", "paths.json", "modules.json"  # files in `Code.folder`
@@ -51,12 +44,12 @@ def opened(code: Code) -> tuple[Any, Example | None]:
             "shapes": [shown(shape, 60) for shape in each.shapes],
             "sizes": each.sizes,
             "chosen": each is chosen,
-            "altered": each.altered,
+            "altered": each.altered or ran.trains(each.module),
         }
         for each in ran.modules
     ]
     found = {"modules": modules, "cut": ran.cut, "threads": ran.threads}
-    found["trains"] = ran.trains
+    found["trains"] = ran.trains(chosen.module)
     found["notes"] = [*ran.notes, *chosen.notes]
     found["not_handed_over"] = hand_over(chosen, ran, code)
     found["lingers"] = ran.lingers and found["not_handed_over"] is None
@@ -76,14 +69,15 @@ def run(code: Code) -> Run:
     name = code.target.partition("::")[0]
     script, settings = Path(code.directory, name), _settings()
     path, alive, ran, failure = list(sys.path), threading.active_count(), Run(), ""
-    before = threads()
+    before = torch.get_num_threads()
     flush_at_exit()
     with ran.watched(code.seconds):
         failure = _failure(script, [name, *code.arguments])
     ran.paths += [os.path.abspath(each) for each in sys.path if each not in path]  # noqa: PTH100
     sys.path[:] = [*path, *ran.paths]  # at the end, where they hide no other module
     os.chdir(code.directory)
-    ran.threads = threads_set(before)
+    if (count := torch.get_num_threads()) != before:
+        ran.threads = count
     for restore, value in settings.items():
         restore(value)
     gc.collect()  # ends the workers of a DataLoader that the script left behind

@@ -6,7 +6,6 @@ import gc
 import importlib
 import io
 import operator
-import os
 import random
 import sys
 import sysconfig
@@ -47,21 +46,6 @@ def resolve(code: Code) -> Any:
             near = difflib.get_close_matches(name, dir(module), cutoff=0.8)
             hint = f"did you mean {' or '.join(near)}?" if near else None
             raise WorkloadError(f"{place} has no {name}", code="bad_target", hint=hint) from None
-
-
-def threads() -> tuple[int, str]:
-    """The threads of torch, and the variable that decides them where torch is imported later."""
-    import torch
-
-    return torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS", "")
-
-
-def threads_set(before: tuple[int, str]) -> int | None:
-    """The number of threads that code has set since `before`; None if it has set none."""
-    count, variable = threads()
-    if count == before[0] and variable != before[1] and variable.isdecimal():
-        return int(variable) or None
-    return count if count != before[0] else None
 
 
 def _module(name: str, folder: str) -> Any:

@@ -16,6 +16,7 @@ from workbench.contract import Case
 from workbench.engine import own_exports
 from workbench.planning.questions import OwnQuestion
 from workbench.planning.usage import UsageError
+from workbench.pool.pool import HINTS
 from workbench.pool.worker_process import WorkerKey
 from workbench.records import events as ev
 from workbench.records.reason import Reason
@@ -328,11 +329,17 @@ def test_a_batch_needs_a_common_axis() -> None:
 
 
 class OfOneSize(SimulatedOwn):
-    facts: ClassVar = {**FACTS, "name": "net.pt2", "batch": 2, "resizable": False}
+    facts: ClassVar = {
+        **FACTS,
+        "name": "net.pt2",
+        "batch": 2,
+        "resizable": False,
+        "of_one_size": True,
+    }
 
 
 def test_an_archive_of_one_size_takes_no_other() -> None:
-    with pytest.raises(UsageError, match=r"net\.pt2 was not seen to run at batches other than 2;"):
+    with pytest.raises(UsageError, match=r"net\.pt2 was exported for batch 2 alone;"):
         raced(OfOneSize, batch=(4,))
     assert list(Report.of(raced(OfOneSize, batch=(2,))).rows) == ["own"]
 
@@ -349,6 +356,16 @@ class Dies(SimulatedOwn):
     failures: ClassVar = {"examine": DIED}
 
 
+class Hangs(SimulatedOwn):
+    failures: ClassVar = {"examine": Reason("timeout", "no answer within 9 s", HINTS["timeout"])}
+
+
+def test_code_that_hangs_gets_a_remedy_that_fits() -> None:
+    (candidate,) = Report.of(raced(Hangs)).rows["own"].candidates
+    assert candidate.reason is not None
+    assert candidate.reason.hint == "make it return sooner, or raise --budget"
+
+
 def test_a_wrong_name_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match=r"there is no shop.model \(did you mean\)"):
         raced(Misnamed)
@@ -361,7 +378,7 @@ def test_code_that_fails_is_data_and_fails_the_run(pool: type[SimulatedOwn]) -> 
     (candidate,) = report.rows["own"].candidates
     assert candidate.state == "failed" and candidate.reason is not None
     assert candidate.reason.message == pool.failures["examine"].message
-    assert ("run it alone" in (candidate.reason.hint or "")) == (pool is Dies)
+    assert candidate.reason.hint == pool.failures["examine"].hint
     assert report.finished is not None and report.finished.exit_code == 1
     assert report.code is None
 

@@ -37,7 +37,7 @@ def expected(name: str) -> Any:
             accuracy |= {"error_bound": None, "held_out": False}
     if (code := document.get("code")) is not None:
         code["facts"] |= {"passes_device": False, "named": False, "threads": None}
-        code["facts"] |= {"trains": False, "lingers": False}
+        code["facts"] |= {"trains": False, "lingers": False, "of_one_size": False}
         for module in code["facts"]["modules"]:
             module |= {"altered": False, "sizes": 0}
     if (model := document.get("model")) is not None:

@@ -30,7 +30,7 @@ from ..reasons import listed
 
 RESIDENT = "resident_s"  # metric of a candidate: seconds of a call whose inputs are on the GPU
 WAITING = "waiting_fraction"  # metric of a training: share of the time that waits for data
-TRAINS = "The script trains, but this is about inference: name a builder and --train for that."
+TRAINS = "The script trains it, but this is about inference: name a builder and --train for that."
 MOST_LISTED = 2  # graph breaks, or candidates without a turn
 
 
@@ -221,19 +221,19 @@ def compile_calls(row: Row) -> float | None:
 
 
 def script_gain(report: Report, row: Row, pick: Candidate) -> str:
-    """The effect of the pick on the whole script; empty for other code, where the code is best as
-    it is, and where the script was cut, so that its whole time is unknown."""
+    """The effect of the pick on the whole script; empty for other code, where no gain is shown, and
+    where the script was cut, so that its whole time is unknown."""
     module = next((m for m in report.code.facts.modules if m.chosen), None) if report.code else None
     if report.code is None or module is None or report.code.facts.cut:
         return ""
     given = as_written(row, report.code)
-    gained = None if pick is given else ratio_of(given, pick)
-    if gained is None:
+    factor, ratio = ratio_of(given, pick) or (1.0, None)
+    if ratio is None or ratio.low <= 1:
         return ""
-    if module.altered or report.code.facts.trains:
+    if module.altered:
         taken = f"{module.name} takes {units.percent(module.share)} of the script's time"
         return f"{taken}, but the script calls it in another way than this race does."
-    return share_sentence(module.name, module.share, gained[0])
+    return share_sentence(module.name, module.share, factor)
 
 
 def share_sentence(name: str, share: float, gain: float) -> str:
@@ -241,8 +241,8 @@ def share_sentence(name: str, share: float, gain: float) -> str:
 
     Source: Amdahl, AFIPS Spring Joint Computer Conference 1967, pp. 483-485.
     """
-    whole, word = 1 / (1 - share + share / gain), "faster" if gain >= 1 else "slower"
+    whole = 1 / (1 - share + share / gain)
     return (
-        f"{name} takes {units.percent(share)} of the script's time: {units.lead(gain)} {word} "
-        f"there makes the script {units.lead(whole)} {word}."
+        f"{name} takes {units.percent(share)} of the script's time: {units.lead(gain)} faster "
+        f"there makes the script {units.lead(whole)} faster."
     )

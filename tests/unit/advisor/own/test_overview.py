@@ -49,11 +49,6 @@ def test_a_gain_in_a_part_counts_as_amdahl_says(share: float, gain: float, whole
     assert f"makes the script {whole} faster" in share_sentence("fc", share, gain)
 
 
-def test_a_loss_in_a_part_is_not_called_a_gain() -> None:
-    text = share_sentence("fc", 0.5, 0.5)
-    assert text.endswith("2.00x slower there makes the script 1.50x slower.")
-
-
 def test_the_answer_comes_first_then_what_qualifies_it() -> None:
     first, flip, compiling, again, breaks = recommendation(REPORTS["net"])
     assert first == (
@@ -243,14 +238,14 @@ def test_the_gain_of_a_script_is_that_of_its_chosen_module() -> None:
     row = rows_of(report)[0]
     pick = report.candidates[row.verdict.pick]
     assert script_gain(report, row, pick) == share_sentence("fc", 0.2, 10.0)
-    assert script_gain(report, row, row.candidates[0]) == "", "it is best as it is"
+    for shown_no_gain in row.candidates[0], *(c for c in row.candidates if len(c.blocks) < 3):
+        assert script_gain(report, row, shown_no_gain) == ""
     assert script_gain(REPORTS["net"], row, pick) == ""
     whole = report.code.facts
     altered = [msgspec.structs.replace(each, altered=True) for each in whole.modules]
     report.code.facts = msgspec.structs.replace(whole, modules=altered)
     assert script_gain(report, row, pick).endswith("calls it in another way than this race does.")
     report.code.facts = msgspec.structs.replace(whole, trains=True)
-    assert script_gain(report, row, pick).endswith("calls it in another way than this race does.")
     assert TRAINS in recommendation(report)
     report.code.facts = msgspec.structs.replace(whole, cut=True)
     assert script_gain(report, row, pick) == "", "nothing is known about the whole time"

@@ -13,7 +13,6 @@ from workbench.worker.block import time_sample
 from workbench.worker.code import Code
 from workloads.own.examine import _consequence
 from workloads.own.reference import Reference, reference
-from workloads.own.target import threads, threads_set
 from workloads.own.workload import WORKLOAD
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "own"
@@ -55,11 +54,11 @@ def test_the_threads_that_a_builder_sets_are_known(examined) -> None:
         torch.set_num_threads(before)
 
 
-def test_threads_may_be_set_by_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = threads()
-    assert threads_set(before) is None
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")  # for a torch that is imported later
-    assert threads_set(before) == 3
+def test_a_variable_for_threads_is_noted(examined, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    _, facts = examined("by_variable")
+    assert facts["threads"] is None, "it counts where torch is imported after it alone"
+    assert "it sets OMP_NUM_THREADS, which is not part of the code as written" in facts["notes"]
 
 
 def test_state_and_changed_inputs_are_found(examined) -> None:
@@ -231,7 +230,7 @@ def test_sparse_inputs_are_inputs(examined) -> None:
 
 def test_what_eager_does_not_repeat_is_not_checked(examined) -> None:
     code, facts = examined("chance")
-    assert "two fresh copies differ, so much that no candidate can be checked" in facts["notes"]
+    assert "two fresh copies differ, so that no candidate is checked" in facts["notes"]
     accuracy = task_of(code, batch=2).check()
     assert accuracy.reference.startswith("not checked: eager differs from itself by")
     assert (accuracy.metric, accuracy.value) == ("none", 0.0)
@@ -241,7 +240,9 @@ def test_one_random_output_leaves_the_others_checked() -> None:
     steady, noise = np.ones(9, np.float32), np.zeros(9, np.float32)
     found = Reference(["mean", "sample"], [steady, noise + 1], [0.0, 0.5], "eager")
     code = Code("torch", "m:build", "", "")
-    assert _consequence(found) == "so much that sample cannot be checked"
+    assert _consequence(found, True) == "so that sample cannot be compared"
+    alone = Reference(["sample"], [noise], [0.5], "eager")
+    assert _consequence(alone, True) == "so that only its check counts"
     assert found.judge(code, "fp32", [steady, noise]).value == 0.0
     assert found.judge(code, "fp32", [1.5 * steady, noise]).value == pytest.approx(0.5)
 

@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy
 import pytest
+import torch
 
 from workloads.own import script
+from workloads.own.calls import _ways
 
 ROOT = Path(__file__).parents[4]
 OWN = ROOT / "tests" / "fixtures" / "own"
@@ -93,7 +95,7 @@ def test_modules_are_listed_with_calls_shapes_and_shares(outcomes: Outcomes) -> 
     assert modules["Net"]["sizes"] == 2
     assert modules["Wide"]["shapes"] == ["64x256"]
     assert modules["Net"]["notes"] == [], "its training mode changes nothing"
-    assert not found["trains"]
+    assert found["trains"] == []
     # The inputs of the most frequent shapes are kept.
     assert modules["Net"]["example"] == {"args.0": [[1.0] * 8] * 5, "kwargs.scale": [2.0]}
     seconds = [each["seconds"] for each in modules.values()]
@@ -117,6 +119,33 @@ def test_the_worker_is_left_as_it_was(outcomes: Outcomes) -> None:
         assert found["restored"], name
         assert found["paths"] == ["scripts"]
         assert found["last_path"] == "scripts"  # imports inside forward still work
+
+
+class Drops(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.nn.functional.dropout(x, 0.5, self.training)
+
+
+class Plain(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x + 1
+
+
+@pytest.mark.parametrize(
+    ("module", "noted"),
+    [
+        (Drops(), True),
+        (torch.nn.LSTM(2, 2, num_layers=2, dropout=0.1), True),
+        (torch.nn.BatchNorm2d(2), True),
+        (torch.nn.Dropout(), True),
+        (torch.nn.LSTM(2, 2), False),
+        (Plain(), False),
+        (torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()), False),
+    ],
+)
+def test_training_mode_counts_where_it_changes_something(module: Any, noted: bool) -> None:
+    assert ("in training mode" in _ways(module, compiled=False)) == noted
+    assert "in training mode" not in _ways(module.eval(), compiled=False)
 
 
 def test_the_threads_that_a_script_sets_are_known(outcomes: Outcomes) -> None:
@@ -180,7 +209,7 @@ def test_a_training_script(outcomes: Outcomes) -> None:
     found = outcomes.found["training"]
     net, loss = found["modules"]["Classifier"], found["modules"]["CrossEntropyLoss"]
     assert (net["calls"], loss["calls"]) == (4, 3)
-    assert found["trains"]
+    assert found["trains"] == ["Classifier"]
     assert net["shapes"] == ["4x6", "2x6"]
     assert net["notes"] == [
         "Classifier was in training mode in 3 of 4 calls",
