@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 
-from workbench.advisor.subject import brief
+from workbench.advisor.subject import brief, pick_of
 from workbench.export.view import glyphs
 from workbench.report.candidate import candidate_name
 from workbench.text import units
@@ -105,11 +105,11 @@ def _activity(session: Session) -> Content:
         case "stopping":
             return Content("writing what was measured...")
         case "finished" | "incomplete" if session.has_model:
-            pick = report.verdicts[0].pick if report.verdicts else None
-            return Content(f"pick: {brief(candidate_name(pick), report)}" if pick else "")
+            pick = pick_of(report)
+            return Content(f"pick: {brief(candidate_name(pick.case), report)}" if pick else "")
         case "finished" | "incomplete":
             verdicts = [v for v in report.verdicts if v.choice != "unknown"]
-            answered = sum(verdict.confidence != "open" for verdict in verdicts)
+            answered = sum(verdict.confidence not in ("open", "unrated") for verdict in verdicts)
             owed = sum(row.plan.textbook is not None for row in report.rows.values())
             return Content(f"{answered} of {owed} scenarios answered") if owed else Content("")
     case = run.case_name(report.current_case) if report.current_case else "preparing"

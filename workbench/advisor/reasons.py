@@ -3,13 +3,14 @@
 At most three, each one or a few whole sentences.  The same report gives the same words.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ..contract import kind_of
 from ..planning.scenario import Scenario
 from ..report.candidate import BY_FIRST_BLOCK, Candidate, candidate_name
-from ..stats.ratios import TOLERANCE
+from ..stats.ratios import TOLERANCE, is_tie
 from ..stats.samples import Ratio, median
 from ..text import units
 from ..text.units import as_sentence
@@ -117,7 +118,8 @@ def _undecided(found: Evidence, ratio: Ratio) -> Iterator[str]:
     relation = f"the {slower}'s {_counted(found)} is {factor} the {faster}'s (95% CI {ci})"
     decisive = found.decisive_ratio or ratio
     is_open = decisive.low <= 1 <= decisive.high
-    close = "Too close to call" if is_open else f"The {faster} leads by {BELOW}"
+    lead = f"The {faster} leads" + f" by {BELOW}" * is_tie(ratio)
+    close = "Too close to call" if is_open else lead
     yield f"{close if found.choice == 'either' else 'Undecided'}: {relation}."
     if is_open and not ratio.low <= 1 <= ratio.high:
         decisive = decisive if slower == "CPU" else decisive.inverse()
@@ -244,7 +246,9 @@ def why_lost(lost: Sequence[Candidate], found: Evidence) -> list[str]:
         best = min(over, key=lambda c: (c.accuracy.worst if c.accuracy else 0.0, c.case.id))
         which = f"the most accurate of {len(over)}, " if len(over) > 1 else ""
         phrases.append(f"{candidate_name(best.case)} ({which}{_error(best, found.scenario)})")
-    others = sorted((c for c in lost if c not in over), key=lambda c: c.case.id)
+    others = sorted(
+        (c for c in lost if c not in over), key=lambda c: (c.value or math.inf, c.case.id)
+    )
     counts = Counter(_why(candidate, found.scenario) for candidate in others)
     for why, count in list(counts.items())[:2]:
         phrases.append(why if count == 1 else f"{why} ({count} candidates)")

@@ -1,6 +1,6 @@
 """The subject of a run: a model or code that the user handed over, and what to do with it."""
 
-from ..report.candidate import Row
+from ..report.candidate import Candidate, Row
 from ..report.report import Report
 from .model import overview as model
 from .model.overview import RankedCandidate
@@ -16,6 +16,11 @@ def rows_of(report: Report) -> list[Row]:
 def row_of(report: Report) -> Row | None:
     """The first of them."""
     return next(iter(rows_of(report)), None)
+
+
+def pick_of(report: Report) -> Candidate | None:
+    """The pick of the first row that has one."""
+    return next((row.picked for row in rows_of(report) if row.picked is not None), None)
 
 
 def brief(text: str, report: Report) -> str:

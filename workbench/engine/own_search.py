@@ -12,6 +12,7 @@ from functools import partial
 
 import msgspec
 
+from ..advisor.comparison import ranked
 from ..advisor.limits import is_admissible
 from ..advisor.own import candidates as ways, training
 from ..advisor.own.candidates import Space, way
@@ -19,7 +20,6 @@ from ..advisor.own.overview import WAITING
 from ..contract import Case
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
-from ..stats import ratios
 from ..worker.code import Code
 from ..worker.session_options import NO_SPIN, ONNX_BACKENDS
 from .own_exports import Exports
@@ -275,8 +275,7 @@ class OwnSearch:
 
     def _ranked(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The admissible candidates, fastest first."""
-        valid = {c.case.id: c for c in candidates if c.blocks and is_admissible(c, self.scenario)}
-        return [valid[case] for case in ratios.ranking({i: c.rounds() for i, c in valid.items()})]
+        return ranked([c for c in candidates if c.blocks and is_admissible(c, self.scenario)])
 
     def _lag(self, candidates: Sequence[Candidate]) -> float:
         """The time of the exported model as it is over that of the best eager way; 1 if unknown."""

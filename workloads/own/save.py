@@ -138,7 +138,7 @@ def _shell(code: Code) -> list[str]:
     if code.until is not None:
         lines += [
             "export PYTHONUNBUFFERED=1",
-            f"# timed until it printed a line that matches {code.until!r}",
+            f"# timed until it printed a line that matches {' '.join(code.until.splitlines())}",
         ]
     return lines
 

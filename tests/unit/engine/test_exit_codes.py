@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -91,6 +92,17 @@ def test_a_batch_that_nobody_asked_for_may_fail(
         candidate.blocks = []
     request = Request(own=OwnQuestion("torch", "m:build"), batch=asked)
     assert exit_code("done", request, report) == code
+
+
+def test_strict_asks_for_no_word_on_a_batch_that_nobody_asked_for() -> None:
+    report = Report.of(own_runs.net())
+    report.code.advice = None
+    other = rows_of(report)[1]
+    other.verdict = msgspec.structs.replace(other.verdict, confidence="open")
+    request = Request(own=OwnQuestion("torch", "m:build"), strict=True)
+    assert exit_code("done", request, report) == OK
+    asked = replace(request, batch=(1, 8))
+    assert exit_code("done", asked, report) == UNTRUSTED
 
 
 @pytest.mark.parametrize(

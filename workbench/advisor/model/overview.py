@@ -230,6 +230,8 @@ def gain_text(gained: tuple[float, Ratio | None], row: Row, other: str) -> str:
     word = (better if factor >= 1 else worse)(row.plan.objective)
     if ratio is None:
         return f"{units.lead(factor)} {word} than {other}, after one or two rounds only"
+    if ratio.high < 1:
+        ratio = ratio.inverse()
     measured = times(ratio.value, ratio.interval)
     if ratio.low > 1:
         return f"{measured} {word} than {other}"
@@ -284,8 +286,12 @@ def _ties(verdict: Verdict, report: Report) -> Iterator[str]:
 
 def tie_text(verdict: Verdict, runner_up: str) -> str:
     """That the pick has no lead over the `runner_up` in a tie, or only a small one."""
-    is_ahead = verdict.pick_ratio_ci95 is not None and verdict.pick_ratio_ci95[0] > 1
-    return f"It leads {runner_up} by {BELOW}." if is_ahead else f"No clear lead over {runner_up}."
+    low, high = verdict.pick_ratio_ci95 or (1.0, 1.0)
+    if low <= 1:
+        return f"No clear lead over {runner_up}."
+    if high <= 1 + ratios.TOLERANCE:
+        return f"It leads {runner_up} by {BELOW}."
+    return f"It leads {runner_up}: {times(verdict.pick_ratio or 1.0, (low, high))}."
 
 
 def compared(report: Report, case: str | None = None) -> Explanation | None:

@@ -62,7 +62,8 @@ def _legend(facts: CodeFacts, case: Case, question: OwnQuestion) -> list[str]:
     named = "; named: its keyword arguments" if _has_keywords(facts) else ""
     if case.backend in ONNX_BACKENDS:
         return [f"# {MODEL}: written by --save-best; inputs: the module's arguments{named}"]
-    trains = "; batch: what the loss takes" if facts.loss == "output, batch" else ""
+    trains = "; optimizer: yours" * question.train + "; loss: yours" * bool(facts.loss)
+    trains += "; batch: what it takes" * (facts.loss == "output, batch")
     return [f"# model: your module; inputs: its arguments{named}{trains}"]
 
 

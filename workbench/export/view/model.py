@@ -14,10 +14,17 @@ from ...advisor.model.overview import (
 )
 from ...advisor.own import overview as own
 from ...advisor.race_summary import summary_text
-from ...advisor.subject import brief, ranked_candidates, recommendation, row_of, rows_of, snippet
+from ...advisor.subject import (
+    brief,
+    pick_of,
+    ranked_candidates,
+    recommendation,
+    row_of,
+    rows_of,
+    snippet,
+)
 from ...records.model import Explanation
 from ...records.reason import Warning
-from ...records.verdict import Verdict
 from ...report.candidate import Candidate, Row, candidate_name
 from ...report.report import Report
 from ...stats.samples import median
@@ -95,7 +102,7 @@ def answer_lines(
     lines = wrapped(facts, width, INDENT)
     if facts:
         lines.insert(0, heading("Answer" if verdict else "So far", width))
-    pick = report.candidates.get((verdict.pick if verdict else "") or "")
+    pick = pick_of(report)
     explained = report.model.explained if report.model else {}
     for candidate in (pick, None if chosen is pick else chosen):
         if candidate is not None:
@@ -145,7 +152,7 @@ def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
     if report.model and report.model.advice and (weak := report.model.advice.weak_evidence):
         yield fact("! weak", weak, "warning", label_tone="strong warning")
     if subject and subject.advice and (saved := subject.advice.saved):
-        pick = report.candidates.get((verdict.pick if verdict else "") or "")
+        pick = pick_of(report)
         promise = bound_text(pick.accuracy) if pick and pick.accuracy else ""
         text = f"{saved_text(saved)}{promise and f'; its error is{promise[1:]}'}"
         yield fact("saved", text, "good" if saved.reason is None else "error")
@@ -172,11 +179,14 @@ def _confidence(report: Report) -> Iterator[str]:
 
 
 def _steps_note(report: Report) -> Iterator[str]:
-    steps = max(
-        (int(c.case.params.get("batches", 1)) for c in report.candidates.values()), default=1
-    )
-    if report.code is not None and steps > 1:
-        yield f"each sample is the mean of {steps} steps, so that all loaders count alike"
+    """How many steps a sample of a training holds; in earlier documents a time was that of all."""
+    for candidate in list(report.candidates.values())[:1] if report.code else ():
+        case = candidate.case
+        steps, is_mean = int(case.params.get("batches", 1)), candidate.work.items == case.batch
+        if steps > 1 and is_mean:
+            yield f"each sample is the mean of {steps} steps, so that all loaders count alike"
+        elif steps > 1:
+            yield f"each time is that of {steps} steps, in which every loader finishes its batches"
 
 
 def _refused(row: Row) -> Iterator[Fact]:
@@ -244,17 +254,21 @@ def operator_lines(chosen: Candidate | None, report: Report, width: int) -> list
         cells: dict[str, Cell] = {"operator": Text.of(each.operator)}
         cells |= {key: _timed(getattr(each, f"{key}_s"), longest, tone) for key, tone in _TONES}
         if each.fp32_s and each.int8_s:
-            cells["gain"] = Text.of(units.ratio(each.fp32_s / each.int8_s))
+            cells["gain"] = _gain(each.fp32_s / each.int8_s)
         lines.append(Line(each.operator, cells))
     raced = ratio_of(given, candidate, Candidate.step_rounds)
     if given is not None and raced is not None:
         # A profiled run is slower, and may mislead.
         times = [median(c.samples_s) for c in (given, candidate)]
-        cells = {"operator": Text.of(RACED), "gain": Text.of(units.ratio(raced[0]))}
+        cells = {"operator": Text.of(RACED), "gain": _gain(raced[0])}
         for (key, _), seconds in zip(_TONES, times, strict=True):
             cells[key] = Text.of(f"{units.duration(seconds, align=True):>7}")
         lines.append(Line(RACED, cells))
     return [title, *table_lines(columns, lines, width)]
+
+
+def _gain(gain: float) -> Text:
+    return Text.of(units.ratio(gain) if gain >= 1 else f"1/{units.ratio(1 / gain)}")
 
 
 def _timed(seconds: float, longest: float, tone: str) -> Callable[[int], Text]:
@@ -275,7 +289,7 @@ def rest_lines(chosen: Candidate | None, run: RunView, width: int) -> list[Text]
     built = model.built if model else []
     lines = other_races(run, width)
     for title, facts in (
-        _outputs(chosen, verdict, report),
+        _outputs(chosen, report),
         ("Variants", [fact(each.recipe, built_text(each)) for each in built]),
         ("Not tried", [fact(name, why) for name, why in missing.items()]),
     ):
@@ -287,11 +301,9 @@ def rest_lines(chosen: Candidate | None, run: RunView, width: int) -> list[Text]
     return lines
 
 
-def _outputs(
-    chosen: Candidate | None, verdict: Verdict | None, report: Report
-) -> tuple[str, list[Fact]]:
+def _outputs(chosen: Candidate | None, report: Report) -> tuple[str, list[Fact]]:
     """The error of each output of the chosen candidate or the pick, where there are several."""
-    candidate = chosen or report.candidates.get((verdict.pick if verdict else "") or "")
+    candidate = chosen or pick_of(report)
     accuracy = candidate.accuracy if candidate else None
     if candidate is None or accuracy is None or len(accuracy.outputs) < 2:
         return "", []

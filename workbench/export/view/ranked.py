@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ...advisor.comparison import worse
 from ...advisor.model.overview import COUNTED, RankedCandidate, agreement, counted, error_text
 from ...advisor.own.overview import RESIDENT
 from ...report.candidate import Row
@@ -72,7 +73,8 @@ def _candidate_line(ranked: RankedCandidate, run: RunView, most: float) -> Line:
     if ranked.gain is not None:
         behind = units.ratio(max(1.0, 1 / ranked.gain))
         is_level = ranked.gain >= 1 or behind == "1.00x"
-        texts = [units.ratio(ranked.gain)] if is_level else [f"{behind} slower", f"1/{behind}"]
+        word = worse(candidate.objective)
+        texts = [units.ratio(ranked.gain)] if is_level else [f"{behind} {word}", f"1/{behind}"]
         cells["gain"] = list(map(Text.of, texts))
         cells["bar"] = bar("", ranked.gain / most, device_tone(candidate.case))
     return Line(candidate.case.id, cells)

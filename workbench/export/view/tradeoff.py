@@ -39,7 +39,7 @@ def tradeoff_lines(
         (math.log10(step), (units.duration(step), "dim"))
         for step in ticks(min(times), max(times), max(2, (width - LABEL) // 16))
     ]
-    drawn = chart(points, labels, _level, width - LABEL - 2, HEIGHT)
+    drawn = chart(points, labels, _level, width - LABEL - 4, HEIGHT)
     legend = Text.of(*(part for name, mark in marks.items() for part in (mark, f" {name}  ")))
     return [heading(TITLE, width), *drawn, legend.truncate(width)]
 

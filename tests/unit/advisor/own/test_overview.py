@@ -10,7 +10,7 @@ import pytest
 from own_runs import NET, case
 
 from workbench.advisor.break_even import plain
-from workbench.advisor.model.overview import in_order
+from workbench.advisor.model.overview import gain_text, in_order, tie_text
 from workbench.advisor.own.overview import (
     TRAINS,
     answer,
@@ -23,12 +23,13 @@ from workbench.advisor.own.overview import (
     script_gain,
     share_sentence,
 )
-from workbench.advisor.subject import snippet
+from workbench.advisor.subject import pick_of, snippet
 from workbench.records import events as ev
 from workbench.records.code import CodeReport
 from workbench.records.reason import Reason
 from workbench.records.verdict import Payoff
 from workbench.report.report import Report
+from workbench.stats.samples import Ratio
 
 REPORTS = {name: Report.of(make()) for name, make in own_runs.GALLERY.items()}
 
@@ -60,6 +61,36 @@ def test_the_answer_comes_first_then_what_qualifies_it() -> None:
     assert compiling == "Compiling breaks even after 4,210 calls."
     assert again == "It compiles again for inputs of every other size."
     assert breaks == "Graph breaks: 3x Tensor.item(), 2x print and 1 more."
+
+
+@pytest.mark.parametrize(
+    ("interval", "said"),
+    [
+        ((0.98, 1.03), "No clear lead over cpu torch fp32 t2."),
+        ((1.01, 1.03), "It leads cpu torch fp32 t2 by less than 5%."),
+        ((1.01, 1.10), "It leads cpu torch fp32 t2: 1.04x (95% CI 1.01-1.10)."),
+    ],
+)
+def test_a_lead_in_a_tie_is_as_large_as_its_interval(
+    interval: tuple[float, float], said: str
+) -> None:
+    verdict = rows_of(REPORTS["net"])[0].verdict
+    found = msgspec.structs.replace(verdict, pick_ratio=1.04, pick_ratio_ci95=interval)
+    assert tie_text(found, "cpu torch fp32 t2") == said
+
+
+def test_a_proven_loss_is_called_one() -> None:
+    row = rows_of(REPORTS["net"])[0]
+    lost = Ratio(0.5, 0.48, 0.52, 9)
+    assert gain_text((0.5, lost), row, "X") == "2.00x (95% CI 1.92-2.08) slower than X"
+
+
+def test_the_pick_of_another_batch_is_the_pick_where_the_first_has_none() -> None:
+    report = Report.of(own_runs.net())
+    first, other = rows_of(report)
+    assert pick_of(report) is first.picked
+    first.verdict = msgspec.structs.replace(first.verdict, pick=None)
+    assert pick_of(report) is other.picked
 
 
 def test_a_compiled_candidate_says_how_many_sizes_the_script_uses() -> None:
