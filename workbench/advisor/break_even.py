@@ -89,12 +89,14 @@ def payoff(one: Candidate, other: Candidate) -> Payoff | None:
     """
     if one is other or not (one.blocks and other.blocks) or _alike(one, other):
         return None
-    if one.fixed_s < other.fixed_s and ratios.relative(other.step_rounds(), one.step_rounds()) < 1:
-        one, other = other, one
+    ratio = ratios.ratio_between(other.step_rounds(), one.step_rounds())
+    # The ratio that is stated elsewhere, or what few rounds say.
+    factor = ratio.value if ratio else ratios.relative(other.step_rounds(), one.step_rounds())
+    if one.fixed_s < other.fixed_s and factor < 1:
+        one, other, factor = other, one, 1 / factor
+        ratio = ratio and ratio.inverse()
     fixed, over_fixed, step = one.fixed_s, other.fixed_s, median(one.samples_s)
-    rounds, over_rounds = one.step_rounds(), other.step_rounds()
-    over_step = step * ratios.relative(over_rounds, rounds)
-    ratio = ratios.ratio_between(over_rounds, rounds)
+    over_step = step * factor
     steps, ci95 = break_even(fixed, step, over_fixed, over_step), None
     if steps and ratio is not None and ratio.low > 1:
         ends = [break_even(fixed, step, over_fixed, step * r) for r in ratio.interval]
@@ -153,7 +155,10 @@ def sentence(found: Payoff, noun: str = "step", left: Elimination | None = None)
     if not found.steps and not is_certain:
         return f"{start} {_uncertain(found, noun, left)}"
     if found.steps == 0:
-        return f"{one} leads {other} from the first {noun}: it needs {difference} less to start."
+        return (
+            f"{one} led {other} from the first {noun} in this run: "
+            f"it needed {difference} less to start."
+        )
     if found.steps is None:
         slower, _ = units.ratio_parts(found.step_s / found.over_step_s, None)
         return f"{start} That never breaks even: a {noun} takes {slower} as long."

@@ -76,7 +76,8 @@ def _needs_more_time(found: Evidence, codes: Set[str]) -> bool:
     """Whether more rounds, or the turns that did not fit, might change the answer."""
     lead = found.lead.ratio if found.lead is not None else None
     # Where start-up times spread a ratio, more rounds would not narrow it.
-    if lead is not None and ratios.is_exhausted(lead):
+    is_spread = lead is not None and ratios.is_exhausted(lead)
+    if is_spread:
         codes = codes - {"pick_unsettled"}
     device = found.device_ratio
     if device is None:
@@ -89,7 +90,7 @@ def _needs_more_time(found: Evidence, codes: Set[str]) -> bool:
         return True
     # An uncertain median does not matter where the lead has an interval of its own beyond 1.
     is_ahead = found.lead is not None and found.lead.is_proven
-    return bool(codes & {"few_samples", "unstable"}) and not is_ahead
+    return bool(codes & {"few_samples", "unstable"}) and not is_ahead and not is_spread
 
 
 def _raise_budget(found: Evidence) -> str:
