@@ -338,7 +338,8 @@ def _without_value(found: Crossover) -> Iterator[str]:
     else:
         yield f"{who} leads at every measured size from {size} {first} to {last}."
     if found.leads != found.searched:
-        yield f"Elsewhere between {size} {low} and {high} its lead is not proven for all sizes at once."
+        where = f"Elsewhere between {size} {low} and {high}"
+        yield f"{where} its lead is not proven for all sizes at once."
 
 
 def _gaps(found: Crossover) -> Iterator[str]:

@@ -183,6 +183,8 @@ class Evidence:
         if pick.eliminated:
             yield name, "it left the race before the end"
         is_near = lead and any(lead.low <= edge <= lead.high for edge in (EDGE, 1 / EDGE))
+        # One-time costs are measured once, so what disturbed them is not averaged out.
+        is_near = is_near or pick.objective == "time_to_result"
         if is_near or (lead is None and self.lost):
             yield from ((None, w.message) for w in of_row if w.code != "unmeasured")
 

@@ -106,6 +106,13 @@ def side_of(name: str, place: int, given: Mapping[str, Sequence[str]]) -> Side:
     if not all(variable and equals for variable, equals, _ in pairs):
         raise UsageError(f"--env takes NAME=VALUE, not {settings}")
     variables = {variable: value for variable, _, value in pairs}
+    if command is None:
+        from ..pool.worker_process import THREAD_VARIABLES
+
+        for variable in THREAD_VARIABLES:
+            if variable in variables:
+                why = "the threads of a case are part of it, see --threads"
+                raise UsageError(f"--env takes no {variable}: {why}")
     if path:
         variables["PYTHONPATH"] = os.pathsep.join([path, os.environ.get("PYTHONPATH", "")])
     return Side(name, label, python, path or "", command, variables)

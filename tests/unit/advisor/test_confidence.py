@@ -127,6 +127,11 @@ def test_a_busy_machine_lowers_it_only_next_to_a_tie(rival: float, calm: str, bu
     assert (confidence(blocks), confidence(blocks, BUSY)) == (calm, busy)
 
 
+def test_a_busy_machine_lowers_it_where_one_time_costs_count() -> None:
+    blocks, row = {CPU: steady(1.0), CPU_B: steady(2.0)}, scenario(objective="time_to_result")
+    assert (confidence(blocks, row=row), confidence(blocks, BUSY, row)) == (SURE, LIKELY)
+
+
 def test_candidates_that_did_not_race_lower_it_by_one_step() -> None:
     blocks = {CPU: steady(1.0), CPU_B: steady(3.0), case("cpu-c"): []}
     assert confidence(blocks, failed={case("cpu-c"): SPENT}) == LIKELY

@@ -36,6 +36,10 @@ def test_a_side_too_few_or_too_many_is_refused(given: int) -> None:
         (TWO, "name a workload, or your own code"),
         (("matmull", *TWO), "unknown scenario 'matmull'"),
         (("matmul", "--env", "A", "--env", "B=1"), "--env takes NAME=VALUE, not A"),
+        (
+            ("matmul", "--env", "OMP_NUM_THREADS=1", "--env", "OMP_NUM_THREADS=2"),
+            "--env takes no OMP_NUM_THREADS: the threads of a case are part of it",
+        ),
         (("matmul", "--python", "/nowhere", "--python", "x"), "/nowhere is not an executable file"),
         (("matmul", "--path", "/nowhere", "--path", "/"), "Directory '/nowhere' does not exist"),
         (("matmul", *TWO, "--fail-on", "2"), "--fail-on takes a percentage such as 2%, not '2'"),
