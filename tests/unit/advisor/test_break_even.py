@@ -122,13 +122,13 @@ def test_fixed_costs_that_differ_as_observations_do_are_no_pair() -> None:
     assert verdict({CPU: steady(0.01), GPU: steady(0.001)}, setups=brief).payoffs == []
 
 
-@pytest.mark.parametrize(("first_s", "choice"), [(0.2, "gpu"), (4.1, "cpu")])
+@pytest.mark.parametrize(("import_s", "choice"), [(0.1, "gpu"), (4.0, "cpu")])
 def test_the_device_named_for_one_run_is_the_one_that_has_paid_off_by_then(
-    first_s: float, choice: str
+    import_s: float, choice: str
 ) -> None:
     report = priced_report(
         {CPU: steady(0.9), GPU: steady(0.1)},
-        first_s={CPU: 0.95, GPU: first_s},
+        setups={CPU: SetupTimes(import_s=0.05), GPU: SetupTimes(import_s=import_s)},
         row=scenario(objective="time_to_result"),
     )
     found = decide(report, scenario(objective="time_to_result"))
