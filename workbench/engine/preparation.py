@@ -144,10 +144,15 @@ class Preparation:
     def untried(self, case: Case, text: str = BUDGET.message) -> Reason:
         """Why a case had no turn for lack of time.  That is no gap in the evidence where this CPU
         would only emulate its precision, since that is slower (docs/measurement.md)."""
-        missing = lacking(case.precision, self._context.machine.cpu)
-        if case.device_kind != "cpu" or case.precision not in EMULATED or missing is None:
+        if (missing := self._emulates(case)) is None:
             return Reason(BUDGET.code, text, BUDGET.hint)
         return Reason("no_time", f"{text}; this CPU has no {missing}", BUDGET.hint)
+
+    def _emulates(self, case: Case) -> str | None:
+        """The instructions for its precision that this CPU lacks; None where none are missing."""
+        if case.device_kind != "cpu" or case.precision not in EMULATED:
+            return None
+        return lacking(case.precision, self._context.machine.cpu)
 
     def expected_s(self, case: Case) -> float:
         """Seconds that preparing a case may take, with the start of its worker."""
@@ -295,7 +300,8 @@ class Preparation:
                 began_s, deadline_s = context.now(), context.deadline(deadline_s)
                 answer = ask(deadline_s, Prepared)
         except WorkerFailed as failure:
-            is_slow = case.is_compiled or deadline_s < HANGS_S  # a compiler may well take longer
+            # A compiler or an emulated precision may well take longer.
+            is_slow = case.is_compiled or deadline_s < HANGS_S or self._emulates(case) is not None
             if failure.reason.code == "timeout" and is_slow:
                 text = f"it was not ready within its {deadline_s:.0f} s of the budget"
                 is_extra = source is not None and case.id in source.extra
