@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from ..contract import DEVICE_KINDS
 
 NOT_AVAILABLE = "n/a"
+MOST_HALF = 10.0  # of an interval over its median: more says nothing more
 
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -130,10 +131,12 @@ def percent(share: float) -> str:
 
 
 def spread(center: float | None, interval: Sequence[float] | None) -> str:
-    """Half the interval's width relative to the median: `±1.2%`; empty without an interval."""
+    """Half the interval's width relative to the median: `±1.2%`, at most `±>1000%`; empty without
+    an interval."""
     if not center or interval is None:
         return ""
-    return f"±{percent((interval[1] - interval[0]) / 2 / center)}"
+    half = (interval[1] - interval[0]) / 2 / center
+    return f"±{percent(half)}" if half < MOST_HALF else f"±>{percent(MOST_HALF)}"
 
 
 # Ending of a metric's name -> the form of its value.
