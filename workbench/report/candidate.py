@@ -12,7 +12,7 @@ from ..records.events import BlockMeasured, RacePlanned
 from ..records.reason import Reason
 from ..records.verdict import Verdict
 from ..stats import samples as stats
-from ..stats.objectives import FIRST_CALL_SPREAD, HOUR_S, START_UP_SPREAD
+from ..stats.objectives import HOUR_S, START_UP_SPREAD
 from ..stats.ratios import Rounds
 from ..text import units
 
@@ -206,12 +206,10 @@ class Candidate:
         if self.objective == "latency_p99":
             rounds.blocks = {block.round: block.samples_s for block in self.blocks}
         if fixed_s > 0 and rounds:
-            unit = 1 / stats.median([*rounds.values()])
-            import_s, loading_s, *own, beyond = self.fixed_parts_s
-            loading_s += import_s
-            rounds.shared = START_UP_SPREAD * loading_s * unit
-            own_spread = START_UP_SPREAD * math.fsum(own), FIRST_CALL_SPREAD * beyond
-            rounds.spread = rounds.shared + math.hypot(*own_spread) * unit
+            part = START_UP_SPREAD / stats.median([*rounds.values()])
+            import_s = self.setup.import_s or 0.0
+            loading_s = import_s + (self.setup.loading_s or 0.0)
+            rounds.spread, rounds.shared = part * fixed_s, part * loading_s
             # Candidates of one process have the very same import.
             rounds.origin = catalog.process_of(self.case), import_s
         return rounds

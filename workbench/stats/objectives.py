@@ -10,9 +10,6 @@ HOUR_S = 3600.0
 # Standard deviation of the logarithm of a start-up time from process to process; torch's import
 # had 0.087 within runs on two cores of a cloud machine (16 starts).
 START_UP_SPREAD = 0.1
-# The same of a first call's excess over a steady one, so large that it proves no lead alone: other
-# programs may hold it up, and 1.5 s were seen in one process, 0.01 s in the others.
-FIRST_CALL_SPREAD = 0.75
 OF_A_STEP = ("throughput", "latency", "latency_p99")  # their values are seconds of one step
 SECONDS = (*OF_A_STEP, "time_to_result")  # their values are seconds
 SINGLE_STEPS = ("latency", "latency_p99")  # their samples are one step each

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 from builders import case, report, scenario, steady
 from money import priced_report
@@ -27,17 +26,6 @@ def test_what_each_start_up_costs_is_seen_only_once(one: SetupTimes, other: Setu
     ratio = ratios.ratio_between(found[B.id].rounds(), found[A.id].rounds())
     assert ratio is not None
     assert ratio.low < 1 < ratio.value
-
-
-def test_a_first_call_that_was_held_up_proves_nothing() -> None:
-    row = scenario(objective="time_to_result")
-    setups = {A: SetupTimes(import_s=2.5), B: SetupTimes(import_s=2.5)}
-    found = priced_report({A: steady(0.1, 5), B: steady(0.1, 5)}, setups=setups, row=row).candidates
-    for name, first_s in ((A.id, 0.11), (B.id, 0.9)):
-        found[name].warmup = msgspec.structs.replace(found[name].warmup, first_s=first_s)
-    ratio = ratios.ratio_between(found[B.id].rounds(), found[A.id].rounds())
-    assert ratio is not None
-    assert ratio.low < 1 < 1.2 < ratio.value
 
 
 def test_an_import_in_the_same_process_cancels_out() -> None:
