@@ -8,6 +8,7 @@ from ..contract import Parameter, Workload, WorkloadError
 from ..planning.scenario import Scenario
 from ..records.document import Sweep
 from ..records.machine import Machine, Software
+from ..report import journal
 from ..report.candidate import Row
 from ..report.report import Report
 from ..text.sanitize import shown
@@ -18,7 +19,7 @@ from .view.details import INDENT, largest_facts, trace_facts
 from .view.machine import accelerator_sections, processor_sections
 from .view.model import model_lines
 from .view.section import section_text
-from .view.spans import PROSE, Text, fact, facts_lines, heading, plain_lines
+from .view.spans import PROSE, Fact, Text, fact, facts_lines, heading, plain_lines
 from .view.table import UNLIMITED, plain_table, table_lines
 from .view.tables import advisor_columns, advisor_line, has_gpu
 
@@ -34,7 +35,22 @@ def run_text(report: Report, width: int | None = None) -> str:
     parts.append(facts_lines(trace_facts(report.trace), prose, INDENT))
     carried = report.started.carried.items() if report.started else ()
     parts.append(facts_lines([fact("measured by", f"run {r}: {row}") for row, r in carried], prose))
-    return _joined(parts) or _nothing(report)
+    text, ending = _joined(parts) or _nothing(report), _breaking_off(report)
+    return f"{text}\n\n{plain_lines(facts_lines(ending, prose))}" if ending else text
+
+
+def _breaking_off(report: Report) -> list[Fact]:
+    """That the run has no end, and how to measure the rest of one that is kept here."""
+    if report.status != "incomplete" or report.started is None:
+        return []
+    run, text = report.started.id, "the run broke off"
+    if journal.is_kept(run):
+        from ..report import history  # it loads SQLite
+
+        is_going = history.is_being_written(journal.runs_folder() / f"{run}.jsonl")
+        rest = f"{text}; `workbench resume {run}` measures the rest"
+        text = "the run is still under way" if is_going else rest
+    return [fact("incomplete", text)]
 
 
 def _nothing(report: Report) -> str:

@@ -1,10 +1,14 @@
 """The report of a run from its JSON document."""
 
+import tomllib
 from collections.abc import Collection, Iterator, Sequence
+from functools import cache
+from typing import Any
 
 import msgspec
 
 from .. import catalog
+from ..assets import path as asset
 from ..contract import Workload
 from ..records import events as ev
 from ..records.document import Document, Measurement
@@ -67,6 +71,7 @@ def _rows(document: Document) -> Iterator[Row]:
         groups.setdefault(_scenario(measured), []).append(measured)
     verdicts = {verdict.scenario: verdict for verdict in document.verdicts}
     axes = {sweep.scenario or sweep.workload: list(sweep.axes) for sweep in document.sweeps}
+    own = "--scenarios" in document.tool.command  # a file of the user's may reuse an id
     for scenario, group in groups.items():
         verdict, searched = verdicts.get(scenario), scenario.partition("[")[0]
         if verdict is None and searched in verdicts:  # a point of that scenario's crossover
@@ -74,6 +79,8 @@ def _rows(document: Document) -> Iterator[Row]:
         else:
             swept = [] if verdict else axes.get(group[0].case.workload, [])
             plan = _plan(scenario, group, verdict, swept)
+            shipped = None if verdict or own else _shipped().get((scenario, plan.workload))
+            plan = msgspec.structs.replace(plan, **(shipped or {}))
         yield _row(plan, group, verdict)
 
 
@@ -119,6 +126,22 @@ def _plan(
         prices=verdict.prices if verdict else {},
         what_if=[answer.uncompared_yet() for answer in verdict.what_if] if verdict else [],
     )
+
+
+@cache
+def _shipped() -> dict[tuple[str, str], dict[str, Any]]:
+    """What a row without a verdict lacks, for each scenario of ours and its workload."""
+    tables = tomllib.loads(asset("scenarios.toml").read_text("utf-8"))["scenario"]
+    return {
+        (table["id"], table["workload"]): {
+            "title": table["title"],
+            "question": table["question"],
+            "textbook": table.get("textbook", ""),
+            "objective": table["objective"],
+            "reference_only": table.get("apart", []),
+        }
+        for table in tables
+    }
 
 
 def _built_in(name: str) -> Workload | None:

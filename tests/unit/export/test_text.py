@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import machines
 import msgspec
 import pytest
@@ -18,6 +20,7 @@ from workbench.planning.scenario import Scenario
 from workbench.records import events as ev
 from workbench.records.machine import Package
 from workbench.records.reason import Reason, Warning
+from workbench.report.journal import Journal, runs_folder
 from workbench.report.report import Report
 
 PLAIN = Scenario("row", "Row", "", None, "work", "throughput", ("fp32",))
@@ -194,3 +197,19 @@ def test_warnings_that_differ_only_in_their_device_are_one() -> None:
     busy = [Warning("busy_gpu", f"another process uses cuda:{n}", "see which") for n in range(8)]
     first, _ = warnings([*busy, Warning("other", "text", "see which")], {})
     assert first.text.plain == "another process uses cuda:0, and 7 more; see which"
+
+
+def test_a_run_that_broke_off_says_so_and_no_candidate_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    one, other = case("cpu-a"), case("cpu-b")
+    cut = Report.of(events({one: steady(1.0), other: steady(2.0)})[:4])
+    cut.apply(ev.CasePreparing(at_s=0.5, case=one.id))
+    text = run_text(cut)
+    assert "waiting" not in text and "preparing" not in text and text.count(" cancelled") == 2
+    assert text.endswith("incomplete    the run broke off")
+    kept = Journal(runs_folder() / f"{cut.started.id}.jsonl")
+    assert run_text(cut).endswith("incomplete    the run is still under way")
+    kept.close()
+    assert f"broke off; `workbench resume {cut.started.id}` measures" in run_text(cut)

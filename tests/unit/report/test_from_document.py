@@ -16,8 +16,9 @@ from workbench import catalog
 from workbench.advisor.verdict import decide
 from workbench.export.json import document_parts, dump
 from workbench.export.text import run_text
+from workbench.planning.scenarios import load
 from workbench.records import events as ev
-from workbench.records.document import Document
+from workbench.records.document import Document, Tool
 from workbench.report import journal
 from workbench.report.candidate import ENERGY
 from workbench.report.from_document import candidate_of, report_of
@@ -225,6 +226,18 @@ def test_so_has_that_of_a_plain_run_without_verdict() -> None:
     document = Report.of(events({case("cpu-a"): steady(1.0)}, row=row)).document()
     assert document.verdicts == []
     assert report_of(document).document() == document
+
+
+def test_a_row_of_ours_without_a_verdict_comes_back_under_its_title() -> None:
+    row = next(each for each in load().values() if each.objective == "latency_p99")
+    candidate = replace(case("cpu-a"), workload=row.workload)
+    cut = Report.of(events({candidate: steady(1.0)}, row=row)[:4])
+    document = cut.document()
+    assert row.title in run_text(cut)
+    assert run_text(report_of(document)) == run_text(cut)
+    tool = Tool("workbench", "0", "workbench advise --scenarios own.toml")  # may reuse its id
+    foreign = msgspec.structs.replace(document, tool=tool)
+    assert row.title not in run_text(report_of(foreign))
 
 
 def test_documents_decode_into_their_types() -> None:

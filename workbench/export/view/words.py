@@ -99,7 +99,8 @@ def _pick_names(case_id: str, run: RunView, *, words: bool) -> list[Text]:
 
 def state_texts(candidate: Candidate, run: RunView) -> list[Text]:
     """The state of a candidate, longest text first; every text begins with a word."""
-    state, largest = candidate.state, run.largest(candidate)
+    state = candidate.state if run.going else candidate.status
+    largest = run.largest(candidate)
     if state in ("dropped", "ok") and candidate.reason and candidate.reason.code in BARRED:
         texts = (f"over the limit: {candidate.reason.message}", "over the limit", "over")
         return [marked(Text.of((text, "dim")), candidate, run) for text in texts]
