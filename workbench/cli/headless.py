@@ -1,7 +1,7 @@
 """A run without a screen, written to stdout or a file in one of the export formats."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 
@@ -17,6 +17,7 @@ from ..planning.request import Request
 from ..pool.control import Control
 from ..records import events as ev
 from ..report import journal
+from ..report.candidate import Row
 from ..report.report import Report
 from ..text.output import let_go, put, say
 
@@ -42,8 +43,8 @@ def run_headless(
     engine = Engine(request, rows, control, report, events or log_writer(report, verbose=verbose))
     with control.signals(), closing(engine):
         code = engine.run()
-        for row in unmeasured(report) if code == FAILED else ():
-            say(f"workbench: {row}")
+        for _, why in unmeasured(report) if code == FAILED else ():
+            say(f"workbench: {why}")
         with control.writing():
             if events is not None and events.error is not None:
                 return unwritten(output, events.error, report, code)
@@ -61,13 +62,17 @@ def run_headless(
             return code
 
 
-def unmeasured(report: Report) -> Iterator[str]:
+def unmeasured(report: Report) -> list[tuple[Row, str]]:
     """Each row that has no measurement, with the first reason."""
+    found, searched = [], {each.case for each in report.largest_batches}
     for row in report.rows.values():
+        if not searched.isdisjoint(each.case.id for each in row.candidates):
+            continue  # the search for the largest batch times nothing
         if row.plan.of is None and not any(candidate.blocks for candidate in row.candidates):
             why = next((c.reason for c in row.candidates if c.reason is not None), None)
             said = f": {reason_text(why)}" if why is not None else ""
-            yield f"nothing was measured for {row.plan.scenario}{said}"
+            found.append((row, f"nothing was measured for {row.plan.scenario}{said}"))
+    return found
 
 
 def save(output: Target, report: Report, code: int, *, samples: bool = True) -> int:

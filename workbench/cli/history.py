@@ -144,11 +144,17 @@ def resume(run: str, **options: bool) -> None:
     if history.is_being_written(journal.runs_folder() / f"{cut.started.id}.jsonl"):
         raise UsageError(f"run {cut.started.id} is still under way")
     if not cut.budget_s:
-        say(f"run {cut.started.id} lacks nothing: workbench open {cut.started.id}")
-        return
-    display = ["--budget", str(cut.budget_s), f"--{chosen_format(options) or PLAIN}"]
+        from .headless import unmeasured
+
+        missing = unmeasured(cut.old.report)
+        for row, why in missing:
+            say(f"{why}; measure it: {row.plan.reproduce}")
+        state = "has no row left to resume" if missing else "lacks nothing"
+        say(f"run {cut.started.id} {state}: workbench open {cut.started.id}")
+        sys.exit(FAILED if missing else OK)
+    display = f"--{chosen_format(options) or PLAIN}"
     root = click.get_current_context().find_root().command
-    root.main([*cut.command, *display], standalone_mode=False, obj=cut)
+    root.main([*cut.command, display], standalone_mode=False, obj=cut)
 
 
 @command("workbench compare before.json last --fail-on 5%")

@@ -55,9 +55,9 @@ def start(
     if control:
         check_control()
     check_python(options["python"])
-    if not control:  # else the TUI that started this run has done so
-        with_choices(options)
     cut = click.get_current_context().find_root().obj  # set by `workbench resume`
+    if not (control or cut):  # else the TUI, or the run that is resumed, has done so
+        with_choices(options)
     request = Request(scenarios=scenarios, workloads=workloads, resumes=cut, **options)
     known = rows_of.load_with(request.scenario_file)
     preview = outline(request, *known) if is_live else None

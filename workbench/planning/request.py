@@ -73,6 +73,8 @@ class Request:
     @property
     def budget(self) -> float:
         """Seconds from the start of the process to its end."""
+        if self.resumes is not None:
+            return float(self.resumes.budget_s)
         if self.budget_s is not None:
             return self.budget_s
         if self.every:

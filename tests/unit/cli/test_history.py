@@ -10,11 +10,17 @@ import pytest
 from builders import case, eventful, events, steady
 from click.testing import CliRunner
 
-from workbench.cli import history
+from workbench import __version__
+from workbench.cli import headless, history
 from workbench.cli.main import cli
+from workbench.files import config as choices
+from workbench.planning.request import Request
 from workbench.records import events as ev
+from workbench.records.document import Tool
 from workbench.report import journal
+from workbench.report.run_files import open_run
 
+FIXTURES = Path(__file__).parents[2] / "fixtures/journals"
 RUN = events({case("cpu-a"): steady(1.0)})
 
 
@@ -71,3 +77,38 @@ def test_a_text_that_is_no_text_matches_nothing() -> None:
     done = CliRunner().invoke(cli, ["runs", "\udcff"])
     assert done.exit_code == 0, done.exception
     assert "none matches" in done.stderr
+
+
+def test_the_rest_of_a_run_with_a_default_budget_may_be_extended(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = open_run(str(FIXTURES / "advise-interrupted.jsonl"))
+    asked: list[Request] = []
+    monkeypatch.setattr(headless, "run_headless", lambda request, *_, **_of: asked.append(request))
+    choices.path().parent.mkdir(parents=True)
+    choices.path().write_text("budget = 30\n")
+    for command in ("workbench --quick", "workbench --quick --budget 20"):
+        tool = Tool("workbench", __version__, command)
+        first = msgspec.structs.replace(source.events[0], tool=tool)
+        lines = [ev.encode(event) + b"\n" for event in (first, *source.events[1:])]
+        (runs / "b.jsonl").write_bytes(b"".join(lines))
+        done = CliRunner().invoke(cli, ["resume", "b"], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+    assert [request.budget for request in asked] == [12, 12]
+    assert [request.extension_s for request in asked] == [20, 0]
+
+
+def test_a_run_that_ended_without_a_row_does_not_lack_nothing(runs: Path) -> None:
+    empty = [event for event in RUN if not isinstance(event, (ev.BlockMeasured, ev.CasePrepared))]
+    finished = ev.RunFinished(
+        at_s=1.0, status="done", finished_at="2026-11-21T00:00:10Z", duration_s=1.0, exit_code=1
+    )
+    for events_of, name in ((empty, "b"), (RUN, "c")):
+        lines = [ev.encode(event) + b"\n" for event in (*events_of, finished)]
+        (runs / f"{name}.jsonl").write_bytes(b"".join(lines))
+    done = CliRunner().invoke(cli, ["resume", "b"])
+    assert done.exit_code == 1
+    assert "nothing was measured for row; measure it: workbench advise row\n" in done.stderr
+    assert "lacks nothing" not in done.stderr and "no row left to resume" in done.stderr
+    done = CliRunner().invoke(cli, ["resume", "c"])
+    assert (done.exit_code, "lacks nothing" in done.stderr) == (0, True)
