@@ -17,7 +17,7 @@ from .. import __version__
 from ..engine.exit_codes import BEYOND, FAILED, OK
 from ..export.formats import FILES, PLAIN, file_text
 from ..files.write import replace
-from ..planning.usage import UsageError, new_folder, target
+from ..planning.usage import UsageError, check_apart, new_folder, target
 from ..records.comparison import RunList, RunSummary
 from ..text.output import put, say, terminal_width
 from ..text.sanitize import shown
@@ -206,6 +206,7 @@ def export(run: str, svg: str | None, anonymize: bool, **files: str | None) -> N
         form: None if to == "-" else target(f"--{form}", Path(to), opened=True)
         for form, to in named.items()
     }
+    check_apart({"--svg": svg, **{f"--{form}": to for form, to in named.items() if to != "-"}})
     report = open_run(run).report
     if not report.largest_batches and not any(c.blocks for c in report.candidates.values()):
         raise UsageError(f"{run} has no measurements: choose another run (workbench open {run})")

@@ -19,7 +19,7 @@ import click
 
 from ..export.formats import PLAIN
 from ..planning.request import NAME_PYTHON, Request, check_python
-from ..planning.usage import UsageError, new_folder, target, unknown
+from ..planning.usage import UsageError, check_apart, new_folder, target, unknown
 from ..text.output import say
 from .options import chosen_format, keeps_samples
 
@@ -69,6 +69,8 @@ def start(
         Path.cwd()  # fails here if the current directory is gone
     request = with_saved_best(request)
     output = None if named is None else target("--output", Path(named), opened=True)
+    best = request.question.save_best if request.question else None
+    check_apart({"--trace": request.trace, "--save-best": best, "--output": named})
     if is_live:
         preview = preview or [planned(row, request, 0.0) for row in rows]
         sys.exit(show_live(request, preview, output, samples=samples))

@@ -1,9 +1,9 @@
 """The error for a request that cannot be met."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from ..files.write import Target, resolved
+from ..files.write import NULL, Target, resolved
 from ..text.sanitize import shown
 
 
@@ -55,3 +55,13 @@ def new_folder(option: str, path: Path) -> Path:
         text = f"{path} cannot be written: {error.strerror}; name a new folder"
         raise UsageError(f"{option}: {text}") from None
     return found
+
+
+def check_apart(outputs: Mapping[str, str | None]) -> None:
+    """Refuse two options that lead to one file, where one result would replace the other."""
+    options: dict[Path, str] = {}
+    for option, name in outputs.items():
+        if name is not None and Path(name) != NULL:
+            first = options.setdefault(Path(name).resolve(), option)
+            if first != option:
+                raise UsageError(f"{first} and {option} lead to one file: {name}; name two files")

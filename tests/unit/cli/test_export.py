@@ -50,6 +50,9 @@ def test_bad_requests_are_one_line(run: Path, tmp_path: Path) -> None:
     assert "one may go without FILE" in refused(run, "--csv", "--html")
     assert "No such file" in refused(run, "--html", tmp_path / "missing" / "a.html")
     assert "it is a folder" in refused(run, "--csv", tmp_path)
+    (tmp_path / "link").symlink_to("a")
+    same = "--html and --csv lead to one file"
+    assert same in refused(run, "--html", tmp_path / "a", "--csv", tmp_path / "link")
     assert "name a new folder" in refused(run, "--svg", tmp_path)
     (tmp_path / "readonly").write_text("")
     assert "name a new folder" in refused(run, "--svg", tmp_path / "readonly")

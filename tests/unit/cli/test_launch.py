@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 import scenes
+from click.testing import CliRunner
 
 from workbench.cli.launch import _finish
-from workbench.planning.usage import target
+from workbench.cli.main import cli
+from workbench.planning.usage import UsageError, check_apart, target
 from workbench.report.report import Report
 
 
@@ -23,3 +25,22 @@ def test_output_is_written_if_the_run_that_was_asked_for_began(tmp_path: Path, b
         assert json.loads(file.read_text())["run"]["id"] == scenes.cpu_only()[0].id
     else:
         assert not file.exists() or not file.read_text()
+
+
+@pytest.mark.parametrize("other", ["--trace", "--save-best"])
+def test_two_results_that_lead_to_one_file_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    (tmp_path / "link.onnx").symlink_to("x.onnx")
+    monkeypatch.chdir(tmp_path)
+    Path("model.onnx").touch()
+    own = ["--model", "model.onnx"] if other == "--save-best" else []
+    words = ["advise", *own, other, "link.onnx", "--output", "./x.onnx", "--json"]
+    refused = CliRunner().invoke(cli, words).exception
+    assert isinstance(refused, UsageError)
+    assert str(refused) == f"{other} and --output lead to one file: ./x.onnx; name two files"
+    assert not Path("x.onnx").exists()
+
+
+def test_results_that_nobody_keeps_may_go_to_one_place() -> None:
+    check_apart({"--trace": "/dev/null", "--save-best": None, "--output": "/dev/null"})
