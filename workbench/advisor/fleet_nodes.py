@@ -6,6 +6,7 @@ document only its summary and its picks are decoded: a fleet may have a thousand
 
 import gc
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -68,6 +69,33 @@ def read_folder(path: Path, now_s: float, *, alone: bool = False) -> Folder:
     return Folder(path, now_s, plan, first.nodes, first.warnings)
 
 
+def _without_copies(
+    jobs: list[FleetNode], files: list[FleetNode], flaws: list[Warning]
+) -> Iterator[FleetNode]:
+    """The files whose run no job holds, and of those with one run the most complete; `flaws` gets
+    the others."""
+    kept = {_run_key(job): job for job in jobs}
+    for node in sorted(files, key=_completeness, reverse=True):
+        kept.setdefault(_run_key(node), node)
+    for node in files:
+        if (first := kept[_run_key(node)]) is node:
+            yield node
+        else:
+            text = f"{node.name} holds the same run as {first.name} and does not count"
+            flaws.append(Warning("fleet_duplicate", text, "remove it from the folder"))
+
+
+def _run_key(node: FleetNode) -> object:
+    """Equal for copies of one run; two that start in the same second may draw the same id."""
+    run = node.run
+    return node.name if run is None else (run.id, run.started_at, run.hostname)
+
+
+def _completeness(node: FleetNode) -> tuple[bool, int]:
+    run = node.run
+    return (False, 0) if run is None else (run.status == "done", len(run.answers))
+
+
 def _fleet(path: Path, now_s: float) -> Folder:
     """The state of every job, and one more machine for every other document in the folder."""
     plan, flaws, jobs = None, list[Warning](), dict[str, fleet.FleetJob]()
@@ -82,11 +110,13 @@ def _fleet(path: Path, now_s: float) -> Folder:
             jobs.setdefault(at.name, fleet.FleetJob(at.name, "", ""))
     found = Folder(path, now_s, plan, [], flaws)
     found.nodes.extend(job_node(found, job) for job in jobs.values())
+    files = []
     for file in loose_files(path):
         try:
-            found.nodes.append(_ran(FleetNode(shown(file.name), "", "", ""), file, None))
+            files.append(_ran(FleetNode(shown(file.name), "", "", ""), file, None))
         except Exception as error:
             flaws.append(_unusable(file.name, error, "remove it from the folder"))
+    found.nodes.extend(_without_copies(found.nodes, files, flaws))
     return found
 
 
@@ -235,6 +265,7 @@ def _run(file: Path) -> NodeRun:
         subject=str(facts.get("sha256") or facts.get("code_sha256") or ""),
         answers=[_answer(v, rows.get((v.scenario, v.pick or ""))) for v in document.verdicts],
         scaling=[_scaled(m) for m in plain if m.case.workload == "scaling" and m.n],
+        id=shown(document.run.id, 80),
     )
     if absurd := absurdity(run):
         raise JournalError(absurd)

@@ -117,6 +117,7 @@ class NodeRun(msgspec.Struct, frozen=True):
     subject: str  # hash of the user's model or code, else empty
     answers: list[NodeAnswer]
     scaling: list[ScaledCase] = []  # for a run of `scaling`, which has no verdict
+    id: str = ""  # as in `Run`
 
 
 class FleetNode(msgspec.Struct, frozen=True):

@@ -214,6 +214,23 @@ def test_documents_that_came_by_mail_are_further_machines(folder: Path) -> None:
     assert found.warnings == []
 
 
+def test_copies_of_a_run_count_once_as_the_most_complete(folder: Path) -> None:
+    lines = JOURNAL.read_bytes().splitlines(keepends=True)
+    cut = next(n for n, line in enumerate(lines) if line.startswith(b'{"event":"RaceEnded"'))
+    (folder / "a.jsonl").write_bytes(b"".join(lines[:cut]))
+    for name in ("b.jsonl", "c.jsonl"):
+        (folder / name).write_bytes(JOURNAL.read_bytes())
+    whole = folder / "jobs/old-1/document.json"
+    (folder / "a.json").write_bytes(whole.read_bytes())
+    found = read_folder(folder, NOW)
+    assert [node.name for node in found.nodes] == ["old-1", "new-1", "next-1", "b.jsonl"]
+    assert [warning.message.partition(" and ")[0] for warning in found.warnings] == [
+        "a.json holds the same run as old-1",
+        "a.jsonl holds the same run as b.jsonl",
+        "c.jsonl holds the same run as b.jsonl",
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "reason"), [("advise-model", "few_samples"), ("advise-command", None)]
 )
