@@ -27,7 +27,7 @@ def test_the_manifest_is_valid_kubernetes(cli) -> None:
     spec = jobs[0]["spec"]
     assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 3, 3)
     assert spec["template"]["spec"]["nodeSelector"] == {"pool": "a100"}
-    assert spec["template"]["spec"]["containers"][0]["args"] == ["--quick", "--json"]
+    assert spec["template"]["spec"]["containers"][0]["args"] == ["advise", "--quick", "--json"]
 
 
 def test_the_container_prints_the_document_between_marks(cli, tmp_path) -> None:

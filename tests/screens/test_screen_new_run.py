@@ -216,7 +216,7 @@ async def test_the_rows_of_the_table_are_chosen_and_open_on_the_advisor() -> Non
         await tick(pilot, "realtime")
         await press(pilot, "enter")
         assert "[3 Advisor]" in text(pilot)
-    assert started == [[], ["advise", "realtime"]]
+    assert started == [["advise"], ["advise", "realtime"]]
 
 
 async def test_too_little_time_for_the_candidates_is_said_with_the_time_that_would_do() -> None:
@@ -272,10 +272,10 @@ async def test_a_click_ticks_quick_and_the_key_bar_starts() -> None:
         await settle(pilot)
         await press(pilot, "n", "enter")
         await click_on(pilot, "( ) quick")
-        assert "$ workbench --quick" in text(pilot)
+        assert "$ workbench advise --quick" in text(pilot)
         await press(pilot, "up")
         await click_on(pilot, "Start")
-    assert started == [[], ["--quick"]]
+    assert started == [["advise"], ["advise", "--quick"]]
 
 
 async def test_it_is_offered_neither_during_a_run_nor_in_a_replay() -> None:

@@ -20,7 +20,7 @@ def test_every_entry_has_fields_and_can_be_started_as_it_stands(name: str) -> No
     draft.entry = name
     checked = draft.check()
     assert checked.error == ""
-    assert checked.request.arguments() == (["run", name] if name else [])
+    assert checked.request.arguments() == (["run", name] if name else ["advise"])
     assert len({field.label for field in draft.fields()}) == len(draft.fields())
 
 

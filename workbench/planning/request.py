@@ -27,8 +27,6 @@ ALL_BUDGET_S, ALL_QUICK_BUDGET_S = 900.0, 180.0  # for `run --all`
 ALL_ROWS_BUDGET_S, ALL_ROWS_QUICK_BUDGET_S = 300.0, 60.0  # for `advise --all`
 MODEL = ModelQuestion.option
 NAME_PYTHON = "name the Python interpreter of an environment, such as /path/to/venv/bin/python"
-# Options that only `advise` has: with one of them, a command without a name is `advise`.
-OF_ADVISE = {"--scenarios", "--prices", "--price", "--what-if", "--all", "--crossover"}
 SLOWEST, FASTEST = 1e-3, 1e4  # limits for a simulated GPU, in multiples of this CPU's speed
 
 
@@ -111,8 +109,7 @@ class Request:
         elif self.question is not None:
             command = ["advise", *self.question.options()]
         else:
-            needs_name = self.scenarios or not OF_ADVISE.isdisjoint(options)
-            command = ["advise", *self.scenarios] if needs_name else []
+            command = ["advise", *self.scenarios]  # the default is named too, for `runs TEXT`
         for name in options.keys() & {"--threads", "--batch"}:
             options[name] = ",".join(map(str, options[name]))
         command += written(options)

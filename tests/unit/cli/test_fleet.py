@@ -97,7 +97,7 @@ def test_the_remembered_budget_is_that_of_every_node(made, capsys) -> None:
     config.assign("budget", "600")
     cli.main(["fleet", "plan", "--json"], standalone_mode=False)
     found = schemas.checked_document(capsys.readouterr().out, "fleet-plan")["plan"]
-    assert (found["arguments"], found["budget_s"]) == (["--budget", "600"], 600)
+    assert (found["arguments"], found["budget_s"]) == (["advise", "--budget", "600"], 600)
 
 
 def test_a_run_waits_and_a_detached_one_does_not(made, tmp_path, capsys) -> None:

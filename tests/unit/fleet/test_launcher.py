@@ -93,7 +93,7 @@ def test_the_plan_in_words() -> None:
         "  1 of 1 nodes, NOT exclusive, others disturb the run: g",
     ]
     assert lines[4].startswith("3 jobs, 1.0 node-minutes of measuring")
-    assert "/venv/bin/python -P -m workbench --quick" in lines[6]
+    assert "/venv/bin/python -P -m workbench advise --quick" in lines[6]
 
 
 def test_the_plan_is_written_once(scene) -> None:

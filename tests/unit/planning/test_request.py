@@ -240,7 +240,7 @@ def test_a_run_of_nothing_is_refused() -> None:
 
 def test_the_seed_and_python_travel_too() -> None:
     request = replace(Request(), python="/usr/bin/python3", seed=9)
-    assert request.arguments() == ["--python", "/usr/bin/python3", "--seed", "9"]
+    assert request.arguments() == ["advise", "--python", "/usr/bin/python3", "--seed", "9"]
 
 
 def test_words_are_given_between_commas_one_by_one_or_both() -> None:
