@@ -107,7 +107,8 @@ def check_value(parameter: click.Parameter, value: object) -> None:
     is_option = isinstance(parameter, click.Option)
     name = parameter.opts[0] if is_option else str(parameter.metavar).strip("[].")
     if isinstance(value, str) and not value.strip(" ,"):
-        raise UsageError(f"{name} is empty: name a value, or leave it out")
+        rest = "" if parameter.required else ", or leave it out"
+        raise UsageError(f"{name} is empty: name a value{rest}")
     if isinstance(value, float) and not math.isfinite(value):
         raise UsageError(f"{name} must be a finite number, not {value}")
 

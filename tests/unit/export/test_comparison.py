@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import msgspec
-from builders import case, report, steady
+from builders import case, machine, report, steady
 
 from workbench.advisor.compare import Side, compared
 from workbench.export.markdown import markdown
@@ -13,6 +13,7 @@ from workbench.export.view.comparison import sections
 from workbench.export.view.section import section_text
 from workbench.records.comparison import ComparedVerdict, RunComparison
 from workbench.records.document import SCHEMA_VERSION, Tool
+from workbench.records.machine import Gpu
 
 ONE, TWO = case("cpu-a"), case("cpu-b")
 
@@ -84,6 +85,16 @@ def test_text_and_markdown_have_the_same_cells() -> None:
     for section in sections(found):
         for row in section.rows:
             assert all(cell in text and " ".join(cell.split()) in written for cell in row)
+
+
+def test_a_gpu_without_a_number_is_labelled_with_its_device() -> None:
+    found = comparison(1.0, 1.0)
+    gpus = [Gpu(None, "fake:0", None, None, "Test GPU"), Gpu(None, None, None, None, None)]
+    both = msgspec.structs.replace(found.runs[0].machine, gpus=[*gpus, *machine("cuda:0").gpus])
+    runs = [msgspec.structs.replace(run, machine=both) for run in found.runs]
+    (*_, facts) = sections(msgspec.structs.replace(found, runs=runs))
+    assert [row[1] for row in facts.rows if "Test GPU" in row[2]] == ["fake:0", "GPU 0"]
+    assert "None" not in section_text([facts])
 
 
 def test_a_machine_that_is_not_known_leaves_its_facts_out() -> None:

@@ -47,7 +47,9 @@ def _facts(side: ComparedRun) -> Iterator[tuple[str, str]]:
     found, installed = side.machine, side.software
     if found is not None and installed is not None:
         yield from (("host", found.hostname), ("memory", units.size(found.memory.total_bytes)))
-        yield from ((f"GPU {gpu.index}", machine.gpu_title(gpu)) for gpu in found.gpus)
+        for gpu in found.gpus:
+            label = f"GPU {gpu.index}" if gpu.index is not None else gpu.device or "GPU"
+            yield label, machine.gpu_title(gpu)
         facts = machine.cpu(found.cpu)[:2] + machine.drivers(found)
         for each in facts + machine.software(installed, found.os):
             yield each.label or "CPU", each.text.plain
