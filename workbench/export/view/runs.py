@@ -27,7 +27,7 @@ def run_line(run: RunSummary, sides: Mapping[str, str] = {}) -> Line:
     """One run; `sides` has the letters of those that are to be compared."""
     statuses = [run.status + how * run.simulated for how in (", simulated", " sim")]
     texts = [run.reason or ""]
-    if run.confidences:  # a plain run asks nothing
+    if run.confidences or run.command.startswith("workbench advise"):  # others ask nothing
         texts = [", ".join(_answers(run)), _confidences(run)]
     cells: dict[str, Cell] = {
         "side": Text.of((sides.get(run.id, " "), "strong command")),
