@@ -156,8 +156,7 @@ def sentence(found: Payoff, noun: str = "step", left: Elimination | None = None)
         return f"{start} {_uncertain(found, noun, left)}"
     if found.steps == 0:
         return (
-            f"{one} led {other} from the first {noun}: "
-            f"here it needed {difference} less to start."
+            f"{one} led {other} from the first {noun}: here it needed {difference} less to start."
         )
     if found.steps is None:
         slower, _ = units.ratio_parts(found.step_s / found.over_step_s, None)

@@ -34,3 +34,13 @@ def test_a_list_of_runs_has_whole_states_at_every_width(width: int) -> None:
     assert "Status" in head.plain and all(line.cell_length <= width for line in lines)
     for line, run in zip(lines, runs, strict=True):
         assert line.plain.startswith(run.id) and run.status in line.plain
+
+
+@pytest.mark.parametrize(
+    ("command", "word"),
+    [("workbench advise --quick", "2 unanswered"), ("workbench run matmul", "")],
+)
+def test_only_a_run_that_was_asked_is_unanswered(command: str, word: str) -> None:
+    run = RunSummary("1", "cancelled", command=command, answers={"training": "", "realtime": ""})
+    answers = run_line(run).cells["answers"]
+    assert isinstance(answers, list) and answers[-1].plain == word
