@@ -53,8 +53,9 @@ def run_lines(run: RunSummary, width: int) -> list[Text]:
 
 def _answers(run: RunSummary) -> list[str]:
     """Each row with its answer and how certain that is, as far as there is one."""
+    words = {row: f" ({word})" for row, word in run.confidences.items()}
     return [
-        f"{row}: {answer} ({run.confidences[row]})" if answer else row
+        f"{row}: {answer}{words.get(row, '')}" if answer else row
         for row, answer in run.answers.items()
     ]
 
