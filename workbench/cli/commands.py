@@ -182,32 +182,40 @@ def ceilings(
     """Show the limits of this machine.
 
     FLOP/s by precision, bandwidth and launch latency are measured once, and kept until hardware,
-    driver, packages or environment change.  A faster result raises them.  Every result is then
+    driver, packages or environment change.  A faster result raises them.  With --again, a slower
+    one also replaces them, unless a warning says that it was disturbed.  Every result is then
     reported as a fraction of its limit.
     """
     from .. import machine
     from ..engine import ceiling_store
     from ..export.view.ceilings import ceilings_text
+    from ..export.view.events import warning_text
     from ..machine.datasheets import load as datasheets
     from ..planning.request import check
-    from .headless import run_quietly
+    from ..text.output import say
+    from .headless import run_quietly, say_why
 
     check_python(python)
     counts = () if threads is None else (threads,)
-    request = take_part(Request(ceilings=True, threads=counts, python=python, **options))
+    request = take_part(
+        Request(ceilings=True, again=again, threads=counts, python=python, **options)
+    )
     check(request)
     found, software = machine.detect(python)
     stored = not (again or request.devices or counts)
     known = ceiling_store.load(ceiling_store.fingerprint(found, software)) if stored else None
-    code = OK
+    code, warnings = OK, []
     if known is None or not ceiling_store.is_whole(known, found):
         report, code = run_quietly(request)
-        known, found = report.ceilings, report.machine or found
+        known, found, warnings = report.ceilings, report.machine or found, report.warnings
+        say_why(report, code)
+        for warning in warnings:
+            say(f"warning: {warning_text(warning)}")
     if as_json:
         names = [device.name for device in known.devices] if known else []
         sheets = {name: sheet for name, sheet in datasheets().items() if name in names}
         parts = {"machine": found, "software": software, "ceilings": known, "datasheets": sheets}
-        echo_json({**head("ceilings"), **parts})
+        echo_json({**head("ceilings"), **parts, "warnings": warnings})
     elif known is not None:
         click.echo(ceilings_text(known))
     sys.exit(code)

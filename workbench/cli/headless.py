@@ -43,8 +43,7 @@ def run_headless(
     engine = Engine(request, rows, control, report, events or log_writer(report, verbose=verbose))
     with control.signals(), closing(engine):
         code = engine.run()
-        for _, why in unmeasured(report) if code == FAILED else ():
-            say(f"workbench: {why}")
+        say_why(report, code)
         with control.writing():
             if events is not None and events.error is not None:
                 return unwritten(output, events.error, report, code)
@@ -60,6 +59,12 @@ def run_headless(
             except OSError as error:
                 return unwritten(None, error, report, code)
             return code
+
+
+def say_why(report: Report, code: int) -> None:
+    """Say what was not measured in a run that failed."""
+    for _, why in unmeasured(report) if code == FAILED else ():
+        say(f"workbench: {why}")
 
 
 def unmeasured(report: Report) -> list[tuple[Row, str]]:

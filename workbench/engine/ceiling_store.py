@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from ..report.plausible import absurdity
 
 MOST_BYTES = 1 << 20  # hundreds of devices
 METHOD = 3  # version of the measurement: 3 lets neither convolutions nor many GPUs raise a peak
+LATENCIES = ("launch_s", "step_latency_s")  # of which the lower is the better
 OUT_OF_TIME = "time ran out before its turn"  # as files have it: the next run measures it
 
 
@@ -55,24 +57,43 @@ def is_whole(kept: Ceilings, machine: Machine) -> bool:
     return kept.complete and {"cpu", *(gpu.name for gpu in usable)} <= known and not late
 
 
-def merged(old: Ceilings | None, new: Ceilings) -> Ceilings:
-    """`new`, with what it lacks taken from `old`."""
+def merged(old: Ceilings | None, new: Ceilings, keep_better: Collection[str] = ()) -> Ceilings:
+    """`new`, with what it lacks taken from `old`, and the better of both in these fields."""
     if old is None:
         return new
     known = {device.device: device for device in old.devices}
-    devices = [_filled(device, known.pop(device.device, device)) for device in new.devices]
+    devices = [
+        _filled(device, known.pop(device.device, device), keep_better) for device in new.devices
+    ]
     devices = sorted([*devices, *known.values()], key=lambda device: device.device != "cpu")
-    complete = old.complete or new.complete
-    return msgspec.structs.replace(new, complete=complete, devices=devices)
+    return msgspec.structs.replace(
+        new,
+        complete=old.complete or new.complete,
+        devices=devices,
+        since=None if _values(devices) == _values(new.devices) else old.since or old.measured_at,
+    )
 
 
-def _filled(new: DeviceCeilings, old: DeviceCeilings) -> DeviceCeilings:
+def _values(devices: list[DeviceCeilings]) -> list[DeviceCeilings]:
+    return [msgspec.structs.replace(device, unavailable={}) for device in devices]
+
+
+def _filled(
+    new: DeviceCeilings, old: DeviceCeilings, keep_better: Collection[str]
+) -> DeviceCeilings:
     fields = msgspec.to_builtins(old)
     reasons = fields["unavailable"].items()
     fields["unavailable"] = {name: why for name, why in reasons if why != OUT_OF_TIME}
     for name, value in msgspec.to_builtins(new).items():
         kept = fields[name]
-        fields[name] = {**kept, **value} if isinstance(value, dict) else value or kept
+        if isinstance(value, dict):
+            fields[name] = {**kept, **value}
+            if name in keep_better:
+                fields[name] |= {key: max(kept[key], value[key]) for key in kept.keys() & value}
+        elif name in keep_better and value and kept:
+            fields[name] = (min if name in LATENCIES else max)(value, kept)
+        else:
+            fields[name] = value or kept
     for known in fields["peak_ops_per_s"]:
         fields["unavailable"].pop(known, None)
     return msgspec.convert(fields, DeviceCeilings)

@@ -20,8 +20,10 @@ from ..planning.request import Request
 from ..planning.scenario import Scenario
 from ..pool.answers import Block
 from ..pool.pool import WorkerFailed
+from ..records import events as ev
 from ..records.document import Ceilings, DeviceCeilings
 from ..records.machine import Machine
+from ..records.reason import Warning
 from ..report.candidate import Candidate
 from ..report.report import Report
 from ..stats.samples import median, quantile
@@ -49,6 +51,15 @@ TRANSFERS = (  # direction and mode; None: pageable memory
 )
 FAST = 0.10  # quantile of the step times that counts as reached
 FROM_BUDGET_S = 60.0  # shorter runs cannot spare the time and use kept ceilings only
+# The fields of a device that each row measures.
+FIELDS = {
+    PRODUCT: ("peak_ops_per_s", "sustained_ops_per_s"),
+    MEMORY: ("memory", "memory_bytes_per_s", "cache_bytes_per_s"),
+    TRANSFER: ("transfer_bytes_per_s",),
+    LAUNCH: ceiling_store.LATENCIES,
+}
+# Warnings on what will be the same next time: it belongs to the machine.
+LASTING = ("cgroup_throttled", "clock_low", "pcie_slow")
 SUSTAINED_S = 5.0  # of load without a pause
 SHARE = 0.12  # share of the budget that is left once the workers have started
 
@@ -350,15 +361,28 @@ def _sustained_step_s(case: Case, context: RunContext) -> float | None:
     return step_s
 
 
+def _warn_of_late(found: Ceilings, context: RunContext) -> None:
+    reasons = ((d.device, *each) for d in found.devices for each in d.unavailable.items())
+    if late := [f"{device} {name}" for device, name, why in reasons if why == OUT_OF_TIME]:
+        text = f"not measured this time, as time ran out: {', '.join(late)}"
+        warning = Warning("unmeasured", text, "raise --budget")
+        context.emit(ev.WarningRaised(at_s=context.now(), warning=warning))
+
+
 def measured_or_raised(mark: str, context: RunContext) -> Ceilings | None:
     """After the races: the ceilings measured by `workbench ceilings`, or raised by this run."""
     report, kept = context.report, ceiling_store.load(mark)
     found = report.ceilings and raised(report.ceilings, report)
     lasting = kept and raised(kept, report)  # a disturbed run, or one of few threads, kept nothing
-    if context.request.ceilings and (found := of_report(report, mark)):
+    subjects = {warning.subject for warning in report.warnings if warning.code not in LASTING}
+    disturbed = [row for row in report.rows if row in subjects]
+    if context.request.ceilings and (found := of_report(report, mark, complete=not disturbed)):
+        _warn_of_late(found, context)
         found = _with_sustained(found, context)
         if not context.request.threads:
-            lasting = found = ceiling_store.merged(kept, found)
+            raising = disturbed if context.request.again else FIELDS
+            keep_better = [field for row in raising for field in FIELDS[row]]
+            lasting = found = ceiling_store.merged(kept, found, keep_better)
     if lasting is not None and lasting != kept:
         ceiling_store.save(lasting)
     return None if found == report.ceilings else found

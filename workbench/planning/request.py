@@ -47,6 +47,7 @@ class Request:
     largest_batch: bool = set_by("--largest-batch", False)
     # Search the largest batch even on a GPU that other processes use.
     force: bool = set_by("--force", False)
+    again: bool = set_by("--again", False)  # `ceilings`: what was measured replaces what is kept
     strict: bool = set_by("--strict", False)  # exit 3 if a verdict is open
     strict_samples: bool = set_by("--strict-samples", False)  # or if a result carries a warning
     all_scenarios: bool = set_by("--all", False)  # `advise` with the optional ones
@@ -105,7 +106,7 @@ class Request:
         elif self.workloads:
             command = ["run", *self.workloads]
         elif self.ceilings:
-            command = ["ceilings", "--again"]
+            command = ["ceilings"]
         elif self.question is not None:
             command = ["advise", *self.question.options()]
         else:

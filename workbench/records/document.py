@@ -195,8 +195,9 @@ class Ceilings(msgspec.Struct, frozen=True):
 
     fingerprint: str
     measured_at: str  # ISO 8601, UTC
-    complete: bool  # False: the short measurement that a run makes if none is stored
+    complete: bool  # False: the short measurement that a run makes if none is stored, or disturbed
     devices: list[DeviceCeilings]
+    since: str | None = None  # time of the oldest value, where some were measured earlier
 
 
 class BatchAttempt(msgspec.Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import builders
@@ -12,6 +13,8 @@ from workbench import machine
 from workbench.cli import headless
 from workbench.cli.main import cli
 from workbench.engine import ceiling_store
+from workbench.records.reason import Warning
+from workbench.report.report import Report
 
 
 @pytest.mark.parametrize(
@@ -26,7 +29,7 @@ def test_what_the_kept_ones_do_not_answer_is_measured(
 
     def run(request):
         asked.append(request)
-        return SimpleNamespace(ceilings=kept, machine=found), 0
+        return SimpleNamespace(ceilings=kept, machine=found, warnings=[]), 0
 
     monkeypatch.setattr(machine, "detect", lambda _: (found, None))
     monkeypatch.setattr(ceiling_store, "fingerprint", lambda *_: "mark")
@@ -35,3 +38,18 @@ def test_what_the_kept_ones_do_not_answer_is_measured(
     done = CliRunner().invoke(cli, ["ceilings", *options])
     assert done.exit_code == 0, done.exception
     assert bool(asked) == measures
+
+
+def test_warnings_and_what_was_not_measured_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, busy = builders.machine(), Warning("busy_machine", "others compute", "wait", "matmul")
+    report = Report.of(builders.events({builders.case("cpu"): []}))
+    report.warnings.append(busy)
+    report.ceilings = builders.ceilings("cpu")
+    monkeypatch.setattr(machine, "detect", lambda _: (found, None))
+    monkeypatch.setattr(headless, "run_quietly", lambda _: (report, 1))
+    done = CliRunner().invoke(cli, ["ceilings", "--again"])
+    assert done.exit_code == 1
+    assert "workbench: nothing was measured for row" in done.stderr
+    assert "warning: [matmul] others compute; wait" in done.stderr
+    done = CliRunner().invoke(cli, ["ceilings", "--again", "--json"])
+    assert json.loads(done.stdout)["warnings"][0]["code"] == "busy_machine"

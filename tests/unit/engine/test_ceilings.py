@@ -372,3 +372,78 @@ def test_without_roofs_there_is_no_chart() -> None:
     bare = sample("cpu")
     bare.devices[0] = msgspec.structs.replace(bare.devices[0], memory_bytes_per_s=None)
     assert "Roofline" not in ceilings_text(bare)
+
+
+# --------------------------------------------------------- measured again
+
+
+def measured_again(monkeypatch, kept: Ceilings, *, again: bool, warn=(), late=False):
+    """The ceilings that `workbench ceilings` shows and keeps, and its warnings.
+
+    The run measures 50 TFLOP/s on the CPU, and with `late` has no time for BF16.
+    """
+    saved: list[Ceilings] = []
+    monkeypatch.setattr(ceiling_store, "load", lambda _: kept)
+    monkeypatch.setattr(ceiling_store, "save", saved.append)
+    monkeypatch.setattr(ceilings, "_with_sustained", lambda found, _: found)
+    work = Work(5e10, 5e7, 1, "products", 5e7)
+    report = measured(
+        {product("fp32"): (work, 1.0), product("bf16"): (work, 1.0), launch("no"): (work, 2e-6)},
+    )
+    report.rows["matmul"] = report.rows.pop("row")
+    if late:
+        candidate = report.candidates[product("bf16").id]
+        candidate.blocks.clear()
+        candidate.reason = BUDGET
+    report.warnings.extend(warn)
+    request = Request(ceilings=True, again=again)
+    context: Any = SimpleNamespace(
+        request=request, report=report, emit=report.apply, now=lambda: 50.0
+    )
+    found = ceilings.measured_or_raised("abc", context)
+    assert found is not None and saved in ([found], [])
+    return found, report.warnings
+
+
+@pytest.mark.parametrize(
+    ("again", "codes", "lowers"),
+    [
+        (False, (), False),
+        (True, (), True),
+        (True, ("busy_machine",), False),
+        (True, ("clock_low",), True),  # this machine's own
+    ],
+)
+def test_only_an_undisturbed_second_measurement_lowers_a_ceiling(
+    monkeypatch, again, codes, lowers
+) -> None:
+    kept = sample("cpu", peak=1e11)
+    warn = [Warning(code, "others compute", "wait", "matmul") for code in codes]
+    found, _ = measured_again(monkeypatch, kept, again=again, warn=warn)
+    (device,) = found.devices
+    assert device.peak_ops_per_s == {
+        "fp32": 5e10 if lowers else 1e11,
+        "bf16": 5e10 if lowers else 2e11,
+    }
+    assert device.launch_s == (2e-6 if again else 1e-6), "its row ran undisturbed"
+
+
+def test_what_was_not_measured_this_time_is_named_with_the_time_of_the_old_value(
+    monkeypatch,
+) -> None:
+    before = "2026-11-20T09:00:00.000Z"
+    kept = msgspec.structs.replace(sample("cpu", peak=1e10), measured_at=before)
+    found, warnings = measured_again(monkeypatch, kept, again=True, late=True)
+    assert found.devices[0].peak_ops_per_s == {"fp32": 5e10, "bf16": 2e10}
+    (warning,) = warnings
+    assert warning.message == "not measured this time, as time ran out: cpu bf16"
+    assert found.since == before
+    first, *_ = ceilings_text(found).splitlines()
+    assert first.startswith("measured 2026-11-20 09:00 to 2026-11-21 00:00 UTC")
+
+
+def test_first_ceilings_that_were_disturbed_are_measured_again_next_time(monkeypatch) -> None:
+    noise = Warning("busy_machine", "others compute", "wait", "matmul")
+    for warn, complete in (((), True), ([noise], False)):
+        found, _ = measured_again(monkeypatch, None, again=False, warn=warn)
+        assert (found.complete, found.since) == (complete, None)

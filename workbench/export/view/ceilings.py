@@ -21,9 +21,9 @@ def ceilings_text(ceilings: Ceilings) -> str:
     """The output of `workbench ceilings`."""
     named = columns(ceilings)
     header = ("", *(device.device for device in named))
+    times = (at[:16].replace("T", " ") for at in (ceilings.since, ceilings.measured_at) if at)
     parts = [
-        f"measured {ceilings.measured_at[:16].replace('T', ' ')} UTC, "
-        "burst: fastest 10% of samples",
+        f"measured {' to '.join(dict.fromkeys(times))} UTC, burst: fastest 10% of samples",
         plain_lines(plain_table(header, rows(ceilings), range(1, len(header)))),
     ]
     reasons = ((d.device, each) for d in ceilings.devices for each in d.unavailable.items())
