@@ -63,8 +63,10 @@ def run_headless(
 
 def say_why(report: Report, code: int) -> None:
     """Say what was not measured in a run that failed."""
-    for _, why in unmeasured(report) if code == FAILED else ():
-        say(f"workbench: {why}")
+    if code == FAILED:
+        reasons = [why for _, why in unmeasured(report)] if report.rows else ["nothing was measured"]
+        for why in reasons:
+            say(f"workbench: {why}")
 
 
 def unmeasured(report: Report) -> list[tuple[Row, str]]:

@@ -124,7 +124,8 @@ def check(request: Request) -> None:
     check_known("precision", request.precisions, PRECISIONS)
     for device in request.devices:
         check_device(device)
-    fake_devices(request)
+    if fake_devices(request) and request.ceilings:
+        raise UsageError("a simulated device has no ceilings")
     if not 1 <= request.budget <= LONGEST_BUDGET_S:  # also true for NaN
         raise UsageError(f"--budget must be between 1 and {LONGEST_BUDGET_S:g} s")
     if request.thorough and (request.quick or request.every):

@@ -13,6 +13,7 @@ from workbench import machine
 from workbench.cli import headless
 from workbench.cli.main import cli
 from workbench.engine import ceiling_store
+from workbench.planning.usage import UsageError
 from workbench.records.reason import Warning
 from workbench.report.report import Report
 
@@ -53,3 +54,19 @@ def test_warnings_and_what_was_not_measured_are_said(monkeypatch: pytest.MonkeyP
     assert "warning: [matmul] others compute; wait" in done.stderr
     done = CliRunner().invoke(cli, ["ceilings", "--again", "--json"])
     assert json.loads(done.stdout)["warnings"][0]["code"] == "busy_machine"
+
+
+def test_a_simulated_device_has_no_ceilings() -> None:
+    done = CliRunner().invoke(cli, ["ceilings", "--device", "fake:0@8"], standalone_mode=False)
+    assert isinstance(done.exception, UsageError)
+    assert "a simulated device has no ceilings" in str(done.exception)
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_run_without_a_row_does_not_fail_in_silence(
+    options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "detect", lambda _: (builders.machine(), None))
+    monkeypatch.setattr(headless, "run_quietly", lambda _: (Report(), 1))
+    done = CliRunner().invoke(cli, ["ceilings", "--again", *options])
+    assert (done.exit_code, done.stderr) == (1, "workbench: nothing was measured\n")
