@@ -8,7 +8,7 @@ from ..records.verdict import Crossover
 from ..report.candidate import Candidate
 from ..report.report import Report
 from ..text import units
-from .view.curves import curve_name, place_text, sweep_title, value_text
+from .view.curves import curve_name, place_text, sweep_title, unit_of, value_text
 from .view.derived import RunView
 from .view.roofline import FLOPS, limits
 from .view.svg import Curve, Plot, Strip
@@ -41,7 +41,7 @@ def sweep_plots(sweep: Sweep, crossover: Crossover | None) -> list[Plot]:
     for curve in sweep.curves:
         points = []
         for point in curve.points:
-            x, rate = next(iter(point.at.values())), units.rate(point.rate, curve.unit)
+            x, rate = next(iter(point.at.values())), units.rate(point.rate, unit_of(curve))
             if point.rate and not isinstance(x, str) and x > 0:
                 text = f"{curve_name(curve)}, {place_text(point.at)}: {rate}, "
                 points.append((x, point.rate, text + provenance_on(curve.candidate)))
@@ -67,7 +67,8 @@ def roofline_plots(report: Report) -> list[Plot]:
     points = []
     for candidate, (x, y) in under:
         name, origin = run.case_name(candidate.case.id), provenance_on(candidate.case.device)
-        text = f"{name}, {candidate.scenario}: {units.rate(10**y, FLOPS)}, {origin}"
+        unit = units.per_s(candidate.case.precision)
+        text = f"{name}, {candidate.scenario}: {units.rate(10**y, unit)}, {origin}"
         points.append((10**x, 10**y, text))
     origin = provenance_on(*(candidate.case.device for candidate, _ in under))
     axis, curves = "FLOP per byte of memory traffic", [*curves, Curve("candidates", points, False)]

@@ -192,7 +192,7 @@ def impossible_rate(
     where, source = case.device, " (datasheet peak plus 25%)"
     if case.device == "cpu":
         where, source = f"{_threads(case, machine) * ranks} cores of this CPU", ""
-    rate, most = units.rate(ops_per_s, "FLOP/s"), units.rate(bound, "FLOP/s")
+    rate, most = (units.rate(each, units.per_s(case.precision)) for each in (ops_per_s, bound))
     return Reason(
         "impossible_rate",
         f"{rate} is beyond the {most} that {where} can reach in {case.precision}{source}",

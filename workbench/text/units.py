@@ -81,6 +81,11 @@ def rate(value: float | None, unit: str, like: float | None = None) -> str:
     return f"{value:,.0f} {unit}" if value >= 999.5 else f"{significant(value)} {unit}"
 
 
+def per_s(precision: str) -> str:
+    """The unit of a rate of operations in this precision: integers are no floating point."""
+    return "OP/s" if precision == "int8" else "FLOP/s"
+
+
 def size(count: float | None) -> str:
     """Bytes with binary prefixes: `32 KiB`, `1.50 MiB`, `140 GiB`."""
     if count is None:

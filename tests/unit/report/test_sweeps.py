@@ -219,6 +219,14 @@ def test_a_sweep_has_one_unit_though_only_some_points_count_operations() -> None
     assert [point.rate for point in curve.points] == [0.5, 0.25]
 
 
+def test_int8_is_shown_in_operations_per_second() -> None:
+    built = run_over("n", {"numpy": {1: 2.0, 2: 4.0}}, flops=1e9)
+    (sweep,) = built.sweeps
+    curve = msgspec.structs.replace(sweep.curves[0], candidate="cpu/numpy/int8/t1")
+    shown = list(findings(msgspec.structs.replace(sweep, curves=[curve])))
+    assert shown[-1].startswith("best: 500 MOP/s")
+
+
 def test_the_axis_names_only_what_was_measured() -> None:
     (found,) = run_over("n", {"numpy": {1: None, 64: 1.0, 512: 2.0, 4096: None}}).sweeps
     axis = chart_lines(found, 40, 8)[9].plain.split()

@@ -141,3 +141,7 @@ def test_a_rate_in_words_is_the_rate_to_three_digits(value: float) -> None:
 )
 def test_a_named_figure_ends_in_its_unit(name: str, value: float, text: str) -> None:
     assert units.named(name, value) == text
+
+
+def test_integers_are_no_floating_point() -> None:
+    assert (units.per_s("int8"), units.per_s("fp8")) == ("OP/s", "FLOP/s")

@@ -71,7 +71,7 @@ def _rates(device: DeviceCeilings) -> dict[str, tuple[float | None, str]]:
     """Each rate of one device with its unit, by its label."""
     rates: dict[str, tuple[float | None, str]] = {}
     for precision in PRECISIONS:
-        unit, name = "OP/s" if precision == "int8" else "FLOP/s", precision.upper()
+        unit, name = units.per_s(precision), precision.upper()
         rates[name] = device.peak_ops_per_s.get(precision), unit
         rates[f"{name} sustained, 5 s"] = device.sustained_ops_per_s.get(precision), unit
     rates |= {f"memory, {kernel}": (device.memory.get(kernel), "B/s") for kernel in KERNELS}

@@ -63,7 +63,13 @@ def rate_table(sweep: Sweep) -> tuple[list[Column], list[Line]]:
 
 
 def _rate(curve: Curve, point: CurvePoint) -> str:
-    return "-" if point.rate is None else units.rate(point.rate, curve.unit)
+    return "-" if point.rate is None else units.rate(point.rate, unit_of(curve))
+
+
+def unit_of(curve: Curve) -> str:
+    """The unit of the curve's rates: the document has FLOP/s for INT8 too."""
+    _, _, precision, *_ = curve.candidate.split("/")
+    return units.per_s(precision) if curve.unit == "FLOP/s" else curve.unit
 
 
 def findings(sweep: Sweep) -> Iterator[str]:

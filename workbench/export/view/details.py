@@ -78,7 +78,7 @@ def _speed(found: Measurement) -> list[Fact]:
     if roof is not None:
         intensity = units.significant(roof.intensity_flops_per_byte)
         limit = f"{units.percent(roof.fraction)} of the {roof.limited_by} limit at {intensity}"
-        attainable = units.rate(roof.attainable_flops_per_s, "FLOP/s")
+        attainable = units.rate(roof.attainable_flops_per_s, units.per_s(found.case.precision))
         kind = ", burst" if roof.limited_by == "compute" else ""
         facts.append(fact("roofline", f"{limit} FLOP/byte ({attainable}{kind})"))
     elif found.peak_fraction is not None:

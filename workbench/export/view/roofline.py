@@ -33,8 +33,9 @@ def roofline_lines(row: Row, run: RunView, width: int, height: int) -> list[Text
         strong = f"strong {device_tone(case)}"
         points.append(Series((mark, strong), [place]))
         if (limit := measured.roofline) is not None:
-            top = units.rate(limit.attainable_flops_per_s, FLOPS)
-            text = f"  {units.rate(measured.flops_per_s, FLOPS)}, {units.percent(limit.fraction)}"
+            unit = units.per_s(case.precision)
+            top = units.rate(limit.attainable_flops_per_s, unit)
+            text = f"  {units.rate(measured.flops_per_s, unit)}, {units.percent(limit.fraction)}"
             lead = (f"{mark} ", strong), case_text(case.id, run), f"{text} of {top}"
             ends = (f" (limited by {limit.limited_by})", f" ({limit.limited_by})", "")
             legend.append(longest_that_fits([Text.of(*lead, end) for end in ends], width))

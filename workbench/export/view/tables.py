@@ -217,11 +217,11 @@ def candidate_line(candidate: Candidate, row: Row, run: RunView, mark: Text | No
 
 
 def rate_text(candidate: Candidate, run: RunView, best: Candidate | None = None) -> str:
-    """FLOP/s where the work is known, otherwise items per second; in the unit of the best."""
+    """Operations per second where they are known, otherwise items; in the unit of the best."""
     found = run.measured(candidate)
     most = run.measured(best) if best is not None else found
     if found.flops_per_s is not None:
-        return units.rate(found.flops_per_s, "FLOP/s", most.flops_per_s)
+        return units.rate(found.flops_per_s, units.per_s(found.case.precision), most.flops_per_s)
     if found.throughput is None:
         return units.NOT_AVAILABLE
     return units.rate(found.throughput.value, found.throughput.unit)
