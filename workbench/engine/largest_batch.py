@@ -23,6 +23,7 @@ from .overhead import STARTING
 from .preparation import BUDGET, CANNOT_HERE, START_DEADLINE_S, worker_key
 
 LEAST_ATTEMPT_S = 10.0  # for one attempt, although its share of the budget is over
+LEAST_BUILD_S = 1.0  # with less time left, no attempt begins
 CLOSE = 1.05  # factor to which the largest batch is determined
 GROWTH = 2.5  # time of an attempt at twice the batch over the time of the one before, at most
 
@@ -89,6 +90,8 @@ class LargestBatchSearch:
             if began_s + grown * took_s >= until_s:
                 return
             attempt = self._try(replace(case, batch=batch), worker_key(case), until_s)
+            if attempt is None:
+                return
             yield attempt
             took_s = self._context.now() - began_s
             if attempt.reason is not None and not _is_bound(attempt.reason):
@@ -96,16 +99,21 @@ class LargestBatchSearch:
             fits, fails = (fits, batch) if attempt.reason else (batch, fails)
             batch = _next(fits, fails)
 
-    def _try(self, case: Case, key: WorkerKey, until_s: float) -> BatchAttempt:
+    def _try(self, case: Case, key: WorkerKey, until_s: float) -> BatchAttempt | None:
+        """One attempt; None if no time is left to build."""
         context, pool = self._context, self._context.pool
 
         def deadline_s() -> float:
             return context.deadline(max(LEAST_ATTEMPT_S, until_s - context.now()))
 
         assert case.batch is not None  # noqa: S101 - the plan has only cases with one
+        if deadline_s() < LEAST_BUILD_S:
+            return None
         try:
             with context.overhead.spending(STARTING):
                 pool.start(key, min(START_DEADLINE_S, deadline_s()))
+            if deadline_s() < LEAST_BUILD_S:
+                return None
             seed = context.request.seed
             answer = pool.ask(key, deadline_s(), Attempt, op="attempt", case=case, seed=seed)
         except WorkerFailed as failure:

@@ -12,6 +12,7 @@ from workbench.contract import Case
 from workbench.engine.context import SLACK_S
 from workbench.engine.largest_batch import CLOSE, LargestBatchSearch, check_alone
 from workbench.engine.preparation import BUDGET
+from workbench.export.view.words import largest_texts
 from workbench.planning.usage import UsageError
 from workbench.pool.control import Cancelled
 from workbench.pool.pool import Answer, WorkerFailed
@@ -167,6 +168,32 @@ def test_the_budget_ends_it_with_what_was_seen() -> None:
     spent = Memory(10, seconds=1.0)
     spent.clock = 6.0
     assert search(spent, until_s=5.0).batch is None
+
+
+@pytest.mark.parametrize(("import_s", "starts"), [(0.0, 0), (3.0, 1)])
+def test_nothing_is_tried_in_less_time_than_a_build_needs(import_s: float, starts: int) -> None:
+    class SlowToStart(Memory):
+        def start(self, key: object, deadline_s: float) -> None:
+            super().start(key, deadline_s)
+            self.clock += import_s
+
+    pool = SlowToStart(10**9)
+    found = search(pool, until_s=3.5 if import_s else 0.1)
+    assert (found.attempts, pool.started) == ([], starts)
+    assert largest_texts(found) == ["not tried: out of time"]
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("timeout", "not found: out of time"),
+        ("no_memory", "batch none, ended by memory"),
+        ("failed", "not found: failed"),
+    ],
+)
+def test_only_memory_says_that_no_batch_fits(code: str, text: str) -> None:
+    found = search(Memory(0, reason=Reason(code, "no")))
+    assert largest_texts(found)[0] == text
 
 
 def test_no_search_beside_other_peoples_processes_unless_forced() -> None:

@@ -17,7 +17,7 @@ from .derived import RunView
 from .lead import samples_text
 from .spans import Fact, fact, listed, warning_fact
 from .tables import accuracy_text, setup_text
-from .words import case_text, largest_text, reason_text
+from .words import case_text, largest_texts, reason_text
 
 INDENT = 12  # cells of the labels, the longest of which is `break-even`
 TOP_OPERATORS = 8
@@ -99,7 +99,7 @@ def metrics_text(found: Measurement) -> str:
 
 def largest_facts(found: LargestBatch) -> list[Fact]:
     """The largest batch that fitted, and every attempt on the way."""
-    largest = fact("largest", f"batch {largest_text(found)}, ended by {found.ended_by}")
+    largest = fact("largest", largest_texts(found)[0])
     return [largest, *listed("tried", map(_attempt, found.attempts))]
 
 

@@ -115,8 +115,7 @@ def state_texts(candidate: Candidate, run: RunView) -> list[Text]:
         long = [f"{state}: {candidate.reason.message}"] if candidate.reason else []
         return [Text.of((text, tone)) for text in (*long, state)]
     if state == "ok" and largest is not None and largest.batch is not None:
-        text = f"largest batch {largest_text(largest)}"
-        return [Text.of(f"{text}, ended by {largest.ended_by}"), Text.of(text)]
+        return [Text.of(f"largest {text}") for text in largest_texts(largest)]
     if state == "ok":
         return [marked(Text.of("done"), candidate, run)]
     words = {"preparing": "loading", "prepared": "ready", "measuring": "trying batches"}
@@ -128,12 +127,14 @@ def state_texts(candidate: Candidate, run: RunView) -> list[Text]:
     return [Text.of((words.get(state, state), "dim"))]
 
 
-def largest_text(found: LargestBatch) -> str:
-    """`128`, or `>= 128` where the search ended before memory did."""
-    if found.batch is None:
-        return "none"
-    at_least = "" if found.ended_by in ("memory", "bad_input") else ">= "
-    return f"{at_least}{found.batch:,}"
+def largest_texts(found: LargestBatch) -> list[str]:
+    """`batch 128, ended by memory`, or `batch >= 128` where memory did not; longest first."""
+    is_known = found.ended_by in ("memory", "bad_input")
+    if found.batch is None and not is_known:
+        why = "out of time" if found.ended_by == "budget" else found.ended_by
+        return [f"not {'found' if found.attempts else 'tried'}: {why}"]
+    number = "none" if found.batch is None else f"{'' if is_known else '>= '}{found.batch:,}"
+    return [f"batch {number}, ended by {found.ended_by}", f"batch {number}"]
 
 
 def marked(text: Text, candidate: Candidate, run: RunView) -> Text:
