@@ -49,6 +49,9 @@ class OverheadMeter:
 
     def count_as_measured(self, seconds: float, phase: str) -> None:
         """Count `seconds` of an earlier `phase` as measured: they are part of a result."""
+        self.turn_to(self._phase)
+        # They were timed from outside the phase, so they may be a little more than it has.
+        seconds = min(seconds, self._spent_s[self._row, phase])
         self._cold_s += seconds
         self._spent_s[self._row, phase] -= seconds
         self._spent_s[self._row, MEASURED] += seconds

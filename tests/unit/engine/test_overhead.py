@@ -9,7 +9,7 @@ import psutil
 import pytest
 from simulated_run import SimulatedMachine, run
 
-from workbench.engine.overhead import PREPARING, OverheadMeter
+from workbench.engine.overhead import PREPARING, STARTING, OverheadMeter
 from workbench.export.text import where_lines
 from workbench.planning.request import Request
 from workbench.records import events as ev
@@ -56,12 +56,23 @@ def test_a_start_counts_as_measured_where_it_is_part_of_the_result() -> None:
 
 
 def test_what_was_prepared_may_turn_out_to_be_measured() -> None:
-    now = iter(range(10))
-    meter = OverheadMeter(None, lambda: float(next(now)))
+    clock = SimpleNamespace(s=0.0)
+    meter = OverheadMeter(None, lambda: clock.s)
     with meter.spending(PREPARING, "row"):
+        clock.s = 1.0
         meter.count_as_measured(0.75, PREPARING)
     row = meter.result(2).rows["row"]
     assert (row.preparing_s, row.measured_s) == (0.25, 0.75)
+
+
+def test_no_phase_lasts_less_than_nothing() -> None:
+    clock = SimpleNamespace(s=0.0)
+    meter = OverheadMeter(None, lambda: clock.s)
+    with meter.spending(STARTING, "row"):
+        clock.s = 1.0
+        meter.count_as_measured(1.0001, STARTING)
+    row = meter.result(2).rows["row"]
+    assert (row.starting_s, row.measured_s) == (0.0, 1.0)
 
 
 def test_a_front_end_that_was_killed_keeps_what_it_had_used(monkeypatch) -> None:
