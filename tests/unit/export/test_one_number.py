@@ -8,11 +8,22 @@ from dataclasses import replace
 import msgspec
 import pytest
 import scenes
+from builders import case, events, report
 
 from workbench.export.view.answers import answer_facts
 from workbench.export.view.derived import RunView
+from workbench.export.view.events import narrate
 from workbench.export.view.spans import Text
-from workbench.export.view.tables import APART, advisor_line, candidate_line, has_gpu, raced_lines
+from workbench.export.view.tables import (
+    APART,
+    accuracy_text,
+    advisor_line,
+    candidate_line,
+    has_gpu,
+    raced_lines,
+)
+from workbench.records import events as ev
+from workbench.records.document import AccuracyResult
 from workbench.records.reason import Reason
 from workbench.report.candidate import Row
 from workbench.report.report import Report
@@ -87,3 +98,26 @@ def test_a_faster_candidate_that_may_not_be_picked_does_not_hide_the_lead() -> N
         row.candidates[row.candidates.index(other)] = other = faster
         after = RunView(report).lead(row)
         assert after is not None and after.other is before.other and after.course
+
+
+@pytest.mark.parametrize(
+    ("metric", "limit", "text"),
+    [
+        ("relative_error", 0.05, "0.97 / 0.05"),
+        ("test_accuracy", 0.95, "0.97 / >= 0.95"),
+        ("test_accuracy", 1.0, "0.97 / >= 1"),
+        ("none", 0.0, ""),
+    ],
+)
+def test_a_limit_that_is_a_minimum_says_so(metric: str, limit: float, text: str) -> None:
+    (candidate,) = report({case("cpu"): []}).candidates.values()
+    candidate.accuracy = AccuracyResult(metric, 0.97, "labels", limit, passed=True)
+    assert accuracy_text(candidate) == text
+
+
+def test_an_accuracy_that_is_too_low_is_below_its_limit() -> None:
+    run = RunView(report({case("cpu"): [[1.0]]}))
+    (prepared,) = (e for e in events({case("cpu"): [[1.0]]}) if isinstance(e, ev.CasePrepared))
+    failed = AccuracyResult("test_accuracy", 0.5, "labels", 0.95, passed=False)
+    line = narrate(msgspec.structs.replace(prepared, accuracy=failed), run)
+    assert line is not None and line.text.endswith("test accuracy 0.5 is below 0.95")

@@ -14,7 +14,7 @@ from ...stats.samples import median
 from ...text import units
 from .derived import RunView
 from .model_facts import built_text, code_facts, facts_lines, saved_text
-from .tables import rate_text
+from .tables import MORE_IS_BETTER, rate_text
 from .words import choice_word, reason_text
 
 WORD_WIDTH = 10  # the longest word is `eliminated`
@@ -177,7 +177,8 @@ def _prepared(event: ev.CasePrepared) -> list[str]:
         parts.append(f"{'' if warmup.steady else 'not '}warm after {steps}")
     if accuracy is not None and not accuracy.passed:
         metric, value = accuracy.metric.replace("_", " "), units.figure(accuracy.value)
-        parts.append(f"{metric} {value} exceeds {units.figure(accuracy.limit)}")
+        verb = "is below" if accuracy.metric == MORE_IS_BETTER else "exceeds"
+        parts.append(f"{metric} {value} {verb} {units.figure(accuracy.limit)}")
     return [", ".join(parts)] if parts else []
 
 

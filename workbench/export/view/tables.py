@@ -122,6 +122,7 @@ def _fastest(row: Row, run: RunView) -> list[Text]:
 
 OBJECTIVE_TITLES = {"latency_p99": "p99", "time_to_result": "To result"}
 APART = ""  # key of the heading above the candidates for reference only
+MORE_IS_BETTER = "test_accuracy"  # the metric whose limit is a minimum
 NO_LIMIT = 1.0  # the limit of a user's model: --max-error bounds its candidates instead
 
 _CANDIDATE = Column("candidate", "Candidate", minimum=36, names=True)
@@ -236,12 +237,15 @@ def median_texts(candidate: Candidate, run: RunView) -> list[Text]:
 
 
 def accuracy_text(candidate: Candidate) -> str:
-    """`0.0012 / 0.01`: the error and its limit, where there is one; "" without a comparison."""
+    """`0.0012 / 0.01`: the error and its limit, where there is one, or `0.97 / >= 0.95` where more
+    is better; "" without a comparison."""
     accuracy = candidate.accuracy
     if accuracy is None or accuracy.metric == "none":
         return ""
     mark = "" if accuracy.passed else "! "
     limit = "" if accuracy.limit == NO_LIMIT else f" / {units.figure(accuracy.limit)}"
+    if accuracy.metric == MORE_IS_BETTER:
+        limit = f" / >= {units.figure(accuracy.limit)}"
     return f"{mark}{units.figure(accuracy.value)}{limit}"
 
 
