@@ -64,8 +64,8 @@ def run_headless(
 def say_why(report: Report, code: int) -> None:
     """Say what was not measured in a run that failed."""
     if code == FAILED:
-        reasons = [why for _, why in unmeasured(report)] if report.rows else ["nothing was measured"]
-        for why in reasons:
+        reasons = [why for _, why in unmeasured(report)]
+        for why in reasons if report.rows else ["nothing was measured"]:
             say(f"workbench: {why}")
 
 
