@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from .. import contract
+from ..contract import case, result
 from . import code, comparison, document, events, fleet, machine, model, reason, verdict
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-PLACES = (code, comparison, contract, document, events, fleet, machine, model)
+PLACES = (case, code, comparison, document, events, fleet, machine, model, result)
 STRUCTURES = {
     name: found
     for part in (*PLACES, reason, verdict)

@@ -1,0 +1,50 @@
+"""The kinds of devices that one can measure on."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class DeviceKind:
+    """Everything that follows from the kind of a device alone."""
+
+    name: str  # a device is called by this name, with `:NUMBER` appended where `numbered`
+    column: str  # "cpu" or "gpu": the side of the comparison it is on
+    numbered: bool
+    on_host: bool  # computes on the CPU, in the host's memory, timed by the host's clock
+    simulated: bool = False  # requested as NAME:NUMBER@SPEED; its results are never recorded
+    nsight: bool = False  # can be traced by NVIDIA Nsight Systems and CUPTI
+    settle_s: float = 0.0  # longest lead-in, seconds, for clocks to rise after an idle turn
+    hidden_by: str = ""  # environment variable that hides these devices when set to ""
+    word: str = "GPU"  # for a verdict that chooses it
+
+
+DEVICE_KINDS = {
+    kind.name: kind
+    for kind in (
+        DeviceKind("cpu", "cpu", numbered=False, on_host=True),
+        # AMD's GPUs too: a torch for ROCm gives them this name.
+        DeviceKind(
+            "cuda",
+            "gpu",
+            numbered=True,
+            on_host=False,
+            nsight=True,
+            settle_s=0.25,
+            hidden_by="CUDA_VISIBLE_DEVICES",
+        ),
+        DeviceKind("xpu", "gpu", numbered=True, on_host=False, settle_s=0.25),  # Intel's GPUs
+        DeviceKind("mps", "gpu", numbered=True, on_host=False, settle_s=0.25),  # Apple's GPU
+        DeviceKind("tpu", "gpu", numbered=True, on_host=False, word="TPU"),  # Google's, by JAX
+        # For tests: poses as a GPU of a given speed.
+        DeviceKind("fake", "gpu", numbered=True, on_host=True, simulated=True),
+    )
+}
+# In a run that another version recorded: shown, never measured.
+OTHER_KIND = DeviceKind("", "gpu", numbered=False, on_host=True)
+PRICES = 1e-6, 1e9  # per hour: outside these bounds it is a typo, and products may overflow
+COLUMNS = tuple(dict.fromkeys(kind.column for kind in DEVICE_KINDS.values()))
+
+
+def kind_of(device: str) -> DeviceKind:
+    """The kind of a device such as `cpu`, `cuda:0` or `fake:0`."""
+    return DEVICE_KINDS.get(device.partition(":")[0], OTHER_KIND)

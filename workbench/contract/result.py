@@ -1,0 +1,85 @@
+"""What a workload says about a case: its cost, its accuracy, where its time goes."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Work:
+    """The cost of one step: for throughput, for FLOP/s, and to refuse cases that do not fit."""
+
+    flops: float | None  # floating-point (or integer multiply-add) operations, 2 per MAC
+    bytes_moved: float | None  # least traffic to and from memory
+    items: float  # items per step; throughput is items per second
+    item: str  # unit of `items`: "samples", "products", "runs"
+    memory_bytes: float  # estimated peak; a case whose peak does not fit is not prepared
+    transfers: str = ""  # when operands cross to a GPU: "step" (each), "setup" (once), "": mixed
+    ranks: int = 1  # processes that share the step, each on a GPU of its own or on its threads
+    # For a GPU: main memory that preparing and checking needs.  (msgspec would leave out of a
+    # document the plain default of a field that the file lacks.)
+    host_bytes: float = field(default_factory=float)
+
+
+@dataclass(frozen=True)
+class OutputAccuracy:
+    """The accuracy of one output of a model over all checked samples, against the original's."""
+
+    name: str
+    relative_error: float  # Euclidean norm of the difference over that of the original's output
+    cosine: float | None  # cosine of the angle between the two; None where either is all zeros
+    top1_agreement: float | None  # share of rows whose largest entry stays; None without classes
+    worst_sample: int
+    worst_error: float  # relative error of that sample
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """The result of a check; `passed` is False where the result is plainly wrong.
+
+    `metric` is "relative_error" or "disagreement" (less is better), "test_accuracy" (more is), or
+    "none" where there is nothing to compare with, which `reference` explains.
+    `passed` is judged by `limit`, which suits the precision.  The advisor also applies the
+    scenario's own error limit.
+    """
+
+    metric: str
+    value: float
+    reference: str
+    limit: float
+    passed: bool
+    outputs: tuple[OutputAccuracy, ...] = ()  # one entry for each output of a model
+    error_bound: float | None = None  # upper bound of `value` on unseen inputs; None: no promise
+    held_out: bool = False  # the inputs were kept apart until everything else was decided
+
+    @classmethod
+    def within(cls, error: float, limit: float, reference: str) -> "Accuracy":
+        """A relative error, which passes up to `limit`; NaN never does."""
+        return cls("relative_error", error, reference, limit, error <= limit)
+
+    @classmethod
+    def uncompared(cls, why: str) -> "Accuracy":
+        return cls("none", 0.0, why, 0.0, True)
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One kind of operation in a profile."""
+
+    name: str
+    calls: int
+    self_s: float  # seconds, without the operations that it called
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A short profiled pass.
+
+    `events` are complete events of the Trace Event Format (Google, "Trace Event Format", 2016):
+    `name`, `ph`, `ts` and `dur` in microseconds, `pid`, `tid`.
+    """
+
+    events: list[dict[str, Any]]
+    operators: list[Operator]  # the longest, longest first
+    total_s: float  # seconds of all operators, including those not listed
+    device: str  # where that time was spent: "cpu" or "gpu"
+    fallback_s: float = 0.0  # part of `total_s` in nodes that another provider left to the CPU

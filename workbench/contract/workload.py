@@ -1,0 +1,69 @@
+"""The interface of a kind of work."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+from ..errors import WorkloadError
+from .case import Case, Host, Parameter, ParameterValue, Variant
+from .result import Work
+from .task import Setup, Task
+
+
+class Workload(ABC):
+    """One kind of work: its description (light) and its preparation (in a worker)."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    teaches: ClassVar[str]  # the lesson in one sentence
+    parameters: ClassVar[tuple[Parameter, ...]] = ()
+    default_batch: ClassVar[int | None] = None
+    quick: ClassVar[Mapping[str, ParameterValue]] = {}  # smaller values, "batch" too, for --quick
+    latency: ClassVar[bool] = False  # True: every sample is one step, so that tails are real
+    # True: 3x3 convolutions, which Winograd's method does with fewer operations than are counted.
+    convolves: ClassVar[bool] = False
+    # True: a case gets a worker to itself if it is compiled, since compiling code of others may
+    # crash or hang, or if it has loader processes, which only stand still with their worker.
+    isolates: ClassVar[bool] = False
+    variants: ClassVar[tuple[Variant, ...]]
+
+    @property
+    def usual_objective(self) -> Literal["latency_p99", "throughput"]:
+        """The objective of a row that asks for no answer."""
+        return "latency_p99" if self.latency else "throughput"
+
+    @abstractmethod
+    def work(self, case: Case) -> Work:
+        """The cost of one step of `case`."""
+
+    @abstractmethod
+    def prepare(self, case: Case, setup: Setup) -> Task:
+        """Load `case`; raise WorkloadError where the library or device cannot do it."""
+
+    def consult(self, question: str, **details: Any) -> dict[str, Any]:
+        """Answer a question that the engine asks in a worker, such as what a user's code is like;
+        WorkloadError where there is no answer."""
+        raise WorkloadError(f"{self.name} answers no questions")
+
+    def small_probe(self, case: Case) -> Case | None:
+        """The same job at a size that takes a moment even in an emulated precision.
+
+        A precision that the processor lacks can be 200 times slower.  It is tried at this size,
+        next to FP32, before the case itself is prepared.  None: steps are short at any size.
+        """
+        return None
+
+    def tuning_values(
+        self, parameter: str, host: Host, device_kind: str
+    ) -> Sequence[ParameterValue]:
+        """The values of a tuning parameter that race unless the user names some; none where it does
+        not matter."""
+        return [next(p.default for p in self.parameters if p.name == parameter)]
+
+    def values(self, given: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
+        """The parameters that describe the job, with their given or default values."""
+        return {p.name: given.get(p.name, p.default) for p in self.parameters if not p.tuning}
+
+    def tuning(self, given: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
+        """The tuning parameters, with their given or default values."""
+        return {p.name: given.get(p.name, p.default) for p in self.parameters if p.tuning}
