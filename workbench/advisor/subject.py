@@ -20,7 +20,8 @@ def row_of(report: Report) -> Row | None:
 
 def pick_of(report: Report) -> Candidate | None:
     """The pick of the first row that has one."""
-    return next((row.picked for row in rows_of(report) if row.picked is not None), None)
+    rows = rows_of(report)
+    return own.first_answered(rows).picked if rows else None
 
 
 def brief(text: str, report: Report) -> str:

@@ -109,10 +109,9 @@ def side_of(name: str, place: int, given: Mapping[str, Sequence[str]]) -> Side:
     if command is None:
         from ..pool.worker_process import THREAD_VARIABLES
 
-        for variable in THREAD_VARIABLES:
-            if variable in variables:
-                why = "the threads of a case are part of it, see --threads"
-                raise UsageError(f"--env takes no {variable}: {why}")
+        for variable in filter(variables.__contains__, THREAD_VARIABLES):
+            why = "the threads of a case are part of it, see --threads"
+            raise UsageError(f"--env takes no {variable}: {why}")
     if path:
         variables["PYTHONPATH"] = os.pathsep.join([path, os.environ.get("PYTHONPATH", "")])
     return Side(name, label, python, path or "", command, variables)

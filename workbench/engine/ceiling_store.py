@@ -17,7 +17,7 @@ from ..report.plausible import absurdity
 
 MOST_BYTES = 1 << 20  # hundreds of devices
 METHOD = 3  # version of the measurement: 3 lets neither convolutions nor many GPUs raise a peak
-LATENCIES = ("launch_s", "step_latency_s")  # of which the lower is the better
+LATENCIES = ("launch_s", "step_latency_s")  # lower is better
 OUT_OF_TIME = "time ran out before its turn"  # as files have it: the next run measures it
 
 

@@ -16,7 +16,14 @@ from ..advisor import crossover
 from ..advisor.crossover import Measured
 from ..advisor.limits import is_admissible
 from ..advisor.own.candidates import Space, command_cases, function_cases
-from ..advisor.own.overview import compile_calls, flips, picks_compiled, rows_of, script_gain
+from ..advisor.own.overview import (
+    compile_calls,
+    first_answered,
+    flips,
+    picks_compiled,
+    rows_of,
+    script_gain,
+)
 from ..advisor.own.snippet import lines, snippet
 from ..contract import Case, kind_of
 from ..planning.cases import gpu_devices
@@ -254,7 +261,7 @@ class OwnCode:
     def conclude(self, row: Row, report: Report, profiling: Profiling) -> None:
         """Say after each row what to take home, with what is known by then."""
         own, rows = report.rows[WORKLOAD], rows_of(report)
-        best = next((each for each in rows if each.picked), own)
+        best = first_answered(rows)
         found = None if row is own else self._crossover(report)
         if found is not None and found.between == "device":
             at_s = self.control.now()

@@ -188,11 +188,10 @@ class Exports:
                 if case.backend == OPENVINO and case.mode == BFLOAT:  # the error limit is BF16's
                     case = replace(case, precision=BFLOAT, mode=None)
                 elif proposal.recipe == ORIGINAL:
-                    precision = ways.exported(self.space, case.backend, None).precision
-                    case = replace(case, precision=precision)
-                cases.append(case)
+                    case = replace(case, precision=self.space.exported_precision(case.backend))
                 if proposal.recipe != ORIGINAL:
                     self._recipes[variant_of(case)] = proposal.recipe
+                cases.append(case)
         return cases
 
     def _quantisable(self, exported: ExportedCode, end_s: float) -> list[Proposal]:

@@ -158,7 +158,10 @@ class OwnSearch:
         most, least = self._space.threads[0], self._space.threads[-1]
         pairs = dict.fromkeys((name, most) for name in self._exports.backends)
         pairs[self._exports.backends[0], least] = None
-        found = [ways.exported(self._space, name, n) for name, n in pairs]
+        found = [
+            replace(way("cpu", self._space.exported_precision(name), None, n), backend=name)
+            for name, n in pairs
+        ]
         return self._new([*found, *_unspun(found[0])]) or None
 
     def _quantise(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:

@@ -303,21 +303,23 @@ class Preparation:
             # A compiler or an emulated precision may well take longer.
             is_slow = case.is_compiled or deadline_s < HANGS_S or self._emulates(case) is not None
             if failure.reason.code == "timeout" and is_slow:
-                text = f"it was not ready within its {deadline_s:.0f} s of the budget"
-                is_extra = source is not None and case.id in source.extra
-                late = (
-                    Reason("no_time", text, BUDGET.hint) if is_extra else self.untried(case, text)
-                )
-                own = context.request.own
-                if own is not None and own.kind == COMMAND and own.until is None:
-                    late = msgspec.structs.replace(late, hint=COMMAND_HINT)
-                raise Refused(late) from None
+                raise Refused(self._late(case, deadline_s)) from None
             raise
         if not case.is_compiled:
             # The next case loads them again only in a process of its own.
             once_s = answer.result.loading_s if self._key(case).alone != case.id else 0.0
             self.longest_s = max(self.longest_s, context.now() - began_s - once_s)
         return answer.result
+
+    def _late(self, case: Case, deadline_s: float) -> Reason:
+        """That a case took longer to prepare than the budget allows, with a remedy that fits."""
+        source, own = self._plan.source, self._context.request.own
+        text = f"it was not ready within its {deadline_s:.0f} s of the budget"
+        if own is not None and own.kind == COMMAND and own.until is None:
+            return Reason(BUDGET.code, text, COMMAND_HINT)
+        if source is not None and case.id in source.extra:
+            return Reason("no_time", text, BUDGET.hint)
+        return self.untried(case, text)
 
     def _accept(self, case: Case, loaded: Prepared) -> PreparedCase | None:
         """Report what preparing showed; None if the result is wrong."""

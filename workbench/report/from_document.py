@@ -130,7 +130,7 @@ def _plan(
 
 @cache
 def _shipped() -> dict[tuple[str, str], dict[str, Any]]:
-    """What a row without a verdict lacks, for each scenario of ours and its workload."""
+    """The fields that a row without a verdict lacks, by the shipped scenario and its workload."""
     tables = tomllib.loads(asset("scenarios.toml").read_text("utf-8"))["scenario"]
     return {
         (table["id"], table["workload"]): {

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from ..contract import DEVICE_KINDS
 
 NOT_AVAILABLE = "n/a"
-MOST_HALF = 10.0  # of an interval over its median: more says nothing more
+MOST_HALF = 10.0  # half an interval over its median: a larger figure says no more
 
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -171,9 +171,15 @@ def times(value: float, interval: Sequence[float]) -> str:
     return f"{ratio} (95% CI {bounds})"
 
 
+def gain(factor: float) -> str:
+    """`2.05x`, and `1/2.05x` below 1, which nobody has to invert."""
+    text = ratio(max(factor, 1 / factor))
+    return text if factor >= 1 or text == "1.00x" else f"1/{text}"
+
+
 def lead(factor: float) -> str:
     """`2.05x`, for 0.5 too, before `faster` or `slower`; `less than 1%` where it rounds to 1."""
-    text = ratio(max(factor, 1 / factor))
+    text = gain(max(factor, 1 / factor))
     return "less than 1%" if text == "1.00x" else text
 
 

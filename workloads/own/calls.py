@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,6 +47,10 @@ class Called:
         """The shapes of its inputs, such as "8x3x32x32, mask=8x1", the most frequent first."""
         return [shapes for shapes, _ in self._counts.most_common(SHAPES)]
 
+    @functools.cached_property
+    def _modal(self) -> list[Any]:
+        return modal_parts(self.module)
+
     @property
     def sizes(self) -> int:
         return len(self._counts)
@@ -63,7 +67,7 @@ class Called:
 
     def begin(self, example: Example, *, compiled: bool) -> None:
         """Note a call, and keep copies of its inputs before it may change them."""
-        self._ways.update(_ways(self.module, compiled=compiled))
+        self._ways.update(ways(self.module, self._modal, compiled=compiled))
         shapes = _shapes(example)
         self._counts[shapes] += 1
         if self._counts[shapes] > self._counts[self._kept]:
@@ -79,9 +83,9 @@ class Run:
     cut: bool = False  # time was up
     notes: list[str] = field(default_factory=list)  # how it ended, what it left
     paths: list[str] = field(default_factory=list)  # folders that it added to `sys.path`
-    threads: int | None = None  # that it set for torch
-    lingers: bool = False  # threads of it go on
-    optimizers: list[Any] = field(default_factory=list)  # those that made a step
+    threads: int | None = None  # number that it set for torch
+    lingers: bool = False  # its threads still run
+    optimizers: list[Any] = field(default_factory=list)  # those that have made a step
     _thread: threading.local = field(default_factory=threading.local)
 
     @contextmanager
@@ -118,12 +122,12 @@ class Run:
 
     def trains(self, module: Any) -> bool:
         """Whether an optimizer has changed the module."""
-        groups = (group["params"] for each in self.optimizers for group in each.param_groups)
-        changed = {id(weight) for weights in groups for weight in weights}
+        groups = (group for each in self.optimizers for group in each.param_groups)
+        changed = {id(weight) for group in groups for weight in group["params"]}
         return any(id(weight) in changed for weight in module.parameters())
 
     def _note_step(self, optimizer: Any, *_: object) -> None:
-        if not any(each is optimizer for each in self.optimizers):
+        if optimizer not in self.optimizers:  # they compare by identity
             self.optimizers.append(optimizer)
 
     def _stop(self, *_: object) -> None:
@@ -170,8 +174,8 @@ class Run:
         return self.modules[-1]
 
 
-def _ways(module: Any, *, compiled: bool) -> Iterator[str]:
-    """The circumstances of a call that its race will not have."""
+def ways(module: Any, modal: Sequence[Any], *, compiled: bool) -> Iterator[str]:
+    """The circumstances of a call that its race will not have; `modal` are its `modal_parts`."""
     import torch
 
     if compiled:
@@ -179,7 +183,7 @@ def _ways(module: Any, *, compiled: bool) -> Iterator[str]:
     first = next(module.parameters(), None)
     if first is not None and first.device.type != "cpu":
         yield f"on {first.device}"
-    if any(part.training and _is_modal(part) for part in module.modules()):
+    if any(part.training for part in modal):
         yield "in training mode"
     for device in ("cpu", "cuda"):
         if torch.is_autocast_enabled(device):
@@ -187,21 +191,22 @@ def _ways(module: Any, *, compiled: bool) -> Iterator[str]:
             yield f"under autocast to {kind} on {device}"
 
 
-def _is_modal(part: Any) -> bool:
-    """Whether a module, apart from those inside it, computes something else in training mode: one
-    of torch's with chance or statistics, or one of a class that names `training`."""
+def modal_parts(module: Any) -> list[Any]:
+    """The modules within that compute something else in training mode: those of torch with dropout
+    or batch statistics, and those of other classes whose source mentions `training`."""
     from torch.nn.modules.batchnorm import _NormBase
     from torch.nn.modules.dropout import _DropoutNd
 
-    chance = getattr(part, "dropout", 0.0)  # of recurrent layers and attention
-    if isinstance(part, _NormBase | _DropoutNd) or (isinstance(chance, float) and chance > 0):
-        return True
-    kind: Any = type(part)
-    return not kind.__module__.startswith("torch.nn.") and _names_mode(kind)
+    def is_modal(part: Any) -> bool:
+        dropout = getattr(part, "dropout", 0.0)  # recurrent layers and attention have a number
+        if isinstance(part, _NormBase | _DropoutNd) or (isinstance(dropout, float) and dropout > 0):
+            return True
+        return not type(part).__module__.startswith("torch.nn.") and _mentions_mode(type(part))
+
+    return list(filter(is_modal, module.modules()))
 
 
-@functools.cache
-def _names_mode(kind: Any) -> bool:
+def _mentions_mode(kind: type) -> bool:
     try:
         return "training" in inspect.getsource(kind)
     except (OSError, TypeError):

@@ -48,13 +48,18 @@ def opened(code: Code) -> tuple[Any, Example | None]:
         }
         for each in ran.modules
     ]
-    found = {"modules": modules, "cut": ran.cut, "threads": ran.threads}
-    found["trains"] = ran.trains(chosen.module)
-    found["notes"] = [*ran.notes, *chosen.notes]
-    found["not_handed_over"] = hand_over(chosen, ran, code)
-    found["lingers"] = ran.lingers and found["not_handed_over"] is None
+    why_not = hand_over(chosen, ran, code)
+    found = {
+        "modules": modules,
+        "cut": ran.cut,
+        "threads": ran.threads,
+        "trains": ran.trains(chosen.module),
+        "notes": [*ran.notes, *chosen.notes],
+        "not_handed_over": why_not,
+        "lingers": ran.lingers and why_not is None,
+    }
     (folder / MODULES).write_text(json.dumps(found))
-    if found["not_handed_over"]:
+    if why_not:
         return chosen.module, chosen.example
     return received(code)  # without what a call left in it, such as the graph of its gradients
 
@@ -176,7 +181,7 @@ def cloudpickle(code: Code) -> Any:
 
 
 def _exit_of(own: int) -> Any:
-    """An `os._exit` by which the script ends, and not the process `own`, which goes on."""
+    """An `os._exit` that ends the script, but not the process `own` that runs it."""
     leave = os._exit
 
     def end(status: int) -> None:

@@ -237,7 +237,7 @@ def _idle(profile: KernelTimes) -> Iterator[str]:
 
 
 def _threads(candidate: Candidate, given: Candidate) -> Iterator[str]:
-    """Of the same variant with fewer threads, which is the faster one."""
+    """Say that fewer threads are enough, where they are all that sets the faster one apart."""
     mine, other = candidate.case.threads, given.case.threads
     if mine is None or other is None or mine >= other:
         return

@@ -57,6 +57,10 @@ class Space:
         on_cpu = {"cpu": self.threads[0]} if self.on_cpu else {}
         return {**on_cpu, **dict.fromkeys(self.gpus)}
 
+    def exported_precision(self, backend: str) -> str:
+        """OpenVINO's CPU plugin computes in FP32, whatever the precision of the weights."""
+        return "fp32" if backend == OPENVINO else self.facts.precision
+
     def admits(self, case: Case) -> bool:
         """Whether a case passes the filters of the request."""
         request, mode = self.request, case.mode or "plain"
@@ -69,9 +73,9 @@ class Space:
 
 def as_written(space: Space) -> list[Case]:
     """Eager, with each number of threads, first the code's own, and on each GPU."""
-    own, counts = space.facts.precision, list(space.threads)
-    if (chosen := space.facts.threads) and (chosen in counts or not space.request.threads):
-        counts = [chosen, *(n for n in counts if n != chosen)]
+    own, chosen = space.facts.precision, space.facts.threads
+    is_free = chosen and (chosen in space.threads or not space.request.threads)
+    counts = dict.fromkeys([chosen, *space.threads] if is_free else space.threads)
     found = [way("cpu", own, threads=n) for n in counts if space.on_cpu]
     found += [way(gpu, own) for gpu in space.gpus]
     return list(filter(space.admits, found))
@@ -108,12 +112,6 @@ def compiled(space: Space, best: Iterable[Case]) -> list[Case]:
         # Layouts are left to the compiler, which chooses its own.
         found += [replace(case, mode=mode) for mode in modes]
     return list(filter(space.admits, found))
-
-
-def exported(space: Space, backend: str, threads: int | None) -> Case:
-    """The exported module; OpenVINO's CPU plugin computes in FP32, whatever its weights are."""
-    precision = "fp32" if backend == OPENVINO else space.facts.precision
-    return replace(way("cpu", precision, None, threads), backend=backend)
 
 
 def compile_s(nodes: int | None, *, convolves: bool, cold: bool, import_s: float = 0.0) -> float:

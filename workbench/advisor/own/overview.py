@@ -39,15 +39,19 @@ def rows_of(report: Report) -> list[Row]:
     return [row for row in report.rows.values() if row.plan.workload == WORKLOAD]
 
 
+def first_answered(rows: Sequence[Row]) -> Row:
+    """The first row with a pick, else the first."""
+    return next((row for row in rows if row.picked), rows[0])
+
+
 def as_written(row: Row, code: CodeReport) -> Candidate | None:
     """The code as the user runs it today: eager with all threads or its own number of them, or the
     first command.  It is planned first; None where an option left it out."""
     first = row.candidates[0]
     case, facts = first.case, code.facts
     is_eager = (case.backend, case.precision, case.mode) == (TORCH, facts.precision, None)
-    is_own = is_eager and facts.threads in (None, case.threads)
-    on_gpu = is_eager and case.threads is None
-    return first if is_own or on_gpu or facts.kind != TORCH else None
+    has_its_threads = None in (facts.threads, case.threads) or facts.threads == case.threads
+    return first if facts.kind != TORCH or (is_eager and has_its_threads) else None
 
 
 def ranked_candidates(report: Report, row: Row) -> list[RankedCandidate]:
@@ -86,9 +90,8 @@ def recommendation(report: Report) -> list[str]:
     if code is None or not rows:
         return []
     found = answer(rows[0], report)
-    known = [row for row in rows if row.picked]
-    if known and known[0] is not rows[0]:
-        found += answer(known[0], report)
+    if (answered := first_answered(rows)) is not rows[0]:
+        found += answer(answered, report)
     if code.facts.trains:
         found.append(TRAINS)
     if code.advice is not None:

@@ -12,7 +12,7 @@ MOST_NAME = 26  # cells of a name at the end of a line
 DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille cell, row by row
 BRAILLE = 0x2800
 
-Place = tuple[float, float]  # logarithms of what is across and what is up
+Place = tuple[float, float]  # logarithms of the horizontal and vertical values
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def chart(
     """The series, the last over the others, with names at their ends, above an axis with as many
     labels as there is room for, the first ones first.
 
-    `level_text` words a tick of the vertical axis.  `width` and `height` count the plot alone;
+    `level_text` formats a tick of the vertical axis.  `width` and `height` count the plot alone;
     labels take `LABEL` columns more, the axis two lines.
     """
     together = [place for each in series for place in each.places]

@@ -93,7 +93,7 @@ def _keeping(found: Section, least: Mapping[str, int | None], names: str = "") -
 
 def _verdict(one: ComparedVerdict) -> tuple[str, ...]:
     picks = [candidate_name(pick) if pick else "no pick" for pick in one.picks]
-    if len({*picks}) < len({*one.picks}):  # of two sizes
+    if len({*picks}) < len({*one.picks}):  # they differ in size alone
         picks = [_sized(pick) if pick else "no pick" for pick in one.picks]
     sides = [f"{choice}: {pick}" for choice, pick in zip(one.choices, picks, strict=True)]
     ratios = [units.ratio_parts(ci[0], ci)[1] if ci else "-" for ci in one.ci95]

@@ -179,14 +179,15 @@ def _confidence(report: Report) -> Iterator[str]:
 
 
 def _steps_note(report: Report) -> Iterator[str]:
-    """How many steps a sample of a training holds; in earlier documents a time was that of all."""
-    for candidate in list(report.candidates.values())[:1] if report.code else ():
-        case = candidate.case
-        steps, is_mean = int(case.params.get("batches", 1)), candidate.work.items == case.batch
-        if steps > 1 and is_mean:
-            yield f"each sample is the mean of {steps} steps, so that all loaders count alike"
-        elif steps > 1:
-            yield f"each time is that of {steps} steps, in which every loader finishes its batches"
+    """How many steps a sample of a training holds.  Earlier versions gave the time of them all."""
+    first = next(iter(report.candidates.values()), None)
+    steps = int(first.case.params.get("batches", 1)) if first and report.code else 1
+    if first is None or steps == 1:
+        return
+    if first.work.items == first.case.batch:
+        yield f"each sample is the mean of {steps} steps, so that all loaders count alike"
+    else:
+        yield f"each time is that of {steps} steps, in which every loader finishes its batches"
 
 
 def _refused(row: Row) -> Iterator[Fact]:
@@ -203,7 +204,7 @@ def _leader(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:
     given = "the model as given" if report.model else "the code as written"
     for ranked in found:
         if ranked.gain is not None and not ranked.over:
-            against = "" if ranked.given else f"{units.ratio(ranked.gain)} against "
+            against = "" if ranked.given else f"{units.gain(ranked.gain)} against "
             yield fact("leading", f"{_name(ranked.candidate, report)}, {against}{given}")
             return
 
@@ -254,21 +255,17 @@ def operator_lines(chosen: Candidate | None, report: Report, width: int) -> list
         cells: dict[str, Cell] = {"operator": Text.of(each.operator)}
         cells |= {key: _timed(getattr(each, f"{key}_s"), longest, tone) for key, tone in _TONES}
         if each.fp32_s and each.int8_s:
-            cells["gain"] = _gain(each.fp32_s / each.int8_s)
+            cells["gain"] = Text.of(units.gain(each.fp32_s / each.int8_s))
         lines.append(Line(each.operator, cells))
     raced = ratio_of(given, candidate, Candidate.step_rounds)
     if given is not None and raced is not None:
         # A profiled run is slower, and may mislead.
         times = [median(c.samples_s) for c in (given, candidate)]
-        cells = {"operator": Text.of(RACED), "gain": _gain(raced[0])}
+        cells = {"operator": Text.of(RACED), "gain": Text.of(units.gain(raced[0]))}
         for (key, _), seconds in zip(_TONES, times, strict=True):
             cells[key] = Text.of(f"{units.duration(seconds, align=True):>7}")
         lines.append(Line(RACED, cells))
     return [title, *table_lines(columns, lines, width)]
-
-
-def _gain(gain: float) -> Text:
-    return Text.of(units.ratio(gain) if gain >= 1 else f"1/{units.ratio(1 / gain)}")
 
 
 def _timed(seconds: float, longest: float, tone: str) -> Callable[[int], Text]:

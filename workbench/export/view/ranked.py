@@ -71,11 +71,10 @@ def _candidate_line(ranked: RankedCandidate, run: RunView, most: float) -> Line:
     if candidate.blocks:
         cells["median"] = median_texts(candidate, run)
     if ranked.gain is not None:
-        behind = units.ratio(max(1.0, 1 / ranked.gain))
-        is_level = ranked.gain >= 1 or behind == "1.00x"
-        word = worse(candidate.objective)
-        texts = [units.ratio(ranked.gain)] if is_level else [f"{behind} {word}", f"1/{behind}"]
-        cells["gain"] = list(map(Text.of, texts))
+        short = units.gain(ranked.gain)
+        _, is_behind, factor = short.rpartition("1/")
+        long = [f"{factor} {worse(candidate.objective)}"] if is_behind else []
+        cells["gain"] = [*map(Text.of, long), Text.of(short)]
         cells["bar"] = bar("", ranked.gain / most, device_tone(candidate.case))
     return Line(candidate.case.id, cells)
 

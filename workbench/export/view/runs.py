@@ -61,7 +61,7 @@ def _answers(run: RunSummary) -> list[str]:
 
 
 def _confidences(run: RunSummary) -> str:
-    """How many answers have each word of confidence: the worst first, where a cut spares it."""
+    """The number of answers with each word, the least certain first: the end may be cut."""
     counts = Counter(run.confidences.values())
     counts["unanswered"] = len(run.answers) - len(run.confidences)
     words = ("unanswered", *reversed(CONFIDENCES))

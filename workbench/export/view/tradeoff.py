@@ -12,7 +12,7 @@ from .spans import Text, heading
 
 TITLE = "Error over the time of a run"
 HEIGHT, LEAST = 10, 3  # lines of the plot; candidates that make one worth its room
-FLOOR = NEGLIGIBLE / 2  # where smaller errors stand
+FLOOR = NEGLIGIBLE / 2  # smaller errors are drawn here
 CHOSEN, PICK, WITHIN, BEYOND = "◆", "●", "○", "!"
 
 

@@ -20,7 +20,6 @@ from workbench.advisor.own.candidates import (
     command_cases,
     compile_s,
     compiled,
-    exported,
     function_cases,
     quick_changes,
     way,
@@ -66,7 +65,7 @@ def test_the_number_of_threads_that_the_code_sets_comes_first() -> None:
 
 def test_an_exported_module_keeps_its_precision_except_in_openvino() -> None:
     double = space(precision="fp64")
-    found = [exported(double, name, 2).precision for name in ("onnxruntime", "openvino")]
+    found = [double.exported_precision(name) for name in ("onnxruntime", "openvino")]
     assert found == ["fp64", "fp32"]
 
 

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from workloads.own import script
-from workloads.own.calls import _ways
+from workloads.own.calls import modal_parts, ways
 
 ROOT = Path(__file__).parents[4]
 OWN = ROOT / "tests" / "fixtures" / "own"
@@ -144,8 +144,9 @@ class Plain(torch.nn.Module):
     ],
 )
 def test_training_mode_counts_where_it_changes_something(module: Any, noted: bool) -> None:
-    assert ("in training mode" in _ways(module, compiled=False)) == noted
-    assert "in training mode" not in _ways(module.eval(), compiled=False)
+    parts = modal_parts(module)
+    assert ("in training mode" in ways(module, parts, compiled=False)) == noted
+    assert "in training mode" not in ways(module.eval(), parts, compiled=False)
 
 
 def test_the_threads_that_a_script_sets_are_known(outcomes: Outcomes) -> None:
