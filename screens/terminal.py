@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import sys
+from abc import abstractmethod
 from codecs import getincrementaldecoder
 from contextlib import suppress
 from itertools import chain
@@ -121,9 +122,9 @@ class TerminalApp(App[None]):
         """Ring the bell, and show a notice where the terminal can (OSC 9)."""
         self.write_to_terminal(f"\x1b]9;{text}\x1b\\\x07")
 
+    @abstractmethod
     def action_interrupt(self) -> None:
         """Leave because of a signal or Ctrl-C, or because the terminal is gone."""
-        raise NotImplementedError
 
     def delay_update(self, delay: float = 0.0) -> None:
         """Draw a switch of screens at once: Textual would hold the picture back for 50 ms."""

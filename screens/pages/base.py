@@ -1,5 +1,6 @@
 """The base of all screens: bars, failure notice and repainting."""
 
+from abc import abstractmethod
 from typing import Any, ClassVar, cast
 
 from textual import events
@@ -97,11 +98,13 @@ class ViewScreen(Screen[None]):
             yield from self.body()
         yield KeyBar()
 
+    @abstractmethod
     def body(self) -> ComposeResult:
-        raise NotImplementedError
+        """The widgets between the bars."""
 
+    @abstractmethod
     def draw(self, session: Session) -> None:
-        raise NotImplementedError
+        """Show the session in the widgets of the body."""
 
     def draw_now(self, session: Session) -> None:
         """The sensors in one line, while a run goes on and there is room."""

@@ -3,6 +3,7 @@
 import itertools
 import os
 import re
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
@@ -91,9 +92,9 @@ class Shell(TerminalApp):
         page = type(self.screen).__name__.removesuffix("Screen")
         self.push_screen(HelpScreen([*help_keys(self.screen, self), *tabs], page))
 
+    @abstractmethod
     def send_control(self, control: str) -> None:
         """Send "pause", "resume" or "cancel" to what runs behind the session."""
-        raise NotImplementedError
 
     def action_pause(self) -> None:
         self.send_control("pause")
