@@ -34,6 +34,7 @@ FACTS: dict[str, Any] = {
     "reference": "eager in float64",
     "floor": 4.1e-7,
 }
+DIED = Reason("worker_died", "the worker process died", "look at its log")
 GPU_S = 0.009
 EXPORT_S, BUILD_S, BREAKS_S = 4.2, 0.9, 1.1
 # Milliseconds of a call at batch 1 with all threads, and the relative error, by way.

@@ -244,11 +244,14 @@ class Row:
     def started(self) -> bool:
         return self.began_at_s is not None
 
+    def picks(self, candidate: Candidate) -> bool:
+        """Whether its verdict picks this candidate."""
+        return self.verdict is not None and self.verdict.pick == candidate.case.id
+
     @property
     def picked(self) -> Candidate | None:
         """The candidate that its verdict picks."""
-        pick = self.verdict.pick if self.verdict is not None else None
-        return next((c for c in self.candidates if c.case.id == pick), None)
+        return next(filter(self.picks, self.candidates), None)
 
     @property
     def sweep(self) -> str | None:

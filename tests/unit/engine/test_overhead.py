@@ -55,24 +55,23 @@ def test_a_start_counts_as_measured_where_it_is_part_of_the_result() -> None:
     assert spent.measured_s > started.import_s > 0
 
 
-def test_what_was_prepared_may_turn_out_to_be_measured() -> None:
+@pytest.mark.parametrize(
+    ("phase", "counted_s", "expected"),
+    [
+        (PREPARING, 0.75, (0.25, 0.75)),
+        (STARTING, 1.0001, (0.0, 1.0)),  # no phase lasts less than nothing
+    ],
+)
+def test_what_was_spent_otherwise_may_turn_out_to_be_measured(
+    phase: str, counted_s: float, expected: tuple[float, float]
+) -> None:
     clock = SimpleNamespace(s=0.0)
     meter = OverheadMeter(None, lambda: clock.s)
-    with meter.spending(PREPARING, "row"):
+    with meter.spending(phase, "row"):
         clock.s = 1.0
-        meter.count_as_measured(0.75, PREPARING)
+        meter.count_as_measured(counted_s, phase)
     row = meter.result(2).rows["row"]
-    assert (row.preparing_s, row.measured_s) == (0.25, 0.75)
-
-
-def test_no_phase_lasts_less_than_nothing() -> None:
-    clock = SimpleNamespace(s=0.0)
-    meter = OverheadMeter(None, lambda: clock.s)
-    with meter.spending(STARTING, "row"):
-        clock.s = 1.0
-        meter.count_as_measured(1.0001, STARTING)
-    row = meter.result(2).rows["row"]
-    assert (row.starting_s, row.measured_s) == (0.0, 1.0)
+    assert (getattr(row, f"{phase}_s"), row.measured_s) == expected
 
 
 def test_a_front_end_that_was_killed_keeps_what_it_had_used(monkeypatch) -> None:

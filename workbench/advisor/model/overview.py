@@ -177,7 +177,7 @@ def in_order(row: Row) -> list[Candidate]:
 def outcome(candidate: Candidate, row: Row, above: str) -> tuple[str, str]:
     """A candidate's outcome in a word, and the reason; `above` says which limit it exceeds."""
     reason = candidate.reason
-    if candidate is row.picked:
+    if row.picks(candidate):
         return "pick", ""
     if candidate.state in ("failed", "skipped", "cancelled"):
         return candidate.state, reason.message if reason else ""

@@ -170,7 +170,7 @@ def _ways(case: Case, own: str) -> list[str]:
 def flips(report: Report, *, trains: bool = False) -> list[str]:
     """Whether the first pick stays the best at each further batch; of a training also which batch
     has the highest rate."""
-    known = [(row, row.picked) for row in rows_of(report) if row.picked is not None]
+    known = [(row, pick) for row in rows_of(report) if (pick := row.picked) is not None]
     if not known:
         return []
     (_, own), *others = known
@@ -205,7 +205,8 @@ def _flip(pick: Case, best: Candidate, row: Row) -> str:
 
 
 def picks_compiled(row: Row) -> bool:
-    return row.picked is not None and row.picked.case.is_compiled
+    pick = row.picked
+    return pick is not None and pick.case.is_compiled
 
 
 def compile_calls(row: Row) -> float | None:

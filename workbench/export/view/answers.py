@@ -211,7 +211,8 @@ def crossover_lines(row: Row, report: Report, width: int) -> list[Text]:
     if not found:
         return []
     at = sweeps.place_of(row, list(found[0].axes))
-    label = row.picked.case.label if row.picked is not None else None
+    pick = row.picked
+    label = pick.case.label if pick is not None else None
     marks = join(legend(found[0]), "  ").wrap(width)
     crossover = row.verdict.crossover if row.verdict is not None else None
     drawn = curve_lines(found[0], at, label, width, PLOT_HEIGHT, crossover)

@@ -196,7 +196,7 @@ def raced_lines(
 def candidate_line(candidate: Candidate, row: Row, run: RunView, mark: Text | None = None) -> Line:
     """One candidate, with the cells of every table that shows it."""
     states, measured = state_texts(candidate, run), run.measured(candidate)
-    if candidate is row.picked and candidate.state == "ok":
+    if row.picks(candidate) and candidate.state == "ok":
         states = [marked(Text.of(("pick", "strong good")), candidate, run)]
     cells: dict[str, Cell] = {
         "candidate": name_texts(candidate.case.id, run),

@@ -1,0 +1,90 @@
+"""Code that cannot be used, fails, hangs or goes on: what `advise --torch` says of it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+from simulated_own import DIED, FACTS, SimulatedOwn, raced
+
+from workbench.planning.usage import UsageError
+from workbench.pool.pool import HINTS
+from workbench.records import events as ev
+from workbench.records.reason import Reason
+from workbench.report.report import Report
+
+
+class Unbatched(SimulatedOwn):
+    facts: ClassVar = {**FACTS, "batch": None, "resizable": False}
+
+
+def test_a_batch_needs_a_common_axis() -> None:
+    with pytest.raises(UsageError, match=r"^--batch: shop\.model:build has no batch to change"):
+        raced(Unbatched, batch=(4,))
+
+
+class OfOneSize(SimulatedOwn):
+    facts: ClassVar = {
+        **FACTS,
+        "name": "net.pt2",
+        "batch": 2,
+        "resizable": False,
+        "of_one_size": True,
+    }
+
+
+def test_an_archive_of_one_size_takes_no_other() -> None:
+    with pytest.raises(UsageError, match=r"net\.pt2 was exported for batch 2 alone;"):
+        raced(OfOneSize, batch=(4,))
+    assert list(Report.of(raced(OfOneSize, batch=(2,))).rows) == ["own"]
+
+
+class Misnamed(SimulatedOwn):
+    failures: ClassVar = {"examine": Reason("bad_target", "there is no shop.model", "did you mean")}
+
+
+class Raises(SimulatedOwn):
+    failures: ClassVar = {"examine": Reason("user_code", "shop.model: ValueError: no weights")}
+
+
+class Dies(SimulatedOwn):
+    failures: ClassVar = {"examine": DIED}
+
+
+class Hangs(SimulatedOwn):
+    failures: ClassVar = {"examine": Reason("timeout", "no answer within 9 s", HINTS["timeout"])}
+
+
+def test_code_that_hangs_gets_a_remedy_that_fits() -> None:
+    (candidate,) = Report.of(raced(Hangs)).rows["own"].candidates
+    assert candidate.reason is not None
+    assert candidate.reason.hint == "make it return sooner, or raise --budget"
+
+
+def test_a_wrong_name_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match=r"there is no shop.model \(did you mean\)"):
+        raced(Misnamed)
+
+
+@pytest.mark.parametrize("pool", [Raises, Dies])
+def test_code_that_fails_is_data_and_fails_the_run(pool: type[SimulatedOwn]) -> None:
+    events = raced(pool)
+    report = Report.of(events)
+    (candidate,) = report.rows["own"].candidates
+    assert candidate.state == "failed" and candidate.reason is not None
+    assert candidate.reason.message == pool.failures["examine"].message
+    assert candidate.reason.hint == pool.failures["examine"].hint
+    assert report.finished is not None and report.finished.exit_code == 1
+    assert report.code is None
+
+
+class Lingers(SimulatedOwn):
+    facts: ClassVar = {**FACTS, "lingers": True}
+
+
+@pytest.mark.parametrize("pool", [SimulatedOwn, Lingers])
+def test_a_script_whose_threads_go_on_gets_another_process(pool: type[SimulatedOwn]) -> None:
+    events = raced(pool)
+    until = next(n for n, e in enumerate(events) if isinstance(e, ev.CodeExamined))
+    ended = [e.worker for e in events[:until] if isinstance(e, ev.WorkerEnded)]
+    assert ended == ["cpu/torch"] * (pool is Lingers)
