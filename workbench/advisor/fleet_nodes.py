@@ -72,8 +72,8 @@ def read_folder(path: Path, now_s: float, *, alone: bool = False) -> Folder:
 def _without_copies(
     jobs: list[FleetNode], files: list[FleetNode], flaws: list[Warning]
 ) -> Iterator[FleetNode]:
-    """The files whose run no job holds, and of those with one run the most complete; `flaws` gets
-    the others."""
+    """The files that count: the most complete one of each run that no job holds.  The others are
+    noted in `flaws`."""
     kept = {_run_key(job): job for job in jobs}
     for node in sorted(files, key=_completeness, reverse=True):
         kept.setdefault(_run_key(node), node)
@@ -86,7 +86,7 @@ def _without_copies(
 
 
 def _run_key(node: FleetNode) -> object:
-    """Equal for copies of one run; two that start in the same second may draw the same id."""
+    """Equal for copies of one run.  The id alone is not: two runs may start in the same second."""
     run = node.run
     return node.name if run is None else (run.id, run.started_at, run.hostname)
 

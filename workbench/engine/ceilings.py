@@ -58,7 +58,7 @@ FIELDS = {
     TRANSFER: ("transfer_bytes_per_s",),
     LAUNCH: ceiling_store.LATENCIES,
 }
-# Warnings on what will be the same next time: it belongs to the machine.
+# Warnings about the machine itself, which the next measurement will have too.
 LASTING = ("cgroup_throttled", "clock_low", "pcie_slow")
 SUSTAINED_S = 5.0  # of load without a pause
 SHARE = 0.12  # share of the budget that is left once the workers have started
