@@ -17,7 +17,11 @@ def encode(value: Any) -> bytes:
     try:
         return _encode(value)
     except UnicodeEncodeError:
-        return _encode(_printable(msgspec.to_builtins(value, enc_hook=list)))
+        return _encode(_printable(msgspec.to_builtins(value, enc_hook=_plain)))
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else list(value)
 
 
 def _printable(value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 
+import msgspec
 from hypothesis import given, strategies as st
 
 from workbench.export.json import dump
@@ -39,3 +40,8 @@ def test_the_document_does_too() -> None:
 @given(st.text(st.characters(exclude_categories=())))
 def test_any_text_is_encoded(text: str) -> None:
     assert isinstance(json.loads(ev.encode([text])), list)
+
+
+def test_samples_that_are_encoded_already_stay_numbers() -> None:
+    found = json.loads(dump({LATIN: msgspec.Raw(b"[0.5,1.5]")}))
+    assert found == {r"\xe9.onnx": [0.5, 1.5]}
