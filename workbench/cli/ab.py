@@ -113,5 +113,6 @@ def side_of(name: str, place: int, given: Mapping[str, Sequence[str]]) -> Side:
             why = "the threads of a case are part of it, see --threads"
             raise UsageError(f"--env takes no {variable}: {why}")
     if path:
-        variables["PYTHONPATH"] = os.pathsep.join([path, os.environ.get("PYTHONPATH", "")])
+        after = variables.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+        variables["PYTHONPATH"] = os.pathsep.join([path, after])
     return Side(name, label, python, path or "", command, variables)

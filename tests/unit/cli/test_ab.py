@@ -69,3 +69,10 @@ def test_an_option_given_once_holds_for_both_sides(monkeypatch: pytest.MonkeyPat
 def test_it_takes_120_seconds_by_default() -> None:
     assert ab.make_context("ab", ["matmul", *TWO]).params["budget_s"] == 120.0
     assert ab.make_context("ab", ["matmul", *TWO, "--budget", "5"]).params["budget_s"] == 5.0
+
+
+def test_the_path_of_a_side_comes_before_its_own_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/mine")
+    given = {**NOTHING, "--env": ("PYTHONPATH=/old", "PYTHONPATH=/new"), "--path": ("/code",) * 2}
+    found = [side_of(name, place, given).variables["PYTHONPATH"] for place, name in enumerate("AB")]
+    assert found == [f"/code{os.pathsep}/old", f"/code{os.pathsep}/new"]
