@@ -308,6 +308,10 @@ def _answer(verdict: Verdict, raw: msgspec.Raw | None) -> NodeAnswer:
     low, high = interval or (0.0, 0.0)
     if not SHORTEST_S <= low <= (value or 0.0) <= high <= LONGEST_S:
         few = Reason("few_samples", "too few samples for an interval", "raise --budget")
+        if picked.n and not picked.samples_s:
+            few = Reason(
+                "no_samples", "its document leaves them out", "write it without --no-samples"
+            )
         value, interval, reason = None, None, reason or few
     seconds = value if objective == "time_to_result" else picked.median_s
     return NodeAnswer(

@@ -12,6 +12,7 @@ from ..engine.exit_codes import CUT_SHORT, FAILED, OK
 from ..export.formats import FORMATS
 from ..planning.request import Request
 from ..planning.usage import UsageError
+from ..records.errors import JournalError
 from ..records.fleet import COLLECTED, FleetDocument, FleetPlan, PlanDocument
 from .options import (
     PRICES,
@@ -82,10 +83,16 @@ def read(place: Path, *, alone: bool = False) -> FleetDocument:
     from ..advisor.fleet import fleet_document
     from ..advisor.fleet_nodes import decoded, read_folder
     from ..advisor.recordings import why
+    from ..report.journal import check_schema
+    from ..report.plausible import absurdity
 
     if not place.is_dir():
         try:
-            return decoded(place, FleetDocument)
+            document = decoded(place, FleetDocument)
+            check_schema(place, document.schema_version)
+            if absurd := absurdity(document):
+                raise JournalError(absurd)
+            return document
         except Exception as error:
             text = f"{place} is not the document of a fleet: {why(error)}"
             raise UsageError(f"{text}; for other documents name their folder") from None
@@ -185,8 +192,8 @@ def run(
 ) -> None:
     """Submit a run of `advise` to nodes of each type, and wait for them.
 
-    Exits 0 if all nodes answered, and 1 if some did not.  If the launcher was killed, repeat
-    the command with --into alone.
+    Exits 0 if all nodes answered, or with --detach if all jobs were submitted, and 1 otherwise.  If
+    the launcher was killed, repeat the command with --into alone.
     """
     from ..advisor.fleet import is_complete
     from ..export.view.fleet import summary
@@ -203,11 +210,11 @@ def run(
         raise UsageError(f"{into} holds a fleet: go on with --into alone, or name {into / 'NEW'}")
     launcher = Launcher(into, planned, say)
     try:
-        launcher.submit()
+        is_whole = launcher.submit()
         if detach:
             if planned.engine == "ssh":
                 say(f"to fetch what the hosts write: workbench fleet run --into {into}")
-            sys.exit(OK)
+            sys.exit(OK if is_whole else FAILED)
         launcher.watch(every_s)
     except KeyboardInterrupt:
         outcome = f"the jobs go on; to wait again: workbench fleet run --into {into}"
@@ -231,7 +238,10 @@ def run(
 @PER_TYPE
 @all_of(of_a_run)
 def manifest(image: str, pools: tuple[str, ...], per_type: int, **options: Any) -> None:
-    """Write an Indexed Job for each node pool; its log holds the document of each node."""
+    """Write an Indexed Job for each node pool; its log holds the document of each node.
+
+    Paths are those in the image: nothing is copied there.
+    """
     from ..fleet.plan import kubernetes
 
     click.echo(kubernetes(image, pools, per_type, _request(**options)))

@@ -108,8 +108,9 @@ class Launcher:
         begun = datetime.fromisoformat(self._plan.created_at).timestamp()
         return begun + self._plan.deadline_s - time.time()
 
-    def submit(self) -> None:
-        """Submit each job that was not submitted yet; one that is refused costs only itself."""
+    def submit(self) -> bool:
+        """Submit each job that was not submitted yet; one that is refused costs only itself.
+        False if any was."""
         for job in self._plan.jobs:
             place = self._folder / JOBS / job.name
             with suppress(Exception):  # a damaged file: a job that is submitted twice runs once
@@ -124,6 +125,7 @@ class Launcher:
                 self._ended.add(job.name)
             else:
                 self._note(job, Submitted(job_id, now()))
+        return not self._ended
 
     def watch(self, every_s: float) -> None:
         """Return when all jobs have ended; at the deadline cancel the rest."""

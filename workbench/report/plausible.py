@@ -11,6 +11,7 @@ import msgspec
 
 from ..contract import LARGEST, SMALLEST, Work
 from ..records.events import BlockMeasured
+from ..records.fleet import FleetCell, NodeAnswer
 from ..records.verdict import Crossover, Payoff
 
 # The least value of numbers that are not negative, or that something is divided by.
@@ -25,6 +26,10 @@ LEAST: dict[tuple[type, str], float] = {
     (Crossover, "sizes"): SMALLEST,
     (Crossover, "value"): SMALLEST,
     (Crossover, "ci95"): SMALLEST,
+    (NodeAnswer, "value_s"): SMALLEST,
+    (NodeAnswer, "value_ci95_s"): SMALLEST,
+    (FleetCell, "value_s"): SMALLEST,
+    (FleetCell, "value_ci95_s"): SMALLEST,
 }
 
 

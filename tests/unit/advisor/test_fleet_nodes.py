@@ -235,6 +235,20 @@ def test_documents_about_the_users_own_have_their_hash(
     assert (answer.value_s is None) is (reason is not None)
 
 
+def test_a_document_without_samples_is_said_to_lack_them(tmp_path: Path) -> None:
+    source = JOURNAL.parents[1] / "documents" / "advise-model.json"
+    document = json.loads(source.read_text())
+    for each in document["measurements"]:
+        each["samples_s"] = []
+    made_up.write(tmp_path / "a.json", json.dumps(document))
+    (answer,) = read_folder(tmp_path, NOW).nodes[0].run.answers
+    assert answer.uncompared is not None
+    assert (answer.uncompared.code, answer.uncompared.hint) == (
+        "no_samples",
+        "write it without --no-samples",
+    )
+
+
 @pytest.mark.parametrize("name", ["pod.log", "pod.json"])
 def test_the_raw_log_of_a_pod_is_a_document(folder: Path, name: str) -> None:
     text = json.dumps(made_up.document(1.0, "pod"), indent=1)

@@ -35,14 +35,16 @@ class FakeLauncher:
     """Keeps what it was made with; `watch` does what a test wants."""
 
     watches: Any = staticmethod(lambda every_s: None)
+    accepts = True
     made: list[Any] = []  # noqa: RUF012 - emptied by the fixture
 
     def __init__(self, folder: Path, plan: Any, say: Any) -> None:
         self.folder, self.plan, self.log = folder, plan, []
         self.made.append(self)
 
-    def submit(self) -> None:
+    def submit(self) -> bool:
         self.log.append("submit")
+        return self.accepts
 
     def watch(self, every_s: float) -> None:
         self.log.append(f"watch {every_s:g}")
@@ -115,6 +117,11 @@ def test_a_detached_run_on_hosts_says_how_to_fetch_what_they_write(
     assert exit_code("--into", str(tmp_path), "--hosts", "a", "--quick", "--detach") == 0
     last = capsys.readouterr().err.splitlines()[-1]
     assert last == f"to fetch what the hosts write: workbench fleet run --into {tmp_path}"
+
+
+def test_a_detached_run_fails_where_a_job_was_refused(made, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(FakeLauncher, "accepts", False)
+    assert exit_code("--into", str(tmp_path), "--quick", "--detach") == 1
 
 
 def test_a_folder_with_a_fleet_takes_no_other_options(made, tmp_path) -> None:
