@@ -1,5 +1,6 @@
 """Gradient boosting on a table: whole fits by scikit-learn, XGBoost and LightGBM."""
 
+import json
 from typing import Any, ClassVar
 
 from workbench.contract import (
@@ -11,6 +12,7 @@ from workbench.contract import (
     Variant,
     Work,
     Workload,
+    WorkloadError,
     kind_of,
 )
 from workbench.worker.libraries import np
@@ -75,6 +77,9 @@ class Fit(Task):
 
     def check(self) -> Accuracy:
         self.step()
+        if not kind_of(self.case.device).on_host and not on_gpu(self.model):
+            text = f"XGBoost finds no {self.case.device} and trained on the CPU instead"
+            raise WorkloadError(text, code="provider_fallback", hint="see `workbench doctor`")
         data, labels, chance = table(self.case, TESTED, self.seed + 1)
         best, least = float(np.maximum(chance, 1 - chance).mean()), float(labels.mean())
         least = max(least, 1 - least)
@@ -119,6 +124,12 @@ def classifier(case: Case, seed: int) -> Any:
         verbosity=0,
         **common,
     )
+
+
+def on_gpu(model: Any) -> bool:
+    """Whether a model of XGBoost trained on a GPU: without one it warns and takes the CPU."""
+    learner = json.loads(model.get_booster().save_config())["learner"]
+    return bool(learner["generic_param"]["device"] != "cpu")
 
 
 WORKLOAD = TrainTrees()

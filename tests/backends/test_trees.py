@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from workloads.train_trees import on_gpu
+
 NAMES = ("sklearn", "xgboost", "lightgbm")
 for name in NAMES:
     pytest.importorskip(name, reason="make test-backends installs it")
@@ -33,3 +35,12 @@ def test_scikit_learn_races_where_torch_does(cli, workload: str) -> None:
     for found in document["measurements"]:
         assert found["status"] == "ok" and found["n"] and found["accuracy"]["passed"]
     assert "untested_version" not in {warning["code"] for warning in document["warnings"]}
+
+
+def test_xgboost_says_where_it_trained() -> None:
+    import numpy as np
+    import xgboost
+
+    model = xgboost.XGBClassifier(n_estimators=2, tree_method="hist", device="cuda:0", verbosity=0)
+    model.fit(np.random.default_rng(0).random((50, 4)), np.arange(50) % 2)
+    assert on_gpu(model) == bool(xgboost.build_info()["USE_CUDA"])

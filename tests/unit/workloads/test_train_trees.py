@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from types import ModuleType
+from contextlib import nullcontext
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from workbench.contract import Case, Setup
+from workbench.contract import Case, Setup, WorkloadError
+from workloads._backends.xgboost import BACKEND as XGBOOST
 from workloads.train_trees import WORKLOAD, table
 
 PARAMS = {"rows": 2000, "columns": 6, "trees": 10}
@@ -86,3 +89,24 @@ def test_memory_grows_with_the_table() -> None:
     )
     assert large.memory_bytes == 10 * small.memory_bytes
     assert large.items == 10_000
+
+
+@pytest.mark.parametrize(("used", "fails"), [("cuda:0", False), ("cpu", True)])
+def test_a_fit_that_fell_back_to_the_cpu_is_no_result(library, used: str, fails: bool) -> None:
+    config = json.dumps({"learner": {"generic_param": {"device": used}}})
+    library.get_booster = lambda self: SimpleNamespace(save_config=lambda: config)
+    library.knows = staticmethod(lambda data: np.zeros(len(data)))
+    task = WORKLOAD.prepare(case("xgboost", "cuda:0", None), Setup())
+    with pytest.raises(WorkloadError) if fails else nullcontext() as found:
+        task.check()
+    assert not fails or found.value.code == "provider_fallback"
+
+
+def test_a_build_without_cuda_does_not_start_on_a_gpu(library) -> None:
+    built = {"USE_CUDA": False}
+    sys.modules["xgboost"].build_info = lambda: built  # type: ignore[attr-defined]
+    sys.modules["xgboost"].__version__ = "3.2.0"  # type: ignore[attr-defined]
+    with pytest.raises(WorkloadError, match=r"XGBoost 3\.2\.0 has no CUDA"):
+        XGBOOST.start("cuda:0")
+    built["USE_CUDA"] = True
+    XGBOOST.start("cuda:0")
