@@ -224,7 +224,7 @@ class Exports:
         """Whether torch.compile finds anything to compile, in this share of the longest time; the
         first call probes that."""
         end_s = self.control.now() + left_s
-        self._probed = self._probed or self.space.facts.needs_gpu is not None  # it sees no GPU
+        self._probed = self._probed or self.code.home != "cpu"  # the probe sees no GPU
         probe_s = 0.0 if self._is_loaded else self.load_s
         if not self._probed and self._can_be_compiled(left_s - probe_s, share):
             self._probed = True

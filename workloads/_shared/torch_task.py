@@ -2,7 +2,8 @@
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import Any
 
@@ -75,6 +76,22 @@ def set_tf32(enabled: bool) -> None:
         cudnn.allow_tf32 = enabled
     except AttributeError:
         matmul.fp32_precision = cudnn.conv.fp32_precision = "tf32" if enabled else "ieee"
+
+
+@contextmanager
+def true_fp32(device: str) -> Iterator[None]:
+    """Compute FP32 on `device` without TF32, as a reference does."""
+    parts = [] if device == "cpu" else [torch.backends.cuda.matmul, torch.backends.cudnn]
+    before = []
+    with suppress(AttributeError, RuntimeError):  # set by the new names: each task sets its own
+        before = [part.allow_tf32 for part in parts]
+    if parts:
+        set_tf32(enabled=False)
+    try:
+        yield
+    finally:
+        for part, was in zip(parts, before, strict=False):
+            part.allow_tf32 = was
 
 
 class TorchTask(Task):

@@ -17,6 +17,7 @@ from workbench.contract import Accuracy, OutputAccuracy, WorkloadError
 from workbench.worker.code import Code
 from workbench.worker.libraries import Array, np, torch
 
+from .._shared.torch_task import true_fp32
 from ..lab import agreement, samples
 from .subject import Subject, folder_of, subject
 from .target import unusable, user_errors
@@ -118,7 +119,9 @@ def reference(code: Code, batch: int | None, within: str) -> Reference:
     if file.exists():
         shared: Reference = pickle.loads(file.read_bytes())  # noqa: S301 - ours
         return shared
-    found = _computed(subject(code), batch, within)
+    one = subject(code)
+    with true_fp32(code.home):
+        found = _computed(one, batch, within)
     samples.write(folder / samples.REFERENCE, [found.outputs])  # for the lab and its tasks
     new.write_bytes(pickle.dumps(found))
     new.replace(file)  # whole or not at all: a worker may be killed

@@ -8,6 +8,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -108,6 +109,7 @@ def run(code: Code) -> Run:
 def _settings() -> dict[Callable[[Any], Any], Any]:
     """What a script may set for its process, with the function that sets it back: the other
     workers do not see it."""
+    cudnn = torch.backends.cudnn
     return {
         torch.set_num_threads: torch.get_num_threads(),
         torch.set_grad_enabled: torch.is_grad_enabled(),
@@ -115,6 +117,8 @@ def _settings() -> dict[Callable[[Any], Any], Any]:
         torch.set_default_device: None,
         torch.set_float32_matmul_precision: torch.get_float32_matmul_precision(),
         torch.use_deterministic_algorithms: torch.are_deterministic_algorithms_enabled(),
+        partial(setattr, cudnn, "enabled"): cudnn.enabled,
+        partial(setattr, cudnn, "deterministic"): cudnn.deterministic,
     }
 
 

@@ -14,7 +14,7 @@ from workbench.worker.code import WORKLOAD, Code
 from workbench.worker.failures import first_line
 from workbench.worker.libraries import Array, np, torch
 
-from .._shared.torch_task import synchronize
+from .._shared.torch_task import synchronize, true_fp32
 from .._shared.training import gradients, untouched
 from .._shared.waiting import FedTraining
 from .recipe import Recipe
@@ -98,7 +98,7 @@ class Training(FedTraining):
 
         def made() -> tuple[Any, bool, Reference]:
             batch = self.recipe.sample(self.case.batch, self.code.seed)
-            with user_errors(self.one.name):
+            with user_errors(self.one.name), true_fp32(self.code.home):
                 return batch, *computed(self.recipe, batch, self.code.seed)
 
         found: tuple[Any, bool, Reference] = kept(

@@ -145,6 +145,12 @@ def test_the_exporter_has_its_share_of_the_time_once_it_has_loaded_the_code(
         assert not exports.may_compile(50.0), "where torch imports slowly, compiling is slow too"
 
 
+def test_code_that_is_at_home_on_a_gpu_is_not_probed_on_the_cpu(exports: Exports) -> None:
+    at_home = replace(exports, code=replace(exports.code, home="cuda:0"))
+    with patch.object(Exports, "_probe", side_effect=AssertionError("it sees no GPU")):
+        at_home.may_compile(600.0)
+
+
 def test_an_exporter_that_was_started_early_has_yet_to_load_the_code(
     exports: Exports, tmp_path: Path
 ) -> None:
