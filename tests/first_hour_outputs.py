@@ -198,6 +198,7 @@ def documents() -> dict[str, dict[str, Any]]:
         "scaling": cases(measured("scaling")),
         "trace": cases(measured("conv_layers", "tf32")),
         "all": cases(ort),
+        "alone": cases(measured("matmul", "bf16", telemetry={"counted_power_w": 640.0})),
         "largest batch": {"largest_batches": [{"ended_by": "memory", "batch": 2048}]},
     }
 

@@ -92,9 +92,10 @@ def issue_share(seen: Evidence) -> float:
     return number(clocks["issue_s"]) / number(clocks["device_s"])
 
 
-@finding("W3", "cases whose energy was counted", Range(1, inf))
+@finding("W3", "cases whose energy was counted, raced alone", Range(1, inf))
 def counted(seen: Evidence) -> float:
-    states = [each["telemetry"] or {} for each in seen.cases("thorough", status="ok")]
+    # In a race the turns are shorter than the intervals between readings.
+    states = [each["telemetry"] or {} for each in seen.cases("alone", status="ok")]
     return sum(state.get("counted_power_w") is not None for state in states)
 
 

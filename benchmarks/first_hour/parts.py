@@ -124,5 +124,10 @@ PARTS: dict[int, tuple[Step, ...]] = {
             90,
         ),
         workbench("realtime", "advise realtime --no-samples", 135),
+        workbench(
+            "alone",
+            "run matmul --backend torch --precision bf16 --device gpu --budget 20 --no-samples",
+            45,
+        ),
     ),
 }

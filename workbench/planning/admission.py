@@ -45,11 +45,11 @@ def beforehand(
     if not kind_of(case.device).on_host:
         package = software.packages.get(case.backend) if software else None
         if package is not None and package.detail == "CPU build":
-            return Reason(
-                f"cpu_only_{case.backend}",
-                f"this {case.backend} is a CPU build and cannot use the GPU",
-                "install a CUDA build: see the warning at the top, or workbench doctor",
-            )
+            text = f"this {case.backend} is a CPU build and cannot use the GPU"
+            hint = "install a CUDA build: see the warning at the top, or workbench doctor"
+            if software and case.backend == "onnxruntime":
+                hint = onnx_cuda.remedy(machine, software)
+            return Reason(f"cpu_only_{case.backend}", text, hint)
         if software and (why := onnx_cuda.refusal(case, machine, software)):
             return why
         gpu = next((g for g in machine.gpus if g.device == case.device), None)

@@ -85,7 +85,9 @@ def refused(found: Software, here: Machine, mode: str | None = None, **changes: 
 
 def test_what_cannot_work_is_refused_before_anything_starts() -> None:
     assert refused(software(), machine()) is None
-    assert refused(software("CPU build"), machine()).code == "cpu_only_onnxruntime"
+    cpu_only = refused(software("CPU build"), machine())
+    assert cpu_only.code == "cpu_only_onnxruntime"
+    assert "pip install 'onnxruntime-gpu" in cpu_only.hint
     old = refused(software(), machine("12.4"))
     assert old.code == "driver_too_old"
     assert ">=1.21,<1.27" in old.hint
