@@ -183,14 +183,17 @@ class TorchForest(TorchTask):
         self.roots, self.feature, self.threshold, self.children, self.value = tensors[:5]
         self.batches, self.rows = tensors[5:]
         self.feeds = cycle(self.batches)
-        self.predict: Callable[[Any], Any] = self._walk
+        self.replay: Callable[[Any], Any] | None = None
         if "graph" in self.modes:
             with setup.phase("compile"):
                 inside = self.batches[0].clone()
-                self.predict = graphed(lambda: self._walk(inside), [inside])
+                self.replay = graphed(lambda: self._walk(inside), [inside])
 
     def step(self) -> None:
         self.predict(next(self.feeds))
+
+    def predict(self, batch: Any) -> Any:
+        return (self.replay or self._walk)(batch)
 
     def _walk(self, batch: Any) -> Any:
         with torch.inference_mode():

@@ -142,7 +142,7 @@ class TorchInference(TorchTask, InferenceTask):
             self.hosted = [self.page_locked(torch.from_numpy(batch)) for batch in self.inputs]
             self.feeds = cycle(self.hosted)
         (self.model,) = to_device(setup, self.case, self.laid_out(model))
-        self.answer: Callable[[Any], Any] = self._eager
+        self.replay: Callable[[Any], Any] | None = None
         # CUDA graphs of torch.compile fail in inference mode (pytorch#135892).
         self.without_gradients = torch.no_grad if mode else torch.inference_mode
         self.activate()  # compiled and captured code depends on the settings
@@ -152,10 +152,13 @@ class TorchInference(TorchTask, InferenceTask):
                 self.model = compiled(setup, self.model, mode, example)
         if "graph" in self.modes:
             with setup.phase("compile"):
-                self.answer = self._graph()
+                self.replay = self._graph()
 
     def step(self) -> None:
         self.answer(next(self.feeds))
+
+    def answer(self, batch: Any) -> Any:
+        return (self.replay or self._eager)(batch)
 
     def _moved(self, batch: Any) -> Any:
         return self.moved(batch).to(self.dtype)
