@@ -116,6 +116,17 @@ def test_a_failure_is_a_hole_in_its_curve_and_never_leads() -> None:
     assert next(line.split()[1] for line in lines if line.startswith("1 ")) == "-"
 
 
+def test_every_measured_size_has_a_line_whichever_candidate_raced_there() -> None:
+    times = {"numpy": {1: 1.0, 4: 1.0, 16: 1.0, 256: 9.0}, "torch": {1: 2.0, 16: 2.0, 64: 1.0}}
+    found = run_over("n", times).sweeps[0]
+    curves = [
+        msgspec.structs.replace(curve, points=[p for p in curve.points if p.rate is not None])
+        for curve in found.curves
+    ]
+    lines = rate_table(msgspec.structs.replace(found, curves=curves))[1]
+    assert [line.key for line in lines] == ["1", "4", "16", "64", "256"]
+
+
 def test_a_sole_candidate_is_not_called_the_fastest() -> None:
     (one,) = run_over("n", {"numpy": {1: 1.0, 2: 2.0}}).sweeps
     assert [column.title for column in rate_table(one)[0]] == ["n", "cpu numpy fp32 t1"]

@@ -49,10 +49,11 @@ def rate_table(sweep: Sweep) -> tuple[list[Column], list[Line]]:
         *([Column("fastest", "Fastest", minimum=34)] if len(sweep.curves) > 1 else []),
     ]
     lines = []
-    longest = max(sweep.curves, key=lambda curve: len(curve.points), default=None)
-    for place in longest.points if longest else ():
-        here = [(c, point) for c in sweep.curves for point in c.points if point.at == place.at]
-        at = ", ".join(map(value_text, place.at.values()))
+    order = {at: place for place, at in enumerate(itertools.product(*sweep.axes.values()))}
+    places = {tuple(point.at.values()): point.at for c in sweep.curves for point in c.points}
+    for place in (places[key] for key in sorted(places, key=lambda at: order.get(at, 0))):
+        here = [(c, point) for c in sweep.curves for point in c.points if point.at == place]
+        at = ", ".join(map(value_text, place.values()))
         cells = {curve.candidate: Text.of(_rate(curve, point)) for curve, point in here}
         measured = [found for found in here if found[1].rate is not None]
         able = [found for found in measured if found[1].admissible and len(measured) > 1]
