@@ -24,7 +24,7 @@ MOST_ROUNDS = 40
 REFERENCE_ROUNDS = 5  # for reference-only precisions
 PREPARING_SHARE = 0.1  # of a row's time that may go by before the first turn, where a GPU races
 ROOM_SHARE = 0.5  # share of the extension left to the run that a further candidate may take
-LEAST_EXTENSION_S = 1.0  # for rounds: too little to settle anything where rounds are short
+LEAST_EXTENSION_S = 1.0  # for rounds: less would settle nothing
 REFERENCE_COST = 2.0  # FP64 takes about twice as long to prepare as the slowest of the others
 
 
@@ -143,7 +143,9 @@ class Race:
             return 0.0
         if self._is_decided():
             return 0.0  # no round would narrow it
-        more_s = min(spare_s, (elimination.PATIENCE - rounds) * round_s - left_s)
+        # Rounds are short where time ran short; with more they lengthen.
+        missing_s = (elimination.PATIENCE - rounds) * round_s - left_s
+        more_s = min(spare_s, max(LEAST_EXTENSION_S, missing_s))
         verdict = decide(self._context.report, self._plan.scenario)
         return more_s if more_s >= LEAST_EXTENSION_S and verdict.confidence == OPEN else 0.0
 
@@ -206,6 +208,7 @@ class Race:
             else:
                 self._make_room(case)
                 self._enter([case])
+        self._give_back()  # preparing took less than it might have
         self._active.sort(key=lambda prepared: order.first.index(prepared.case))
         self._late += filter(self.preparation.is_worth_it, order.late)
 

@@ -157,6 +157,14 @@ class Candidate:
         return math.fsum(self.fixed_parts_s)
 
     @property
+    def step_share(self) -> float:
+        """The share of its value that a step takes: below 1 where start-up counts."""
+        if self.objective != "time_to_result" or not self.blocks:
+            return 1.0
+        step_s = stats.median(self.ordered_s)
+        return step_s / (self.fixed_s + step_s)
+
+    @property
     def whole_telemetry(self) -> Telemetry | None:
         """Its telemetry; None for work on several GPUs, only the first of which is read."""
         is_whole = self.case.device_kind == "cpu" or self.work.ranks == 1

@@ -212,11 +212,12 @@ def measurement_warnings(candidate: Candidate, machine: Machine | None = None) -
 def _warnings(candidate: Candidate, machine: Machine | None) -> Iterator[Warning]:
     samples, interval, case = candidate.ordered_s, candidate.interval, candidate.case
     center, overhead = stats.median(samples), candidate.call_overhead_s
-    if len(samples) < FEW_SAMPLES:
+    step_share = candidate.step_share
+    if len(samples) < FEW_SAMPLES and (step_share == 1 or interval is None):
         remedy = "raise --budget or run fewer scenarios"
         yield Warning("few_samples", f"few samples ({len(samples)})", remedy, case.id)
     width = stats.relative_half_width(center, interval)
-    if interval is not None and width is not None and width > WIDE:
+    if interval is not None and width is not None and width * step_share > WIDE:
         low, high = map(units.duration, interval)
         extent = f"±{width:.0%}" if width < 1 else f"between {low} and {high}"
         remedy = "stop other processes or raise --budget"
