@@ -98,6 +98,9 @@ def _case(first: Side, other: Side, case: str, fail_on: float | None) -> Compare
     if first.cases[case][0].case.workload == WORKLOAD and _hashes(first) != _hashes(other):
         reason = Reason("other_code", "the code or its inputs differ")
         return ComparedCase(case, UNDECIDED, medians, counts, None, reason)
+    if len(_clocks(first, case) | _clocks(other, case)) > 1:
+        reason = Reason("other_clock", "one is the rate of many steps, one the latency of a step")
+        return ComparedCase(case, UNDECIDED, medians, counts, None, reason)
     ratio, doubt = medians[1] / medians[0], _doubt(first, case) or _doubt(other, case)
     if doubt is not None or first.spread is None or other.spread is None:
         return ComparedCase(case, UNDECIDED, medians, counts, ratio, doubt)
@@ -107,6 +110,12 @@ def _case(first: Side, other: Side, case: str, fail_on: float | None) -> Compare
     word = found.word(unpaired.SAME_WITHIN).upper()
     beyond = fail_on is not None and found.low > 1 + fail_on
     return ComparedCase(case, word, medians, counts, ratio, None, shown, found.interval, beyond)
+
+
+def _clocks(side: Side, case: str) -> set[str]:
+    """The clocks of its samples: the device's in rows about rates, the host's in others."""
+    blocks = (block for candidate in side.cases[case] for block in candidate.blocks)
+    return {block.clocks.counted for block in blocks if block.clocks is not None}
 
 
 def _hashes(side: Side) -> tuple[str, str] | None:

@@ -6,7 +6,7 @@ one leads beyond doubt and the smallest at which the other does.  All sizes hold
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, groupby, pairwise
 
@@ -210,15 +210,23 @@ def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Cros
         searched=(pairs[0].value, pairs[-1].value),
         points=pairs,
         back=change.back,
-        then=None if change.back else _successor(named, change),
+        before=_another(list(named.items())[::-1], change.below, below=change.bracket[0]),
+        then=None
+        if change.back
+        else _another(named.items(), change.above, beyond=change.bracket[1]),
     )
 
 
-def _successor(named: Named, change: Change) -> tuple[float, str] | None:
-    """The first size beyond a change at which `above` does not lead, and the one that does."""
-    for value, found in named.items():
-        has_lost = change.above not in found or _is_behind(found, change.above)
-        if value > change.bracket[1] and has_lost:
+def _another(
+    sizes: Iterable[tuple[float, Mapping[str, Candidate]]],
+    name: str,
+    *,
+    below: float = math.inf,
+    beyond: float = 0.0,
+) -> tuple[float, str] | None:
+    """The first of the sizes within these at which `name` does not lead, and the one that does."""
+    for value, found in sizes:
+        if beyond < value < below and (name not in found or _is_behind(found, name)):
             return value, next(iter(found))
     return None
 
@@ -316,11 +324,13 @@ def _with_value(found: Crossover, value: float, ci95: tuple[float, float]) -> It
         yield "Transfers are included."
     elif found.value_with_transfers is not None:
         yield f"With transfers in every step it leads from {number(found.value_with_transfers)}."
+    elif found.points and all((p.ratio_with_transfers or math.inf) <= 1 for p in found.points):
+        yield "With transfers in every step it leads at no measured size."
     if found.back is not None:
         last, again = map(number, found.back)
         yield f"Between {size} {last} and {again} {below} takes the lead again."
-    if found.then is not None:
-        yield f"At {size} {number(found.then[0])} {_subject(found.then[1])} leads."
+    for place, leader in filter(None, (found.before, found.then)):
+        yield f"At {size} {number(place)} {_subject(leader)} leads."
 
 
 def _without_value(found: Crossover) -> Iterator[str]:

@@ -103,7 +103,8 @@ def inadmissible(standings: Standings) -> Iterator[Eliminated]:
 
 
 def slower_precisions(standings: Standings) -> Iterator[Eliminated]:
-    """Reduced precisions far behind FP32 on the same device with the same settings."""
+    """Reduced precisions whose first turn was far behind FP32 on the same device with the same
+    settings."""
     if standings.scenario.weighs_memory:
         return  # they may need less of it
     cpu = standings.cpu
@@ -111,7 +112,7 @@ def slower_precisions(standings: Standings) -> Iterator[Eliminated]:
     fp32 = {c.case.but_precision(): c for c in measured if c.case.precision == "fp32"}
     for candidate in measured:
         precision, like = candidate.case.precision, fp32.get(candidate.case.but_precision())
-        if precision not in REDUCED or like is None:
+        if precision not in REDUCED or like is None or len(candidate.blocks) > 1:
             continue
         is_emulated = cpu is not None and lacking(precision, cpu) is not None
         if not is_emulated and not is_plausible(candidate):
@@ -173,7 +174,7 @@ def proven_slower(standings: Standings) -> Iterator[Eliminated]:
 RULES = (  # applied in this order; each sees only those that the rules before it left in the race
     # First, so that no candidate counts as slow against one that cannot be picked.
     Rule(inadmissible, for_a_pick=True),
-    Rule(slower_precisions, first_round=True, protects_runner_up=True),
+    Rule(slower_precisions, protects_runner_up=True),
     Rule(too_slow_for_budget, first_round=True),
     Rule(far_slower, for_a_pick=True, protects_runner_up=True),
     Rule(proven_slower, for_a_pick=True),
@@ -299,18 +300,19 @@ def _is_no_better(other: ratios.Rounds, leader: ratios.Rounds) -> bool:
 
 
 def is_steady(candidate: Candidate, wanted: float = STEADY_WIDTH) -> bool:
-    """Whether its median is known to within `wanted` (relative half-width of its interval), or
-    more rounds no longer narrow the interval."""
+    """Whether its value is known to within `wanted`, as far as the interval of the median step
+    shows (relative half-width), or more rounds no longer narrow the interval."""
     blocks = candidate.blocks
     if len(blocks) >= PATIENCE and candidate.objective in OF_A_STEP:
         return True
-    width = _width(blocks)
-    if len(candidate.samples_s) < ENOUGH_SAMPLES or width is None:
+    width, share = _width(blocks), candidate.step_share
+    if width is None or (len(candidate.samples_s) < ENOUGH_SAMPLES and share == 1):
         return False
+    width *= share
     if width <= wanted or len(blocks) < ROUNDS_FOR_PLATEAU:
         return width <= wanted
     earlier = _width(blocks[: len(blocks) // 2])
-    return earlier is not None and width > PLATEAU * earlier
+    return earlier is not None and width > PLATEAU * share * earlier
 
 
 def repeats(candidate: Candidate) -> bool:

@@ -41,8 +41,9 @@ def beyond_limits(candidate: Candidate, scenario: Scenario) -> str | None:
 
 
 def surely_beyond_limits(candidate: Candidate, scenario: Scenario) -> bool:
-    """Whether it exceeds a limit by more than chance: the whole interval of its latency does.  What
-    is not known, such as a peak that a library does not report, exceeds nothing."""
+    """Whether it exceeds a limit by more than chance: the whole interval of its latency does, or
+    every step where they are too few for one.  What is not known, such as a peak that a library
+    does not report, exceeds nothing."""
     if _too_large(candidate, scenario) is not None:
         return candidate.memory_peak_bytes is not None or _too_parallel(candidate, scenario)
     if _too_slow(candidate, scenario) is None or scenario.limits.latency_ms is None:
@@ -50,7 +51,8 @@ def surely_beyond_limits(candidate: Candidate, scenario: Scenario) -> bool:
     tails = scenario.objective == "latency_p99"
     blocks = [block.samples_s for block in candidate.blocks]
     interval = tail_interval(blocks) if tails else candidate.interval
-    return interval is not None and interval[0] * 1e3 > scenario.limits.latency_ms
+    least_s = _best_s(candidate, 0.0) if interval is None else interval[0]
+    return least_s * 1e3 > scenario.limits.latency_ms
 
 
 def leaves_for_limits(candidate: Candidate, scenario: Scenario) -> str | None:
@@ -64,9 +66,13 @@ def leaves_for_limits(candidate: Candidate, scenario: Scenario) -> str | None:
     if why is None or latency_ms is None or is_known:
         return why
     # Until then it may eliminate others, but only slower ones.
-    best_s = min(quantile(samples, BEST), candidate.warmup.step_s or math.inf)
-    may_pass = best_s * 1e3 <= latency_ms
+    may_pass = _best_s(candidate, BEST) * 1e3 <= latency_ms
     return None if may_pass and scenario.objective in OF_A_STEP else why
+
+
+def _best_s(candidate: Candidate, part: float) -> float:
+    """A step of the warm-up, or this quantile of the measured ones if that is less."""
+    return min(quantile(candidate.samples_s, part), candidate.warmup.step_s or math.inf)
 
 
 def uncounted(candidate: Candidate) -> str | None:

@@ -12,7 +12,7 @@ from .comparison import ranked
 ENDINGS = {
     "decided": "decided after {}",
     "budget": "out of time after {}",
-    "rounds": "{}, which are enough",
+    "rounds": "ended after {}, the most that a race takes",
     "empty": "no candidate left after {}",
     CANCELLED: "interrupted after {}",
 }

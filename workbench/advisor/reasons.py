@@ -74,7 +74,8 @@ def _lead(lead: Comparison) -> Iterator[str]:
     if lead.ratio is None and was_far_behind(lead.other) and lead.estimate is not None:
         behind = f"{units.ratio(lead.estimate)} {worse(lead.one.objective)}"
         yield f"{candidate_name(lead.one.case)} leads."
-        yield f"{candidate_name(lead.other.case)} was eliminated after its first turn ({behind})."
+        turns = "its first turn" if len(lead.other.blocks) == 1 else "two turns"
+        yield f"{candidate_name(lead.other.case)} was eliminated after {turns} ({behind})."
     else:
         yield lead.sentence()
 

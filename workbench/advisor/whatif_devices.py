@@ -20,6 +20,7 @@ from ..records.reason import Reason, Warning
 from ..records.verdict import WhatIf
 from ..report.candidate import Candidate, candidate_name
 from ..report.from_document import candidate_of
+from ..stats.objectives import BY_DEVICE
 from ..stats.unpaired import between_equals
 from .comparison import TIMED, ranked
 from .estimate import Estimate, Point, estimate
@@ -153,6 +154,9 @@ def _comparable(row: RowPlan, request: Request, recording: Recording) -> Iterato
             continue
         if replace(case, batch=scenario.batch, params=scenario.params) not in there:
             continue
+        clocks, by_device = measured.clocks, scenario.objective in BY_DEVICE
+        if clocks is not None and (clocks.counted == "device") != by_device:
+            continue  # a rate leaves out the launch and the wait that a latency has
         candidate = candidate_of(measured, objective=scenario.objective)
         now, then, time = _work(row, case), measured.work, counted(candidate)
         does_the_same = now is not None and (now.flops, now.items) == (then.flops, then.items)

@@ -104,6 +104,12 @@ def refuse(error: OSError) -> None:
         Path.cwd()
     except FileNotFoundError:
         fail("the current directory no longer exists: change to one that does", USAGE)
+    try:
+        import tempfile
+
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        fail("no folder for temporary files can be written: set TMPDIR to one that can", FAILED)
 
 
 def internal(error: Exception) -> None:

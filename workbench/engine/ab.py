@@ -25,6 +25,7 @@ from ..records.comparison import ABReport, ABResult, Side
 from ..records.reason import Reason, Warning
 from ..report.journal import new_run_id
 from ..stats import ratios
+from ..stats.objectives import BY_DEVICE
 from ..stats.samples import median, paired_ratio
 from ..text.output import say
 from ..worker.code import COMMAND, Code
@@ -148,7 +149,7 @@ class ABRun:
         prepare = {
             "case": case,
             "seed": self.request.seed,
-            "latency": row.scenario.objective not in ("throughput", "cost"),
+            "latency": row.scenario.objective not in BY_DEVICE,
             "warm_up_s": WARM_UP_S,
             "from_start": False,
             "cache_bytes": cache_bytes(self._machine.cpu),

@@ -21,6 +21,7 @@ from ..pool.worker_process import WorkerKey
 from ..records import events as ev
 from ..records.document import WarmUp
 from ..records.reason import Reason
+from ..stats.objectives import BY_DEVICE
 from ..stats.ratios import ProvenSlower
 from ..worker.code import COMMAND
 from ..worker.launcher import launch_of
@@ -286,7 +287,7 @@ class Preparation:
             op="prepare",
             case=case,
             seed=context.request.seed,
-            latency=scenario.objective not in ("throughput", "cost"),
+            latency=scenario.objective not in BY_DEVICE,
             warm_up_s=warm_up_s,
             cache_bytes=cache_bytes(context.machine.cpu),
             from_start=scenario.counts_start_up,

@@ -12,4 +12,5 @@ HOUR_S = 3600.0
 START_UP_SPREAD = 0.1
 OF_A_STEP = ("throughput", "latency", "latency_p99")  # their values are seconds of one step
 SECONDS = (*OF_A_STEP, "time_to_result")  # their values are seconds
+BY_DEVICE = ("throughput", "cost")  # their samples are timed by a GPU's own clock
 SINGLE_STEPS = ("latency", "latency_p99")  # their samples are one step each

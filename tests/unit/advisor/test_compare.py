@@ -13,6 +13,7 @@ from workbench.advisor.verdict import decide
 from workbench.contract import Case
 from workbench.records.code import CodeFacts, CodeReport
 from workbench.records.comparison import ComparedCase, Versus
+from workbench.records.document import Clocks
 from workbench.records.reason import Warning
 from workbench.report.report import Report
 
@@ -82,6 +83,17 @@ def test_a_disturbed_row_proves_nothing(disturbed: str) -> None:
     found = only(compared(*(Side(each.name, each.report) for each in sides), None))
     assert found.word == "AMBIGUOUS"
     assert found.reason and found.reason.message == f"{disturbed} was disturbed: busy machine"
+
+
+def test_a_rate_is_not_compared_with_a_latency() -> None:
+    sides = side("A", {ONE: 1.0}), side("B", {ONE: 2.0})
+    for each, counted in zip(sides, ("device", "host"), strict=True):
+        candidate = each.cases[ONE.id][0]
+        clocks = Clocks(counted=counted, host_s=1.0, device_s=1.0, issue_s=None)
+        candidate.blocks = [msgspec.structs.replace(b, clocks=clocks) for b in candidate.blocks]
+    found = only(compared(*sides, 0.05))
+    assert (found.word, found.ratio, found.beyond) == ("AMBIGUOUS", None, False)
+    assert found.reason and found.reason.code == "other_clock"
 
 
 def test_a_step_with_other_work_has_no_ratio() -> None:

@@ -161,6 +161,19 @@ def test_transfers_move_the_crossing_to_larger_sizes() -> None:
     assert "With transfers in every step" in sentence(found)
 
 
+def test_with_transfers_it_may_lead_nowhere() -> None:
+    def measure(n: float) -> Measured:
+        point = steady(n, {CPU: n / 4, GPU: 0.5 + n / 8}, transfers="setup")
+        for each in point.candidates:
+            each.setup = SetupTimes(transfer_s=n)
+        return point
+
+    _, found = search(measure)
+    assert found is not None
+    assert (found.above, found.value_with_transfers) == ("gpu", None)
+    assert "With transfers in every step it leads at no measured size." in sentence(found)
+
+
 def test_transfers_that_were_not_timed_are_not_known() -> None:
     _, found = search(lambda n: steady(n, {CPU: n / 12, GPU: 1.0}, transfers=""))
     assert found is not None
@@ -264,6 +277,17 @@ def test_a_third_leader_is_mentioned() -> None:
     assert found.then[0] >= 900
     assert found.then[1] == one
     assert f"At batch 1,024 {one.replace('/', ' ')} leads" in sentence(found)
+
+
+def test_a_leader_at_sizes_below_the_change_is_mentioned() -> None:
+    def measure(n: float) -> Measured:
+        able = {CPU: n, NUMPY: 10 + n / 10} | ({INT8: n / 2} if n < 8 else {})
+        return steady(n, able)
+
+    found = conclude([measure(n) for n in (1, 2, 6, 10, 64, 256)], "batch", whole=True)
+    assert found is not None
+    assert (found.below, found.above, found.before) == (CPU.label, NUMPY.label, (6, INT8.label))
+    assert f"At batch 6 {INT8.label.replace('/', ' ')} leads." in sentence(found)
 
 
 def test_a_leader_that_cannot_be_picked_further_on_does_not_lead_there() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import msgspec
+import pytest
 from builders import block, case, machine, report, scenario, steady
 from fakes import CPU_A, CPU_B, CPU_C, standings
 
@@ -12,6 +13,7 @@ from workbench.advisor import elimination
 from workbench.advisor.crossover import MOST_POINTS
 from workbench.records.document import SetupTimes, WarmUp
 from workbench.records.machine import Isa
+from workbench.report.measurements import measurement_warnings
 
 ROW = scenario()
 GPU = case("cuda:0-a")
@@ -32,16 +34,17 @@ def due(race) -> list[str]:
     return [rule.find.__name__ for rule in elimination.RULES if rule.applies(race)]
 
 
-def test_a_plain_run_eliminates_only_after_its_first_round() -> None:
+def test_a_plain_run_eliminates_for_time_only_after_its_first_round() -> None:
     candidates, plain = field({CPU_A: steady(1.0)}), scenario(textbook=None)
     assert due(standings(candidates, plain)) == ["slower_precisions", "too_slow_for_budget"]
-    assert due(standings(candidates, plain, rounds=2)) == []
+    assert due(standings(candidates, plain, rounds=2)) == ["slower_precisions"]
 
 
 def test_where_there_is_a_pick_the_inadmissible_leave_first() -> None:
     race = standings(field({CPU_A: steady(1.0)}))
     assert due(race)[0] == "inadmissible"
-    assert due(replace(race, rounds=2)) == ["inadmissible", "far_slower", "proven_slower"]
+    later = ["inadmissible", "slower_precisions", "far_slower", "proven_slower"]
+    assert due(replace(race, rounds=2)) == later
 
 
 def test_a_point_of_a_crossover_shares_its_error_with_the_other_points() -> None:
@@ -166,6 +169,18 @@ def test_steady_is_narrow_or_as_narrow_as_it_gets() -> None:
     assert elimination.is_steady(plateau)
 
 
+def test_where_start_up_counts_a_step_is_a_part_of_what_must_be_steady() -> None:
+    (found,) = field({CPU_A: [[1.0], [1.2], [0.9], [1.1], [0.8], [1.0]]})
+    assert not elimination.is_steady(found, elimination.WIDE)
+    found.objective, found.setup = "time_to_result", SetupTimes(import_s=9.0)
+    assert found.step_share == pytest.approx(0.1)
+    assert elimination.is_steady(found, elimination.WIDE)
+    assert not [w.code for w in measurement_warnings(found)]
+    found.blocks = found.blocks[:4]  # too few for an interval
+    assert not elimination.is_steady(found, elimination.WIDE)
+    assert [w.code for w in measurement_warnings(found)] == ["few_samples"]
+
+
 def test_a_figure_repeats_when_both_halves_of_the_time_agree_on_it() -> None:
     (level,) = field({CPU_A: steady(1.0, 10)})
     (wandering,) = field({CPU_A: [[1.0] * 5] * 5 + [[1.03] * 5] * 5})
@@ -193,6 +208,13 @@ def test_a_reduced_precision_far_behind_fp32_goes_after_one_block() -> None:
     assert left.candidate.case == emulated
     assert left.reason.code == "slower_precision"
     assert "200x slower than fp32 in its first turn" in left.reason.message
+
+
+def test_a_reduced_precision_that_comes_late_is_judged_by_its_own_first_turn() -> None:
+    late = case("cpu-a", "fp16")
+    for blocks, gone in (([[10.0] * 3], [late.id]), ([[10.0] * 3] * 2, [])):
+        race = standings(field({CPU_A: [[1.0]] * 4, late: blocks}), rounds=5)
+        assert leaving(elimination.slower_precisions(race)) == gone
 
 
 def test_a_candidate_without_samples_is_not_compared() -> None:

@@ -178,6 +178,20 @@ def test_the_only_device_within_a_limit_wins_only_where_no_chance_decides() -> N
     assert (verdict.choice, verdict.confidence) == ("gpu", "sure")
 
 
+@pytest.mark.parametrize(("objective", "steps"), [("latency", 2), ("latency_p99", 30)])
+def test_a_device_all_of_whose_steps_exceed_the_limit_needs_no_interval(
+    objective: str, steps: int
+) -> None:
+    row = scenario(objective=objective, limits=Limits(latency_ms=20.0))
+    blocks = {A: [[0.061] * steps], GPU: [[0.002] * 50] * 5}
+    verdict = decide(measured(blocks, row, gpus=["cuda:0"]), row)
+    assert verdict.choice == "gpu"
+    assert verdict.reasons[0].startswith("Only the GPU meets the limits.")
+    blocks[A] = [[0.061] * (steps - 1) + [0.019]]
+    verdict = decide(measured(blocks, row, gpus=["cuda:0"]), row)
+    assert verdict.choice == "unknown", "one of them meets it"
+
+
 def test_a_peak_that_a_library_does_not_report_makes_no_other_device_win() -> None:
     row = scenario(limits=Limits(memory_mib=4096))
     blocks = {A: steady(1.0), GPU: steady(0.1)}

@@ -42,10 +42,13 @@ def roofline_lines(row: Row, run: RunView, width: int, height: int) -> list[Text
     if not legend:
         return Text.of((NOTHING if run.report.ceilings else UNKNOWN, "dim")).wrap(width)
     missing = sum(run.measured(candidate).n > 0 for candidate in row.candidates) - len(under)
-    if missing > 0:
-        verb = "have" if missing > 1 else "has"
-        said = f"{missing} more {verb} no known limit or rate"
-        legend.append(Text.of((said, "dim")).truncate(width))
+    verb = "have" if missing > 1 else "has"
+    said = [f"{missing} more {verb} no known limit or rate"] if missing > 0 else []
+    room = max(1, height - len(said))
+    if len(under) > min(len(legend), room):
+        legend = legend[: room - 1]
+        said.insert(0, f"{len(under) - len(legend)} more do not fit")
+    legend += [Text.of((text, "dim")).truncate(width) for text in said]
     plot = height - len(legend) - 4
     if plot < LEAST or width < 3 * LABEL:
         return legend

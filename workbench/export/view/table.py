@@ -190,6 +190,9 @@ def sorted_lines(lines: Sequence[Line], key: str, backwards: bool) -> list[Line]
     return [line for _, line in ordered] + [line for found, line in keyed if found is None]
 
 
+_WORSE = re.compile(r"x (slower|higher)\b")  # a gain below 1, the other way round
+
+
 def _amount(cell: Cell | None) -> tuple[bool, float, str] | None:
     """What a cell is sorted by: whether it is a word, its amount, its text."""
     if cell is None:
@@ -199,7 +202,7 @@ def _amount(cell: Cell | None) -> tuple[bool, float, str] | None:
     if found is None:
         return (True, 0.0, text.casefold()) if text else None
     value = float(found[1].replace(",", "")) * _TIMES.get(found[2] or "", 1.0)
-    return False, 1 / value if text.endswith(" slower") else value, text
+    return False, 1 / value if _WORSE.search(text) else value, text
 
 
 def plain_table(
