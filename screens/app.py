@@ -262,8 +262,9 @@ class WorkbenchApp(Shell):
 
     def _next_step(self) -> str | None:
         """The run that the answer of the selected row proposes next."""
-        screen = self.screen
-        row = screen.row if isinstance(screen, ViewScreen) else None
+        # The palette asks, too, from above the screen.
+        views = (each for each in reversed(self.screen_stack) if isinstance(each, ViewScreen))
+        row = view.row if (view := next(views, None)) is not None else None
         proposed = row.verdict.next_best if row is not None and row.verdict is not None else ""
         found = PROPOSED.search(proposed)
         return found[1] if found else None
@@ -297,7 +298,9 @@ class WorkbenchApp(Shell):
     def action_new(self, request: Request | None = None) -> None:
         from .pages.new_run import NewRunScreen  # it reads the catalogue, and the first frame none
 
-        report = self.session.report
+        # What an old run had may differ from what is here now.
+        is_old = self.raced.replay and self.raced.phase != "watching"
+        report = Report() if is_old else self.raced.report
         installed = report.software.packages if report.software else None
         try:
             screen = NewRunScreen(request or self._request, report.machine, installed)

@@ -34,7 +34,7 @@ class FleetApp(TerminalApp):
         Binding("r", "reread", "Read again"),
         Binding("q", "interrupt", "Quit"),
         Binding("ctrl+c,ctrl+q,escape", "interrupt", "Quit", show=False, priority=True),
-        Binding("ctrl+z", "suspend_process", "Suspend", show=False),
+        Binding("ctrl+z", "suspend_process", "Suspend", show=False, priority=True),
     ]
 
     def __init__(self, read: Callable[[], FleetDocument], found: FleetDocument) -> None:
@@ -54,7 +54,8 @@ class FleetApp(TerminalApp):
         self.show_first()
 
     def reread_while_going(self) -> None:
-        if any(node.state in GOING for node in self.found.nodes):
+        is_reading = any(worker.is_running for worker in self.workers)
+        if not is_reading and any(node.state in GOING for node in self.found.nodes):
             self.action_reread()
 
     @work(exclusive=True)

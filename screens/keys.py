@@ -63,6 +63,7 @@ KEYS = (
         "suspend_process",
         "Suspend",
         show=False,
+        priority=True,
         tooltip="suspend; a run in progress pauses",
     ),
 )

@@ -8,6 +8,7 @@ import signal
 import sys
 from abc import abstractmethod
 from codecs import getincrementaldecoder
+from collections.abc import Iterable
 from contextlib import suppress
 from itertools import chain
 from typing import Any
@@ -19,6 +20,7 @@ from textual.app import App
 from textual.css.query import NoMatches
 from textual.dom import DOMNode
 from textual.drivers.linux_driver import LinuxDriver
+from textual.keys import Keys
 
 from workbench.engine.exit_codes import FAILED
 from workbench.files.config import load, path
@@ -88,11 +90,18 @@ class TerminalApp(App[None]):
         gc.freeze()  # imported modules stay, so no collection needs to visit them
         self.call_after_refresh(gc.enable)
         self.set_timer(LATEST_S, self.show_first)
+        self.app_resume_signal.subscribe(self, self._redraw, immediate=True)
         loop = asyncio.get_running_loop()
         for number in ENDS:
             if (before := signal.getsignal(number)) != signal.SIG_IGN:  # as under nohup
                 self._handlers[number] = before
                 loop.add_signal_handler(number, self.action_interrupt)
+
+    def _redraw(self, _app: App[Any]) -> None:
+        """Draw all: after a suspend the terminal is empty, and Textual draws only what changes."""
+        for screen in self.screen_stack:
+            screen.refresh()
+            screen.query("*").refresh()
 
     def on_unmount(self) -> None:
         loop = asyncio.get_running_loop()
@@ -213,7 +222,7 @@ class TerminalDriver(LinuxDriver):
     def run_input_thread(self) -> None:
         """Read keys until `exit_event`; bytes and sequences that cannot be read are dropped."""
         decode = getincrementaldecoder("utf-8")("ignore").decode
-        parser = XTermParser()
+        parser = _KeyParser()
         while not self.exit_event.is_set():
             data = self._read()
             if data == b"":
@@ -224,8 +233,8 @@ class TerminalDriver(LinuxDriver):
             try:
                 for message in parser.feed(text) if text else parser.tick():
                     self.process_message(message)
-            except Exception:  # such as a key with a number beyond Unicode
-                parser = XTermParser()
+            except Exception:  # a sequence that Textual's parser refuses otherwise
+                parser = _KeyParser()
 
     def _read(self) -> bytes | None:
         """What was typed; None if nothing was, empty if the terminal is gone."""
@@ -234,6 +243,16 @@ class TerminalDriver(LinuxDriver):
         with suppress(OSError):  # EIO after a hang-up
             return os.read(self.fileno, 4096)
         return b""
+
+
+class _KeyParser(XTermParser):
+    """Textual's parser, which loses the keys after one that it cannot read."""
+
+    def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
+        try:
+            yield from super()._sequence_to_key_events(sequence, alt)
+        except (ValueError, OverflowError):  # a number beyond Unicode, or other fields
+            yield events.Key(Keys.Ignore, sequence)
 
 
 class _Unbuffered:

@@ -95,6 +95,8 @@ class DetailScreen(ViewScreen):
 
     def action_step(self, step: int) -> None:
         """Show the details of the row before or after."""
+        if self.row is None:  # another run began, which has not announced it
+            return
         names = self.session.walk()
         at = min(max(0, names.index(self._scenario) + step), len(names) - 1)
         self._scenario = names[at]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple
 
 from textual import work
 from textual.app import App
@@ -24,7 +24,6 @@ from ..state.session import Session
 from ..state.threads import in_thread
 from ..terminal import TerminalApp
 from ..theme import choose
-from ..widgets.table import Table
 from .base import ViewScreen
 
 ADVISOR, RUNS = "Advisor", "Runs"  # the modes of the answers and of the list of kept runs
@@ -96,6 +95,10 @@ class Shell(TerminalApp):
     def send_control(self, control: str) -> None:
         """Send "pause", "resume" or "cancel" to what runs behind the session."""
 
+    @abstractmethod
+    def repaint(self) -> None:
+        """Have the visible screen draw the current state."""
+
     def action_pause(self) -> None:
         self.send_control("pause")
 
@@ -144,10 +147,9 @@ class Shell(TerminalApp):
 
     def show_row(self, name: str) -> None:
         """Put the cursor of the table of scenarios on a row."""
+        self.session.looked_at = name
         self.show_mode(ADVISOR)
-        if tables := self.screen.query(Table):
-            cast(ViewScreen, self.screen).repaint()  # with the rows of this run
-            tables.first().choose(name)
+        self.repaint()
 
     def choose_theme(self, name: str) -> None:
         """Show a theme and remember it."""
@@ -175,7 +177,3 @@ class Shell(TerminalApp):
         if self._resume_later:
             self.send_control("resume")
         self._resume_later = False
-        # The terminal comes back empty, and Textual draws only what changes.
-        for screen in self.screen_stack:
-            screen.refresh()
-            screen.query("*").refresh()

@@ -10,6 +10,7 @@ import scenes
 from rich.color import Color as RichColor
 from stage import HeldFeed, held, press, replayed, settle, text
 from textual.color import Color
+from textual.command import CommandPalette
 from textual.filter import dim_color
 
 from screens.app import WorkbenchApp
@@ -391,3 +392,24 @@ def test_a_linked_file_keeps_its_link_and_an_unreadable_one_is_named(tmp_path: P
     (tmp_path / "mine.toml").write_bytes(b"\xff")
     with pytest.raises(config.ConfigError, match=r"config\.toml cannot be read"):
         config.assign("theme", "nord")
+
+
+async def test_the_palette_offers_the_next_step_from_above_the_screen() -> None:
+    asked: list[object] = []
+
+    def start(request: object) -> HeldFeed:
+        asked.append(request)
+        return HeldFeed(scenes.midway())
+
+    app = WorkbenchApp(start, replay=True, first=ReplaySource(scenes.h200()), monotonic=lambda: 0.0)
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await pilot.press("ctrl+p")
+        await pilot.pause()
+        assert isinstance(app.screen, CommandPalette) and app.check_action("next_step", ())
+        await pilot.press(*"next", "space", *"step")
+        while not app.screen.query("CommandList")[0].option_count:
+            await pilot.pause(0.01)
+        await press(pilot, "enter")
+        assert asked == ["workbench advise training --quick --budget 120"]
+        assert "racing" in text(pilot) and not app.check_action("next_step", ())

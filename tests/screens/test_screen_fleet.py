@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from textual._compositor import LayoutUpdate
+from textual.app import App
 from textual.pilot import Pilot
+from textual.screen import ModalScreen
 
 from benchmarks import fleet as made_up
 from screens.fleet import FleetApp
@@ -111,3 +115,52 @@ async def test_a_folder_that_is_gone_leaves_what_was_shown(read) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         assert "6 of 8" in await pressed(app, pilot, "r")
         assert [each.message for each in app._notifications] == ["the folder is gone"]
+
+
+async def test_no_second_reading_begins_while_one_is_going(read) -> None:
+    begun, stall, found = [], threading.Event(), read()
+
+    def slow() -> FleetDocument:
+        begun.append(threading.current_thread())
+        stall.wait(20)
+        return found
+
+    app = FleetApp(slow, found)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        for _ in range(3):  # the file system stalls for longer than the time between two
+            app.reread_while_going()
+            await pilot.pause()
+        stall.set()
+        await pressed(app, pilot)
+        assert len(begun) == 1
+        app.reread_while_going()
+        await pressed(app, pilot)
+        assert len(begun) == 2
+
+
+async def test_ctrl_z_suspends_above_the_screen_too(read, monkeypatch: pytest.MonkeyPatch) -> None:
+    suspended: list[App[None]] = []
+    monkeypatch.setattr(App, "action_suspend_process", lambda app: suspended.append(app))
+    app = FleetApp(read, read())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        app.push_screen(ModalScreen())
+        await pilot.pause()
+        await pilot.press("ctrl+z")
+        assert suspended == [app]
+
+
+async def test_everything_is_drawn_again_after_a_suspend(
+    read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[object] = []
+    app = FleetApp(read, read())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        monkeypatch.setattr(app, "_display", lambda _, update: drawn.append(type(update)))
+        await pilot.pause()
+        assert LayoutUpdate not in drawn
+        app._resume_signal()
+        await pilot.pause()
+        assert LayoutUpdate in drawn

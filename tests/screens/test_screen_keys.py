@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import pytest
 import scenes
-from stage import HeldFeed, held, press, replayed, settle, text
+from stage import HeldFeed, held, loaded, press, replayed, settle, text
+from textual._compositor import LayoutUpdate
+from textual.app import App
 
 from screens.app import WorkbenchApp
 from screens.pages.help import HelpScreen
@@ -383,3 +385,36 @@ async def test_the_details_scroll_by_pages(down: str, up: str) -> None:
         assert text(pilot) != before
         await press(pilot, up)
         assert text(pilot) == before
+
+
+@pytest.mark.parametrize("keys", [(), ("question_mark",), ("n",), ("n", "enter"), ("ctrl+p",)])
+async def test_ctrl_z_suspends_above_the_screens_too(
+    keys: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suspended: list[App[None]] = []
+    monkeypatch.setattr(App, "action_suspend_process", lambda app: suspended.append(app))
+    app = replayed(scenes.h200())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, *keys)
+        assert len(app.screen_stack) == 1 + bool(keys)
+        await pilot.press("ctrl+z")
+        assert suspended == [app]
+
+
+@pytest.mark.parametrize("keys", [(), ("question_mark",)])
+async def test_everything_is_drawn_again_after_a_suspend(
+    keys: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[object] = []
+    app = replayed(scenes.h200())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, *keys)
+        await loaded(pilot)
+        monkeypatch.setattr(app, "_display", lambda _, update: drawn.append(type(update)))
+        await settle(pilot)
+        assert LayoutUpdate not in drawn
+        app._resume_signal()
+        await settle(pilot)
+        assert LayoutUpdate in drawn

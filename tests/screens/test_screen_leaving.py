@@ -6,7 +6,9 @@ import asyncio
 import os
 import random
 import signal
+import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import scenes
@@ -257,3 +259,28 @@ async def test_signals_end_in_the_same_order(number: signal.Signals) -> None:
         await settle(pilot)
     assert feed.said == ["cancel"]
     assert app.return_code == 130
+
+
+@pytest.mark.parametrize(
+    "bad", ["\x1b[9999999999u", "\x1b[1114112u", "\x1b[97;1:3u", "\x1b[97;5;9999999999u"]
+)
+def test_a_key_that_cannot_be_read_takes_no_other_with_it(
+    bad: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor what the terminal has said before, here that it counts in pixels, ten by ten a cell."""
+    here, there = os.pipe()
+    driver, got, left = object.__new__(TerminalDriver), list[events.Event](), list[object]()
+    driver.fileno, driver.exit_event = here, threading.Event()
+    driver._app = SimpleNamespace(call_later=left.append)
+    driver._leave = lambda: None
+    monkeypatch.setattr(driver, "process_message", got.append)
+    pixels, moved = "\x1b[48;24;80;240;800t", "\x1b[<35;401;201M"
+    os.write(there, f"{pixels}a{bad}b\x1b[A{moved}".encode())
+    os.close(there)
+    try:
+        driver.run_input_thread()
+    finally:
+        os.close(here)
+    assert [event.key for event in got if isinstance(event, events.Key)] == ["a", "b", "up"]
+    assert [(e.x, e.y) for e in got if isinstance(e, events.MouseMove)] == [(40, 20)]
+    assert driver.is_lost and left == [driver._leave]

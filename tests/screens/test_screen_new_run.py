@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import machines
 import pytest
 import scenes
 from stage import HeldFeed, click_on, held, press, replayed, settle, text
@@ -12,7 +13,7 @@ from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
 from screens.pages.new_run import NewRunScreen
-from screens.state.event_source import ReplaySource
+from screens.state.event_source import ReplaySource, WatchSource
 from screens.state.run_form import OWN
 from screens.widgets.chips import Chips
 from screens.widgets.table import Table
@@ -20,6 +21,9 @@ from workbench import catalog
 from workbench.planning import scenarios
 from workbench.planning.questions import OwnQuestion
 from workbench.planning.request import Request
+from workbench.records import events as ev
+from workbench.report.report import Report
+from workbench.report.run_files import OpenedRun
 
 SIZE = (80, 24)
 Started = list[list[str]]
@@ -371,3 +375,36 @@ async def test_ones_own_code_is_raced_on_the_model_screen() -> None:
         assert "[4 Model]" in text(pilot)
         assert app.session.subject == "torch.nn:Identity"
     assert feeds[1:] == [Request(own=OwnQuestion("function", "torch.nn:Identity"))]
+
+
+@pytest.mark.parametrize("opens", [True, False], ids=["another is opened", "none is opened"])
+@pytest.mark.parametrize("raced", ["live", "watched", "recorded"])
+async def test_the_form_offers_what_is_here_whatever_an_old_run_had(
+    raced: str, opens: bool
+) -> None:
+    first: ReplaySource | None = None
+    if raced == "watched":
+        machine, software = machines.cpu_server()
+        known = ev.HardwareDetected(at_s=0.0, machine=machine, software=software)
+        first = WatchSource([known], lambda sleep: iter(lambda: sleep(60.0), 0))
+    elif raced == "recorded":
+        first = ReplaySource(scenes.h200())
+    app = WorkbenchApp(
+        lambda _: ReplaySource(scenes.cpu_only()),
+        replay=first is not None,
+        first=first,
+        monotonic=lambda: 0.0,
+    )
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        if opens:
+            app.show_run(OpenedRun(Report.of(scenes.h200()), scenes.h200()))
+            await settle(pilot)
+            assert app.session is not app.raced and app.session.replay
+        await choose(pilot, "matmul")
+        unknown = raced == "recorded"  # nothing was detected here
+        line = next(line for line in text(pilot).splitlines() if " device " in line)
+        assert line.endswith("[x] all  [ ] cpu" + "  [ ] gpu" * unknown)
+        here, form = Report.of(scenes.cpu_only()), app.screen._form
+        assert form.machine == (None if unknown else here.machine)
+        assert (form.installed is None) == unknown

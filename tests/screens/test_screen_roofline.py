@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import msgspec
@@ -10,6 +11,8 @@ import scenes
 from stage import press, replayed, settle, text
 from textual.pilot import Pilot
 
+from workbench.export.view.chart import Series, chart
+from workbench.export.view.curves import MARKS
 from workbench.export.view.derived import RunView
 from workbench.export.view.roofline import NOTHING, roofline_lines
 from workbench.records import events as ev
@@ -128,3 +131,33 @@ def test_limits_that_no_machine_has_are_not_drawn(peak: float, bandwidth: float)
     )
     row, run = report.rows["floating_point"], RunView(report)
     assert [line.plain.strip() for line in roofline_lines(row, run, 100, 34)] == [NOTHING]
+
+
+def test_more_names_than_lines_are_no_error() -> None:
+    series = [Series(("", "gpu"), [(0.0, 1.0), (1.0, n)], f"line {n}") for n in range(6)]
+    for height in range(1, 12):
+        assert len(chart(series, [], str, 100, height)) == height + 2
+
+
+@pytest.mark.parametrize("copies", [0, len(MARKS)], ids=["as raced", "more than marks"])
+def test_candidates_without_a_line_are_counted_in_the_room_that_there_is(copies: int) -> None:
+    report = with_gpu()
+    row = report.rows["floating_point"]
+    for number in range(copies):
+        again = row.candidates[number % 2]
+        case = dataclasses.replace(again.case, threads=1000 + number)
+        row.candidates.append(dataclasses.replace(again, case=case))
+    run = RunView(report)
+    able = [c for c in row.candidates if run.measured(c).roofline is not None]
+    unknown = sum(run.measured(c).n > 0 for c in row.candidates) - len(able)
+    assert unknown > 0 and (len(able) > len(MARKS)) == bool(copies)
+    seen = set()
+    for height in range(2, 2 * len(able)):
+        lines = [line.plain for line in roofline_lines(row, run, 60, height)]
+        assert len(lines) <= height
+        shown = sum(line[:1] in MARKS and line[1:2] == " " for line in lines if line)
+        said = [line for line in lines if line.endswith(" more do not fit")]
+        assert shown + sum(int(line.split()[0]) for line in said) == len(able)
+        assert any(line.startswith(f"{unknown} more ha") for line in lines)
+        seen.add(len(said))
+    assert seen == ({1} if copies else {0, 1})

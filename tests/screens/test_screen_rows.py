@@ -10,7 +10,10 @@ from stage import HeldFeed, click_on, held, press, replayed, settle, text
 from screens.app import WorkbenchApp
 from screens.pages.advisor import AdvisorScreen
 from screens.pages.detail import DetailScreen
+from screens.state.event_source import ReplaySource
 from screens.widgets.table import Table
+from workbench.planning.request import Request
+from workbench.records import events as ev
 
 SIZE = (80, 24)
 
@@ -111,3 +114,34 @@ async def test_the_log_is_of_the_row_that_is_looked_at() -> None:
         assert "race        Heavy convolution" not in text(pilot)
         await press(pilot, "escape")
         assert "race        Heavy convolution" in text(pilot)
+
+
+async def test_brackets_wait_in_the_details_of_a_row_that_another_run_has_not_announced() -> None:
+    planned = [n for n, e in enumerate(scenes.midway()) if isinstance(e, ev.RacePlanned)]
+    feeds = [ReplaySource(scenes.h200()), HeldFeed(scenes.midway()[: planned[2]])]
+    app = WorkbenchApp(lambda _: feeds.pop(0), monotonic=lambda: 0.0)
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "end", "enter", "s")
+        assert isinstance(app.screen, DetailScreen)
+        assert len(app.session.report.rows) == 2 and app.screen.row is None
+        before = text(pilot)
+        assert "Planning the races" in before
+        for key in ("left_square_bracket", "right_square_bracket"):
+            await press(pilot, key)
+            assert text(pilot) == before
+
+
+async def test_a_row_is_shown_on_the_advisor_that_was_never_open() -> None:
+    request = Request(workloads=("matmul",))
+    app = WorkbenchApp(lambda _: ReplaySource(scenes.sweep()), request, monotonic=lambda: 0.0)
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert [*app._screen_stacks] == ["Run"]
+        for name in ("matmul[n=512]", "matmul[n=64]"):  # the second time it is
+            app.show_row(name)
+            await settle(pilot)
+            assert isinstance(app.screen, AdvisorScreen)
+            assert app.screen.query_one(Table).cursor == name
+            await press(pilot, "2")
+            assert app.screen.row.plan.scenario == name

@@ -8,6 +8,7 @@ from builders import block
 
 from screens.state.event_source import EventSourceError
 from screens.state.session import Session
+from screens.text.log import race_log
 from workbench.export.text import summary_text
 from workbench.export.view.derived import RunView
 from workbench.records import events as ev
@@ -155,3 +156,13 @@ def test_processor_names_lose_their_filler() -> None:
     assert short_cpu("Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz") == "Intel Xeon Platinum 8481C"
     assert short_cpu("AMD EPYC 9654 96-Core Processor") == "AMD EPYC 9654"
     assert short_cpu(None) == "CPU"
+
+
+def test_a_long_run_keeps_the_log_of_its_first_rows() -> None:
+    *events, end = scenes.h200()
+    more = [ev.BudgetExtended(at_s=end.at_s, scenario="branching", by_s=1.0)] * 2000
+    long, short = session_of([*events, *more, end]), session_of([*events, end])
+    row = short.report.rows["training"]
+    kept = race_log(row, long)
+    assert kept == race_log(row, short)
+    assert (kept[0].word, kept[-1].word) == ("race", "answer")

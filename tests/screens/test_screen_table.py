@@ -96,3 +96,14 @@ def test_names_that_are_too_long_lose_their_middle_where_they_stay_apart() -> No
 def test_amounts_sort_by_size_whatever_stands_around_them(small: str, large: str) -> None:
     lines = [Line(text, {"x": Text.of(text)}) for text in (large, small)]
     assert [line.key for line in sorted_lines(lines, "x", False)] == [small, large]
+
+
+def test_worse_gains_sort_below_better_ones_whatever_they_are_counted_in() -> None:
+    order = [
+        *("2.60x slower at the 99th percentile", "2.40x slower than cpu numpy fp32"),
+        *("2.10x higher in peak memory", "1.90x slower", "1.20x higher in cost"),
+        *("1.10x lower in cost", "1.50x faster", "2.00x lower in peak memory"),
+    ]
+    lines = [Line(text, {"x": Text.of(text)}) for text in sorted(order)]
+    assert [line.key for line in sorted_lines(lines, "x", False)] == order
+    assert [line.key for line in sorted_lines(lines, "x", True)] == order[::-1]

@@ -85,7 +85,8 @@ def chart(
     for each in series:
         for x, y in each.places if each.mark[0] else ():
             grid[down(y) // 4][across(x) // 2] = each.mark
-    for row_number, each in _ends(series, lambda y: down(y) // 4) if name_room else ():
+    ends = _ends(series, lambda y: down(y) // 4) if name_room else iter(())
+    for row_number, each in itertools.takewhile(lambda end: end[0] < height, ends):
         at_its_end = grid[row_number][width - 1] == each.mark
         name = f" {each.name}" if at_its_end else f" {each.mark[0]} {each.name}"
         for column, letter in enumerate(name[:name_room], width):
