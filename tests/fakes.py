@@ -97,6 +97,9 @@ class FakePool:
     def is_alive(self, key: WorkerKey) -> bool:
         return False
 
+    def end(self, key: WorkerKey) -> None:
+        pass
+
     def process_ids(self) -> list[int]:
         return []
 

@@ -367,8 +367,7 @@ class Preparation:
         """Count as measured what a result includes of the first preparation and the start."""
         overhead = self._context.overhead
         overhead.count_as_measured(loaded.cold_s, PREPARING)
-        if not self._plan.scenario.shares_workers:
-            overhead.count_as_measured(self._start_s.pop(key, 0.0), STARTING)
+        overhead.count_as_measured(self._start_s.pop(key, 0.0), STARTING)
 
     # --------------------------------------------------------------- limits
 
@@ -443,3 +442,6 @@ class Preparation:
             ratio=proof.ratio.value if proof else None,
             ratio_bounds=proof.ratio.interval if proof else None,
         )
+        is_alone_on_gpu = case.device_kind == "gpu" and self._key(case).alone == case.id
+        if reason is not None and is_alone_on_gpu and self._context.request.trace is None:
+            self._context.pool.end(self._key(case))  # for the memory that it holds

@@ -32,10 +32,12 @@ class Races:
     def start_workers(self, rows: Sequence[RowPlan]) -> None:
         """Start the workers that `rows` share, at once: all of them where a GPU races, since a CUDA
         build takes longer to import than the share of a light row lasts, and otherwise those of the
-        row that comes first."""
+        row that comes first, unless their starts are its result."""
         in_order = sorted(rows, key=_place)
-        on_host = all(kind_of(case.device).on_host for row in rows for case in row.cases)
-        start_workers(in_order[:1] if on_host else in_order, in_order, self._context, 1.0)
+        if not all(map(_is_on_host, rows)):
+            start_workers(in_order, in_order, self._context, 1.0)
+        elif not in_order[0].scenario.shares_workers:
+            start_workers(in_order[:1], in_order, self._context, 1.0)
 
     def rows(
         self,
@@ -99,10 +101,15 @@ class Races:
                 conclude(row, race)
 
 
-def _place(row: RowPlan) -> tuple[bool, bool, float]:
-    """The sort key of rows: time that others leave is worth most to a tail, then to heavy work."""
-    has_tail = row.scenario.objective == "latency_p99"
-    return row.after is not None, has_tail, row.scenario.weight
+def _is_on_host(row: RowPlan) -> bool:
+    return all(kind_of(case.device).on_host for case in row.cases)
+
+
+def _place(row: RowPlan) -> tuple[bool, bool, bool, float]:
+    """The sort key of rows: first the one that needs fresh workers, which then are those of others;
+    time that rows leave is worth most to a tail, then to heavy work."""
+    begins, has_tail = row.scenario.shares_workers, row.scenario.objective == "latency_p99"
+    return row.after is not None, not (begins and _is_on_host(row)), has_tail, row.scenario.weight
 
 
 def start_workers(

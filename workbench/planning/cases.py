@@ -61,8 +61,9 @@ def fill_cases(
                 row.workload.work(case)
                 small_probe_of(case, row.workload, machine.cpu)
             on_gpu = any(not kind_of(case.device).on_host for case in row.cases)
-            if request.quick and on_gpu and row.scenario.counts_start_up:
-                row.scenario = row.scenario.sharing_workers()
+            is_first = not any(other.scenario.shares_workers for other in rows)
+            if request.quick and row.scenario.counts_start_up and (on_gpu or is_first):
+                row.scenario = row.scenario.sharing_workers(are_fresh=not on_gpu)
         except WorkloadError as error:
             reason = Reason(error.code, str(error), error.hint)
             if not request.every:

@@ -83,10 +83,12 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The admitted modes on a kind of device; None is the usual way."""
         return (None, *(self.modes or ()), *(self.gpu_modes if device_kind == "gpu" else ()))
 
-    def sharing_workers(self) -> Scenario:
-        """The same scenario where starting its own workers would take most of a quick run."""
+    def sharing_workers(self, *, are_fresh: bool) -> Scenario:
+        """The same scenario with the workers of all rows: starting its own would take much of a
+        quick run.  They are fresh if it races first."""
         text = f"{self.question} (--quick: start-up times are those of the workers of all rows.)"
-        return msgspec.structs.replace(self, shares_workers=True, question=text)
+        question = self.question if are_fresh else text
+        return msgspec.structs.replace(self, shares_workers=True, question=question)
 
     def quickened(self) -> Scenario:
         """The same scenario at the smaller size of --quick."""

@@ -33,6 +33,14 @@ def test_one_request_releases_all_that_a_worker_holds() -> None:
     assert request["cases"] == [CPU_A.id, CPU_B.id]
 
 
+def test_a_candidate_that_leaves_gives_back_its_memory_of_a_gpu_at_once() -> None:
+    alone = replace(case("cuda:0-a"), mode="compile")
+    row = Row(alone, CPU_A)
+    for left in (alone, CPU_A):
+        row.preparation.finish(left, "ok", Reason("beaten", "slower"))
+    assert row.pool.ended == [worker_key(alone)]
+
+
 def test_after_the_end_of_the_run_no_worker_is_asked_to_release() -> None:
     row = Row(CPU_A)
     row.prepare(CPU_A)

@@ -63,10 +63,18 @@ def test_workers_start_before_the_first_row_and_none_twice() -> None:
     assert started(events[:first]) == names
 
 
-def test_the_workers_of_a_simulated_gpu_start_before_the_first_row_too() -> None:
-    events = events_of(True, "cpu", "fake:0@8")
-    first = next(i for i, event in enumerate(events) if isinstance(event, ev.RaceStarted))
-    assert {"cpu/torch", "fake:0/torch"} <= set(started(events[:first]))
+def test_without_a_gpu_the_row_that_counts_start_ups_begins_and_leaves_its_workers_to_others() -> (
+    None
+):
+    for devices in (("cpu",), ("cpu", "fake:0@8")):
+        events = events_of(True, *devices)
+        names = started(events)
+        assert len(names) == len(set(names)) and "cpu/torch" in names
+        begun = [i for i, event in enumerate(events) if isinstance(event, ev.RaceStarted)]
+        assert events[begun[0]].scenario == "prototyping"
+        assert not started(events[: begun[0]])
+        torch = {name for name in started(events[begun[0] : begun[1]]) if name.endswith("torch")}
+        assert len(torch) == len(devices), "one on each device"
 
 
 def test_a_row_that_counts_start_ups_says_where_they_come_from() -> None:

@@ -72,7 +72,7 @@ def test_workers_start_at_once_where_there_are_cores_for_them(
 ) -> None:
     row = Row(CPU_A, replace(CPU_A, backend="numpy"), case("cuda:0-a"))
     if counted:
-        row.plan.scenario = row.plan.scenario.sharing_workers()
+        row.plan.scenario = row.plan.scenario.sharing_workers(are_fresh=False)
     here = machine("cuda:0")
     here = msgspec.structs.replace(
         here, cpu=msgspec.structs.replace(here.cpu, effective_cores=cores)
