@@ -67,7 +67,7 @@ class SimulatedOwn(SimulatedLab):
     facts: ClassVar[dict[str, Any]] = FACTS
     failures: ClassVar[dict[str, Reason]] = {}  # question to why it fails
     dynamic = True
-    nodes = operations = 60
+    size: ClassVar = {"operations": 60, "convolutions": 0}
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -89,12 +89,11 @@ class SimulatedOwn(SimulatedLab):
 
     def consult_export(self, request: dict[str, Any]) -> dict[str, Any]:
         self.control.at_s += EXPORT_S
-        found = {"model": "model.onnx", "dynamic": self.dynamic}
-        return {**found, "nodes": self.nodes}
+        return {"model": "model.onnx", "dynamic": self.dynamic, **self.size}
 
     def consult_breaks(self, request: dict[str, Any]) -> dict[str, Any]:
         self.control.at_s += BREAKS_S
-        return {"reasons": ["2x Tensor.item()"], "operations": self.operations}
+        return {"reasons": ["2x Tensor.item()"], **self.size}
 
     def consult_save(self, request: dict[str, Any]) -> dict[str, Any]:
         return {"files": ["model.onnx", "reproduce.py"]}

@@ -82,7 +82,7 @@ class Exports:
     exported: ExportedCode | None = None
     breaks: list[str] = field(default_factory=list)
     _probed: bool = False  # for graph breaks
-    _operations: int | None = None  # that torch.compile finds; None before it was probed
+    _to_compile: GraphBreaks | None = None  # None before it was probed
     _uncompilable: str = ""  # why torch.compile cannot help
     _variants: ModelVariants | None = None
     _waiting: list[Proposal] | None = None  # INT8 forms; None before they are known
@@ -234,7 +234,7 @@ class Exports:
     def _probe(self, left_s: float) -> None:
         try:
             found = self._ask("breaks", GraphBreaks, left_s, PROBE, batch=self.batches[0])
-            self.breaks, self._operations = found.reasons, found.operations
+            self.breaks, self._to_compile = found.reasons, found
         except WorkerFailed as failure:
             why = failure.reason.message
             if failure.reason.code == "unsupported":
@@ -245,12 +245,15 @@ class Exports:
     def _can_be_compiled(self, left_s: float, share: float) -> bool:
         """Whether it can, as far as is known, if `left_s` is this share of the longest time; if
         not, the reason is kept."""
-        nodes = self.exported.nodes if self.exported else self._operations
-        convolves, cold = self.space.facts.convolves, not knows_compiler()
+        if (graph := self._to_compile or self.exported) is not None:
+            size = graph.operations, graph.convolutions
+        else:
+            size = ways.UNKNOWN[0], ways.UNKNOWN[1] * self.space.facts.convolves
         # The fastest import, since the first may have read from a cold disk.
         took_s = [s for key, s in self.pool.import_s.items() if key.backend == EXPORTER.backend]
         import_s = min(took_s, default=0.0)
-        compile_s = ways.compile_s(nodes, convolves=convolves, cold=cold, import_s=import_s)
+        cold, trains = not knows_compiler(), self.code.train
+        compile_s = ways.compile_s(*size, cold=cold, trains=trains, import_s=import_s)
         need_s = self.load_s + compile_s
         why = self._uncompilable
         if not why and share * need_s > left_s:

@@ -159,7 +159,8 @@ class ExportedCode(msgspec.Struct):
 
     model: str  # path
     dynamic: bool  # whether it runs at other batches
-    nodes: int | None = None  # operations in its graph
+    operations: int  # in its graph, without those that compute shapes
+    convolutions: int
 
 
 class GraphBreaks(msgspec.Struct):
@@ -167,6 +168,7 @@ class GraphBreaks(msgspec.Struct):
 
     reasons: Annotated[list[str], msgspec.Meta(max_length=100)]
     operations: int
+    convolutions: int
 
     def __post_init__(self) -> None:
         self.reasons = [shown(reason) for reason in self.reasons]

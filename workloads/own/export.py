@@ -30,6 +30,11 @@ LARGEST_BYTES = 1_900_000_000  # of weights inside one file: protobuf ends at 2 
 BROKEN = 0.1  # relative error of a graph that computes something else; the race judges closely
 MOST_REASONS = 5
 NO_OPERATIONS = ("placeholder", "get_attr", "output")  # nodes of torch.fx that compute nothing
+# Operators of ONNX that a traced graph is full of, and a compiler is not: they compute shapes.
+OF_SHAPES = (
+    *("Cast", "Concat", "Constant", "ConstantOfShape", "Equal", "Expand", "Gather", "Identity"),
+    *("Range", "Shape", "Slice", "Squeeze", "Unsqueeze", "Where"),
+)
 CALIBRATED = 8  # inputs, as many as the model lab makes itself
 ON_VALUES = "its control flow or shapes depend on the values of its inputs"
 
@@ -66,8 +71,11 @@ def export(
                     raise
                 reason = error
                 continue
-            nodes = len(onnx.load(file, load_external_data=False).graph.node)
-            return {"model": str(file), "dynamic": dynamic, "nodes": nodes, "inputs": inputs}
+            graph = onnx.load(file, load_external_data=False).graph
+            kinds = Counter(node.op_type for node in graph.node)
+            operations = kinds.total() - sum(kinds[each] for each in OF_SHAPES)
+            size = {"operations": operations, "convolutions": kinds["Conv"]}
+            return {"model": str(file), "dynamic": dynamic, "inputs": inputs, **size}
     raise not_exported(subject.name, reason)
 
 
@@ -153,7 +161,9 @@ def breaks(subject: Subject, example: Example, within: str = "no_grad") -> dict[
         raise WorkloadError(text)
     reasons = Counter(_why(each.reason) for each in found.break_reasons)
     listed = [f"{count}x {reason}" for reason, count in reasons.most_common(MOST_REASONS)]
-    return {"reasons": listed, "operations": operations}
+    nodes = (node for graph in found.graphs for node in graph.graph.nodes)
+    convolutions = sum("conv" in str(node.target) for node in nodes if node.op == "call_function")
+    return {"reasons": listed, "operations": operations, "convolutions": convolutions}
 
 
 def _why(reason: str) -> str:

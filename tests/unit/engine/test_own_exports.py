@@ -106,7 +106,7 @@ def test_an_int8_form_of_the_module_races_at_both_batches(exports: Exports) -> N
 def test_a_model_that_the_lab_cannot_use_is_left_out(exports: Exports, tmp_path: Path) -> None:
     model = tmp_path / "model.onnx"
     model.write_bytes(b"broken")
-    exports.exported = ExportedCode(str(model), dynamic=False)
+    exports.exported = ExportedCode(str(model), dynamic=False, operations=1, convolutions=0)
     scenario = OwnQuestion("torch", "modules:picture").scenario()
     assert exports.next_quantised(scenario, 60.0) == []
     assert "model.onnx" in exports.left_out["int8"]

@@ -20,14 +20,15 @@ from ...records.machine import Cpu
 from ...worker.code import WORKLOAD
 from ...worker.session_options import OPENVINO
 
-# Seconds to compile a graph, for each of its operations, and of both more where there are
-# convolutions: about the most that eight modules of the corpus took on two cores, torch 2.13.
-COMPILE_S, NODE_S, CONVOLVING_S, CONVOLVING_NODE_S = 7.0, 0.02, 8.0, 0.03
-COLD_S = 18.0  # where torch has not met this compiler, measured on two cores
+# Seconds to compile a graph, for each of its operations and more for each convolution: the most
+# that twelve modules of the corpus took on two cores with AVX-512, torch 2.13.
+COMPILE_S, OPERATION_S, CONVOLUTION_S = 1.0, 0.05, 0.4
+BACKWARD = 2.3  # times as long with gradients; four of the modules took 1.8 to 3.1
+COLD_S = 14.0  # where torch has not met this compiler, measured on two cores
 # Seconds to import torch on the machine of these figures.  A slower import stands for a slower
 # machine, but by a bounded factor, since a cold disk slows imports alone.
-IMPORT_S, SLOWEST = 1.5, 2.0
-UNKNOWN_NODES = 200  # of a module that was not exported
+IMPORT_S, SLOWEST = 1.2, 2.5
+UNKNOWN = 200, 50  # operations and convolutions of a module that was not exported
 NHWC, COMPILE, GRAPH, REDUCE = "nhwc", "compile", "graph", "compile+reduce-overhead"
 
 
@@ -114,12 +115,13 @@ def compiled(space: Space, best: Iterable[Case]) -> list[Case]:
     return list(filter(space.admits, found))
 
 
-def compile_s(nodes: int | None, *, convolves: bool, cold: bool, import_s: float = 0.0) -> float:
-    """Seconds that compiling a graph of so many operations may take on two cores of a machine that
-    imports torch in `import_s`."""
-    operations = UNKNOWN_NODES if nodes is None else nodes
-    more_s = CONVOLVING_S + CONVOLVING_NODE_S * operations if convolves else 0.0
-    found_s = COMPILE_S + NODE_S * operations + more_s + (COLD_S if cold else 0.0)
+def compile_s(
+    operations: int, convolutions: int, *, cold: bool, trains: bool = False, import_s: float = 0.0
+) -> float:
+    """Seconds that compiling a graph of so many operations, convolutions included, may take on two
+    cores of a machine that imports torch in `import_s`."""
+    found_s = COMPILE_S + OPERATION_S * operations + CONVOLUTION_S * convolutions
+    found_s = found_s * (BACKWARD if trains else 1.0) + (COLD_S if cold else 0.0)
     return found_s * min(SLOWEST, max(1.0, import_s / IMPORT_S))
 
 

@@ -15,6 +15,7 @@ from workbench.advisor.own.candidates import (
     COMPILE,
     GRAPH,
     REDUCE,
+    UNKNOWN,
     Space,
     as_written,
     command_cases,
@@ -155,12 +156,16 @@ def test_filters_hold_for_every_source() -> None:
     assert compiled(one, [way("cpu", "fp32", threads=4)]) == []
 
 
-def test_compiling_takes_longer_with_operations_convolutions_and_without_a_cache() -> None:
-    warm = partial(compile_s, convolves=False, cold=False)
-    assert warm(0) < warm(100) < warm(1000)
-    assert warm(100) < compile_s(100, convolves=True, cold=False)
-    assert warm(100) < compile_s(100, convolves=False, cold=True)
-    assert warm(None) > warm(100)  # unknown: not a small one
+def test_compiling_takes_longer_with_operations_convolutions_gradients_and_without_a_cache() -> (
+    None
+):
+    warm = partial(compile_s, cold=False)
+    assert warm(0, 0) < warm(100, 0) < warm(1000, 0)
+    assert warm(100, 0) < warm(100, 50)
+    assert warm(100, 0) < compile_s(100, 0, cold=True)
+    assert 2 * warm(100, 0) < warm(100, 0, trains=True)
+    assert warm(*UNKNOWN) > warm(100, 10)  # not a small one
+    assert warm(100, 0, import_s=0.5) == warm(100, 0) < warm(100, 0, import_s=2.0)
 
 
 # ------------------------------------------------- functions and commands

@@ -113,7 +113,7 @@ def test_a_graph_for_one_batch_only_says_so(code: Code, monkeypatch: Any) -> Non
 
 def test_without_another_batch_it_is_left_as_it_is(code: Code) -> None:
     made = exported(code, Subject(nn.Flatten(), torch.ones(1, 3, 2)), 1)
-    assert (made["dynamic"], made["nodes"]) == (False, 1)
+    assert (made["dynamic"], made["operations"], made["convolutions"]) == (False, 1, 0)
 
 
 class Branch(nn.Module):
@@ -163,12 +163,12 @@ def test_graph_breaks_are_grouped(code: Code) -> None:
     found = breaks(Subject(Breaks(), torch.ones(2, 3)), 2)
     assert found["reasons"] == ["2x Tensor.item()", "1x branch on the values of a tensor"]
     found = breaks(Subject(nn.Linear(3, 3), torch.ones(2, 3)), 2)
-    assert found == {"reasons": [], "operations": 1}
+    assert found == {"reasons": [], "operations": 1, "convolutions": 0}
 
 
 def test_what_torch_does_not_compile_is_unsupported(code: Code) -> None:
     net = Subject(Recurrent(), torch.randn(1, 5, 4))
-    assert exported(code, net, 1)["nodes"], "torch.export takes it, the compiler does not"
+    assert exported(code, net, 1)["operations"], "torch.export takes it, the compiler does not"
     with pytest.raises(WorkloadError, match="finds nothing in") as caught:
         breaks(net, 1)
     assert caught.value.code == "unsupported"
