@@ -17,7 +17,7 @@ from ...stats.samples import median
 from ...text import units
 from ...text.units import times
 from ..comparison import better, worse
-from .overview import COUNTED, ratio_of, variant_of
+from .overview import COUNTED, gain_over, variant_of
 
 CONVERSIONS = "quantise, dequantise"
 _OPERATORS = (  # a pattern in the name of a kernel, and the operator's name for it
@@ -93,7 +93,7 @@ def explain(
     mine, other = KernelTimes.of(candidate), KernelTimes.of(given)
     sentences = [_headline(candidate, given)]
     sentences += _too_far_off(candidate, context)
-    raced = ratio_of(given, candidate, Candidate.step_rounds)
+    raced = gain_over(given, candidate, Candidate.step_rounds)
     is_faster = raced is not None and raced[0] >= 1
     if candidate.case.precision != given.case.precision and mine.total_s and other.total_s:
         if candidate.case.threads != given.case.threads:
@@ -116,7 +116,7 @@ def explain(
 
 def _headline(candidate: Candidate, given: Candidate) -> str:
     name, other = candidate_name(candidate.case), candidate_name(given.case)
-    gained = ratio_of(given, candidate)
+    gained = gain_over(given, candidate)
     if gained is None:
         return f"{name} cannot be compared with {other}: no {candidate.objective} was measured."
     factor, ratio = gained

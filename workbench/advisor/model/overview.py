@@ -133,7 +133,7 @@ def ranked_candidates(report: Report) -> list[RankedCandidate]:
     found = []
     for candidate in in_order(row):
         case = candidate.case
-        ratio = ratio_of(given, candidate)
+        ratio = gain_over(given, candidate)
         as_given = is_as_given(case, model.facts)
         over, limit = is_too_far_off(candidate, model.facts), model.facts.max_error
         above = "above the limit" + ("" if limit is None else f" of {error_text(limit)}")
@@ -154,7 +154,7 @@ def ranked_candidates(report: Report) -> list[RankedCandidate]:
     return found
 
 
-def ratio_of(
+def gain_over(
     given: Candidate | None,
     candidate: Candidate,
     values: Callable[[Candidate], ratios.ByRound] = Candidate.rounds,
@@ -218,7 +218,7 @@ def _ship(pick: Candidate, row: Row, facts: ModelFacts) -> str:
         why = ": no other variant was shown to be better within the error limit" if others else ""
         return f"Ship {facts.file} as it is{ways}{why}."
     given, gain = original(row, facts, pick.case.device_kind), ""
-    if given is not None and (gained := ratio_of(given, pick)) is not None:
+    if given is not None and (gained := gain_over(given, pick)) is not None:
         other = f"the model as given ({short_name(given.case)})"
         gain = f": {gain_text(gained, row, other)}"
     return f"Ship {variant_of(pick.case)}{ways}{gain}{_error(pick, facts)}."
@@ -267,7 +267,7 @@ def _refuted(pick: Candidate, row: Row, facts: ModelFacts) -> Iterator[str]:
         accuracy = candidate.accuracy
         if accuracy is None or not accuracy.held_out or not is_too_far_off(candidate, facts):
             continue
-        gained = ratio_of(pick, candidate)
+        gained = gain_over(pick, candidate)
         if gained is not None and gained[0] > 1:
             found.setdefault(variant_of(candidate.case), error_text(accuracy.worst))
     for variant, bound in found.items():

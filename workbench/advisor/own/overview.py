@@ -20,10 +20,10 @@ from ..evidence import was_missed
 from ..model.overview import (
     RankedCandidate,
     error_text,
+    gain_over,
     gain_text,
     in_order,
     outcome,
-    ratio_of,
     tie_text,
 )
 from ..reasons import listed
@@ -61,7 +61,7 @@ def ranked_candidates(report: Report, row: Row) -> list[RankedCandidate]:
         return []
     given, found = as_written(row, code), []
     for candidate in in_order(row):
-        accuracy, gained = candidate.accuracy, ratio_of(given, candidate)
+        accuracy, gained = candidate.accuracy, gain_over(given, candidate)
         over = accuracy is not None and accuracy.value > accuracy.limit
         above = f"above the limit of {error_text(accuracy.limit)}" if accuracy and over else ""
         word, why = outcome(candidate, row, above)
@@ -145,7 +145,7 @@ def _run(pick: Candidate, row: Row, code: CodeReport) -> str:
         why = ": no other measured candidate was shown to be better" if others else ""
         return f"Run it as it is{where}{ways}{why}."
     text = f"Run it{where}{ways}"
-    gained = ratio_of(given, pick)
+    gained = gain_over(given, pick)
     if given is not None and gained is not None:
         other = f"the code as written ({candidate_name(given.case)})"
         text += f": {gain_text(gained, row, other)}"
@@ -231,7 +231,7 @@ def script_gain(report: Report, row: Row, pick: Candidate) -> str:
     if report.code is None or module is None or report.code.facts.cut:
         return ""
     given = as_written(row, report.code)
-    factor, ratio = ratio_of(given, pick) or (1.0, None)
+    factor, ratio = gain_over(given, pick) or (1.0, None)
     if ratio is None or ratio.low <= 1:
         return ""
     if module.altered:

@@ -6,9 +6,9 @@ from ...advisor.model.overview import (
     RankedCandidate,
     bound_text,
     compared,
+    gain_over,
     is_as_given,
     original,
-    ratio_of,
     short_name,
     unprofiled,
 )
@@ -257,7 +257,7 @@ def operator_lines(chosen: Candidate | None, report: Report, width: int) -> list
         if each.fp32_s and each.int8_s:
             cells["gain"] = Text.of(units.gain(each.fp32_s / each.int8_s))
         lines.append(Line(each.operator, cells))
-    raced = ratio_of(given, candidate, Candidate.step_rounds)
+    raced = gain_over(given, candidate, Candidate.step_rounds)
     if given is not None and raced is not None:
         # A profiled run is slower, and may mislead.
         times = [median(c.samples_s) for c in (given, candidate)]

@@ -101,10 +101,10 @@ def state_texts(candidate: Candidate, run: RunView) -> list[Text]:
     """The state of a candidate, longest text first; every text begins with a word."""
     state = candidate.state if run.going else candidate.status
     largest = run.largest(candidate)
-    if state in ("dropped", "ok") and candidate.reason and candidate.reason.code in BARRED:
+    if state == "ok" and candidate.reason and candidate.reason.code in BARRED:
         texts = (f"over the limit: {candidate.reason.message}", "over the limit", "over")
         return [marked(Text.of((text, "dim")), candidate, run) for text in texts]
-    if candidate.eliminated and state in ("dropped", "ok"):
+    if candidate.eliminated and state == "ok":
         why = run.elimination_text(candidate)
         return [
             marked(Text.of((text, "dim")), candidate, run)
