@@ -107,7 +107,7 @@ def side_of(name: str, place: int, given: Mapping[str, Sequence[str]]) -> Side:
         raise UsageError(f"--env takes NAME=VALUE, not {settings}")
     variables = {variable: value for variable, _, value in pairs}
     if command is None:
-        from ..pool.worker_process import THREAD_VARIABLES
+        from ..contract import THREAD_VARIABLES
 
         for variable in filter(variables.__contains__, THREAD_VARIABLES):
             why = "the threads of a case are part of it, see --threads"

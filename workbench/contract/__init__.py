@@ -13,7 +13,7 @@ from ..precisions import (
     PRECISIONS as PRECISIONS,
     REDUCED as REDUCED,
 )
-from .backend import Backend as Backend
+from .backend import THREAD_VARIABLES as THREAD_VARIABLES, Backend as Backend
 from .case import (
     COMPILED as COMPILED,
     LARGEST as LARGEST,

@@ -4,6 +4,15 @@ import importlib
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
+# The variables with which every worker gives OpenMP and BLAS libraries its number of threads.
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+
 
 class Backend:
     """A library that computes, as the engine and the workers see it.

@@ -43,7 +43,7 @@ from ..records.reason import Reason
 from ..records.verdict import Crossover
 from ..report.candidate import Row
 from ..report.report import Report
-from ..worker.code import COMMAND, FUNCTION, TORCH, WORKLOAD
+from ..worker.code import COMMAND, FUNCTION, MODULES, TORCH, WORKLOAD
 from ..worker.session_options import ONNX_BACKENDS
 from .own_exports import EXPORTER, START_S, Exports, consult, importing_meanwhile
 from .own_search import FixedCases, OwnSearch, TrainingSearch
@@ -184,7 +184,8 @@ class OwnCode:
             with suppress(WorkerFailed):
                 self._start(gpus[0])
                 place = gpus[0]
-        real = [gpu for gpu in gpus if self._is_module and not kind_of(gpu).simulated]
+        in_torch = self._question.kind == TORCH
+        real = [gpu for gpu in gpus if in_torch and not kind_of(gpu).simulated]
         if real and "cpu" not in (self.request.devices or ("cpu",)):
             return self._ask_at_home(real[0])
         try:
@@ -192,6 +193,8 @@ class OwnCode:
         except WorkerFailed as failure:
             if failure.reason.code not in NOT_ON_A_CPU or not real:
                 raise
+            if self._is_script and not Path(self._code.folder, MODULES).exists():
+                raise  # it failed itself, and runs once
             with suppress(WorkerFailed):  # else the CPU is not to blame
                 found = self._ask_at_home(real[0])
                 return msgspec.structs.replace(found, needs_gpu=failure.reason)

@@ -18,7 +18,7 @@ import msgspec
 import psutil
 
 from .. import catalog
-from ..contract import DEVICE_KINDS, Case, kind_of
+from ..contract import DEVICE_KINDS, THREAD_VARIABLES, Case, kind_of
 from ..machine.packages.software import PRECISION_VARIABLES
 from ..planning.request import Request
 from ..process import children
@@ -36,13 +36,6 @@ LAB_MODULE = "workloads.lab.child"
 PATIENCE_S = 1.0  # for a worker to end by itself
 LEAST_HEADER_BYTES = 1 << 20  # a complete precompiled header takes about 150 MB
 HALF_WRITTEN_S = 5.0  # age of the youngest compiled file that is surely whole
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-)
 
 
 def compiled_folder() -> Path:

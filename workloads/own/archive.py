@@ -54,20 +54,34 @@ def _unpickled(path: Path, pickled: bool) -> tuple[Any, Example]:
     return module, example
 
 
+def on(path: Path, pickled: bool, device: str) -> Any:
+    """The module of an archive on a device, with the devices that its graph names."""
+    from torch.export.passes import move_to_device_pass
+
+    return _plain(move_to_device_pass(_program(path, pickled), device).module())
+
+
 def _archived(path: Path, pickled: bool) -> tuple[Any, Example]:
+    program = _program(path, pickled)
+    if not program.example_inputs:
+        hint = "save the program as torch.export.export returned it"
+        raise unusable(f"{path.name} holds no example inputs", hint)
+    args, kwargs = program.example_inputs
+    return _plain(program.module()), Example(tuple(args), dict(kwargs))
+
+
+def _program(path: Path, pickled: bool) -> Any:
     os.environ[STRICT] = "0" if pickled else "1"
     try:
-        program = torch.export.load(path)
-        module = program.module()
+        return torch.export.load(path)
     except Exception as error:
         hint = "export it again with this torch, or run with the --python that wrote it"
         raise unusable(f"{path.name} cannot be loaded: {first_line(error)}", hint) from error
     finally:
         del os.environ[STRICT]  # what workers leave for one another are pickles
-    if not program.example_inputs:
-        hint = "save the program as torch.export.export returned it"
-        raise unusable(f"{path.name} holds no example inputs", hint)
+
+
+def _plain(module: Any) -> Any:
     for method in ("train", "eval"):  # its own refuse; the mode is part of the graph
         vars(module).pop(method, None)
-    args, kwargs = program.example_inputs
-    return module, Example(tuple(args), dict(kwargs))
+    return module

@@ -20,6 +20,7 @@ from workbench.worker.code import ASSIGNMENT, Code, command_words, placeholders
 LARGEST_BYTES = 1 << 24  # of a file that is hashed by its content
 PIPE_BYTES = 1 << 16  # pipe(7)
 LOG = 2  # file descriptor of the worker's stderr, which is its log
+MOST_LOGGED = 1 << 20  # bytes, from which on the log begins anew
 
 
 class CommandTask(Task):
@@ -86,6 +87,9 @@ class CommandTask(Task):
             if self._until is None and (tail := log_tail(self._errors)):
                 os.write(LOG, f"{tail}\n".encode())
             self._process = None
+        if os.fstat(LOG).st_size > MOST_LOGGED:  # what one run prints, times the runs
+            os.ftruncate(LOG, 0)
+            os.lseek(LOG, 0, os.SEEK_SET)
         self._errors.seek(0)
         self._errors.truncate()
         while left := set(children.offspring(os.getpid())) - self._others:

@@ -11,7 +11,7 @@ from typing import Any
 
 from workbench.contract import WorkloadError
 from workbench.text.sanitize import shown
-from workbench.worker.code import Code
+from workbench.worker.code import MODULES, Code
 from workbench.worker.failures import first_line
 from workbench.worker.libraries import torch
 
@@ -27,7 +27,6 @@ from .reference import (
     plain_attention,
     reference,
 )
-from .script import MODULES
 from .subject import Subject, hash_of, precision_of, subject
 from .target import user_errors
 from .tree import Example

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from workbench.contract import Case, WorkloadError, kind_of
-from workbench.worker.code import COMMAND, Code
+from workbench.worker.code import COMMAND, TORCH as TORCH_CODE, Code
 from workbench.worker.libraries import onnx, torch
 from workbench.worker.session_options import ONNX_BACKENDS
 
@@ -59,6 +59,10 @@ inputs, named, batch = torch.load(HERE / "inputs.pt", weights_only=False)  # our
 """
 ARCHIVED = """program = torch.export.load(HERE / "model.pt2")
 """
+MOVED = """from torch.export.passes import move_to_device_pass
+
+program = move_to_device_pass(program, {device!r})
+"""
 GRAPH = """model = program.module()
 for method in ("train", "eval"):  # its own refuse: the mode is part of the graph
     vars(model).pop(method, None)
@@ -83,6 +87,11 @@ def renewed():
 
 
 work, result, (inputs, named) = found, None, renewed()
+"""
+KEPT = """
+import copy
+
+kept = copy.deepcopy((inputs, named))  # a call changes them
 """
 TIMED = """
 
@@ -152,7 +161,7 @@ def _script(
     onnx_file: str,
     setup: list[str],
     call: list[str],
-    renews: bool = False,  # a function's inputs before each call
+    renews: bool = False,  # the inputs before each call
 ) -> str:
     """The text of the script, with the lines to paste; what it loads is written into `folder`."""
     module, _, attribute = code.target.partition(":")
@@ -173,8 +182,13 @@ def _script(
             parts += _module(folder, code, subject, case, target)
         parts += setup
     renewed = "    inputs, named = renewed()\n" * (renews and subject is None)
+    if renews and subject is not None and not code.train and case.backend not in ONNX_BACKENDS:
+        parts.append(KEPT)
+        renewed = "    inputs, named = copy.deepcopy(kept)\n"
     lines = "\n".join(f"    {line}" for line in call)
     what = "50 steps on one batch, without loading it" if code.train else "50 calls"
+    if kind != "cpu" and code.kind == TORCH_CODE and case.backend not in ONNX_BACKENDS:
+        what += f" with inputs on {case.device}"
     timed = TIMED.format(call=lines, wait=wait, renewed=renewed, timed=what)
     text = "\n".join([HEAD.format(name=code.name, label=case.label, timed=what), *parts, timed])
     # The inputs of every call are the same: a keyword argument may be missing in the lines.
@@ -200,7 +214,10 @@ def _module(folder: Path, code: Code, subject: Subject, case: Case, target: str)
         try:
             export.archive(subject, case.batch, folder / ARCHIVE)
             built = BUILT.format(weights="program.state_dict", device=device)
-            return [target, ARCHIVED, built] if builds else [ARCHIVED, GRAPH]
+            if builds:
+                return [target, ARCHIVED, built]
+            moved = "" if device == "cpu" else MOVED.format(device=device)
+            return [ARCHIVED, moved, GRAPH]
         except WorkloadError as error:
             (folder / ARCHIVE).unlink(missing_ok=True)
             why = str(error)

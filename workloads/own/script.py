@@ -9,13 +9,15 @@ import threading
 import traceback
 from collections.abc import Callable
 from functools import partial
+from multiprocessing import resource_tracker
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from workbench.contract import WorkloadError
+from workbench.process import children
 from workbench.text.sanitize import shown
-from workbench.worker.code import Code
+from workbench.worker.code import MODULES, Code
 from workbench.worker.failures import first_line
 from workbench.worker.libraries import torch
 
@@ -23,7 +25,7 @@ from .calls import Called, Run
 from .target import flush_at_exit, flush_files, unusable, users_line
 from .tree import Example
 
-PICKLE, PATHS, MODULES = "module.pt", "paths.json", "modules.json"  # files in `Code.folder`
+PICKLE, PATHS = "module.pt", "paths.json"  # files in `Code.folder`
 
 
 def opened(code: Code) -> tuple[Any, Example | None]:
@@ -75,6 +77,7 @@ def run(code: Code) -> Run:
     name = code.target.partition("::")[0]
     script, settings = Path(code.directory, name), _settings()
     path, alive, ran, failure = list(sys.path), threading.active_count(), Run(), ""
+    others = set(children.offspring(os.getpid()))
     before = torch.get_num_threads()
     flush_at_exit()
     with ran.watched(code.seconds):
@@ -103,6 +106,10 @@ def run(code: Code) -> Run:
     if (left := threading.active_count() - alive) > 0:
         ran.lingers = True
         ran.notes.append(f"the script left {left} thread{'s' * (left > 1)} running")
+    others.add(getattr(resource_tracker._resource_tracker, "_pid", 0))  # it only waits
+    if left := len(set(children.offspring(os.getpid())) - others):
+        ran.lingers = True
+        ran.notes.append(f"the script left {left} process{'es' * (left > 1)} running")
     return ran
 
 

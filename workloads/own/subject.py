@@ -141,6 +141,9 @@ class Subject:
 
     def on(self, device: Any) -> Any:
         """A fresh module on `device`, built there if its builder takes a device."""
+        if device.type != "cpu" and self.code.target.endswith(".pt2"):
+            file = Path(self.code.directory, self.code.target)
+            return archive.on(file, self.code.pickled, str(device))
         if device.type == "cpu" or self._build is None or not takes_device(self._build):
             return self.copy().to(device)
         return self._built_again(str(device)) or self.copy().to(device)

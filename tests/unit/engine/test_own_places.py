@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from simulated_own import FACTS, SimulatedOwn, raced
 
+from workbench.planning.questions import OwnQuestion
 from workbench.pool.pool import WorkerFailed
 from workbench.records.reason import Reason
 from workbench.report.report import Report
-from workbench.worker.code import Code
+from workbench.worker.code import MODULES, Code
 
 
 class OnGpus(SimulatedOwn):
@@ -51,6 +53,24 @@ def test_a_module_that_fails_everywhere_is_reported_with_its_first_error() -> No
     report = Report.of(raced(Broken, gpu=True))
     (candidate,) = report.candidates.values()
     assert candidate.reason == OnGpus.error
+
+
+@pytest.mark.parametrize("has_run", [True, False])
+def test_a_module_of_a_script_may_need_a_gpu_too_once_the_script_has_run(
+    has_run: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Scripted(OnGpus):
+        def consult_examine(self, request: dict[str, Any]) -> dict[str, Any]:
+            if has_run:
+                Path(Code.of(request["code"]).folder).mkdir(parents=True, exist_ok=True)
+                Path(Code.of(request["code"]).folder, MODULES).touch()
+            return super().consult_examine(request)
+
+    OnGpus.places.clear()
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").touch()
+    raced(Scripted, gpu=True, own=OwnQuestion("torch", "train.py"))
+    assert OnGpus.places == ["cpu", "cuda:0"][: 1 + has_run]
 
 
 def test_a_batch_that_may_be_none_is_noted() -> None:

@@ -147,7 +147,9 @@ def _run(pick: Candidate, row: Row, code: CodeReport) -> str:
     text = f"Run it{where}{ways}"
     gained = gain_over(given, pick)
     if given is not None and gained is not None:
-        other = f"the code as written ({candidate_name(given.case)})"
+        is_as_called = not any(m.chosen and m.altered for m in code.facts.modules)
+        known_as = "the code as written" if is_as_called else "eager"
+        other = f"{known_as} ({candidate_name(given.case)})"
         text += f": {gain_text(gained, row, other)}"
     if accuracy is not None and accuracy.metric == "relative_error":
         text += f"; error {error_text(accuracy.value)} of {error_text(accuracy.limit)} allowed"
@@ -234,9 +236,11 @@ def script_gain(report: Report, row: Row, pick: Candidate) -> str:
     factor, ratio = gain_over(given, pick) or (1.0, None)
     if ratio is None or ratio.low <= 1:
         return ""
+    taken = f"{module.name} takes {units.percent(module.share)} of the script's time"
     if module.altered:
-        taken = f"{module.name} takes {units.percent(module.share)} of the script's time"
         return f"{taken}, but the script calls it in another way than this race does."
+    if module.sizes > 1:
+        return f"{taken}, in calls with {module.sizes} input sizes, of which one was raced."
     return share_sentence(module.name, module.share, factor)
 
 

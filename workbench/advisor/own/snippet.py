@@ -3,7 +3,8 @@
 import shlex
 from dataclasses import dataclass
 
-from ...contract import Case, kind_of
+from ... import catalog
+from ...contract import THREAD_VARIABLES, Case, kind_of
 from ...planning.questions import OwnQuestion
 from ...records.code import CodeFacts
 from ...worker.code import COMMAND, FUNCTION, command_words
@@ -29,10 +30,14 @@ def moved(x):
     if isinstance(x, (list, tuple)):
         each = map(moved, x)
         return type(x)(*each) if hasattr(x, "_fields") else type(x)(each)
+    if hasattr(x, "__dict__") and not callable(x):
+        y = copy.copy(x)
+        for name, value in vars(x).items():
+            object.__setattr__(y, name, moved(value))
+        return y
     return x
 """
 ON_DEVICE = 'hasattr(x, "to")'  # tensors, and the graphs and batches of libraries
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,8 @@ def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
 
 def _function(facts: CodeFacts, case: Case) -> Lines:
     setup = ["import os", "", "# before NumPy, torch and the like are imported"]
-    setup += [f'os.environ["{name}"] = "{case.threads}"' for name in THREADS]
+    variables = (*THREAD_VARIABLES, *catalog.backend(case.backend).thread_variables)
+    setup += [f'os.environ["{name}"] = "{case.threads}"' for name in variables]
     setup = [] if case.threads is None else setup
     device = f", device={case.device!r}" if facts.passes_device else ""
     return Lines(setup, [f"result = work(*inputs, **named{device})"])

@@ -276,6 +276,12 @@ def test_the_gain_of_a_script_is_that_of_its_chosen_module() -> None:
     altered = [msgspec.structs.replace(each, altered=True) for each in whole.modules]
     report.code.facts = msgspec.structs.replace(whole, modules=altered)
     assert script_gain(report, row, pick).endswith("calls it in another way than this race does.")
+    assert "faster than eager (cpu torch" in recommendation(report)[0]
+    several = [msgspec.structs.replace(each, sizes=60) for each in whole.modules]
+    report.code.facts = msgspec.structs.replace(whole, modules=several)
+    text = "in calls with 60 input sizes, of which one was raced."
+    assert script_gain(report, row, pick).endswith(text)
+    assert "faster than the code as written (cpu torch" in recommendation(report)[0]
     report.code.facts = msgspec.structs.replace(whole, trains=True)
     assert TRAINS in recommendation(report)
     report.code.facts = msgspec.structs.replace(whole, cut=True)

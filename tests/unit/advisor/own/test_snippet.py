@@ -175,6 +175,10 @@ def test_a_batch_goes_to_the_gpu_where_the_loss_takes_it() -> None:
     moved = batch.inputs["held"]
     assert batch.labels.is_meta and moved["a"][0].is_meta and moved["a"][1] == "b"
     assert moved["none"] == [] and not held["a"][0].is_meta
+    graph = SimpleNamespace(nodes=torch.ones(1), labels=[batch.labels], name="g", layer=len)
+    there = scope["moved"](graph)
+    assert there.nodes.is_meta and there.name == "g" and there.layer is len
+    assert not graph.nodes.is_meta, "the caller's own stays"
     assert "batch = moved(batch)" in text
     assert "batch = moved" not in snippet(facts(loss="output"), picked, TRAINING)
 

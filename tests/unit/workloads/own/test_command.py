@@ -62,6 +62,18 @@ def test_a_failing_command_is_named_with_its_last_error(code, capfd) -> None:
     task.close()
 
 
+def test_what_a_command_prints_does_not_fill_the_disk(code, tmp_path, monkeypatch) -> None:
+    with (tmp_path / "log").open("w+b") as log:
+        monkeypatch.setattr(command, "LOG", log.fileno())
+        task = _task(code, f"-c 'print(\"x\" * {2 * command.MOST_LOGGED})'")
+        for _ in range(3):
+            task.step()
+            assert os.fstat(log.fileno()).st_size <= 2 * command.MOST_LOGGED + 1
+            task.restore()
+            assert not os.fstat(log.fileno()).st_size
+        task.close()
+
+
 def test_a_command_is_ended_at_its_line(code, capfd) -> None:
     before = _children()
     task = _task(code, "process.py line", until="epoch [0-9]+ done$")

@@ -19,6 +19,7 @@ from workbench.worker.code import Code
 from workloads.lab import samples
 from workloads.own import archive, export
 from workloads.own.reference import Reference, arrays, call
+from workloads.own.subject import subject
 
 
 @pytest.fixture
@@ -252,3 +253,17 @@ def test_pickles_on_request(tmp_path: Path) -> None:
         found = refusal(path, pickled=True)
         assert str(found) == f"net.pt holds {kind}, not a module with its inputs"
         assert found.code == "bad_input"
+
+
+def test_an_archive_moves_with_the_devices_that_its_graph_names(tmp_path: Path) -> None:
+    class Numbered(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x + torch.arange(x.shape[1], device=x.device)
+
+    program = torch.export.export(Numbered(), (torch.zeros(2, 3),))
+    torch.export.save(program, tmp_path / "net.pt2")
+    (tmp_path / "own").mkdir()
+    code = Code("torch", "net.pt2", str(tmp_path / "own"), str(tmp_path))
+    moved = subject(code).on(torch.device("meta"))
+    assert moved(torch.zeros(2, 3, device="meta")).is_meta
+    assert moved is not subject(code).module

@@ -19,8 +19,9 @@ import pytest
 import torch
 from own_subject import Subject
 
-from workbench.advisor.own.snippet import THREADS, lines
-from workbench.contract import Case, WorkloadError
+from workbench.advisor.own.snippet import lines
+from workbench.catalog import backend
+from workbench.contract import THREAD_VARIABLES, Case, WorkloadError
 from workbench.planning.questions import OwnQuestion
 from workbench.records.code import CodeFacts, CodeInput
 from workbench.worker.code import Code
@@ -55,6 +56,8 @@ def built(name: str, file: str = "small_net") -> Subject:
 
 
 class Saved:
+    renews = False
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "best"
         self.scratch = str(folder / "scratch")
@@ -72,7 +75,7 @@ class Saved:
         facts = CodeFacts(code.kind, code.name, "", "", inputs=inputs, loss=loss)
         made = lines(facts, case, question)
         where = str(self.folder)
-        more = {"onnx_file": file, "setup": made.setup, "call": made.call}
+        more = {"onnx_file": file, "setup": made.setup, "call": made.call, "renews": self.renews}
         found = save(code, net, asdict(case), where, **more)
         return list(found["files"])
 
@@ -94,11 +97,26 @@ class Saved:
 @pytest.fixture
 def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Saved]:
     """The folder of --save-best; threads, which scripts set, are put back."""
-    for name in THREADS:
+    for name in (*THREAD_VARIABLES, *backend("python").thread_variables):
         monkeypatch.setenv(name, "1")
     before = torch.get_num_threads()
     yield Saved(tmp_path)
     torch.set_num_threads(before)
+
+
+def test_inputs_that_a_call_changes_are_those_of_each_call(saved: Saved) -> None:
+    saved.renews = True
+    saved.save(saved.code(), built("build"))
+    assert "inputs, named = copy.deepcopy(kept)" in saved.text
+    left = saved.run(USER)
+    assert left["inputs"][0] is not left["kept"][0][0]
+    assert torch.equal(left["inputs"][0], left["kept"][0][0])
+
+
+def test_a_graph_that_runs_on_a_gpu_is_moved_with_the_devices_that_it_names(saved: Saved) -> None:
+    saved.save(Code("torch", "net.pt2", saved.scratch, str(USER)), built("build"), device="cuda:0")
+    assert "program = move_to_device_pass(program, 'cuda:0')\n" in saved.text
+    assert "50 calls with inputs on cuda:0" in saved.text
 
 
 def test_a_module_that_exports(saved: Saved) -> None:

@@ -36,6 +36,7 @@ REQUESTS: dict[str, tuple[str, list[str], float, list[str]]] = {
     "broken": ("scripts/none.py", ["data"], 60.0, []),
     "forks": ("scripts/forks.py", [], 60.0, []),
     "leaves": ("scripts/leaves.py", [], 60.0, []),
+    "spawns": ("scripts/spawns.py", [], 60.0, []),
 }
 
 
@@ -249,6 +250,10 @@ def test_a_script_that_ends_its_process_leaves_its_calls(outcomes: Outcomes) -> 
     assert found["notes"] == ["the script exited with 5"]
     assert found["restored"]
     assert "the child ended with 7" in outcomes.printed
+
+
+def test_a_process_that_a_script_leaves_running_is_known(outcomes: Outcomes) -> None:
+    assert outcomes.found["spawns"]["notes"] == ["the script left 1 process running"]
 
 
 def test_what_cannot_be_pickled_or_copied_is_named_with_the_reason(outcomes: Outcomes) -> None:
