@@ -78,6 +78,12 @@ def set_tf32(enabled: bool) -> None:
         matmul.fp32_precision = cudnn.conv.fp32_precision = "tf32" if enabled else "ieee"
 
 
+def end_compilers() -> None:
+    """End the processes that torch keeps for later compilations: a freeze would visit each."""
+    inductor = sys.modules.get("torch._inductor.async_compile")
+    getattr(inductor, "shutdown_compile_workers", lambda: None)()
+
+
 @contextmanager
 def true_fp32(device: str) -> Iterator[None]:
     """Compute FP32 on `device` without TF32, as a reference does."""
@@ -142,9 +148,7 @@ class TorchTask(Task):
             set_tf32(self.case.precision == "tf32")
             torch.backends.cudnn.benchmark = "cudnn-benchmark" in self.modes
         if self.case.is_compiled:
-            # A freeze would visit each process that torch keeps for later compilations.
-            inductor = sys.modules.get("torch._inductor.async_compile")
-            getattr(inductor, "shutdown_compile_workers", lambda: None)()
+            end_compilers()
 
     def finish(self) -> None:
         synchronize(self.device)

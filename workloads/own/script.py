@@ -21,6 +21,7 @@ from workbench.worker.code import MODULES, Code
 from workbench.worker.failures import first_line
 from workbench.worker.libraries import torch
 
+from .._shared.torch_task import end_compilers
 from .calls import Called, Run
 from .target import flush_at_exit, flush_files, unusable, users_line
 from .tree import Example
@@ -90,6 +91,7 @@ def run(code: Code) -> Run:
     for restore, value in settings.items():
         restore(value)
     gc.collect()  # ends the workers of a DataLoader that the script left behind
+    end_compilers()
     if not ran.modules:
         if failure:
             hint = "its arguments follow after --" if failure == "exited with 2" else None
