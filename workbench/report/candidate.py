@@ -12,7 +12,7 @@ from ..records.events import BlockMeasured, RacePlanned
 from ..records.reason import Reason
 from ..records.verdict import Verdict
 from ..stats import samples as stats
-from ..stats.objectives import HOUR_S, START_UP_SPREAD
+from ..stats.objectives import HOUR_S, MEMORY_SPREAD, START_UP_SPREAD
 from ..stats.ratios import Rounds
 from ..text import units
 
@@ -211,6 +211,8 @@ class Candidate:
                 found = {number: fixed_s + s for number, s in steps.items()}
         # A document may hold any price, size and energy.
         rounds = Rounds({number: value for number, value in found.items() if value and value > 0})
+        if self.objective == "memory":  # one number for all rounds
+            rounds.spread = MEMORY_SPREAD
         if self.objective == "latency_p99":
             rounds.blocks = {block.round: block.samples_s for block in self.blocks}
         if fixed_s > 0 and rounds:

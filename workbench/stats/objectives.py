@@ -10,6 +10,8 @@ HOUR_S = 3600.0
 # Standard deviation of the logarithm of a start-up time from process to process; torch's import
 # had 0.087 within runs on two cores of a cloud machine (16 starts).
 START_UP_SPREAD = 0.1
+# The same of the peak memory of a process: 0.008 over five runs of ONNX Runtime on a CNN.
+MEMORY_SPREAD = 0.01
 OF_A_STEP = ("throughput", "latency", "latency_p99")  # their values are seconds of one step
 SECONDS = (*OF_A_STEP, "time_to_result")  # their values are seconds
 BY_DEVICE = ("throughput", "cost")  # their samples are timed by a GPU's own clock

@@ -154,6 +154,18 @@ def test_a_gpu_without_a_value_leaves_and_is_not_picked(objective: str) -> None:
     assert decide(report, row).choice == "unknown"
 
 
+@pytest.mark.parametrize(("mib", "word"), [(101, "tie"), (105, "likely"), (130, "sure")])
+def test_a_peak_of_memory_was_observed_once_however_many_rounds_there_are(
+    mib: int, word: str
+) -> None:
+    row = scenario(objective="memory")
+    blocks, peaks = {A: steady(1.0, 20), B: steady(1.0, 20)}, {A.id: 100, B.id: mib}
+    found = decide(measured(blocks, row, peaks=peaks), row)
+    assert (found.pick, found.confidence) == (A.id, word)
+    low, high = found.pick_ratio_ci95
+    assert high / low == pytest.approx(1.06, abs=0.01)
+
+
 def test_a_gpu_that_takes_little_of_its_own_memory_is_not_ahead_of_the_host() -> None:
     row = scenario(objective="memory")
     report = measured({A: steady(1.0), GPU: steady(1.0)}, row, gpus=["cuda:0"])
