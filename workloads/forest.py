@@ -190,10 +190,7 @@ class TorchForest(TorchTask):
                 self.replay = graphed(lambda: self._walk(inside), [inside])
 
     def step(self) -> None:
-        self.predict(next(self.feeds))
-
-    def predict(self, batch: Any) -> Any:
-        return (self.replay or self._walk)(batch)
+        (self.replay or self._walk)(next(self.feeds))
 
     def _walk(self, batch: Any) -> Any:
         with torch.inference_mode():
@@ -204,7 +201,7 @@ class TorchForest(TorchTask):
             return self.value[nodes].sum(dim=1)
 
     def check(self) -> Accuracy:
-        answers = self.predict(self.batches[0]).cpu().numpy()
+        answers = (self.replay or self._walk)(self.batches[0]).cpu().numpy()
         return check(self.forest, self.host_batches[0], answers)
 
     def transfer_out_s(self) -> float | None:

@@ -15,7 +15,7 @@ from workbench.report.report import Report
 
 from .event_source import EventSourceError
 
-LOG_LINES = 10_000  # of the races of a long run; the journal keeps everything
+LOG_LINES = 10_000  # enough for a long run; the journal keeps everything
 
 
 @dataclass

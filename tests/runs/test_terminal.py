@@ -172,10 +172,8 @@ BOTH = pytest.mark.parametrize(
 def test_bytes_that_are_no_text_are_ignored(terminal, arguments, ready, code) -> None:
     shown = terminal(*arguments)
     shown.until(ready)
-    shown.press(NO_TEXT)
-    while b"Keys" not in shown.screen:  # the help, if the thread that reads the keys lives on
-        shown.press(b"?")  # one in the same read as the bytes goes with them
-        time.sleep(0.1)
+    shown.press(NO_TEXT + b"?")
+    shown.until(b"Keys")  # the help
     shown.press(b"\x03")
     assert shown.exit_code() == code
     assert b"Traceback" not in shown.screen

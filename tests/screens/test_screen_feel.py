@@ -230,15 +230,20 @@ async def test_the_title_follows_the_run_and_the_end_of_a_long_one_is_announced(
     assert any("\x1b]9;" in each for each in written) is long
 
 
-async def test_s_and_n_work_in_a_replay_of_an_own_run() -> None:
-    asked: list[object] = []
+def following(asked: list[object]) -> WorkbenchApp:
+    """A replay that starts other runs, which it lists in `asked`."""
 
     def start(request: object) -> HeldFeed:
         asked.append(request)
         return HeldFeed(scenes.midway())
 
     first = ReplaySource(scenes.h200())
-    app = WorkbenchApp(start, replay=True, first=first, monotonic=lambda: 0.0)
+    return WorkbenchApp(start, replay=True, first=first, monotonic=lambda: 0.0)
+
+
+async def test_s_and_n_work_in_a_replay_of_an_own_run() -> None:
+    asked: list[object] = []
+    app = following(asked)
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         assert "recorded, done" in text(pilot) and "n New" in text(pilot) and not asked
@@ -254,12 +259,7 @@ async def test_s_and_n_work_in_a_replay_of_an_own_run() -> None:
 
 async def test_m_starts_the_run_that_the_answer_proposes() -> None:
     asked: list[object] = []
-
-    def start(request: object) -> HeldFeed:
-        asked.append(request)
-        return HeldFeed(scenes.midway())
-
-    app = WorkbenchApp(start, replay=True, first=ReplaySource(scenes.h200()), monotonic=lambda: 0.0)
+    app = following(asked)
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         proposed = "workbench advise training --quick --budget 120"
@@ -396,12 +396,7 @@ def test_a_linked_file_keeps_its_link_and_an_unreadable_one_is_named(tmp_path: P
 
 async def test_the_palette_offers_the_next_step_from_above_the_screen() -> None:
     asked: list[object] = []
-
-    def start(request: object) -> HeldFeed:
-        asked.append(request)
-        return HeldFeed(scenes.midway())
-
-    app = WorkbenchApp(start, replay=True, first=ReplaySource(scenes.h200()), monotonic=lambda: 0.0)
+    app = following(asked)
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         await pilot.press("ctrl+p")

@@ -195,6 +195,8 @@ def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Cros
         return replace(unclear, below=below, points=pairs, leads=(run[0], run[-1]))
     change, duel = found
     value, (lower, upper) = duel.crossing(change)
+    smaller = [size for size in named if size < change.bracket[0]]
+    larger = [size for size in named if size > change.bracket[1]]
     pairs = _paired(named, change.below, change.above)
     carried = _zero({p.value: p.ratio_with_transfers for p in pairs if p.ratio_with_transfers})
     if whole:  # the first whole size at which the other leads
@@ -210,24 +212,16 @@ def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Cros
         searched=(pairs[0].value, pairs[-1].value),
         points=pairs,
         back=change.back,
-        before=_another(list(named.items())[::-1], change.below, below=change.bracket[0]),
-        then=None
-        if change.back
-        else _another(named.items(), change.above, beyond=change.bracket[1]),
+        before=_another(named, reversed(smaller), change.below),
+        then=None if change.back else _another(named, larger, change.above),
     )
 
 
-def _another(
-    sizes: Iterable[tuple[float, Mapping[str, Candidate]]],
-    name: str,
-    *,
-    below: float = math.inf,
-    beyond: float = 0.0,
-) -> tuple[float, str] | None:
-    """The first of the sizes within these at which `name` does not lead, and the one that does."""
-    for value, found in sizes:
-        if beyond < value < below and (name not in found or _is_behind(found, name)):
-            return value, next(iter(found))
+def _another(named: Named, sizes: Iterable[float], name: str) -> tuple[float, str] | None:
+    """The first of the sizes at which `name` does not lead, and the one that does."""
+    for size in sizes:
+        if name not in named[size] or _is_behind(named[size], name):
+            return size, next(iter(named[size]))
     return None
 
 

@@ -38,7 +38,7 @@ from .recordings import SHORTEST_S, fleets, is_valid, loose_files, why
 from .whatif import counted, devices_by_name
 
 NO_VERDICT = "it holds no verdict, and a fleet compares those of `advise`"
-TAIL_BYTES, TAIL_LINES = 4096, 5  # of a log
+TAIL_BYTES, TAIL_LINES = 4096, 5  # the end of a log
 UNSEEN = ("COMPLETED", "ENDED", "FAILED")  # words of a job that may have found no folder
 T = TypeVar("T")
 
@@ -282,7 +282,7 @@ def _described(machine: Machine) -> str:
     """`AMD EPYC, 8 cores, NVIDIA H200 x 2, 32 GiB`: equal for equal machines."""
     counted_names = {name: len(devices) for name, devices in devices_by_name(machine).items()}
     parts = [f"{name} x {n}" if n > 1 else name for name, n in counted_names.items()]
-    gib = machine.memory.total_bytes / 2**30  # of equal machines it differs by some MiB
+    gib = machine.memory.total_bytes / 2**30  # equal machines differ by some MiB
     return shown(", ".join([*parts, f"{round(gib, -1 if gib > 100 else 0):.0f} GiB"]), 160)
 
 

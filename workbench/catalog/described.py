@@ -183,7 +183,8 @@ class DescribedWorkload(Workload):
         return self._file.ask("tuning_values", list[ParameterValue], find, **asked)
 
     def prepare(self, case: Case, setup: Setup) -> Task:
-        raise NotImplementedError("workers import the file themselves")
+        """Refused: only workers, which import the file, may run what is in it."""
+        raise WorkloadError(f"{self.name} can be prepared in a worker only")
 
 
 def describe_backend(name: str, file: Path) -> Backend:

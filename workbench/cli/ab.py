@@ -109,9 +109,9 @@ def side_of(name: str, place: int, given: Mapping[str, Sequence[str]]) -> Side:
     if command is None:
         from ..contract import THREAD_VARIABLES
 
-        for variable in filter(variables.__contains__, THREAD_VARIABLES):
+        if taken := [variable for variable in THREAD_VARIABLES if variable in variables]:
             why = "the threads of a case are part of it, see --threads"
-            raise UsageError(f"--env takes no {variable}: {why}")
+            raise UsageError(f"--env takes no {taken[0]}: {why}")
     if path:
         after = variables.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
         variables["PYTHONPATH"] = os.pathsep.join([path, after])

@@ -23,7 +23,7 @@ from .options import own_options, run_options, scenario_options
 from .program import Program, ReaderGone, examples
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-SHORT = {  # of what the system is short, and what gives more of it (errno(3))
+SHORT = {  # errors of a system that has run out of something, with remedies (errno(3))
     errno.EMFILE: "raise the limit on open files (ulimit -n)",
     errno.ENFILE: "the whole machine has too many files open; close some",
     errno.EAGAIN: "raise the limit on processes (ulimit -u), or end some",

@@ -275,5 +275,5 @@ OF_OWN_CODE = [
 ]
 
 
-model_options = all_of(OF_A_MODEL[1:])  # of a command that takes the file as its argument
+model_options = all_of(OF_A_MODEL[1:])  # for a command that takes the file as its argument
 own_options = all_of([*OF_A_MODEL, *OF_OWN_CODE])

@@ -36,7 +36,7 @@ class Backend:
     # that constraints.txt pins, to its second number.
     oldest: ClassVar[str] = ""
     newest: ClassVar[str] = ""
-    platforms: ClassVar[tuple[str, ...]] = ("CUDA",)  # of the GPUs that it uses: see `Gpu.platform`
+    platforms: ClassVar[tuple[str, ...]] = ("CUDA",)  # GPU platforms it runs on: see `Gpu.platform`
 
     def version(self) -> str:
         """The version of the library, which this imports."""

@@ -8,7 +8,7 @@ from .device import kind_of
 
 LARGEST, SMALLEST = 1e30, 1e-60  # sizes that a journal holds, besides 0
 COMPILED = ("compile", "reduce-overhead", "max-autotune")  # words of modes by torch.compile
-MOST_BATCH, MOST_THREADS = 1_000_000, 4096  # of a case
+MOST_BATCH, MOST_THREADS = 1_000_000, 4096  # in one case
 
 ParameterValue = int | float | str
 

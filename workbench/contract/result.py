@@ -1,4 +1,4 @@
-"""What a workload says about a case: its cost, its accuracy, where its time goes."""
+"""Facts about a case: the cost of a step, the accuracy of its result, where its time goes."""
 
 from dataclasses import dataclass, field
 from typing import Any

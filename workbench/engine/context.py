@@ -17,7 +17,7 @@ from .telemetry import MachineTelemetry
 
 SLACK_S = 1.0  # reserved for a late last turn, ending workers and writing the document
 GRACE_S = 0.4  # part of the slack by which a turn may overrun before its worker is killed
-MOST_GROWTH_S = 20.0  # of a `--quick` run, for a GPU's worker that starts slowly
+MOST_GROWTH_S = 20.0  # added to a `--quick` run for a GPU's worker that starts slowly
 
 
 @dataclass

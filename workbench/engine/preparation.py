@@ -313,7 +313,7 @@ class Preparation:
         return answer.result
 
     def _late(self, case: Case, deadline_s: float) -> Reason:
-        """That a case took longer to prepare than the budget allows, with a remedy that fits."""
+        """Why a case that took too long to prepare does not race, with a remedy that fits."""
         source, own = self._plan.source, self._context.request.own
         text = f"it was not ready within its {deadline_s:.0f} s of the budget"
         if own is not None and own.kind == COMMAND and own.until is None:
@@ -442,6 +442,6 @@ class Preparation:
             ratio=proof.ratio.value if proof else None,
             ratio_bounds=proof.ratio.interval if proof else None,
         )
-        is_alone_on_gpu = case.device_kind == "gpu" and self._key(case).alone == case.id
-        if reason is not None and is_alone_on_gpu and self._context.request.trace is None:
-            self._context.pool.end(self._key(case))  # for the memory that it holds
+        key, left = self._key(case), reason is not None and self._context.request.trace is None
+        if left and case.device_kind == "gpu" and key.alone == case.id:
+            self._context.pool.end(key)  # others need the memory that it holds

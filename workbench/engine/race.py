@@ -22,7 +22,7 @@ from .schedule import RoundBudget
 
 MOST_ROUNDS = 40
 REFERENCE_ROUNDS = 5  # for reference-only precisions
-PREPARING_SHARE = 0.1  # of a row's time that may go by before the first turn, where a GPU races
+PREPARING_SHARE = 0.1  # share of a row's time before the first turn, at most, where a GPU races
 ROOM_SHARE = 0.5  # share of the extension left to the run that a further candidate may take
 LEAST_EXTENSION_S = 1.0  # for rounds: less would settle nothing
 REFERENCE_COST = 2.0  # FP64 takes about twice as long to prepare as the slowest of the others
@@ -40,7 +40,7 @@ class Race:
         self._late: list[Case] = []  # enter once the others are decided
         self._number = 0  # index of the next round
         self._began_s = context.now()
-        self._extended_s = 0.0  # of the row's share, since it was open at its end
+        self._extended_s = 0.0  # added to the row's share
 
     # ------------------------------------------------------------ the whole
 
@@ -143,7 +143,7 @@ class Race:
             return 0.0
         if self._is_decided():
             return 0.0  # no round would narrow it
-        # Rounds are short where time ran short; with more they lengthen.
+        # Where time ran short, rounds did too; more time lengthens them.
         missing_s = (elimination.PATIENCE - rounds) * round_s - left_s
         more_s = min(spare_s, max(LEAST_EXTENSION_S, missing_s))
         verdict = decide(self._context.report, self._plan.scenario)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ..contract import kind_of
 from ..planning.admission import beforehand
 from ..planning.plan import RowPlan, planned
 from ..pool.pool import WorkerFailed
@@ -16,7 +15,7 @@ from .overhead import IDLE, STARTING
 from .preparation import START_DEADLINE_S, worker_key
 from .race import Race
 
-LEAST_SHARE_S = 1.5  # of a light row with a GPU, whose first candidate takes most of a second
+LEAST_SHARE_S = 1.5  # for a light row with a GPU: its first candidate takes most of a second
 PROFILE_SHARE = 0.25  # share of a row's time with --trace
 
 Conclude = Callable[[RowPlan, Race], None]
@@ -34,7 +33,7 @@ class Races:
         build takes longer to import than the share of a light row lasts, and otherwise those of the
         row that comes first, unless their starts are its result."""
         in_order = sorted(rows, key=_place)
-        if not all(map(_is_on_host, rows)):
+        if not all(row.is_on_host for row in rows):
             start_workers(in_order, in_order, self._context, 1.0)
         elif not in_order[0].scenario.shares_workers:
             start_workers(in_order[:1], in_order, self._context, 1.0)
@@ -56,7 +55,7 @@ class Races:
             row_end_s = end_s + context.report.extended_s
             left_s = max(0.0, row_end_s - now)
             share_s = left_s * weights[0] / sum(weights)
-            if any(not kind_of(case.device).on_host for case in row.cases):
+            if not row.is_on_host:
                 share_s = max(share_s, min(LEAST_SHARE_S, left_s / len(weights)))
             if context.request.trace is not None:
                 share_s *= 1 - PROFILE_SHARE
@@ -101,15 +100,12 @@ class Races:
                 conclude(row, race)
 
 
-def _is_on_host(row: RowPlan) -> bool:
-    return all(kind_of(case.device).on_host for case in row.cases)
-
-
 def _place(row: RowPlan) -> tuple[bool, bool, bool, float]:
-    """The sort key of rows: first the one that needs fresh workers, which then are those of others;
-    time that rows leave is worth most to a tail, then to heavy work."""
-    begins, has_tail = row.scenario.shares_workers, row.scenario.objective == "latency_p99"
-    return row.after is not None, not (begins and _is_on_host(row)), has_tail, row.scenario.weight
+    """The sort key of rows: first the one whose fresh workers the others take over; time that rows
+    leave is worth most to a tail, then to heavy work."""
+    begins = row.scenario.shares_workers and row.is_on_host
+    has_tail = row.scenario.objective == "latency_p99"
+    return row.after is not None, not begins, has_tail, row.scenario.weight
 
 
 def start_workers(

@@ -14,7 +14,7 @@ from .view.roofline import FLOPS, limits
 from .view.svg import Curve, Plot, Strip
 from .view.words import device_tone, provenance_on
 
-MOST_SAMPLES = 150  # of one candidate, at even steps from the shortest to the longest
+MOST_SAMPLES = 150  # for one candidate, at even steps from the shortest to the longest
 TIMES = "seconds per step: samples, median and its 95% interval"
 
 

@@ -16,7 +16,7 @@ from ..records.fleet import FLEET_VERSION, JOBS, FleetJob, FleetPlan
 from ..text import units
 from .nodes import Node, node_types
 
-SPARE_S = 300.0  # of Slurm's time limit, for starting and for what follows the budget
+SPARE_S = 300.0  # in Slurm's time limit, for starting and for what follows the budget
 LABEL = re.compile(r"[\w./-]{1,300}=[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 BEGUN = "begun"  # in a script: when its fleet began, since folders of others have the same name
 NEEDED = {

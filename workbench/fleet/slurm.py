@@ -16,7 +16,7 @@ from ..records.fleet import FleetJob, FleetPlan
 from ..text.sanitize import shown
 from .plan import time_limit
 
-INHERITED = ("SLURM_", "SBATCH_", "PMIX_")  # of the job whose shell starts the fleet
+INHERITED = ("SLURM_", "SBATCH_", "PMIX_")  # from the job whose shell starts the fleet
 NEVER_S = 10**6
 SQUEUE = ("squeue", "--noheader", "--me", "--states=all", "--format=%i|%T|%r")
 

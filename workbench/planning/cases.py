@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from .. import catalog
-from ..contract import Case, Host, ParameterValue, Variant, WorkloadError, kind_of
+from ..contract import Case, Host, ParameterValue, Variant, WorkloadError
 from ..records.machine import Cpu, Machine
 from ..records.reason import Reason, Warning
 from .admission import small_probe_of
@@ -60,10 +60,9 @@ def fill_cases(
             for case in (*row.cases, *row.refining):
                 row.workload.work(case)
                 small_probe_of(case, row.workload, machine.cpu)
-            on_gpu = any(not kind_of(case.device).on_host for case in row.cases)
             is_first = not any(other.scenario.shares_workers for other in rows)
-            if request.quick and row.scenario.counts_start_up and (on_gpu or is_first):
-                row.scenario = row.scenario.sharing_workers(are_fresh=not on_gpu)
+            if request.quick and row.scenario.counts_start_up and (is_first or not row.is_on_host):
+                row.scenario = row.scenario.sharing_workers(are_fresh=row.is_on_host)
         except WorkloadError as error:
             reason = Reason(error.code, str(error), error.hint)
             if not request.every:

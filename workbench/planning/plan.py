@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from .. import catalog
-from ..contract import Case, ParameterValue, Workload
+from ..contract import Case, ParameterValue, Workload, kind_of
 from ..records import events as ev
 from ..records.reason import Reason
 from ..records.verdict import WhatIf
@@ -69,6 +69,11 @@ class RowPlan:
     def decides(self) -> bool:
         """Whether it races until one can be picked; otherwise until all are well known."""
         return self.scenario.textbook is not None or self.of is not None
+
+    @property
+    def is_on_host(self) -> bool:
+        """Whether none of its candidates needs a GPU; simulated ones need none."""
+        return all(kind_of(case.device).on_host for case in self.cases)
 
 
 def resolve(

@@ -116,7 +116,7 @@ class OwnQuestion:
 
     kind: str  # one of worker.code.KINDS
     target: str
-    arguments: tuple[str, ...] = ()  # of a script
+    arguments: tuple[str, ...] = ()  # those after `--`, for a script
     objective: str = set_by("--objective", "latency")
     max_error: float | None = set_by("--max-error", None)  # relative; None: as suits the precision
     train: bool = set_by("--train", False)

@@ -24,7 +24,7 @@ import psutil
 Happening = Literal["readable", "child", "deadline", "pause", "suspend"]
 
 NEVER = math.inf
-FIRST, SECOND = 1, 2  # of the signals that end a run
+FIRST, SECOND = 1, 2  # signal that ends a run: the first waits, the second does not
 LONGEST_LINE = 4096  # bytes of a control line
 LEAVE_S = 0.4  # from the second signal, or one during the output, to the end of a write that hangs
 

@@ -45,7 +45,7 @@ HINTS = {
 }
 DEATH_S = 1.0  # from the end of its pipe to that of a worker
 HANGS_S = 20.0  # a first start on a GPU that takes longer hangs
-RESTART_SHARES, RESTART_S = 5.0, 10.0  # of the first start on a GPU; at least for any further one
+RESTART_SHARES, RESTART_S = 5.0, 10.0  # limits of a restart: times the first start; at least
 MADE_ROOM = Reason("exclusive_gpu", "ended for another process: its GPU admits one at a time")
 KILLED_HINT = "killed from outside, most often by the kernel for lack of memory: see dmesg"
 

@@ -107,7 +107,7 @@ class WorkerSettings:
     threads: int  # most threads of a case without a number of its own
     memory_bytes: int  # most private memory of a worker on the CPU
     hide_gpus: bool  # from workers on the CPU
-    sides: dict[str, Side] = field(default_factory=dict)  # of `ab`, by `WorkerKey.alone`
+    sides: dict[str, Side] = field(default_factory=dict)  # for `ab`, by `WorkerKey.alone`
     gpu_cores: dict[str, str] = field(default_factory=dict)  # by device: a list of those near it
     exclusive: frozenset[str] = frozenset()  # GPUs that admit one process at a time
 

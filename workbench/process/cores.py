@@ -5,7 +5,7 @@ import os
 import re
 from contextlib import suppress
 
-GPU_CORES = "WORKBENCH_GPU_CORES"  # of a worker on a GPU: JSON, device to a list of cores near it
+GPU_CORES = "WORKBENCH_GPU_CORES"  # for workers on a GPU: JSON, device to a list of cores near it
 # Five digits are far above the kernel's NR_CPUS (8,192 on x86-64).
 _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?")
 

@@ -25,7 +25,7 @@ _REAP_S = 2.0  # death by SIGKILL is prompt
 SLICE_S = 0.1
 _PIPE_BYTES = 1 << 20  # the most that Linux allows every user (pipe(7))
 
-MOST_LINE_BYTES = 64 << 20  # of an answer; a profile of a large model has a few
+MOST_LINE_BYTES = 64 << 20  # in one answer; the profile of a large model takes a few MiB
 
 _Answer = TypeVar("_Answer")
 

@@ -22,7 +22,7 @@ class CalledModule(msgspec.Struct, frozen=True):
     name: str  # its class, numbered where several share one: "Net", "Net#2"
     calls: int
     seconds: float  # in all its calls
-    share: float  # of the script's time
+    share: float  # their part of the script's time, up to 1
     shapes: list[str]  # shapes of the inputs that it was called with, the most frequent first
     sizes: int = 0  # number of all such shapes, of which `shapes` lists five
     chosen: bool = False
@@ -34,9 +34,9 @@ class CodeFacts(msgspec.Struct, frozen=True):
 
     kind: str  # "torch", "function", "command"
     name: str  # as in case ids: "package.module:build"
-    code_sha256: str  # of the file that holds it
-    inputs_sha256: str  # of the inputs
-    precision: str = "fp32"  # of most parameters
+    code_sha256: str  # hash of the file that holds it
+    inputs_sha256: str  # hash of its inputs
+    precision: str = "fp32"  # that most parameters have
     parameters: int | None = None  # number of values in its weights
     inputs: list[CodeInput] = []
     named: bool = False  # whether a call has keyword arguments, tensors or not
@@ -56,7 +56,7 @@ class CodeFacts(msgspec.Struct, frozen=True):
     nondeterministic: bool = False  # two fresh copies differ
     mutated: list[str] = []  # inputs that a call changes
     needs_gpu: Reason | None = None  # why it cannot run on the CPU
-    modules: list[CalledModule] = []  # of a script
+    modules: list[CalledModule] = []  # that a script calls
     cut: bool = False  # the script was cut short
     trains: bool = False  # the script trains the module
     lingers: bool = False  # threads of the script outlived it, so the race has another process

@@ -63,7 +63,7 @@ class FleetPlan(msgspec.Struct, frozen=True):
     node_types: list[NodeType]
     jobs: list[FleetJob]
     inputs: dict[str, FleetInput] = {}  # by option: "model"
-    budget_s: float = 0.0  # of each run
+    budget_s: float = 0.0  # that each run has
     wheels: str | None = None  # a folder of wheels, from which each node installs workbench
 
 
@@ -123,9 +123,9 @@ class NodeRun(msgspec.Struct, frozen=True):
 class FleetNode(msgspec.Struct, frozen=True):
     """One job of the plan, or a document that lies in the folder by itself."""
 
-    name: str  # of the job or of the file
-    node_type: str  # of the plan, else as the machine was found
-    node: str  # of the plan, else the host name
+    name: str  # the job's, or the file's
+    node_type: str  # from the plan, else as the machine was found
+    node: str  # from the plan, else the host name
     state: str  # "pending", "running", "done", "failed", "lost", "partial", "incomparable"
     reason: Reason | None = None  # why it has not answered
     log: list[str] = []  # the last lines of its log, unless it has answered

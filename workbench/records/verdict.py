@@ -76,9 +76,9 @@ class Crossover(msgspec.Struct, frozen=True):
     # First size after the change at which `above` no longer leads or may not be picked, and the
     # leader there; None if `back` covers it.
     then: tuple[float, str] | None = None
-    before: tuple[float, str] | None = (
-        None  # the same of `below`, at the last size before the change
-    )
+    # Last size before the change at which `below` does not lead or may not be picked, and the
+    # leader there.
+    before: tuple[float, str] | None = None
 
 
 class Payoff(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from .report import Report
 
 CHOICES = ("cpu", "gpu", "either", "unknown")
 CONFIDENCES = ("sure", "likely", "tie", "open", "unrated")
-VOCABULARY = {"choice": CHOICES, "objective": OBJECTIVES, "confidence": CONFIDENCES}  # of a verdict
+VOCABULARY = {"choice": CHOICES, "objective": OBJECTIVES, "confidence": CONFIDENCES}
 
 
 def report_of(document: Document) -> Report:

@@ -32,7 +32,7 @@ def percentiles(blocks: Sequence[Sequence[float]]) -> list[float] | None:
     total = sum(lengths)
     if len(blocks) < MIN_PAIRS or total < MIN_SAMPLES_FOR_P99:
         return None
-    most = math.ceil((1 - Q) * total) + 2  # of any block's samples, those that can matter
+    most = math.ceil((1 - Q) * total) + 2  # samples of one block that can matter
     top = sorted(
         ((x, i) for i, block in enumerate(blocks) for x in sorted(block)[-most:]), reverse=True
     )

@@ -56,7 +56,7 @@ class Code:
     directory: str  # where the user stands: modules are found there
     home: str = "cpu"  # the device on which it is examined and its reference is computed
     seed: int = 0
-    arguments: tuple[str, ...] = ()  # of a script
+    arguments: tuple[str, ...] = ()  # those after `--`, for a script
     batch: int | None = None  # at which it is examined; None: its own
     seconds: float = 20.0  # a script is cut after this time
     train: bool = False

@@ -15,7 +15,7 @@ from ..process.limits import limit
 from .worker import serve
 
 MOST_MEMORY_BYTES = 8 << 30  # private: enough to import any library, even with many cores
-MOST_FILE_BYTES = 16 << 20  # of the log, most of all
+MOST_FILE_BYTES = 16 << 20  # above all for the log
 OF_A_WORKLOAD = "title", "teaches", "default_batch", "latency", "convolves", "isolates"
 OF_A_BACKEND = Backend.__annotations__.keys() - {"name", "optional"}
 

@@ -155,10 +155,7 @@ class TorchInference(TorchTask, InferenceTask):
                 self.replay = self._graph()
 
     def step(self) -> None:
-        self.answer(next(self.feeds))
-
-    def answer(self, batch: Any) -> Any:
-        return (self.replay or self._eager)(batch)
+        (self.replay or self._eager)(next(self.feeds))
 
     def _moved(self, batch: Any) -> Any:
         return self.moved(batch).to(self.dtype)
@@ -185,7 +182,8 @@ class TorchInference(TorchTask, InferenceTask):
         return answer
 
     def infer(self, batch: Any) -> Any:
-        return self.answer(torch.from_numpy(batch)).numpy().copy()  # a graph overwrites its answer
+        answer = (self.replay or self._eager)(torch.from_numpy(batch))
+        return answer.numpy().copy()  # a graph overwrites it
 
     def transfer_out_s(self) -> float | None:
         return time_to_host(self.case, self._output(self.hosted[0]))

@@ -79,7 +79,7 @@ class MatrixProduct(Workload):
         held = float(inputs * size + outputs * PRODUCT_BYTES[case.precision])
         flops = 2.0 * batch * m * n * k
         work = Work(flops, held, batch, "products", held, transfers="setup")
-        wide = max(size, 4)  # of a number as it is drawn
+        wide = max(size, 4)  # bytes of a number as it is drawn
         if case.device_kind == "gpu":
             return replace(work, host_bytes=held + inputs * wide)
         drawn = max(inputs, outputs) * wide  # later the check's conversion, as large

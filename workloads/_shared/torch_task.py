@@ -17,7 +17,7 @@ from .network import EPSILON, Attention, Conv, Gelu, Layer, Mean, Norm, Residual
 
 TORCH_ALIGNMENT_BYTES = 64  # c10/core/alignment.h, gAlignment
 MOST_COMPILED = 64  # compiled cases of one worker
-HIGHEST_CLOCK_HZ = 3e9  # of any GPU: at a lower clock as many cycles take longer
+HIGHEST_CLOCK_HZ = 3e9  # no GPU is faster: at a lower clock as many cycles take longer
 STREAMING = ("cuda", "xpu")  # GPUs with streams, events and copies from page-locked memory
 ON_CUDA_ONLY = ("graph", "reduce-overhead", "max-autotune", "cudnn-benchmark")  # modes
 # Messages of torch._inductor without g++, Triton or gcc (torch/_inductor/exc.py, cpp_builder.py).
@@ -87,17 +87,19 @@ def end_compilers() -> None:
 @contextmanager
 def true_fp32(device: str) -> Iterator[None]:
     """Compute FP32 on `device` without TF32, as a reference does."""
-    parts = [] if device == "cpu" else [torch.backends.cuda.matmul, torch.backends.cudnn]
-    before = []
+    if device == "cpu":
+        yield
+        return
+    parts, before = (torch.backends.cuda.matmul, torch.backends.cudnn), [False, False]
     with suppress(AttributeError, RuntimeError):  # set by the new names: each task sets its own
         before = [part.allow_tf32 for part in parts]
-    if parts:
-        set_tf32(enabled=False)
+    set_tf32(enabled=False)
     try:
         yield
     finally:
-        for part, was in zip(parts, before, strict=False):
-            part.allow_tf32 = was
+        for part, was in zip(parts, before, strict=True):
+            with suppress(AttributeError):
+                part.allow_tf32 = was
 
 
 class TorchTask(Task):

@@ -15,8 +15,8 @@ from .errors import bad_input, one_line
 from .shapes import Input, Sizes, counts_batch, possible_sizes, shown
 
 AT_MOST = 256  # samples to calibrate with, and to choose on unless a bound needs more
-CHECK_SHARE = 0.4  # of the samples: kept apart, to check the chosen variant
-CALIBRATION_SHARE = 0.4  # of the others, unless each of them does both
+CHECK_SHARE = 0.4  # share of the samples kept apart to check the chosen variant
+CALIBRATION_SHARE = 0.4  # share of the others, unless each of them does both
 ENOUGH_APART = 400  # samples besides those that check, below which each calibrates and chooses
 ENOUGH_FOR_BOTH = 4  # samples from which half choose and half calibrate
 

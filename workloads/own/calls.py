@@ -20,7 +20,7 @@ from typing import Any
 
 from .tree import Example, tensors
 
-INSTANCES = 8  # of a class that are kept apart; a program may make a new one for every call
+INSTANCES = 8  # kept apart for each class; a program may make a new one for every call
 SHAPES = 5  # most that are listed
 AGAIN_S = 1.0  # a program that swallows TimeUp gets another after this time
 

@@ -17,10 +17,10 @@ from workbench.process import children
 from workbench.process.exit_status import ending, log_tail
 from workbench.worker.code import ASSIGNMENT, Code, command_words, placeholders
 
-LARGEST_BYTES = 1 << 24  # of a file that is hashed by its content
+LARGEST_BYTES = 1 << 24  # for a file that is hashed by its content
 PIPE_BYTES = 1 << 16  # pipe(7)
 LOG = 2  # file descriptor of the worker's stderr, which is its log
-MOST_LOGGED = 1 << 20  # bytes, from which on the log begins anew
+MOST_LOGGED = 1 << 20  # bytes, above which the log is emptied between runs
 
 
 class CommandTask(Task):
@@ -87,7 +87,7 @@ class CommandTask(Task):
             if self._until is None and (tail := log_tail(self._errors)):
                 os.write(LOG, f"{tail}\n".encode())
             self._process = None
-        if os.fstat(LOG).st_size > MOST_LOGGED:  # what one run prints, times the runs
+        if os.fstat(LOG).st_size > MOST_LOGGED:  # many runs would fill the disk
             os.ftruncate(LOG, 0)
             os.lseek(LOG, 0, os.SEEK_SET)
         self._errors.seek(0)

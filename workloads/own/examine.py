@@ -92,7 +92,7 @@ def _trained(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
     found = training.examine(code, one)
     notes += found.pop("notes")
     given = _inputs(found["inputs"])
-    if found["batch"] is not None:  # of data, which may be drawn at random
+    if found["batch"] is not None:  # drawn from data, perhaps at random
         return {**found, **given, "inputs_sha256": "", "resizable": True}
     return {**found, **given, "batch": one.own_batch, "resizable": one.own_batch is not None}
 

@@ -26,7 +26,7 @@ from .subject import Subject, folder_of
 from .tree import Example, tensors
 
 MODEL = "model.onnx"
-LARGEST_BYTES = 1_900_000_000  # of weights inside one file: protobuf ends at 2 GiB
+LARGEST_BYTES = 1_900_000_000  # for weights inside one file: protobuf ends at 2 GiB
 BROKEN = 0.1  # relative error of a graph that computes something else; the race judges closely
 MOST_REASONS = 5
 NO_OPERATIONS = ("placeholder", "get_attr", "output")  # nodes of torch.fx that compute nothing

@@ -20,7 +20,7 @@ from .tree import Example, tensors
 
 Batches = Generator[Any, None, None]
 ENDLESS = 10**12  # samples
-DEFAULT_BATCH = 32  # of data, where no batch is named
+DEFAULT_BATCH = 32  # samples from a data set, where no batch is named
 IN_LOADER = "in DataLoader worker process"  # torch/_utils.py, ExceptionWrapper
 NO_BUILDER = "name a builder, package.module:build, with loss(output, batch) next to it"
 HINT = "define `def loss(output, batch): return F.cross_entropy(output, batch[1])` or the like"

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from workbench.contract import Case, WorkloadError, kind_of
-from workbench.worker.code import COMMAND, TORCH as TORCH_CODE, Code
+from workbench.worker.code import COMMAND, Code
 from workbench.worker.libraries import onnx, torch
 from workbench.worker.session_options import ONNX_BACKENDS
 
@@ -91,7 +91,11 @@ work, result, (inputs, named) = found, None, renewed()
 KEPT = """
 import copy
 
-kept = copy.deepcopy((inputs, named))  # a call changes them
+kept = copy.deepcopy((inputs, named))
+
+
+def renewed():  # a call changes them
+    return copy.deepcopy(kept)
 """
 TIMED = """
 
@@ -181,13 +185,12 @@ def _script(
         else:
             parts += _module(folder, code, subject, case, target)
         parts += setup
-    renewed = "    inputs, named = renewed()\n" * (renews and subject is None)
-    if renews and subject is not None and not code.train and case.backend not in ONNX_BACKENDS:
+    if renews and subject is not None:
         parts.append(KEPT)
-        renewed = "    inputs, named = copy.deepcopy(kept)\n"
+    renewed = "    inputs, named = renewed()\n" * renews
     lines = "\n".join(f"    {line}" for line in call)
     what = "50 steps on one batch, without loading it" if code.train else "50 calls"
-    if kind != "cpu" and code.kind == TORCH_CODE and case.backend not in ONNX_BACKENDS:
+    if kind != "cpu" and subject is not None and case.backend not in ONNX_BACKENDS:
         what += f" with inputs on {case.device}"
     timed = TIMED.format(call=lines, wait=wait, renewed=renewed, timed=what)
     text = "\n".join([HEAD.format(name=code.name, label=case.label, timed=what), *parts, timed])

@@ -23,7 +23,7 @@ from ...worker.session_options import OPENVINO
 # Seconds to compile a graph, for each of its operations and more for each convolution: the most
 # that twelve modules of the corpus took on two cores with AVX-512, torch 2.13.
 COMPILE_S, OPERATION_S, CONVOLUTION_S = 1.0, 0.05, 0.4
-BACKWARD = 2.3  # times as long with gradients; four of the modules took 1.8 to 3.1
+BACKWARD = 2.3  # factor for gradients; four of the modules had 1.8 to 3.1
 COLD_S = 14.0  # where torch has not met this compiler, measured on two cores
 # Seconds to import torch on the machine of these figures.  A slower import stands for a slower
 # machine, but by a bounded factor, since a cold disk slows imports alone.

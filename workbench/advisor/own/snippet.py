@@ -103,10 +103,11 @@ def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
 
 
 def _function(facts: CodeFacts, case: Case) -> Lines:
-    setup = ["import os", "", "# before NumPy, torch and the like are imported"]
-    variables = (*THREAD_VARIABLES, *catalog.backend(case.backend).thread_variables)
-    setup += [f'os.environ["{name}"] = "{case.threads}"' for name in variables]
-    setup = [] if case.threads is None else setup
+    setup = []
+    if case.threads is not None:
+        setup = ["import os", "", "# before NumPy, torch and the like are imported"]
+        variables = (*THREAD_VARIABLES, *catalog.backend(case.backend).thread_variables)
+        setup += [f'os.environ["{name}"] = "{case.threads}"' for name in variables]
     device = f", device={case.device!r}" if facts.passes_device else ""
     return Lines(setup, [f"result = work(*inputs, **named{device})"])
 

@@ -9,7 +9,12 @@ from .spans import Span, Text
 
 LABEL = 19  # columns before the plot
 MOST_NAME = 26  # cells of a name at the end of a line
-DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille cell, row by row
+DOTS = (
+    (0x01, 0x08),
+    (0x02, 0x10),
+    (0x04, 0x20),
+    (0x40, 0x80),
+)  # bits of a cell, row by row
 BRAILLE = 0x2800
 
 Place = tuple[float, float]  # logarithms of the horizontal and vertical values
@@ -85,8 +90,7 @@ def chart(
     for each in series:
         for x, y in each.places if each.mark[0] else ():
             grid[down(y) // 4][across(x) // 2] = each.mark
-    ends = _ends(series, lambda y: down(y) // 4) if name_room else iter(())
-    for row_number, each in itertools.takewhile(lambda end: end[0] < height, ends):
+    for row_number, each in _ends(series, lambda y: down(y) // 4, height) if name_room else ():
         at_its_end = grid[row_number][width - 1] == each.mark
         name = f" {each.name}" if at_its_end else f" {each.mark[0]} {each.name}"
         for column, letter in enumerate(name[:name_room], width):
@@ -128,13 +132,18 @@ def _draw_braille(grid: list[list[Span]], line: Sequence[tuple[int, int]], tone:
             grid[row // 4][column // 2] = (drawn, tone)
 
 
-def _ends(series: Sequence[Series], down: Callable[[float], int]) -> Iterator[tuple[int, Series]]:
-    """The line of each name: where its series ends, or the next one that is free."""
+def _ends(
+    series: Sequence[Series], down: Callable[[float], int], height: int
+) -> Iterator[tuple[int, Series]]:
+    """The line of each name: where its series ends, or the next one that is free.  The last names
+    are left out where lines run out."""
     named = sorted((each for each in series if each.name), key=lambda each: -each.places[-1][1])
     lowest, following = max(down(named[-1].places[-1][1]), len(named) - 1), -1
     for number, each in enumerate(named):
         wanted = min(down(each.places[-1][1]), lowest - (len(named) - 1 - number))
         following = max(following + 1, wanted)
+        if following >= height:
+            return
         yield following, each
 
 

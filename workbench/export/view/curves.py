@@ -49,9 +49,9 @@ def rate_table(sweep: Sweep) -> tuple[list[Column], list[Line]]:
         *([Column("fastest", "Fastest", minimum=34)] if len(sweep.curves) > 1 else []),
     ]
     lines = []
-    order = {at: place for place, at in enumerate(itertools.product(*sweep.axes.values()))}
-    places = {tuple(point.at.values()): point.at for c in sweep.curves for point in c.points}
-    for place in (places[key] for key in sorted(places, key=lambda at: order.get(at, 0))):
+    axes, places = sweep.axes, [point.at for curve in sweep.curves for point in curve.points]
+    ordered = sorted(places, key=lambda at: [axes[name].index(at[name]) for name in axes])
+    for place, _ in itertools.groupby(ordered):
         here = [(c, point) for c in sweep.curves for point in c.points if point.at == place]
         at = ", ".join(map(value_text, place.values()))
         cells = {curve.candidate: Text.of(_rate(curve, point)) for curve, point in here}

@@ -179,7 +179,7 @@ def _confidence(report: Report) -> Iterator[str]:
 
 
 def _steps_note(report: Report) -> Iterator[str]:
-    """How many steps a sample of a training holds.  Earlier versions gave the time of them all."""
+    """Say how many steps a training's sample covers: a mean, or in older documents their total."""
     first = next(iter(report.candidates.values()), None)
     steps = int(first.case.params.get("batches", 1)) if first and report.code else 1
     if first is None or steps == 1:
