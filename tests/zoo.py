@@ -39,15 +39,15 @@ UNPLANNABLE = {
     "tuning_endless": "tuning_values(): it gave no answer within",
     "tuning_outside": "tuning_values(): n must be between 1 and 100, not 1000",
     "tuning_raises": "tuning_values(): RuntimeError",
-    "work_absurd": "work(): amounts are between 0 and 1e+30",
+    "work_absurd": "work(): amounts must be between 0 and 1e+30",
     "work_dies": "work(): its process ended (killed by SIGKILL)",
     "work_exits": "work(): its process ended (exit code 0)",
     "work_loops": "work(): it gave no answer within",
     "work_nan": "work(): the workload produced NaN or infinity",
-    "work_negative": "work(): amounts are between 0 and 1e+30",
+    "work_negative": "work(): amounts must be between 0 and 1e+30",
     "work_none": "work(): TypeError: expected a Work, not NoneType",
     "work_raises": r"work(): ValueError: \x1b[31mxxx",
     "work_text": "work(): Expected `float | null`, got `str` - at `$.flops`",
-    "work_zero": "work(): items is at least 1e-30",
+    "work_zero": "work(): items must be at least 1e-30",
 }
 ENDLESS = {"loops", "tuning_endless", "work_loops"}

@@ -27,7 +27,7 @@ class AdvisorScreen(ViewScreen):
     HORIZONTAL_BREAKPOINTS = [(SIDE_BY_SIDE, "-side-by-side")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         FILTER,
-        Binding("escape", "follow", "Follow", tooltip="follow the row that is raced again"),
+        Binding("escape", "follow", "Follow", tooltip="go back to the row that races now"),
     ]
 
     def body(self) -> ComposeResult:

@@ -41,8 +41,9 @@ WORDS = (  # each with the screens where it stands; none: everywhere
     (
         "95%",
         "95% confidence interval of the ratio, from rounds that both took part in",
-        f"Advisor Compare {RACES}",
+        f"Advisor {RACES}",
     ),
+    ("99%", "99% confidence interval of the ratio; the runs took no turns", "Compare"),
     ("sure", "confidence: the lead is above 5% after all looks at the race", "Advisor Detail"),
     ("likely", "the interval of the lead excludes 1", "Advisor Detail"),
     ("tie", "the interval of the lead lies within 5%", "Advisor Detail"),
@@ -64,12 +65,16 @@ WORDS = (  # each with the screens where it stands; none: everywhere
     ("±", "half the width of the 95% interval of the median", f"Advisor Model {RACES}"),
     (
         "!",
-        "the time of this candidate is less certain; its details name the remedy",
+        "after a state: its time is less certain, as the details say; before an error: too large",
         f"Advisor Model {RACES}",
     ),
     ("* o + x", "curve symbols, in front of each candidate", "Run"),
-    ("Gain", "time of the model as given, divided by the time of this variant", "Model"),
-    ("Error", "its largest relative error, to its upper bound where there is one", "Model"),
+    (
+        "Gain",
+        "value of the model or code as given over the value of this one; above 1 is better",
+        "Model",
+    ),
+    ("Error", "the largest relative error; A to B: B is the bound on unseen inputs", "Model"),
     ("limited by", "memory traffic, or the peak of the precision: what bounds a rate", "Roofline"),
     ("SAME", "within 10%; AMBIGUOUS: the two runs do not show which", "Compare"),
 )

@@ -25,11 +25,11 @@ from .base import FILTER, nothing_yet
 from .detail import DetailScreen
 from .row import RowScreen
 
-LINES_BESIDE_LOSS = 15
+LINES_AROUND_LOSS = 15
 LINES_FOR_LOSS = 22  # lines of a terminal that has room for it and for the log
 WIDTH_FOR_COURSE = 100  # columns of a terminal that draws the lead by round
 LINES_FOR_COURSE = 27  # its lines, not counting those of the candidates
-LOG_BESIDE_CURVE = 30  # lines of a terminal that has room for both
+ROOM_FOR_LOG_AND_CURVE = 30  # lines of a terminal that has room for both
 
 
 class RunScreen(RowScreen):
@@ -64,7 +64,7 @@ class RunScreen(RowScreen):
 
     def _draw_table(self, row: Row | None, session: Session, sweep: Sweep | None) -> None:
         table, bar = self.query_one(Table), self.query_one(FilterBar)
-        table.set_class(sweep is not None, "-beside-curve")
+        table.set_class(sweep is not None, "-with-curve")
         if row is None:
             table.show((), (), Text.of((nothing_yet(session), "dim")))
             return
@@ -86,7 +86,7 @@ class RunScreen(RowScreen):
     def _draw_curve(self, row: Row | None, sweep: Sweep | None) -> None:
         curve, log = self.query_one("#curve", Drawn), self.query_one("#log", Drawn)
         curve.display = sweep is not None
-        log.display = sweep is None or self.size.height >= LOG_BESIDE_CURVE
+        log.display = sweep is None or self.size.height >= ROOM_FOR_LOG_AND_CURVE
         curve.set_class(log.display, "-above-log")
         if row is None or sweep is None:
             return
@@ -114,7 +114,7 @@ class RunScreen(RowScreen):
         loss.display = row is not None and has_room and any(c.loss for c in row.candidates)
         if row is not None and loss.display:
             # In a low terminal the log keeps a few lines.
-            most = max(2, self.size.height - len(row.candidates) - LINES_BESIDE_LOSS)
+            most = max(2, self.size.height - len(row.candidates) - LINES_AROUND_LOSS)
             loss.show(
                 lambda width: [heading("Loss", width), *loss_lines(row, session, width, most)]
             )

@@ -43,10 +43,15 @@ class RunsScreen(ViewScreen):
         Binding("escape", "unfilter", show=False),
         Binding("v", "mark", "Mark", tooltip="mark a run as A, another as B"),
         Binding("c", "compare", "Compare", tooltip="compare A with B"),
-        Binding("s", "again", "Start", tooltip="start its command again", group=SPARE),
-        Binding("e", "export", "Export", tooltip="write an HTML page of it", group=SPARE),
+        Binding("s", "again", "Start", tooltip="start the command of this run again", group=SPARE),
+        Binding("e", "export", "Export", tooltip="write an HTML page of this run", group=SPARE),
         Binding(
-            "delete", "delete", "Delete", key_display="del", tooltip="twice: delete it", group=SPARE
+            "delete",
+            "delete",
+            "Delete",
+            key_display="del",
+            tooltip="twice: delete this run",
+            group=SPARE,
         ),
     ]
 

@@ -21,8 +21,10 @@ INFERENCE, TRAINING = "inference", "training"
 
 _BATCH = FormField("batch", "batch", "its own", "items in a call", several=CURVE)
 _OVER = FormField("over", "over", "", "values of a command's {device}: device=cpu,cuda")
-_UNTIL = FormField("until", "until", "its end", "the line up to which it is timed, as a pattern")
-_ARGUMENTS = FormField("arguments", "arguments", "", "of a script")
+_UNTIL = FormField(
+    "until", "until", "its end", "time it until it prints a line that matches this pattern"
+)
+_ARGUMENTS = FormField("arguments", "arguments", "", "arguments of the script")
 _STEP = replace(only_one("train", "what is timed", (INFERENCE, TRAINING)), label="step")
 _ERROR = FormField("max_error", "max error", "by precision", "limit of the error", "0 to 1")
 _AGREEMENT = FormField(
@@ -36,7 +38,7 @@ _FURTHER = {  # fields of each kind besides those that all have; their keys are 
     COMMAND: (_OVER, _UNTIL, _SAVE),
     MODEL: (
         _INPUTS,
-        _BATCH,
+        replace(_BATCH, several=""),
         replace(_ERROR, default="0.02"),
         _AGREEMENT,
         replace(_SAVE, help="a new file for the pick"),
@@ -55,7 +57,7 @@ def about(kind: str) -> list[FormField]:
     goals = OF_MODELS if kind == MODEL else OF_CODE
     return [
         only_one("kind", "what the code is", _KINDS, decides=True),
-        FormField("code", "code", "", f"as after --{kind or TORCH}"),
+        FormField("code", "code", "", f"what follows --{kind or TORCH} on the command line"),
         only_one("objective", "the aim of the pick", goals),
         *_FURTHER.get(kind or TORCH, ()),
     ]

@@ -260,15 +260,15 @@ def _seconds(text: str) -> float | None:
 
 
 def _outlook(rows: list[RowPlan], budget_s: float) -> tuple[str, bool]:
-    """`7 rows, up to 6 candidates in each, about 2.1 s for each`, and whether that is too little;
-    rows alone without a machine."""
+    """`7 rows, up to 6 candidates in each, about 2.1 s per candidate`, and whether that is too
+    little; rows alone without a machine."""
     count, cases = len(rows), [len(row.cases) for row in rows]
     text, most, total = units.counted(count, "row"), max(cases, default=0), sum(cases)
     if not most:
         return text, False
     share_s = budget_s / total
     text += f", {'' if count == 1 else 'up to '}{units.counted(most, 'candidate')}"
-    text += f"{' in each' if count > 1 else ''}, about {units.duration(share_s)} for each"
+    text += f"{' in each' if count > 1 else ''}, about {units.duration(share_s)} per candidate"
     if share_s >= LEAST_S:
         return text, False
     enough = units.duration(math.ceil(total * LEAST_S / 10) * 10)

@@ -231,9 +231,9 @@ def _gpu(gpu: Gpu, machine: Machine, warnings: Sequence[Warning]) -> Iterator[Ch
         return
     codes = ("gpu_hidden", "gpu_prohibited", "gpu_unreadable", "busy_gpu", "unproven_device")
     warned = _from(warnings, *codes, name=name, subject=subject(gpu))
-    untold = "; in a virtual machine its PCIe link cannot be judged" if gpu.is_virtual else ""
+    unjudged = "; in a virtual machine its PCIe link cannot be judged" if gpu.is_virtual else ""
     yield from [*warned, *_health(gpu, machine, name)] or [
-        Check(name, OK, f"{gpu.name or 'GPU'}, no problems found{untold}")
+        Check(name, OK, f"{gpu.name or 'GPU'}, no problems found{unjudged}")
     ]
 
 

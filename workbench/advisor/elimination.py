@@ -251,8 +251,8 @@ def is_over(standings: Standings) -> bool:
 
 
 def is_proven(candidates: Sequence[Candidate], claims: int) -> bool:
-    """Whether the best differs from the best of the other kind of device, or else from the next,
-    as surely as one of `claims` that shall hold together; or more rounds would not show it."""
+    """Whether the best differs from the best of the other kind of device, else from the next, at a
+    confidence that `claims` claims share; or more rounds would not show it."""
     order = ranked(c for c in candidates if c.blocks)
     if len(order) < 2:
         return True

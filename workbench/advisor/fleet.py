@@ -79,7 +79,10 @@ def _comparable(nodes: Sequence[FleetNode], plan: FleetPlan | None) -> list[Flee
             text = "it is about another model or other code"
         elif run is not None:
             other = (a for a in run.answers if a.job and a.job != usual[a.scenario])
-            text = next((f"{a.scenario} is another job there: {a.job}" for a in other), "")
+            text = next(
+                (f"its {a.scenario} measured other work than most nodes: {a.job}" for a in other),
+                "",
+            )
         reason = Reason("incomparable", text, "measure it with the options of the others")
         found.append(replace(node, state="incomparable", reason=reason) if text else node)
     return found

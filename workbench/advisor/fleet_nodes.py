@@ -180,7 +180,7 @@ def _state(at: Path, submitted: fleet.Submitted | None, found: Folder) -> tuple[
     if word.startswith(fleet.ENDED):
         text = f"it ended without a document{engine}"
         if word.startswith(UNSEEN) and not os.path.lexists(at / fleet.LOG):
-            text += f"; nothing in {shown(str(at))}: does the node see it? Name a shared folder"
+            text += f"; {shown(str(at))} is empty: the node may not see it, so name a shared folder"
         return "failed", text
     plan, began = found.plan, _moment(found.plan.created_at if found.plan else "")
     if plan is not None and began is not None and found.now_s >= began + plan.deadline_s:

@@ -157,7 +157,7 @@ class UserFile:
 
 
 class DescribedWorkload(Workload):
-    """A user's workload: what it is asked, its child answers."""
+    """A user's workload; its child process answers every call."""
 
     def __init__(self, name: str, file: Path) -> None:
         """WorkloadError says why the file cannot be used."""

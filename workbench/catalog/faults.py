@@ -70,7 +70,7 @@ def in_workload(found: WorkloadDescription) -> Iterator[str]:
     for name, value in found.quick.items():
         if name == "batch":
             if not isinstance(value, int) or value < 1 or found.default_batch is None:
-                yield "quick: batch must be a whole number, and default_batch be set"
+                yield "quick: batch must be a whole number, and default_batch must be set"
         elif name not in known:
             yield f"quick: there is no parameter {shown(name, 60)!r}"
         elif wrong := _wrong_value(known[name], value):
@@ -101,33 +101,33 @@ def _wrong_value(parameter: Parameter, value: ParameterValue) -> str | None:
 
 def _wrong_variant(variant: Variant) -> str | None:
     if variant.device_kind not in COLUMNS:
-        return f"device_kind is one of {', '.join(COLUMNS)}"
+        return f"device_kind must be one of {', '.join(COLUMNS)}"
     if variant.precision not in PRECISIONS:
-        return f"precision is one of {', '.join(PRECISIONS)}"
+        return f"precision must be one of {', '.join(PRECISIONS)}"
     for word in (variant.backend, variant.quantization, variant.mode):
         if word is not None and (not _is_word(word) or "/" in word):
-            return "backend, quantization and mode are short printable texts without /"
+            return "backend, quantization and mode must be short printable texts without /"
     if variant.threads is not None and not 1 <= variant.threads <= MOST_THREADS:
-        return f"threads is between 1 and {MOST_THREADS}"
+        return f"threads must be between 1 and {MOST_THREADS}"
     return None
 
 
 def in_work(work: Work) -> Iterator[str]:
     """Faults of the work of a case."""
     if not all(_is_amount(n) for n in astuple(work) if isinstance(n, (int, float))):
-        yield f"amounts are between 0 and {LARGEST:g}, not {shown(str(work))}"
+        yield f"amounts must be between 0 and {LARGEST:g}, not {shown(str(work))}"
     if work.items < LEAST_ITEMS or not _is_word(work.item):
-        yield f"items is at least {LEAST_ITEMS:g}, and item names its unit"
+        yield f"items must be at least {LEAST_ITEMS:g}, and item must name its unit"
     if work.transfers not in TRANSFERS:
-        yield f"transfers is one of {TRANSFERS}"
+        yield f"transfers must be one of {TRANSFERS}"
     if work.ranks < 1:
-        yield "ranks is at least 1"
+        yield "ranks must be at least 1"
 
 
 def in_values(parameter: Parameter, values: Sequence[ParameterValue]) -> Iterator[str]:
     """Faults of the values that a workload proposes for a tuning parameter."""
     if len(values) > 64:
-        yield f"{len(values)} values for {parameter.name}, at most 64 can be"
+        yield f"{parameter.name} has {len(values)} values; at most 64 are allowed"
     for value in values:
         if wrong := _wrong_value(parameter, value):
             yield wrong
@@ -144,7 +144,7 @@ def in_probe(small: Case | None, case: Case, parameters: Sequence[Parameter]) ->
         if name not in known or _wrong_value(known[name], value):
             yield f"{shown(name, 60)} cannot be {shown(repr(value), 60)}"
     if small.batch is not None and not 1 <= small.batch <= MOST_BATCH:
-        yield f"batch is between 1 and {MOST_BATCH}"
+        yield f"batch must be between 1 and {MOST_BATCH}"
 
 
 def _way(case: Case) -> tuple[object, ...]:
@@ -157,7 +157,7 @@ def in_backend(found: BackendDescription) -> Iterator[str]:
     if not all(map(_is_text, texts)):
         yield "its texts, such as install, must be short and printable"
     if not all(name.isidentifier() and len(name) <= 100 for name in found.thread_variables):
-        yield "thread_variables are names of environment variables"
+        yield "thread_variables must be names of environment variables"
 
 
 def _is_amount(number: float) -> bool:

@@ -294,7 +294,7 @@ def all_gpus_report(found: Machine, python: str | None) -> tuple[Report, Links]:
 
     devices = tuple(gpu.device for gpu in found.gpus if gpu.device is not None)
     if not devices:
-        raise UsageError("--all-gpus: there is no GPU here that CUDA can use; see workbench detect")
+        raise UsageError("--all-gpus: no GPU here can be used; see workbench detect")
     request = Request(
         workloads=("matmul",),
         devices=devices,

@@ -122,7 +122,7 @@ fail_on_option = value(
     "--fail-on", "2%", "Exit 4 if a later run, or side B, is slower by more.", callback=_share
 )
 anonymize_option = flag(
-    "--anonymize", "Replace names of users, machine, paths, files; UUIDs of GPUs."
+    "--anonymize", "Replace the names of users, machine, folders and files, and the UUIDs of GPUs."
 )
 no_samples_option = flag(
     "--no-samples", "Leave the samples out of the JSON document; the statistics stay."
@@ -173,7 +173,7 @@ SHARED = [
         "Afterwards profile a few steps of each candidate into a Chrome or Perfetto trace.",
     ),
     flag("--strict", "Exit 3 if the confidence of a verdict is `open`."),
-    flag("--strict-samples", "Exit 3 if a result carries a warning."),
+    flag("--strict-samples", "Exit 3 if the run or a result carries a warning."),
     *map(_format_option, FORMATS),
     no_samples_option,
     value("--output", "FILE", "Write the JSON document (with --jsonl: the events) to FILE."),
@@ -206,7 +206,7 @@ OF_SCENARIOS = [
     ),
     flag(
         "--all",
-        "Include the optional scenarios (default budget 300 s, 60 s with --quick).",
+        "Include the scenarios on request (default budget 300 s, 60 s with --quick).",
         "all_scenarios",
     ),
     flag("--crossover", "Also find the size at which the lead changes (uses half the budget)."),
@@ -227,7 +227,7 @@ OF_A_MODEL = [
     click.option(
         "--objective",
         type=click.Choice(OF_MODELS),
-        help="What to optimise for; default latency (median time of one run); for your own code"
+        help="Objective of the pick; default latency (median time of one run); for your own code"
         f" {' or '.join(OF_CODE)}.",
     ),
     value(

@@ -21,7 +21,7 @@ class Case:
     device: str  # "cpu", "cuda:0", "fake:0"
     backend: str
     precision: str  # "" where the code of the case decides it
-    quantization: str | None = None  # "dynamic" or "static", only with precision int8
+    quantization: str | None = None  # INT8 form: "dynamic", "static", "static-u8s8-channel"
     threads: int | None = None  # CPU threads; None on a GPU
     batch: int | None = None
     params: Mapping[str, ParameterValue] = field(default_factory=dict, hash=False)

@@ -29,6 +29,7 @@ from ..stats.objectives import BY_DEVICE
 from ..stats.samples import median, paired_ratio
 from ..text.output import say
 from ..worker.code import COMMAND, Code
+from ..worker.failures import SHARE_GPU
 from .context import SLACK_S, cache_bytes
 from .devices import detected
 from .exit_codes import BEYOND, CUT_SHORT, FAILED, OK
@@ -102,7 +103,7 @@ class ABRun:
         if row.refused or device not in self._machine.exclusive:
             return row.refused
         text = f"{device} admits one process at a time, and both sides need it"
-        return Reason("exclusive_gpu", text, "`sudo nvidia-smi -c DEFAULT`")
+        return Reason("exclusive_gpu", text, SHARE_GPU)
 
     def _race(self, rows: Sequence[RowPlan], results: Sequence[ABResult]) -> None:
         """A pair of processes for each row in turn, as long as another pair fits."""

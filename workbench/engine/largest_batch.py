@@ -38,10 +38,10 @@ def check_alone(machine: Machine, cases: Sequence[Case], *, forced: bool) -> Non
                 f"cannot see which processes use {gpu.device}: add --force if it is idle"
             )
         if gpu.processes:
-            raise UsageError(
-                f"{gpu.device} is in use by {len(gpu.processes)} other process(es); running out of "
-                "memory could end them: wait, or add --force"
-            )
+            one = len(gpu.processes) == 1
+            programs = "another process uses" if one else f"{len(gpu.processes)} others use"
+            risk = f"running out of memory could end {'it' if one else 'them'}"
+            raise UsageError(f"{programs} {gpu.device}; {risk}: wait, or add --force")
 
 
 @dataclass

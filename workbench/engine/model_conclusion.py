@@ -14,6 +14,7 @@ from ..records.model import Advice, ModelFacts
 from ..report.candidate import Candidate, Row
 from ..report.report import Report
 from ..stats.samples import median
+from ..text import units
 from ..worker.onnx_gpu import CPU, CUDA
 from .model_search import CandidateSearch
 from .model_variants import ModelVariants
@@ -97,10 +98,11 @@ def weak_evidence(facts: ModelFacts, pick: Candidate) -> str | None:
     if facts.check_samples:
         if found is None or not found.held_out or found.error_bound is not None:
             return None
-        why = "it is too slow to be checked on enough of them"
+        why = "it is too slow to be checked on enough held-out inputs"
     elif why is None and facts.needed_inputs is None:
         return "no number of inputs can promise an agreement of 100% on unseen ones"
     elif why is None:
-        used = "which also calibrated it" if facts.same_samples else "too few"
-        why = f"{facts.samples} checked it, {used}; pass at least {facts.needed_inputs} samples"
+        how = f"the {facts.samples} inputs that also calibrated it"
+        how = how if facts.same_samples else f"only {units.counted(facts.samples, 'input')}"
+        why = f"it was checked on {how}; pass at least {facts.needed_inputs} samples"
     return f"nothing is promised about its error on unseen inputs: {why}"

@@ -123,6 +123,7 @@ class OwnCode:
         # The first worker alone runs a script.
         ran_s = min((each.seconds / each.share for each in facts.modules if each.share), default=0)
         load_s = max(0.0, examined_s - began_s - ran_s)
+        facts = self._facts = self._with_imports(facts)
         if self.request.batch and facts.batch is None:
             why = "no parameter takes a size, or its inputs share no first axis"
             raise UsageError(f"--batch: {facts.name} has no batch to change: {why}")
@@ -139,7 +140,7 @@ class OwnCode:
         if self._question.kind == TORCH:
             rows = self._torch_rows(space, load_s)
         elif self._question.kind == FUNCTION:
-            first, *others = self.request.batch or (facts.batch,)
+            first, *others = self.request.batch or _sizes(facts.batch)
             own = msgspec.structs.replace(self.plan.scenario, batch=first)
             found = [own, *(_at_batch(own, batch) for batch in filter(None, others))]
             rows = [
@@ -185,8 +186,9 @@ class OwnCode:
                 self._start(gpus[0])
                 place = gpus[0]
         in_torch = self._question.kind == TORCH
-        real = [gpu for gpu in gpus if in_torch and not kind_of(gpu).simulated]
-        if real and "cpu" not in (self.request.devices or ("cpu",)):
+        is_command = self._question.kind == COMMAND
+        real = [] if is_command else [gpu for gpu in gpus if not kind_of(gpu).simulated]
+        if real and in_torch and "cpu" not in (self.request.devices or ("cpu",)):
             return self._ask_at_home(real[0])
         try:
             return self._ask(place)
@@ -199,6 +201,19 @@ class OwnCode:
                 found = self._ask_at_home(real[0])
                 return msgspec.structs.replace(found, needs_gpu=failure.reason)
             raise
+
+    def _with_imports(self, facts: CodeFacts) -> CodeFacts:
+        """The facts with shares of the time that a script takes alone: its worker had imported
+        torch before it."""
+        import_s = max(self.pool.import_s.get(self._key(d), 0.0) for d in ("cpu", self._code.home))
+        whole = {each.name: each.seconds / each.share for each in facts.modules if each.share}
+        modules = [
+            msgspec.structs.replace(each, share=each.seconds / (whole[each.name] + import_s))
+            if each.name in whole
+            else each
+            for each in facts.modules
+        ]
+        return msgspec.structs.replace(facts, modules=modules)
 
     def _ask_at_home(self, gpu: str) -> CodeFacts:
         """The facts, and every later question to the code, from a GPU."""
@@ -332,6 +347,12 @@ def _at_batch(first: Scenario, batch: int) -> Scenario:
     """The scenario of a further batch."""
     name, title = point_name(WORKLOAD, {"batch": batch}), f"{first.title} at batch {batch}"
     return msgspec.structs.replace(first, id=name, title=title, batch=batch, weight=1.0)
+
+
+def _sizes(own: int | None) -> tuple[int | None, ...]:
+    """The sizes at which a function races unless asked otherwise: a smaller one, or a larger one
+    where its own is small already."""
+    return (own,) if own is None else (own, own // OTHER_BATCH or OTHER_BATCH * own)
 
 
 def _one_line(reason: Reason) -> str:

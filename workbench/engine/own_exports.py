@@ -221,8 +221,8 @@ class Exports:
         return found
 
     def may_compile(self, left_s: float, share: float = 1.0) -> bool:
-        """Whether torch.compile finds anything to compile, in this share of the longest time; the
-        first call probes that."""
+        """Whether torch.compile finds something to compile, and `share` of the longest time that
+        it may take fits into `left_s`; the first call probes the module."""
         end_s = self.control.now() + left_s
         self._probed = self._probed or self.code.home != "cpu"  # the probe sees no GPU
         probe_s = 0.0 if self._is_loaded else self.load_s
@@ -243,8 +243,7 @@ class Exports:
                 self.leave_out("graph breaks", why)
 
     def _can_be_compiled(self, left_s: float, share: float) -> bool:
-        """Whether it can, as far as is known, if `left_s` is this share of the longest time; if
-        not, the reason is kept."""
+        """The same by what is known so far; a reason against it is kept in `left_out`."""
         if (graph := self._to_compile or self.exported) is not None:
             size = graph.operations, graph.convolutions
         else:

@@ -74,7 +74,7 @@ class OwnSearch:
         self._varied: set[str] = set()  # leaders whose library's options were tried
         stages = self._search()
         if first is not None:
-            stages = [partial(self._carry_over, first), stages[-1]]
+            stages = [partial(self._carry_over, first), self._mix, stages[-1]]
         self._stages = stages
         self._first = first
         self._started: list[Case] = []
@@ -106,7 +106,14 @@ class OwnSearch:
 
     def _search(self) -> list[Stage]:
         """The stages of the first row; a further row begins with its best and ends like it."""
-        return [self._change, self._export, self._quantise, self._compile, self._vary]
+        return [
+            self._change,
+            self._export,
+            self._quantise,
+            self._mix,
+            self._compile,
+            self._vary,
+        ]
 
     # --------------------------------------------------------- the race asks
 
@@ -175,12 +182,21 @@ class OwnSearch:
             self._stages.remove(self._compile)
             self._stages.insert(0, self._compile)
             return self.join(candidates, left_s)
-        if cases := self._admitted(self._exports.next_quantised(self.scenario, left_s)):
-            return cases
-        for leader in self._ranked(candidates)[:1]:
-            mixed = self._exports.mixed(candidates, leader, self.scenario, left_s)
-            return self._admitted(mixed) or None
-        return None
+        return self._admitted(self._exports.next_quantised(self.scenario, left_s)) or None
+
+    def _mix(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
+        """The mix of a fast INT8 form that exceeds its error limit.
+
+        In a further row only forms within it race, so the first row says which are fast.
+        """
+        leader, measured = next(iter(self._ranked(candidates)), None), candidates
+        if self._first is not None and leader is not None:
+            measured, label = self._first.candidates, leader.case.label
+            leader = next((c for c in measured if c.blocks and c.case.label == label), None)
+        if leader is None:
+            return None
+        mixed = self._exports.mixed(measured, leader, self.scenario, left_s)
+        return self._admitted(mixed) or None
 
     def _compile(
         self, candidates: Sequence[Candidate], left_s: float, share: float = 1.0

@@ -24,6 +24,7 @@ from ..records.reason import Reason
 from ..stats.objectives import BY_DEVICE
 from ..stats.ratios import ProvenSlower
 from ..worker.code import COMMAND
+from ..worker.failures import SHARE_GPU
 from ..worker.launcher import launch_of
 from .context import RunContext, Share, cache_bytes
 from .overhead import PREPARING, STARTING
@@ -212,7 +213,7 @@ class Preparation:
         if case.device not in self._context.machine.exclusive or others <= {self._key(case).name}:
             return None
         text = f"{case.device} admits one process at a time, and {min(others)} races on it"
-        remedy = "`sudo nvidia-smi -c DEFAULT`, or race it alone: --backend, --mode, --precision"
+        remedy = f"{SHARE_GPU}, or race it alone: --backend, --mode, --precision"
         return Reason("exclusive_gpu", text, remedy)
 
     def _refusal(self, case: Case, left_s: float) -> Reason | None:
@@ -301,8 +302,9 @@ class Preparation:
                 began_s, deadline_s = context.now(), context.deadline(deadline_s)
                 answer = ask(deadline_s, Prepared)
         except WorkerFailed as failure:
-            # A compiler or an emulated precision may well take longer.
+            # A compiler, an emulated precision or a command may well take longer.
             is_slow = case.is_compiled or deadline_s < HANGS_S or self._emulates(case) is not None
+            is_slow |= case.backend == COMMAND
             if failure.reason.code == "timeout" and is_slow:
                 raise Refused(self._late(case, deadline_s)) from None
             raise
@@ -316,8 +318,11 @@ class Preparation:
         """Why a case that took too long to prepare does not race, with a remedy that fits."""
         source, own = self._plan.source, self._context.request.own
         text = f"it was not ready within its {deadline_s:.0f} s of the budget"
-        if own is not None and own.kind == COMMAND and own.until is None:
-            return Reason(BUDGET.code, text, COMMAND_HINT)
+        if own is not None and own.kind == COMMAND:
+            if own.until is None:
+                return Reason(BUDGET.code, text, COMMAND_HINT)
+            text = f"it printed no line that matches {own.until!r} within {deadline_s:.0f} s"
+            return Reason(BUDGET.code, text, "correct the pattern, or raise --budget")
         if source is not None and case.id in source.extra:
             return Reason("no_time", text, BUDGET.hint)
         return self.untried(case, text)
@@ -358,7 +363,7 @@ class Preparation:
             "wrong_result",
             f"its {accuracy.metric.replace('_', ' ')} is {accuracy.value:.3g}, "
             f"the limit is {accuracy.limit:.3g} (against {accuracy.reference})",
-            "do not use this combination; report it with workbench detect --json",
+            "do not use this combination; report it with the output of workbench doctor --json",
         )
         self.finish(case, "failed", reason)
         return None

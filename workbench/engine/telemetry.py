@@ -260,7 +260,7 @@ def _moved(device: str, watched: _Watched) -> Iterator[Warning]:
         if len(clocks) >= ENOUGH_CLOCKS and min(clocks) < (1 - CLOCK_MOVED) * max(clocks):
             span = f"{min(clocks):.0f} to {max(clocks):.0f} MHz"
             message = f"the clock of {device} moved from {span} during the race"
-            yield Warning("clock_moved", message, "let it cool or raise --budget")
+            yield Warning("clock_moved", message, f"let {device} cool down, or raise --budget")
             return
 
 
@@ -301,4 +301,8 @@ def _intruders(device: str, watched: _Watched, own: Collection[int]) -> Iterator
     if new:
         count = "another process" if len(new) == 1 else f"{len(new)} other processes"
         message = f"{count} started on {device} during the race"
-        yield Warning("busy_gpu", message, "find them with `nvidia-smi`, wait, and rerun")
+        yield Warning(
+            "busy_gpu",
+            message,
+            "find the other processes with `nvidia-smi`, wait for them to end, and rerun",
+        )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from ..advisor.doctor import FAIL, OK, WARN, Check, Examination
 from ..machine.nvidia.nvml import Links
+from ..text import units
 from .view.section import Section, section_text
 from .view.spans import Fact, fact
 
@@ -41,6 +42,6 @@ def _links(links: Links) -> Section:
 
 def _summary(checks: Sequence[Check]) -> str:
     counts = Counter(check.status for check in checks)
-    words = ((FAIL, "failed"), (WARN, "to look at"))
-    parts = [f"{counts[status]} {word}" for status, word in words if counts[status]]
+    failed, warned = counts[FAIL], counts[WARN]
+    parts = [f"{failed} failed"] * bool(failed) + [units.counted(warned, "warning")] * bool(warned)
     return f"{', '.join(parts)}." if parts else "Everything is in order."

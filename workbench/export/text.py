@@ -43,7 +43,7 @@ def _breaking_off(report: Report) -> list[Fact]:
     """That the run has no end, and how to measure the rest of one that is kept here."""
     if report.status != "incomplete" or report.started is None:
         return []
-    run, text = report.started.id, "the run broke off"
+    run, text = report.started.id, "the run was cut short"
     if journal.is_kept(run):
         from ..report import history  # it loads SQLite
 

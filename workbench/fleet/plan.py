@@ -92,7 +92,8 @@ def plan_lines(plan: FleetPlan) -> Iterator[str]:
         yield f"{job.name}: {job.nodes} nodes at once, a rank on each: {job.node}: {run}"
     count = sum(job.nodes for job in plan.jobs)
     minutes, most = (count * s / 60 for s in (plan.budget_s, time_limit(plan.budget_s)))
-    yield f"{len(plan.jobs)} jobs, {minutes:.1f} node-minutes of measuring, {most:.0f} at most"
+    all_jobs = units.counted(len(plan.jobs), "job")
+    yield f"{all_jobs}, {minutes:.1f} node-minutes of measuring, {most:.0f} at most"
     yield f"deadline {units.clock(plan.deadline_s)} after the start, waiting in queues included"
     yield f"each node: {shlex.join([plan.python, '-P', '-m', 'workbench', *plan.arguments])}"
     yield f"needed: {NEEDED[plan.engine]}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Set
 from .. import catalog
 from ..records.machine import Gpu, Machine, Package, Software
 from ..records.reason import Warning
+from ..text import units
 from .nvidia.driver_errors import ABSENT, NVML_NO_PERMISSION, nvml_text
 from .packages.software import WARNED
 
@@ -182,7 +183,7 @@ def _driver(machine: Machine) -> Iterator[Warning]:
     if cuda.available and not nvml.available:
         yield Warning(
             "cuda_without_nvml",
-            "CUDA works but NVML does not, so power, clocks and utilization are unknown:"
+            "CUDA works but NVML does not, so power, clocks and utilisation are unknown:"
             f" {nvml_why}",
             (nvml.reason and nvml.reason.hint) or "reinstall the NVIDIA driver",
         )
@@ -201,8 +202,10 @@ def _unproven(machine: Machine) -> Iterator[Warning]:
     """Devices of a kind on which no release of this program has been seen to measure."""
     for gpu in machine.gpus:
         if gpu.device is not None and gpu.platform is not None:
-            text = f"{gpu.device} is {gpu.name or 'a device'} on {gpu.platform}, which is unproven:"
-            text += " workbench was written for it without one, and no run on one is recorded"
+            text = (
+                f"{gpu.device} ({gpu.name or 'a device'}) uses {gpu.platform}, which is unproven:"
+            )
+            text += " workbench supports it, but no run on such a device is recorded"
             remedy = "compare a result with your own measurement before you rely on it"
             yield Warning("unproven_device", text, remedy, subject(gpu))
 
@@ -254,7 +257,8 @@ def _cores(machine: Machine) -> Iterator[Warning]:
         "fewer_cores",
         f"{cpu.effective_cores} of {cpu.logical_cores} cores are usable:"
         f" {limit.name} allows {limit.cores:g} ({limit.source})",
-        f"raise the limit to measure all cores; these results hold for {cpu.effective_cores}",
+        "raise the limit to measure all cores; these results hold for "
+        + units.counted(cpu.effective_cores, "core"),
     )
 
 

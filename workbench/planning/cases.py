@@ -28,7 +28,7 @@ def gpu_devices(request: Request, machine: Machine) -> list[str]:
     if request.devices and "gpu" not in request.devices:
         return explicit
     if request.devices and not names:
-        raise UsageError("no GPU here that CUDA can use; see workbench detect")
+        raise UsageError("no GPU here can be used; see workbench detect")
     usable = [gpu for gpu in machine.gpus if gpu.device is not None]
     idle_first = sorted(usable, key=lambda gpu: bool(gpu.processes))
     one_of_each = {gpu.name: gpu.device for gpu in idle_first[::-1]}.values()

@@ -177,7 +177,7 @@ def _chosen(request: Request, scenarios: Mapping[str, Scenario], own: Collection
     chosen = [name for name in dict.fromkeys(offered) if named or not scenarios[name].on_request]
     if not chosen:
         names = ", ".join(offered)
-        raise UsageError(f"all scenarios are optional: add --all or name some of {names}")
+        raise UsageError(f"all scenarios are on request only: add --all or name some of {names}")
     return chosen
 
 
@@ -201,9 +201,8 @@ def _row(name: str, request: Request, scenarios: Mapping[str, Scenario]) -> RowP
 def _check_countable(scenario: Scenario, request: Request) -> None:
     """Refuse an objective that lacks its prices or its sensor."""
     if scenario.objective == "cost" and not (request.prices or request.price_file):
-        raise UsageError(
-            f"{scenario.id} compares cost: add --price cpu=PER_HOUR, gpu=PER_HOUR or --prices FILE"
-        )
+        prices = "--price cpu=PER_HOUR --price gpu=PER_HOUR, or --prices FILE"
+        raise UsageError(f"{scenario.id} compares cost: add {prices}")
     if scenario.objective == "energy":
         from ..machine.host.readings import package_energy_j  # the screens start without psutil
 

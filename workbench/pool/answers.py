@@ -1,6 +1,6 @@
 """What a worker's answer to each operation must look like; see `worker.worker` and `lab.child`.
 
-A worker runs code of others: these types are the engine's only way to what it says.
+A worker runs code of others: the engine reads its answers only through these types.
 """
 
 from typing import Annotated, Any

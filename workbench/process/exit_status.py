@@ -20,7 +20,7 @@ def describe_exit(code: int) -> str:
 
 
 def log_tail(log: IO[bytes]) -> str:
-    """The last lines of a log that may still grow: its writer shares its position, which stays."""
+    """The last lines of a log that may still grow, read without moving the writer's position."""
     log.flush()
     size = os.fstat(log.fileno()).st_size
     start = max(0, size - LOG_TAIL_BYTES)

@@ -135,10 +135,10 @@ class Measurement(msgspec.Struct):
     reason: Reason | None  # cause of a missing result or an early end
     scenario: str | None  # id of its row
     work: Work  # amount of work in one step
-    samples_s: Sequence[float]  # seconds per iteration, in the order of measuring
+    samples_s: Sequence[float]  # seconds per step, in the order of measuring
     blocks: list[BlockShape]  # division of the samples into turns
-    iterations_per_sample: int
-    lead_in_s: Sequence[float]  # seconds per iteration before the samples of each block
+    iterations_per_sample: int  # number of steps that a sample averages
+    lead_in_s: Sequence[float]  # seconds per step before the samples of each block
     warmup: WarmUp
     n: int  # number of samples
     median_s: float | None
@@ -322,7 +322,7 @@ class Pick(msgspec.Struct, frozen=True, omit_defaults=True):
     device: str
     backend: str
     precision: str
-    quantization: str | None = None  # "dynamic" or "static"
+    quantization: str | None = None  # INT8 form: "dynamic", "static", "static-u8s8-channel"
     threads: int | None = None  # CPU threads
     batch: int | None = None
     mode: str | None = None  # a special way of using the backend: "nhwc", "compile"

@@ -175,8 +175,8 @@ class BlockMeasured(Event, frozen=True, kw_only=True, tag=True, gc=False):
     case: str
     scenario: str
     round: int  # number of the round; blocks of the same round are compared as a pair
-    samples_s: Samples  # seconds per iteration
-    lead_in_s: Sequence[float]  # seconds per iteration before the first sample
+    samples_s: Samples  # seconds per step
+    lead_in_s: Sequence[float]  # seconds per step before the first sample
     loss: float | None  # training loss after the block
     clocks: Clocks | None = None
     # Metrics of this workload alone, units in the names.
@@ -201,7 +201,7 @@ class CaseProfiled(Event, frozen=True, kw_only=True, tag=True):
 
 
 class BatchTried(Event, frozen=True, kw_only=True, tag=True):
-    """One step of the search for the largest batch that fits."""
+    """One attempt in the search for the largest batch that fits."""
 
     case: str
     attempt: BatchAttempt

@@ -129,7 +129,7 @@ class FleetNode(msgspec.Struct, frozen=True):
     state: str  # "pending", "running", "done", "failed", "lost", "partial", "incomparable"
     reason: Reason | None = None  # why it has not answered
     log: list[str] = []  # the last lines of its log, unless it has answered
-    queued_s: float | None = None  # from submission to the start of the run; in no other time
+    queued_s: float | None = None  # from submission to the start of the run; counted nowhere else
     run: NodeRun | None = None
 
 

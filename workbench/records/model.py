@@ -41,7 +41,7 @@ class ModelFacts(msgspec.Struct, frozen=True):
     inputs: list[Port]
     outputs: list[Port]
     batch: int | None  # measured batch; None where the model has no batch axis
-    samples: int  # number of inputs that check every variant
+    samples: int  # number of inputs on which variants are selected
     calibration_samples: int  # number of inputs that static ranges are taken from
     inputs_from: str  # "random", or the file's name
     step_s: float  # rough seconds of one run as given, unoptimised

@@ -50,7 +50,9 @@ def open_run(name: str) -> OpenedRun:
     is_other = os.path.exists(path)  # noqa: PTH110 - as above
     missing = "neither a regular file nor a run:" if is_other else "no such file or run:"
     problem = "several runs begin with" if matches else missing
-    raise JournalError(f"{problem} {shown(repr(name))}. Recent runs: {latest}")
+    raise JournalError(
+        f"{problem} {shown(repr(name))}. {'Matching' if matches else 'Recent'} runs: {latest}"
+    )
 
 
 def read_journal(path: Path) -> OpenedRun:

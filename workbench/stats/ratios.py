@@ -167,7 +167,7 @@ def relative(first: ByRound, second: ByRound) -> float:
     """Time of the first over time of the second, from however few rounds."""
     ratio, common = ratio_between(first, second), sorted(first.keys() & second.keys())
     is_pooled = all(isinstance(each, Rounds) and each.tails(common) for each in (first, second))
-    # Of fewer rounds the mean of a ratio is not trimmed; a percentile of all blocks is no mean.
+    # Below FEW rounds the mean is not trimmed, so the median of the ratios counts.
     if ratio is not None and (is_pooled or ratio.pairs >= FEW):
         return ratio.value
     if not common:

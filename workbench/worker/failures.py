@@ -34,6 +34,8 @@ FULL_HINT = "other processes fill the GPU: find them with `nvidia-smi`"
 FATAL_HINT = "run it again; if it fails again, suspect the GPU or its driver"
 _BUILD_HINT = "install the build that `workbench doctor` names"
 _LOST_HINT = "the GPU may have left the bus: read `dmesg | grep -iE 'nvrm|xid'`, then reboot"
+# For a GPU that admits one process at a time; without -i it would change every GPU.
+SHARE_GPU = "`sudo nvidia-smi -i N -c DEFAULT`, N as in `nvidia-smi -L`"
 # Words of CUDA (cudaGetErrorString) and torch, the code of the reason, and the remedy; the first
 # that a message contains counts.
 GPU_CAUSES = (
@@ -41,7 +43,7 @@ GPU_CAUSES = (
     ("no kernel image", "unsupported_device", _BUILD_HINT),
     ("driver on your system is too old", "driver_too_old", _BUILD_HINT),
     ("insufficient for CUDA runtime", "driver_too_old", _BUILD_HINT),
-    ("busy or unavailable", "gpu_busy", "end its processes, or `sudo nvidia-smi -c DEFAULT`"),
+    ("busy or unavailable", "gpu_busy", f"end its processes, or {SHARE_GPU}"),
     ("ECC error", "gpu_faulty", "reset or replace the card: `nvidia-smi -q -d ECC`"),
     ("captur", "unsupported", "a CUDA graph cannot record code that waits for the GPU"),
     ("not yet initialized", "gpu_not_ready", "`sudo systemctl start nvidia-fabricmanager`"),

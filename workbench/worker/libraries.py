@@ -37,7 +37,7 @@ else:
     jax, onnxruntime = map(_Library, ("jax", "onnxruntime"))
 
     def __getattr__(name):
-        """The library itself for a file that is imported later than it: a step loses no time.
+        """The library itself if it is loaded already, so that a step pays for no proxy.
 
         A worker imports its backend before any workload.
         """

@@ -34,7 +34,7 @@ class Follower:
         self.store, self.rank, self.size = store, rank, size
         self.parts: dict[str, Any] = {}  # case id -> this rank's part in it
         self.groups: dict[str, Any] = {}
-        # Of an order without an answer; the next `do` raises it.
+        # Error of an order that sends no answer; the next `do` raises it.
         self.failed: Exception | None = None
 
     def join(self, backend: str) -> None:

@@ -28,37 +28,25 @@ from .reference import (
     reference,
 )
 from .subject import Subject, hash_of, precision_of, subject
-from .target import user_errors
+from .target import NO_CUDA_MARKS, gpu_errors, user_errors
 from .tree import Example
 
 KNOWN, VARIABLE = "facts.json", "OMP_NUM_THREADS"
 SAME = 1e-6  # relative difference of two runs up to which they count as equal
 ROWS_ALIKE = 1e-3  # relative difference between rows of a batch and the same rows in a larger one
-# What torch says where a module asks for CUDA that this process does not have.
-NO_CUDA_MARKS = (
-    *("not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver", "CUDA-capable"),
-    "deserialize object on a CUDA device",
-)
+FROM_INPUTS = "take the device from the inputs, instead of .cuda() in the code"
 
 
 def module(code: Code) -> dict[str, Any]:
     """The fields of CodeFacts of a torch module; kept for the other workers (`known`)."""
     before, variable = torch.get_num_threads(), os.environ.get(VARIABLE)
-    try:
+    with gpu_errors(code, FROM_INPUTS):
         one = subject(code)
         facts = _facts(code, one)
-        count = torch.get_num_threads()
-        facts.setdefault("threads", count if count != before else None)
-        if os.environ.get(VARIABLE) != variable:  # it counts where torch is imported after it
-            facts["notes"].append(f"it sets {VARIABLE}, which is not part of the code as written")
-    except WorkloadError as error:
-        if any(mark in str(error) for mark in NO_CUDA_MARKS):
-            raise WorkloadError(
-                f"{code.name} cannot run on the CPU: {str(error).removeprefix(f'{code.name}: ')}",
-                code="needs_gpu",
-                hint="take the device from the inputs, instead of .cuda() in the code",
-            ) from error
-        raise
+    count = torch.get_num_threads()
+    facts.setdefault("threads", count if count != before else None)
+    if os.environ.get(VARIABLE) != variable:  # it counts where torch is imported after it
+        facts["notes"].append(f"it sets {VARIABLE}, which is not part of the code as written")
     (Path(code.folder) / KNOWN).write_text(json.dumps(facts))
     return facts
 
@@ -108,7 +96,7 @@ def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
     facts = {"batch": batch, **_inputs(example), **_behaviour(one, example, notes)}
     facts["checks"] = one.part("check") is not None
     found = reference(code, batch, facts["guard"])
-    facts |= {"reference": found.source, "floor": max(found.floors)}
+    facts |= {"reference": found.source * found.is_steady, "floor": max(found.floors)}
     if facts["nondeterministic"]:
         notes.append(f"two fresh copies differ, {_consequence(found, facts['checks'])}")
     resizes = batch is not None and _resizes(one, example, batch, facts["guard"])
@@ -238,8 +226,10 @@ def _convolves(module: Any) -> bool:
 
 
 def _hash_of_code(code: Code, one: Subject) -> str:
-    """SHA-256 of the file that the code is in."""
+    """SHA-256 of the file that the code is in; where a package re-exports a builder, also of the
+    file that defines it."""
     file = code.target.partition("::")[0]
-    known = getattr(one.namespace, "__file__", None)
-    path = Path(known) if known else Path(code.directory, file)
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    known = [getattr(place, "__file__", None) for place in (one.namespace, one.defined_in)]
+    paths = dict.fromkeys(map(Path, filter(None, known))) or [Path(code.directory, file)]
+    read = [path.read_bytes() for path in paths if path.is_file()]
+    return hashlib.sha256(b"".join(read)).hexdigest() if read else ""

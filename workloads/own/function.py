@@ -6,6 +6,8 @@ import pickle
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
+from inspect import ismodule
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from workbench.worker.code import WORKLOAD, Code
 from .inference import user_check
 from .plain import digest, is_array, parts, relative_error, unreadable
 from .subject import takes_device
-from .target import resolve, seed_loaded, unusable, user_errors
+from .target import gpu_errors, resolve, seed_loaded, unusable, user_errors
 
 LIMIT = 1e-3  # relative error against the first call, where the user names none
 OWN_SPREAD = 2.0  # a result may differ by this multiple of what two equal calls differ by
@@ -26,6 +28,7 @@ RETURNS = (
     "let its attribute inputs(n) return a tuple of positional arguments, a dictionary of keywords,"
     " or the only argument"
 )
+TAKE_IT = "let it take a parameter `device`, and compute there"
 RUN_IT = "name a function that runs it to its end"
 RETURNS_EARLY = (
     inspect.isgeneratorfunction,
@@ -112,7 +115,7 @@ class FunctionTask(Task):
 
         Raises WorkloadError "wrong_result" or "user_code" where its own check rejects the result.
         """
-        inputs, outcome = digest(self.named), self._outcome()
+        inputs, outcome = digest(self.named) + drawn_at_import(self.function), self._outcome()
         if self._own_check is not None:
             name = f"{self._code.name}.check"
             with user_errors(name):
@@ -158,6 +161,16 @@ class FunctionTask(Task):
         return pickle.loads(file.read_bytes())  # noqa: S301 - written above
 
 
+@cache
+def drawn_at_import(function: Callable[..., Any]) -> str:
+    """The digest of the arrays of its module that a function reads; ask before the first call."""
+    plain = inspect.unwrap(function)
+    names = getattr(getattr(plain, "__code__", None), "co_names", ())
+    known = getattr(plain, "__globals__", {})
+    read = {name: known.get(name) for name in names}
+    return digest({n: each for n, each in read.items() if is_array(each) and not ismodule(each)})
+
+
 def holds_iterator(value: Any) -> bool:
     """Whether a part of it is used up by reading it or has to be awaited; files can be rewound."""
     return any(
@@ -198,8 +211,13 @@ def wait_for(result: Any, device: str) -> None:
 
 
 def examine(code: Code) -> dict[str, Any]:
-    """Facts about the function, which is called up to three times on the CPU."""
-    task = FunctionTask(Case(WORKLOAD, "cpu", "python", "", batch=code.batch), code)
+    """Facts about the function, which is called up to three times on the device `code.home`."""
+    with gpu_errors(code, TAKE_IT):
+        return _facts(code)
+
+
+def _facts(code: Code) -> dict[str, Any]:
+    task = FunctionTask(Case(WORKLOAD, code.home, "python", "", batch=code.batch), code)
     inputs_sha256, inputs = digest(task.named), parts(task.named)
     arrays = [
         {"name": name, "type": str(each.dtype), "shape": list(each.shape)}

@@ -94,7 +94,7 @@ def run(code: Code) -> Run:
     end_compilers()
     if not ran.modules:
         if failure:
-            hint = "its arguments follow after --" if failure == "exited with 2" else None
+            hint = "pass its arguments after --" if failure == "exited with 2" else None
             text = f"{name} {failure} before it called a module"
             raise WorkloadError(text, code="user_code", hint=hint)
         raise unusable(

@@ -17,6 +17,7 @@ from typing import Any
 
 from workbench.contract import WorkloadError
 from workbench.worker.code import Code
+from workbench.worker.failures import first_line
 from workbench.worker.libraries import torch
 
 from . import archive, script, target
@@ -54,8 +55,12 @@ class Subject:
 
     def found(self, name: str) -> Iterator[Any]:
         """What stands next to `build` under this name, or is an attribute of it."""
-        defined_in = sys.modules.get(getattr(self._build, "__module__", None) or "")
-        return found_in((self._build, self.namespace, defined_in), name)
+        return found_in((self._build, self.namespace, self.defined_in), name)
+
+    @property
+    def defined_in(self) -> Any:
+        """The module that defines the builder; None without one."""
+        return sys.modules.get(getattr(self._build, "__module__", None) or "")
 
     @property
     def takes_batch(self) -> bool:
@@ -87,12 +92,18 @@ class Subject:
 
     def example(self, batch: int | None) -> Example:
         """The inputs at `batch`; None: the user's own."""
-        made: Example = kept(
-            self.code,
-            folder_of(self.code, batch) / INPUTS,
-            lambda: self._made(batch).mapped(lambda tensor: tensor.cpu()),
-        )
-        return made
+        made = self._made  # its errors have their words
+        try:
+            example: Example = kept(
+                self.code,
+                folder_of(self.code, batch) / INPUTS,
+                lambda: made(batch).mapped(lambda tensor: tensor.cpu()),
+            )
+        except (TypeError, AttributeError, pickle.PicklingError) as error:
+            text = f"the inputs of {self.name} cannot be handed to other processes"
+            hint = "return tensors, or lists, tuples or dictionaries of them"
+            raise unusable(f"{text}: {first_line(error)}", hint) from error
+        return example
 
     def drawn(self, batch: int | None, count: int) -> list[Example]:
         """Inputs from other seeds, or the example alone where `inputs(batch)` is missing."""
@@ -133,7 +144,7 @@ class Subject:
         except Exception:  # a module that holds what cannot be copied, such as an open file
             if self._build is None:
                 raise
-            if (fresh := self._built_again("cpu")) is not None:
+            if (fresh := self._built_again(self.code.home)) is not None:
                 return fresh
             hint = "name a function that builds it"
             text = f"{self.name} cannot be copied, so no candidate can have its own"
@@ -156,6 +167,8 @@ class Subject:
             return None
         fresh = fresh.to(device)
         fresh.load_state_dict(self.module.state_dict())
+        for new, own in zip(fresh.buffers(), self.module.buffers(), strict=True):
+            new.data.copy_(own)  # those that no state dictionary keeps may be drawn at random
         return fresh if self.code.train else fresh.eval()  # the builder has set what trains
 
     def _share_weights(self) -> None:
@@ -172,7 +185,7 @@ class Subject:
 
 # --save-best copies this into its script, as it does `recipe.maker_of`: it needs nothing of ours.
 def found_in(places: Iterable[Any], name: str) -> Iterator[Any]:
-    """What the places have under this name, except methods, of which only the name is the same."""
+    """The attributes called `name` of these places, except methods, as only their name fits."""
     for place in places:
         found = getattr(place, name, None)
         own = inspect.getattr_static(place, name, None)
@@ -214,11 +227,11 @@ def subject(code: Code) -> Subject:
             target.search_first(code.directory)
         return Subject(code, *archive.opened(Path(code.directory, file), code.pickled))
     build = target.resolve(code)
-    module, example = built(code, build)
+    module, example = built(code, build, code.home)
     return Subject(code, module, example, build=build)
 
 
-def built(code: Code, build: Any, device: str = "cpu") -> tuple[Any, Example | None]:
+def built(code: Code, build: Any, device: str) -> tuple[Any, Example | None]:
     """The module that `build` returns, and its inputs where it returns some."""
     from torch import nn
 

@@ -21,6 +21,11 @@ from workbench.contract import WorkloadError
 from workbench.worker.code import Code
 from workbench.worker.failures import MEMORY_HINT, first_line, is_fatal, is_out_of_memory
 
+# What torch and CuPy say where code asks for CUDA that this process does not have.
+NO_CUDA_MARKS = (
+    *("not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver", "CUDA-capable"),
+    *("deserialize object on a CUDA device", "cudaErrorNoDevice", "cudaErrorInsufficientDriver"),
+)
 # Names of files that are not the user's start like this.
 _OTHERS = (
     "<",
@@ -33,11 +38,17 @@ _OTHERS = (
 def resolve(code: Code) -> Any:
     """The object that `package.module:name` names; dots in `name` lead to attributes.
 
+    NumPy's generator is seeded before the import, as torch's is by default: a module may draw
+    from it.
+
     The user's folder comes first on `sys.path` from then on, so our own imports and the backend's
     have to precede this.  Raises WorkloadError: "bad_target" for a wrong name, "user_code" where
     the import fails.
     """
     place, _, name = code.target.partition(":")
+    with suppress(ImportError):
+        importlib.import_module("numpy")
+    seed_loaded(code.seed)
     module = _module(place, code.directory)
     with user_errors(code.name):
         try:
@@ -110,6 +121,18 @@ def user_errors(what: str) -> Iterator[None]:
             raise WorkloadError(first_line(error), code="no_memory", hint=MEMORY_HINT) from error
         text = f"{what}: {first_line(error)}{users_line(error)}"
         raise WorkloadError(text, code="user_code") from error
+
+
+@contextmanager
+def gpu_errors(code: Code, hint: str) -> Iterator[None]:
+    """Raise what says that there is no CUDA as a WorkloadError "needs_gpu" with this hint."""
+    try:
+        yield
+    except WorkloadError as error:
+        if not any(mark in str(error) for mark in NO_CUDA_MARKS):
+            raise
+        text = f"{code.name} cannot run on the CPU: {str(error).removeprefix(f'{code.name}: ')}"
+        raise WorkloadError(text, code="needs_gpu", hint=hint) from error
 
 
 def users_line(error: BaseException) -> str:

@@ -22,7 +22,7 @@ class Own(Workload):
 
     name = NAME
     title = "Your own code"
-    teaches = "Where your own code runs best takes a race of your own code to answer."
+    teaches = "Only a race of your own code shows where it runs best."
     latency = True
     isolates = True
     variants: ClassVar[tuple[Variant, ...]] = ()  # the engine chooses

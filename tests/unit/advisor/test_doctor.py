@@ -283,7 +283,7 @@ def test_the_text_shows_stack_checks_and_remedies() -> None:
     assert re.search(broken, text, re.MULTILINE)
     assert re.search(r"^FAIL  torch on the GPU", text, re.MULTILINE)
     assert "-> ~/v/bin/python -m pip install" in text
-    assert text.endswith("1 failed, 1 to look at.")
+    assert text.endswith("1 failed, 1 warning.")
     assert max(map(len, text.splitlines())) <= 100 or "://" in text
 
 

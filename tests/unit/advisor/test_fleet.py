@@ -158,7 +158,7 @@ def test_another_version_model_or_job_is_incomparable_and_named(tmp_path: Path) 
     version, model, job = (node.reason.message for node in found.nodes[:3])
     assert "workbench 0.0.9, not 0.1.0" in version
     assert "another model" in model
-    assert "floating_point is another job there: matmul[n=512]" in job
+    assert "its floating_point measured other work than most nodes: matmul[n=512]" in job
     assert row(found).cells[0].nodes == 5
 
 

@@ -45,16 +45,19 @@ def test_what_is_sound_has_no_fault() -> None:
         ({"parameters": (replace(SPELLED, default="none"),)}, "one of copy, triad"),
         ({"parameters": (replace(SIZE, help="\x1b[31m"),)}, "short printable texts"),
         ({"parameters": (replace(SPELLED, choices=("copy", "x" * 400)),)}, "short printable"),
-        ({"variants": (replace(VARIANT, device_kind="tpu"),)}, "device_kind is one of cpu, gpu"),
-        ({"variants": (replace(VARIANT, precision="fp3"),)}, "precision is one of"),
+        (
+            {"variants": (replace(VARIANT, device_kind="tpu"),)},
+            "device_kind must be one of cpu, gpu",
+        ),
+        ({"variants": (replace(VARIANT, precision="fp3"),)}, "precision must be one of"),
         ({"variants": (replace(VARIANT, mode="a/b"),)}, "without /"),
         ({"variants": (replace(VARIANT, backend=""),)}, "without /"),
-        ({"variants": (replace(VARIANT, threads=0),)}, "threads is between"),
+        ({"variants": (replace(VARIANT, threads=0),)}, "threads must be between"),
         ({"quick": {"m": 1}}, "there is no parameter 'm'"),
         ({"quick": {"n": 2.5}}, "not of the type of its default"),
         ({"quick": {"n": 100}}, "between 1 and 64"),
         ({"quick": {"batch": 0}}, "batch must be a whole number"),
-        ({"default_batch": None}, "default_batch be set"),
+        ({"default_batch": None}, "default_batch must be set"),
     ],
 )
 def test_a_fault_of_a_workload_is_found(changes: dict[str, object], says: str) -> None:

@@ -180,14 +180,14 @@ def test_nothing_is_tried_in_less_time_than_a_build_needs(import_s: float, start
     pool = SlowToStart(10**9)
     found = search(pool, until_s=3.5 if import_s else 0.1)
     assert (found.attempts, pool.started) == ([], starts)
-    assert largest_texts(found) == ["not tried: out of time"]
+    assert largest_texts(found) == ["not tried: lack of time"]
 
 
 @pytest.mark.parametrize(
     ("code", "text"),
     [
-        ("timeout", "not found: out of time"),
-        ("no_memory", "batch none, ended by memory"),
+        ("timeout", "not found: lack of time"),
+        ("no_memory", "batch none, ended by lack of memory"),
         ("failed", "not found: failed"),
     ],
 )
@@ -202,7 +202,7 @@ def test_no_search_beside_other_peoples_processes_unless_forced() -> None:
     nobody = msgspec.structs.replace(here.gpus[1], processes=[])
     busy = msgspec.structs.replace(here, gpus=[others, nobody])
     on = [Case("job", f"cuda:{i}", "torch", "fp32", batch=1) for i in range(2)]
-    with pytest.raises(UsageError, match=r"cuda:0 is in use by 1 other process.*--force"):
+    with pytest.raises(UsageError, match=r"another process uses cuda:0.*--force"):
         check_alone(busy, on, forced=False)
     check_alone(busy, on, forced=True)
     check_alone(busy, on[1:], forced=False)

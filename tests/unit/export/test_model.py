@@ -71,10 +71,11 @@ def test_the_promise_on_unseen_inputs_is_part_of_the_answer() -> None:
     shown = " ".join(run_text(Report.of(map(promising, RUN))).split())
     assert "error 0.91%, at most 1.23% on unseen inputs (95%) of 2.00% allowed" in shown
     assert "0.91% to 1.23%" in shown
-    assert (
-        "best.onnx, 3.73 MiB; loaded again it answers the same; its error is at most 1.23%" in shown
+    saved = "best.onnx, 3.73 MiB; reloaded, its results are the same"
+    assert f"{saved}; its error is at most 1.23%" in shown
+    refuted = (
+        "kept the limit on the selection inputs. On the held-out inputs its error may reach 2.57%"
     )
-    refuted = "kept the limit on the selection inputs. On the held-out inputs its bound is 2.57%"
     assert f"int8-static-u8s8 was better and {refuted}" in shown
     assert refuted not in TEXT and "unseen inputs (95%)" not in TEXT
 
@@ -82,11 +83,11 @@ def test_the_promise_on_unseen_inputs_is_part_of_the_answer() -> None:
 def test_the_split_of_the_inputs_is_among_the_facts() -> None:
     counts = {"samples": 64, "calibration_samples": 48, "check_samples": 80}
     facts = msgspec.structs.replace(REPORT.model.facts, **counts)
-    assert "samples at random: 48 calibrate, 64 select, 80 are held out to check" in (
+    assert "samples, split at random: 48 calibrate, 64 select, 80 are held out to check" in (
         "\n".join(facts_lines(facts))
     )
     few = msgspec.structs.replace(facts, folds=3)
-    assert "64 calibrate and choose, cross-validated in 3 parts, 80" in "\n".join(facts_lines(few))
+    assert "64 calibrate and select, cross-validated in 3 parts, 80" in "\n".join(facts_lines(few))
 
 
 def test_candidates_stand_from_fastest_to_slowest_with_a_word_for_who_left() -> None:

@@ -208,8 +208,8 @@ def test_a_run_that_broke_off_says_so_and_no_candidate_waits(
     cut.apply(ev.CasePreparing(at_s=0.5, case=one.id))
     text = run_text(cut)
     assert "waiting" not in text and "preparing" not in text and text.count(" cancelled") == 2
-    assert text.endswith("incomplete    the run broke off")
+    assert text.endswith("incomplete    the run was cut short")
     kept = Journal(runs_folder() / f"{cut.started.id}.jsonl")
     assert run_text(cut).endswith("incomplete    the run is still under way")
     kept.close()
-    assert f"broke off; `workbench resume {cut.started.id}` measures" in run_text(cut)
+    assert f"was cut short; `workbench resume {cut.started.id}` measures" in run_text(cut)

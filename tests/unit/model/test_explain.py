@@ -133,7 +133,7 @@ def test_over_the_limit_it_cannot_be_recommended() -> None:
     text = sentences(fast)
     assert "error of 5.0% exceeds the limit of 2.0%" in text
     fast.accuracy = accuracy(0.05, ("boxes", 0.01), ("scores", 0.05))
-    assert "5.0%, worst in output scores" in sentences(fast)
+    assert "5.0% (worst in output scores)" in sentences(fast)
     fast.accuracy = accuracy(0.25, metric="disagreement")
     assert "disagreement of 25.0% exceeds the limit of 10.0%" in sentences(fast, limit=0.1)
 

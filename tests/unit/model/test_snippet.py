@@ -83,11 +83,11 @@ def test_whatever_a_model_calls_its_inputs_it_is_python() -> None:
         ({"inputs_from": "random"}, "--inputs data.npz"),
         (
             {"inputs_from": "d.npz", "samples": 2, "same_samples": True, "needed_inputs": 50},
-            "2 checked it, which also calibrated it; pass at least 50 samples",
+            "the 2 inputs that also calibrated it; pass at least 50 samples",
         ),
         (
             {"inputs_from": "d.npz", "samples": 24, "needed_inputs": 50},
-            "24 checked it, too few; pass at least 50 samples",
+            "only 24 inputs; pass at least 50 samples",
         ),
         ({"inputs_from": "d.npz", "samples": 64}, "no number of inputs"),
         ({"inputs_from": "d.npz", "no_promise": "it is too slow"}, "unseen inputs: it is too slow"),
@@ -111,4 +111,4 @@ def test_a_pick_without_a_bound_is_weak_evidence(held_out, bound, is_weak) -> No
     pick.accuracy = msgspec.structs.replace(pick.accuracy, **changes)
     found = weak_evidence(facts(inputs_from="d.npz", check_samples=40), pick)
     assert (found is not None) is is_weak
-    assert found is None or "too slow to be checked on enough of them" in found
+    assert found is None or "too slow to be checked on enough held-out" in found

@@ -44,7 +44,9 @@ def test_without_names_only_the_users_own_scenarios_race() -> None:
     assert names("branching", "tiny_models") == ["branching"]
     assert names("branching", "tiny_models", all_scenarios=True) == ["branching", "tiny_models"]
     assert names("branching", scenarios=("realtime", "branching")) == ["realtime", "branching"]
-    with pytest.raises(UsageError, match="all scenarios are optional: add --all or name some of"):
+    with pytest.raises(
+        UsageError, match="all scenarios are on request only: add --all or name some of"
+    ):
         names("tiny_models", "streaming")
 
 

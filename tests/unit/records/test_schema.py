@@ -153,7 +153,7 @@ def test_keys_have_their_written_names_and_their_comments() -> None:
     assert "contender" in defs["Curve"]["properties"]
     assert defs["EqualPrecision"]["properties"]["apart"]["description"].startswith("True if")
     assert defs["Measurement"]["properties"]["samples_s"]["description"] == (
-        "seconds per iteration, in the order of measuring"
+        "seconds per step, in the order of measuring"
     )
     block = SCHEMAS["events"]["$defs"]["BlockMeasured"]["properties"]
     assert block["at_s"]["description"].startswith("seconds since the run began")

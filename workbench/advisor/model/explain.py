@@ -136,7 +136,7 @@ def _too_far_off(candidate: Candidate, context: ModelContext) -> Iterator[str]:
     if accuracy is None or accuracy.worst <= context.limit:
         return
     worst = max(accuracy.outputs, key=lambda o: o.relative_error, default=None)
-    where = f", worst in output {worst.name}" if worst and len(accuracy.outputs) > 1 else ""
+    where = f" (worst in output {worst.name})" if worst and len(accuracy.outputs) > 1 else ""
     what = "error" if accuracy.metric == "relative_error" else "disagreement"
     bound = accuracy.error_bound
     unseen = "" if bound is None else f", up to {units.share(bound)} on unseen inputs,"

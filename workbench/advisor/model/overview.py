@@ -272,8 +272,8 @@ def _refuted(pick: Candidate, row: Row, facts: ModelFacts) -> Iterator[str]:
             found.setdefault(variant_of(candidate.case), error_text(accuracy.worst))
     for variant, bound in found.items():
         yield (
-            f"{variant} was better and kept the limit on the selection inputs. "
-            f"On the held-out inputs its bound is {bound}."
+            f"{variant} was better and kept the limit on the selection inputs. On the held-out"
+            f" inputs its error may reach {bound}, which exceeds it."
         )
 
 

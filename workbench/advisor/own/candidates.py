@@ -126,14 +126,15 @@ def compile_s(
 
 
 def function_cases(space: Space, scenario: Scenario) -> list[Case]:
-    """The function with each number of threads, and on each GPU if it takes a device.
+    """The function with each number of threads, and on each GPU if it takes a device or needs one.
 
     The batch is its size.
     """
     params, batch = scenario.params, scenario.batch
     plain = Case(WORKLOAD, "cpu", "python", "", batch=batch, params=params)
     found = [replace(plain, threads=count) for count in space.threads if space.on_cpu]
-    return found + [replace(plain, device=gpu) for gpu in space.gpus if space.facts.takes_device]
+    uses_gpus = space.facts.takes_device or space.facts.needs_gpu is not None
+    return found + [replace(plain, device=gpu) for gpu in space.gpus if uses_gpus]
 
 
 def _device(word: str) -> str:

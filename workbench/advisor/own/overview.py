@@ -98,7 +98,9 @@ def recommendation(report: Report) -> list[str]:
         found += filter(None, [*code.advice.flips, code.advice.share])
     compiles = any(picks_compiled(row) for row in rows)
     if code.compile_calls is not None and compiles:
-        found.append(f"Compiling breaks even after {code.compile_calls:,.0f} calls.")
+        pick = next(filter(picks_compiled, rows)).picked
+        where = "" if pick is rows[0].picked or pick is None else f" at batch {pick.case.batch}"
+        found.append(f"Compiling breaks even after {code.compile_calls:,.0f} calls{where}.")
     if compiles:
         sizes = next((module.sizes for module in code.facts.modules if module.chosen), 0)
         used = f", and the script uses {sizes} sizes" if sizes > 1 else ""
@@ -153,6 +155,8 @@ def _run(pick: Candidate, row: Row, code: CodeReport) -> str:
         text += f": {gain_text(gained, row, other)}"
     if accuracy is not None and accuracy.metric == "relative_error":
         text += f"; error {error_text(accuracy.value)} of {error_text(accuracy.limit)} allowed"
+    elif accuracy is not None and accuracy.reference.startswith("not checked"):
+        text += "; its results could not be checked"
     return f"{text}."
 
 
@@ -166,7 +170,7 @@ def _ways(case: Case, own: str) -> list[str]:
     return parts + settings_in_words(case)
 
 
-# ------------------------------------------------------------ what advice holds
+# ------------------------------------------------------- what the advice contains
 
 
 def flips(report: Report, *, trains: bool = False) -> list[str]:

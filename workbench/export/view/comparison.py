@@ -20,7 +20,7 @@ from ...text.units import NOT_AVAILABLE, duration
 from . import machine
 from .section import Section
 
-HEADINGS = ("Word", "Case", "B/A", "95% CI", "A", "B", "Pairs of processes")
+HEADINGS = ("Result", "Case", "B/A", "95% CI", "A", "B", "Pairs of processes")
 
 
 def sections(found: RunComparison) -> Iterator[Section]:
@@ -58,7 +58,7 @@ def _facts(side: ComparedRun) -> Iterator[tuple[str, str]]:
 
 def _against(one: Versus, spreads: Sequence[str], *, known: bool) -> Iterator[Section]:
     b = one.name
-    unlike = "two machines, and the words compare them too" if known else "an unknown machine"
+    unlike = "two machines, so the results compare these too" if known else "an unknown machine"
     where = "one machine" if one.same_machine else unlike
     yield Section(f"{b} against A: {where}", [f"{w.message}; {w.remedy}." for w in one.warnings])
     if one.verdicts:
@@ -68,12 +68,13 @@ def _against(one: Versus, spreads: Sequence[str], *, known: bool) -> Iterator[Se
         yield _keeping(found, {"1": 12, "2": 8, "3": 8}, names="23")
     notes = [
         f"{b}/A is the time of {b} over that of A. It is unpaired: the runs did not take turns.",
-        f"Intervals allow for other runs: rounds differ by {spreads[0]} in A, {spreads[1]} in {b}.",
+        f"Intervals allow for changes from run to run: rounds varied by {spreads[0]} in A and"
+        f" {spreads[1]} in {b}.",
         f"SAME: the whole interval lies within {SAME_WITHIN:.0%}. FASTER, SLOWER: it excludes 1.",
     ]
     only = (("A", one.only_in_a), (b, one.only_here))
     notes += [f"Only in {n}: {len(ids)}, such as {ids[0]}." for n, ids in only if ids]
-    of_case = ("Word", "Case", f"{b}/A", "99% CI", "A", b, "Rounds", "Why")
+    of_case = ("Result", "Case", f"{b}/A", "99% CI", "A", b, "Rounds", "Why")
     yield _keeping(
         Section.of("Cases", notes, of_case, map(_case, one.cases)), {"1": 12, "2": None}, names="1"
     )

@@ -13,10 +13,10 @@ LISTED = 40  # nodes; of more only those without an answer are listed, as many
 NOTES = (
     "Time, pick, lead and confidence are those of the node with the median time, where the lead is"
     " paired. Spread: the slowest of equal nodes over the fastest.",
-    "Between node types nothing was paired: intervals take the far ends of both sides, and what"
-    " equal nodes differ by. either: such an interval holds 1, or is within 5%.",
+    "Node types are compared unpaired: intervals take the far ends of both sides and the"
+    " differences between equal nodes. either: such an interval contains 1 or lies within 5%.",
 )
-SCALING = "Ranks share a batch. Efficiency: their speed-up over one, in turns, per GPU or thread."
+SCALING = "Ranks share a batch. Efficiency: speed-up over one rank, in turns, per GPU or thread."
 
 
 def sections(found: FleetDocument, skip: int = 0) -> Iterator[Section]:

@@ -33,8 +33,8 @@ def facts_lines(facts: ModelFacts) -> Iterator[str]:
     if facts.check_samples:
         ways = f"{facts.calibration_samples} calibrate, {facts.samples} select"
         if facts.folds:
-            ways = f"{facts.samples} calibrate and choose, cross-validated in {facts.folds} parts"
-        yield f"samples at random: {ways}, {facts.check_samples} are held out to check"
+            ways = f"{facts.samples} calibrate and select, cross-validated in {facts.folds} parts"
+        yield f"samples, split at random: {ways}, {facts.check_samples} are held out to check"
     if facts.uncompared:
         yield f"outputs without tensors, not compared: {', '.join(facts.uncompared)}"
     if facts.control_flow:
@@ -99,8 +99,8 @@ def saved_text(saved: Saved | SavedCode) -> str:
     size = f", {units.size(saved.size_bytes)}" if saved.size_bytes is not None else ""
     again = ""
     if saved.difference is not None:
-        differs = f"differs by {error_text(saved.difference)}"
-        again = f"; loaded again it {differs if saved.difference else 'answers the same'}"
+        differ = f"differ by {error_text(saved.difference)}"
+        again = f"; reloaded, its results {differ if saved.difference else 'are the same'}"
     return f"{place}{size}{again}"
 
 

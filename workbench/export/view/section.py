@@ -31,7 +31,7 @@ class Section:
     def of(
         cls, title: str, notes: Iterable[str], header: Sequence[str], rows: Iterable[Sequence[str]]
     ) -> Section:
-        """A table of texts that may be those of others."""
+        """A section with a table; its texts may come from others and are made safe to print."""
         safe = [[*map(shown, row)] for row in (header, *rows)]
         return cls(title, [*map(shown, notes)], *plain_cells(safe[0], safe[1:]))
 

@@ -11,6 +11,12 @@ from . import glyphs
 from .derived import RunView
 from .spans import Text, join
 
+ENDED_BY = {  # what ended the search for the largest batch
+    "memory": "lack of memory",
+    "bad_input": "the workload's own limit",
+    "range": "the largest allowed batch",
+    "budget": "lack of time",
+}
 MARK = Text.of((" !", "strong warning"))  # follows a time with a warning
 CONFIDENCE_TONES = {"sure": "good", "open": "warning"}
 # By the basis of a verdict, or of a comparison with another device.
@@ -128,13 +134,13 @@ def state_texts(candidate: Candidate, run: RunView) -> list[Text]:
 
 
 def largest_texts(found: LargestBatch) -> list[str]:
-    """`batch 128, ended by memory`, or `batch >= 128` where memory did not; longest first."""
+    """`batch 128, ended by lack of memory`, `batch >= 128` if memory did not; longest first."""
     is_known = found.ended_by in ("memory", "bad_input")
+    why = ENDED_BY.get(found.ended_by, found.ended_by.replace("_", " "))
     if found.batch is None and not is_known:
-        why = "out of time" if found.ended_by == "budget" else found.ended_by
         return [f"not {'found' if found.attempts else 'tried'}: {why}"]
     number = "none" if found.batch is None else f"{'' if is_known else '>= '}{found.batch:,}"
-    return [f"batch {number}, ended by {found.ended_by}", f"batch {number}"]
+    return [f"batch {number}, ended by {why}", f"batch {number}"]
 
 
 def marked(text: Text, candidate: Candidate, run: RunView) -> Text:

@@ -18,6 +18,7 @@ import psutil
 
 from ...process.cores import allowed_cores
 from ...records.reason import Warning
+from ...text import units
 from ...text.sanitize import shown
 from .cgroup import groups, stat_value
 from .readings import busy_s, core_times, total_s
@@ -197,5 +198,5 @@ def _disturbances(before: _Counters, now: _Counters) -> Iterator[_Disturbance]:
         yield "swapping", message, "free memory or measure smaller sizes"
     events = now.thermal_events - before.thermal_events
     if events > 0:
-        message = f"the CPU slowed down {events} times to stay cool"
-        yield "cpu_throttled", message, "improve its cooling or let it rest, then rerun"
+        message = f"the CPU slowed down to stay cool ({units.counted(events, 'time')})"
+        yield "cpu_throttled", message, "improve the CPU's cooling or let it cool down, then rerun"

@@ -29,11 +29,11 @@ def query() -> dict[str, Any]:
         version = _version(name)
         if version is not None or name in CORE:
             packages[name] = {"version": version, "detail": None if version else "not installed"}
-    torch = _text_beside("torch", "version.py")
+    torch = _package_file("torch", "version.py")
     if torch or packages["torch"]["version"]:
         version = _assigned(torch, "__version__") or packages["torch"]["version"]
         packages["torch"] = {"version": version, "detail": torch_build(torch, version)}
-    build = _text_beside("onnxruntime", "capi/build_and_package_info.py")
+    build = _package_file("onnxruntime", "capi/build_and_package_info.py")
     for name in packages:
         if name.startswith("onnxruntime") and packages[name]["version"]:
             packages[name]["detail"] = onnxruntime_build(build, name)
@@ -57,7 +57,7 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _text_beside(package: str, file: str) -> str:
+def _package_file(package: str, file: str) -> str:
     """A file of the package that an import would take; "" if there is none."""
     try:
         spec = importlib.util.find_spec(package)  # a top-level name: nothing is imported

@@ -58,7 +58,7 @@ def test_the_answer_comes_first_then_what_qualifies_it() -> None:
         "error 0.33% of 1.00% allowed."
     )
     assert flip.startswith("The answer flips at batch 8: cpu torch fp32 compile t2 is 1.17x")
-    assert compiling == "Compiling breaks even after 4,210 calls."
+    assert compiling == "Compiling breaks even after 4,210 calls at batch 8."
     assert again == "It compiles again for inputs of every other size."
     assert breaks == "Graph breaks: 3x Tensor.item(), 2x print and 1 more."
 

@@ -49,7 +49,7 @@ def test_another_worker_gets_the_same_weights_and_inputs(code, tmp_path: Path) -
     first = subject(code("picture"))
     given = first.example(4)
     torch.manual_seed(99)
-    other = Subject(code("picture"), *built(code("picture", seed=7), first._build))
+    other = Subject(code("picture"), *built(code("picture", seed=7), first._build, "cpu"))
     assert torch.equal(other.module.head.weight, first.module.head.weight)
     assert hash_of(other.example(4)) == hash_of(given)
 
