@@ -14,12 +14,14 @@ import random
 import sys
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from benchmarks.advisor import workbench
+from workbench import __version__
 from workbench.advisor.limits import is_admissible
 from workbench.contract import Case
 from workbench.planning import scenarios
@@ -95,9 +97,12 @@ def judge(report: Report, scenario: str, minutes: float) -> dict[str, Any]:
             if value is not None:
                 found[name][turns] = value
         turns += 1
-    best = ratios.ranking(found)[0] if len(found) > 1 else verdict.pick
-    ratio = ratios.ratio_between(found[verdict.pick], found[best])
+    best = next(iter(ratios.ranking(found)), verdict.pick) if len(found) > 1 else verdict.pick
+    ratio = ratios.ratio_between(found.get(verdict.pick, {}), found.get(best, {}))
     return {
+        "at": datetime.now(UTC).isoformat(timespec="minutes"),
+        "version": __version__,
+        "minutes": minutes,
         "processor": report.machine.cpu.model if report.machine else None,
         "scenario": scenario,
         "turns": turns,

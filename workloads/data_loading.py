@@ -1,6 +1,5 @@
 """Feeding a device with pictures: how many loaders it needs, and how long it waits for them."""
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -23,7 +22,7 @@ from workbench.worker.libraries import np, torch
 from ._shared import pictures
 from ._shared.network import untrained_convnet, worst
 from ._shared.torch_task import module, to_device
-from ._shared.training import exact_gradient, loader, train_step
+from ._shared.training import exact_gradient, loader, require_shared_memory, train_step
 from ._shared.waiting import FedTask, mark
 
 GENERATED = "generated"
@@ -33,7 +32,6 @@ LEARNING_RATE = 0.01
 CHECKED = 4  # pictures
 MOST_LOADERS = 64
 LOADER_BYTES = 50e6  # resident in a loader, beyond what it shares with its parent
-SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where torch passes batches between processes
 
 
 class DataLoading(Workload):
@@ -97,7 +95,9 @@ class DataLoading(Workload):
             raise WorkloadError(
                 "pinned memory is for copies to a GPU", hint="omit pinned=yes on the CPU"
             )
-        _require_shared_memory(case)
+        loaders, ahead = int(case.tuning["loaders"]), int(case.tuning["prefetch"])
+        pixels = int(case.params["image"]) ** 2
+        require_shared_memory(loaders, ahead, 3 * pixels * (case.batch or 1))
         name = str(case.params["images"])
         sources: Sequence[pictures.Source]
         if name == GENERATED:
@@ -105,23 +105,6 @@ class DataLoading(Workload):
         else:
             sources = pictures.in_folder(name, setup.seed)
         return Feeding(case, setup, sources)
-
-
-def _require_shared_memory(case: Case) -> None:
-    """Refuse a case that would end in a bus error: containers often have only 64 MB."""
-    loaders, ahead = int(case.tuning["loaders"]), int(case.tuning["prefetch"])
-    if not loaders or not os.path.isdir(SHARED_MEMORY):  # noqa: PTH112 - one question
-        return
-    needed = loaders * ahead * (case.batch or 1) * 3 * int(case.params["image"]) ** 2
-    found = os.statvfs(SHARED_MEMORY)
-    free = found.f_bavail * found.f_frsize
-    if needed > free:
-        raise WorkloadError(
-            f"{loaders} loaders need {needed / 1e6:.0f} MB of shared memory, {SHARED_MEMORY} has "
-            f"{free / 1e6:.0f} MB",
-            code="no_memory",
-            hint="use fewer loaders, a smaller prefetch or batch, or docker run --shm-size=1g",
-        )
 
 
 class Epoch:

@@ -21,8 +21,15 @@ from workbench.worker.libraries import np, torch
 from ._shared import digits
 from ._shared.network import CONVOLUTIONS, convnet_multiplications, untrained_convnet
 from ._shared.torch_task import module
-from ._shared.training import CONVOLVING, IGNORED, compare, exact_gradient, loader
-from ._shared.waiting import FedTraining
+from ._shared.training import (
+    CONVOLVING,
+    IGNORED,
+    compare,
+    exact_gradient,
+    loader,
+    require_shared_memory,
+)
+from ._shared.waiting import AHEAD, FedTraining
 
 LEARNING_RATE = 0.01
 MOMENTUM = 0.9
@@ -80,6 +87,8 @@ class TrainCnn(Workload):
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:
+        loaders, pixels = int(case.tuning.get("loaders", 1)), int(case.params["image"]) ** 2
+        require_shared_memory(loaders, AHEAD, 4 * 3 * pixels * (case.batch or 1))
         return ConvNetTraining(case, setup)
 
     def small_probe(self, case: Case) -> Case | None:

@@ -72,6 +72,12 @@ class AdvisorScreen(ViewScreen):
         self._draw_answer()
         self.draw_now(session)
 
+    def on_screen_resume(self) -> None:
+        """Follow the race again where another screen has stopped looking at a row."""
+        if self.is_mounted and self.session.looked_at is None:
+            self.query_one(Table).release()
+        super().on_screen_resume()
+
     def _draw_answer(self) -> None:
         row, session = self.row, self.session
         self.query_one("#answer", Drawn).show(

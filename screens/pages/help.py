@@ -34,8 +34,7 @@ WORDS = (  # each with the screens where it stands; none: everywhere
     ),
     (
         "Lead",
-        "how many times faster the better device is; with one device, the pick over the next, or"
-        " alone without another",
+        "how many times faster the better device is; with one, the pick over the next, or alone",
         "Advisor",
     ),
     (
@@ -53,8 +52,12 @@ WORDS = (  # each with the screens where it stands; none: everywhere
     ("eliminated", "clearly slower, so it stopped early; its samples are kept", f"Model {RACES}"),
     ("p99", "99th percentile of the times of one step; n/a: too few samples for it", RACES),
     ("n", "number of samples", RACES),
-    ("nhwc", "images in the channels_last layout", f"Advisor {RACES}"),
-    ("graph", "the step replayed as a CUDA graph", f"Advisor {RACES}"),
+    ("nhwc", "images in the channels_last layout", f"Advisor NewRun {RACES}"),
+    ("graph", "the step replayed as a CUDA graph", f"Advisor NewRun {RACES}"),
+    ("reduce-overhead", "by torch.compile, and replayed as a CUDA graph", f"NewRun {RACES}"),
+    ("max-autotune", "by torch.compile, which tries several kernels", f"NewRun {RACES}"),
+    ("fused", "an optimiser that updates all weights in one kernel", f"NewRun {RACES}"),
+    ("cudnn-benchmark", "cuDNN tries its algorithms and keeps the fastest", f"NewRun {RACES}"),
     ("int8-static", "activations scaled once, from sample inputs", f"Advisor Model {RACES}"),
     ("int8-dynamic", "activations scaled in every call", f"Advisor Model {RACES}"),
     ("nospin", "threads that wait for work without spinning", f"Model {RACES}"),

@@ -39,6 +39,14 @@ _LETTERS = {each: each for each in ascii_lowercase + digits}
 _LETTERS |= {"underscore": "_", "minus": "-", "space": " "}
 
 
+KEYS = (
+    ("enter", "choose what the cursor is on; in a field, start the run"),
+    ("tab", "next field; shift+tab: the one before"),
+    ("a-z 0-9", "in the list, find an entry by its name"),
+    ("esc", "leave the form"),
+)
+
+
 class FieldInput(Input):
     # Not the screen's key: what was typed before enter counts.
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "submit", "Start")]
@@ -114,6 +122,7 @@ class NewRunScreen(ModalScreen[Request | None]):
             for key, each in _LETTERS.items()
         ),
         Binding("backspace", "seek", show=False, priority=True),
+        Binding("question_mark", "help", "Help", key_display="?"),
         Binding("escape", "leave", "Leave"),
     ]
 
@@ -230,6 +239,11 @@ class NewRunScreen(ModalScreen[Request | None]):
         if action in ("choose", "seek"):
             return self._choosing
         return action != "start" or not self._choosing
+
+    def action_help(self) -> None:
+        from .help import HelpScreen
+
+        self.app.push_screen(HelpScreen(KEYS, "NewRun"))
 
     def action_move(self, step: int) -> None:
         if self._choosing:

@@ -11,7 +11,7 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
 from workbench import catalog
-from workbench.export.formats import FILES
+from workbench.export.formats import DOCUMENT, FILES
 from workbench.export.view.runs import command, moment
 from workbench.records.comparison import RunSummary
 from workbench.records.errors import JournalError
@@ -72,7 +72,8 @@ class Entries(Provider):
         ):
             if app.check_action(action, ()):
                 yield Entry(text, help_text, getattr(app, f"action_{action}"))
-        for form, text in FILES.items() if app.check_action("export", ()) else ():
+        forms = {**FILES, DOCUMENT: "The JSON document, which `workbench compare` takes."}
+        for form, text in forms.items() if app.check_action("export", ()) else ():
             write = partial(app.export, app.session.report, form)
             yield Entry(f"Export: {form}", text, write)
         for name, row in app.session.report.rows.items():

@@ -57,8 +57,10 @@ class RunScreen(RowScreen):
         self._draw_curve(row, sweep)
         self._draw_loss(row if sweep is None else None, session)
         self._draw_course(row if sweep is None else None, session)
-        at_another = row is not None and session.looked_at == row.plan.scenario
-        log = race_log(row, session) if row is not None and at_another else list(session.log)
+        log = list(session.log)
+        over = not session.going and len(session.report.rows) > 1
+        if row is not None and (over or session.looked_at == row.plan.scenario):
+            log = race_log(row, session)
         self.query_one("#log", Drawn).fill(lambda width, height: log_tail(log, width, height))
         self.draw_now(session)
 

@@ -30,7 +30,7 @@ from .base import FILTER, ViewScreen
 from .compare import CompareScreen
 from .shell import can_follow
 
-PAGE = 60  # runs that are read when the cursor reaches the last one
+PAGE = 60  # runs that are read when the cursor reaches the last line
 QUESTION = "Delete {}?  Press del again to delete it, esc to keep it."
 EMPTY = "No run is kept yet: n starts one, and it appears here."
 NOT_KEPT = "Runs are not kept: set XDG_STATE_HOME to a folder that can be written, unlike {}."
@@ -152,8 +152,7 @@ class RunsScreen(ViewScreen):
         self._keep()
         self._draw_chosen()
         self.refresh_bindings()
-        last = next(reversed(self._found), None)
-        if len(self._found) == self._wanted and self.query_one(Table).cursor == last:
+        if len(self._found) == self._wanted and self.query_one(Table).is_at_end:
             self._wanted += PAGE
             self._search()
 

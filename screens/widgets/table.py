@@ -152,6 +152,12 @@ class Table(Widget, can_focus=True):
             self._led, self.cursor = False, key
 
     @property
+    def is_at_end(self) -> bool:
+        """Whether the cursor is on the last line, in whatever order they stand."""
+        lines = self._shown.lines
+        return bool(lines) and self.cursor == lines[-1].key
+
+    @property
     def is_led(self) -> bool:
         """Whether `lead` moves the cursor, since the user has not."""
         return self._led

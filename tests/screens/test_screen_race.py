@@ -59,7 +59,7 @@ async def test_the_lead_and_the_samples_are_shown_where_there_is_room() -> None:
         async with replayed(scenes.h200()).run_test(size=size) as pilot:
             await settle(pilot)
             await press(pilot, "2")
-            assert "Log ─" in text(pilot) and "done        after 38.1 s" in text(pilot)
+            assert "Log ─" in text(pilot) and "done        after" not in text(pilot), "of its row"
             await press(pilot, *["right"] * 5)
             shown = text(pilot)
             assert ("Lead by round over cpu numpy fp32 t1, now 1.02x" in shown) == roomy

@@ -116,11 +116,11 @@ def _precision(found: Evidence, pick: Candidate) -> Iterator[str]:
         is_like = other.case.but_precision() == pick.case.but_precision()
         if not is_like or other.case.precision not in others or other.state == "failed":
             continue
-        if not is_reduced and other.reason is not None and other.reason.code == "slower_precision":
-            yield as_sentence(other.reason.message)
-        elif gain := _gain(pick, other, _name(pick), f"{_name(other)}, all else equal"):
+        if gain := _gain(pick, other, _name(pick), f"{_name(other)}, all else equal"):
             reduced = pick if is_reduced else other
             yield " ".join([gain, *_instructions(found, reduced, wins=is_reduced)])
+        elif not is_reduced and other.reason and other.reason.code == "slower_precision":
+            yield as_sentence(other.reason.message)
 
 
 def _gain(pick: Candidate, other: Candidate, name: str, than: str) -> str | None:

@@ -245,10 +245,9 @@ class Evidence:
             price_s = len(missed) * (self.row.share_s or 0.0) / len(measured)
             yield Warning(
                 code="unmeasured",
-                message=f"ran out of time before measuring {len(missed)} of {len(deciding)} "
-                "candidates",
-                remedy=f"they take about {max(1, math.ceil(price_s))} s more: raise --budget "
-                "or choose fewer scenarios",
+                message=f"{len(missed)} of {len(deciding)} candidates had no turn",
+                remedy=f"they take about {max(1, math.ceil(price_s))} s more in this row: race it "
+                f"alone, or with a --budget above {self.report.most_s:g} s",
                 subject=self.row.plan.scenario,
             )
 

@@ -103,8 +103,7 @@ def _longer(found: Evidence) -> str:
     if "--budget" in words:
         at = words.index("--budget")
         del words[at : at + 2]
-    budget_s = found.report.started.budget_s if found.report.started else 0.0
-    return shlex.join([*words, "--budget", f"{max(LEAST_BUDGET_S, 2 * budget_s):g}"])
+    return shlex.join([*words, "--budget", f"{max(LEAST_BUDGET_S, 2 * found.report.most_s):g}"])
 
 
 def _for_the_gpu(found: Evidence) -> Iterator[str]:

@@ -147,7 +147,8 @@ class EventWriter:
 
 
 def log_writer(report: Report, *, verbose: bool) -> Listener:
-    """A listener that writes failures, or with `verbose` every event, in words to stderr."""
+    """A listener that writes failures and that a run takes longer, or with `verbose` every event,
+    in words to stderr."""
 
     def write(event: ev.AnyEvent) -> None:
         text = log_line(event, report, verbose=verbose)

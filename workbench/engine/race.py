@@ -227,7 +227,8 @@ class Race:
         """Let those enter that waited for the decision of the others; False if none does."""
         late, self._late = self._late, []
         need_s = self.preparation.longest_s
-        if any(not kind_of(case.device).on_host for case in late):
+        others_follow = self._share.rows > 1 or self._plan.of is not None
+        if others_follow and any(not kind_of(case.device).on_host for case in late):
             need_s /= PREPARING_SHARE  # they gave way to the turns of others
         return self._enter(late, need_s)
 

@@ -63,4 +63,7 @@ SUFFIXES = {"markdown": "md", "openmetrics": "prom"}  # file suffixes that diffe
 
 
 def file_text(name: str, report: Report) -> str:
+    """A run in one of the formats of FILES, or as the document."""
+    if name == DOCUMENT:
+        return b"".join(document(report)).decode()
     return str(import_module(f".{name}", __package__).text(report))

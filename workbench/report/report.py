@@ -227,6 +227,11 @@ class Report:
         return [*self.disturbances(row), *measurement_warnings(candidate, self.machine)]
 
     @property
+    def most_s(self) -> float:
+        """Seconds that the run may take: its budget, and by how much open rows have extended it."""
+        return (self.started.budget_s if self.started else 0.0) + self.extended_s
+
+    @property
     def measurements(self) -> list[Measurement]:
         return list(self.each_measurement())
 

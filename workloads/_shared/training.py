@@ -1,6 +1,7 @@
 """Parts of every training in torch: the step, its check, and batches of finite data."""
 
 import multiprocessing
+import os
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ from .network import relative_error, worst
 from .torch_task import STREAMING, TorchTask, arithmetic, compiled, to_device
 
 Gradient = tuple[float, list[Any]]  # a loss, and an array for each parameter
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where torch passes batches between processes
 IGNORED = -100  # target that torch's cross_entropy leaves out of loss and gradient
 
 VARIANTS = (
@@ -223,6 +225,22 @@ def loader(data: Any, sampler: Any, workers: int, *, pin: bool, **settings: Any)
         settings["multiprocessing_context"] = multiprocessing.get_context("fork")
     given = {"sampler": sampler, "num_workers": workers, "pin_memory": pin}
     return DataLoader(data, batch_size=None, **given, **(settings if workers else {}))
+
+
+def require_shared_memory(loaders: int, ahead: int, batch_bytes: float) -> None:
+    """WorkloadError where the batches that loaders make ahead do not fit into the shared memory
+    through which they pass; torch would end in a bus error.  Containers often have only 64 MB."""
+    if not loaders or not os.path.isdir(SHARED_MEMORY):  # noqa: PTH112 - one question
+        return
+    needed, found = loaders * ahead * batch_bytes, os.statvfs(SHARED_MEMORY)
+    free = found.f_bavail * found.f_frsize
+    if needed > free:
+        raise WorkloadError(
+            f"{loaders} loaders need {needed / 1e6:.0f} MB of shared memory, {SHARED_MEMORY} has "
+            f"{free / 1e6:.0f} MB",
+            code="no_memory",
+            hint="use fewer loaders, a smaller prefetch or batch, or docker run --shm-size=1g",
+        )
 
 
 def require_batch(case: Case, count: int, what: str) -> None:

@@ -103,7 +103,7 @@ def test_precisions_are_given_up_with_their_price() -> None:
     verdicts = [e.verdict for e in events_of(True) if isinstance(e, ev.VerdictReached)]
     left = [w for v in verdicts for w in v.warnings if w.code == "unmeasured"]
     assert left
-    assert all("s more: raise --budget" in warning.remedy for warning in left)
+    assert all("s more in this row: race it alone, or" in each.remedy for each in left)
 
 
 def test_one_that_gave_way_does_not_say_that_the_time_of_the_run_ran_out() -> None:

@@ -19,6 +19,7 @@ from workbench import catalog
 from workbench.contract import Case, Host, Setup, WorkloadError
 from workloads import data_loading as loading, preprocessing as resizing
 from workloads._shared import pictures
+from workloads._shared.training import SHARED_MEMORY
 
 BATCHES = 3
 
@@ -227,7 +228,7 @@ def test_pinning_without_a_gpu_is_refused() -> None:
 
 
 def test_too_little_shared_memory_is_refused_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not Path(loading.SHARED_MEMORY).is_dir():
+    if not Path(SHARED_MEMORY).is_dir():
         pytest.skip("this system has another kind of shared memory")
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=1, f_frsize=4096))
     with pytest.raises(WorkloadError, match="shared memory") as caught:

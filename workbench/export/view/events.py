@@ -194,8 +194,9 @@ def _measured(candidate: Candidate, name: str, run: RunView) -> Said:
 
 def log_line(event: ev.AnyEvent, report: Report, *, verbose: bool = True) -> str | None:
     """One line for an event that `report` has already taken in; None for mere detail, and without
-    `verbose` for all but failures."""
+    `verbose` for all but failures and the first extension of the run."""
     found = narrate(event, RunView(report))
-    if found is None or not (verbose or found.tone == "error"):
+    extends = isinstance(event, ev.BudgetExtended) and report.extended_s == event.by_s > 0
+    if found is None or not (verbose or extends or found.tone == "error"):
         return None
     return f"{found.at_s:7.1f} s  {found.word:<{WORD_WIDTH}}  {found.text}".rstrip()

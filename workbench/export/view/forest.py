@@ -56,6 +56,6 @@ def cell(key: str, all_: Mapping[str, Ratio], tone: str) -> Callable[[int], Text
         if high > at:
             drawn[high] = ("┤", tone)
         drawn[at] = ("●", tone)
-        return Text.of(f"{units.ratio(found.value):>{VALUE - 1}} ", *drawn)
+        return Text.of(f"{units.gain(found.value):>{VALUE - 1}} ", *drawn)
 
     return draw

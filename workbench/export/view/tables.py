@@ -78,18 +78,20 @@ def advisor_line(row: Row, run: RunView, *, gpu: bool, words: bool = False) -> L
 
 
 def _lead_cells(verdict: Verdict, *, gpu: bool) -> dict[str, Cell]:
-    """The lead of the better device, or without a GPU that of the pick over the runner-up."""
-    value, bounds, leader = verdict.pick_ratio, verdict.pick_ratio_ci95, ""
-    if gpu:
-        value, bounds = verdict.device_ratio, verdict.device_ratio_ci95
+    """The lead of the better device where both raced, else that of the pick over the runner-up."""
+    (value, bounds), device_ratio = verdict.lead, verdict.device_ratio
+    if gpu and verdict.no_gpu:
+        return {"ratio": Text.of(("no GPU", "dim"))}
     if value is None:
         alone = "alone" if verdict.pick is not None and verdict.runner_up is None else "-"
-        return {"ratio": Text.of(("no GPU" if gpu and verdict.no_gpu else alone, "dim"))}
-    if gpu and verdict.choice not in ("cpu", "gpu"):
-        leader = "GPU " if value >= 1 else "CPU "
-    # Without a GPU it is the ratio of the answer, which a burst in a short race may take below 1.
-    shown = units.above_1(value, bounds) if gpu else (value, bounds)
-    text, interval = units.ratio_parts(*shown)
+        return {"ratio": Text.of((alone, "dim"))}
+    leader = ""
+    if device_ratio is not None and verdict.choice not in ("cpu", "gpu"):
+        leader = "GPU " if device_ratio >= 1 else "CPU "
+    text, interval = units.ratio_parts(*units.above_1(value, bounds))
+    # Tails that are level leave the pick to the median, so its own may be the higher one.
+    if device_ratio is None and value < 1 and text != "1.00x":
+        text = f"1/{text}"
     return {"ratio": Text.of(leader, text), "interval": Text.of(interval)}
 
 
