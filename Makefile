@@ -1,7 +1,7 @@
 # make run     set everything up and open the workbench   (ARGS="--json --quick" for more,
 #              EXTRA=cpu or EXTRA=gpu to choose the ONNX Runtime; else the driver decides)
 # make test    set everything up, then lint, type-check and test; make test-workers has the long ones
-# make test-fleet  run fleets on a real Slurm and a real sshd, unpacked on the loopback
+# make test-fleet  run fleets on a real Slurm and a real sshd on this machine
 # make test-html   open an exported page in Chromium
 
 export PYTHON ?= python3
@@ -26,7 +26,7 @@ test: lint
 	$(python) -m pytest -n 2 --dist worksteal tests/unit tests/screens tests/cli
 
 # Faults, whole runs, every variant of every workload, those with real workers one at a time, and
-# half a minute of the campaign.
+# half a minute of `make faults`.
 test-workers: ready-to-test
 	$(python) -m pytest -n 2 --dist worksteal tests/faults tests/runs tests/variants
 	$(python) -m pytest tests/worker

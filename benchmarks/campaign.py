@@ -1,7 +1,7 @@
 """The claims of the measuring core, each a ratio of things measured in one run.
 
 `make benchmark`, or `python benchmarks/campaign.py [ROW...]` for some of the rows.  Everything
-runs in fresh processes, one at a time.  Results go into docs/measurement.md.
+runs in fresh processes, one at a time.  Results go into docs/accuracy.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from workbench.stats.ratios import RUN_TO_RUN
 from workbench.stats.samples import MIN_PAIRS, Ratio, blocked_interval, paired_ratio
 
 HERE = Path(__file__).resolve().parent
-PAGE = HERE.parent / "docs" / "measurement.md"
+PAGE = HERE.parent / "docs" / "accuracy.md"
 BEGIN, END = "<!-- written by make benchmark -->", "<!-- end -->"
 THREADS = read_cpu(Path("/")).effective_cores
 PRODUCT = ("run", "matmul", "--backend", "torch", "--device", "cpu", "--set", "n=1024")

@@ -4,7 +4,7 @@
 pages and without MKL's buffers in turns, and keeps all of them alive.  Each draws the operands of a
 product (n = 1024, FP32) and of a triad (3 x 32 MB) twice.  They are timed in turns for SECONDS
 (default 36), so that the machine's own changes hit all of them alike: a process that is slow for
-life is slow in each round.  Prints the figures of docs/measurement.md.
+life is slow in each round.  Prints the figures of docs/accuracy.md.
 """
 
 from __future__ import annotations

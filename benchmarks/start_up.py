@@ -1,6 +1,6 @@
 """Times how long each installed library takes to be ready in a new worker on the CPU.
 
-`make start-up` writes the table of docs/measurement.md.  A worker imports its library and starts
+`make start-up` writes the table of docs/accuracy.md.  A worker imports its library and starts
 it; the first process after a boot also reads it from the disk, and does not count.
 """
 
@@ -17,7 +17,7 @@ sys.path[0] = str(ROOT)  # not this folder, where `workloads` would be a benchma
 from workbench import catalog  # noqa: E402
 from workbench.text import units  # noqa: E402
 
-PAGE = ROOT / "docs" / "measurement.md"
+PAGE = ROOT / "docs" / "accuracy.md"
 BEGIN, END = "<!-- written by make start-up -->", "<!-- end of it -->"
 PROCESSES = 7
 START = """

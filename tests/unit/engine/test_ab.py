@@ -32,7 +32,7 @@ CASE = Case("work", "cpu", "python", "fp32")
 COMMAND = Case("work", "cpu", "command", "")
 START_S, BLOCK_S = 1.5, 0.12  # seconds until a process is ready; of a turn
 WALK, NOISE = 0.01, 0.02  # log standard deviations: drift in a second, a block
-LUCK, SLOW, SLOW_SHARE = 0.008, 0.035, 0.1  # a process keeps it for life; docs/measurement.md
+LUCK, SLOW, SLOW_SHARE = 0.008, 0.035, 0.1  # a process keeps it for life; docs/accuracy.md
 
 
 class Machine:
