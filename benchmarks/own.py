@@ -58,11 +58,19 @@ def advice(name: str, budget_s: float) -> Row:
     command += ["--batch", batches] if batches else []
     environment, began = {**os.environ, "XDG_STATE_HOME": str(STATE)}, time.perf_counter()
     done = subprocess.run(command, capture_output=True, cwd=ROOT, env=environment, text=True)
-    row = {"name": name, "seconds": time.perf_counter() - began}
+    row = {"name": name, "seconds": time.perf_counter() - began, "first_s": first_figure_s()}
     try:
         return row | parsed(json.loads(done.stdout))
     except ValueError:
         return row | {"picks": {}, "raced": {}, "failed": done.stderr.strip()[-300:]}
+
+
+def first_figure_s() -> float | None:
+    """Seconds from the start of the latest run until its first block, which the screens show."""
+    journals = (STATE / "workbench" / "runs").glob("*.jsonl")
+    latest = max(journals, key=lambda path: path.stat().st_mtime)
+    events = map(json.loads, latest.read_text().splitlines())
+    return next((each["at_s"] for each in events if each["event"] == "BlockMeasured"), None)
 
 
 def parsed(document: Row) -> Row:
@@ -296,6 +304,10 @@ def report(known: dict[tuple[str, int | None], Row]) -> str:
             f" pick / best {means[0]:.3f}, worst {max(columns[0], default=math.nan):.3f};"
             f" {len(found) - len(columns[0])} picks missing or over the error limit; {usual};"
             f" advice in {max(columns[-2]):.0f} s and {max(columns[-1]):.0%} at most."
+        )
+    if firsts := [first for row in known.values() if (first := row.get("first_s"))]:
+        text += (
+            f"\n\nThe first figure stood after {median(firsts):.1f} s, at most {max(firsts):.1f}."
         )
     return text
 
