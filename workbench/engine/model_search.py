@@ -7,11 +7,10 @@ from ..advisor.comparison import ranked
 from ..advisor.limits import exceeds_error_limit, is_admissible
 from ..advisor.model.candidates import Proposal, SearchSpace, convolves, neighbours
 from ..contract import Case
-from ..planning.request import Request
 from ..planning.scenario import Scenario
-from ..pool.control import Control
 from ..report.candidate import Candidate
 from ..worker.recipe import ORIGINAL
+from .context import RunContext
 from .model_variants import ModelVariants
 
 BUILD_SHARE = 0.4  # longest time for a variant without which there is no race, of the budget
@@ -48,8 +47,7 @@ class CandidateSearch:
     space: SearchSpace
     scenario: Scenario
     variants: ModelVariants
-    request: Request
-    control: Control
+    context: RunContext
     _proposals: dict[str, Proposal] = field(default_factory=dict)  # by case id
     extra: Collection[str] = ()
     _mixed: bool = False
@@ -58,7 +56,7 @@ class CandidateSearch:
         """The cases to start with: the model as given, otherwise the first variant."""
         given = [proposal for proposal in self.waiting if proposal.recipe == ORIGINAL]
         self.waiting = [proposal for proposal in self.waiting if proposal.recipe != ORIGINAL]
-        return self._admit(given, 0.0) or self._next(BUILD_SHARE * self.request.budget)
+        return self._admit(given, 0.0) or self._next(BUILD_SHARE * self.context.request.budget)
 
     def stop(self) -> None:
         """Record the variants that no time was left for."""
@@ -72,7 +70,7 @@ class CandidateSearch:
 
     def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
         """A variant that waits, else a mixed variant, else neighbours of the leader."""
-        budget_s = self.request.budget
+        budget_s = self.context.request.budget
         if left_s >= JOIN_SHARE * budget_s and (cases := self._next(left_s / 2)):
             return cases
         measured = [c for c in candidates if c.blocks and c.case.device == "cpu"]
@@ -80,10 +78,10 @@ class CandidateSearch:
         if not order or left_s < JOIN_LEAST_SHARE * budget_s:
             return []
         leader = order[0]
-        until_s = self.control.now() + left_s / 2
+        until_s = self.context.now() + left_s / 2
         if mixed := self._mix(measured, leader, MIX_SHARE * left_s):
             return self._admit([mixed], until_s)
-        if self.request.thorough or len(leader.blocks) < SETTLED_ROUNDS:
+        if self.context.request.thorough or len(leader.blocks) < SETTLED_ROUNDS:
             return []
         room = max(0, MOST_CANDIDATES - len(candidates))
         return self._admit(self._around(order)[:room], until_s)
@@ -102,7 +100,7 @@ class CandidateSearch:
 
         One at a time: what was measured so far is an answer already, should time run out.
         """
-        until_s = self.control.now() + seconds
+        until_s = self.context.now() + seconds
         cases: list[Case] = []
         while self.waiting and not cases:
             if self.variants.timed_out:

@@ -3,7 +3,8 @@
 Exporting runs in a worker of its own, which may hang or crash without taking what races along.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +18,6 @@ from ..planning.questions import ModelQuestion
 from ..planning.scenario import Scenario
 from ..planning.usage import UsageError
 from ..pool.answers import ExportedCode, GraphBreaks
-from ..pool.control import Control
 from ..pool.pool import Pool, WorkerFailed
 from ..pool.worker_process import WorkerKey, knows_compiler
 from ..records import events as ev
@@ -26,11 +26,11 @@ from ..report.candidate import Candidate
 from ..worker.code import WORKLOAD, Code
 from ..worker.recipe import ORIGINAL, Recipe
 from ..worker.session_options import BFLOAT, ONNX_BACKENDS, OPENVINO
+from .context import START_S, RunContext
 from .model_search import case_of, worth_mixing
 from .model_variants import LAB, ModelVariants
 
 EXPORTER = WorkerKey("cpu", "torch", alone="export")
-START_S = 60.0  # for importing from a cold disk
 # Shares of the row's time left: longest export and probe for graph breaks once the code is loaded,
 # and time in which the last INT8 form, or the last neighbour of a leader, starts to be built.
 EXPORT, PROBE, BUILD, NEIGHBOURS = 0.8, 0.25, 0.5, 0.25
@@ -54,16 +54,16 @@ def consult(
 
 @contextmanager
 def importing_meanwhile(
-    pool: Pool, key: WorkerKey | None, control: Control, end_s: float
+    context: RunContext, key: WorkerKey | None, end_s: float = math.inf
 ) -> Iterator[None]:
     """Let the worker `key` import its libraries on another core while the block runs, and wait for
     it afterwards, until `end_s` on the run's clock; None: there is no such worker."""
     early = [key] if key else []
-    with pool.starting(early):
+    with context.pool.starting(early):
         yield
         for each in early:
             with suppress(WorkerFailed):  # the first question to it says so
-                pool.start(each, min(START_S, end_s - control.now()))
+                context.pool.start(each, min(context.deadline(START_S), end_s - context.now()))
 
 
 @dataclass
@@ -73,9 +73,7 @@ class Exports:
     code: Code
     batches: Sequence[int | None]
     space: ways.Space
-    pool: Pool
-    control: Control
-    emit: Callable[[ev.AnyEvent], None]
+    context: RunContext
     backends: tuple[str, ...] = ("onnxruntime",)  # libraries that run the exported model
     load_s: float = 0.0  # that a worker takes to import, build and call the code
     left_out: dict[str, str] = field(default_factory=dict)
@@ -97,12 +95,12 @@ class Exports:
     def export(self, left_s: float) -> bool:
         """Whether there is an ONNX file of the module, made in a share of `left_s` if necessary."""
         if self.exported is None and "onnx" not in self.left_out:
-            self.emit(ev.ModelBuilding(at_s=self.control.now(), recipe="onnx"))
+            self.context.emit(ev.ModelBuilding(at_s=self.context.now(), recipe="onnx"))
             # Exporting takes one core: the lab imports its libraries on another.
             lab = LAB if self._has_quantised and self.space.cpu.effective_cores > 1 else None
-            end_s = self.control.now() + left_s
+            end_s = self.context.now() + left_s
             try:
-                with importing_meanwhile(self.pool, lab, self.control, end_s):
+                with importing_meanwhile(self.context, lab, end_s):
                     asked = {"batches": self.batches}
                     self.exported = self._ask("export", ExportedCode, left_s, EXPORT, **asked)
             except WorkerFailed as failure:
@@ -132,11 +130,11 @@ class Exports:
 
     def next_quantised(self, scenario: Scenario, left_s: float) -> list[Case]:
         """The next INT8 form of the exported model; none if all are, or in so little time."""
-        end_s = self.control.now() + left_s
+        end_s = self.context.now() + left_s
         if self._waiting is None:
             inspected_s = end_s - left_s * BUILD
             self._waiting = self._quantisable(self.exported, inspected_s) if self.exported else []
-        until_s = self._until(end_s - self.control.now(), BUILD)
+        until_s = self._until(end_s - self.context.now(), BUILD)
         while self._waiting and self._variants is not None:
             proposal = self._waiting.pop(0)
             if self._variants.timed_out:
@@ -174,7 +172,7 @@ class Exports:
 
     def _until(self, left_s: float, share: float) -> float:
         """When the last build may start, of a row that has `left_s`; none outlasts the row."""
-        now = self.control.now()
+        now = self.context.now()
         if self._variants is not None:
             self._variants.end_s = now + left_s
         return now + share * left_s
@@ -197,9 +195,7 @@ class Exports:
     def _quantisable(self, exported: ExportedCode, end_s: float) -> list[Proposal]:
         """The INT8 forms worth building; the lab reads and prepares the exported model by then."""
         question = ModelQuestion(exported.model, max_error=self.code.max_error)
-        variants = ModelVariants(
-            question, self.space.request, self.left_out, self.pool, self.control, self.emit, end_s
-        )
+        variants = ModelVariants(question, self.context, self.left_out, end_s)
         try:
             given = self._folder(self.batches[0])
             facts, products = variants.prepare(variants.inspect(given=given))
@@ -223,13 +219,13 @@ class Exports:
     def may_compile(self, left_s: float, share: float = 1.0) -> bool:
         """Whether torch.compile finds something to compile, and `share` of the longest time that
         it may take fits into `left_s`; the first call probes the module."""
-        end_s = self.control.now() + left_s
+        end_s = self.context.now() + left_s
         self._probed = self._probed or self.code.home != "cpu"  # the probe sees no GPU
         probe_s = 0.0 if self._is_loaded else self.load_s
         if not self._probed and self._can_be_compiled(left_s - probe_s, share):
             self._probed = True
             self._probe(left_s)
-        return self._probed and self._can_be_compiled(end_s - self.control.now(), share)
+        return self._probed and self._can_be_compiled(end_s - self.context.now(), share)
 
     def _probe(self, left_s: float) -> None:
         try:
@@ -249,7 +245,8 @@ class Exports:
         else:
             size = ways.UNKNOWN[0], ways.UNKNOWN[1] * self.space.facts.convolves
         # The fastest import, since the first may have read from a cold disk.
-        took_s = [s for key, s in self.pool.import_s.items() if key.backend == EXPORTER.backend]
+        starts = self.context.pool.import_s.items()
+        took_s = [s for key, s in starts if key.backend == EXPORTER.backend]
         import_s = min(took_s, default=0.0)
         cold, trains = not knows_compiler(), self.code.train
         compile_s = ways.compile_s(*size, cold=cold, trains=trains, import_s=import_s)
@@ -267,8 +264,8 @@ class Exports:
     @property
     def _is_loaded(self) -> bool:
         """Whether the exporter lives and has loaded the code."""
-        generation = self.pool.generation.get(EXPORTER, 0)
-        return self.pool.is_alive(EXPORTER) and self._loaded_in == generation
+        generation = self.context.pool.generation.get(EXPORTER, 0)
+        return self.context.pool.is_alive(EXPORTER) and self._loaded_in == generation
 
     @property
     def _has_quantised(self) -> bool:
@@ -281,15 +278,15 @@ class Exports:
     ) -> T:
         """Ask the exporter, which has `share` of `left_s`, and the time to load the code if it has
         not yet; WorkerFailed may be raised."""
-        budget, now = self.space.request.budget, self.control.now
-        end_s = min(budget, now() + left_s)
-        self.pool.start(EXPORTER, min(START_S, budget - now()))
-        loading_s = 0.0 if self._is_loaded else self.load_s - self.pool.import_s.get(EXPORTER, 0.0)
+        context, pool = self.context, self.context.pool
+        end_s = context.now() + left_s
+        context.start(EXPORTER)
+        loading_s = 0.0 if self._is_loaded else self.load_s - pool.import_s.get(EXPORTER, 0.0)
         seconds = loading_s + share * (left_s - loading_s)
-        deadline_s = max(0.5, min(seconds, end_s - now()))
-        self._loaded_in = self.pool.generation.get(EXPORTER, 0)
+        deadline_s = max(0.5, min(context.deadline(seconds), end_s - context.now()))
+        self._loaded_in = pool.generation.get(EXPORTER, 0)
         try:
-            return consult(self.pool, EXPORTER, self.code, question, kind, deadline_s, **details)
+            return consult(pool, EXPORTER, self.code, question, kind, deadline_s, **details)
         except WorkerFailed as failure:
             if failure.reason.code != "timeout":
                 raise

@@ -127,7 +127,7 @@ class OwnSearch:
     def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
         """The cases of the next stage that has some; a stage that returns None is over."""
         self.candidates = candidates
-        now = self._exports.control.now
+        now = self._exports.context.now
         until_s = now() + left_s
         while self._stages and (left_s := until_s - now()) >= THREADS_SHARE * self._request.budget:
             if self._is_short(left_s):

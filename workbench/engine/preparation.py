@@ -31,7 +31,6 @@ from .overhead import PREPARING, STARTING
 
 WARM_UP_S = (0.02, 1.0)  # bounds of one case's warm-up
 WARM_UP_SHARE = 0.12  # share of the row's time left for the warm-ups of all its cases
-START_DEADLINE_S = 120.0  # importing a CUDA build from a cold network disk takes most of a minute
 # A case may take PREPARE_SHARES times what is left to its row, at most half of what is left to all
 # rows, and in any case PREPARE_DEADLINE_S: one that hangs must not use up the time of the others.
 PREPARE_SHARES = 1.5
@@ -196,7 +195,7 @@ class Preparation:
         context, began_s = self._context, self._context.now()
         is_new = not context.pool.is_alive(key)
         with context.overhead.spending(STARTING):
-            context.pool.start(key, context.deadline(START_DEADLINE_S))
+            context.start(key)
         if is_new:
             self._start_s[key] = context.now() - began_s
         if context.now() >= self._share.end_s:
