@@ -20,9 +20,10 @@ from ..report.report import Report
 from ..worker.recipe import ORIGINAL
 from .context import RunContext
 from .model_conclusion import ModelRun, conclude
-from .model_search import CandidateSearch, case_of
+from .model_search import CandidateSearch
 from .model_variants import ModelVariants
 from .profiling import Profiling
+from .variant_search import case_of
 
 CONCLUSION_S, CONCLUSION_SHARE = 6.0, 0.2  # seconds, and share of the budget; the less counts
 
@@ -96,7 +97,7 @@ class ModelLab:
             precisions=tuple(dict.fromkeys((facts.precision, "fp16", "int8"))),
             batch=facts.batch,
         )
-        search = CandidateSearch(proposals, space, scenario, variants, context)
+        search = CandidateSearch(proposals, space, variants, scenario=scenario)
         self.run = ModelRun(self._question, facts, providers, variants, search)
         cases = search.start()
         if not cases:

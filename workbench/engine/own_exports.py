@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from ..advisor.model.candidates import Proposal, SearchSpace, first, neighbours
-from ..advisor.model.overview import variant_of
+from ..advisor.model.candidates import Proposal, SearchSpace, first
 from ..advisor.own import candidates as ways
 from ..contract import Case
 from ..planning.questions import ModelQuestion
@@ -24,11 +23,11 @@ from ..records import events as ev
 from ..records.reason import Reason
 from ..report.candidate import Candidate
 from ..worker.code import WORKLOAD, Code
-from ..worker.recipe import ORIGINAL, Recipe
+from ..worker.recipe import ORIGINAL
 from ..worker.session_options import BFLOAT, ONNX_BACKENDS, OPENVINO
 from .context import START_S, RunContext
-from .model_search import case_of, worth_mixing
 from .model_variants import LAB, ModelVariants
+from .variant_search import VariantSearch, case_of
 
 EXPORTER = WorkerKey("cpu", "torch", alone="export")
 # Shares of the row's time left: longest export and probe for graph breaks once the code is loaded,
@@ -82,11 +81,7 @@ class Exports:
     _probed: bool = False  # for graph breaks
     _to_compile: GraphBreaks | None = None  # None before it was probed
     _uncompilable: str = ""  # why torch.compile cannot help
-    _variants: ModelVariants | None = None
-    _waiting: list[Proposal] | None = None  # INT8 forms; None before they are known
-    _lab: SearchSpace | None = None  # once the lab has prepared the exported model
-    _recipes: dict[str, Recipe] = field(default_factory=dict)  # by variant: all rows share them
-    _is_mixed: bool = False
+    _search: VariantSearch | None = None  # once the lab has prepared the exported model
     _loaded_in: int | None = None  # generation of the exporter that has loaded the code
 
     def leave_out(self, name: str, why: str) -> None:
@@ -120,8 +115,8 @@ class Exports:
         found = {"code": self.code.as_text()}
         if case.backend not in ONNX_BACKENDS or self.exported is None:
             return found
-        variants = self._variants if case.quantization is not None else None
-        model = variants.file(case) if variants else self.exported.model
+        search = self._search if case.quantization is not None else None
+        model = search.variants.file(case) if search else self.exported.model
         return {**found, "model": model, "folder": self._folder(case.batch)}
 
     def _folder(self, batch: int | None) -> str:
@@ -131,68 +126,45 @@ class Exports:
     def next_quantised(self, scenario: Scenario, left_s: float) -> list[Case]:
         """The next INT8 form of the exported model; none if all are, or in so little time."""
         end_s = self.context.now() + left_s
-        if self._waiting is None:
-            inspected_s = end_s - left_s * BUILD
-            self._waiting = self._quantisable(self.exported, inspected_s) if self.exported else []
+        if self._search is None and self.exported and "int8" not in self.left_out:
+            self._search = self._quantisable(self.exported, end_s - left_s * BUILD)
         until_s = self._until(end_s - self.context.now(), BUILD)
-        while self._waiting and self._variants is not None:
-            proposal = self._waiting.pop(0)
-            if self._variants.timed_out:
-                self._variants.leave_out(p.recipe for p in [proposal, *self._waiting])
-                self._waiting.clear()
-            elif cases := self._built([proposal], scenario, until_s):
-                return cases
-        return []
+        return self._search.next(scenario, until_s) if self._search else []
 
     def mixed(
         self, measured: Sequence[Candidate], leader: Candidate, scenario: Scenario, left_s: float
     ) -> list[Case]:
         """Once, a variant without the nodes that take a fast INT8 form over its error limit."""
-        if self._variants is None or self._lab is None or self._is_mixed:
+        if self._search is None:
             return []
-        raced = [candidate for candidate in measured if candidate.blocks]
-        base = worth_mixing(raced, leader, scenario, self._lab)
-        if base is None:
-            return []
-        self._is_mixed = True
-        until_s = self._until(left_s, BUILD)
-        recipe = self._variants.mix(self._recipes[variant_of(base.case)], BUILD * left_s)
-        found = [] if recipe is None else [Proposal(recipe, threads=base.case.threads)]
-        return self._built(found, scenario, until_s)
+        self._search.variants.end_s = self.context.now() + left_s
+        return self._search.mix(measured, leader, scenario, BUILD * left_s)
 
     def neighbours(self, leader: Case, scenario: Scenario, left_s: float) -> list[Case]:
         """Cases of the exported model that differ from the leader in one respect."""
-        if self._lab is None:
+        if self._search is None:
             return []
-        recipe = self._recipes.get(variant_of(leader), ORIGINAL)
-        mode = BFLOAT if leader.precision == BFLOAT else leader.mode
-        given = Proposal(recipe, "cpu", leader.threads, mode, leader.backend)
-        found = list(neighbours(given, self._lab))
-        return self._built(found, scenario, self._until(left_s, NEIGHBOURS))
+        if leader.precision == BFLOAT:  # as the lab calls it
+            leader = replace(leader, mode=BFLOAT)
+        found, until_s = self._search.neighbours(leader), self._until(left_s, NEIGHBOURS)
+        return self._search.admit(found, scenario, until_s)
 
     def _until(self, left_s: float, share: float) -> float:
         """When the last build may start, of a row that has `left_s`; none outlasts the row."""
         now = self.context.now()
-        if self._variants is not None:
-            self._variants.end_s = now + left_s
+        if self._search is not None:
+            self._search.variants.end_s = now + left_s
         return now + share * left_s
 
-    def _built(self, found: Sequence[Proposal], scenario: Scenario, until_s: float) -> list[Case]:
-        """The cases of the proposals whose file exists or could be built."""
-        cases = []
-        for proposal in found:
-            if self._variants is not None and self._variants.build(proposal.recipe, until_s):
-                case = case_of(proposal, scenario)
-                if case.backend == OPENVINO and case.mode == BFLOAT:  # the error limit is BF16's
-                    case = replace(case, precision=BFLOAT, mode=None)
-                elif proposal.recipe == ORIGINAL:
-                    case = replace(case, precision=self.space.exported_precision(case.backend))
-                if proposal.recipe != ORIGINAL:
-                    self._recipes[variant_of(case)] = proposal.recipe
-                cases.append(case)
-        return cases
+    def _case_of(self, proposal: Proposal, scenario: Scenario) -> Case:
+        case = case_of(proposal, scenario)
+        if case.backend == OPENVINO and case.mode == BFLOAT:  # the error limit is BF16's
+            return replace(case, precision=BFLOAT, mode=None)
+        if proposal.recipe == ORIGINAL:
+            return replace(case, precision=self.space.exported_precision(case.backend))
+        return case
 
-    def _quantisable(self, exported: ExportedCode, end_s: float) -> list[Proposal]:
+    def _quantisable(self, exported: ExportedCode, end_s: float) -> VariantSearch | None:
         """The INT8 forms worth building; the lab reads and prepares the exported model by then."""
         question = ModelQuestion(exported.model, max_error=self.code.max_error)
         variants = ModelVariants(question, self.context, self.left_out, end_s)
@@ -201,9 +173,8 @@ class Exports:
             facts, products = variants.prepare(variants.inspect(given=given))
         except (WorkerFailed, UsageError) as error:
             self.left_out["int8"] = str(error)
-            return []
-        self._variants = variants
-        self._lab = SearchSpace(
+            return None
+        space = SearchSpace(
             facts=facts,
             products=products,
             cpu=self.space.cpu,
@@ -212,9 +183,9 @@ class Exports:
             precisions=("int8",),
             thorough=self.space.request.thorough,
         )
-        found, unpromising = first(self._lab)
+        found, unpromising = first(space)
         self.left_out |= unpromising
-        return found
+        return VariantSearch(found, space, variants, self._case_of)
 
     def may_compile(self, left_s: float, share: float = 1.0) -> bool:
         """Whether torch.compile finds something to compile, and `share` of the longest time that
