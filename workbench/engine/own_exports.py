@@ -82,7 +82,6 @@ class Exports:
     _to_compile: GraphBreaks | None = None  # None before it was probed
     _uncompilable: str = ""  # why torch.compile cannot help
     _search: VariantSearch | None = None  # once the lab has prepared the exported model
-    _loaded_in: int | None = None  # generation of the exporter that has loaded the code
 
     def leave_out(self, name: str, why: str) -> None:
         self.left_out.setdefault(name, why)
@@ -235,8 +234,7 @@ class Exports:
     @property
     def _is_loaded(self) -> bool:
         """Whether the exporter lives and has loaded the code."""
-        generation = self.context.pool.generation.get(EXPORTER, 0)
-        return self.context.pool.is_alive(EXPORTER) and self._loaded_in == generation
+        return WORKLOAD in self.context.pool.held(EXPORTER)
 
     @property
     def _has_quantised(self) -> bool:
@@ -255,7 +253,7 @@ class Exports:
         loading_s = 0.0 if self._is_loaded else self.load_s - pool.import_s.get(EXPORTER, 0.0)
         seconds = loading_s + share * (left_s - loading_s)
         deadline_s = max(0.5, min(context.deadline(seconds), end_s - context.now()))
-        self._loaded_in = pool.generation.get(EXPORTER, 0)
+        pool.held(EXPORTER).add(WORKLOAD)
         try:
             return consult(pool, EXPORTER, self.code, question, kind, deadline_s, **details)
         except WorkerFailed as failure:

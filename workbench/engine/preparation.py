@@ -112,13 +112,11 @@ class Preparation:
         self._share = share
         self._probed: set[str] = set()  # ids of cases that were tried at a small size
         self._start_s: dict[WorkerKey, float] = {}  # seconds of starts that no result includes yet
-        self._holders: dict[str, int] = {}  # case id to the generation of the worker that has it
         self.longest_s = 0.0  # the longest preparation so far, compiled cases left out
 
     def holds(self, case: Case) -> bool:
         """Whether a living worker has the case prepared: it may have died under another one."""
-        generation = self._context.pool.generation.get(self._key(case), 0)
-        return self._holders.get(case.id) == generation
+        return case.id in self._context.pool.held(self._key(case))
 
     # -------------------------------------------------------------- before
 
@@ -331,7 +329,7 @@ class Preparation:
         pool, key, warmed = self._context.pool, self._key(case), loaded.warmup
         speed = self._context.speed(case.device)
         accuracy = loaded.accuracy
-        self._holders[case.id] = pool.generation.get(key, 0)
+        pool.held(key).add(case.id)
         if self._plan.scenario.counts_start_up and accuracy.passed:
             self._count_start_up(key, loaded)
         self._context.emit(
@@ -415,7 +413,7 @@ class Preparation:
         for key, cases in held.items():
             with suppress(WorkerFailed):  # the pool has already reported that the worker ended
                 context.pool.ask(key, RELEASE_DEADLINE_S, Released, op="release", cases=cases)
-        self._holders.clear()
+            context.pool.held(key).difference_update(cases)
 
     def fail(self, case: Case, failure: WorkerFailed) -> None:
         """End a case whose worker failed or refused it."""

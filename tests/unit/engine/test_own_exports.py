@@ -40,9 +40,8 @@ class InProcess:
     def __init__(self, scratch: Path) -> None:
         self.scratch = scratch
         self.longest_gpu_start_s = 0.0
-        self.alive: set[Any] = set()
+        self.alive: dict[Any, set[str]] = {}
         self.import_s = {own_exports.EXPORTER: 1.0}
-        self.generation: dict[Any, int] = {}
         self.early: list[Any] = []
 
     def starting(self, keys: Sequence[Any]) -> AbstractContextManager[None]:
@@ -50,10 +49,13 @@ class InProcess:
         return nullcontext()
 
     def start(self, key: Any, _: float) -> None:
-        self.alive.add(key)
+        self.alive.setdefault(key, set())
 
     def is_alive(self, key: Any) -> bool:
         return key in self.alive
+
+    def held(self, key: Any) -> set[str]:
+        return self.alive.get(key, set())
 
     def ask(self, key: Any, deadline_s: float, kind: Any, *, op: str, **request: Any) -> Any:
         request.pop("workload", None)
@@ -122,7 +124,7 @@ class Slow(InProcess):
 
     def ask(self, key: Any, deadline_s: float, *_: Any, **__: Any) -> Any:
         self.deadlines.append(deadline_s)
-        self.alive.remove(key)
+        del self.alive[key]
         raise WorkerFailed(Reason("timeout", "no answer within 14.1 s; its log ends: W1126"))
 
 
