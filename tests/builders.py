@@ -228,12 +228,17 @@ def report(*arguments: Mapping[Case, Sequence[Sequence[float]]], **options: obje
 
 
 def context(
-    pool: Any, clock: Any, report: Report, emit: Listener | None = None, budget_s: float = 60.0
+    pool: Any,
+    clock: Any,
+    report: Report,
+    emit: Listener | None = None,
+    budget_s: float = 60.0,
+    request: Request | None = None,
 ) -> RunContext:
     """The context of a run with a fake pool and clock, without telemetry of the host."""
     emit = emit or report.apply
     return RunContext(
-        request=Request(budget_s=budget_s),
+        request=request or Request(budget_s=budget_s),
         pool=pool,
         control=clock,
         report=report,

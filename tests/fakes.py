@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, TypeVar
@@ -79,7 +80,7 @@ class FakePool:
         self.clock = clock
         self.steps_s = {case.id: step_s for case, step_s in steps_s.items()}
         self.errors = {case.id: error for case, error in errors.items()}
-        self.generation: dict[WorkerKey, int] = {}
+        self._held: defaultdict[WorkerKey, set[str]] = defaultdict(set)
         self.import_s: dict[WorkerKey, float] = {}
         self.asked: list[tuple[WorkerKey, dict[str, Any]]] = []
 
@@ -96,6 +97,9 @@ class FakePool:
 
     def is_alive(self, key: WorkerKey) -> bool:
         return False
+
+    def held(self, key: WorkerKey) -> set[str]:
+        return self._held[key]
 
     def end(self, key: WorkerKey) -> None:
         pass

@@ -22,6 +22,7 @@ from workbench.records import events as ev
 from workbench.records.model import Built
 from workbench.records.reason import Reason
 from workbench.report.candidate import Candidate
+from workbench.report.report import Report
 from workbench.worker.recipe import Recipe
 
 STATIC = "int8-static-u8s8"
@@ -52,6 +53,7 @@ class Child:
     returns either."""
 
     scratch = Path("scratch")
+    longest_gpu_start_s = 0.0
 
     def __init__(self, clock: Clock, **answers: Any) -> None:
         self.answers: dict[str, Any] = {
@@ -110,18 +112,12 @@ class Bench:
         self.clock = Clock()
         self.child = Child(self.clock, **(answers or {}))
         self.events: list[ev.AnyEvent] = []
-        machine = builders.machine(*gpus)
-
+        machine = msgspec.structs.replace(builders.machine(*gpus), cpu=cpu(cores=4))
         given = Request(model=asked, **request)
-        self.lab = ModelLab(
-            given,
-            resolve(given, {})[0],
-            pool=self.child,  # type: ignore[arg-type]
-            backends=given.backends or ("onnxruntime",),
-            machine=msgspec.structs.replace(machine, cpu=cpu(cores=4)),
-            control=self.clock,  # type: ignore[arg-type]
-            emit=self.events.append,
+        context = builders.context(
+            self.child, self.clock, Report(machine=machine), self.events.append, request=given
         )
+        self.lab = ModelLab(context, resolve(given, {})[0], given.backends or ("onnxruntime",))
 
     def open_row(self) -> list[Case]:
         """The cases that the row starts with."""

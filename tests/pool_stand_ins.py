@@ -24,7 +24,7 @@ class Process(WorkerProcess):
     answers: ClassVar[list[bytes]] = []
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        self.compiling_since, self._not_run = None, set()
+        self.compiling_since, self._not_run, self.held = None, set(), set()
         self.process = self
 
     def nothing(self, *_: Any) -> int:

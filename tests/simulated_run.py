@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
@@ -152,7 +153,7 @@ class SimulatedPool:
         self.simulated, self.control, self.emit = simulated, control, emit
         self.random = random.Random(20261121)
         self.scratch = Path("/nonexistent")
-        self.generation: dict[WorkerKey, int] = {}
+        self._held: defaultdict[WorkerKey, set[str]] = defaultdict(set)
         self.import_s: dict[WorkerKey, float] = {}
         self.longest_gpu_start_s = 0.0
         self.cases: dict[str, Case] = {}
@@ -186,9 +187,12 @@ class SimulatedPool:
     def is_alive(self, key: WorkerKey) -> bool:
         return key in self._alive
 
+    def held(self, key: WorkerKey) -> set[str]:
+        return self._held[key]
+
     def end(self, key: WorkerKey, reason: Reason | None = None) -> None:
         if self._alive.pop(key, None) is not None:
-            self.generation[key] = self.generation.get(key, 0) + 1
+            self._held.pop(key, None)
             self.emit(ev.WorkerEnded(at_s=self.control.now(), worker=key.name, reason=reason))
 
     def process_ids(self) -> list[int]:

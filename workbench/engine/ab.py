@@ -24,16 +24,19 @@ from ..records import events as ev
 from ..records.comparison import ABReport, ABResult, Side
 from ..records.reason import Reason, Warning
 from ..report.journal import new_run_id
+from ..report.report import Report
 from ..stats import ratios
 from ..stats.objectives import BY_DEVICE
 from ..stats.samples import median, paired_ratio
 from ..text.output import say
 from ..worker.code import COMMAND, Code
 from ..worker.failures import SHARE_GPU
-from .context import SLACK_S, cache_bytes
+from .context import SLACK_S, RunContext, cache_bytes
 from .devices import detected
 from .exit_codes import BEYOND, CUT_SHORT, FAILED, OK
+from .overhead import OverheadMeter
 from .row_sources import row_source
+from .telemetry import MachineTelemetry
 
 BLOCK_S = 0.1
 RACE_S = 1.0  # for each pair of processes; more pairs narrow the interval more than longer ones
@@ -51,12 +54,20 @@ class ABRun:
     def __post_init__(self) -> None:
         with self.control.raising(FIRST):
             self.control.check()
-            self._machine, software = detected(self.request, within_s=self._left_s)
-        self._installed = software.packages
-        settings = WorkerSettings.of(self.request, self._machine, new_run_id())
+            machine, software = detected(self.request, within_s=self._left_s)
+        settings = WorkerSettings.of(self.request, machine, new_run_id())
         by_name = {"": self.sides[0], **{side.name: side for side in self.sides}}
         settings = replace(settings, sides=by_name)  # A examines the user's own code
-        self._pool = Pool(settings, control=self.control, listener=self)
+        self._pool, now = Pool(settings, control=self.control, listener=self), self.control.now
+        self._context = RunContext(
+            request=self.request,
+            pool=self._pool,
+            control=self.control,
+            report=Report(machine=machine, software=software),
+            emit=self.emit,
+            telemetry=MachineTelemetry(now=now, emit=self.emit),
+            overhead=OverheadMeter(None, now),
+        )
 
     def emit(self, event: ev.AnyEvent) -> None:
         """Ignore what happens to the workers: failures are raised as well."""
@@ -70,10 +81,8 @@ class ABRun:
 
     def run(self, rows: list[RowPlan], fail_on: float | None, head: Mapping[str, Any]) -> ABReport:
         """Race `rows`, which have no candidates yet, until the budget is used, and report."""
-        parts: Any = {"pool": self._pool, "control": self.control, "emit": self.emit}
         try:
-            source = row_source(self.request, rows, self._machine, self._installed, **parts)
-            found = source.rows()
+            found = row_source(self._context, rows).rows()
             for row in (rows := found[: len(rows)]):  # own code at its own batch, not another
                 row.cases = sorted(row.cases, key=lambda case: case.is_compiled)[:1]
             results = [
@@ -100,7 +109,7 @@ class ABRun:
 
     def _refusal(self, row: RowPlan) -> Reason | None:
         device = row.cases[0].device
-        if row.refused or device not in self._machine.exclusive:
+        if row.refused or device not in self._context.machine.exclusive:
             return row.refused
         text = f"{device} admits one process at a time, and both sides need it"
         return Reason("exclusive_gpu", text, SHARE_GPU)
@@ -153,7 +162,7 @@ class ABRun:
             "latency": row.scenario.objective not in BY_DEVICE,
             "warm_up_s": WARM_UP_S,
             "from_start": False,
-            "cache_bytes": cache_bytes(self._machine.cpu),
+            "cache_bytes": cache_bytes(self._context.machine.cpu),
             "files": files,
         }
         check = self._ask(case, side, Prepared, op="prepare", **prepare).result.accuracy

@@ -1,6 +1,7 @@
 """The state that the parts of one run share: workers, clock, report and event sink."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ from ..contract import DEFAULT_CACHE_BYTES
 from ..planning.request import Request, fake_devices
 from ..pool.control import Control
 from ..pool.pool import Pool
+from ..pool.worker_process import WorkerKey
 from ..records import events as ev
 from ..records.machine import Cpu, Machine
 from ..records.reason import Reason
@@ -16,6 +18,7 @@ from .overhead import OverheadMeter
 from .telemetry import MachineTelemetry
 
 SLACK_S = 1.0  # reserved for a late last turn, ending workers and writing the document
+START_S = 120.0  # importing a CUDA build from a cold network disk takes most of a minute
 GRACE_S = 0.4  # part of the slack by which a turn may overrun before its worker is killed
 MOST_GROWTH_S = 20.0  # added to a `--quick` run for a GPU's worker that starts slowly
 
@@ -56,6 +59,11 @@ class RunContext:
         return self.report.machine
 
     @property
+    def installed(self) -> Collection[str]:
+        """The names of the installed backends and other packages."""
+        return self.report.software.packages if self.report.software is not None else ()
+
+    @property
     def end_s(self) -> float:
         """The end of all measuring, in seconds on the run's clock.
 
@@ -74,12 +82,16 @@ class RunContext:
         """The speed of a simulated device relative to this CPU; 1 for a real one."""
         return fake_devices(self.request).get(device, 1.0)
 
-    def deadline(self, at_most_s: float) -> float:
+    def deadline(self, at_most_s: float = math.inf) -> float:
         """Seconds that a request to a worker may take, within the run.
 
         It may pass the end of its row, since a worker that is killed has to import again.
         """
         return max(0.0, min(at_most_s, self.end_s + GRACE_S - self.now()))
+
+    def start(self, key: WorkerKey, at_least_s: float = 0.0) -> None:
+        """Make sure of a worker within the run; WorkerFailed if there can be none."""
+        self.pool.start(key, max(at_least_s, self.deadline(START_S)))
 
     def finish(
         self, case: str, scenario: str, status: str, reason: Reason | None, **more: Any

@@ -68,8 +68,7 @@ class Engine:
         self._control = control
         self._events = EventStream(control, report, listener)
         self._emit, self._warn = self._events.emit, self._events.warn
-        self._pool: Pool | None = None  # once the machine is known
-        self._context: RunContext | None = None  # once the devices in use are known
+        self._context: RunContext | None = None  # once the machine is known
         self._overhead = OverheadMeter(control.front_end, control.now)
         wanted = Path(request.trace) if request.trace else None
         self._trace = TraceFile(target("--trace", wanted, opened=True) if wanted else None)
@@ -122,19 +121,12 @@ class Engine:
         """The stages of a run, in their order."""
         request = self._request
         unusable = whatif_devices.fill(self._rows, request) if request.what_if else []
-        machine, software, pool = self._detect()
+        context, software = self._detect()
+        machine = context.machine
         for warning in [*hardware_warnings(machine, software), *unusable]:
             self._warn(warning)
-        source = row_source(
-            request,
-            self._rows,
-            machine,
-            software.packages,
-            pool=pool,
-            control=self._control,
-            emit=self._emit,
-        )
-        context = self._plan(source, machine, software, pool)
+        source = row_source(context, self._rows)
+        self._plan(source, context, software)
         self._overhead.turn_to(IDLE)
         if request.largest_batch:
             cases = [case for row in self._rows for case in row.cases]
@@ -157,41 +149,38 @@ class Engine:
 
     # -------------------------------------------------------------- stages
 
-    def _detect(self) -> tuple[Machine, Software, Pool]:
+    def _detect(self) -> tuple[RunContext, Software]:
         """Detect the machine, and start the pool that its workers will live in."""
+        now, emit = self._control.now, self._emit
         with self._control.raising(FIRST):
             self._control.check()
-            left_s = self._request.budget - SLACK_S - self._control.now()
+            left_s = self._request.budget - SLACK_S - now()
             machine, software = detected(self._request, within_s=left_s)
         settings = WorkerSettings.of(self._request, machine, self.run_id)
-        pool = self._pool = Pool(settings, control=self._control, listener=self._events)
-        at_s = self._control.now()
-        self._emit(ev.HardwareDetected(at_s=at_s, machine=machine, software=software))
-        return machine, software, pool
+        context = self._context = RunContext(
+            request=self._request,
+            pool=Pool(settings, control=self._control, listener=self._events),
+            control=self._control,
+            report=self.report,
+            emit=emit,
+            telemetry=MachineTelemetry(now=now, emit=emit),
+            overhead=self._overhead,
+        )
+        emit(ev.HardwareDetected(at_s=now(), machine=machine, software=software))
+        return context, software
 
-    def _plan(
-        self, source: RowSource, machine: Machine, software: Software, pool: Pool
-    ) -> RunContext:
+    def _plan(self, source: RowSource, context: RunContext, software: Software) -> None:
         """Announce every row, with the warnings that are due before any race."""
-        request = self._request
+        request, machine = self._request, context.machine
         with self._overhead.spending(PREPARING if request.question else STARTING):
             planned_rows = source.rows()
         self._rows = [row for row in planned_rows if row.cases]
         cases = [case for row in self._rows for case in row.cases]
         devices = {case.device for case in cases}
         threaded = [r.scenario for r in self._rows if any(c.threads is not None for c in r.cases)]
-        now, emit = self._control.now, self._emit
-        context = self._context = RunContext(
-            request=request,
-            pool=pool,
-            control=self._control,
-            report=self.report,
-            emit=emit,
-            telemetry=MachineTelemetry.of(machine, devices, now=now, emit=emit),
-            overhead=self._overhead,
-        )
+        context.telemetry.watch(machine, devices)
         for row in self._rows:
-            emit(planned(row, request, now()))
+            self._emit(planned(row, request, context.now()))
         for warning in [
             *missing_backends(software, {case.backend for case in cases}),
             *fewer_threads(threaded, request, machine),
@@ -200,7 +189,6 @@ class Engine:
             self._warn(warning)
         if request.resumes is not None:
             self._take_over(request.resumes, machine, software)
-        return context
 
     def _take_over(self, cut: CutRun, machine: Machine, software: Software) -> None:
         """Put what a cut run measured of its complete rows into this run, and drop these rows."""
@@ -270,8 +258,8 @@ class Engine:
 
     def _end(self, status: str) -> int:
         """End the workers, and close the journal with the run's exit code."""
-        if self._pool is not None:
-            self._pool.end_all(at_once=status != "done")
+        if self._context is not None:
+            self._context.pool.end_all(at_once=status != "done")
         code, machine = exit_code(status, self._request, self.report), self.report.machine
         self._emit(
             ev.RunFinished(
@@ -290,8 +278,7 @@ class Engine:
         """Wait, with a bound, until nothing of the run is left."""
         if self._context is not None:
             self._context.telemetry.close()
-        if self._pool is not None:
-            self._pool.close()
+            self._context.pool.close()
 
     def _decide(self, row: RowPlan) -> None:
         """Reach the verdict of a row that owes one."""

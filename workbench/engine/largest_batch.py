@@ -18,9 +18,9 @@ from ..records import events as ev
 from ..records.document import BatchAttempt, LargestBatch
 from ..records.machine import Machine
 from ..records.reason import Reason
-from .context import RunContext
+from .context import START_S, RunContext
 from .overhead import STARTING
-from .preparation import BUDGET, CANNOT_HERE, START_DEADLINE_S, worker_key
+from .preparation import BUDGET, CANNOT_HERE, worker_key
 
 LEAST_ATTEMPT_S = 10.0  # for one attempt, although its share of the budget is over
 LEAST_BUILD_S = 1.0  # with less time left, no attempt begins
@@ -111,7 +111,7 @@ class LargestBatchSearch:
             return None
         try:
             with context.overhead.spending(STARTING):
-                pool.start(key, min(START_DEADLINE_S, deadline_s()))
+                pool.start(key, min(START_S, deadline_s()))
             if deadline_s() < LEAST_BUILD_S:
                 return None
             seed = context.request.seed

@@ -1,6 +1,6 @@
 """A user's model as the source of a row, from its file to the recommendation."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -11,20 +11,19 @@ from ..machine.host.readings import package_energy_j
 from ..planning.cases import gpu_devices, useful_thread_counts
 from ..planning.plan import RowPlan
 from ..planning.questions import ModelQuestion
-from ..planning.request import Request
 from ..planning.usage import UsageError
-from ..pool.control import Control
-from ..pool.pool import Pool, WorkerFailed
+from ..pool.pool import WorkerFailed
 from ..records import events as ev
-from ..records.machine import Machine
 from ..records.model import PreparationStep
 from ..report.candidate import Row
 from ..report.report import Report
 from ..worker.recipe import ORIGINAL
+from .context import RunContext
 from .model_conclusion import ModelRun, conclude
-from .model_search import CandidateSearch, case_of
+from .model_search import CandidateSearch
 from .model_variants import ModelVariants
 from .profiling import Profiling
+from .variant_search import case_of
 
 CONCLUSION_S, CONCLUSION_SHARE = 6.0, 0.2  # seconds, and share of the budget; the less counts
 
@@ -33,25 +32,21 @@ CONCLUSION_S, CONCLUSION_SHARE = 6.0, 0.2  # seconds, and share of the budget; t
 class ModelLab:
     """The row of `advise --model`: a row source, as the engine asks one for rows."""
 
-    request: Request
+    context: RunContext
     plan: RowPlan  # planned before anything is known about the model
-    pool: Pool
-    machine: Machine
     backends: tuple[str, ...]
-    control: Control
-    emit: Callable[[ev.AnyEvent], None]
     run: ModelRun | None = None  # once the model was read
     profiled_steps = 20  # most steps of a candidate in the profiles that explain the race
 
     @property
     def _question(self) -> ModelQuestion:
-        assert self.request.model is not None  # noqa: S101 - the caller has a model to race
-        return self.request.model
+        assert self.context.request.model is not None  # noqa: S101 - the caller has one to race
+        return self.context.request.model
 
     @property
     def reserved_s(self) -> float:
         """Seconds of the budget that the race leaves for `conclude`."""
-        return min(CONCLUSION_S, CONCLUSION_SHARE * self.request.budget)
+        return min(CONCLUSION_S, CONCLUSION_SHARE * self.context.request.budget)
 
     def rows(self) -> list[RowPlan]:
         """Inspect and prepare the model; the row with the candidates that start.
@@ -59,10 +54,9 @@ class ModelLab:
         Where the worker died while it read the model, the row has one case and the reason
         (`refused`).  UsageError where the model or an option cannot be used.
         """
-        request, left_out = self.request, dict[str, str]()
-        variants = ModelVariants(
-            self._question, request, left_out, self.pool, self.control, self.emit
-        )
+        context, left_out = self.context, dict[str, str]()
+        request, cpu = context.request, context.machine.cpu
+        variants = ModelVariants(self._question, context, left_out)
         if self._question.objective == "energy":
             energy_j, why = package_energy_j()
             if energy_j is None:
@@ -70,7 +64,7 @@ class ModelLab:
         try:
             facts = variants.inspect()
         except WorkerFailed as failure:  # it crashed, hung, or ran out of memory
-            proposal = Proposal(ORIGINAL, threads=self.machine.cpu.effective_cores)
+            proposal = Proposal(ORIGINAL, threads=cpu.effective_cores)
             cases = [case_of(proposal, self.plan.scenario)]
             return [replace(self.plan, cases=cases, refused=failure.reason)]
         products: dict[str, int] = {}
@@ -82,13 +76,13 @@ class ModelLab:
             message = f"it could not be prepared: {failure.reason.message}"
             unmade = msgspec.structs.replace(failure.reason, message=message)
             facts = msgspec.structs.replace(facts, steps=steps, unquantisable=unmade)
-        self.emit(ev.ModelInspected(at_s=self.control.now(), facts=facts))
+        context.emit(ev.ModelInspected(at_s=context.now(), facts=facts))
         providers = variants.providers()
         space = SearchSpace(
             facts=facts,
             products=products,
-            cpu=self.machine.cpu,
-            threads=useful_thread_counts(self.machine.cpu, request.threads),
+            cpu=cpu,
+            threads=useful_thread_counts(cpu, request.threads),
             gpus=tuple(self._gpus(providers, left_out)),
             on_cpu=not request.devices or "cpu" in request.devices,
             providers=tuple(word for word in providers if word != "cuda"),
@@ -103,7 +97,7 @@ class ModelLab:
             precisions=tuple(dict.fromkeys((facts.precision, "fp16", "int8"))),
             batch=facts.batch,
         )
-        search = CandidateSearch(proposals, space, scenario, variants, request, self.control)
+        search = CandidateSearch(proposals, space, variants, scenario=scenario)
         self.run = ModelRun(self._question, facts, providers, variants, search)
         cases = search.start()
         if not cases:
@@ -117,11 +111,11 @@ class ModelLab:
         if run is None or advice is None:
             return
         run.search.stop()
-        left_out = run.variants.left_out
-        self.emit(ev.ModelAdvised(at_s=self.control.now(), advice=advice, left_out=left_out))
+        context, left_out = self.context, run.variants.left_out
+        context.emit(ev.ModelAdvised(at_s=context.now(), advice=advice, left_out=left_out))
 
     def _gpus(self, providers: Mapping[str, str], left_out: dict[str, str]) -> Iterator[str]:
-        for gpu in gpu_devices(self.request, self.machine):
+        for gpu in gpu_devices(self.context.request, self.context.machine):
             if self._question.objective == "energy":
                 left_out[gpu] = "only the energy of processors is measured for each candidate"
             elif not kind_of(gpu).on_host and "cuda" not in providers:

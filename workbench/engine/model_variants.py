@@ -6,7 +6,7 @@ request has a share of the budget as its deadline.
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,20 +17,18 @@ from .. import catalog
 from ..advisor.model.overview import variant_of
 from ..contract import Case
 from ..planning.questions import ModelQuestion
-from ..planning.request import Request
 from ..planning.usage import UsageError
 from ..pool.answers import Made, Mixed, ModelSteps, SavedFile
-from ..pool.control import Control
-from ..pool.pool import Pool, WorkerFailed
+from ..pool.pool import WorkerFailed
 from ..pool.worker_process import WorkerKey
 from ..records import events as ev
 from ..records.model import Built, ModelFacts, Saved
 from ..records.reason import Reason
 from ..worker.recipe import ORIGINAL, Recipe
 from ..worker.session_options import BFLOAT
+from .context import START_S, RunContext
 
 LAB = WorkerKey("cpu", catalog.LAB)
-START_S = 60.0  # for importing from a cold disk
 INSPECT_SHARE, PREPARE_SHARE, BUILD_SHARE = 0.4, 0.25, 0.35  # deadlines as shares of the budget
 LEAST_S = 0.5  # shortest deadline of a request
 OVER_S = 2.0  # seconds that a search may overrun its time
@@ -49,11 +47,8 @@ class ModelVariants:
     """Knows the file of each variant, and why others are missing."""
 
     question: ModelQuestion
-    request: Request
+    context: RunContext
     left_out: dict[str, str]  # recipe or option that is not tried, and why
-    pool: Pool
-    control: Control
-    emit: Callable[[ev.AnyEvent], None]
     end_s: float = math.inf  # no request lasts longer, by the run's clock
     timed_out: bool = False  # a build took too long, as others would
     _precision: str = ""  # the model's own, once it was inspected
@@ -68,7 +63,7 @@ class ModelVariants:
 
         A folder `given` holds its inputs and reference outputs.
         """
-        question, request = self.question, self.request
+        question, request = self.question, self.context.request
         deadline_s = self._share_s(INSPECT_SHARE)
         try:
             facts = self._ask(
@@ -128,7 +123,7 @@ class ModelVariants:
             return True
         if recipe in self._failed:
             return False
-        if self.control.now() >= until_s:
+        if self.context.now() >= until_s:
             self.left_out.setdefault(recipe.label, NO_TIME)
             return False
         made = self._made(recipe, recipe.label, Made, self._share_s(BUILD_SHARE), op="build")
@@ -149,8 +144,8 @@ class ModelVariants:
         self, recipe: Recipe, label: str, kind: type[M], deadline_s: float, **asked: Any
     ) -> M | Reason:
         """The file that the worker made of `recipe` under this label, or the reason for none."""
-        search = kind is Mixed
-        self.emit(ev.ModelBuilding(at_s=self.control.now(), recipe=recipe.label, search=search))
+        context, search = self.context, kind is Mixed
+        context.emit(ev.ModelBuilding(at_s=context.now(), recipe=recipe.label, search=search))
         began = time.monotonic()
         made: M | Reason
         try:
@@ -169,7 +164,7 @@ class ModelVariants:
                 coverage=made.coverage,
                 excluded=list(made.recipe.excluded) if isinstance(made, Mixed) else [],
             )
-        self.emit(ev.ModelBuilt(at_s=self.control.now(), built=built))
+        context.emit(ev.ModelBuilt(at_s=context.now(), built=built))
         return made
 
     def leave_out(self, recipes: Iterable[Recipe]) -> None:
@@ -183,8 +178,8 @@ class ModelVariants:
 
     def files(self, case: Case) -> Mapping[str, str]:
         """The files and options that `workloads.lab.workload` needs to run `case`."""
-        file = self.file(case)
-        files = {"model": file, "folder": str(self.pool.scratch), "metric": self.question.metric}
+        file, folder = self.file(case), str(self.context.pool.scratch)
+        files = {"model": file, "folder": folder, "metric": self.question.metric}
         exact = file == self._model and not {BFLOAT, "tf32"} & set(case.mode_words)
         return files if exact else {**files, "limit": repr(self.question.limit)}
 
@@ -207,11 +202,13 @@ class ModelVariants:
         return str(Path(self.question.file).absolute())
 
     def _share_s(self, share: float) -> float:
-        """A deadline: this share of the budget, or the time to its end if that is less."""
-        budget = self.request.budget
-        return max(LEAST_S, min(share * budget, min(budget, self.end_s) - self.control.now()))
+        """A deadline: this share of the budget, or the time left if that is less."""
+        context = self.context
+        deadline_s = context.deadline(share * context.request.budget)
+        return max(LEAST_S, min(deadline_s, self.end_s - context.now()))
 
     def _ask(self, deadline_s: float, kind: type[T], **asked: Any) -> T:
-        self.pool.start(LAB, min(START_S, self._share_s(1.0)))
-        whole = {"model": self._model, "folder": str(self.pool.scratch), **asked}
-        return self.pool.ask(LAB, deadline_s, kind, **whole).result
+        pool = self.context.pool
+        pool.start(LAB, min(START_S, self._share_s(1.0)))
+        whole = {"model": self._model, "folder": str(pool.scratch), **asked}
+        return pool.ask(LAB, deadline_s, kind, **whole).result

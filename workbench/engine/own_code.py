@@ -5,7 +5,7 @@ another, where the answer may differ.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,23 +29,21 @@ from ..contract import Case, kind_of
 from ..planning.cases import gpu_devices
 from ..planning.plan import RowPlan, point_name
 from ..planning.questions import OwnQuestion
-from ..planning.request import Request
 from ..planning.scenario import Scenario
 from ..planning.usage import UsageError
 from ..pool.answers import SavedFiles
-from ..pool.control import Control
-from ..pool.pool import HINTS, Pool, WorkerFailed
+from ..pool.pool import HINTS, WorkerFailed
 from ..pool.worker_process import WorkerKey
 from ..records import events as ev
 from ..records.code import CodeAdvice, CodeFacts, SavedCode
-from ..records.machine import Machine
 from ..records.reason import Reason
 from ..records.verdict import Crossover
 from ..report.candidate import Row
 from ..report.report import Report
 from ..worker.code import COMMAND, FUNCTION, MODULES, TORCH, WORKLOAD
 from ..worker.session_options import ONNX_BACKENDS
-from .own_exports import EXPORTER, START_S, Exports, consult, importing_meanwhile
+from .context import RunContext
+from .own_exports import EXPORTER, Exports, consult, importing_meanwhile
 from .own_search import FixedCases, OwnSearch, TrainingSearch
 from .profiling import Profiling
 
@@ -67,27 +65,24 @@ SAVE_S, SAVE_SHARE = 10.0, 0.2  # reserved for --save-best: seconds, or share if
 class OwnCode:
     """The rows of `advise --torch`, `--function` and `--command`: a row source."""
 
-    request: Request
+    context: RunContext
     plan: RowPlan  # before anything is known about the code
-    pool: Pool
-    machine: Machine
     backends: tuple[str, ...]
-    control: Control
-    emit: Callable[[ev.AnyEvent], None]
     profiled_steps = 20
 
     def __post_init__(self) -> None:
-        assert self.request.own is not None  # noqa: S101 - the caller has code to race
-        self._question: OwnQuestion = self.request.own
-        folder = self.pool.scratch / WORKLOAD
+        self.request = request = self.context.request
+        assert request.own is not None  # noqa: S101 - the caller has code to race
+        self._question: OwnQuestion = request.own
+        folder = self.context.pool.scratch / WORKLOAD
         folder.mkdir(exist_ok=True)
-        code = self._question.code(str(folder), os.getcwd(), self.request.seed)  # noqa: PTH109
-        self._code = replace(code, batch=next(iter(self.request.batch), None))
+        code = self._question.code(str(folder), os.getcwd(), request.seed)  # noqa: PTH109
+        self._code = replace(code, batch=next(iter(request.batch), None))
         self._facts: CodeFacts | None = None
         self._exports: Exports | None = None
         self._last = WORKLOAD  # id of the row that races last
-        cores = self.machine.cpu.effective_cores
-        counts = set(self.request.threads) or {cores, max(1, cores // 2), 1}
+        cores = self.context.machine.cpu.effective_cores
+        counts = set(request.threads) or {cores, max(1, cores // 2), 1}
         self._threads = tuple(sorted(counts, reverse=True))
 
     @property
@@ -104,13 +99,13 @@ class OwnCode:
         Where the code raised, hung or died, its row has one case and the reason (`refused`).
         UsageError where the code or an option cannot be used.
         """
-        gpus = tuple(gpu_devices(self.request, self.machine))
-        began_s = self.control.now()
+        context, cpu = self.context, self.context.machine.cpu
+        gpus = tuple(gpu_devices(self.request, context.machine))
+        began_s = context.now()
         try:
-            early, budget_s = self._early_exporter, self.request.budget
-            with importing_meanwhile(self.pool, early, self.control, budget_s):
+            with importing_meanwhile(context, self._early_exporter):
                 facts = self._facts = self._examine(gpus)
-                examined_s = self.control.now()
+                examined_s = context.now()
         except WorkerFailed as failure:
             if failure.reason.code in NOT_USABLE:
                 raise UsageError(_one_line(failure.reason)) from None
@@ -134,8 +129,8 @@ class OwnCode:
                 raise UsageError(f"{fixed}; export it with dynamic_shapes")
             facts = msgspec.structs.replace(facts, notes=[*facts.notes, NO_BATCH])
             self._facts = facts
-        self.emit(ev.CodeExamined(at_s=self.control.now(), facts=facts))
-        space = Space(facts, self.machine.cpu, self._threads, gpus, self.request)
+        context.emit(ev.CodeExamined(at_s=context.now(), facts=facts))
+        space = Space(facts, cpu, self._threads, gpus, self.request)
         source = FixedCases(self._code)
         if self._question.kind == TORCH:
             rows = self._torch_rows(space, load_s)
@@ -162,7 +157,7 @@ class OwnCode:
         nothing runs next to it."""
         devices, modes = self.request.devices, self.request.modes
         is_asked = bool(self.backends) or not modes or any("compile" in mode for mode in modes)
-        on_cpu, cores = not devices or "cpu" in devices, self.machine.cpu.effective_cores
+        on_cpu, cores = not devices or "cpu" in devices, self.context.machine.cpu.effective_cores
         return EXPORTER if self._is_module and is_asked and on_cpu and cores > 1 else None
 
     @property
@@ -183,7 +178,7 @@ class OwnCode:
         place = "cpu"
         if gpus and self._is_script:
             with suppress(WorkerFailed):
-                self._start(gpus[0])
+                self.context.start(self._key(gpus[0]))
                 place = gpus[0]
         in_torch = self._question.kind == TORCH
         is_command = self._question.kind == COMMAND
@@ -205,7 +200,8 @@ class OwnCode:
     def _with_imports(self, facts: CodeFacts) -> CodeFacts:
         """The facts with shares of the time that a script takes alone: its worker had imported
         torch before it."""
-        import_s = max(self.pool.import_s.get(self._key(d), 0.0) for d in ("cpu", self._code.home))
+        took_s = self.context.pool.import_s
+        import_s = max(took_s.get(self._key(d), 0.0) for d in ("cpu", self._code.home))
         whole = {each.name: each.seconds / each.share for each in facts.modules if each.share}
         modules = [
             msgspec.structs.replace(each, share=each.seconds / (whole[each.name] + import_s))
@@ -226,19 +222,16 @@ class OwnCode:
         threads = self._threads[0] if of_function else None
         return WorkerKey(device, BACKENDS[self._question.kind], threads)
 
-    def _start(self, device: str) -> None:
-        self.pool.start(self._key(device), min(START_S, self.request.budget - self.control.now()))
-
     def _ask(self, device: str) -> CodeFacts:
-        key, budget, now = self._key(device), self.request.budget, self.control.now
-        self._start(device)
-        deadline_s = max(1.0, min(EXAMINE_SHARE * budget, budget - now()))
+        context, key, budget = self.context, self._key(device), self.request.budget
+        context.start(key)
+        deadline_s = max(1.0, context.deadline(EXAMINE_SHARE * budget))
         # A script is cut in time for the calls that follow.
         seconds = min(SCRIPT_SHARE * budget, 2 / 3 * deadline_s)
         self._code = replace(self._code, seconds=seconds)
-        found = consult(self.pool, key, self._code, "examine", CodeFacts, deadline_s)
+        found = consult(context.pool, key, self._code, "examine", CodeFacts, deadline_s)
         if found.lingers:
-            self.pool.end(key)
+            context.pool.end(key)
         return found
 
     def _torch_rows(self, space: Space, load_s: float) -> list[RowPlan]:
@@ -247,9 +240,7 @@ class OwnCode:
             self._code,
             [first, *others],
             space,
-            pool=self.pool,
-            control=self.control,
-            emit=self.emit,
+            self.context,
             backends=self.backends,
             load_s=load_s,
         )
@@ -278,12 +269,12 @@ class OwnCode:
 
     def conclude(self, row: Row, report: Report, profiling: Profiling) -> None:
         """Say after each row what to take home, with what is known by then."""
-        own, rows = report.rows[WORKLOAD], rows_of(report)
+        context, own, rows = self.context, report.rows[WORKLOAD], rows_of(report)
         best = first_answered(rows)
         found = None if row is own else self._crossover(report)
         if found is not None and found.between == "device":
-            at_s = self.control.now()
-            self.emit(ev.CrossoverFound(at_s=at_s, scenario=WORKLOAD, crossover=found))
+            at_s = context.now()
+            context.emit(ev.CrossoverFound(at_s=at_s, scenario=WORKLOAD, crossover=found))
         exports, facts = self._exports, self._facts
         pick, advice = best.picked, None
         if pick is not None and facts is not None:
@@ -294,9 +285,9 @@ class OwnCode:
                 share=script_gain(report, best, pick),
                 saved=self._save(pick.case, facts) if is_last else None,
             )
-        self.emit(
+        context.emit(
             ev.CodeAdvised(
-                at_s=self.control.now(),
+                at_s=context.now(),
                 advice=advice,
                 left_out=exports.left_out if exports else {},
                 breaks=exports.breaks if exports else [],
@@ -322,15 +313,15 @@ class OwnCode:
         key = EXPORTER if case.backend in ONNX_BACKENDS else self._key(self._code.home)
         files = self._exports.files(case) if self._exports else {}
         try:
-            left_s = self.request.budget - self.control.now()
-            self.pool.start(key, min(START_S, max(1.0, self.reserved_s, left_s)))
+            least_s = max(1.0, self.reserved_s)
+            self.context.start(key, least_s)
             saved = consult(
-                self.pool,
+                self.context.pool,
                 key,
                 self._code,
                 "save",
                 SavedFiles,
-                max(1.0, self.reserved_s, self.request.budget - self.control.now()),
+                max(least_s, self.context.deadline()),
                 picked=case,
                 destination=str(Path(folder).absolute()),
                 onnx_file=files.get("model", ""),

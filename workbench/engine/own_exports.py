@@ -3,34 +3,33 @@
 Exporting runs in a worker of its own, which may hang or crash without taking what races along.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from ..advisor.model.candidates import Proposal, SearchSpace, first, neighbours
-from ..advisor.model.overview import variant_of
+from ..advisor.model.candidates import Proposal, SearchSpace, first
 from ..advisor.own import candidates as ways
 from ..contract import Case
 from ..planning.questions import ModelQuestion
 from ..planning.scenario import Scenario
 from ..planning.usage import UsageError
 from ..pool.answers import ExportedCode, GraphBreaks
-from ..pool.control import Control
 from ..pool.pool import Pool, WorkerFailed
 from ..pool.worker_process import WorkerKey, knows_compiler
 from ..records import events as ev
 from ..records.reason import Reason
 from ..report.candidate import Candidate
 from ..worker.code import WORKLOAD, Code
-from ..worker.recipe import ORIGINAL, Recipe
+from ..worker.recipe import ORIGINAL
 from ..worker.session_options import BFLOAT, ONNX_BACKENDS, OPENVINO
-from .model_search import case_of, worth_mixing
+from .context import START_S, RunContext
 from .model_variants import LAB, ModelVariants
+from .variant_search import VariantSearch, case_of
 
 EXPORTER = WorkerKey("cpu", "torch", alone="export")
-START_S = 60.0  # for importing from a cold disk
 # Shares of the row's time left: longest export and probe for graph breaks once the code is loaded,
 # and time in which the last INT8 form, or the last neighbour of a leader, starts to be built.
 EXPORT, PROBE, BUILD, NEIGHBOURS = 0.8, 0.25, 0.5, 0.25
@@ -54,16 +53,16 @@ def consult(
 
 @contextmanager
 def importing_meanwhile(
-    pool: Pool, key: WorkerKey | None, control: Control, end_s: float
+    context: RunContext, key: WorkerKey | None, end_s: float = math.inf
 ) -> Iterator[None]:
     """Let the worker `key` import its libraries on another core while the block runs, and wait for
     it afterwards, until `end_s` on the run's clock; None: there is no such worker."""
     early = [key] if key else []
-    with pool.starting(early):
+    with context.pool.starting(early):
         yield
         for each in early:
             with suppress(WorkerFailed):  # the first question to it says so
-                pool.start(each, min(START_S, end_s - control.now()))
+                context.pool.start(each, min(context.deadline(START_S), end_s - context.now()))
 
 
 @dataclass
@@ -73,9 +72,7 @@ class Exports:
     code: Code
     batches: Sequence[int | None]
     space: ways.Space
-    pool: Pool
-    control: Control
-    emit: Callable[[ev.AnyEvent], None]
+    context: RunContext
     backends: tuple[str, ...] = ("onnxruntime",)  # libraries that run the exported model
     load_s: float = 0.0  # that a worker takes to import, build and call the code
     left_out: dict[str, str] = field(default_factory=dict)
@@ -84,12 +81,7 @@ class Exports:
     _probed: bool = False  # for graph breaks
     _to_compile: GraphBreaks | None = None  # None before it was probed
     _uncompilable: str = ""  # why torch.compile cannot help
-    _variants: ModelVariants | None = None
-    _waiting: list[Proposal] | None = None  # INT8 forms; None before they are known
-    _lab: SearchSpace | None = None  # once the lab has prepared the exported model
-    _recipes: dict[str, Recipe] = field(default_factory=dict)  # by variant: all rows share them
-    _is_mixed: bool = False
-    _loaded_in: int | None = None  # generation of the exporter that has loaded the code
+    _search: VariantSearch | None = None  # once the lab has prepared the exported model
 
     def leave_out(self, name: str, why: str) -> None:
         self.left_out.setdefault(name, why)
@@ -97,12 +89,12 @@ class Exports:
     def export(self, left_s: float) -> bool:
         """Whether there is an ONNX file of the module, made in a share of `left_s` if necessary."""
         if self.exported is None and "onnx" not in self.left_out:
-            self.emit(ev.ModelBuilding(at_s=self.control.now(), recipe="onnx"))
+            self.context.emit(ev.ModelBuilding(at_s=self.context.now(), recipe="onnx"))
             # Exporting takes one core: the lab imports its libraries on another.
             lab = LAB if self._has_quantised and self.space.cpu.effective_cores > 1 else None
-            end_s = self.control.now() + left_s
+            end_s = self.context.now() + left_s
             try:
-                with importing_meanwhile(self.pool, lab, self.control, end_s):
+                with importing_meanwhile(self.context, lab, end_s):
                     asked = {"batches": self.batches}
                     self.exported = self._ask("export", ExportedCode, left_s, EXPORT, **asked)
             except WorkerFailed as failure:
@@ -122,8 +114,8 @@ class Exports:
         found = {"code": self.code.as_text()}
         if case.backend not in ONNX_BACKENDS or self.exported is None:
             return found
-        variants = self._variants if case.quantization is not None else None
-        model = variants.file(case) if variants else self.exported.model
+        search = self._search if case.quantization is not None else None
+        model = search.variants.file(case) if search else self.exported.model
         return {**found, "model": model, "folder": self._folder(case.batch)}
 
     def _folder(self, batch: int | None) -> str:
@@ -132,82 +124,56 @@ class Exports:
 
     def next_quantised(self, scenario: Scenario, left_s: float) -> list[Case]:
         """The next INT8 form of the exported model; none if all are, or in so little time."""
-        end_s = self.control.now() + left_s
-        if self._waiting is None:
-            inspected_s = end_s - left_s * BUILD
-            self._waiting = self._quantisable(self.exported, inspected_s) if self.exported else []
-        until_s = self._until(end_s - self.control.now(), BUILD)
-        while self._waiting and self._variants is not None:
-            proposal = self._waiting.pop(0)
-            if self._variants.timed_out:
-                self._variants.leave_out(p.recipe for p in [proposal, *self._waiting])
-                self._waiting.clear()
-            elif cases := self._built([proposal], scenario, until_s):
-                return cases
-        return []
+        end_s = self.context.now() + left_s
+        if self._search is None and self.exported and "int8" not in self.left_out:
+            self._search = self._quantisable(self.exported, end_s - left_s * BUILD)
+        until_s = self._until(end_s - self.context.now(), BUILD)
+        return self._search.next(scenario, until_s) if self._search else []
 
     def mixed(
         self, measured: Sequence[Candidate], leader: Candidate, scenario: Scenario, left_s: float
     ) -> list[Case]:
         """Once, a variant without the nodes that take a fast INT8 form over its error limit."""
-        if self._variants is None or self._lab is None or self._is_mixed:
+        if self._search is None:
             return []
-        raced = [candidate for candidate in measured if candidate.blocks]
-        base = worth_mixing(raced, leader, scenario, self._lab)
-        if base is None:
-            return []
-        self._is_mixed = True
-        until_s = self._until(left_s, BUILD)
-        recipe = self._variants.mix(self._recipes[variant_of(base.case)], BUILD * left_s)
-        found = [] if recipe is None else [Proposal(recipe, threads=base.case.threads)]
-        return self._built(found, scenario, until_s)
+        self._search.variants.end_s = self.context.now() + left_s
+        return self._search.mix(measured, leader, scenario, BUILD * left_s)
 
     def neighbours(self, leader: Case, scenario: Scenario, left_s: float) -> list[Case]:
         """Cases of the exported model that differ from the leader in one respect."""
-        if self._lab is None:
+        if self._search is None:
             return []
-        recipe = self._recipes.get(variant_of(leader), ORIGINAL)
-        mode = BFLOAT if leader.precision == BFLOAT else leader.mode
-        given = Proposal(recipe, "cpu", leader.threads, mode, leader.backend)
-        found = list(neighbours(given, self._lab))
-        return self._built(found, scenario, self._until(left_s, NEIGHBOURS))
+        if leader.precision == BFLOAT:  # as the lab calls it
+            leader = replace(leader, mode=BFLOAT)
+        found, until_s = self._search.neighbours(leader), self._until(left_s, NEIGHBOURS)
+        return self._search.admit(found, scenario, until_s)
 
     def _until(self, left_s: float, share: float) -> float:
         """When the last build may start, of a row that has `left_s`; none outlasts the row."""
-        now = self.control.now()
-        if self._variants is not None:
-            self._variants.end_s = now + left_s
+        now = self.context.now()
+        if self._search is not None:
+            self._search.variants.end_s = now + left_s
         return now + share * left_s
 
-    def _built(self, found: Sequence[Proposal], scenario: Scenario, until_s: float) -> list[Case]:
-        """The cases of the proposals whose file exists or could be built."""
-        cases = []
-        for proposal in found:
-            if self._variants is not None and self._variants.build(proposal.recipe, until_s):
-                case = case_of(proposal, scenario)
-                if case.backend == OPENVINO and case.mode == BFLOAT:  # the error limit is BF16's
-                    case = replace(case, precision=BFLOAT, mode=None)
-                elif proposal.recipe == ORIGINAL:
-                    case = replace(case, precision=self.space.exported_precision(case.backend))
-                if proposal.recipe != ORIGINAL:
-                    self._recipes[variant_of(case)] = proposal.recipe
-                cases.append(case)
-        return cases
+    def _case_of(self, proposal: Proposal, scenario: Scenario) -> Case:
+        case = case_of(proposal, scenario)
+        if case.backend == OPENVINO and case.mode == BFLOAT:  # the error limit is BF16's
+            return replace(case, precision=BFLOAT, mode=None)
+        if proposal.recipe == ORIGINAL:
+            return replace(case, precision=self.space.exported_precision(case.backend))
+        return case
 
-    def _quantisable(self, exported: ExportedCode, end_s: float) -> list[Proposal]:
+    def _quantisable(self, exported: ExportedCode, end_s: float) -> VariantSearch | None:
         """The INT8 forms worth building; the lab reads and prepares the exported model by then."""
         question = ModelQuestion(exported.model, max_error=self.code.max_error)
-        variants = ModelVariants(
-            question, self.space.request, self.left_out, self.pool, self.control, self.emit, end_s
-        )
+        variants = ModelVariants(question, self.context, self.left_out, end_s)
         try:
             given = self._folder(self.batches[0])
             facts, products = variants.prepare(variants.inspect(given=given))
         except (WorkerFailed, UsageError) as error:
             self.left_out["int8"] = str(error)
-            return []
-        self._variants = variants
-        self._lab = SearchSpace(
+            return None
+        space = SearchSpace(
             facts=facts,
             products=products,
             cpu=self.space.cpu,
@@ -216,20 +182,20 @@ class Exports:
             precisions=("int8",),
             thorough=self.space.request.thorough,
         )
-        found, unpromising = first(self._lab)
+        found, unpromising = first(space)
         self.left_out |= unpromising
-        return found
+        return VariantSearch(found, space, variants, self._case_of)
 
     def may_compile(self, left_s: float, share: float = 1.0) -> bool:
         """Whether torch.compile finds something to compile, and `share` of the longest time that
         it may take fits into `left_s`; the first call probes the module."""
-        end_s = self.control.now() + left_s
+        end_s = self.context.now() + left_s
         self._probed = self._probed or self.code.home != "cpu"  # the probe sees no GPU
         probe_s = 0.0 if self._is_loaded else self.load_s
         if not self._probed and self._can_be_compiled(left_s - probe_s, share):
             self._probed = True
             self._probe(left_s)
-        return self._probed and self._can_be_compiled(end_s - self.control.now(), share)
+        return self._probed and self._can_be_compiled(end_s - self.context.now(), share)
 
     def _probe(self, left_s: float) -> None:
         try:
@@ -249,7 +215,8 @@ class Exports:
         else:
             size = ways.UNKNOWN[0], ways.UNKNOWN[1] * self.space.facts.convolves
         # The fastest import, since the first may have read from a cold disk.
-        took_s = [s for key, s in self.pool.import_s.items() if key.backend == EXPORTER.backend]
+        starts = self.context.pool.import_s.items()
+        took_s = [s for key, s in starts if key.backend == EXPORTER.backend]
         import_s = min(took_s, default=0.0)
         cold, trains = not knows_compiler(), self.code.train
         compile_s = ways.compile_s(*size, cold=cold, trains=trains, import_s=import_s)
@@ -267,8 +234,7 @@ class Exports:
     @property
     def _is_loaded(self) -> bool:
         """Whether the exporter lives and has loaded the code."""
-        generation = self.pool.generation.get(EXPORTER, 0)
-        return self.pool.is_alive(EXPORTER) and self._loaded_in == generation
+        return WORKLOAD in self.context.pool.held(EXPORTER)
 
     @property
     def _has_quantised(self) -> bool:
@@ -281,15 +247,15 @@ class Exports:
     ) -> T:
         """Ask the exporter, which has `share` of `left_s`, and the time to load the code if it has
         not yet; WorkerFailed may be raised."""
-        budget, now = self.space.request.budget, self.control.now
-        end_s = min(budget, now() + left_s)
-        self.pool.start(EXPORTER, min(START_S, budget - now()))
-        loading_s = 0.0 if self._is_loaded else self.load_s - self.pool.import_s.get(EXPORTER, 0.0)
+        context, pool = self.context, self.context.pool
+        end_s = context.now() + left_s
+        context.start(EXPORTER)
+        loading_s = 0.0 if self._is_loaded else self.load_s - pool.import_s.get(EXPORTER, 0.0)
         seconds = loading_s + share * (left_s - loading_s)
-        deadline_s = max(0.5, min(seconds, end_s - now()))
-        self._loaded_in = self.pool.generation.get(EXPORTER, 0)
+        deadline_s = max(0.5, min(context.deadline(seconds), end_s - context.now()))
+        pool.held(EXPORTER).add(WORKLOAD)
         try:
-            return consult(self.pool, EXPORTER, self.code, question, kind, deadline_s, **details)
+            return consult(pool, EXPORTER, self.code, question, kind, deadline_s, **details)
         except WorkerFailed as failure:
             if failure.reason.code != "timeout":
                 raise

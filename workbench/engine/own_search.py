@@ -14,6 +14,7 @@ import msgspec
 
 from ..advisor.comparison import ranked
 from ..advisor.limits import is_admissible
+from ..advisor.model.candidates import on_threads, rivals
 from ..advisor.own import candidates as ways, training
 from ..advisor.own.candidates import Space, way
 from ..advisor.own.overview import WAITING
@@ -127,7 +128,7 @@ class OwnSearch:
     def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
         """The cases of the next stage that has some; a stage that returns None is over."""
         self.candidates = candidates
-        now = self._exports.control.now
+        now = self._exports.context.now
         until_s = now() + left_s
         while self._stages and (left_s := until_s - now()) >= THREADS_SHARE * self._request.budget:
             if self._is_short(left_s):
@@ -227,7 +228,8 @@ class OwnSearch:
             return []
         case = leader.case
         if not case.is_compiled:
-            quick = [*_unspun(case), *self._on_other_threads(case), *_rivals(ranked)]
+            near = [c.case for c in ranked[:LEADERS] if _best_s(c) <= NEAR * _best_s(leader)]
+            quick = [*_unspun(case), *self._on_other_threads(case), *rivals(near)]
             if new := self._admitted(quick):
                 return new
             is_varied = case.id in self._varied or self._is_short(left_s)
@@ -261,7 +263,7 @@ class OwnSearch:
 
     def _on_other_threads(self, case: Case) -> list[Case]:
         """The case with each other number of threads; none on a GPU."""
-        return [_on(n, case) for n in self._space.threads if case.threads not in (n, None)]
+        return [on_threads(n, case) for n in self._space.threads if case.threads not in (n, None)]
 
     def _carry_over(self, first: "OwnSearch", _: object, left_s: float) -> list[Case] | None:
         """The best candidates of the row before, at this row's batch; none is compiled again that
@@ -372,23 +374,10 @@ class TrainingSearch(OwnSearch):
         return []
 
 
-def _rivals(ranked: Sequence[Candidate]) -> list[Case]:
-    """The next best with the leader's threads, with which they may win."""
-    count, best_s = ranked[0].case.threads, _best_s(ranked[0])
-    near = [c.case for c in ranked[1:LEADERS] if _best_s(c) <= NEAR * best_s]
-    return [_on(count, c) for c in near if count and c.threads and not c.is_compiled]
-
-
 def _unspun(case: Case) -> list[Case]:
     """ONNX Runtime's case without spinning threads, which takes no time to make either."""
     spins = case.backend == "onnxruntime" and case.mode is None and (case.threads or 0) > 1
     return [replace(case, mode=NO_SPIN)] if spins else []
-
-
-def _on(count: int, case: Case) -> Case:
-    """The case on so many threads; a single one never waits for another."""
-    mode = None if count == 1 and case.mode == NO_SPIN else case.mode
-    return replace(case, threads=count, mode=mode)
 
 
 def _is_eager(case: Case) -> bool:

@@ -31,7 +31,6 @@ from .overhead import PREPARING, STARTING
 
 WARM_UP_S = (0.02, 1.0)  # bounds of one case's warm-up
 WARM_UP_SHARE = 0.12  # share of the row's time left for the warm-ups of all its cases
-START_DEADLINE_S = 120.0  # importing a CUDA build from a cold network disk takes most of a minute
 # A case may take PREPARE_SHARES times what is left to its row, at most half of what is left to all
 # rows, and in any case PREPARE_DEADLINE_S: one that hangs must not use up the time of the others.
 PREPARE_SHARES = 1.5
@@ -113,13 +112,11 @@ class Preparation:
         self._share = share
         self._probed: set[str] = set()  # ids of cases that were tried at a small size
         self._start_s: dict[WorkerKey, float] = {}  # seconds of starts that no result includes yet
-        self._holders: dict[str, int] = {}  # case id to the generation of the worker that has it
         self.longest_s = 0.0  # the longest preparation so far, compiled cases left out
 
     def holds(self, case: Case) -> bool:
         """Whether a living worker has the case prepared: it may have died under another one."""
-        generation = self._context.pool.generation.get(self._key(case), 0)
-        return self._holders.get(case.id) == generation
+        return case.id in self._context.pool.held(self._key(case))
 
     # -------------------------------------------------------------- before
 
@@ -196,7 +193,7 @@ class Preparation:
         context, began_s = self._context, self._context.now()
         is_new = not context.pool.is_alive(key)
         with context.overhead.spending(STARTING):
-            context.pool.start(key, context.deadline(START_DEADLINE_S))
+            context.start(key)
         if is_new:
             self._start_s[key] = context.now() - began_s
         if context.now() >= self._share.end_s:
@@ -332,7 +329,7 @@ class Preparation:
         pool, key, warmed = self._context.pool, self._key(case), loaded.warmup
         speed = self._context.speed(case.device)
         accuracy = loaded.accuracy
-        self._holders[case.id] = pool.generation.get(key, 0)
+        pool.held(key).add(case.id)
         if self._plan.scenario.counts_start_up and accuracy.passed:
             self._count_start_up(key, loaded)
         self._context.emit(
@@ -416,7 +413,7 @@ class Preparation:
         for key, cases in held.items():
             with suppress(WorkerFailed):  # the pool has already reported that the worker ended
                 context.pool.ask(key, RELEASE_DEADLINE_S, Released, op="release", cases=cases)
-        self._holders.clear()
+            context.pool.held(key).difference_update(cases)
 
     def fail(self, case: Case, failure: WorkerFailed) -> None:
         """End a case whose worker failed or refused it."""

@@ -10,9 +10,9 @@ from ..pool.worker_process import WorkerKey
 from ..records import events as ev
 from ..records.machine import Machine
 from ..report.report import Report
-from .context import RunContext, Share
+from .context import START_S, RunContext, Share
 from .overhead import IDLE, STARTING
-from .preparation import START_DEADLINE_S, worker_key
+from .preparation import worker_key
 from .race import Race
 
 LEAST_SHARE_S = 1.5  # for a light row with a GPU: its first candidate takes most of a second
@@ -134,7 +134,7 @@ def start_workers(
         with context.overhead.spending(STARTING), context.pool.starting(keys):
             for key in keys:
                 left_s = max(0.0, context.end_s - context.now())
-                deadline_s = min(START_DEADLINE_S, left_s if key in shared else share * left_s)
+                deadline_s = min(START_S, left_s if key in shared else share * left_s)
                 try:
                     context.pool.start(key, deadline_s)
                 except WorkerFailed as failure:

@@ -96,8 +96,8 @@ class MachineTelemetry:
     The processor is read here, between turns; the GPUs in a process of their own.
     """
 
-    sampler: GpuSampler | None
-    indices: Mapping[str, int]
+    sampler: GpuSampler | None = None
+    indices: Mapping[str, int] = field(default_factory=dict)
     _: KW_ONLY
     now: Callable[[], float]
     emit: Callable[[ev.AnyEvent], None]
@@ -107,25 +107,16 @@ class MachineTelemetry:
         self._host_at_s = 0.0
         self._watched = {device: _Watched() for device in ("cpu", *self.indices)}
 
-    @classmethod
-    def of(
-        cls,
-        machine: Machine,
-        devices: Collection[str],
-        *,
-        now: Callable[[], float],
-        emit: Callable[[ev.AnyEvent], None],
-    ) -> "MachineTelemetry":
+    def watch(self, machine: Machine, devices: Collection[str]) -> None:
         """Begin to watch the processor and those of `devices` that NVML or AMD SMI knows."""
+        self.host = HostReader()
         gpus = [gpu for gpu in machine.watched if gpu.device in devices]
-        indices = {gpu.device: gpu.index for gpu in gpus if gpu.device and gpu.index is not None}
-        sampler = GpuSampler(sorted(indices.values()), vendor=machine.vendor) if indices else None
-        telemetry = cls(sampler, indices, now=now, emit=emit, host=HostReader())
+        self.indices = {g.device: g.index for g in gpus if g.device and g.index is not None}
+        if self.indices:
+            self.sampler = GpuSampler(sorted(self.indices.values()), vendor=machine.vendor)
         for gpu in gpus:
-            watched = telemetry._watched[gpu.device or ""]
-            watched.card = gpu
-            watched.known = {process.pid for process in gpu.processes or ()}
-        return telemetry
+            known = {process.pid for process in gpu.processes or ()}
+            self._watched[gpu.device or ""] = _Watched(card=gpu, known=known)
 
     def close(self) -> None:
         if self.sampler is not None:

@@ -101,7 +101,6 @@ class Pool:
         self._unusable: dict[tuple[str, ...], Reason] = {}  # by `_use`: GPUs that a backend refused
         self.import_s: dict[WorkerKey, float] = {}  # from the start to an imported backend
         self.longest_gpu_start_s = 0.0
-        self.generation: dict[WorkerKey, int] = {}  # how often a worker had to be replaced
         self._pauses: list[tuple[float, float]] = []  # begin and end, on the host's clock
 
     def start(self, key: WorkerKey, deadline_s: float) -> None:
@@ -197,6 +196,10 @@ class Pool:
 
     def is_alive(self, key: WorkerKey) -> bool:
         return key in self._workers
+
+    def held(self, key: WorkerKey) -> set[str]:
+        """The names of what this worker has loaded, as its askers noted; empty where none lives."""
+        return self._workers[key].held if key in self._workers else set()
 
     def process_ids(self) -> list[int]:
         """Every process of the run: workers, this one, its front end, and other ranks."""
@@ -332,7 +335,6 @@ class Pool:
 
     def _forget(self, key: WorkerKey, reason: Reason | None) -> None:
         del self._workers[key]
-        self.generation[key] = self.generation.get(key, 0) + 1
         self._listener.emit(
             ev.WorkerEnded(at_s=self._control.now(), worker=key.name, reason=reason)
         )

@@ -14,6 +14,7 @@ from unittest.mock import patch
 import machines
 import msgspec
 import pytest
+from builders import context
 
 from workbench.advisor.own.candidates import Space
 from workbench.contract import Case, Setup, WorkloadError
@@ -26,6 +27,7 @@ from workbench.pool.control import Control
 from workbench.pool.pool import Answer, WorkerFailed
 from workbench.records.code import CodeFacts
 from workbench.records.reason import Reason
+from workbench.report.report import Report
 from workloads.lab.child import Lab
 from workloads.own.workload import WORKLOAD
 
@@ -37,9 +39,9 @@ class InProcess:
 
     def __init__(self, scratch: Path) -> None:
         self.scratch = scratch
-        self.alive: set[Any] = set()
+        self.longest_gpu_start_s = 0.0
+        self.alive: dict[Any, set[str]] = {}
         self.import_s = {own_exports.EXPORTER: 1.0}
-        self.generation: dict[Any, int] = {}
         self.early: list[Any] = []
 
     def starting(self, keys: Sequence[Any]) -> AbstractContextManager[None]:
@@ -47,10 +49,13 @@ class InProcess:
         return nullcontext()
 
     def start(self, key: Any, _: float) -> None:
-        self.alive.add(key)
+        self.alive.setdefault(key, set())
 
     def is_alive(self, key: Any) -> bool:
         return key in self.alive
+
+    def held(self, key: Any) -> set[str]:
+        return self.alive.get(key, set())
 
     def ask(self, key: Any, deadline_s: float, kind: Any, *, op: str, **request: Any) -> Any:
         request.pop("workload", None)
@@ -72,9 +77,7 @@ def exports(tmp_path: Path, monkeypatch: Any) -> Exports:
         code,
         [4, 8],
         Space(facts, machines.cpu_server()[0].cpu, (2, 1), (), Request(own=question)),
-        pool=InProcess(tmp_path),  # type: ignore[arg-type]
-        control=Control(),
-        emit=lambda event: None,
+        context(InProcess(tmp_path), Control(), Report(), lambda event: None),
     )
 
 
@@ -121,7 +124,7 @@ class Slow(InProcess):
 
     def ask(self, key: Any, deadline_s: float, *_: Any, **__: Any) -> Any:
         self.deadlines.append(deadline_s)
-        self.alive.remove(key)
+        del self.alive[key]
         raise WorkerFailed(Reason("timeout", "no answer within 14.1 s; its log ends: W1126"))
 
 
@@ -129,7 +132,7 @@ def test_the_exporter_has_its_share_of_the_time_once_it_has_loaded_the_code(
     exports: Exports, tmp_path: Path
 ) -> None:
     pool = Slow(tmp_path)
-    exports = replace(exports, pool=pool, load_s=9.0)  # type: ignore[arg-type]
+    exports = replace(exports, context=replace(exports.context, pool=pool), load_s=9.0)
     assert not exports.export(20.0)
     assert not exports.export(20.0), "it is tried once"
     assert pool.deadlines == [pytest.approx(8.0 + 9.6)], "importing torch has a deadline of its own"
@@ -155,7 +158,7 @@ def test_an_exporter_that_was_started_early_has_yet_to_load_the_code(
     exports: Exports, tmp_path: Path
 ) -> None:
     pool = Slow(tmp_path)
-    exports = replace(exports, pool=pool, load_s=9.0)  # type: ignore[arg-type]
+    exports = replace(exports, context=replace(exports.context, pool=pool), load_s=9.0)
     pool.start(own_exports.EXPORTER, 60.0)
     assert not exports.export(20.0)
     assert pool.deadlines == [pytest.approx(8.0 + 9.6)]
@@ -167,8 +170,8 @@ def test_the_lab_starts_while_a_module_is_exported_that_may_be_quantised(
 ) -> None:
     request = replace(exports.space.request, precisions=precisions)
     pool = InProcess(tmp_path)
-    space = replace(exports.space, request=request)
-    exports = replace(exports, pool=pool, space=space)  # type: ignore[arg-type]
+    space, of_run = replace(exports.space, request=request), replace(exports.context, pool=pool)
+    exports = replace(exports, context=of_run, space=space)
     assert exports.export(60.0)
     assert pool.early == early
     assert pool.is_alive(own_exports.LAB) == bool(early)

@@ -80,7 +80,7 @@ def test_a_start_that_no_result_includes_does_not_count_as_measured() -> None:
 def test_a_fresh_worker_is_not_asked_to_release_the_cases_of_a_dead_one() -> None:
     row = Row(CPU_A, CPU_B)
     row.prepare(CPU_A)
-    row.pool.generation[worker_key(CPU_A)] = 1
+    row.pool.held(worker_key(CPU_A)).clear()
     row.prepare(CPU_B)
     row.preparation.release()
     assert row.pool.asked[-1][1]["cases"] == [CPU_B.id]

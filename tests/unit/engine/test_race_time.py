@@ -253,7 +253,7 @@ class Doomed(Undecided):
         turns = sum(asked.get("case") == CPU_B.id for _, asked in self.asked)
         if request["case"] == CPU_B.id and turns > 3:
             self.clock.at_s += 60.0
-            self.generation[worker_key(CPU_B)] = 1
+            self.held(worker_key(CPU_B)).clear()
             raise WorkerFailed(Reason("worker_died", "the worker process died"))
         return super().block(request)
 

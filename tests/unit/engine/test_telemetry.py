@@ -297,7 +297,8 @@ def test_power_and_energy_of_a_whole_gpu_are_not_those_of_its_instance(
     for uuid, expected in ((f"MIG-{'1' * 32}", None), ("GPU-0", 700.0)):
         [card] = [msgspec.structs.replace(g, index=0, uuid=uuid) for g in found.gpus]
         divided = msgspec.structs.replace(found, gpus=[card], nvml=Nvml(True))
-        watching = MachineTelemetry.of(divided, ["cuda:0"], now=script._clock, emit=emitted.append)
+        watching = MachineTelemetry(now=script._clock, emit=emitted.append)
+        watching.watch(divided, ["cuda:0"])
         watching.begin()
         for number in range(3):
             reading = {"energy_j": 350.0 * number, "power_w": 700.0, "power_over_s": 0.0}

@@ -12,12 +12,11 @@ import pytest
 from lab_bench import STATIC, Bench, failure, label, labels, variant
 from lab_builders import accuracy, candidate
 
-from workbench.advisor.model.candidates import Proposal
 from workbench.advisor.model.overview import original
 from workbench.contract import Case
 from workbench.engine.model_search import MOST_CANDIDATES
 from workbench.report.candidate import Row
-from workbench.worker.recipe import ORIGINAL, Recipe
+from workbench.worker.recipe import Recipe
 
 # ------------------------------------------------------------------- joining
 
@@ -220,7 +219,6 @@ def test_a_rounded_run_over_the_limit_is_not_the_model_as_given() -> None:
     row = Row(bench.lab.plan)
     bench.open()
     rounded = replace(bench.cases[1], mode="bf16")
-    bench.run.search._proposals[rounded.id] = Proposal(ORIGINAL, threads=1, mode="bf16")
     exact = candidate(bench.cases[0], 1e-3)
     fast = candidate(rounded, 5e-4, error=0.1)
     row.candidates[:] = [exact, fast]

@@ -259,10 +259,11 @@ def test_a_gpu_that_admits_one_process_loses_its_worker_to_the_next(dropped: lis
     for key in (GPU, other, replace(GPU, alone="row")):
         Process.answers = [HELLO]
         made.start(key, 60.0)
+        made.held(key).add("a case")
     assert not made.is_alive(GPU)
     assert made.is_alive(replace(GPU, alone="row")) and made.is_alive(other)
     assert made.is_alive(KEY)
-    assert made.generation == {GPU: 1}  # its cases are prepared again
+    assert (made.held(GPU), made.held(other)) == (set(), {"a case"})  # the others stay prepared
 
 
 def test_a_worker_that_the_kernel_cannot_end_is_reported_and_left_behind(

@@ -8,8 +8,9 @@ on ARM); onnxruntime#12854 (ConvInteger has no optimised kernel).
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from ...contract import kind_of
+from ...contract import Case, kind_of
 from ...machine.host.isa import X86, lacking, native
 from ...records.machine import Cpu
 from ...records.model import ModelFacts
@@ -34,6 +35,9 @@ class Proposal:
     threads: int | None = None  # None on a GPU
     mode: str | None = None  # session options or provider, as in a case
     backend: str = "onnxruntime"
+
+
+Way = TypeVar("Way", Proposal, Case)
 
 
 @dataclass(frozen=True)
@@ -107,9 +111,7 @@ def neighbours(leader: Proposal, space: SearchSpace) -> Iterator[Proposal]:
         return
     place = space.threads.index(leader.threads) if leader.threads in space.threads else 0
     for count in (*space.threads[max(0, place - 1) : place], *space.threads[place + 1 : place + 2]):
-        # A single thread never waits for another.
-        mode = None if count == 1 and leader.mode == NO_SPIN else leader.mode
-        yield replace(leader, threads=count, mode=mode)
+        yield on_threads(count, leader)
     if leader.mode is None:
         yield from _other_ways(leader, space)
     if leader.recipe.method == "static" and not leader.recipe.excluded:
@@ -117,6 +119,18 @@ def neighbours(leader: Proposal, space: SearchSpace) -> Iterator[Proposal]:
         yield replace(leader, recipe=replace(recipe, per_channel=not recipe.per_channel))
         other = "products" if recipe.scope == "all" else "all"
         yield replace(leader, recipe=replace(recipe, scope=other))
+
+
+def on_threads(count: int, way: Way) -> Way:
+    """The same on so many threads; a single one never waits for another."""
+    mode = None if count == 1 and way.mode == NO_SPIN else way.mode
+    return replace(way, threads=count, mode=mode)
+
+
+def rivals(ranked: Sequence[Case]) -> list[Case]:
+    """All but the leader on its number of threads, with which they may win."""
+    count = ranked[0].threads
+    return [on_threads(count, c) for c in ranked[1:] if count and c.threads and not c.is_compiled]
 
 
 def _other_ways(leader: Proposal, space: SearchSpace) -> Iterator[Proposal]:
