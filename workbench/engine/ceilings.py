@@ -285,7 +285,7 @@ def raised(ceilings: Ceilings, report: Report) -> Ceilings:
 def requested_rows(request: Request, machine: Machine, *, brief: bool = False) -> list[RowPlan]:
     """The ceilings to measure on the devices of a request, simulated ones left out."""
     devices = [d for d in gpu_devices(request, machine) if not kind_of(d).simulated]
-    if not request.devices or "cpu" in request.devices:
+    if request.with_cpu:
         devices = ["cpu", *devices]
     return plan(machine, devices, threads=max(request.threads, default=None), brief=brief)
 

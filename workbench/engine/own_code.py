@@ -160,10 +160,10 @@ class OwnCode:
     def _early_exporter(self) -> WorkerKey | None:
         """The exporter, if it may start while a module is examined; a script is timed there, so
         nothing runs next to it."""
-        devices, modes = self.request.devices, self.request.modes
-        is_asked = bool(self.backends) or not modes or any("compile" in mode for mode in modes)
-        on_cpu, cores = not devices or "cpu" in devices, self.machine.cpu.effective_cores
-        return EXPORTER if self._is_module and is_asked and on_cpu and cores > 1 else None
+        request, cores = self.request, self.machine.cpu.effective_cores
+        is_asked = bool(self.backends) or not request.modes or request.names_mode("compile")
+        is_early = self._is_module and is_asked and request.with_cpu and cores > 1
+        return EXPORTER if is_early else None
 
     @property
     def _is_module(self) -> bool:
@@ -188,7 +188,7 @@ class OwnCode:
         in_torch = self._question.kind == TORCH
         is_command = self._question.kind == COMMAND
         real = [] if is_command else [gpu for gpu in gpus if not kind_of(gpu).simulated]
-        if real and in_torch and "cpu" not in (self.request.devices or ("cpu",)):
+        if real and in_torch and not self.request.with_cpu:
             return self._ask_at_home(real[0])
         try:
             return self._ask(place)

@@ -311,7 +311,7 @@ class OwnSearch:
         """Whether another library leads the best eager way by too much for compiling to win."""
         ranked = self._ranked(candidates)
         eager = next((c for c in ranked if _is_eager(c.case)), None)
-        if eager is None or self._request.thorough or "compile" in self._request.modes:
+        if eager is None or self._request.thorough or self._request.names_mode("compile"):
             return False
         lead = _best_s(eager) / _best_s(ranked[0])
         if lead > FAR_AHEAD:
@@ -329,7 +329,7 @@ class OwnSearch:
     def _admitted(self, cases: Iterable[Case]) -> list[Case]:
         """The cases that are new and pass the filters of the request."""
         new = {case.id: case for case in cases if case.id not in self._known}
-        found = {i: case for i, case in new.items() if self._space.admits(case)}
+        found = {i: case for i, case in new.items() if self._request.admits(case)}
         self._known.update(found)
         return list(found.values())
 
