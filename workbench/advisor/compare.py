@@ -36,7 +36,7 @@ class Side:
         self.disturbed: dict[str, str] = {}  # scenario to code of a warning
         for row in report.rows.values():
             for candidate in row.candidates:
-                if candidate.blocks and candidate.state != "failed":
+                if candidate.is_valid:
                     self.cases.setdefault(candidate.case.id, []).append(candidate)
             for warning in report.disturbances(row):
                 self.disturbed[row.plan.scenario] = warning.code

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 from ..contract import Case
 from ..planning.plan import RowPlan
+from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
 from ..stats.samples import median
 from .comparison import ranked
-from .limits import is_admissible
+from .limits import eligible
 
 SETTLED_ROUNDS = 2  # that a leader has raced before it is bettered
 WAITING = 0.1  # share of the time from which data is the limit
@@ -21,13 +22,18 @@ def due(plan: RowPlan, candidates: Sequence[Candidate]) -> list[Case]:
     `plan.refining`."""
     if not plan.refining:
         return []
-    leaders: dict[str, Candidate] = {}
-    for candidate in ranked(c for c in candidates if c.blocks and is_admissible(c, plan.scenario)):
-        leaders.setdefault(candidate.case.device, candidate)
-    settled = [each for each in leaders.values() if len(each.blocks) >= SETTLED_ROUNDS]
-    found = [case for leader in settled for case in _better(leader, plan.refining)]
+    leaders = settled_leaders(candidates, plan.scenario)
+    found = [case for leader in leaders for case in _better(leader, plan.refining)]
     plan.refining = [case for case in plan.refining if case not in found]
     return found
+
+
+def settled_leaders(candidates: Sequence[Candidate], scenario: Scenario) -> list[Candidate]:
+    """The leader of each device, once it has raced for `SETTLED_ROUNDS`; the best first."""
+    leaders: dict[str, Candidate] = {}
+    for candidate in ranked(eligible(candidates, scenario)):
+        leaders.setdefault(candidate.case.device, candidate)
+    return [each for each in leaders.values() if len(each.blocks) >= SETTLED_ROUNDS]
 
 
 def _better(leader: Candidate, cases: Sequence[Case]) -> Iterator[Case]:

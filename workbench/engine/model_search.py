@@ -4,8 +4,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..advisor.comparison import ranked
-from ..advisor.limits import exceeds_error_limit, is_admissible
+from ..advisor.limits import eligible, exceeds_error_limit
 from ..advisor.model.candidates import Proposal, SearchSpace, convolves, neighbours
+from ..advisor.refinements import SETTLED_ROUNDS
 from ..contract import Case
 from ..planning.request import Request
 from ..planning.scenario import Scenario
@@ -20,7 +21,6 @@ JOIN_LEAST_SHARE = 0.08  # time that must be left for another way to run a varia
 MIX_SHARE = 0.5  # time for a search of nodes to leave in FP32, of the time left
 NEAR = 1.25  # times the smallest error: variants as suitable to start a mix from
 MIX_GAIN = 0.95  # times the leader's time: a variant over the limit must be faster to be mixed
-SETTLED_ROUNDS = 2  # rounds of a leader before its neighbours are tried
 MOST_CANDIDATES = 16  # in a default run
 RIVALS = 3  # number of next best candidates to try with the leader's threads
 
@@ -76,7 +76,7 @@ class CandidateSearch:
         if left_s >= JOIN_SHARE * budget_s and (cases := self._next(left_s / 2)):
             return cases
         measured = [c for c in candidates if c.blocks and c.case.device == "cpu"]
-        order = ranked(c for c in measured if is_admissible(c, self.scenario))
+        order = ranked(eligible(measured, self.scenario))
         if not order or left_s < JOIN_LEAST_SHARE * budget_s:
             return []
         leader = order[0]

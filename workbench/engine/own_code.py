@@ -14,7 +14,7 @@ import msgspec
 
 from ..advisor import crossover
 from ..advisor.crossover import Measured
-from ..advisor.limits import is_admissible
+from ..advisor.limits import eligible
 from ..advisor.own.candidates import Space, command_cases, function_cases
 from ..advisor.own.overview import (
     compile_calls,
@@ -308,7 +308,7 @@ class OwnCode:
         """What the rows so far show of the batch at which another candidate leads."""
         points = []
         for row in rows_of(report):
-            able = [c for c in row.candidates if c.blocks and is_admissible(c, self.plan.scenario)]
+            able = eligible(row.candidates, self.plan.scenario)
             if able and (batch := able[0].case.batch) is not None:
                 points.append(Measured(float(batch), able))
         return crossover.conclude(points, "batch", whole=True)

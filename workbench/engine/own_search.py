@@ -13,10 +13,11 @@ from functools import partial
 import msgspec
 
 from ..advisor.comparison import ranked
-from ..advisor.limits import is_admissible
+from ..advisor.limits import eligible
 from ..advisor.own import candidates as ways, training
 from ..advisor.own.candidates import Space, way
 from ..advisor.own.overview import WAITING
+from ..advisor.refinements import SETTLED_ROUNDS, settled_leaders
 from ..contract import Case
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
@@ -27,7 +28,6 @@ from .own_exports import Exports
 LEAST_SHARE = 0.08  # time that must be left for another candidate, of the budget
 THREADS_SHARE = 0.02  # the same for other numbers of threads, which take no time to make
 EXPORT_SHARE = 0.15  # time that must be left to export the module, of the budget
-SETTLED_ROUNDS = 2  # rounds of a leader before its threads are varied
 LEADERS, MOST_CARRIED = 3, 6  # candidates that race at another batch too: the best, and in all
 NEAR = 2.0  # times the leader's time: another number of threads may halve that of another
 MOST_CANDIDATES = 24  # in a row: each new leader is varied until there are so many
@@ -294,7 +294,7 @@ class OwnSearch:
 
     def _ranked(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The admissible candidates, fastest first."""
-        return ranked([c for c in candidates if c.blocks and is_admissible(c, self.scenario)])
+        return ranked(eligible(candidates, self.scenario))
 
     def _lag(self, candidates: Sequence[Candidate]) -> float:
         """The time of the exported model as it is over that of the best eager way; 1 if unknown."""
@@ -355,11 +355,9 @@ class TrainingSearch(OwnSearch):
 
     def _vary_settings(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
         """Neighbours of the leader of each device, once it has led for some rounds."""
-        leaders: dict[str, Candidate] = {}
-        for candidate in self._ranked(candidates):
-            leaders.setdefault(candidate.case.device, candidate)
-        for leader in () if self._is_short(left_s) else leaders.values():
-            if leader.case.id in self._led or len(leader.blocks) < SETTLED_ROUNDS:
+        leaders = [] if self._is_short(left_s) else settled_leaders(candidates, self.scenario)
+        for leader in leaders:
+            if leader.case.id in self._led:
                 continue
             self._led.add(leader.case.id)
             waiting = leader.blocks[-1].metrics.get(WAITING, 0.0)
