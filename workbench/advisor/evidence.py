@@ -8,8 +8,8 @@ from itertools import chain
 
 from ..planning.scenario import Scenario
 from ..records.reason import Reason, Warning
+from ..records.verdict import LIKELY, OPEN, SURE, TIE
 from ..report.candidate import BY_FIRST_BLOCK, Candidate, Row, candidate_name
-from ..report.from_document import CONFIDENCES
 from ..report.measurements import measurement_warnings
 from ..report.report import Report
 from ..stats import ratios
@@ -19,7 +19,6 @@ from .comparison import Comparison, ranked, ratio_of
 from .limits import eligible, exceeds_error_limit, surely_beyond_limits
 from .race_summary import is_cut_short
 
-SURE, LIKELY, TIE, OPEN, _ = CONFIDENCES
 LOWERED = {SURE: LIKELY}  # by doubts; every other word becomes open
 EDGE = 1 + ratios.TOLERANCE
 

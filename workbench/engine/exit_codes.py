@@ -35,7 +35,7 @@ def exit_code(status: str, request: Request, report: Report) -> int:
     if _is_unwritten(request, report):
         return FAILED
     verdicts = [row.verdict for row in rows if row.verdict is not None]
-    if request.strict and any(v.confidence in ("open", "unrated") for v in verdicts):
+    if request.strict and any(verdict.is_open for verdict in verdicts):
         return UNTRUSTED
     if not request.strict_samples:
         return OK
