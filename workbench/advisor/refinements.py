@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ..contract import Case
+from ..contract import WAITING_FRACTION, Case
 from ..planning.plan import RowPlan
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
@@ -12,7 +12,7 @@ from .comparison import ranked
 from .limits import eligible
 
 SETTLED_ROUNDS = 2  # that a leader has raced before it is bettered
-WAITING = 0.1  # share of the time from which data is the limit
+LOADERS_JOIN_FROM = 0.1  # share of the time that waits for data
 LAUNCHES_S = 5e-3  # a thousand launches: in a longer step, queueing them hardly counts
 KERNELS_S = 1e-3  # in a shorter step, faster kernels hardly count
 
@@ -44,7 +44,7 @@ def _better(leader: Candidate, cases: Sequence[Case]) -> Iterator[Case]:
         yield from (each for each in cases if replace(each, threads=case.threads) == case)
         return
     near = [each for each in cases if each.device == case.device]
-    waits = leader.blocks[-1].metrics.get("waiting_fraction", 0.0) >= WAITING
+    waits = leader.blocks[-1].metrics.get(WAITING_FRACTION, 0.0) >= LOADERS_JOIN_FROM
     for each in near:
         is_like = (each.precision, each.mode) == (case.precision, case.mode)
         if is_like and each.tuning != case.tuning:

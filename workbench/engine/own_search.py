@@ -16,9 +16,8 @@ from ..advisor.comparison import ranked
 from ..advisor.limits import eligible
 from ..advisor.own import candidates as ways, training
 from ..advisor.own.candidates import Space, way
-from ..advisor.own.overview import WAITING
 from ..advisor.refinements import SETTLED_ROUNDS, settled_leaders
-from ..contract import Case
+from ..contract import WAITING_FRACTION, Case
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
 from ..worker.code import Code
@@ -360,7 +359,7 @@ class TrainingSearch(OwnSearch):
             if leader.case.id in self._led:
                 continue
             self._led.add(leader.case.id)
-            waiting = leader.blocks[-1].metrics.get(WAITING, 0.0)
+            waiting = leader.blocks[-1].metrics.get(WAITING_FRACTION, 0.0)
             leads = leader.case
             found = training.after(leads, self._space, self.scenario.batch, waiting)
             if self._first is not None:  # it has raced the modes

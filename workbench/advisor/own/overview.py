@@ -6,7 +6,7 @@ Pure functions of a report.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...contract import Case
+from ...contract import WAITING_FRACTION, Case
 from ...records.code import CodeReport
 from ...report.candidate import LIBRARIES, Candidate, Row, candidate_name, settings_in_words
 from ...report.measurements import metrics_of
@@ -29,7 +29,6 @@ from ..model.overview import (
 from ..reasons import listed
 
 RESIDENT = "resident_s"  # metric of a candidate: seconds of a call whose inputs are on the GPU
-WAITING = "waiting_fraction"  # metric of a training: share of the time that waits for data
 TRAINS = "The script trains it, but this is about inference: name a builder and --train for that."
 MOST_LISTED = 2  # graph breaks, or candidates without a turn
 
@@ -125,8 +124,9 @@ def answer(row: Row, report: Report) -> list[str]:
     if RESIDENT in metrics:
         whole, alone = units.duration(median(pick.ordered_s)), units.duration(metrics[RESIDENT])
         sentences.append(f"A call takes {whole}, {alone} with its inputs resident on the GPU.")
-    if WAITING in metrics:
-        sentences.append(f"It waits for data {units.percent(metrics[WAITING])} of the time.")
+    if WAITING_FRACTION in metrics:
+        waits = units.percent(metrics[WAITING_FRACTION])
+        sentences.append(f"It waits for data {waits} of the time.")
     if verdict.device_ratio is not None:
         sentences.append(verdict.reasons[0])
     if verdict.tie and verdict.runner_up is not None:
