@@ -17,15 +17,7 @@ from ...text import units
 from ...worker.code import COMMAND, TORCH, WORKLOAD
 from ..break_even import plain
 from ..evidence import was_missed
-from ..model.overview import (
-    RankedCandidate,
-    error_text,
-    gain_over,
-    gain_text,
-    in_order,
-    outcome,
-    tie_text,
-)
+from ..ranking import RankedCandidate, error_text, gain_over, gain_text, in_order, tie_text
 from ..reasons import listed
 
 RESIDENT = "resident_s"  # metric of a candidate: seconds of a call whose inputs are on the GPU
@@ -58,26 +50,19 @@ def ranked_candidates(report: Report, row: Row) -> list[RankedCandidate]:
     code = report.code
     if code is None or not row.candidates:
         return []
-    given, found = as_written(row, code), []
-    for candidate in in_order(row):
-        accuracy, gained = candidate.accuracy, gain_over(given, candidate)
-        over = accuracy is not None and accuracy.value > accuracy.limit
-        above = f"above the limit of {error_text(accuracy.limit)}" if accuracy and over else ""
-        word, why = outcome(candidate, row, above)
-        found.append(
-            RankedCandidate(
-                candidate=candidate,
-                variant=candidate_name(candidate.case),
-                how="",
-                gain=gained[0] if gained else None,
-                size_bytes=None,
-                over=over,
-                given=candidate is given,
-                word=word,
-                why=why,
-            )
+    given = as_written(row, code)
+    return [
+        RankedCandidate.of(
+            c, row, given, _above(c), variant=candidate_name(c.case), given=c is given
         )
-    return found
+        for c in in_order(row)
+    ]
+
+
+def _above(candidate: Candidate) -> str:
+    accuracy = candidate.accuracy
+    is_above = accuracy is not None and accuracy.value > accuracy.limit
+    return f"above the limit of {error_text(accuracy.limit)}" if accuracy and is_above else ""
 
 
 # ------------------------------------------------------------- what to do
