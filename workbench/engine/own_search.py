@@ -339,7 +339,7 @@ class TrainingSearch(OwnSearch):
     def __init__(
         self, space: Space, scenario: Scenario, exports: Exports, first: OwnSearch | None = None
     ) -> None:
-        steps = training.batches(space, scenario.batch)
+        steps = training.steps_per_sample(space, scenario.batch)
         planned = msgspec.structs.replace(scenario, params={**scenario.params, "batches": steps})
         super().__init__(space, planned, exports, first)
         self._led: set[str] = set()  # leaders whose neighbours were tried

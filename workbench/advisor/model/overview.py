@@ -78,7 +78,7 @@ def agreement(candidate: Candidate) -> float | None:
     return min(shares, default=None)
 
 
-def counted(candidate: Candidate) -> str:
+def untimed_text(candidate: Candidate) -> str:
     """The measured memory or energy: `61.0 MiB`, `0.0123 J`; "" where the objective is time."""
     values = list(candidate.rounds().values())
     if not values or candidate.objective not in UNTIMED:

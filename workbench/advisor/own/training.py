@@ -57,7 +57,7 @@ def workers(space: Space, batch: int | None) -> list[int]:
     return sorted({count for count in (0, 2, 4, largest) if count <= bound})
 
 
-def batches(space: Space, batch: int | None) -> int:
+def steps_per_sample(space: Space, batch: int | None) -> int:
     """Steps in one sample of every candidate: a round of the largest number of loaders.
 
     Loaders that are the limit finish their batches together: of four steps one would wait and three

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...advisor.comparison import worse
-from ...advisor.model.overview import agreement, counted
+from ...advisor.model.overview import agreement, untimed_text
 from ...advisor.own.overview import RESIDENT
 from ...advisor.ranking import UNTIMED, RankedCandidate, error_text
 from ...report.candidate import Row
@@ -66,7 +66,7 @@ def _candidate_line(ranked: RankedCandidate, run: RunView, most: float) -> Line:
         "error": _error(ranked),
         "top1": Text.of("" if share is None else f"{share:.0%}"),
         "size": Text.of("" if ranked.size_bytes is None else units.size(ranked.size_bytes)),
-        "counted": Text.of(counted(candidate)),
+        "counted": Text.of(untimed_text(candidate)),
         RESIDENT: Text.of("" if resident is None else units.duration(resident, align=True)),
     }
     if candidate.blocks:
