@@ -8,16 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .. import catalog
-from ..contract import (
-    COLUMNS,
-    DEVICE_KINDS,
-    MOST_BATCH,
-    MOST_THREADS,
-    PRECISIONS,
-    Case,
-    Variant,
-    kind_of,
-)
+from ..contract import COLUMNS, DEVICE_KINDS, MOST_BATCH, MOST_THREADS, PRECISIONS, kind_of
 from ..worker.code import COMMAND, FUNCTION, TORCH
 from ..worker.session_options import ONNX_BACKENDS
 from .option_fields import given, set_by, written
@@ -25,6 +16,7 @@ from .questions import MODES, ModelQuestion, OwnQuestion
 from .usage import UsageError, check_known, unknown
 
 if TYPE_CHECKING:
+    from ..contract import Case, Variant
     from ..report.cut_run import CutRun
 
 DEFAULT_BUDGET_S = 60.0

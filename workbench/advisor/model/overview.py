@@ -17,15 +17,7 @@ from ...stats.samples import median
 from ...text import units
 from ...worker.session_options import EXTENDED, NO_SPIN, OPENVINO
 from ..comparison import ranked
-from ..ranking import (
-    UNTIMED,
-    RankedCandidate,
-    error_text,
-    gain_over,
-    gain_text,
-    in_order,
-    tie_text,
-)
+from ..ranking import UNTIMED, RankedCandidate, error_text, gain_over, gain_text, in_order, tie_text
 
 WORKLOAD = "model"
 OPTIONS = {NO_SPIN: "spinning off", EXTENDED: "extended optimisations only"}
@@ -115,20 +107,14 @@ def ranked_candidates(report: Report) -> list[RankedCandidate]:
     sizes = {built.recipe: built.size_bytes for built in model.built}
     facts, found = model.facts, []
     given = original(row, facts, "cpu")
-    above = "above the limit"
-    above += "" if facts.max_error is None else f" of {error_text(facts.max_error)}"
+    over = "above the limit"
+    over += "" if facts.max_error is None else f" of {error_text(facts.max_error)}"
     for candidate in in_order(row):
         case, as_given = candidate.case, is_as_given(candidate.case, facts)
-        entry = RankedCandidate.of(
-            candidate,
-            row,
-            given,
-            above if is_too_far_off(candidate, facts) else "",
-            variant=variant_of(case),
-            given=as_given,
-            how=how(case),
-            size_bytes=facts.size_bytes if as_given else sizes.get(variant_of(case)),
-        )
+        above = over if is_too_far_off(candidate, facts) else ""
+        size = facts.size_bytes if as_given else sizes.get(variant_of(case))
+        shown = {"variant": variant_of(case), "how": how(case), "size_bytes": size}
+        entry = RankedCandidate.of(candidate, row, given, above, given=as_given, **shown)
         found.append(replace(entry, why=brief(entry.why)))
     return found
 
