@@ -24,7 +24,7 @@ sys.path[0] = str(ROOT)
 
 import msgspec  # noqa: E402
 
-from workbench.advisor.limits import is_admissible  # noqa: E402
+from workbench.advisor.limits import eligible  # noqa: E402
 from workbench.contract import kind_of  # noqa: E402
 from workbench.engine.engine import Engine  # noqa: E402
 from workbench.planning import scenarios  # noqa: E402
@@ -131,7 +131,7 @@ def exhaustive(place: Place, rows: dict[str, Scenario]) -> dict[str, dict[int, f
     """The rounds of every candidate that may be picked, by case id."""
     report = run(place, rows, EXHAUSTIVE_S, textbook=None)
     scenario = rows[place.scenario]
-    valid = [c for c in report.candidates.values() if c.blocks and is_admissible(c, scenario)]
+    valid = eligible(report.candidates.values(), scenario)
     return {candidate.case.id: candidate.rounds() for candidate in valid}
 
 

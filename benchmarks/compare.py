@@ -14,7 +14,7 @@ from collections import Counter
 from itertools import combinations
 from pathlib import Path
 
-from workbench.advisor.compare import PROVEN, Side, compared
+from workbench.advisor.compare import PROVEN, RunSide, compared
 from workbench.report.run_files import open_run
 
 COMMAND = ("--quick", "--device", "cpu", "--json")
@@ -28,7 +28,7 @@ def measure(folder: Path, count: int) -> None:
         (folder / f"{number:03}.json").write_bytes(found)
 
 
-def alone(side: Side, case: str) -> tuple[float, float] | None:
+def alone(side: RunSide, case: str) -> tuple[float, float] | None:
     """The interval of the median within this run, which knows of no other run."""
     return side.cases[case][0].interval
 
@@ -40,7 +40,7 @@ def main() -> None:
     options = parser.parse_args()
     measure(options.folder, options.runs)
     files = sorted(options.folder.glob("*.json*"))
-    sides = [Side(file.stem, open_run(str(file)).report) for file in files]
+    sides = [RunSide(file.stem, open_run(str(file)).report) for file in files]
     words: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     naive = compared_alone = 0

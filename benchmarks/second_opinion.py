@@ -144,9 +144,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10.0, help="for each row")
     asked = parser.parse_args()
     report = report_from("advise", *asked.scenarios)
-    for scenario, row in report.rows.items():
-        if row.plan.of is not None:  # a point of a crossover
-            continue
+    for row in report.asked_rows:
+        scenario = row.plan.scenario
         if row.verdict is None or row.verdict.pick is None:
             print(f"{scenario}: nothing was picked", file=sys.stderr)
             continue

@@ -47,7 +47,7 @@ class AdvisorScreen(ViewScreen):
     def _rows(self) -> list[Row]:
         session = self.session
         known = (session.report.rows[name] for name in session.walk())
-        rows = [row for row in known if row.plan.of is None]
+        rows = [row for row in known if not row.plan.is_crossover_point]
         return rows or (session.preview if session.going else [])
 
     def draw(self, session: Session) -> None:

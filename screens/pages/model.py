@@ -9,7 +9,7 @@ from textual import work
 from textual.app import ComposeResult
 from textual.containers import Container
 
-from workbench.advisor.model.overview import RankedCandidate
+from workbench.advisor.ranking import RankedCandidate
 from workbench.advisor.subject import ranked_candidates, row_of, snippet
 from workbench.export.view.model import answer_lines, code_lines, head_lines, rest_lines
 from workbench.export.view.ranked import candidate_lines, columns

@@ -76,10 +76,9 @@ class Entries(Provider):
         for form, text in forms.items() if app.check_action("export", ()) else ():
             write = partial(app.export, app.session.report, form)
             yield Entry(f"Export: {form}", text, write)
-        for name, row in app.session.report.rows.items():
-            if row.plan.of is None:
-                title = shown(row.plan.title)
-                yield Entry(f"Row: {title}", "show its answer", partial(app.show_row, name))
+        for plan in (row.plan for row in app.session.report.asked_rows):
+            show = partial(app.show_row, plan.scenario)
+            yield Entry(f"Row: {shown(plan.title)}", "show its answer", show)
         if app.check_action("new", ()):
             yield from self._of_new_runs(app)
         for name in themes(app):

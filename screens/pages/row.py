@@ -41,7 +41,7 @@ class RowScreen(ViewScreen):
         rows = [report.rows[name] for name in walk]
         # The sizes of a crossover are counted apart from the rows.
         alike = [each.plan.scenario for each in rows if each.plan.of == row.plan.of]
-        noun = "" if row.plan.of is None else "size "
+        noun = "size " if row.plan.is_crossover_point else ""
         at = Content(f" {noun}{alike.index(row.plan.scenario) + 1} of {len(alike)} ")
         place = Content.assemble(link("[", "screen.step(-1)"), at, link("]", "screen.step(1)"))
         current = report.current_row if session.going else None

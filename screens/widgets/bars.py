@@ -109,7 +109,7 @@ def _activity(session: Session) -> Content:
             return Content(f"pick: {brief(candidate_name(pick.case), report)}" if pick else "")
         case "finished" | "incomplete":
             verdicts = [v for v in report.verdicts if v.choice != "unknown"]
-            answered = sum(verdict.confidence not in ("open", "unrated") for verdict in verdicts)
+            answered = sum(not verdict.is_open for verdict in verdicts)
             owed = sum(row.plan.textbook is not None for row in report.rows.values())
             return Content(f"{answered} of {owed} scenarios answered") if owed else Content("")
     case = run.case_name(report.current_case) if report.current_case else "preparing"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..contract import REDUCED
+from ..contract import REDUCED, WAITING_FRACTION
 from ..machine.host.isa import having, lacking
 from ..records.document import Clocks, Roofline
 from ..report.candidate import Candidate, candidate_name
@@ -14,7 +14,7 @@ from .comparison import TIMED, Comparison, better
 from .evidence import Evidence
 
 LAUNCH_BOUND = 0.8  # share of the device's time per step that the host spends on queueing
-WAITING = 0.25  # share of an epoch without a batch, from which loading is the limit
+LOADING_LIMITS_FROM = 0.25  # share of an epoch without a batch
 NEAR_LIMIT = 0.5  # share of a roof from which it is what limits
 FAR_FROM_LIMIT = 0.1  # share of a roof up to which it is not
 ROOFS = {"memory": "memory bandwidth", "cache": "cache bandwidth", "compute": "arithmetic"}
@@ -63,8 +63,8 @@ def _waiting(found: Evidence, pick: Candidate) -> Iterator[str]:
 def waiting_fraction(found: Evidence) -> float | None:
     """The share of time that the pick waits for data, where that limits it."""
     known = found.report.statistics(found.pick).metrics if found.pick is not None else {}
-    waiting = known.get("waiting_fraction", 0.0)
-    return waiting if waiting >= WAITING else None
+    waiting = known.get(WAITING_FRACTION, 0.0)
+    return waiting if waiting >= LOADING_LIMITS_FROM else None
 
 
 def _launches(found: Evidence) -> Iterator[str]:

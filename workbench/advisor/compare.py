@@ -27,7 +27,7 @@ PROVEN = (FASTER.upper(), SLOWER.upper())
 ANOTHER_RUN = math.sqrt(2) * unpaired.BETWEEN_RUNS  # spread of a ratio from run to run, at least
 
 
-class Side:
+class RunSide:
     """One of the runs: its measured cases, and what disturbed its rows."""
 
     def __init__(self, name: str, report: Report) -> None:
@@ -36,7 +36,7 @@ class Side:
         self.disturbed: dict[str, str] = {}  # scenario to code of a warning
         for row in report.rows.values():
             for candidate in row.candidates:
-                if candidate.blocks and candidate.state != "failed":
+                if candidate.is_valid:
                     self.cases.setdefault(candidate.case.id, []).append(candidate)
             for warning in report.disturbances(row):
                 self.disturbed[row.plan.scenario] = warning.code
@@ -52,7 +52,7 @@ class Side:
 
 def run_comparison(tool: Tool, reports: Sequence[Report], fail_on: float | None) -> RunComparison:
     """The first run against each of the others; UsageError where there is nothing to compare."""
-    first, *others = (Side(ascii_uppercase[n], report) for n, report in enumerate(reports))
+    first, *others = (RunSide(ascii_uppercase[n], report) for n, report in enumerate(reports))
     for other in others:
         if first.run.run.id == other.run.run.id:
             raise UsageError(f"A and {other.name} are the same run, {first.run.run.id}: name two")
@@ -64,7 +64,7 @@ def run_comparison(tool: Tool, reports: Sequence[Report], fail_on: float | None)
     return RunComparison(SCHEMA_VERSION, tool, fail_on, sides, against)
 
 
-def compared(first: Side, other: Side, fail_on: float | None) -> Versus:
+def compared(first: RunSide, other: RunSide, fail_on: float | None) -> Versus:
     """`other` against `first`."""
     machines = [_hardware(side.run.machine) for side in (first, other)]
     cases = [_case(first, other, case, fail_on) for case in first.cases if case in other.cases]
@@ -88,7 +88,7 @@ def _hardware(machine: Machine | None) -> tuple[object, ...] | None:
     return machine.hostname, cpu.model, cpu.isa, cpu.logical_cores, gpus  # clouds hide the model
 
 
-def _case(first: Side, other: Side, case: str, fail_on: float | None) -> ComparedCase:
+def _case(first: RunSide, other: RunSide, case: str, fail_on: float | None) -> ComparedCase:
     before, after = first.rounds(case), other.rounds(case)
     medians, counts = (median(before), median(after)), (len(before), len(after))
     one, two = (side.cases[case][0].work for side in (first, other))
@@ -112,18 +112,18 @@ def _case(first: Side, other: Side, case: str, fail_on: float | None) -> Compare
     return ComparedCase(case, word, medians, counts, ratio, None, shown, found.interval, beyond)
 
 
-def _clocks(side: Side, case: str) -> set[str]:
+def _clocks(side: RunSide, case: str) -> set[str]:
     """The clocks of its samples: the device's in rows about rates, the host's in others."""
     blocks = (block for candidate in side.cases[case] for block in candidate.blocks)
     return {block.clocks.counted for block in blocks if block.clocks is not None}
 
 
-def _hashes(side: Side) -> tuple[str, str] | None:
+def _hashes(side: RunSide) -> tuple[str, str] | None:
     code = side.report.code
     return None if code is None else (code.facts.code_sha256, code.facts.inputs_sha256)
 
 
-def _doubt(side: Side, case: str) -> Reason | None:
+def _doubt(side: RunSide, case: str) -> Reason | None:
     """Why this run cannot show whether the case has changed."""
     for candidate in side.cases[case]:
         if code := side.disturbed.get(candidate.scenario):
@@ -133,7 +133,7 @@ def _doubt(side: Side, case: str) -> Reason | None:
     return None
 
 
-def _warnings(first: Side, other: Side) -> Iterator[Warning]:
+def _warnings(first: RunSide, other: RunSide) -> Iterator[Warning]:
     for side in (first, other):
         if any(each.simulated for cases in side.cases.values() for each in cases):
             text = f"{side.name} has simulated devices, whose times say nothing about hardware"
@@ -143,7 +143,7 @@ def _warnings(first: Side, other: Side) -> Iterator[Warning]:
         yield Warning("other_version", text, "measure both with one version")
 
 
-def _verdicts(first: Side, other: Side) -> Iterator[ComparedVerdict]:
+def _verdicts(first: RunSide, other: RunSide) -> Iterator[ComparedVerdict]:
     after = {verdict.scenario: verdict for verdict in other.report.verdicts}
     for one in first.report.verdicts:
         two = after.get(one.scenario, one)
@@ -156,7 +156,7 @@ def _verdicts(first: Side, other: Side) -> Iterator[ComparedVerdict]:
             yield ComparedVerdict(one.scenario, word, choices, picks, (here, there))
 
 
-def _within(side: Side, scenario: str, one: str | None, two: str | None) -> Interval | None:
+def _within(side: RunSide, scenario: str, one: str | None, two: str | None) -> Interval | None:
     """The paired ratio of two picks in the rounds of one run."""
     row = {each.case.id: each.rounds() for each in side.report.rows[scenario].candidates}
     ratio = ratios.ratio_between(row[one], row[two]) if one in row and two in row else None

@@ -15,7 +15,7 @@ TIMED = {  # objective that counts seconds to the words after a ratio of it
     "time_to_result": " from start-up to result",
 }
 BELOW = f"less than {ratios.TOLERANCE:.0%}"  # a lead that is no reason to choose
-COUNTED = {  # the quantity that a row compares, by objective
+COMPARED = {  # the quantity that a row compares, by objective
     "throughput": "time",
     "latency": "latency",
     "latency_p99": "99th percentile",
@@ -30,14 +30,14 @@ def better(objective: str) -> str:
     """`faster`, `faster at the 99th percentile`, `lower in cost`."""
     if objective in TIMED:
         return f"faster{TIMED[objective]}"
-    return f"lower in {COUNTED[objective]}"
+    return f"lower in {COMPARED[objective]}"
 
 
 def worse(objective: str) -> str:
     """`slower`, `slower at the 99th percentile`, `higher in cost`."""
     if objective in TIMED:
         return f"slower{TIMED[objective]}"
-    return f"higher in {COUNTED[objective]}"
+    return f"higher in {COMPARED[objective]}"
 
 
 def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:

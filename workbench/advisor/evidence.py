@@ -8,18 +8,17 @@ from itertools import chain
 
 from ..planning.scenario import Scenario
 from ..records.reason import Reason, Warning
+from ..records.verdict import LIKELY, OPEN, SURE, TIE
 from ..report.candidate import BY_FIRST_BLOCK, Candidate, Row, candidate_name
-from ..report.from_document import CONFIDENCES
 from ..report.measurements import measurement_warnings
 from ..report.report import Report
 from ..stats import ratios
 from ..stats.samples import Ratio
 from ..text.units import times
 from .comparison import Comparison, ranked, ratio_of
-from .limits import exceeds_error_limit, is_admissible, surely_beyond_limits
+from .limits import eligible, exceeds_error_limit, surely_beyond_limits
 from .race_summary import is_cut_short
 
-SURE, LIKELY, TIE, OPEN, _ = CONFIDENCES
 LOWERED = {SURE: LIKELY}  # by doubts; every other word becomes open
 EDGE = 1 + ratios.TOLERANCE
 
@@ -42,7 +41,7 @@ class Evidence:
     @cached_property
     def eligible(self) -> list[Candidate]:
         """The measured candidates that may be picked."""
-        return [c for c in self.by_id if c.blocks and is_admissible(c, self.scenario)]
+        return eligible(self.by_id, self.scenario)
 
     @cached_property
     def ranked(self) -> list[Candidate]:
@@ -74,7 +73,7 @@ class Evidence:
     @cached_property
     def over_limit(self) -> list[Candidate]:
         """The measured candidates that only their error keeps from being picked."""
-        measured = [c for c in self.for_the_pick if c.blocks and c.state != "failed"]
+        measured = [c for c in self.for_the_pick if c.is_valid]
         return [c for c in measured if exceeds_error_limit(c, self.scenario)]
 
     @cached_property
@@ -154,7 +153,7 @@ class Evidence:
     def choice(self) -> str:
         """`cpu`, `gpu`, `either` or `unknown`; the only device that meets the limits, if so."""
         lost = self.lost
-        known = bool(lost) and all(c.blocks and c.state != "failed" for c in lost)
+        known = bool(lost) and all(c.is_valid for c in lost)
         beyond = known and all(surely_beyond_limits(each, self.scenario) for each in lost)
         if len(self.kinds) == 1 and beyond:
             return next(iter(self.kinds))

@@ -22,7 +22,7 @@ from ..stats.samples import Ratio
 from ..stats.unpaired import between_equals, far_ends, round_spread
 from .fleet_nodes import Folder
 
-COUNTED = ("done", "partial", "running")  # states of nodes whose answers count
+ANSWERED = ("done", "partial", "running")  # states of nodes whose answers count
 Answers = list[tuple[FleetNode, NodeAnswer]]
 Side = tuple[str, tuple[float, tuple[float, float]], float]  # node type, value, spread of nodes
 
@@ -91,7 +91,7 @@ def _comparable(nodes: Sequence[FleetNode], plan: FleetPlan | None) -> list[Flee
 def _rows(nodes: Sequence[FleetNode], prices: Mapping[str, float]) -> Iterator[FleetRow]:
     table: dict[str, dict[str, Answers]] = {}
     for node in nodes:
-        for answer in node.run.answers if node.run and node.state in COUNTED else ():
+        for answer in node.run.answers if node.run and node.state in ANSWERED else ():
             of_row = table.setdefault(answer.scenario, {})
             of_row.setdefault(node.node_type, []).append((node, answer))
     spread = between_equals(_values(equal) for row in table.values() for equal in row.values())

@@ -35,7 +35,7 @@ from ..text.units import clock
 from .comparison import TIMED
 from .costs import MILLION
 from .recordings import SHORTEST_S, fleets, is_valid, loose_files, why
-from .whatif import counted, devices_by_name
+from .whatif import devices_by_name, seconds_of
 
 NO_VERDICT = "it holds no verdict, and a fleet compares those of `advise`"
 TAIL_BYTES, TAIL_LINES = 4096, 5  # the end of a log
@@ -304,7 +304,7 @@ def _answer(verdict: Verdict, raw: msgspec.Raw | None) -> NodeAnswer:
     ):
         value, interval = picked.median_s, picked.ci95_s
     elif is_valid(picked):
-        value, interval = counted(candidate_of(picked, objective=objective)) or (None, None)
+        value, interval = seconds_of(candidate_of(picked, objective=objective)) or (None, None)
     low, high = interval or (0.0, 0.0)
     if not SHORTEST_S <= low <= (value or 0.0) <= high <= LONGEST_S:
         few = Reason("few_samples", "too few samples for an interval", "raise --budget")

@@ -1,6 +1,7 @@
 """Why a working candidate may not be picked: it exceeds a limit, or its value is not measured."""
 
 import math
+from collections.abc import Iterable
 
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
@@ -20,6 +21,11 @@ def is_admissible(candidate: Candidate, scenario: Scenario) -> bool:
         return False
     over = exceeds_error_limit(candidate, scenario) or beyond_limits(candidate, scenario)
     return not over and uncounted(candidate) is None
+
+
+def eligible(candidates: Iterable[Candidate], scenario: Scenario) -> list[Candidate]:
+    """The measured candidates that the row may pick."""
+    return [c for c in candidates if c.blocks and is_admissible(c, scenario)]
 
 
 def exceeds_error_limit(candidate: Candidate, scenario: Scenario) -> bool:

@@ -14,7 +14,7 @@ from ..stats.ratios import TOLERANCE, is_tie
 from ..stats.samples import Ratio, median
 from ..text import units
 from ..text.units import as_sentence
-from .comparison import BELOW, COUNTED, Comparison, better, worse
+from .comparison import BELOW, COMPARED, Comparison, better, worse
 from .evidence import Evidence, was_far_behind
 from .limits import beyond_limits, error_limit, uncounted
 
@@ -163,7 +163,7 @@ def _by_median(found: Evidence) -> Iterator[str]:
 
 
 def _counted(found: Evidence) -> str:
-    return COUNTED[found.scenario.objective]
+    return COMPARED[found.scenario.objective]
 
 
 # ------------------------------------------------------------------- doubts

@@ -3,15 +3,16 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ..contract import Case
+from ..contract import WAITING_FRACTION, Case
 from ..planning.plan import RowPlan
+from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
 from ..stats.samples import median
 from .comparison import ranked
-from .limits import is_admissible
+from .limits import eligible
 
 SETTLED_ROUNDS = 2  # that a leader has raced before it is bettered
-WAITING = 0.1  # share of the time from which data is the limit
+LOADERS_JOIN_FROM = 0.1  # share of the time that waits for data
 LAUNCHES_S = 5e-3  # a thousand launches: in a longer step, queueing them hardly counts
 KERNELS_S = 1e-3  # in a shorter step, faster kernels hardly count
 
@@ -21,13 +22,18 @@ def due(plan: RowPlan, candidates: Sequence[Candidate]) -> list[Case]:
     `plan.refining`."""
     if not plan.refining:
         return []
-    leaders: dict[str, Candidate] = {}
-    for candidate in ranked(c for c in candidates if c.blocks and is_admissible(c, plan.scenario)):
-        leaders.setdefault(candidate.case.device, candidate)
-    settled = [each for each in leaders.values() if len(each.blocks) >= SETTLED_ROUNDS]
-    found = [case for leader in settled for case in _better(leader, plan.refining)]
+    leaders = settled_leaders(candidates, plan.scenario)
+    found = [case for leader in leaders for case in _better(leader, plan.refining)]
     plan.refining = [case for case in plan.refining if case not in found]
     return found
+
+
+def settled_leaders(candidates: Sequence[Candidate], scenario: Scenario) -> list[Candidate]:
+    """The leader of each device, once it has raced for `SETTLED_ROUNDS`; the best first."""
+    leaders: dict[str, Candidate] = {}
+    for candidate in ranked(eligible(candidates, scenario)):
+        leaders.setdefault(candidate.case.device, candidate)
+    return [each for each in leaders.values() if len(each.blocks) >= SETTLED_ROUNDS]
 
 
 def _better(leader: Candidate, cases: Sequence[Case]) -> Iterator[Case]:
@@ -38,7 +44,7 @@ def _better(leader: Candidate, cases: Sequence[Case]) -> Iterator[Case]:
         yield from (each for each in cases if replace(each, threads=case.threads) == case)
         return
     near = [each for each in cases if each.device == case.device]
-    waits = leader.blocks[-1].metrics.get("waiting_fraction", 0.0) >= WAITING
+    waits = leader.blocks[-1].metrics.get(WAITING_FRACTION, 0.0) >= LOADERS_JOIN_FROM
     for each in near:
         is_like = (each.precision, each.mode) == (case.precision, case.mode)
         if is_like and each.tuning != case.tuning:

@@ -3,8 +3,8 @@
 from ..report.candidate import Candidate, Row
 from ..report.report import Report
 from .model import overview as model
-from .model.overview import RankedCandidate
 from .own import overview as own
+from .ranking import RankedCandidate
 
 
 def rows_of(report: Report) -> list[Row]:

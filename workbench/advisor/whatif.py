@@ -23,7 +23,7 @@ DEVICE = re.compile(r"[a-z]+:[0-9]+")
 Interval = tuple[float, float]
 
 
-def counted(candidate: Candidate) -> tuple[float, Interval | None] | None:
+def seconds_of(candidate: Candidate) -> tuple[float, Interval | None] | None:
     """Seconds under the candidate's objective, with a distribution-free 95 % interval.
 
     None if the objective does not count seconds, or counts tails and a sample holds several steps.
@@ -62,7 +62,7 @@ def compared(
 def _compared(what_if: WhatIf, pick: Candidate | None) -> WhatIf:
     if what_if.step_s is None:
         return what_if
-    value, here = (pick is not None and counted(pick)) or (0.0, None)
+    value, here = (pick is not None and seconds_of(pick)) or (0.0, None)
     there, why = what_if.step_ci95_s, None
     if pick is None:
         why = Reason("no_pick", "no pick was measured here")

@@ -26,7 +26,7 @@ from .comparison import TIMED, ranked
 from .estimate import Estimate, Point, estimate
 from .limits import is_admissible
 from .recordings import Recording, file_name, load, named, own_folder, with_tilde
-from .whatif import counted
+from .whatif import seconds_of
 
 # Codes of reasons against an estimate, the one nearest to a result first; only one is reported.
 NEAREST = ("too_far_off", "too_few_sizes", "outside", "no_work")
@@ -158,7 +158,7 @@ def _comparable(row: RowPlan, request: Request, recording: Recording) -> Iterato
         if clocks is not None and (clocks.counted == "device") != by_device:
             continue  # a rate leaves out the launch and the wait that a latency has
         candidate = candidate_of(measured, objective=scenario.objective)
-        now, then, time = _work(row, case), measured.work, counted(candidate)
+        now, then, time = _work(row, case), measured.work, seconds_of(candidate)
         does_the_same = now is not None and (now.flops, now.items) == (then.flops, then.items)
         if now is not None and does_the_same and time is not None:
             yield Recorded(measured, candidate, now, Estimate(*time, error=None))

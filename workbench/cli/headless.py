@@ -72,10 +72,10 @@ def say_why(report: Report, code: int) -> None:
 def unmeasured(report: Report) -> list[tuple[Row, str]]:
     """Each row that has no measurement, with the first reason."""
     found, searched = [], {each.case for each in report.largest_batches}
-    for row in report.rows.values():
+    for row in report.asked_rows:
         if not searched.isdisjoint(each.case.id for each in row.candidates):
             continue  # the search for the largest batch times nothing
-        if row.plan.of is None and not any(candidate.blocks for candidate in row.candidates):
+        if not any(candidate.blocks for candidate in row.candidates):
             why = next((c.reason for c in row.candidates if c.reason is not None), None)
             said = f": {reason_text(why)}" if why is not None else ""
             found.append((row, f"nothing was measured for {row.plan.scenario}{said}"))

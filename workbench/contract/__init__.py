@@ -43,6 +43,7 @@ from .result import (
 )
 from .task import (
     DEFAULT_CACHE_BYTES as DEFAULT_CACHE_BYTES,
+    WAITING_FRACTION as WAITING_FRACTION,
     DeviceTimer as DeviceTimer,
     Setup as Setup,
     Task as Task,

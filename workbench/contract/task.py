@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from ..errors import WorkloadError
 from .result import Accuracy, Profile
 
+WAITING_FRACTION = "waiting_fraction"  # metric: share of the time that waits for data
 DEFAULT_CACHE_BYTES = 64 << 20  # used where the size of the last-level cache is unknown
 
 
@@ -108,7 +109,7 @@ class Task(ABC):
         return None
 
     def metrics(self) -> dict[str, float]:
-        """Further results of the latest block, such as `waiting_fraction`, asked for after it.
+        """Further results of the latest block, such as `WAITING_FRACTION`, asked for after it.
 
         The names end in their unit.
         """

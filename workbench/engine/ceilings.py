@@ -181,7 +181,7 @@ def of_report(report: Report, print_: str, *, complete: bool = True) -> Ceilings
 
 def _device(device: str, group: Sequence[Candidate], machine: Machine) -> DeviceCeilings:
     # A candidate that failed after a block was impossibly fast.
-    valid = [c for c in group if c.blocks and c.state != "failed"]
+    valid = [c for c in group if c.is_valid]
 
     def of(workload: str) -> list[Candidate]:
         return [candidate for candidate in valid if candidate.case.workload == workload]
@@ -268,7 +268,7 @@ def raised(ceilings: Ceilings, report: Report) -> Ceilings:
         for candidate in report.candidates.values():
             case, work = candidate.case, candidate.work
             peak = peaks.get(case.precision) if case.device == device.device else None
-            if peak is None or not candidate.blocks or candidate.state == "failed":
+            if peak is None or not candidate.is_valid:
                 continue
             rate = _per_s(candidate, work.flops)
             bound = most_ops_per_s(case, report.machine) or math.inf
@@ -285,7 +285,7 @@ def raised(ceilings: Ceilings, report: Report) -> Ceilings:
 def requested_rows(request: Request, machine: Machine, *, brief: bool = False) -> list[RowPlan]:
     """The ceilings to measure on the devices of a request, simulated ones left out."""
     devices = [d for d in gpu_devices(request, machine) if not kind_of(d).simulated]
-    if not request.devices or "cpu" in request.devices:
+    if request.with_cpu:
         devices = ["cpu", *devices]
     return plan(machine, devices, threads=max(request.threads, default=None), brief=brief)
 
@@ -333,7 +333,7 @@ def _with_sustained(found: Ceilings, context: RunContext) -> Ceilings:
     Their workers still hold them, since the row of products is the last.
     """
     rates: dict[str, dict[str, float]] = {}
-    measured = [c for c in context.report.candidates.values() if c.blocks and c.state != "failed"]
+    measured = [c for c in context.report.candidates.values() if c.is_valid]
     for candidate in sorted(measured, key=lambda c: median(c.samples_s)):
         case = candidate.case
         if is_gpu_product(case) and (step_s := _sustained_step_s(case, context)):

@@ -14,7 +14,7 @@ import msgspec
 from ..advisor import crossover, crossover_search
 from ..advisor.comparison import ranked
 from ..advisor.crossover import Measured
-from ..advisor.limits import is_admissible, uncounted
+from ..advisor.limits import eligible, is_admissible, uncounted
 from ..contract import Case, WorkloadError
 from ..planning.plan import RowPlan, point_name
 from ..planning.scenario import Size
@@ -122,7 +122,7 @@ class CrossoverSearch:
         or limits forbid them at the row's own size only.
         """
         found = self._context.report.rows[row.scenario.id]
-        measured = [c for c in found.candidates if c.blocks and c.state != "failed"]
+        measured = [c for c in found.candidates if c.is_valid]
         counted = [c for c in measured if not found.is_reference_only(c) and uncounted(c) is None]
         taken: Counter[tuple[str, bool]] = Counter()  # by kind of device and whether admissible
         field = []
@@ -212,7 +212,7 @@ class CrossoverSearch:
         now = self._context.now()
         self._race_row(point, now + AFFORDABLE * (until_s - now))
         raced = self._context.report.rows[scenario.id].candidates
-        valid = [c for c in raced if c.blocks and is_admissible(c, row.scenario)]
+        valid = eligible(raced, row.scenario)
         unmeasured = (c.reason.code for c in raced if c.reason and not c.blocks)
         late = any(code in ("budget", "no_time") for code in unmeasured)
         lost = {c.case.label for c in raced} & known - {c.case.label for c in valid}

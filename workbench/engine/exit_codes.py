@@ -17,14 +17,14 @@ def exit_code(status: str, request: Request, report: Report) -> int:
         return CUT_SHORT
     if status == "failed":
         return FAILED
-    rows = [row for row in report.rows.values() if row.plan.of is None]
+    rows = report.asked_rows
     if request.largest_batch:
         states = [{candidate.state for candidate in row.candidates} for row in rows]
         return OK if all("ok" in each and "failed" not in each for each in states) else FAILED
     if not any(c.blocks for row in rows for c in row.candidates):
         return FAILED
     if request.own is not None and not request.batch:
-        del rows[1:]  # batches that nobody asked for
+        del rows[1:]  # further batches, which the user did not name
     for row in rows:
         measured = any(c.blocks for c in row.candidates)
         failed = any(c.state == "failed" for c in row.candidates)
@@ -35,11 +35,11 @@ def exit_code(status: str, request: Request, report: Report) -> int:
     if _is_unwritten(request, report):
         return FAILED
     verdicts = [row.verdict for row in rows if row.verdict is not None]
-    if request.strict and any(v.confidence in ("open", "unrated") for v in verdicts):
+    if request.strict and any(verdict.is_open for verdict in verdicts):
         return UNTRUSTED
     if not request.strict_samples:
         return OK
-    points = {name for name, row in report.rows.items() if row.plan.of is not None}
+    points = {name for name, row in report.rows.items() if row.plan.is_crossover_point}
     warned = any(warning.subject not in points for warning in report.warnings)
     doubted = any(report.measurement_warnings(c) for row in rows for c in row.candidates)
     return UNTRUSTED if warned or doubted else OK

@@ -84,7 +84,7 @@ class ModelLab:
             cpu=cpu,
             threads=useful_thread_counts(cpu, request.threads),
             gpus=tuple(self._gpus(providers, left_out)),
-            on_cpu=not request.devices or "cpu" in request.devices,
+            on_cpu=request.with_cpu,
             providers=tuple(word for word in providers if word != "cuda"),
             backends=self.backends,
             precisions=request.precisions,

@@ -4,8 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..advisor.comparison import ranked
-from ..advisor.limits import exceeds_error_limit, is_admissible
+from ..advisor.limits import eligible, exceeds_error_limit
 from ..advisor.model.candidates import rivals
+from ..advisor.refinements import SETTLED_ROUNDS
 from ..contract import Case
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
@@ -16,7 +17,6 @@ BUILD_SHARE = 0.4  # longest time for a variant without which there is no race, 
 JOIN_SHARE = 0.2  # time that must be left for a new variant, of the budget
 JOIN_LEAST_SHARE = 0.08  # time that must be left for another way to run a variant, of the budget
 MIX_SHARE = 0.5  # time for a search of nodes to leave in FP32, of the time left
-SETTLED_ROUNDS = 2  # rounds of a leader before its neighbours are tried
 MOST_CANDIDATES = 16  # in a default run
 RIVALS = 3  # number of next best candidates to try with the leader's threads
 
@@ -48,7 +48,7 @@ class CandidateSearch(VariantSearch):
         if left_s >= JOIN_SHARE * request.budget and (cases := self.next(scenario, until_s)):
             return cases
         measured = [c for c in candidates if c.blocks and c.case.device == "cpu"]
-        order = ranked(c for c in measured if is_admissible(c, scenario))
+        order = ranked(eligible(measured, scenario))
         if not order or left_s < JOIN_LEAST_SHARE * request.budget:
             return []
         if mixed := self.mix(measured, order[0], scenario, MIX_SHARE * left_s):

@@ -14,7 +14,7 @@ import msgspec
 
 from ..advisor import crossover
 from ..advisor.crossover import Measured
-from ..advisor.limits import is_admissible
+from ..advisor.limits import eligible
 from ..advisor.own.candidates import Space, command_cases, function_cases
 from ..advisor.own.overview import (
     compile_calls,
@@ -155,10 +155,10 @@ class OwnCode:
     def _early_exporter(self) -> WorkerKey | None:
         """The exporter, if it may start while a module is examined; a script is timed there, so
         nothing runs next to it."""
-        devices, modes = self.request.devices, self.request.modes
-        is_asked = bool(self.backends) or not modes or any("compile" in mode for mode in modes)
-        on_cpu, cores = not devices or "cpu" in devices, self.context.machine.cpu.effective_cores
-        return EXPORTER if self._is_module and is_asked and on_cpu and cores > 1 else None
+        request, cores = self.request, self.context.machine.cpu.effective_cores
+        is_asked = bool(self.backends) or not request.modes or request.names_mode("compile")
+        is_early = self._is_module and is_asked and request.with_cpu and cores > 1
+        return EXPORTER if is_early else None
 
     @property
     def _is_module(self) -> bool:
@@ -183,7 +183,7 @@ class OwnCode:
         in_torch = self._question.kind == TORCH
         is_command = self._question.kind == COMMAND
         real = [] if is_command else [gpu for gpu in gpus if not kind_of(gpu).simulated]
-        if real and in_torch and "cpu" not in (self.request.devices or ("cpu",)):
+        if real and in_torch and not self.request.with_cpu:
             return self._ask_at_home(real[0])
         try:
             return self._ask(place)
@@ -299,7 +299,7 @@ class OwnCode:
         """What the rows so far show of the batch at which another candidate leads."""
         points = []
         for row in rows_of(report):
-            able = [c for c in row.candidates if c.blocks and is_admissible(c, self.plan.scenario)]
+            able = eligible(row.candidates, self.plan.scenario)
             if able and (batch := able[0].case.batch) is not None:
                 points.append(Measured(float(batch), able))
         return crossover.conclude(points, "batch", whole=True)

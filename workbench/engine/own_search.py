@@ -13,12 +13,12 @@ from functools import partial
 import msgspec
 
 from ..advisor.comparison import ranked
-from ..advisor.limits import is_admissible
+from ..advisor.limits import eligible
 from ..advisor.model.candidates import on_threads, rivals
 from ..advisor.own import candidates as ways, training
 from ..advisor.own.candidates import Space, way
-from ..advisor.own.overview import WAITING
-from ..contract import Case
+from ..advisor.refinements import SETTLED_ROUNDS, settled_leaders
+from ..contract import WAITING_FRACTION, Case
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
 from ..worker.code import Code
@@ -28,7 +28,6 @@ from .own_exports import Exports
 LEAST_SHARE = 0.08  # time that must be left for another candidate, of the budget
 THREADS_SHARE = 0.02  # the same for other numbers of threads, which take no time to make
 EXPORT_SHARE = 0.15  # time that must be left to export the module, of the budget
-SETTLED_ROUNDS = 2  # rounds of a leader before its threads are varied
 LEADERS, MOST_CARRIED = 3, 6  # candidates that race at another batch too: the best, and in all
 NEAR = 2.0  # times the leader's time: another number of threads may halve that of another
 MOST_CANDIDATES = 24  # in a row: each new leader is varied until there are so many
@@ -296,7 +295,7 @@ class OwnSearch:
 
     def _ranked(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The admissible candidates, fastest first."""
-        return ranked([c for c in candidates if c.blocks and is_admissible(c, self.scenario)])
+        return ranked(eligible(candidates, self.scenario))
 
     def _lag(self, candidates: Sequence[Candidate]) -> float:
         """The time of the exported model as it is over that of the best eager way; 1 if unknown."""
@@ -313,7 +312,7 @@ class OwnSearch:
         """Whether another library leads the best eager way by too much for compiling to win."""
         ranked = self._ranked(candidates)
         eager = next((c for c in ranked if _is_eager(c.case)), None)
-        if eager is None or self._request.thorough or "compile" in self._request.modes:
+        if eager is None or self._request.thorough or self._request.names_mode("compile"):
             return False
         lead = _best_s(eager) / _best_s(ranked[0])
         if lead > FAR_AHEAD:
@@ -331,7 +330,7 @@ class OwnSearch:
     def _admitted(self, cases: Iterable[Case]) -> list[Case]:
         """The cases that are new and pass the filters of the request."""
         new = {case.id: case for case in cases if case.id not in self._known}
-        found = {i: case for i, case in new.items() if self._space.admits(case)}
+        found = {i: case for i, case in new.items() if self._request.admits(case)}
         self._known.update(found)
         return list(found.values())
 
@@ -342,7 +341,7 @@ class TrainingSearch(OwnSearch):
     def __init__(
         self, space: Space, scenario: Scenario, exports: Exports, first: OwnSearch | None = None
     ) -> None:
-        steps = training.batches(space, scenario.batch)
+        steps = training.steps_per_sample(space, scenario.batch)
         planned = msgspec.structs.replace(scenario, params={**scenario.params, "batches": steps})
         super().__init__(space, planned, exports, first)
         self._led: set[str] = set()  # leaders whose neighbours were tried
@@ -357,14 +356,12 @@ class TrainingSearch(OwnSearch):
 
     def _vary_settings(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
         """Neighbours of the leader of each device, once it has led for some rounds."""
-        leaders: dict[str, Candidate] = {}
-        for candidate in self._ranked(candidates):
-            leaders.setdefault(candidate.case.device, candidate)
-        for leader in () if self._is_short(left_s) else leaders.values():
-            if leader.case.id in self._led or len(leader.blocks) < SETTLED_ROUNDS:
+        leaders = [] if self._is_short(left_s) else settled_leaders(candidates, self.scenario)
+        for leader in leaders:
+            if leader.case.id in self._led:
                 continue
             self._led.add(leader.case.id)
-            waiting = leader.blocks[-1].metrics.get(WAITING, 0.0)
+            waiting = leader.blocks[-1].metrics.get(WAITING_FRACTION, 0.0)
             leads = leader.case
             found = training.after(leads, self._space, self.scenario.batch, waiting)
             if self._first is not None:  # it has raced the modes

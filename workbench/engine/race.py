@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 
 from ..advisor import elimination, refinements
 from ..advisor.elimination import Eliminated, Standings
-from ..advisor.evidence import OPEN
 from ..advisor.limits import exceeds_error_limit
 from ..advisor.verdict import decide
 from ..contract import Case, kind_of
@@ -147,7 +146,7 @@ class Race:
         missing_s = (elimination.PATIENCE - rounds) * round_s - left_s
         more_s = min(spare_s, max(LEAST_EXTENSION_S, missing_s))
         verdict = decide(self._context.report, self._plan.scenario)
-        return more_s if more_s >= LEAST_EXTENSION_S and verdict.confidence == OPEN else 0.0
+        return more_s if more_s >= LEAST_EXTENSION_S and verdict.is_open else 0.0
 
     def _give_back(self) -> None:
         """Return the time beyond its share that the row does not need."""

@@ -45,10 +45,9 @@ def fill_cases(
     a workload that the user named cannot describe them.  Of optional backends those count that are
     `installed`, or all where that is unknown (None)."""
     gpus = gpu_devices(request, machine)
-    with_cpu = not request.devices or "cpu" in request.devices
     for row in rows:
         try:
-            row.cases = cases_on(row, request, machine, gpus, installed, with_cpu=with_cpu)
+            row.cases = cases_on(row, request, machine, gpus, installed, with_cpu=request.with_cpu)
             row.refining = _refining(row, request, machine)
             row.cases = [case for case in row.cases if case not in row.refining]
             if len(row.cases) > MOST_CASES:
@@ -173,9 +172,7 @@ def _is_wanted(variant: Variant, scenario: Scenario, request: Request) -> bool:
     return (
         variant.precision in (*scenario.precisions, *scenario.reference_only)
         and (scenario.modes is None or variant.mode in scenario.modes_on(variant.device_kind))
-        and (not request.precisions or variant.precision in request.precisions)
-        and (not request.modes or (variant.mode or "plain") in request.modes)
-        and (not request.backends or variant.backend in request.backends)
+        and request.admits(variant)
     )
 
 

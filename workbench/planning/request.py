@@ -16,6 +16,7 @@ from .questions import MODES, ModelQuestion, OwnQuestion
 from .usage import UsageError, check_known, unknown
 
 if TYPE_CHECKING:
+    from ..contract import Case, Variant
     from ..report.cut_run import CutRun
 
 DEFAULT_BUDGET_S = 60.0
@@ -97,6 +98,23 @@ class Request:
     def question(self) -> ModelQuestion | OwnQuestion | None:
         """The question about the user's own model or code; None for scenarios and workloads."""
         return self.model or self.own
+
+    @property
+    def with_cpu(self) -> bool:
+        """Whether the CPU is one of the devices."""
+        return not self.devices or "cpu" in self.devices
+
+    def admits(self, way: Case | Variant) -> bool:
+        """Whether precision, mode and backend pass the filters."""
+        return (
+            (not self.precisions or way.precision in self.precisions)
+            and (not self.modes or (way.mode or "plain") in self.modes)
+            and (not self.backends or way.backend in self.backends)
+        )
+
+    def names_mode(self, word: str) -> bool:
+        """Whether --mode names this word, alone or with others."""
+        return any(word in mode.split("+") for mode in self.modes)
 
     def arguments(self, *display: str) -> list[str]:
         """The command line with the same meaning, and with these options of display."""

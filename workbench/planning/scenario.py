@@ -9,7 +9,7 @@ import msgspec
 from ..contract import MOST_BATCH, MOST_THREADS
 from ..stats.objectives import Objective
 
-Share = Annotated[float, msgspec.Meta(gt=0)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Batch = Annotated[int, msgspec.Meta(ge=1, le=MOST_BATCH)]
 Threads = Annotated[int, msgspec.Meta(ge=1, le=MOST_THREADS)] | Literal["all"]
@@ -30,15 +30,15 @@ class Size(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The natural size of a scenario, over which its crossover is searched."""
 
     name: str  # "batch", or a parameter of the workload
-    low: Share
-    high: Share
+    low: Positive
+    high: Positive
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Limits that a pick must meet; None: no limit."""
 
-    latency_ms: Share | None = None  # one step: its p99 if that is the objective, else its median
-    memory_mib: Share | None = None  # peak memory
+    latency_ms: Positive | None = None  # one step's p99 if that is the objective, else its median
+    memory_mib: Positive | None = None  # peak memory
     threads: Count | None = None
 
 
@@ -58,7 +58,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reference_only: tuple[str, ...] = msgspec.field(name="apart", default=())
     modes: tuple[str, ...] | None = ()  # None: all
     gpu_modes: tuple[str, ...] = ()  # further ones, on GPUs only
-    max_error: Share | None = None
+    max_error: Positive | None = None
     threads: Annotated[tuple[Threads, ...], msgspec.Meta(min_length=1)] = ("all",)
     weight: Weight = 1.0
     source: Text = ""  # where the usual advice comes from

@@ -96,6 +96,10 @@ class RacePlanned(Event, frozen=True, kw_only=True, tag=True):
     prices: dict[str, float] = {}  # kind of device, or device, to its price per hour
     what_if: list[WhatIf] = []  # recorded results of other devices, without ratios
 
+    @property
+    def is_crossover_point(self) -> bool:
+        return self.of is not None
+
 
 class CasesJoined(Event, frozen=True, kw_only=True, tag=True):
     """Candidates joined a race that was under way."""

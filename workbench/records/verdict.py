@@ -10,6 +10,9 @@ import msgspec
 
 from .reason import Reason, Warning
 
+CHOICES = ("cpu", "gpu", "either", "unknown")
+CONFIDENCES = SURE, LIKELY, TIE, OPEN, UNRATED = ("sure", "likely", "tie", "open", "unrated")
+
 
 class EqualPrecision(msgspec.Struct, frozen=True):
     """The best candidate of each device at one precision."""
@@ -189,7 +192,12 @@ class Verdict(msgspec.Struct, frozen=True):
     prices: dict[str, float] = {}  # kind of device, or device, to its given price per hour
     what_if: list[WhatIf] = []
     # "sure", "likely", "tie" or "open": see docs/advisor.md; "unrated" by a version without them.
-    confidence: str = "unrated"
+    confidence: str = UNRATED
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the lead is not known."""
+        return self.confidence in (OPEN, UNRATED)
 
     @property
     def lead(self) -> tuple[float | None, tuple[float, float] | None]:

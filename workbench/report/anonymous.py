@@ -23,9 +23,10 @@ from ..catalog.files import BACKEND_FOLDER, BUILT_IN, UNLISTED
 from ..files import read
 from ..records.document import Document
 from ..records.machine import GpuProcess, Machine
+from ..records.verdict import CHOICES
 from ..stats.objectives import OBJECTIVES
 from .candidate import ENDED
-from .from_document import CHOICES, report_of
+from .from_document import report_of
 from .journal import runs_folder
 from .report import Report
 

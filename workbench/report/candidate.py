@@ -129,6 +129,11 @@ class Candidate:
         return self.state if self.ended else CANCELLED
 
     @property
+    def is_valid(self) -> bool:
+        """Whether it was measured and did not fail afterwards."""
+        return bool(self.blocks) and self.state != "failed"
+
+    @property
     def eliminated(self) -> bool:
         """Whether it was measured and left the race early, for another reason than the budget."""
         return self.state == "ok" and self.reason is not None and self.reason.code != OUT_OF_TIME

@@ -32,7 +32,7 @@ class CutRun:
         """JournalError if a run with this `version` of workbench has to start over."""
         report, started = old.report, old.report.started
         assert started is not None  # noqa: S101 - a journal begins with it
-        rows = {name: row for name, row in report.rows.items() if row.plan.of is None}
+        rows = {row.plan.scenario: row for row in report.asked_rows}
         whole = [name for name, row in rows.items() if _is_complete(row)]
         carried = {name: started.carried.get(name, started.id) for name in whole}
         try:

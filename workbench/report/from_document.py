@@ -12,13 +12,11 @@ from ..assets import path as asset
 from ..contract import Workload
 from ..records import events as ev
 from ..records.document import Document, Measurement
-from ..records.verdict import Elimination, Verdict
+from ..records.verdict import CHOICES, CONFIDENCES, Elimination, Verdict
 from ..stats.objectives import OBJECTIVES
 from .candidate import ENDED, ENERGY, SHARED, Candidate, Row, price_of
 from .report import Report
 
-CHOICES = ("cpu", "gpu", "either", "unknown")
-CONFIDENCES = ("sure", "likely", "tie", "open", "unrated")
 VOCABULARY = {"choice": CHOICES, "objective": OBJECTIVES, "confidence": CONFIDENCES}
 
 

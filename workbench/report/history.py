@@ -149,7 +149,7 @@ def summary_of(path: Path) -> RunSummary:
     except (JournalError, LookupError, ValueError, OverflowError) as error:
         problem = str(error).removeprefix(str(path)).strip(", ")
         return RunSummary(shown(path.stem), "unreadable", reason=shown(problem))
-    answers = {name: "" for name, row in report.rows.items() if row.plan.of is None}
+    answers = {row.plan.scenario: "" for row in report.asked_rows}
     verdicts = report.verdicts
     for found in verdicts:
         clear = found.pick is not None and not found.tie

@@ -92,7 +92,7 @@ def statistics(
 
 def against(candidate: Candidate, row: Sequence[Candidate]) -> Against | None:
     """The comparison with the fastest valid candidate of the row; None if that is itself."""
-    rounds = {c.case.id: c.rounds() for c in row if c.blocks and c.state != "failed"}
+    rounds = {c.case.id: c.rounds() for c in row if c.is_valid}
     if not rounds.get(candidate.case.id):  # not measured, or not under the row's objective
         return None
     fastest = ratios.ranking(rounds)[0]

@@ -232,6 +232,11 @@ class Report:
         return (self.started.budget_s if self.started else 0.0) + self.extended_s
 
     @property
+    def asked_rows(self) -> list[Row]:
+        """The rows without the points of crossovers, which the search for them adds."""
+        return [row for row in self.rows.values() if not row.plan.is_crossover_point]
+
+    @property
     def measurements(self) -> list[Measurement]:
         return list(self.each_measurement())
 

@@ -19,13 +19,12 @@ def point_of(at: Mapping[str, ParameterValue], candidate: Candidate) -> CurvePoi
     samples = candidate.ordered_s
     median_s = stats.median(samples) if samples else None
     amount = candidate.work.flops or candidate.work.items
-    valid = median_s is not None and candidate.state != "failed"
     return CurvePoint(
         at=dict(at),
         id=candidate.case.id,
         median_s=median_s,
         ci95_s=candidate.interval,
-        rate=amount / median_s if valid and median_s else None,
+        rate=amount / median_s if candidate.is_valid and median_s else None,
         memory_peak_bytes=candidate.memory_peak_bytes,
     )
 
@@ -117,7 +116,7 @@ def _lead_changes(
     before: dict[str, Candidate] = {}
     for value in values:
         racing = [c for place, row in ordered if place[name] == value for c in row.candidates]
-        here = {c.case.label: c for c in racing if c.blocks and c.state != "failed"}
+        here = {c.case.label: c for c in racing if c.is_valid}
         if not here:
             continue
         fastest = min(here, key=lambda label: stats.median(here[label].ordered_s))

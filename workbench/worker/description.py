@@ -20,7 +20,7 @@ OF_A_WORKLOAD = "title", "teaches", "default_batch", "latency", "convolves", "is
 OF_A_BACKEND = Backend.__annotations__.keys() - {"name", "optional"}
 
 
-class WorkloadDescription:
+class WorkloadDescriber:
     """Answers for a workload; each public method is one question."""
 
     def __init__(self, name: str) -> None:
@@ -55,7 +55,7 @@ class WorkloadDescription:
         return list(self._workload.tuning_values(parameter, Host(**host), device_kind))
 
 
-class BackendDescription:
+class BackendDescriber:
     """Answers for a backend."""
 
     def __init__(self, name: str) -> None:
@@ -70,5 +70,5 @@ def main(arguments: list[str]) -> None:
     """Answer from the socket whose descriptor is the first argument until it closes."""
     descriptor, kind, name = arguments
     limit(os.getpid(), DATA=MOST_MEMORY_BYTES, FSIZE=MOST_FILE_BYTES, CORE=0)
-    described = WorkloadDescription if kind == "workload" else BackendDescription
+    described = WorkloadDescriber if kind == "workload" else BackendDescriber
     serve(described(name), int(descriptor))

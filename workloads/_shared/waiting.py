@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from workbench.contract import Case
+from workbench.contract import WAITING_FRACTION, Case
 
 from .._backends.torch import library_of
 from .torch_task import TorchTask
@@ -36,7 +36,7 @@ def waiting_fraction(device: Any, steps: Sequence[Sequence[Any]]) -> dict[str, f
     for marks in steps:
         waited += sum(map(between, marks[::2], marks[1::2]))
         total += between(marks[0], marks[-1])
-    return {"waiting_fraction": waited / total} if total else {}
+    return {WAITING_FRACTION: waited / total} if total else {}
 
 
 class FedTask(TorchTask):

@@ -16,14 +16,15 @@ from workbench.worker.libraries import onnx, torch
 from workbench.worker.session_options import ONNX_BACKENDS
 
 from ..lab import graph
-from . import export, recipe
+from . import export
 from .function import arguments, wait_for
 from .subject import Subject, found_in, takes_device
 from .target import seed_loaded
+from .training_parts import TrainingParts, as_given, maker_of
 
 # Functions that are copied into the script of a function, and into that of a training.
 COPIED: Sequence[Any] = (takes_device, arguments, wait_for, seed_loaded)
-COPIED_TO_TRAIN: Sequence[Any] = (found_in, recipe.maker_of)
+COPIED_TO_TRAIN: Sequence[Any] = (found_in, maker_of)
 MODEL, ARCHIVE, WEIGHTS, INPUTS = "model.onnx", "model.pt2", "weights.pt", "inputs.pt"
 
 HEAD = '''"""{name} as it was measured: {label}.
@@ -203,10 +204,10 @@ def _inputs(code: Code, subject: Subject, batch: int | None) -> tuple[Any, ...]:
     if not code.train:
         example = subject.example(batch)
         return example.args, example.kwargs, None
-    trained = recipe.Recipe(subject)
+    trained = TrainingParts(subject)
     sample = trained.sample(batch, code.seed)
     call = trained.arguments(sample)
-    return call.args, call.kwargs, recipe.as_given(sample)
+    return call.args, call.kwargs, as_given(sample)
 
 
 def _module(folder: Path, code: Code, subject: Subject, case: Case, target: str) -> list[str]:

@@ -183,7 +183,7 @@ class Subject:
             ) from error
 
 
-# --save-best copies this into its script, as it does `recipe.maker_of`: it needs nothing of ours.
+# --save-best copies this into its script, as it does `maker_of`: it needs nothing of ours.
 def found_in(places: Iterable[Any], name: str) -> Iterator[Any]:
     """The attributes called `name` of these places, except methods, as only their name fits."""
     for place in places:

@@ -1,6 +1,6 @@
 """Training steps of a user's module: wait for a batch, forward, loss, backward, update.
 
-`recipe` says which of the user's functions take part.
+`training_parts` says which of the user's functions take part.
 """
 
 import math
@@ -17,10 +17,10 @@ from workbench.worker.libraries import Array, np, torch
 from .._shared.torch_task import synchronize, true_fp32
 from .._shared.training import gradients, untouched
 from .._shared.waiting import FedTraining
-from .recipe import Recipe
 from .reference import Reference, errors
 from .subject import Subject, folder_of, kept, precision_of
 from .target import unusable, user_errors
+from .training_parts import TrainingParts
 from .tree import mapped
 
 KEPT = "training.pt"  # the batch of the check, whether its modules are frozen, the reference
@@ -50,13 +50,13 @@ class Training(FedTraining):
             self.network = self.forward = self.laid_out(training_mode(one.on(self.device)))
             synchronize(self.device)
         with setup.phase("build"):
-            self.recipe = Recipe(one)
-            self.waits = self.scaler.is_enabled() or self.recipe.data is not None
-            self.optimiser = self.recipe.optimiser(self.network, fused="fused" in self.modes)
+            self.parts = TrainingParts(one)
+            self.waits = self.scaler.is_enabled() or self.parts.data is not None
+            self.optimiser = self.parts.optimiser(self.network, fused="fused" in self.modes)
             self.workers = int(case.tuning.get("workers", 0))
-            self.batches = self.recipe.batches(case.batch, self.workers, self.pin, code.seed)
+            self.batches = self.parts.batches(case.batch, self.workers, self.pin, code.seed)
         if self.case.compile_mode:
-            sample = self.recipe.sample(case.batch, code.seed)
+            sample = self.parts.sample(case.batch, code.seed)
             with user_errors(one.name):
                 self.compile(setup, sample)
 
@@ -69,21 +69,21 @@ class Training(FedTraining):
             super().step()
 
     def metrics(self) -> dict[str, float]:
-        return {} if self.recipe.data is None else super().metrics()
+        return {} if self.parts.data is None else super().metrics()
 
     def close(self) -> None:
         self.batches.close()  # ends the loader's processes
 
     def arguments(self, batch: Any) -> tuple[Any, Any]:
-        example = self.recipe.arguments(self._moved(batch))
+        example = self.parts.arguments(self._moved(batch))
         return example.args, example.kwargs
 
     def loss_on(self, batch: Any) -> Any:
-        return self.recipe.loss_on(self.forward, self._moved(batch))
+        return self.parts.loss_on(self.forward, self._moved(batch))
 
     def _moved(self, batch: Any) -> Any:
         """The batch on the device; a copy of the example, since a call may change its inputs."""
-        pinned, fresh = self.pin, self.recipe.data is None
+        pinned, fresh = self.pin, self.parts.data is None
         return mapped(batch, lambda x: self.moved(x, non_blocking=pinned, copy=fresh), inside=True)
 
     def check(self) -> Accuracy:
@@ -97,9 +97,9 @@ class Training(FedTraining):
         """What is in KEPT, computed by the first worker that needs it."""
 
         def made() -> tuple[Any, bool, Reference]:
-            batch = self.recipe.sample(self.case.batch, self.code.seed)
+            batch = self.parts.sample(self.case.batch, self.code.seed)
             with user_errors(self.one.name), true_fp32(self.code.home):
-                return batch, *computed(self.recipe, batch, self.code.seed)
+                return batch, *computed(self.parts, batch, self.code.seed)
 
         found: tuple[Any, bool, Reference] = kept(
             self.code, folder_of(self.code, self.case.batch) / KEPT, made
@@ -107,20 +107,20 @@ class Training(FedTraining):
         return found
 
 
-def computed(recipe: Recipe, batch: Any, seed: int) -> tuple[bool, Reference]:
+def computed(parts: TrainingParts, batch: Any, seed: int) -> tuple[bool, Reference]:
     """Loss and gradients on a batch by eager torch on the CPU, in evaluation mode (True) if that
     makes a difference: a compiled module is compiled again for it."""
 
     def eager(*, frozen: bool = False, double: bool = False, drawn: int = seed) -> list[Array]:
-        module = training_mode(recipe.one.copy())
+        module = training_mode(parts.one.copy())
 
         def fresh(tensor: Any) -> Any:
-            own = tensor.to(recipe.one.code.home, copy=True)
+            own = tensor.to(parts.one.code.home, copy=True)
             return own.double() if double and own.is_floating_point() else own
 
         torch.manual_seed(drawn)
         with untouched(module.double() if double else module, frozen=frozen):
-            loss = recipe.loss_on(module, mapped(batch, fresh, inside=True))
+            loss = parts.loss_on(module, mapped(batch, fresh, inside=True))
             loss.backward()
             return as_outputs(loss.item(), [each.cpu().numpy() for each in gradients(module)])
 
@@ -146,29 +146,29 @@ def examine(code: Code, one: Subject) -> dict[str, Any]:
     WorkloadError "bad_input" where there is no loss to minimise.
     """
     task = Training(Case(WORKLOAD, code.home, "torch", "fp32"), Setup(), code, one)
-    recipe, impossible = task.recipe, {}
+    parts, impossible = task.parts, {}
     task.step()  # the first allocates
     step_s = time_sample(task, 1).host_s
     task.close()
     if not math.isfinite(value := task.loss() or 0.0):
         raise unusable(f"the loss of {one.name} is {value}")
     try:
-        recipe.optimiser(task.network, fused=True)
+        parts.optimiser(task.network, fused=True)
     except Exception as error:  # some need what torch's own do not
         impossible["fused"] = first_line(error)
     notes = ["loss and gradients of one step are checked; where training ends up is not"]
-    if recipe.optimizer is None:
+    if parts.optimizer is None:
         notes.append(NO_OPTIMIZER)
-    if recipe.data is None:
+    if parts.data is None:
         notes.append(NO_DATA)
     if one.part("check") is not None:
         notes.append("its check(output) is for inference and does not count here")
     return {
         "notes": notes,
-        "data": recipe.data,
-        "loss": recipe.loss and ("output, batch" if recipe.judges_batch else "output"),
-        "inputs": recipe.arguments(recipe.sample(None, code.seed)),
-        "batch": recipe.batch if recipe.data else None,
+        "data": parts.data,
+        "loss": parts.loss and ("output, batch" if parts.judges_batch else "output"),
+        "inputs": parts.arguments(parts.sample(None, code.seed)),
+        "batch": parts.batch if parts.data else None,
         "step_s": step_s,
         "impossible": impossible,
     }

@@ -12,9 +12,9 @@ from workbench.worker.code import COMMAND, FUNCTION, TORCH, WORKLOAD as NAME, Co
 from workbench.worker.session_options import ONNX_BACKENDS
 
 from . import command, examine, export, function, inference, save, training
-from .recipe import Recipe
 from .reference import reference
 from .subject import subject
+from .training_parts import TrainingParts
 
 
 class Own(Workload):
@@ -77,8 +77,8 @@ class Own(Workload):
         one = subject(code)
         if not code.train:
             return export.breaks(one, one.example(batch), str(examine.known(code)["guard"]))
-        recipe = Recipe(one)  # its inputs may come from data alone
-        return export.breaks(one, recipe.arguments(recipe.sample(batch, code.seed)))
+        parts = TrainingParts(one)  # its inputs may come from data alone
+        return export.breaks(one, parts.arguments(parts.sample(batch, code.seed)))
 
     def _save(self, code: Code, **details: Any) -> dict[str, Any]:
         if details["onnx_file"]:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from builders import case, machine, report, scenario, steady
 
-from workbench.advisor.compare import Side, compared
+from workbench.advisor.compare import RunSide, compared
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
 from workbench.records.code import CodeFacts, CodeReport
@@ -21,11 +21,11 @@ ONE, TWO, THREE = case("cpu-a"), case("cpu-b"), case("cpu-c")
 GPU = case("cuda:0-a")
 
 
-def side(name: str, times: dict[Case, float], rounds: int = 8, **options: object) -> Side:
+def side(name: str, times: dict[Case, float], rounds: int = 8, **options: object) -> RunSide:
     found = report({c: steady(center, rounds) for c, center in times.items()}, **options)
     for row in found.rows.values():
         row.verdict = decide(found, scenario())
-    return Side(name, found)
+    return RunSide(name, found)
 
 
 def against(
@@ -80,7 +80,7 @@ def test_a_disturbed_row_proves_nothing(disturbed: str) -> None:
     for each in sides:
         if each.name == disturbed:
             each.report.warnings.append(Warning("busy_machine", "busy", "wait", "row"))
-    found = only(compared(*(Side(each.name, each.report) for each in sides), None))
+    found = only(compared(*(RunSide(each.name, each.report) for each in sides), None))
     assert found.word == "AMBIGUOUS"
     assert found.reason and found.reason.message == f"{disturbed} was disturbed: busy machine"
 
@@ -113,7 +113,7 @@ def test_cases_of_one_run_are_listed() -> None:
 def test_the_noise_of_one_case_widens_all_of_its_run() -> None:
     calm = only(against({ONE: 1.0}, {ONE: 1.0}))
     noisy = report({ONE: steady(1.0), TWO: [[1.0] * 5, [3.0] * 5] * 4})
-    found = compared(side("A", {ONE: 1.0}), Side("B", noisy), None).cases
+    found = compared(side("A", {ONE: 1.0}), RunSide("B", noisy), None).cases
     (wide,) = [each for each in found if each.id == ONE.id]
     assert calm.ci95 and wide.ci95
     assert wide.ci95[1] > 1.5 * calm.ci95[1]
@@ -173,7 +173,7 @@ def of_version(version: str) -> Report:
 
 
 def test_runs_of_two_versions_are_flagged() -> None:
-    one, two = Side("A", of_version("1")), Side("B", of_version("2"))
+    one, two = RunSide("A", of_version("1")), RunSide("B", of_version("2"))
     assert codes(compared(one, two, None)) == ["other_version"]
     assert codes(compared(one, one, None)) == []
 
@@ -184,7 +184,7 @@ def test_two_machines_are_noticed() -> None:
     unknown.machine = None
     assert compared(here, here, None).same_machine
     assert not compared(here, there, None).same_machine
-    assert not compared(Side("A", unknown), Side("B", unknown), None).same_machine
+    assert not compared(RunSide("A", unknown), RunSide("B", unknown), None).same_machine
 
 
 def test_a_machine_stays_the_same_where_a_run_may_use_less_of_it() -> None:
@@ -193,11 +193,11 @@ def test_a_machine_stays_the_same_where_a_run_may_use_less_of_it() -> None:
     cpu = msgspec.structs.replace(less.machine.cpu, affinity_cores=2, usable_physical_cores=1)
     posed = [msgspec.structs.replace(machine("fake:0").gpus[0], simulated=True)]
     less.machine = msgspec.structs.replace(less.machine, cpu=cpu, gpus=posed)
-    assert compared(here, Side("B", less), None).same_machine
+    assert compared(here, RunSide("B", less), None).same_machine
 
 
 def test_other_code_or_inputs_have_no_ratio() -> None:
-    def own(code: str, inputs: str) -> Side:
+    def own(code: str, inputs: str) -> RunSide:
         found = side("A", {dataclasses.replace(ONE, workload="own"): 1.0})
         facts = CodeFacts("torch", "net:build", code, inputs)
         found.report.code = CodeReport(facts)

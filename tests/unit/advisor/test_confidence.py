@@ -8,11 +8,12 @@ from builders import case, events, report, scenario, steady
 from hypothesis import assume, given, strategies as st
 from verdict_gallery import GALLERY
 
-from workbench.advisor.evidence import LIKELY, OPEN, SURE, TIE, lead_word
+from workbench.advisor.evidence import lead_word
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
 from workbench.records.events import WarningRaised
 from workbench.records.reason import Reason, Warning
+from workbench.records.verdict import LIKELY, OPEN, SURE, TIE
 from workbench.report.from_document import contradictions
 from workbench.report.report import Report
 from workbench.stats.samples import Ratio

@@ -137,10 +137,8 @@ def test_strict_samples_asks_for_results_without_a_warning() -> None:
     ],
 )
 def test_a_search_for_the_largest_batch_may_skip_what_cannot_run_here(states, code: int) -> None:
-    row = SimpleNamespace(
-        plan=SimpleNamespace(of=None), candidates=[SimpleNamespace(state=each) for each in states]
-    )
-    report: Any = SimpleNamespace(rows={"row": row})
+    row = SimpleNamespace(candidates=[SimpleNamespace(state=each) for each in states])
+    report: Any = SimpleNamespace(asked_rows=[row])
     assert exit_code("done", Request(largest_batch=True), report) == code
 
 

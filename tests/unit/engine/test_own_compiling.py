@@ -28,6 +28,13 @@ def test_compiling_is_left_out_where_another_library_is_far_ahead() -> None:
     assert any(candidate.case.is_compiled for candidate in near.candidates.values())
 
 
+def test_a_compiled_mode_that_the_user_names_races_behind_another_library_far_ahead() -> None:
+    named = ("plain", "compile+reduce-overhead")
+    report = Report.of(raced(FarAhead, gpu=True, budget_s=120, modes=named))
+    assert report.code is not None and "compile" not in report.code.left_out
+    assert {c.case.mode for c in report.candidates.values()} == {None, named[1]}
+
+
 class NothingToCompile(SimulatedOwn):
     failures: ClassVar = {"breaks": Reason("unsupported", "torch.compile finds nothing in it")}
 

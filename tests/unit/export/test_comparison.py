@@ -7,7 +7,7 @@ import re
 import msgspec
 from builders import case, machine, report, steady
 
-from workbench.advisor.compare import Side, compared
+from workbench.advisor.compare import RunSide, compared
 from workbench.export.markdown import markdown
 from workbench.export.view.comparison import sections
 from workbench.export.view.section import section_text
@@ -20,7 +20,7 @@ ONE, TWO = case("cpu-a"), case("cpu-b")
 
 def comparison(*factors: float, fail_on: float | None = None) -> RunComparison:
     runs = [report({ONE: steady(factor), TWO: steady(2.0)}) for factor in factors]
-    first, *others = (Side("ABC"[number], run) for number, run in enumerate(runs))
+    first, *others = (RunSide("ABC"[number], run) for number, run in enumerate(runs))
     return RunComparison(
         schema_version=SCHEMA_VERSION,
         tool=Tool("workbench", "0", "compare"),

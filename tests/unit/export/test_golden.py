@@ -17,7 +17,7 @@ import pytest
 import scenes
 import simulated_lab
 
-from workbench.advisor.compare import Side, compared
+from workbench.advisor.compare import RunSide, compared
 from workbench.export.text import machine_text, run_text, summary_text
 from workbench.export.view.ceilings import ceilings_text
 from workbench.export.view.comparison import sections
@@ -52,7 +52,7 @@ def log_of(events: Sequence[AnyEvent]) -> str:
     return "\n".join(filter(None, lines))
 
 
-SIDES = Side("A", Report.of(RUNS["cpu_only"])), Side("B", Report.of(RUNS["gpu_server"]))
+SIDES = RunSide("A", Report.of(RUNS["cpu_only"])), RunSide("B", Report.of(RUNS["gpu_server"]))
 COMPARISON = RunComparison(
     schema_version=1,
     tool=Tool("workbench", "0", "compare"),

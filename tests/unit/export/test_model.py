@@ -13,11 +13,11 @@ from builders import block
 from workbench.advisor.model.overview import (
     brief,
     compared,
-    error_text,
     ranked_candidates,
     recommendation,
     row_of,
 )
+from workbench.advisor.ranking import error_text
 from workbench.export.text import run_text
 from workbench.export.view.derived import RunView
 from workbench.export.view.model_facts import facts_lines, saved_text

@@ -17,7 +17,8 @@ from ...stats.samples import median
 from ...text import units
 from ...text.units import times
 from ..comparison import better, worse
-from .overview import COUNTED, gain_over, variant_of
+from ..ranking import UNTIMED, gain_over
+from .overview import variant_of
 
 CONVERSIONS = "quantise, dequantise"
 _OPERATORS = (  # a pattern in the name of a kernel, and the operator's name for it
@@ -213,7 +214,7 @@ def _left_in_fp32(candidate: Candidate, mine: KernelTimes, context: ModelContext
 def _limits(candidate: Candidate, context: ModelContext) -> Iterator[str]:
     """The limits of the model as given."""
     profile = KernelTimes.of(candidate)
-    best = "best" if candidate.objective in COUNTED else "fastest"
+    best = "best" if candidate.objective in UNTIMED else "fastest"
     yield f"{candidate_name(candidate.case)} is the {best} run of the model as given."
     products_s = sum(profile.by_operator.get(name, 0.0) for name in ("MatMul", "LSTM", "Conv"))
     ceiling, weights_bytes = context.memory_bytes_per_s, context.facts.weights_bytes

@@ -4,8 +4,8 @@ Pure functions of a report.
 """
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import replace
 
 from ...contract import Case
 from ...records.document import AccuracyResult
@@ -13,34 +13,15 @@ from ...records.model import Explanation, ModelFacts
 from ...records.verdict import Verdict
 from ...report.candidate import Candidate, Row, candidate_name
 from ...report.report import Report
-from ...stats import ratios
-from ...stats.samples import Ratio, median
+from ...stats.samples import median
 from ...text import units
-from ...text.units import times
 from ...worker.session_options import EXTENDED, NO_SPIN, OPENVINO
-from ..comparison import BELOW, better, ranked, worse
+from ..comparison import ranked
+from ..ranking import UNTIMED, RankedCandidate, error_text, gain_over, gain_text, in_order, tie_text
 
 WORKLOAD = "model"
 OPTIONS = {NO_SPIN: "spinning off", EXTENDED: "extended optimisations only"}
-COUNTED = ("memory", "energy")  # objectives other than time
-WORDS = {"beaten": "slower", "slower_precision": "slower"}  # by reason code
-NEGLIGIBLE = 5e-5  # an error that would show as 0.00%
 _BACKEND = re.compile(r"\b(cpu|\w+:\d+)([ /])onnxruntime[ /]([^\s,;:]+)")
-
-
-@dataclass(frozen=True)
-class RankedCandidate:
-    """One candidate with its place in the ranking, as a row of a table."""
-
-    candidate: Candidate
-    variant: str  # "int8-static-u8s8", as in the name of its file
-    how: str  # "t2", "nospin t2", "cuda:0"
-    gain: float | None  # best value of the model as given over its own; above 1 it is better
-    size_bytes: int | None  # size of the file
-    over: bool  # its error is above the limit, so that it cannot be picked
-    given: bool  # the model as given, or the code as written
-    word: str  # "pick", "slower", "error", "failed"...; "" while it races, or when it is done
-    why: str  # the reason for `word`, as a sentence
 
 
 def row_of(report: Report) -> Row | None:
@@ -76,11 +57,6 @@ def brief(text: str) -> str:
     return _BACKEND.sub(shortened, text)
 
 
-def error_text(value: float) -> str:
-    """`1.98%`, and `<0.01%` where it would round to zero."""
-    return "<0.01%" if 0 < value < NEGLIGIBLE else f"{value:.2%}"
-
-
 def bound_text(accuracy: AccuracyResult) -> str:
     """`, at most 2.31% on unseen inputs (95%)`; "" where nothing is promised."""
     bound = accuracy.error_bound
@@ -94,10 +70,10 @@ def agreement(candidate: Candidate) -> float | None:
     return min(shares, default=None)
 
 
-def counted(candidate: Candidate) -> str:
+def untimed_text(candidate: Candidate) -> str:
     """The measured memory or energy: `61.0 MiB`, `0.0123 J`; "" where the objective is time."""
     values = list(candidate.rounds().values())
-    if not values or candidate.objective not in COUNTED:
+    if not values or candidate.objective not in UNTIMED:
         return ""
     value = median(values)
     return units.size(value) if candidate.objective == "memory" else f"{units.significant(value)} J"
@@ -129,65 +105,18 @@ def ranked_candidates(report: Report) -> list[RankedCandidate]:
     if row is None or model is None:
         return []
     sizes = {built.recipe: built.size_bytes for built in model.built}
-    given = original(row, model.facts, "cpu")
-    found = []
+    facts, found = model.facts, []
+    given = original(row, facts, "cpu")
+    over = "above the limit"
+    over += "" if facts.max_error is None else f" of {error_text(facts.max_error)}"
     for candidate in in_order(row):
-        case = candidate.case
-        ratio = gain_over(given, candidate)
-        as_given = is_as_given(case, model.facts)
-        over, limit = is_too_far_off(candidate, model.facts), model.facts.max_error
-        above = "above the limit" + ("" if limit is None else f" of {error_text(limit)}")
-        word, why = outcome(candidate, row, above if over else "")
-        found.append(
-            RankedCandidate(
-                candidate=candidate,
-                variant=variant_of(case),
-                how=how(case),
-                gain=None if ratio is None else ratio[0],
-                size_bytes=model.facts.size_bytes if as_given else sizes.get(variant_of(case)),
-                over=over,
-                given=as_given,
-                word=word,
-                why=brief(why),
-            )
-        )
+        case, as_given = candidate.case, is_as_given(candidate.case, facts)
+        above = over if is_too_far_off(candidate, facts) else ""
+        size = facts.size_bytes if as_given else sizes.get(variant_of(case))
+        shown = {"variant": variant_of(case), "how": how(case), "size_bytes": size}
+        entry = RankedCandidate.of(candidate, row, given, above, given=as_given, **shown)
+        found.append(replace(entry, why=brief(entry.why)))
     return found
-
-
-def gain_over(
-    given: Candidate | None,
-    candidate: Candidate,
-    values: Callable[[Candidate], ratios.ByRound] = Candidate.rounds,
-) -> tuple[float, Ratio | None] | None:
-    """The value of `given` over the candidate's, and its interval where rounds allow one."""
-    if given is None or not values(given) or not values(candidate):
-        return None
-    ratio = ratios.ratio_between(values(given), values(candidate))
-    if ratio is not None:
-        return ratio.value, ratio
-    return ratios.relative(values(given), values(candidate)), None
-
-
-def in_order(row: Row) -> list[Candidate]:
-    """The measured candidates from best to worst, then the others as planned."""
-    measured = ranked(c for c in row.candidates if c.blocks)
-    return measured + [c for c in row.candidates if c not in measured]
-
-
-def outcome(candidate: Candidate, row: Row, above: str) -> tuple[str, str]:
-    """A candidate's outcome in a word, and the reason; `above` says which limit it exceeds."""
-    reason = candidate.reason
-    if row.picks(candidate):
-        return "pick", ""
-    if candidate.state in ("failed", "skipped", "cancelled"):
-        return candidate.state, reason.message if reason else ""
-    if above:
-        return "error", above
-    if reason is not None:
-        word = WORDS.get(reason.code, reason.code.replace("_", " "))
-        is_counted = candidate.objective in COUNTED
-        return "behind" if word == "slower" and is_counted else word, reason.message
-    return "", ""
 
 
 # ---------------------------------------------------------- what to ship
@@ -222,20 +151,6 @@ def _ship(pick: Candidate, row: Row, facts: ModelFacts) -> str:
         other = f"the model as given ({short_name(given.case)})"
         gain = f": {gain_text(gained, row, other)}"
     return f"Ship {variant_of(pick.case)}{ways}{gain}{_error(pick, facts)}."
-
-
-def gain_text(gained: tuple[float, Ratio | None], row: Row, other: str) -> str:
-    """`1.92x (95% CI 1.90-1.94) faster than fp32 t2`."""
-    factor, ratio = gained
-    word = (better if factor >= 1 else worse)(row.plan.objective)
-    if ratio is None:
-        return f"{units.lead(factor)} {word} than {other}, after one or two rounds only"
-    if ratio.high < 1:
-        ratio = ratio.inverse()
-    measured = times(ratio.value, ratio.interval)
-    if ratio.low > 1:
-        return f"{measured} {word} than {other}"
-    return f"best so far, but it and {other} cannot be distinguished: {measured}"
 
 
 def _ways(case: Case) -> str:
@@ -282,16 +197,6 @@ def _ties(verdict: Verdict, report: Report) -> Iterator[str]:
         yield verdict.reasons[0]
     if verdict.tie and verdict.runner_up is not None:
         yield tie_text(verdict, brief(candidate_name(verdict.runner_up)))
-
-
-def tie_text(verdict: Verdict, runner_up: str) -> str:
-    """That the pick has no lead over the `runner_up` in a tie, or only a small one."""
-    low, high = verdict.pick_ratio_ci95 or (1.0, 1.0)
-    if low <= 1:
-        return f"No clear lead over {runner_up}."
-    if high <= 1 + ratios.TOLERANCE:
-        return f"It leads {runner_up} by {BELOW}."
-    return f"It leads {runner_up}: {times(verdict.pick_ratio or 1.0, (low, high))}."
 
 
 def compared(report: Report, case: str | None = None) -> Explanation | None:

@@ -49,8 +49,7 @@ class Space:
 
     @property
     def on_cpu(self) -> bool:
-        devices = self.request.devices
-        return self.facts.needs_gpu is None and (not devices or "cpu" in devices)
+        return self.facts.needs_gpu is None and self.request.with_cpu
 
     @property
     def devices(self) -> dict[str, int | None]:
@@ -62,15 +61,6 @@ class Space:
         """OpenVINO's CPU plugin computes in FP32, whatever the precision of the weights."""
         return "fp32" if backend == OPENVINO else self.facts.precision
 
-    def admits(self, case: Case) -> bool:
-        """Whether a case passes the filters of the request."""
-        request, mode = self.request, case.mode or "plain"
-        return (
-            (not request.precisions or case.precision in request.precisions)
-            and (not request.modes or mode in request.modes)
-            and (not request.backends or case.backend in request.backends)
-        )
-
 
 def as_written(space: Space) -> list[Case]:
     """Eager, with each number of threads, first the code's own, and on each GPU."""
@@ -79,7 +69,7 @@ def as_written(space: Space) -> list[Case]:
     counts = dict.fromkeys([chosen, *space.threads] if is_free else space.threads)
     found = [way("cpu", own, threads=n) for n in counts if space.on_cpu]
     found += [way(gpu, own) for gpu in space.gpus]
-    return list(filter(space.admits, found))
+    return list(filter(space.request.admits, found))
 
 
 def precisions(device: str, space: Space) -> list[str]:
@@ -102,7 +92,7 @@ def quick_changes(space: Space) -> list[Case]:
         for precision in precisions(device, space):
             found += [way(device, precision, mode, threads) for mode in modes]
     known = set(as_written(space))
-    return [each for each in found if each not in known and space.admits(each)]
+    return [each for each in found if each not in known and space.request.admits(each)]
 
 
 def compiled(space: Space, best: Iterable[Case]) -> list[Case]:
@@ -112,7 +102,7 @@ def compiled(space: Space, best: Iterable[Case]) -> list[Case]:
         modes = [COMPILE] if kind_of(case.device).on_host else [COMPILE, REDUCE]
         # Layouts are left to the compiler, which chooses its own.
         found += [replace(case, mode=mode) for mode in modes]
-    return list(filter(space.admits, found))
+    return list(filter(space.request.admits, found))
 
 
 def compile_s(

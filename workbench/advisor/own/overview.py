@@ -6,7 +6,7 @@ Pure functions of a report.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...contract import Case
+from ...contract import WAITING_FRACTION, Case
 from ...records.code import CodeReport
 from ...report.candidate import LIBRARIES, Candidate, Row, candidate_name, settings_in_words
 from ...report.measurements import metrics_of
@@ -17,19 +17,10 @@ from ...text import units
 from ...worker.code import COMMAND, TORCH, WORKLOAD
 from ..break_even import plain
 from ..evidence import was_missed
-from ..model.overview import (
-    RankedCandidate,
-    error_text,
-    gain_over,
-    gain_text,
-    in_order,
-    outcome,
-    tie_text,
-)
+from ..ranking import RankedCandidate, error_text, gain_over, gain_text, in_order, tie_text
 from ..reasons import listed
 
 RESIDENT = "resident_s"  # metric of a candidate: seconds of a call whose inputs are on the GPU
-WAITING = "waiting_fraction"  # metric of a training: share of the time that waits for data
 TRAINS = "The script trains it, but this is about inference: name a builder and --train for that."
 MOST_LISTED = 2  # graph breaks, or candidates without a turn
 
@@ -59,26 +50,19 @@ def ranked_candidates(report: Report, row: Row) -> list[RankedCandidate]:
     code = report.code
     if code is None or not row.candidates:
         return []
-    given, found = as_written(row, code), []
-    for candidate in in_order(row):
-        accuracy, gained = candidate.accuracy, gain_over(given, candidate)
-        over = accuracy is not None and accuracy.value > accuracy.limit
-        above = f"above the limit of {error_text(accuracy.limit)}" if accuracy and over else ""
-        word, why = outcome(candidate, row, above)
-        found.append(
-            RankedCandidate(
-                candidate=candidate,
-                variant=candidate_name(candidate.case),
-                how="",
-                gain=gained[0] if gained else None,
-                size_bytes=None,
-                over=over,
-                given=candidate is given,
-                word=word,
-                why=why,
-            )
+    given = as_written(row, code)
+    return [
+        RankedCandidate.of(
+            c, row, given, _above(c), variant=candidate_name(c.case), given=c is given
         )
-    return found
+        for c in in_order(row)
+    ]
+
+
+def _above(candidate: Candidate) -> str:
+    accuracy = candidate.accuracy
+    is_above = accuracy is not None and accuracy.value > accuracy.limit
+    return f"above the limit of {error_text(accuracy.limit)}" if accuracy and is_above else ""
 
 
 # ------------------------------------------------------------- what to do
@@ -125,8 +109,9 @@ def answer(row: Row, report: Report) -> list[str]:
     if RESIDENT in metrics:
         whole, alone = units.duration(median(pick.ordered_s)), units.duration(metrics[RESIDENT])
         sentences.append(f"A call takes {whole}, {alone} with its inputs resident on the GPU.")
-    if WAITING in metrics:
-        sentences.append(f"It waits for data {units.percent(metrics[WAITING])} of the time.")
+    if WAITING_FRACTION in metrics:
+        waits = units.percent(metrics[WAITING_FRACTION])
+        sentences.append(f"It waits for data {waits} of the time.")
     if verdict.device_ratio is not None:
         sentences.append(verdict.reasons[0])
     if verdict.tie and verdict.runner_up is not None:

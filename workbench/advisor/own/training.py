@@ -11,7 +11,7 @@ from .candidates import COMPILE, GRAPH, NHWC, Space, as_written, quick_changes, 
 
 FUSED = "fused"
 MODES = (NHWC, COMPILE, FUSED)  # in the order of a case's mode
-WAITING = 0.02  # share of the time from which more loader processes may help
+WORKERS_JOIN_FROM = 0.02  # share of the time that waits for data
 MOST_WORKERS = 16
 LONGEST_SAMPLE_S = 2.0
 
@@ -35,7 +35,7 @@ def after(leader: Case, space: Space, batch: int | None, waiting: float) -> list
     the start are tried again with the loader settings that lead.
     """
     found = list(_with_modes(leader, space))
-    if space.facts.data and waiting >= WAITING:
+    if space.facts.data and waiting >= WORKERS_JOIN_FROM:
         found += [_loading(leader, workers=count) for count in workers(space, batch)]
         if "pin" in leader.tuning:
             found.append(_loading(leader, pin=1 - int(leader.tuning["pin"])))
@@ -57,7 +57,7 @@ def workers(space: Space, batch: int | None) -> list[int]:
     return sorted({count for count in (0, 2, 4, largest) if count <= bound})
 
 
-def batches(space: Space, batch: int | None) -> int:
+def steps_per_sample(space: Space, batch: int | None) -> int:
     """Steps in one sample of every candidate: a round of the largest number of loaders.
 
     Loaders that are the limit finish their batches together: of four steps one would wait and three

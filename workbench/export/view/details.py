@@ -1,6 +1,7 @@
 """Everything known of a candidate, as labelled facts."""
 
-from ...advisor.model.overview import bound_text, brief, error_text
+from ...advisor.model.overview import bound_text, brief
+from ...advisor.ranking import error_text
 from ...contract import OutputAccuracy
 from ...records.document import (
     BatchAttempt,

@@ -122,8 +122,8 @@ def _candidates(found: Sequence[object]) -> str:
 
 def _left(row: Row, report: Report) -> str:
     """`; row 3 of 20, 140 s left` where there are several rows; "" in a search for a crossover."""
-    rows = [each for each in report.rows.values() if each.plan.of is None]
-    if row.plan.of is not None or report.started is None or len(rows) < 2:
+    rows = report.asked_rows
+    if row.plan.is_crossover_point or report.started is None or len(rows) < 2:
         return ""
     number = sum(each.started for each in rows)
     left = units.clock(report.started.budget_s + report.extended_s - report.last_at_s)

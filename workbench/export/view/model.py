@@ -3,10 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ...advisor.model.overview import (
-    RankedCandidate,
     bound_text,
     compared,
-    gain_over,
     is_as_given,
     original,
     short_name,
@@ -14,6 +12,7 @@ from ...advisor.model.overview import (
 )
 from ...advisor.own import overview as own
 from ...advisor.race_summary import summary_text
+from ...advisor.ranking import RankedCandidate, gain_over
 from ...advisor.subject import (
     brief,
     pick_of,
@@ -203,7 +202,7 @@ def _leader(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:
     """The fastest candidate so far that may be picked."""
     given = "the model as given" if report.model else "the code as written"
     for ranked in found:
-        if ranked.gain is not None and not ranked.over:
+        if ranked.gain is not None and not ranked.exceeds_limit:
             against = "" if ranked.given else f"{units.gain(ranked.gain)} against "
             yield fact("leading", f"{_name(ranked.candidate, report)}, {against}{given}")
             return

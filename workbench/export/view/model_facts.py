@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ...advisor.model.overview import error_text
+from ...advisor.ranking import error_text
 from ...records.code import CodeFacts, SavedCode
 from ...records.model import Built, ModelFacts, Port, Saved
 from ...records.verdict import Verdict

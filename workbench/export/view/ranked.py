@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...advisor.comparison import worse
-from ...advisor.model.overview import COUNTED, RankedCandidate, agreement, counted, error_text
+from ...advisor.model.overview import agreement, untimed_text
 from ...advisor.own.overview import RESIDENT
+from ...advisor.ranking import UNTIMED, RankedCandidate, error_text
 from ...report.candidate import Row
 from ...report.measurements import metrics_of
 from ...text import units
@@ -36,7 +37,7 @@ _COLUMNS = (
 def columns(row: Row, *, bars: bool = True) -> list[Column]:
     """The columns of the candidates, with one for memory or energy if that is the objective, and
     one for the times of calls with resident inputs if there are any."""
-    own, asked = row.plan.workload == OWN, row.plan.objective in COUNTED
+    own, asked = row.plan.workload == OWN, row.plan.objective in UNTIMED
     titles = {"counted": row.plan.objective.capitalize()}
     titles |= {"variant": "Candidate"} if own else {}
     shown = dict.fromkeys(("run", "top1", "size"), not own) | {"bar": bars, "counted": asked}
@@ -65,7 +66,7 @@ def _candidate_line(ranked: RankedCandidate, run: RunView, most: float) -> Line:
         "error": _error(ranked),
         "top1": Text.of("" if share is None else f"{share:.0%}"),
         "size": Text.of("" if ranked.size_bytes is None else units.size(ranked.size_bytes)),
-        "counted": Text.of(counted(candidate)),
+        "counted": Text.of(untimed_text(candidate)),
         RESIDENT: Text.of("" if resident is None else units.duration(resident, align=True)),
     }
     if candidate.blocks:
@@ -87,19 +88,19 @@ def _error(ranked: RankedCandidate) -> Text:
     text, bound = error_text(accuracy.value), accuracy.error_bound
     if bound is not None:
         text = f"{text} to {error_text(bound)}"
-    if ranked.over:
+    if ranked.exceeds_limit:
         return Text.of((f"! {text}", "error"))
     return Text.of((text, "dim" if ranked.given else "good"))
 
 
 def _states(ranked: RankedCandidate, run: RunView) -> list[Text]:
     candidate = ranked.candidate
-    if ranked.word == "pick":
+    if ranked.outcome == "pick":
         texts = [("pick", "strong good")]
-    elif ranked.word == "slower":
-        texts = [(ranked.why, "dim"), (ranked.word, "dim")]
-    elif ranked.word == "error" and (candidate.ended or not run.going):
-        texts = [(ranked.why, "error"), (ranked.word, "error")]
+    elif ranked.outcome == "slower":
+        texts = [(ranked.why, "dim"), (ranked.outcome, "dim")]
+    elif ranked.outcome == "error" and (candidate.ended or not run.going):
+        texts = [(ranked.why, "error"), (ranked.outcome, "error")]
     else:
         return state_texts(candidate, run)
     return [marked(Text.of(text), candidate, run) for text in texts]

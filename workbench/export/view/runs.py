@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from ...records.comparison import RunSummary
-from ...report.from_document import CONFIDENCES
+from ...records.verdict import CONFIDENCES
 from ...text import units
 from ...text.sanitize import shown
 from .spans import Text, fact, facts_lines, heading, listed

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from ...advisor.model.overview import NEGLIGIBLE, RankedCandidate
+from ...advisor.ranking import NEGLIGIBLE, RankedCandidate
 from ...report.candidate import Candidate
 from ...stats.samples import median
 from ...text import units
@@ -47,9 +47,9 @@ def tradeoff_lines(
 def _mark(ranked: RankedCandidate, is_chosen: bool) -> tuple[str, tuple[str, str]]:
     if is_chosen:
         return "selected", (CHOSEN, "strong")
-    if ranked.word == "pick":
+    if ranked.outcome == "pick":
         return "pick", (PICK, "strong good")
-    if ranked.over:
+    if ranked.exceeds_limit:
         return "above its limit", (BEYOND, "error")
     return "within its limit", (WITHIN, "dim")
 

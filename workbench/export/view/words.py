@@ -5,7 +5,7 @@ from collections.abc import Callable
 from ...contract import Case, kind_of
 from ...records.document import LargestBatch
 from ...records.reason import Reason
-from ...records.verdict import Verdict
+from ...records.verdict import OPEN, SURE, Verdict
 from ...report.candidate import BARRED, Candidate, in_words
 from . import glyphs
 from .derived import RunView
@@ -18,7 +18,7 @@ ENDED_BY = {  # what ended the search for the largest batch
     "budget": "lack of time",
 }
 MARK = Text.of((" !", "strong warning"))  # follows a time with a warning
-CONFIDENCE_TONES = {"sure": "good", "open": "warning"}
+CONFIDENCE_TONES = {SURE: "good", OPEN: "warning"}
 # By the basis of a verdict, or of a comparison with another device.
 PROVENANCE = {"measured": "measured here", "recorded": "recorded elsewhere"}
 

@@ -146,7 +146,7 @@ def test_filters_leave_candidates_out(request_: Request, admitted: list[bool]) -
         way("cpu", "fp32", "nhwc"),
     ]
     one = space(request=request_)
-    assert [one.admits(each) for each in cases] == admitted
+    assert [one.request.admits(each) for each in cases] == admitted
 
 
 def test_filters_hold_for_every_source() -> None:

@@ -10,7 +10,6 @@ import pytest
 from own_runs import NET, case
 
 from workbench.advisor.break_even import plain
-from workbench.advisor.model.overview import gain_text, in_order, tie_text
 from workbench.advisor.own.overview import (
     TRAINS,
     answer,
@@ -23,6 +22,7 @@ from workbench.advisor.own.overview import (
     script_gain,
     share_sentence,
 )
+from workbench.advisor.ranking import gain_text, in_order, tie_text
 from workbench.advisor.subject import pick_of, snippet
 from workbench.records import events as ev
 from workbench.records.code import CodeReport
@@ -110,7 +110,7 @@ def test_another_batch_has_its_own_answer() -> None:
 
 def test_the_candidate_above_its_limit_leads_the_table_and_is_not_the_pick() -> None:
     found = ranked_candidates(REPORTS["net"], rows_of(REPORTS["net"])[0])
-    assert [(each.variant, each.word) for each in found[:2]] == [
+    assert [(each.variant, each.outcome) for each in found[:2]] == [
         ("cpu onnxruntime int8-static-u8s8 t2", "error"),
         ("cpu torch bf16 nhwc t2", "pick"),
     ]

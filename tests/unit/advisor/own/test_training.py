@@ -9,7 +9,7 @@ import machines
 import msgspec
 
 from workbench.advisor.own.candidates import Space, way
-from workbench.advisor.own.training import after, batches, start, workers
+from workbench.advisor.own.training import after, start, steps_per_sample, workers
 from workbench.contract import Case
 from workbench.planning.request import Request
 from workbench.records.code import CodeFacts
@@ -153,5 +153,5 @@ def test_numbers_of_loaders_are_powers_of_two_within_cores_and_time() -> None:
 def test_a_timed_step_holds_a_whole_round_of_every_number_of_loaders() -> None:
     for cores in range(1, 40):
         one = space(on=cpu(effective_cores=cores), data="dataset")
-        assert all(batches(one, 32) % count == 0 for count in workers(one, 32) if count)
-    assert batches(space(), 32) == 1
+        assert all(steps_per_sample(one, 32) % count == 0 for count in workers(one, 32) if count)
+    assert steps_per_sample(space(), 32) == 1

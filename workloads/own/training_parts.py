@@ -26,7 +26,7 @@ NO_BUILDER = "name a builder, package.module:build, with loss(output, batch) nex
 HINT = "define `def loss(output, batch): return F.cross_entropy(output, batch[1])` or the like"
 
 
-class Recipe:
+class TrainingParts:
     """The parts of a training; a batch is what the data yield, else an Example."""
 
     def __init__(self, one: Subject) -> None:

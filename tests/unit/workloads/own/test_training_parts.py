@@ -26,9 +26,9 @@ from torch import nn
 from workbench.contract import Case, Setup, WorkloadError
 from workbench.worker.code import Code
 from workloads.own import training
-from workloads.own.recipe import NO_BUILDER, Recipe
 from workloads.own.save import _inputs
 from workloads.own.subject import subject
+from workloads.own.training_parts import NO_BUILDER, TrainingParts
 
 
 def test_the_loss_of_an_output_object_is_found(tmp_path: Path) -> None:
@@ -41,8 +41,8 @@ def test_the_loss_of_an_output_object_is_found(tmp_path: Path) -> None:
 
 
 def test_dictionaries_are_passed_by_the_names_of_forward() -> None:
-    recipe = Recipe(Stub(Answer()))  # type: ignore[arg-type]
-    call = recipe.arguments({"values": 1, "labels": 2, "index": 3})
+    parts = TrainingParts(Stub(Answer()))  # type: ignore[arg-type]
+    call = parts.arguments({"values": 1, "labels": 2, "index": 3})
     assert call.args == ()
     assert call.kwargs == {"values": 1, "labels": 2}
 
@@ -50,7 +50,7 @@ def test_dictionaries_are_passed_by_the_names_of_forward() -> None:
 def test_tuples_are_passed_by_position_without_the_target() -> None:
     def loss(output: Any, batch: Any) -> None: ...
 
-    judged, own = Recipe(Stub(Answer(), loss=loss)), Recipe(Stub(Answer()))  # type: ignore[arg-type]
+    judged, own = TrainingParts(Stub(Answer(), loss=loss)), TrainingParts(Stub(Answer()))  # type: ignore[arg-type]
     assert judged.arguments((1, 2)).args == (1,)
     assert own.arguments([1, 2, 3]).args == (1, 2)
     assert own.arguments(1).args == (1,)
@@ -216,9 +216,9 @@ def test_data_may_be_an_object_instead_of_a_function(name: str, held: Any) -> No
     one = supervised(dataset=None)
     one.part = lambda name: None  # type: ignore[method-assign]  # as nothing there can be called
     one.namespace = SimpleNamespace(**{name: held})
-    recipe = Recipe(one)  # type: ignore[arg-type]
-    values, kinds = recipe.sample(BATCH, 0)
-    assert (recipe.data, values.shape, kinds.shape) == ("dataset", (BATCH, 3), (BATCH,))
+    parts = TrainingParts(one)  # type: ignore[arg-type]
+    values, kinds = parts.sample(BATCH, 0)
+    assert (parts.data, values.shape, kinds.shape) == ("dataset", (BATCH, 3), (BATCH,))
 
 
 def test_samples_of_any_sequence_and_an_optimiser_that_is_made_already_are_taken() -> None:
@@ -226,10 +226,10 @@ def test_samples_of_any_sequence_and_an_optimiser_that_is_made_already_are_taken
     held = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.5, momentum=0.25)
     one = supervised(dataset=None)
     one.namespace = SimpleNamespace(dataset=samples, optimizer=held)
-    recipe = Recipe(one)  # type: ignore[arg-type]
-    assert recipe.data == "dataset"
-    assert recipe.sample(BATCH, 0)[0].shape == (BATCH, 3)
-    made = recipe.optimiser(one.module)
+    parts = TrainingParts(one)  # type: ignore[arg-type]
+    assert parts.data == "dataset"
+    assert parts.sample(BATCH, 0)[0].shape == (BATCH, 3)
+    made = parts.optimiser(one.module)
     assert type(made) is torch.optim.SGD
     assert (made.defaults["lr"], made.defaults["momentum"]) == (0.5, 0.25)
 

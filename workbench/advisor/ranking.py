@@ -1,0 +1,108 @@
+"""The candidates of a user's model or code from best to worst, with gains, outcomes and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..records.verdict import Verdict
+from ..report.candidate import Candidate, Row
+from ..stats import ratios
+from ..stats.samples import Ratio
+from ..text import units
+from ..text.units import times
+from .comparison import BELOW, better, ranked, worse
+
+UNTIMED = ("memory", "energy")  # objectives other than time
+WORDS = {"beaten": "slower", "slower_precision": "slower"}  # by reason code
+NEGLIGIBLE = 5e-5  # an error that would show as 0.00%
+
+
+@dataclass(frozen=True)
+class RankedCandidate:
+    """One candidate with its place in the ranking, as a row of a table."""
+
+    candidate: Candidate
+    variant: str  # "int8-static-u8s8", as in the name of its file
+    given: bool  # the model as given, or the code as written
+    gain: float | None  # best value of what is given over its own; above 1 it is better
+    exceeds_limit: bool  # its error does, so that it cannot be picked
+    outcome: str  # "pick", "slower", "error", "failed"...; "" while it races, or when it is done
+    why: str  # the reason for `outcome`, as a sentence
+    how: str = ""  # "t2", "nospin t2", "cuda:0"
+    size_bytes: int | None = None  # size of the file
+
+    @classmethod
+    def of(
+        cls, candidate: Candidate, row: Row, base: Candidate | None, above: str, **shown: Any
+    ) -> RankedCandidate:
+        """A candidate of `row`, compared with `base`; `above` says which limit it exceeds."""
+        gained, (word, why) = gain_over(base, candidate), outcome(candidate, row, above)
+        gain = gained[0] if gained else None
+        return cls(candidate, gain=gain, exceeds_limit=bool(above), outcome=word, why=why, **shown)
+
+
+def in_order(row: Row) -> list[Candidate]:
+    """The measured candidates from best to worst, then the others as planned."""
+    measured = ranked(c for c in row.candidates if c.blocks)
+    return measured + [c for c in row.candidates if c not in measured]
+
+
+def outcome(candidate: Candidate, row: Row, above: str) -> tuple[str, str]:
+    """A candidate's outcome in a word, and the reason; `above` says which limit it exceeds."""
+    reason = candidate.reason
+    if row.picks(candidate):
+        return "pick", ""
+    if candidate.state in ("failed", "skipped", "cancelled"):
+        return candidate.state, reason.message if reason else ""
+    if above:
+        return "error", above
+    if reason is not None:
+        word = WORDS.get(reason.code, reason.code.replace("_", " "))
+        is_counted = candidate.objective in UNTIMED
+        return "behind" if word == "slower" and is_counted else word, reason.message
+    return "", ""
+
+
+def gain_over(
+    given: Candidate | None,
+    candidate: Candidate,
+    values: Callable[[Candidate], ratios.ByRound] = Candidate.rounds,
+) -> tuple[float, Ratio | None] | None:
+    """The value of `given` over the candidate's, and its interval where rounds allow one."""
+    if given is None or not values(given) or not values(candidate):
+        return None
+    ratio = ratios.ratio_between(values(given), values(candidate))
+    if ratio is not None:
+        return ratio.value, ratio
+    return ratios.relative(values(given), values(candidate)), None
+
+
+def gain_text(gained: tuple[float, Ratio | None], row: Row, other: str) -> str:
+    """`1.92x (95% CI 1.90-1.94) faster than fp32 t2`."""
+    factor, ratio = gained
+    word = (better if factor >= 1 else worse)(row.plan.objective)
+    if ratio is None:
+        return f"{units.lead(factor)} {word} than {other}, after one or two rounds only"
+    if ratio.high < 1:
+        ratio = ratio.inverse()
+    measured = times(ratio.value, ratio.interval)
+    if ratio.low > 1:
+        return f"{measured} {word} than {other}"
+    return f"best so far, but it and {other} cannot be distinguished: {measured}"
+
+
+def tie_text(verdict: Verdict, runner_up: str) -> str:
+    """That the pick has no lead over the `runner_up` in a tie, or only a small one."""
+    low, high = verdict.pick_ratio_ci95 or (1.0, 1.0)
+    if low <= 1:
+        return f"No clear lead over {runner_up}."
+    if high <= 1 + ratios.TOLERANCE:
+        return f"It leads {runner_up} by {BELOW}."
+    return f"It leads {runner_up}: {times(verdict.pick_ratio or 1.0, (low, high))}."
+
+
+def error_text(value: float) -> str:
+    """`1.98%`, and `<0.01%` where it would round to zero."""
+    return "<0.01%" if 0 < value < NEGLIGIBLE else f"{value:.2%}"
