@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import chain
 
 from ..planning.scenario import Scenario
-from ..records.reason import Reason, Warning
+from ..records.reason import BUDGET, Reason, Warning
 from ..report.candidate import BY_FIRST_BLOCK, Candidate, Row, candidate_name
 from ..report.from_document import CONFIDENCES
 from ..report.measurements import measurement_warnings
@@ -291,4 +291,4 @@ def was_far_behind(candidate: Candidate) -> bool:
 def was_missed(candidate: Candidate) -> bool:
     """Whether it might have been picked, had the budget left time for it."""
     reason = candidate.reason
-    return not candidate.blocks and reason is not None and reason.code == "budget"
+    return not candidate.blocks and reason is not None and reason.code == BUDGET

@@ -22,7 +22,7 @@ from ..pool.pool import Pool, WorkerFailed
 from ..pool.worker_process import WorkerKey, WorkerSettings
 from ..records import events as ev
 from ..records.comparison import ABReport, ABResult, Side
-from ..records.reason import Reason, Warning
+from ..records.reason import BUDGET, Reason, Warning
 from ..report.journal import new_run_id
 from ..stats import ratios
 from ..stats.objectives import BY_DEVICE
@@ -195,7 +195,7 @@ def conclude(result: ABResult, tolerance: float) -> None:
         result.ratio, result.ci95 = found.value, found.interval
         result.word = found.word(tolerance).upper()
     elif result.reason is None:
-        result.reason = Reason("budget", "too few pairs of processes: raise --budget")
+        result.reason = Reason(BUDGET, "too few pairs of processes: raise --budget")
 
 
 def exit_code(results: Sequence[ABResult], fail_on: float | None) -> int:

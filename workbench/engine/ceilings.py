@@ -28,7 +28,7 @@ from ..report.candidate import Candidate
 from ..report.report import Report
 from ..stats.samples import median, quantile
 from . import ceiling_store
-from .ceiling_store import OUT_OF_TIME
+from .ceiling_store import LATE
 from .context import RunContext, cache_bytes
 from .preparation import worker_key
 
@@ -227,7 +227,7 @@ def _per_s(candidate: Candidate, amount: float | None) -> float:
 def _reasons(group: Iterable[Candidate], peaks: dict[str, float]) -> dict[str, str]:
     """Why a ceiling is missing, by its precision or workload."""
     return {
-        field: OUT_OF_TIME if _is_late(candidate) else candidate.reason.message
+        field: LATE if _is_late(candidate) else candidate.reason.message
         for candidate in group
         if candidate.reason is not None and not candidate.blocks
         if (field := _field(candidate.case)) not in peaks
@@ -235,7 +235,7 @@ def _reasons(group: Iterable[Candidate], peaks: dict[str, float]) -> dict[str, s
 
 
 def _is_late(candidate: Candidate) -> bool:
-    return candidate.reason is not None and candidate.reason.code == "budget"
+    return candidate.reason is not None and candidate.reason.is_late
 
 
 def _field(case: Case) -> str:
@@ -253,7 +253,7 @@ def _is_known(case: Case, kept: Ceilings) -> bool:
     else:
         name = str(case.params.get("kernel", case.precision))
         measured = {**device.peak_ops_per_s, **device.memory}.get(name)
-    return measured is not None or device.unavailable.get(_field(case), OUT_OF_TIME) != OUT_OF_TIME
+    return measured is not None or device.unavailable.get(_field(case), LATE) != LATE
 
 
 def raised(ceilings: Ceilings, report: Report) -> Ceilings:
@@ -363,7 +363,7 @@ def _sustained_step_s(case: Case, context: RunContext) -> float | None:
 
 def _warn_of_late(found: Ceilings, context: RunContext) -> None:
     reasons = ((d.device, *each) for d in found.devices for each in d.unavailable.items())
-    if late := [f"{device} {name}" for device, name, why in reasons if why == OUT_OF_TIME]:
+    if late := [f"{device} {name}" for device, name, why in reasons if why == LATE]:
         text = f"not measured this time, as time ran out: {', '.join(late)}"
         warning = Warning("unmeasured", text, "raise --budget")
         context.emit(ev.WarningRaised(at_s=context.now(), warning=warning))

@@ -213,8 +213,7 @@ class CrossoverSearch:
         self._race_row(point, now + AFFORDABLE * (until_s - now))
         raced = self._context.report.rows[scenario.id].candidates
         valid = [c for c in raced if c.blocks and is_admissible(c, row.scenario)]
-        unmeasured = (c.reason.code for c in raced if c.reason and not c.blocks)
-        late = any(code in ("budget", "no_time") for code in unmeasured)
+        late = any(c.reason.is_late for c in raced if c.reason and not c.blocks)
         lost = {c.case.label for c in raced} & known - {c.case.label for c in valid}
         if lost and (late or count < len(wanted)):
             return Measured(value, ())  # the next leader may not have been raced

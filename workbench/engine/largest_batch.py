@@ -20,7 +20,7 @@ from ..records.machine import Machine
 from ..records.reason import Reason
 from .context import RunContext
 from .overhead import STARTING
-from .preparation import BUDGET, CANNOT_HERE, START_DEADLINE_S, worker_key
+from .preparation import CANNOT_HERE, NO_TURN, START_DEADLINE_S, worker_key
 
 LEAST_ATTEMPT_S = 10.0  # for one attempt, although its share of the budget is over
 LEAST_BUILD_S = 1.0  # with less time left, no attempt begins
@@ -159,10 +159,10 @@ def _outcome(found: LargestBatch) -> tuple[str, Reason | None]:
     if found.batch is not None:
         return "ok", None
     if not found.attempts:
-        return "skipped", BUDGET
+        return "skipped", NO_TURN
     reason = found.attempts[-1].reason
     if reason is not None and reason.code == "timeout":
-        return "skipped", BUDGET
+        return "skipped", NO_TURN
     return "skipped" if reason is not None and reason.code in CANNOT_HERE else "failed", reason
 
 

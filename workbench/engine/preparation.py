@@ -20,7 +20,7 @@ from ..pool.pool import Answer, WorkerFailed
 from ..pool.worker_process import WorkerKey
 from ..records import events as ev
 from ..records.document import WarmUp
-from ..records.reason import Reason
+from ..records.reason import BUDGET, NO_TIME, Reason
 from ..stats.objectives import BY_DEVICE
 from ..stats.ratios import ProvenSlower
 from ..worker.code import COMMAND
@@ -57,7 +57,7 @@ CANNOT_HERE = (
 )
 EMULATED = ("bf16", "fp16")  # precisions for which a CPU without their instructions uses FP32's
 COMMAND_HINT = "raise --budget, or time it until it prints a line: --until REGEX"
-BUDGET = Reason("budget", "no time was left for its turn", "raise --budget or run fewer scenarios")
+NO_TURN = Reason(BUDGET, "no time was left for its turn", "raise --budget or run fewer scenarios")
 
 
 class Refused(Exception):  # noqa: N818 - an outcome
@@ -143,12 +143,12 @@ class Preparation:
             return True
         return False
 
-    def untried(self, case: Case, text: str = BUDGET.message) -> Reason:
+    def untried(self, case: Case, text: str = NO_TURN.message) -> Reason:
         """Why a case had no turn for lack of time.  That is no gap in the evidence where this CPU
         would only emulate its precision, since that is slower (docs/measurement.md)."""
         if (missing := self._emulates(case)) is None:
-            return Reason(BUDGET.code, text, BUDGET.hint)
-        return Reason("no_time", f"{text}; this CPU has no {missing}", BUDGET.hint)
+            return Reason(BUDGET, text, NO_TURN.hint)
+        return Reason(NO_TIME, f"{text}; this CPU has no {missing}", NO_TURN.hint)
 
     def _emulates(self, case: Case) -> str | None:
         """The instructions for its precision that this CPU lacks; None where none are missing."""
@@ -200,7 +200,7 @@ class Preparation:
         if is_new:
             self._start_s[key] = context.now() - began_s
         if context.now() >= self._share.end_s:
-            raise Refused(BUDGET)
+            raise Refused(NO_TURN)
 
     def _neighbours(self, case: Case) -> list[Case]:
         """The other cases that workers hold on its device, eliminated ones included."""
@@ -320,11 +320,11 @@ class Preparation:
         text = f"it was not ready within its {deadline_s:.0f} s of the budget"
         if own is not None and own.kind == COMMAND:
             if own.until is None:
-                return Reason(BUDGET.code, text, COMMAND_HINT)
+                return Reason(BUDGET, text, COMMAND_HINT)
             text = f"it printed no line that matches {own.until!r} within {deadline_s:.0f} s"
-            return Reason(BUDGET.code, text, "correct the pattern, or raise --budget")
+            return Reason(BUDGET, text, "correct the pattern, or raise --budget")
         if source is not None and case.id in source.extra:
-            return Reason("no_time", text, BUDGET.hint)
+            return Reason(NO_TIME, text, NO_TURN.hint)
         return self.untried(case, text)
 
     def _accept(self, case: Case, loaded: Prepared) -> PreparedCase | None:
@@ -422,7 +422,7 @@ class Preparation:
         """End a case whose worker failed or refused it."""
         reason = failure.reason
         if reason.code == "timeout" and self._context.now() >= self._share.end_s:
-            self.skip(case, BUDGET)
+            self.skip(case, NO_TURN)
         elif reason.code in CANNOT_HERE:
             self.skip(case, reason)
         else:

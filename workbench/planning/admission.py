@@ -12,7 +12,7 @@ from ..machine.host.isa import bound_ops_per_s, lacking, native
 from ..machine.packages import onnx_cuda
 from ..machine.warnings import lacks_capability, lacks_code_for
 from ..records.machine import Cpu, Gpu, Machine, Package, Software
-from ..records.reason import Reason
+from ..records.reason import NO_TIME, Reason
 from ..report.candidate import Candidate
 from ..text import units
 
@@ -107,7 +107,7 @@ def too_long_to_compile(case: Case, left_s: float, compile_s: float) -> Reason |
     if not case.is_compiled or left_s >= needed_s:
         return None
     return Reason(
-        "no_time",  # unlike "budget" no gap in the evidence: few rows have time to compile
+        NO_TIME,
         f"compiling takes up to {needed_s:.0f} s, {left_s:.0f} s are left",
         "raise --budget",
     )

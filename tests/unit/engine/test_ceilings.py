@@ -15,13 +15,13 @@ from builders import ceilings as sample, events, machine, scenario
 from workbench import catalog
 from workbench.contract import Case, Work
 from workbench.engine import ceiling_store, ceilings
-from workbench.engine.preparation import BUDGET
+from workbench.engine.preparation import NO_TURN
 from workbench.export.view.ceilings import ceilings_text
 from workbench.planning.request import Request
 from workbench.records import events as ev
 from workbench.records.document import Ceilings
 from workbench.records.machine import Cache, Machine, Package, Software
-from workbench.records.reason import Warning
+from workbench.records.reason import NO_TIME, Reason, Warning
 from workbench.report.report import Report
 
 LLC = Cache(3, "unified", 1 << 25, 1)
@@ -155,11 +155,20 @@ def test_a_gpu_has_a_ceiling_for_its_l2_cache() -> None:
 
 
 def kept_or_measured(
-    monkeypatch: pytest.MonkeyPatch, kept, seconds, *, budget_s=60.0, cut=(), warn=(), threads=()
+    monkeypatch: pytest.MonkeyPatch,
+    kept,
+    seconds,
+    *,
+    budget_s=60.0,
+    cut=(),
+    emulated=(),
+    warn=(),
+    threads=(),
 ):
     """The ceilings of a run with `kept` ones, those it measured (by field) and those it saved.
 
-    A step takes `seconds` in any case; time ran out for the fields in `cut`.
+    A step takes `seconds` in any case; time ran out for the fields in `cut`, and before the turn of
+    those in `emulated`.
     """
     asked, saved = [], []
     monkeypatch.setattr(ceiling_store, "load", lambda mark: kept)
@@ -173,7 +182,10 @@ def kept_or_measured(
         report.machine = with_gpu()
         for case in cases:
             if ceilings._field(case) in cut:
-                report.candidates[case.id].reason = BUDGET
+                report.candidates[case.id].reason = NO_TURN
+            if ceilings._field(case) in emulated:
+                report.candidates[case.id].blocks.clear()
+                report.candidates[case.id].reason = Reason(NO_TIME, "this CPU has no FP16")
         report.warnings.extend(warn)
         return report
 
@@ -212,12 +224,20 @@ def test_a_ceiling_that_was_cut_short_is_measured_again_and_the_others_are_kept(
     assert set(asked) == {"cuda:0 fp8", "cuda:0 fp64", "cpu fp64"}
 
 
+def test_a_precision_that_the_cpu_emulates_and_time_ran_out_for_is_measured_next_time(
+    monkeypatch,
+) -> None:
+    found, _, _ = kept_or_measured(monkeypatch, None, 0.01, emulated=("fp64",))
+    _, asked, _ = kept_or_measured(monkeypatch, found, 0.01)
+    assert set(asked) == {"cpu fp64", "cuda:0 fp64"}
+
+
 def test_a_bandwidth_that_was_cut_short_once_is_measured_once_more(monkeypatch) -> None:
     """`workbench ceilings` keeps its reasons as well, and a bandwidth had one for ever."""
     found, _, _ = kept_or_measured(monkeypatch, None, 0.01)
     cpu, gpu = found.devices
     field = ceilings._field(ceilings.plan(with_gpu(), ["cpu"], brief=True)[1].cases[-1])
-    late = {field: ceiling_store.OUT_OF_TIME}
+    late = {field: ceiling_store.LATE}
     cut = msgspec.structs.replace(cpu, cache_bytes_per_s=None, unavailable=late)
     kept = msgspec.structs.replace(found, devices=[cut, gpu])
     found, asked, _ = kept_or_measured(monkeypatch, kept, 0.01)
@@ -327,7 +347,7 @@ def test_what_lacks_a_device_or_was_cut_short_is_not_whole() -> None:
     found = sample("cpu", "cuda:0")
     cpu, gpu = found.devices
     gpu = msgspec.structs.replace(gpu, name=here.gpus[0].name)
-    late = msgspec.structs.replace(gpu, unavailable={"fp8": ceiling_store.OUT_OF_TIME})
+    late = msgspec.structs.replace(gpu, unavailable={"fp8": ceiling_store.LATE})
     for devices, whole in (
         ([cpu, gpu], True),
         ([cpu], False),
@@ -394,7 +414,7 @@ def measured_again(monkeypatch, kept: Ceilings, *, again: bool, warn=(), late=Fa
     if late:
         candidate = report.candidates[product("bf16").id]
         candidate.blocks.clear()
-        candidate.reason = BUDGET
+        candidate.reason = NO_TURN
     report.warnings.extend(warn)
     request = Request(ceilings=True, again=again)
     context: Any = SimpleNamespace(

@@ -15,7 +15,7 @@ from preparing import RUN_S, Row, StartingPool, asked_s
 
 from workbench.contract import DEFAULT_CACHE_BYTES, Accuracy, Case, Setup, Task
 from workbench.engine.context import SLACK_S, Share, cache_bytes
-from workbench.engine.preparation import BUDGET, Preparation, worker_key
+from workbench.engine.preparation import NO_TURN, Preparation, worker_key
 from workbench.pool.pool import Answer, WorkerFailed
 from workbench.records import events as ev
 from workbench.records.machine import Cache, Software
@@ -110,7 +110,7 @@ def test_a_preparation_that_cannot_end_in_time_does_not_cost_the_others_their_wo
     row.pool.__class__ = SlowPool
     assert row.prepare(CPU_A, CPU_B) == [True, False]
     assert row.pool.operations() == ["prepare"]
-    assert row.report.candidates[CPU_B.id].reason == BUDGET
+    assert row.report.candidates[CPU_B.id].reason == NO_TURN
 
 
 def test_a_preparation_may_take_as_long_as_the_one_before_it(
@@ -128,7 +128,7 @@ def test_a_worker_may_start_until_the_run_ends_but_gets_no_request_after_the_row
     row.pool.starting_s = 30.0
     assert row.prepare(CPU_A) == [False]
     assert row.pool.deadlines[worker_key(CPU_A)] > 50.0
-    assert row.report.candidates[CPU_A.id].reason == BUDGET
+    assert row.report.candidates[CPU_A.id].reason == NO_TURN
     assert row.pool.asked == []  # an answer within no time would cost the worker its life
 
 
@@ -170,7 +170,7 @@ def test_a_case_that_meets_the_end_of_its_share_is_skipped_and_one_that_hangs_fa
     assert (ended.state, ended.reason and ended.reason.code) == (state, code)
     if ended.reason is not None and state == "skipped":
         text = f"it was not ready within its {pool.asked_s[-1]:.0f} s of the budget"
-        assert ended.reason.message.startswith(text) and ended.reason.hint == BUDGET.hint
+        assert ended.reason.message.startswith(text) and ended.reason.hint == NO_TURN.hint
 
 
 @pytest.mark.parametrize(
