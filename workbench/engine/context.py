@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from ..contract import DEFAULT_CACHE_BYTES
 from ..planning.request import Request, fake_devices
@@ -81,11 +80,9 @@ class RunContext:
         """
         return max(0.0, min(at_most_s, self.end_s + GRACE_S - self.now()))
 
-    def finish(
-        self, case: str, scenario: str, status: str, reason: Reason | None, **more: Any
-    ) -> None:
-        """Report the end of a case, by its id and that of its row."""
+    def finish(self, case: str, scenario: str, status: str, reason: Reason | None) -> None:
+        """Report the end of a case that had no turns, by its id and that of its row."""
         event = ev.CaseFinished(
-            at_s=self.now(), case=case, scenario=scenario, status=status, reason=reason, **more
+            at_s=self.now(), case=case, scenario=scenario, status=status, reason=reason
         )
         self.emit(event)

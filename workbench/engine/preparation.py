@@ -437,15 +437,18 @@ class Preparation:
         self, case: Case, status: str, reason: Reason | None, proof: ProvenSlower | None = None
     ) -> None:
         """Report the end of a case; `proof` shows that another candidate is faster."""
-        self._context.finish(
-            case.id,
-            self._plan.scenario.id,
-            status,
-            reason,
-            telemetry=self._context.telemetry.of_case(case.id, case.device),
-            beaten_by=proof.by if proof else None,
-            ratio=proof.ratio.value if proof else None,
-            ratio_bounds=proof.ratio.interval if proof else None,
+        self._context.emit(
+            ev.CaseFinished(
+                at_s=self._context.now(),
+                case=case.id,
+                scenario=self._plan.scenario.id,
+                status=status,
+                reason=reason,
+                telemetry=self._context.telemetry.of_case(case.id, case.device),
+                beaten_by=proof.by if proof else None,
+                ratio=proof.ratio.value if proof else None,
+                ratio_bounds=proof.ratio.interval if proof else None,
+            )
         )
         key, left = self._key(case), reason is not None and self._context.request.trace is None
         if left and case.device_kind == "gpu" and key.alone == case.id:
