@@ -13,6 +13,7 @@ from typing import Any
 
 from .. import catalog
 from ..contract import Case, kind_of
+from ..planning.admission import taken
 from ..planning.plan import RowPlan
 from ..planning.request import Request, fake_devices
 from ..planning.usage import UsageError
@@ -29,12 +30,12 @@ from ..stats.objectives import BY_DEVICE
 from ..stats.samples import median, paired_ratio
 from ..text.output import say
 from ..worker.code import COMMAND, Code
-from ..worker.failures import SHARE_GPU
 from .context import SLACK_S, cache_bytes
 from .devices import detected
 from .exit_codes import BEYOND, CUT_SHORT, FAILED, OK
 from .row_sources import row_source
 
+SHARED = "both sides need it"  # a GPU that may admit one process at a time
 BLOCK_S = 0.1
 RACE_S = 1.0  # for each pair of processes; more pairs narrow the interval more than longer ones
 WARM_UP_S = 0.5  # at most, since each fresh process warms up
@@ -79,7 +80,7 @@ class ABRun:
             results = [
                 ABResult(
                     row.cases[0].id,
-                    reason=self._refusal(row),
+                    reason=row.refused or taken(row.cases[0].device, self._machine, SHARED),
                     basis="simulated" if kind_of(row.cases[0].device).simulated else "measured",
                 )
                 for row in rows
@@ -97,13 +98,6 @@ class ABRun:
         members: Any = {"results": results, "tolerance": tolerance, "fail_on": fail_on}
         code = CUT_SHORT if self.control.is_ending else exit_code(results, fail_on)
         return ABReport(**head, **members, sides=list(self.sides), exit_code=code)
-
-    def _refusal(self, row: RowPlan) -> Reason | None:
-        device = row.cases[0].device
-        if row.refused or device not in self._machine.exclusive:
-            return row.refused
-        text = f"{device} admits one process at a time, and both sides need it"
-        return Reason("exclusive_gpu", text, SHARE_GPU)
 
     def _race(self, rows: Sequence[RowPlan], results: Sequence[ABResult]) -> None:
         """A pair of processes for each row in turn, as long as another pair fits."""

@@ -30,7 +30,7 @@ from ..stats.samples import median, quantile
 from . import ceiling_store
 from .ceiling_store import LATE
 from .context import RunContext, cache_bytes
-from .preparation import worker_key
+from .workers import worker_key
 
 PRODUCT, MEMORY, TRANSFER, LAUNCH = "matmul", "bandwidth", "transfer", "launch"
 MANY_CORES = 16  # from here on a larger product is needed to fill them

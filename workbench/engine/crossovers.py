@@ -24,8 +24,8 @@ from ..records.reason import Warning
 from ..report.candidate import Candidate
 from ..stats.samples import median
 from .context import RunContext
-from .preparation import worker_key
 from .schedule import LONGEST_TAIL_BLOCK_S, SHORTEST_BLOCK_S, TAIL_SAMPLES, longest_lead_in_s
+from .workers import worker_key
 
 LEAST_S = 3.0  # shortest useful search: with less, not even both ends are measured
 FIELD = 4  # admissible candidates per kind of device

@@ -9,12 +9,10 @@ from functools import partial
 
 import msgspec
 
-from .. import catalog
 from ..contract import Case
 from ..machine.host.isa import lacking
 from ..planning import admission
 from ..planning.plan import RowPlan
-from ..planning.scenario import Scenario
 from ..pool.answers import Prepared, Released, SmallProbe
 from ..pool.pool import Answer, WorkerFailed
 from ..pool.worker_process import WorkerKey
@@ -28,10 +26,10 @@ from ..worker.failures import SHARE_GPU
 from ..worker.launcher import launch_of
 from .context import RunContext, Share, cache_bytes
 from .overhead import PREPARING, STARTING
+from .workers import NO_TURN, START_DEADLINE_S, outcome, worker_key
 
 WARM_UP_S = (0.02, 1.0)  # bounds of one case's warm-up
 WARM_UP_SHARE = 0.12  # share of the row's time left for the warm-ups of all its cases
-START_DEADLINE_S = 120.0  # importing a CUDA build from a cold network disk takes most of a minute
 # A case may take PREPARE_SHARES times what is left to its row, at most half of what is left to all
 # rows, and in any case PREPARE_DEADLINE_S: one that hangs must not use up the time of the others.
 PREPARE_SHARES = 1.5
@@ -42,22 +40,8 @@ AFTER_COMPILING_S = 3.0  # left for rounds with a case that a candidate source l
 PROBE_DEADLINE_S = 10.0  # a build for a GPU takes seconds to start
 RELEASE_DEADLINE_S = 5.0
 
-# Reasons of a workload for what it cannot do on this machine, as opposed to a failure.
-CANNOT_HERE = (
-    "driver_too_old",
-    "gpu_busy",
-    "missing_package",
-    "no_compiler",
-    "no_device",
-    "not_quantised",
-    "provider_fallback",
-    "unsupported",
-    "unsupported_device",
-    "unsupported_precision",
-)
 EMULATED = ("bf16", "fp16")  # precisions for which a CPU without their instructions uses FP32's
 COMMAND_HINT = "raise --budget, or time it until it prints a line: --until REGEX"
-NO_TURN = Reason(BUDGET, "no time was left for its turn", "raise --budget or run fewer scenarios")
 
 
 class Refused(Exception):  # noqa: N818 - an outcome
@@ -83,25 +67,6 @@ class PreparedCase:
     @property
     def sample_s(self) -> float:
         return self.step_s * self.iterations
-
-
-def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
-    """The worker that `case` shares with others, or has to itself where `scenario` asks for it, or
-    because compiling for a GPU may take its worker along."""
-    has_own = case.is_compiled or case.tuning.get("workers")
-    compiles_for_gpu = case.is_compiled and case.device_kind == "gpu"
-    apart = compiles_for_gpu or (has_own and catalog.load(case.workload).isolates)
-    # torch keeps its first plan for a convolution, whether searched for or not (Conv_v8.cpp).
-    apart = apart or "cudnn-benchmark" in case.mode_words
-    # A capture that fails takes its process along, and code of the user may make it fail.
-    is_recorded = "graph" in case.mode_words and case.device_kind == "gpu"
-    apart = apart or (is_recorded and catalog.load(case.workload).isolates)
-    alone = ""
-    if apart or (scenario is not None and scenario.weighs_memory):
-        alone = case.id
-    elif scenario is not None and scenario.counts_start_up and not scenario.shares_workers:
-        alone = scenario.id
-    return WorkerKey(*catalog.process_of(case), alone)
 
 
 class Preparation:
@@ -170,7 +135,7 @@ class Preparation:
             with self._context.overhead.spending(PREPARING):
                 yield
         except Refused as refused:
-            self.skip(case, refused.reason)
+            self.finish(case, "skipped", refused.reason)
         except WorkerFailed as failure:
             self.fail(case, failure)
 
@@ -209,12 +174,12 @@ class Preparation:
 
     def _occupied(self, case: Case) -> Reason | None:
         """Why a GPU that admits one process at a time is taken: another one races on it."""
-        others = {self._key(other).name for other in self._neighbours(case)}
-        if case.device not in self._context.machine.exclusive or others <= {self._key(case).name}:
+        names = {self._key(other).name for other in self._neighbours(case)}
+        if not (others := names - {self._key(case).name}):
             return None
-        text = f"{case.device} admits one process at a time, and {min(others)} races on it"
         remedy = f"{SHARE_GPU}, or race it alone: --backend, --mode, --precision"
-        return Reason("exclusive_gpu", text, remedy)
+        why = f"{min(others)} races on it"
+        return admission.taken(case.device, self._context.machine, why, remedy)
 
     def _refusal(self, case: Case, left_s: float) -> Reason | None:
         """Why a case is not even tried: no price, too long to compile, not enough memory."""
@@ -420,23 +385,18 @@ class Preparation:
 
     def fail(self, case: Case, failure: WorkerFailed) -> None:
         """End a case whose worker failed or refused it."""
-        reason = failure.reason
-        if reason.code == "timeout" and self._context.now() >= self._share.end_s:
-            self.skip(case, NO_TURN)
-        elif reason.code in CANNOT_HERE:
-            self.skip(case, reason)
-        else:
-            self.finish(case, "failed", reason)
-
-    def skip(self, case: Case, reason: Reason) -> None:
-        """End a case that was refused or ran out of time; blocks measured before still count."""
-        is_measured = bool(self._context.report.candidates[case.id].blocks)
-        self.finish(case, "ok" if is_measured else "skipped", reason)
+        is_late = self._context.now() >= self._share.end_s
+        self.finish(case, *outcome(failure.reason, is_late=is_late))
 
     def finish(
         self, case: Case, status: str, reason: Reason | None, proof: ProvenSlower | None = None
     ) -> None:
-        """Report the end of a case; `proof` shows that another candidate is faster."""
+        """Report the end of a case; `proof` shows that another candidate is faster.
+
+        Blocks that were measured count even if it is skipped after them.
+        """
+        if status == "skipped" and self._context.report.candidates[case.id].blocks:
+            status = "ok"
         self._context.emit(
             ev.CaseFinished(
                 at_s=self._context.now(),

@@ -58,7 +58,7 @@ class Race:
             rounds = self._number
             self._give_back()
             for case in self._late:  # the budget did not last for the decision
-                self.preparation.skip(case, self.preparation.untried(case))
+                self.preparation.finish(case, "skipped", self.preparation.untried(case))
             self._late = []
             decided, self._active = self._active, []
             self._enter(order.reference_only, REFERENCE_COST * self.preparation.longest_s)
@@ -343,4 +343,5 @@ class Race:
             if self._candidate(prepared).blocks:
                 self.preparation.finish(prepared.case, "ok", None)
             else:
-                self.preparation.skip(prepared.case, self.preparation.untried(prepared.case))
+                reason = self.preparation.untried(prepared.case)
+                self.preparation.finish(prepared.case, "skipped", reason)

@@ -15,6 +15,7 @@ from ..records.machine import Cpu, Gpu, Machine, Package, Software
 from ..records.reason import NO_TIME, Reason
 from ..report.candidate import Candidate
 from ..text import units
+from ..worker.failures import SHARE_GPU
 
 GPU_SHARE = 0.9  # share of the free GPU memory that a case may take; other processes need some too
 NOT_WORTH_RACING = 3.0  # times the time of the best: not raced on, or not at all
@@ -91,6 +92,13 @@ def _beyond(case: Case, gpu: Gpu) -> Reason | None:
             text += f" {gpu.compute_capability}, below {least[0]}.{least[1]}"
             return Reason("unsupported_precision", text, "choose fp32 or fp16, without compile")
     return None
+
+
+def taken(device: str, machine: Machine, why: str, remedy: str = SHARE_GPU) -> Reason | None:
+    """Why a case cannot have a GPU that admits one process at a time; `why` names the others."""
+    if device not in machine.exclusive:
+        return None
+    return Reason("exclusive_gpu", f"{device} admits one process at a time, and {why}", remedy)
 
 
 def unpriced(case: Case, objective: str, price_per_hour: float | None) -> Reason | None:

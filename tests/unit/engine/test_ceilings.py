@@ -15,7 +15,7 @@ from builders import ceilings as sample, events, machine, scenario
 from workbench import catalog
 from workbench.contract import Case, Work
 from workbench.engine import ceiling_store, ceilings
-from workbench.engine.preparation import NO_TURN
+from workbench.engine.workers import NO_TURN
 from workbench.export.view.ceilings import ceilings_text
 from workbench.planning.request import Request
 from workbench.records import events as ev

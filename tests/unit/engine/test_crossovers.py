@@ -12,7 +12,7 @@ from workbench.advisor.verdict import decide
 from workbench.contract import Case, Work
 from workbench.engine.context import SLACK_S
 from workbench.engine.crossovers import CrossoverSearch
-from workbench.engine.preparation import NO_TURN
+from workbench.engine.workers import NO_TURN
 from workbench.planning.plan import RowPlan, planned
 from workbench.planning.request import Request
 from workbench.planning.scenario import Size

@@ -11,7 +11,7 @@ from builders import context, machine
 from workbench.contract import Case
 from workbench.engine.context import SLACK_S
 from workbench.engine.largest_batch import CLOSE, LargestBatchSearch, check_alone
-from workbench.engine.preparation import NO_TURN
+from workbench.engine.workers import NO_TURN
 from workbench.export.view.words import largest_texts
 from workbench.planning.usage import UsageError
 from workbench.pool.control import Cancelled

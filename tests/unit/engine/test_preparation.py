@@ -15,7 +15,8 @@ from preparing import RUN_S, Row, StartingPool, asked_s
 
 from workbench.contract import DEFAULT_CACHE_BYTES, Accuracy, Case, Setup, Task
 from workbench.engine.context import SLACK_S, Share, cache_bytes
-from workbench.engine.preparation import NO_TURN, Preparation, worker_key
+from workbench.engine.preparation import Preparation
+from workbench.engine.workers import NO_TURN, worker_key
 from workbench.pool.pool import Answer, WorkerFailed
 from workbench.records import events as ev
 from workbench.records.machine import Cache, Software

@@ -22,8 +22,8 @@ from workbench.advisor import elimination
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
 from workbench.engine import preparation
-from workbench.engine.preparation import NO_TURN, worker_key
 from workbench.engine.race import MOST_ROUNDS, REFERENCE_ROUNDS
+from workbench.engine.workers import NO_TURN, worker_key
 from workbench.planning.request import Request
 from workbench.pool.control import Cancelled
 from workbench.pool.pool import WorkerFailed

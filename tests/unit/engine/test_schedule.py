@@ -10,7 +10,7 @@ from fakes import CPU_A, CPU_B, IdleWorkload
 
 from workbench.contract import DEVICE_KINDS, Case
 from workbench.engine.context import Share
-from workbench.engine.preparation import PreparedCase, worker_key
+from workbench.engine.preparation import PreparedCase
 from workbench.engine.schedule import (
     BLOCK_S,
     OVERDRAFT,
@@ -18,6 +18,7 @@ from workbench.engine.schedule import (
     TAIL_SAMPLES,
     RoundBudget,
 )
+from workbench.engine.workers import worker_key
 from workbench.planning.plan import RowPlan
 from workbench.stats.samples import MIN_PAIRS, MIN_SAMPLES_FOR_P99
 
