@@ -61,7 +61,7 @@ class Evidence:
     def best_median(self) -> Comparison | None:
         """The medians of the pick against those of the candidate with the lowest 99th percentile,
         where both have level percentiles and that decides."""
-        if self.scenario.objective != "latency_p99" or not self._by_value:
+        if not self.scenario.measures_tails or not self._by_value:
             return None
         first, *others = self._by_value
         racing = [c for c in others if c.beaten_by is None]

@@ -99,6 +99,6 @@ class Races:
 def _place(row: RowPlan) -> tuple[bool, bool, bool, float]:
     """The sort key of rows: first the one whose fresh workers the others take over; time that rows
     leave is worth most to a tail, then to heavy work."""
-    begins = row.scenario.shares_workers and row.is_on_host
-    has_tail = row.scenario.objective == "latency_p99"
-    return row.after is not None, not begins, has_tail, row.scenario.weight
+    scenario = row.scenario
+    begins = scenario.shares_workers and row.is_on_host
+    return row.after is not None, not begins, scenario.measures_tails, scenario.weight
