@@ -18,7 +18,7 @@ from fakes import (
     run_race,
 )
 
-from workbench.advisor import elimination
+from workbench.advisor import stopping
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
 from workbench.engine import preparation
@@ -383,7 +383,7 @@ def test_the_looks_of_a_race_go_on_when_late_candidates_enter_after_its_last_rou
         prepare = FakePool.prepare
 
     looks: list[int] = []
-    monkeypatch.setattr(elimination, "is_over", lambda standings: looks.append(standings.rounds))
+    monkeypatch.setattr(stopping, "is_over", lambda standings: looks.append(standings.rounds))
     fp16 = case("cpu-a", "fp16")
     report, _, _ = run_race({fp16: 1.0, CPU_A: 1.0, CPU_B: 1.0}, pool_type=Fine)
     assert rounds_of(report, fp16)[0] == MOST_ROUNDS
