@@ -6,7 +6,7 @@ products of a GPU going until its power limit sets their rate: a sustained one.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 
 import msgspec
@@ -167,13 +167,17 @@ def _product_size(kind: str, precision: str, cores: int, *, brief: bool) -> int:
 # ---------------------------------------------------------------- deriving
 
 
-def of_report(report: Report, print_: str, *, complete: bool = True) -> Ceilings | None:
-    """The ceilings measured by the rows of `plan`; None if nothing was measured."""
+def of_report(
+    report: Report, print_: str, *, complete: bool = True, without: Container[tuple[str, str]] = ()
+) -> Ceilings | None:
+    """The ceilings measured by the rows of a plan, but for those in `without` (device and field);
+    None if nothing was measured."""
     assert report.machine is not None and report.started is not None  # noqa: S101 - a run has both
     groups: dict[str, list[Candidate]] = {"cpu": []}
-    for candidate in report.candidates.values():
+    counted = [c for c in report.candidates.values() if _ceiling(c.case) not in without]
+    for candidate in counted:
         groups.setdefault(candidate.case.device, []).append(candidate)
-    if not any(candidate.blocks for candidate in report.candidates.values()):
+    if not any(candidate.blocks for candidate in counted):
         return None
     devices = [_device(name, group, report.machine) for name, group in groups.items() if group]
     return Ceilings(print_, report.started.started_at, complete, devices)
@@ -243,6 +247,10 @@ def _field(case: Case) -> str:
     return case.precision if case.workload == PRODUCT else case.id.partition("/")[0]
 
 
+def _ceiling(case: Case) -> tuple[str, str]:
+    return case.device, _field(case)
+
+
 def _is_known(case: Case, kept: Ceilings) -> bool:
     """Whether `kept` has the ceiling of `case`, or a reason for its absence that will last."""
     device = next((d for d in kept.devices if d.device == case.device), None)
@@ -309,12 +317,8 @@ def kept_or_measured(
         return kept
     aside = race(rows, SHARE)
     # What was cut short or disturbed must not set the machine's best.
-    raced = aside.candidates
-    late = {(c.case.device, _field(c.case)) for c in raced.values() if _is_late(c)}
-    aside.candidates = {
-        name: c for name, c in raced.items() if (c.case.device, _field(c.case)) not in late
-    }
-    found = of_report(aside, mark, complete=False)
+    late = {_ceiling(c.case) for c in aside.candidates.values() if _is_late(c)}
+    found = of_report(aside, mark, complete=False, without=late)
     if found is None:
         return kept
     found = ceiling_store.merged(kept, found)
