@@ -30,7 +30,7 @@ from ..stats.objectives import BY_DEVICE
 from ..stats.samples import median, paired_ratio
 from ..text.output import say
 from ..worker.code import COMMAND, Code
-from .context import SLACK_S, cache_bytes
+from .context import SLACK_S
 from .devices import detected
 from .exit_codes import BEYOND, CUT_SHORT, FAILED, OK
 from .row_sources import row_source
@@ -147,7 +147,7 @@ class ABRun:
             "latency": row.scenario.objective not in BY_DEVICE,
             "warm_up_s": WARM_UP_S,
             "from_start": False,
-            "cache_bytes": cache_bytes(self._machine.cpu),
+            "cache_bytes": self._machine.cpu.cache_bytes,
             "files": files,
         }
         check = self._ask(case, side, Prepared, op="prepare", **prepare).result.accuracy

@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..contract import DEFAULT_CACHE_BYTES
 from ..planning.request import Request, fake_devices
 from ..pool.control import Control
 from ..pool.pool import Pool
 from ..records import events as ev
-from ..records.machine import Cpu, Machine
+from ..records.machine import Machine
 from ..records.reason import Reason
 from ..report.report import Report
 from .overhead import OverheadMeter
@@ -26,12 +25,6 @@ class Share:
     until_s: float
     end_s: float
     rows: int = 1  # still to race, this one included: they share what the run may be extended by
-
-
-def cache_bytes(cpu: Cpu) -> int:
-    """Bytes of the largest level of cache, all of its instances together."""
-    caches = (each for each in cpu.caches if each.kind != "instruction")
-    return max((c.size_bytes * c.instances for c in caches), default=DEFAULT_CACHE_BYTES)
 
 
 Listener = Callable[[ev.AnyEvent], None]

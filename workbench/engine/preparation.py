@@ -24,7 +24,7 @@ from ..stats.ratios import ProvenSlower
 from ..worker.code import COMMAND
 from ..worker.failures import SHARE_GPU
 from ..worker.launcher import launch_of
-from .context import RunContext, Share, cache_bytes
+from .context import RunContext, Share
 from .overhead import PREPARING, STARTING
 from .workers import NO_TURN, START_DEADLINE_S, outcome, worker_key
 
@@ -255,7 +255,7 @@ class Preparation:
             seed=context.request.seed,
             latency=scenario.objective not in BY_DEVICE,
             warm_up_s=warm_up_s,
-            cache_bytes=cache_bytes(context.machine.cpu),
+            cache_bytes=context.machine.cpu.cache_bytes,
             from_start=scenario.counts_start_up,
             files=source.files(case) if source is not None else {},
         )

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ..planning import ceiling_rows
 from ..planning.cases import fill_cases
 from ..planning.plan import RowPlan
 from ..planning.request import Request
@@ -59,7 +60,7 @@ class CeilingRows(TableRows):
     """The rows of `workbench ceilings`, one for each kind of limit."""
 
     def rows(self) -> list[RowPlan]:
-        rows = ceilings.requested_rows(self._request, self._machine)
+        rows = ceiling_rows.requested_rows(self._request, self._machine)
         products = sum(ceilings.is_gpu_product(case) for row in rows for case in row.cases)
         self.reserved_s = min(ceilings.SUSTAINED_S * products, self._request.budget / 3)
         return rows

@@ -14,7 +14,7 @@ from fakes import CPU_A, CPU_B, IdleWorkload
 from preparing import RUN_S, Row, StartingPool, asked_s
 
 from workbench.contract import DEFAULT_CACHE_BYTES, Accuracy, Case, Setup, Task
-from workbench.engine.context import SLACK_S, Share, cache_bytes
+from workbench.engine.context import SLACK_S, Share
 from workbench.engine.preparation import Preparation
 from workbench.engine.workers import NO_TURN, worker_key
 from workbench.pool.pool import Answer, WorkerFailed
@@ -90,7 +90,7 @@ def test_a_fresh_worker_is_not_asked_to_release_the_cases_of_a_dead_one() -> Non
 def test_a_cold_step_has_to_overflow_every_instance_of_the_largest_cache() -> None:
     def caches(*found: tuple[int, str, int, int]) -> int:
         cpu = msgspec.structs.replace(machine().cpu, caches=[Cache(*each) for each in found])
-        return cache_bytes(cpu)
+        return cpu.cache_bytes
 
     assert caches((1, "instruction", 1 << 30, 1), (3, "unified", 32 << 20, 8)) == 256 << 20
     assert caches() == DEFAULT_CACHE_BYTES
