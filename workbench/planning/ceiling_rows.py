@@ -30,21 +30,14 @@ TRANSFERS = (  # direction and mode; None: pageable memory
 
 
 def requested_rows(request: Request, machine: Machine, *, brief: bool = False) -> list[RowPlan]:
-    """The ceilings to measure on the devices of a request, simulated ones left out."""
-    devices = [d for d in gpu_devices(request, machine) if not kind_of(d).simulated]
-    if not request.devices or "cpu" in request.devices:
-        devices = ["cpu", *devices]
-    return plan(machine, devices, threads=max(request.threads, default=None), brief=brief)
-
-
-def plan(
-    machine: Machine, devices: Sequence[str], *, threads: int | None = None, brief: bool = False
-) -> list[RowPlan]:
-    """The rows to measure on `devices` ("cpu", "cuda:0") with `threads` on a CPU (None: all).
+    """The rows to measure on the devices of a request, simulated ones left out.
 
     `brief` plans only smaller products and bandwidth, enough to report results as fractions.
     """
-    cores = threads or machine.cpu.effective_cores
+    devices = [d for d in gpu_devices(request, machine) if not kind_of(d).simulated]
+    if not request.devices or "cpu" in request.devices:
+        devices = ["cpu", *devices]
+    cores = max(request.threads, default=machine.cpu.effective_cores)
     wanted = (PRODUCT, MEMORY) if brief else (PRODUCT, MEMORY, TRANSFER, LAUNCH)
     rows = [_row(name, machine, devices, cores, brief=brief) for name in wanted]
     return [row for row in rows if row.cases]

@@ -210,7 +210,8 @@ def test_a_bandwidth_that_was_cut_short_once_is_measured_once_more(monkeypatch) 
     """`workbench ceilings` keeps its reasons as well, and a bandwidth had one for ever."""
     found, _, _ = kept_or_measured(monkeypatch, None, 0.01)
     cpu, gpu = found.devices
-    field = ceilings._field(ceiling_rows.plan(with_gpu(), ["cpu"], brief=True)[1].cases[-1])
+    rows = ceiling_rows.requested_rows(Request(devices=("cpu",)), HERE, brief=True)
+    field = ceilings._field(rows[1].cases[-1])
     late = {field: ceiling_store.LATE}
     cut = msgspec.structs.replace(cpu, cache_bytes_per_s=None, unavailable=late)
     kept = msgspec.structs.replace(found, devices=[cut, gpu])
