@@ -56,10 +56,11 @@ def of_report(
     None if nothing was measured."""
     assert report.machine is not None and report.started is not None  # noqa: S101 - a run has both
     groups: dict[str, list[Candidate]] = {"cpu": []}
-    counted = [c for c in report.candidates.values() if _ceiling(c.case) not in without]
-    for candidate in counted:
-        groups.setdefault(candidate.case.device, []).append(candidate)
-    if not any(candidate.blocks for candidate in counted):
+    for candidate in report.candidates.values():
+        device = candidate.case.device
+        if (device, _field(candidate.case)) not in without:
+            groups.setdefault(device, []).append(candidate)
+    if not any(candidate.blocks for group in groups.values() for candidate in group):
         return None
     devices = [_device(name, group, report.machine) for name, group in groups.items() if group]
     return Ceilings(print_, report.started.started_at, complete, devices)
@@ -113,24 +114,16 @@ def _per_s(candidate: Candidate, amount: float | None) -> float:
 def _reasons(group: Iterable[Candidate], peaks: dict[str, float]) -> dict[str, str]:
     """Why a ceiling is missing, by its precision or workload."""
     return {
-        field: LATE if _is_late(candidate) else candidate.reason.message
+        field: LATE if candidate.reason.is_late else candidate.reason.message
         for candidate in group
         if candidate.reason is not None and not candidate.blocks
         if (field := _field(candidate.case)) not in peaks
     }
 
 
-def _is_late(candidate: Candidate) -> bool:
-    return candidate.reason is not None and candidate.reason.is_late
-
-
 def _field(case: Case) -> str:
     """The name of the ceiling that a case measures: a precision, or a workload with its size."""
     return case.precision if case.workload == PRODUCT else case.id.partition("/")[0]
-
-
-def _ceiling(case: Case) -> tuple[str, str]:
-    return case.device, _field(case)
 
 
 def _is_known(case: Case, kept: Ceilings) -> bool:
@@ -191,7 +184,8 @@ def kept_or_measured(
         return kept
     aside = race(rows, SHARE)
     # What was cut short or disturbed must not set the machine's best.
-    late = {_ceiling(c.case) for c in aside.candidates.values() if _is_late(c)}
+    cut = [c for c in aside.candidates.values() if c.reason is not None and c.reason.is_late]
+    late = {(c.case.device, _field(c.case)) for c in cut}
     found = of_report(aside, mark, complete=False, without=late)
     if found is None:
         return kept

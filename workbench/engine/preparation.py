@@ -219,16 +219,10 @@ class Preparation:
         small, like = pair
         key = replace(self._key(case), alone="")
         self._start(key)
-        deadline_s = self._context.deadline(PROBE_DEADLINE_S)
+        seed, deadline_s = self._context.request.seed, self._context.deadline(PROBE_DEADLINE_S)
         try:
             answer = self._context.pool.ask(
-                key,
-                deadline_s,
-                SmallProbe,
-                op="probe_small",
-                case=small,
-                other=like,
-                seed=self._context.request.seed,
+                key, deadline_s, SmallProbe, op="probe_small", case=small, other=like, seed=seed
             )
         except WorkerFailed as failure:
             if failure.reason.code != "timeout" or deadline_s >= PROBE_DEADLINE_S:
