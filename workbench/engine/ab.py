@@ -19,7 +19,7 @@ from ..planning.request import Request, fake_devices
 from ..planning.usage import UsageError
 from ..pool.answers import Block, Prepared
 from ..pool.control import FIRST, Cancelled, Control
-from ..pool.pool import Pool, WorkerFailed
+from ..pool.pool import Answer, Pool, T, WorkerFailed
 from ..pool.worker_process import WorkerKey, WorkerSettings
 from ..records import events as ev
 from ..records.comparison import ABReport, ABResult, Side
@@ -162,9 +162,9 @@ class ABRun:
             answer = self._ask(case, side, Block, op="block", seconds=BLOCK_S, **block)
             if not (answer.interrupted or answer.result.gap):
                 speed = fake_devices(self.request).get(case.device, 1.0)
-                return float(median(answer.result.samples_s)) / speed
+                return median(answer.result.samples_s) / speed
 
-    def _ask(self, of: Case, side: Side, kind: Any, /, **request: Any) -> Any:
+    def _ask(self, of: Case, side: Side, kind: type[T], /, **request: Any) -> Answer[T]:
         """The answer of a side's worker, which is a fresh process for each preparation."""
         key = WorkerKey(*catalog.process_of(of), side.name)
         try:
