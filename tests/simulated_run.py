@@ -24,7 +24,6 @@ from workbench.contract import Case, Work, kind_of
 from workbench.engine import (
     blocks,
     ceiling_store,
-    ceilings,
     devices,
     engine as engine_module,
     race,
@@ -33,7 +32,7 @@ from workbench.engine import (
 from workbench.engine.engine import Engine
 from workbench.engine.event_stream import EventStream
 from workbench.machine.nvidia.sampler import GpuSample
-from workbench.planning import scenarios
+from workbench.planning import ceiling_rows, scenarios
 from workbench.planning.plan import RowPlan, resolve
 from workbench.planning.request import Request
 from workbench.pool.control import Cancelled
@@ -382,7 +381,7 @@ def run(
         (ceiling_store, "load", lambda mark: known),
         (ceiling_store, "save", lambda found: None),
         # What `known` lacks is not measured aside.
-        (ceilings, "requested_rows", ceilings.requested_rows if request.ceilings else _no_rows),
+        *([] if request.ceilings else [(ceiling_rows, "requested_rows", _no_rows)]),
         (EventStream, "open_journal", lambda self, run_id: None),
         (devices, "detect", lambda *_, **__: (simulated.machine, simulated.software)),
         (blocks, "package_energy_j", lambda: (None, "only root may read it")),

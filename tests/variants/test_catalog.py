@@ -16,7 +16,7 @@ from checking import checked
 
 from workbench import catalog
 from workbench.contract import Case, Setup, Task, Variant, WorkloadError
-from workbench.engine.preparation import CANNOT_HERE
+from workbench.engine.workers import CANNOT_HERE
 from workloads._shared.torch_task import ON_CUDA_ONLY
 
 SMALL = {

@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import chain
 
 from ..planning.scenario import Scenario
-from ..records.reason import Reason, Warning
+from ..records.reason import BUDGET, Reason, Warning
 from ..records.verdict import LIKELY, OPEN, SURE, TIE
 from ..report.candidate import BY_FIRST_BLOCK, Candidate, Row, candidate_name
 from ..report.measurements import measurement_warnings
@@ -60,7 +60,7 @@ class Evidence:
     def best_median(self) -> Comparison | None:
         """The medians of the pick against those of the candidate with the lowest 99th percentile,
         where both have level percentiles and that decides."""
-        if self.scenario.objective != "latency_p99" or not self._by_value:
+        if not self.scenario.measures_tails or not self._by_value:
             return None
         first, *others = self._by_value
         racing = [c for c in others if c.beaten_by is None]
@@ -290,4 +290,4 @@ def was_far_behind(candidate: Candidate) -> bool:
 def was_missed(candidate: Candidate) -> bool:
     """Whether it might have been picked, had the budget left time for it."""
     reason = candidate.reason
-    return not candidate.blocks and reason is not None and reason.code == "budget"
+    return not candidate.blocks and reason is not None and reason.code == BUDGET

@@ -54,9 +54,8 @@ def surely_beyond_limits(candidate: Candidate, scenario: Scenario) -> bool:
         return candidate.memory_peak_bytes is not None or _too_parallel(candidate, scenario)
     if _too_slow(candidate, scenario) is None or scenario.limits.latency_ms is None:
         return False
-    tails = scenario.objective == "latency_p99"
     blocks = [block.samples_s for block in candidate.blocks]
-    interval = tail_interval(blocks) if tails else candidate.interval
+    interval = tail_interval(blocks) if scenario.measures_tails else candidate.interval
     least_s = _best_s(candidate, 0.0) if interval is None else interval[0]
     return least_s * 1e3 > scenario.limits.latency_ms
 
@@ -67,7 +66,7 @@ def leaves_for_limits(candidate: Candidate, scenario: Scenario) -> str | None:
     if why := _too_large(candidate, scenario):
         return why
     why, latency_ms = _too_slow(candidate, scenario), scenario.limits.latency_ms
-    tails, samples = scenario.objective == "latency_p99", candidate.samples_s
+    tails, samples = scenario.measures_tails, candidate.samples_s
     is_known = len(candidate.blocks) > 1 and not (tails and len(samples) < MIN_SAMPLES_FOR_P99)
     if why is None or latency_ms is None or is_known:
         return why
@@ -115,10 +114,9 @@ def _too_slow(candidate: Candidate, scenario: Scenario) -> str | None:
     limit_ms = scenario.limits.latency_ms
     if limit_ms is None or not candidate.blocks:
         return None
-    tails = scenario.objective == "latency_p99"
-    step_s = quantile(candidate.samples_s, 0.99 if tails else 0.5)
+    step_s = quantile(candidate.samples_s, 0.99 if scenario.measures_tails else 0.5)
     if step_s * 1e3 <= limit_ms:
         return None
-    noun = "99th percentile" if tails else "median step"
+    noun = "99th percentile" if scenario.measures_tails else "median step"
     took, limit = units.duration(step_s), units.duration(limit_ms / 1e3)
     return f"{noun} {took}, limit {limit}"

@@ -17,7 +17,6 @@ LARGEST_BATCH = 256
 BATCHES = 16  # least factor between the raced batch and the largest one advised
 LESS_ERROR = 0.1  # share of the pick's error that is worth more time to some
 LEAST_BUDGET_S = 10.0
-OUT_OF_TIME = ("budget", "no_time", "timeout")
 NOISE = ("busy_machine", "stolen_time")  # warnings that a quieter hour is the remedy for
 
 
@@ -49,7 +48,7 @@ def _advice(found: Evidence) -> Iterator[str]:
 def _for_a_missing_device(found: Evidence) -> Iterator[str]:
     """For a device none of whose candidates could be picked."""
     reasons = [c.reason for c in found.lost if c.reason is not None]
-    if any(reason.code in OUT_OF_TIME for reason in reasons):
+    if any(reason.is_late or reason.code == "timeout" for reason in reasons):
         yield _raise_budget(found)
     if errors := [c.accuracy.worst for c in found.over_limit if c in found.lost and c.accuracy]:
         yield (

@@ -13,16 +13,17 @@ from typing import Any
 
 from .. import catalog
 from ..contract import Case, kind_of
+from ..planning.admission import taken
 from ..planning.plan import RowPlan
 from ..planning.request import Request, fake_devices
 from ..planning.usage import UsageError
 from ..pool.answers import Block, Prepared
 from ..pool.control import FIRST, Cancelled, Control
-from ..pool.pool import Pool, WorkerFailed
+from ..pool.pool import Answer, Pool, T, WorkerFailed
 from ..pool.worker_process import WorkerKey, WorkerSettings
 from ..records import events as ev
 from ..records.comparison import ABReport, ABResult, Side
-from ..records.reason import Reason, Warning
+from ..records.reason import BUDGET, Reason, Warning
 from ..report.journal import new_run_id
 from ..report.report import Report
 from ..stats import ratios
@@ -30,14 +31,14 @@ from ..stats.objectives import BY_DEVICE
 from ..stats.samples import median, paired_ratio
 from ..text.output import say
 from ..worker.code import COMMAND, Code
-from ..worker.failures import SHARE_GPU
-from .context import SLACK_S, RunContext, cache_bytes
+from .context import SLACK_S, RunContext
 from .devices import detected
 from .exit_codes import BEYOND, CUT_SHORT, FAILED, OK
 from .overhead import OverheadMeter
 from .row_sources import row_source
 from .telemetry import MachineTelemetry
 
+SHARED = "both sides need it"  # a GPU that may admit one process at a time
 BLOCK_S = 0.1
 RACE_S = 1.0  # for each pair of processes; more pairs narrow the interval more than longer ones
 WARM_UP_S = 0.5  # at most, since each fresh process warms up
@@ -82,13 +83,13 @@ class ABRun:
     def run(self, rows: list[RowPlan], fail_on: float | None, head: Mapping[str, Any]) -> ABReport:
         """Race `rows`, which have no candidates yet, until the budget is used, and report."""
         try:
-            found = row_source(self._context, rows).rows()
+            machine, found = self._context.machine, row_source(self._context, rows).rows()
             for row in (rows := found[: len(rows)]):  # own code at its own batch, not another
                 row.cases = sorted(row.cases, key=lambda case: case.is_compiled)[:1]
             results = [
                 ABResult(
                     row.cases[0].id,
-                    reason=self._refusal(row),
+                    reason=row.refused or taken(row.cases[0].device, machine, SHARED),
                     basis="simulated" if kind_of(row.cases[0].device).simulated else "measured",
                 )
                 for row in rows
@@ -106,13 +107,6 @@ class ABRun:
         members: Any = {"results": results, "tolerance": tolerance, "fail_on": fail_on}
         code = CUT_SHORT if self.control.is_ending else exit_code(results, fail_on)
         return ABReport(**head, **members, sides=list(self.sides), exit_code=code)
-
-    def _refusal(self, row: RowPlan) -> Reason | None:
-        device = row.cases[0].device
-        if row.refused or device not in self._context.machine.exclusive:
-            return row.refused
-        text = f"{device} admits one process at a time, and both sides need it"
-        return Reason("exclusive_gpu", text, SHARE_GPU)
 
     def _race(self, rows: Sequence[RowPlan], results: Sequence[ABResult]) -> None:
         """A pair of processes for each row in turn, as long as another pair fits."""
@@ -162,7 +156,7 @@ class ABRun:
             "latency": row.scenario.objective not in BY_DEVICE,
             "warm_up_s": WARM_UP_S,
             "from_start": False,
-            "cache_bytes": cache_bytes(self._context.machine.cpu),
+            "cache_bytes": self._context.machine.cpu.cache_bytes,
             "files": files,
         }
         check = self._ask(case, side, Prepared, op="prepare", **prepare).result.accuracy
@@ -177,9 +171,9 @@ class ABRun:
             answer = self._ask(case, side, Block, op="block", seconds=BLOCK_S, **block)
             if not (answer.interrupted or answer.result.gap):
                 speed = fake_devices(self.request).get(case.device, 1.0)
-                return float(median(answer.result.samples_s)) / speed
+                return median(answer.result.samples_s) / speed
 
-    def _ask(self, of: Case, side: Side, kind: Any, /, **request: Any) -> Any:
+    def _ask(self, of: Case, side: Side, kind: type[T], /, **request: Any) -> Answer[T]:
         """The answer of a side's worker, which is a fresh process for each preparation."""
         key = WorkerKey(*catalog.process_of(of), side.name)
         try:
@@ -204,7 +198,7 @@ def conclude(result: ABResult, tolerance: float) -> None:
         result.ratio, result.ci95 = found.value, found.interval
         result.word = found.word(tolerance).upper()
     elif result.reason is None:
-        result.reason = Reason("budget", "too few pairs of processes: raise --budget")
+        result.reason = Reason(BUDGET, "too few pairs of processes: raise --budget")
 
 
 def exit_code(results: Sequence[ABResult], fail_on: float | None) -> int:

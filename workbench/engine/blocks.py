@@ -18,7 +18,7 @@ from ..report.candidate import ENERGY
 from ..stats import samples as stats
 from .context import RunContext
 from .preparation import Preparation, PreparedCase
-from .schedule import RoundBudget
+from .schedule import RoundBudget, least_samples
 
 ATTEMPTS = 3  # at a block that no pause or suspend interrupts
 
@@ -105,7 +105,7 @@ class BlockRunner:
                     op="block",
                     case=case.id,
                     seconds=self._budget.block_s(racing),
-                    min_samples=self._budget.least_samples(prepared),
+                    min_samples=least_samples(self._plan.scenario, prepared.sample_s),
                     settle_s=kind_of(case.device).settle_s,
                 )
             if not answer.interrupted and not answer.result.gap:

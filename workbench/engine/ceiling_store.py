@@ -18,7 +18,7 @@ from ..report.plausible import absurdity
 MOST_BYTES = 1 << 20  # hundreds of devices
 METHOD = 3  # version of the measurement: 3 lets neither convolutions nor many GPUs raise a peak
 LATENCIES = ("launch_s", "step_latency_s")  # lower is better
-OUT_OF_TIME = "time ran out before its turn"  # as files have it: the next run measures it
+LATE = "time ran out before its turn"  # as files have it: the next run measures it
 
 
 def fingerprint(machine: Machine, software: Software) -> str:
@@ -53,7 +53,7 @@ def is_whole(kept: Ceilings, machine: Machine) -> bool:
     """Whether `kept` was measured to the end, on the CPU and each model of GPU of `machine`."""
     usable = [gpu for gpu in machine.gpus if gpu.device is not None and not gpu.simulated]
     known = {name for device in kept.devices for name in (device.device, device.name)}
-    late = any(OUT_OF_TIME in device.unavailable.values() for device in kept.devices)
+    late = any(LATE in device.unavailable.values() for device in kept.devices)
     return kept.complete and {"cpu", *(gpu.name for gpu in usable)} <= known and not late
 
 
@@ -83,7 +83,7 @@ def _filled(
 ) -> DeviceCeilings:
     fields = msgspec.to_builtins(old)
     reasons = fields["unavailable"].items()
-    fields["unavailable"] = {name: why for name, why in reasons if why != OUT_OF_TIME}
+    fields["unavailable"] = {name: why for name, why in reasons if why != LATE}
     for name, value in msgspec.to_builtins(new).items():
         kept = fields[name]
         if isinstance(value, dict):

@@ -1,23 +1,22 @@
 """Ceilings: the rates that this machine can reach, measured by ordinary workloads in a race.
 
-Four rows cover products by precision, memory bandwidth, transfers and launches.  A ceiling is the
-rate of the fastest tenth of a device's samples: a burst.  `workbench ceilings` also keeps the
-products of a GPU going until its power limit sets their rate: a sustained one.
+A ceiling is the rate of the fastest tenth of a device's samples: a burst.  `workbench ceilings`
+also keeps the products of a GPU going until its power limit sets their rate: a sustained one.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 
 import msgspec
 
 from .. import catalog
-from ..contract import Case, ParameterValue, Variant, kind_of
+from ..contract import Case
+from ..planning import ceiling_rows
 from ..planning.admission import most_ops_per_s
-from ..planning.cases import gpu_devices
+from ..planning.ceiling_rows import LARGE_MIB, LAUNCH, MEMORY, PRODUCT, TRANSFER, last_level_cache
 from ..planning.plan import RowPlan
 from ..planning.request import Request
-from ..planning.scenario import Scenario
 from ..pool.answers import Block
 from ..pool.pool import WorkerFailed
 from ..records import events as ev
@@ -28,27 +27,10 @@ from ..report.candidate import Candidate
 from ..report.report import Report
 from ..stats.samples import median, quantile
 from . import ceiling_store
-from .ceiling_store import OUT_OF_TIME
-from .context import RunContext, cache_bytes
-from .preparation import worker_key
+from .ceiling_store import LATE
+from .context import RunContext
+from .workers import worker_key
 
-PRODUCT, MEMORY, TRANSFER, LAUNCH = "matmul", "bandwidth", "transfer", "launch"
-MANY_CORES = 16  # from here on a larger product is needed to fill them
-PRODUCT_SIZES = {"cpu": 2048, "gpu": 8192}
-BRIEF_SIZES = {"cpu": 1024, "gpu": 4096}
-FP64_GPU_SIZE = 4096  # many GPUs compute FP64 at a 32nd or 64th of their FP32 rate
-OUT_OF_CACHE = 4  # times the last-level cache, per array
-# Share of the last-level cache per array, of which three fit; on a GPU a launch outlasts less.
-IN_CACHE = {"cpu": 1 / 8, "gpu": 1 / 4}
-LEAST_L2_BYTES = 16 << 20
-LARGE_MIB = 128.0
-TRANSFERS = (  # direction and mode; None: pageable memory
-    ("to_device", None),
-    ("to_device", "pinned"),
-    ("to_host", None),
-    ("to_host", "pinned"),
-    ("both", "pinned"),
-)
 FAST = 0.10  # quantile of the step times that counts as reached
 FROM_BUDGET_S = 60.0  # shorter runs cannot spare the time and use kept ceilings only
 # The fields of a device that each row measures.
@@ -64,116 +46,21 @@ SUSTAINED_S = 5.0  # load without a pause
 SHARE = 0.12  # share of the budget that is left once the workers have started
 
 
-# ---------------------------------------------------------------- planning
-
-
-def plan(
-    machine: Machine, devices: Sequence[str], *, threads: int | None = None, brief: bool = False
-) -> list[RowPlan]:
-    """The rows to measure on `devices` ("cpu", "cuda:0") with `threads` on a CPU (None: all).
-
-    `brief` plans only smaller products and bandwidth, enough to report results as fractions.
-    """
-    cores = threads or machine.cpu.effective_cores
-    wanted = (PRODUCT, MEMORY) if brief else (PRODUCT, MEMORY, TRANSFER, LAUNCH)
-    rows = [_row(name, machine, devices, cores, brief=brief) for name in wanted]
-    return [row for row in rows if row.cases]
-
-
-def _settings(
-    variant: Variant, name: str, machine: Machine, device: str, cores: int, *, brief: bool
-) -> list[dict[str, ParameterValue]]:
-    """The parameters at which a variant of the workload `name` is measured on a device, if at
-    all."""
-    kind = kind_of(device).column
-    if variant.device_kind != kind:
-        return []
-    if name == PRODUCT:
-        return [{"n": _product_size(kind, variant.precision, cores, brief=brief)}]
-    if name == MEMORY:
-        return _bandwidths(machine, device, ("triad",) if brief else ("copy", "triad"))
-    if name == TRANSFER:
-        ways = [way for way, mode in TRANSFERS if kind == "gpu" and mode == variant.mode]
-        return [{"direction": way, "mib": LARGE_MIB} for way in ways]
-    # The cost of a launch is that of an eager one.
-    return [] if variant.mode else [{"wait": "no"}, {"wait": "yes"}]
-
-
-def _bandwidths(
-    machine: Machine, device: str, kernels: Sequence[str]
-) -> list[dict[str, ParameterValue]]:
-    cache = last_level_cache(machine, device)
-    all_caches = cache_bytes(machine.cpu) if device == "cpu" else 0
-    large = max(LARGE_MIB, OUT_OF_CACHE * (cache or 0) / 2**20, all_caches / 2**20)
-    found: list[dict[str, ParameterValue]] = [
-        {"kernel": kernel, "mib": float(round(large))} for kernel in kernels
-    ]
-    # A launch lasts as long as reading the L2 of a small GPU does.
-    if cache is not None and (device == "cpu" or cache >= LEAST_L2_BYTES):
-        in_cache = IN_CACHE[kind_of(device).column] * cache / 2**20
-        found.append({"kernel": "triad", "mib": in_cache})
-    return found
-
-
-def last_level_cache(machine: Machine, device: str) -> int | None:
-    """Bytes of the largest cache that one core sees, or of a GPU's L2; None where unknown."""
-    if device != "cpu":
-        return next((gpu.l2_cache_bytes for gpu in machine.gpus if gpu.device == device), None)
-    return max((cache.size_bytes for cache in machine.cpu.caches), default=None)
-
-
-def _row(
-    name: str, machine: Machine, devices: Sequence[str], cores: int, *, brief: bool
-) -> RowPlan:
-    workload = catalog.load(name)
-    cases = [
-        Case(
-            workload=name,
-            device=device,
-            backend=variant.backend,
-            precision=variant.precision,
-            mode=variant.mode,
-            threads=cores if variant.device_kind == "cpu" else None,
-            params=workload.values(setting),
-        )
-        for variant in workload.variants
-        # The limits of a machine do not depend on what is installed.
-        if not catalog.backend(variant.backend).optional
-        for device in devices
-        for setting in _settings(variant, name, machine, device, cores, brief=brief)
-    ]
-    cases.sort(key=lambda case: case.device_kind == "cpu")  # a GPU's take less time
-    scenario = Scenario(
-        id=name,
-        title=workload.title,
-        question=workload.teaches,
-        textbook=None,
-        workload=name,
-        objective="throughput",
-        precisions=tuple(dict.fromkeys(case.precision for case in cases)),
-        weight=3.0 if name == PRODUCT else 1.0,
-    )
-    return RowPlan(scenario, workload, cases)
-
-
-def _product_size(kind: str, precision: str, cores: int, *, brief: bool) -> int:
-    if brief:
-        return BRIEF_SIZES[kind]
-    if kind == "gpu" and precision == "fp64":
-        return FP64_GPU_SIZE
-    return PRODUCT_SIZES[kind] * (2 if kind == "cpu" and cores >= MANY_CORES else 1)
-
-
 # ---------------------------------------------------------------- deriving
 
 
-def of_report(report: Report, print_: str, *, complete: bool = True) -> Ceilings | None:
-    """The ceilings measured by the rows of `plan`; None if nothing was measured."""
+def of_report(
+    report: Report, print_: str, *, complete: bool = True, without: Container[tuple[str, str]] = ()
+) -> Ceilings | None:
+    """The ceilings measured by the rows of a plan, but for those in `without` (device and field);
+    None if nothing was measured."""
     assert report.machine is not None and report.started is not None  # noqa: S101 - a run has both
     groups: dict[str, list[Candidate]] = {"cpu": []}
     for candidate in report.candidates.values():
-        groups.setdefault(candidate.case.device, []).append(candidate)
-    if not any(candidate.blocks for candidate in report.candidates.values()):
+        device = candidate.case.device
+        if (device, _field(candidate.case)) not in without:
+            groups.setdefault(device, []).append(candidate)
+    if not any(candidate.blocks for group in groups.values() for candidate in group):
         return None
     devices = [_device(name, group, report.machine) for name, group in groups.items() if group]
     return Ceilings(print_, report.started.started_at, complete, devices)
@@ -227,15 +114,11 @@ def _per_s(candidate: Candidate, amount: float | None) -> float:
 def _reasons(group: Iterable[Candidate], peaks: dict[str, float]) -> dict[str, str]:
     """Why a ceiling is missing, by its precision or workload."""
     return {
-        field: OUT_OF_TIME if _is_late(candidate) else candidate.reason.message
+        field: LATE if candidate.reason.is_late else candidate.reason.message
         for candidate in group
         if candidate.reason is not None and not candidate.blocks
         if (field := _field(candidate.case)) not in peaks
     }
-
-
-def _is_late(candidate: Candidate) -> bool:
-    return candidate.reason is not None and candidate.reason.code == "budget"
 
 
 def _field(case: Case) -> str:
@@ -253,7 +136,7 @@ def _is_known(case: Case, kept: Ceilings) -> bool:
     else:
         name = str(case.params.get("kernel", case.precision))
         measured = {**device.peak_ops_per_s, **device.memory}.get(name)
-    return measured is not None or device.unavailable.get(_field(case), OUT_OF_TIME) != OUT_OF_TIME
+    return measured is not None or device.unavailable.get(_field(case), LATE) != LATE
 
 
 def raised(ceilings: Ceilings, report: Report) -> Ceilings:
@@ -282,14 +165,6 @@ def raised(ceilings: Ceilings, report: Report) -> Ceilings:
 # ---------------------------------------------------------------- in a run
 
 
-def requested_rows(request: Request, machine: Machine, *, brief: bool = False) -> list[RowPlan]:
-    """The ceilings to measure on the devices of a request, simulated ones left out."""
-    devices = [d for d in gpu_devices(request, machine) if not kind_of(d).simulated]
-    if request.with_cpu:
-        devices = ["cpu", *devices]
-    return plan(machine, devices, threads=max(request.threads, default=None), brief=brief)
-
-
 def kept_or_measured(
     request: Request, mark: str, machine: Machine, race: Callable[[list[RowPlan], float], Report]
 ) -> Ceilings | None:
@@ -302,19 +177,16 @@ def kept_or_measured(
     alone = request.workloads or request.model or request.own
     if request.budget < FROM_BUDGET_S or alone or (kept and request.threads):
         return kept
-    rows = requested_rows(request, machine, brief=True)
+    rows = ceiling_rows.requested_rows(request, machine, brief=True)
     for row in rows:
         row.cases = [case for case in row.cases if kept is None or not _is_known(case, kept)]
     if not (rows := [row for row in rows if row.cases]):
         return kept
     aside = race(rows, SHARE)
     # What was cut short or disturbed must not set the machine's best.
-    raced = aside.candidates
-    late = {(c.case.device, _field(c.case)) for c in raced.values() if _is_late(c)}
-    aside.candidates = {
-        name: c for name, c in raced.items() if (c.case.device, _field(c.case)) not in late
-    }
-    found = of_report(aside, mark, complete=False)
+    cut = [c for c in aside.candidates.values() if c.reason is not None and c.reason.is_late]
+    late = {(c.case.device, _field(c.case)) for c in cut}
+    found = of_report(aside, mark, complete=False, without=late)
     if found is None:
         return kept
     found = ceiling_store.merged(kept, found)
@@ -363,7 +235,7 @@ def _sustained_step_s(case: Case, context: RunContext) -> float | None:
 
 def _warn_of_late(found: Ceilings, context: RunContext) -> None:
     reasons = ((d.device, *each) for d in found.devices for each in d.unavailable.items())
-    if late := [f"{device} {name}" for device, name, why in reasons if why == OUT_OF_TIME]:
+    if late := [f"{device} {name}" for device, name, why in reasons if why == LATE]:
         text = f"not measured this time, as time ran out: {', '.join(late)}"
         warning = Warning("unmeasured", text, "raise --budget")
         context.emit(ev.WarningRaised(at_s=context.now(), warning=warning))

@@ -3,15 +3,13 @@
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
 
-from ..contract import DEFAULT_CACHE_BYTES
 from ..planning.request import Request, fake_devices
 from ..pool.control import Control
 from ..pool.pool import Pool
 from ..pool.worker_process import WorkerKey
 from ..records import events as ev
-from ..records.machine import Cpu, Machine
+from ..records.machine import Machine
 from ..records.reason import Reason
 from ..report.report import Report
 from .overhead import OverheadMeter
@@ -30,12 +28,6 @@ class Share:
     until_s: float
     end_s: float
     rows: int = 1  # still to race, this one included: they share what the run may be extended by
-
-
-def cache_bytes(cpu: Cpu) -> int:
-    """Bytes of the largest level of cache, all of its instances together."""
-    caches = (each for each in cpu.caches if each.kind != "instruction")
-    return max((c.size_bytes * c.instances for c in caches), default=DEFAULT_CACHE_BYTES)
 
 
 Listener = Callable[[ev.AnyEvent], None]
@@ -93,11 +85,9 @@ class RunContext:
         """Make sure of a worker within the run; WorkerFailed if there can be none."""
         self.pool.start(key, max(at_least_s, self.deadline(START_S)))
 
-    def finish(
-        self, case: str, scenario: str, status: str, reason: Reason | None, **more: Any
-    ) -> None:
-        """Report the end of a case, by its id and that of its row."""
+    def finish(self, case: str, scenario: str, status: str, reason: Reason | None) -> None:
+        """Report the end of a case that had no turns, by its id and that of its row."""
         event = ev.CaseFinished(
-            at_s=self.now(), case=case, scenario=scenario, status=status, reason=reason, **more
+            at_s=self.now(), case=case, scenario=scenario, status=status, reason=reason
         )
         self.emit(event)

@@ -24,8 +24,8 @@ from ..records.reason import Warning
 from ..report.candidate import Candidate
 from ..stats.samples import median
 from .context import RunContext
-from .preparation import worker_key
-from .schedule import LONGEST_TAIL_BLOCK_S, SHORTEST_BLOCK_S, TAIL_SAMPLES, longest_lead_in_s
+from .schedule import longest_lead_in_s, timed_s
+from .workers import worker_key
 
 LEAST_S = 3.0  # shortest useful search: with less, not even both ends are measured
 FIELD = 4  # admissible candidates per kind of device
@@ -173,10 +173,8 @@ class CrossoverSearch:
             if key.alone and key not in started:
                 cost_s += setup.import_s or 0.0
             started.add(key)
-            turn_s = max(SHORTEST_BLOCK_S, step_s)
-            if row.scenario.objective == "latency_p99":
-                turn_s = max(turn_s, min(TAIL_SAMPLES * step_s, LONGEST_TAIL_BLOCK_S))
-            turn_s += longest_lead_in_s(candidate.case.device, step_s)
+            lead_in_s = longest_lead_in_s(candidate.case.device, step_s)
+            turn_s = timed_s(row.scenario, step_s) + lead_in_s
             cost_s += max(1.0, growth) * once_s + CHECK_S + ROUNDS * turn_s
         return cost_s
 
@@ -213,8 +211,7 @@ class CrossoverSearch:
         self._race_row(point, now + AFFORDABLE * (until_s - now))
         raced = self._context.report.rows[scenario.id].candidates
         valid = eligible(raced, row.scenario)
-        unmeasured = (c.reason.code for c in raced if c.reason and not c.blocks)
-        late = any(code in ("budget", "no_time") for code in unmeasured)
+        late = any(c.reason.is_late for c in raced if c.reason and not c.blocks)
         lost = {c.case.label for c in raced} & known - {c.case.label for c in valid}
         if lost and (late or count < len(wanted)):
             return Measured(value, ())  # the next leader may not have been raced

@@ -20,7 +20,7 @@ from ..records.machine import Machine
 from ..records.reason import Reason
 from .context import START_S, RunContext
 from .overhead import STARTING
-from .preparation import BUDGET, CANNOT_HERE, worker_key
+from .workers import NO_TURN, outcome, worker_key
 
 LEAST_ATTEMPT_S = 10.0  # for one attempt, although its share of the budget is over
 LEAST_BUILD_S = 1.0  # with less time left, no attempt begins
@@ -155,15 +155,11 @@ def _ended_by(attempts: Sequence[BatchAttempt]) -> str:
 
 
 def _outcome(found: LargestBatch) -> tuple[str, Reason | None]:
-    """The candidate's final status; a refusal or lack of time is no failure."""
+    """The candidate's final status, with a reason where nothing fitted."""
     if found.batch is not None:
         return "ok", None
-    if not found.attempts:
-        return "skipped", BUDGET
-    reason = found.attempts[-1].reason
-    if reason is not None and reason.code == "timeout":
-        return "skipped", BUDGET
-    return "skipped" if reason is not None and reason.code in CANNOT_HERE else "failed", reason
+    reason = found.attempts[-1].reason if found.attempts else None
+    return ("skipped", NO_TURN) if reason is None else outcome(reason, is_late=True)
 
 
 def _is_bound(reason: Reason) -> bool:

@@ -9,25 +9,24 @@ from functools import partial
 
 import msgspec
 
-from .. import catalog
 from ..contract import Case
 from ..machine.host.isa import lacking
 from ..planning import admission
 from ..planning.plan import RowPlan
-from ..planning.scenario import Scenario
 from ..pool.answers import Prepared, Released, SmallProbe
 from ..pool.pool import Answer, WorkerFailed
 from ..pool.worker_process import WorkerKey
 from ..records import events as ev
 from ..records.document import WarmUp
-from ..records.reason import Reason
+from ..records.reason import BUDGET, NO_TIME, Reason
 from ..stats.objectives import BY_DEVICE
 from ..stats.ratios import ProvenSlower
 from ..worker.code import COMMAND
 from ..worker.failures import SHARE_GPU
 from ..worker.launcher import launch_of
-from .context import RunContext, Share, cache_bytes
+from .context import RunContext, Share
 from .overhead import PREPARING, STARTING
+from .workers import NO_TURN, outcome, worker_key
 
 WARM_UP_S = (0.02, 1.0)  # bounds of one case's warm-up
 WARM_UP_SHARE = 0.12  # share of the row's time left for the warm-ups of all its cases
@@ -41,22 +40,8 @@ AFTER_COMPILING_S = 3.0  # left for rounds with a case that a candidate source l
 PROBE_DEADLINE_S = 10.0  # a build for a GPU takes seconds to start
 RELEASE_DEADLINE_S = 5.0
 
-# Reasons of a workload for what it cannot do on this machine, as opposed to a failure.
-CANNOT_HERE = (
-    "driver_too_old",
-    "gpu_busy",
-    "missing_package",
-    "no_compiler",
-    "no_device",
-    "not_quantised",
-    "provider_fallback",
-    "unsupported",
-    "unsupported_device",
-    "unsupported_precision",
-)
 EMULATED = ("bf16", "fp16")  # precisions for which a CPU without their instructions uses FP32's
 COMMAND_HINT = "raise --budget, or time it until it prints a line: --until REGEX"
-BUDGET = Reason("budget", "no time was left for its turn", "raise --budget or run fewer scenarios")
 
 
 class Refused(Exception):  # noqa: N818 - an outcome
@@ -82,25 +67,6 @@ class PreparedCase:
     @property
     def sample_s(self) -> float:
         return self.step_s * self.iterations
-
-
-def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
-    """The worker that `case` shares with others, or has to itself where `scenario` asks for it, or
-    because compiling for a GPU may take its worker along."""
-    has_own = case.is_compiled or case.tuning.get("workers")
-    compiles_for_gpu = case.is_compiled and case.device_kind == "gpu"
-    apart = compiles_for_gpu or (has_own and catalog.load(case.workload).isolates)
-    # torch keeps its first plan for a convolution, whether searched for or not (Conv_v8.cpp).
-    apart = apart or "cudnn-benchmark" in case.mode_words
-    # A capture that fails takes its process along, and code of the user may make it fail.
-    is_recorded = "graph" in case.mode_words and case.device_kind == "gpu"
-    apart = apart or (is_recorded and catalog.load(case.workload).isolates)
-    alone = ""
-    if apart or (scenario is not None and scenario.weighs_memory):
-        alone = case.id
-    elif scenario is not None and scenario.counts_start_up and not scenario.shares_workers:
-        alone = scenario.id
-    return WorkerKey(*catalog.process_of(case), alone)
 
 
 class Preparation:
@@ -140,12 +106,12 @@ class Preparation:
             return True
         return False
 
-    def untried(self, case: Case, text: str = BUDGET.message) -> Reason:
+    def untried(self, case: Case, text: str = NO_TURN.message) -> Reason:
         """Why a case had no turn for lack of time.  That is no gap in the evidence where this CPU
         would only emulate its precision, since that is slower (docs/measurement.md)."""
         if (missing := self._emulates(case)) is None:
-            return Reason(BUDGET.code, text, BUDGET.hint)
-        return Reason("no_time", f"{text}; this CPU has no {missing}", BUDGET.hint)
+            return Reason(BUDGET, text, NO_TURN.hint)
+        return Reason(NO_TIME, f"{text}; this CPU has no {missing}", NO_TURN.hint)
 
     def _emulates(self, case: Case) -> str | None:
         """The instructions for its precision that this CPU lacks; None where none are missing."""
@@ -167,7 +133,7 @@ class Preparation:
             with self._context.overhead.spending(PREPARING):
                 yield
         except Refused as refused:
-            self.skip(case, refused.reason)
+            self.finish(case, "skipped", refused.reason)
         except WorkerFailed as failure:
             self.fail(case, failure)
 
@@ -197,7 +163,7 @@ class Preparation:
         if is_new:
             self._start_s[key] = context.now() - began_s
         if context.now() >= self._share.end_s:
-            raise Refused(BUDGET)
+            raise Refused(NO_TURN)
 
     def _neighbours(self, case: Case) -> list[Case]:
         """The other cases that workers hold on its device, eliminated ones included."""
@@ -206,12 +172,12 @@ class Preparation:
 
     def _occupied(self, case: Case) -> Reason | None:
         """Why a GPU that admits one process at a time is taken: another one races on it."""
-        others = {self._key(other).name for other in self._neighbours(case)}
-        if case.device not in self._context.machine.exclusive or others <= {self._key(case).name}:
+        names = {self._key(other).name for other in self._neighbours(case)}
+        if not (others := names - {self._key(case).name}):
             return None
-        text = f"{case.device} admits one process at a time, and {min(others)} races on it"
         remedy = f"{SHARE_GPU}, or race it alone: --backend, --mode, --precision"
-        return Reason("exclusive_gpu", text, remedy)
+        why = f"{min(others)} races on it"
+        return admission.taken(case.device, self._context.machine, why, remedy)
 
     def _refusal(self, case: Case, left_s: float) -> Reason | None:
         """Why a case is not even tried: no price, too long to compile, not enough memory."""
@@ -251,16 +217,10 @@ class Preparation:
         small, like = pair
         key = replace(self._key(case), alone="")
         self._start(key)
-        deadline_s = self._context.deadline(PROBE_DEADLINE_S)
+        seed, deadline_s = self._context.request.seed, self._context.deadline(PROBE_DEADLINE_S)
         try:
             answer = self._context.pool.ask(
-                key,
-                deadline_s,
-                SmallProbe,
-                op="probe_small",
-                case=small,
-                other=like,
-                seed=self._context.request.seed,
+                key, deadline_s, SmallProbe, op="probe_small", case=small, other=like, seed=seed
             )
         except WorkerFailed as failure:
             if failure.reason.code != "timeout" or deadline_s >= PROBE_DEADLINE_S:
@@ -287,7 +247,7 @@ class Preparation:
             seed=context.request.seed,
             latency=scenario.objective not in BY_DEVICE,
             warm_up_s=warm_up_s,
-            cache_bytes=cache_bytes(context.machine.cpu),
+            cache_bytes=context.machine.cpu.cache_bytes,
             from_start=scenario.counts_start_up,
             files=source.files(case) if source is not None else {},
         )
@@ -317,11 +277,11 @@ class Preparation:
         text = f"it was not ready within its {deadline_s:.0f} s of the budget"
         if own is not None and own.kind == COMMAND:
             if own.until is None:
-                return Reason(BUDGET.code, text, COMMAND_HINT)
+                return Reason(BUDGET, text, COMMAND_HINT)
             text = f"it printed no line that matches {own.until!r} within {deadline_s:.0f} s"
-            return Reason(BUDGET.code, text, "correct the pattern, or raise --budget")
+            return Reason(BUDGET, text, "correct the pattern, or raise --budget")
         if source is not None and case.id in source.extra:
-            return Reason("no_time", text, BUDGET.hint)
+            return Reason(NO_TIME, text, NO_TURN.hint)
         return self.untried(case, text)
 
     def _accept(self, case: Case, loaded: Prepared) -> PreparedCase | None:
@@ -417,32 +377,30 @@ class Preparation:
 
     def fail(self, case: Case, failure: WorkerFailed) -> None:
         """End a case whose worker failed or refused it."""
-        reason = failure.reason
-        if reason.code == "timeout" and self._context.now() >= self._share.end_s:
-            self.skip(case, BUDGET)
-        elif reason.code in CANNOT_HERE:
-            self.skip(case, reason)
-        else:
-            self.finish(case, "failed", reason)
-
-    def skip(self, case: Case, reason: Reason) -> None:
-        """End a case that was refused or ran out of time; blocks measured before still count."""
-        is_measured = bool(self._context.report.candidates[case.id].blocks)
-        self.finish(case, "ok" if is_measured else "skipped", reason)
+        is_late = self._context.now() >= self._share.end_s
+        self.finish(case, *outcome(failure.reason, is_late=is_late))
 
     def finish(
         self, case: Case, status: str, reason: Reason | None, proof: ProvenSlower | None = None
     ) -> None:
-        """Report the end of a case; `proof` shows that another candidate is faster."""
-        self._context.finish(
-            case.id,
-            self._plan.scenario.id,
-            status,
-            reason,
-            telemetry=self._context.telemetry.of_case(case.id, case.device),
-            beaten_by=proof.by if proof else None,
-            ratio=proof.ratio.value if proof else None,
-            ratio_bounds=proof.ratio.interval if proof else None,
+        """Report the end of a case; `proof` shows that another candidate is faster.
+
+        Blocks that were measured count even if it is skipped after them.
+        """
+        if status == "skipped" and self._context.report.candidates[case.id].blocks:
+            status = "ok"
+        self._context.emit(
+            ev.CaseFinished(
+                at_s=self._context.now(),
+                case=case.id,
+                scenario=self._plan.scenario.id,
+                status=status,
+                reason=reason,
+                telemetry=self._context.telemetry.of_case(case.id, case.device),
+                beaten_by=proof.by if proof else None,
+                ratio=proof.ratio.value if proof else None,
+                ratio_bounds=proof.ratio.interval if proof else None,
+            )
         )
         key, left = self._key(case), reason is not None and self._context.request.trace is None
         if left and case.device_kind == "gpu" and key.alone == case.id:

@@ -12,8 +12,9 @@ from ..records.reason import Reason
 from ..report.candidate import Candidate
 from ..stats import samples as stats
 from .context import RunContext
-from .preparation import Preparation, worker_key
+from .preparation import Preparation
 from .trace import TraceFile
+from .workers import worker_key
 
 PROFILED_S = 0.2  # for one pass, which ends earlier at its number of steps
 PROFILE_DEADLINE_S = 20.0

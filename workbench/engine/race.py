@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from ..advisor import elimination, refinements
+from ..advisor import elimination, refinements, stopping
 from ..advisor.elimination import Eliminated, Standings
 from ..advisor.limits import exceeds_error_limit
 from ..advisor.verdict import decide
@@ -57,7 +57,7 @@ class Race:
             rounds = self._number
             self._give_back()
             for case in self._late:  # the budget did not last for the decision
-                self.preparation.skip(case, self.preparation.untried(case))
+                self.preparation.finish(case, "skipped", self.preparation.untried(case))
             self._late = []
             decided, self._active = self._active, []
             self._enter(order.reference_only, REFERENCE_COST * self.preparation.longest_s)
@@ -138,12 +138,12 @@ class Race:
         round_s, spare_s = self._budget.round_s(self._active), self._spare_s()
         left_s = self._left_s()
         least = max(1, MIN_PAIRS - rounds)
-        if rounds >= elimination.PATIENCE or least * round_s - left_s > spare_s:
+        if rounds >= stopping.PATIENCE or least * round_s - left_s > spare_s:
             return 0.0
         if self._is_decided():
             return 0.0  # no round would narrow it
         # Where time ran short, rounds did too; more time lengthens them.
-        missing_s = (elimination.PATIENCE - rounds) * round_s - left_s
+        missing_s = (stopping.PATIENCE - rounds) * round_s - left_s
         more_s = min(spare_s, max(LEAST_EXTENSION_S, missing_s))
         verdict = decide(self._context.report, self._plan.scenario)
         return more_s if more_s >= LEAST_EXTENSION_S and verdict.is_open else 0.0
@@ -299,11 +299,11 @@ class Race:
 
     def _is_over(self, rounds: int) -> bool:
         contending = [prepared for prepared in self._active if not prepared.is_only_baseline]
-        return elimination.is_over(self._standings(contending or self._active, rounds))
+        return stopping.is_over(self._standings(contending or self._active, rounds))
 
     def _is_decided(self) -> bool:
         candidates = list(map(self._candidate, self._active))
-        return elimination.is_decided(candidates, self._plan.scenario)
+        return stopping.is_decided(candidates, self._plan.scenario)
 
     # ------------------------------------------------------------ what is known
 
@@ -342,4 +342,5 @@ class Race:
             if self._candidate(prepared).blocks:
                 self.preparation.finish(prepared.case, "ok", None)
             else:
-                self.preparation.skip(prepared.case, self.preparation.untried(prepared.case))
+                reason = self.preparation.untried(prepared.case)
+                self.preparation.finish(prepared.case, "skipped", reason)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from ..planning import ceiling_rows
 from ..planning.cases import fill_cases
 from ..planning.plan import RowPlan
 from ..report.candidate import Row
@@ -54,7 +55,7 @@ class CeilingRows(TableRows):
 
     def rows(self) -> list[RowPlan]:
         request = self._context.request
-        rows = ceilings.requested_rows(request, self._context.machine)
+        rows = ceiling_rows.requested_rows(request, self._context.machine)
         products = sum(ceilings.is_gpu_product(case) for row in rows for case in row.cases)
         self.reserved_s = min(ceilings.SUSTAINED_S * products, request.budget / 3)
         return rows

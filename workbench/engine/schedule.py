@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection
 
 from ..contract import kind_of
 from ..planning.plan import RowPlan
+from ..planning.scenario import Scenario
 from ..stats.samples import MIN_PAIRS
 from ..worker.block import LEAD_IN_CAP_S, LEAD_IN_SAMPLES
 from .context import Share
@@ -28,34 +29,38 @@ def longest_lead_in_s(device: str, sample_s: float) -> float:
     return max(LEAD_IN_SAMPLES * sample_s, kind_of(device).settle_s)
 
 
+def least_samples(scenario: Scenario, sample_s: float) -> int:
+    """Samples that a block has at least, however long they take."""
+    if not scenario.measures_tails:
+        return 1
+    return max(1, min(TAIL_SAMPLES, int(LONGEST_TAIL_BLOCK_S / max(sample_s, 1e-9))))
+
+
+def timed_s(scenario: Scenario, sample_s: float, block_s: float = SHORTEST_BLOCK_S) -> float:
+    """Predicted seconds of a block that is `block_s` long at least."""
+    return max(block_s, least_samples(scenario, sample_s) * sample_s)
+
+
 class RoundBudget:
     """The time of one row, by the run's clock `now`."""
 
     def __init__(self, plan: RowPlan, now: Callable[[], float], share: Share) -> None:
-        self._now, self._share = now, share
-        self._measures_tails = plan.scenario.objective == "latency_p99"
-        is_short = plan.source is not None or self._measures_tails
-        self._longest_s = SHORT_BLOCK_S if is_short else BLOCK_S
-        self._rounds_wanted = TAIL_ROUNDS_WANTED if self._measures_tails else ROUNDS_WANTED
+        self._now, self._share, self._scenario = now, share, plan.scenario
+        tails = plan.scenario.measures_tails
+        self._longest_s = SHORT_BLOCK_S if plan.source is not None or tails else BLOCK_S
+        self._rounds_wanted = TAIL_ROUNDS_WANTED if tails else ROUNDS_WANTED
 
     def block_s(self, field: Collection[PreparedCase]) -> float:
         """Length of a block at which the wanted number of rounds of `field` fits, within bounds."""
         fitting_s = (self._share.until_s - self._now()) / (self._rounds_wanted * len(field))
         return min(self._longest_s, max(SHORTEST_BLOCK_S, fitting_s))
 
-    def least_samples(self, prepared: PreparedCase) -> int:
-        """Samples that a block of this case has at least, however long they take."""
-        if not self._measures_tails:
-            return 1
-        return max(1, min(TAIL_SAMPLES, int(LONGEST_TAIL_BLOCK_S / max(prepared.sample_s, 1e-9))))
-
     def turn_s(self, prepared: PreparedCase, field: Collection[PreparedCase]) -> float:
         """Predicted seconds of one turn in a race of `field`, lead-in included."""
-        least_s = self.least_samples(prepared) * prepared.sample_s
         lead_in_s = prepared.lead_in_s
         if lead_in_s is None:
             lead_in_s = longest_lead_in_s(prepared.case.device, prepared.sample_s)
-        return max(self.block_s(field), least_s, prepared.sample_s) + lead_in_s
+        return timed_s(self._scenario, prepared.sample_s, self.block_s(field)) + lead_in_s
 
     def round_s(self, field: Collection[PreparedCase]) -> float:
         """Predicted seconds of one round of `field`."""

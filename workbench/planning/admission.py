@@ -12,9 +12,10 @@ from ..machine.host.isa import bound_ops_per_s, lacking, native
 from ..machine.packages import onnx_cuda
 from ..machine.warnings import lacks_capability, lacks_code_for
 from ..records.machine import Cpu, Gpu, Machine, Package, Software
-from ..records.reason import Reason
+from ..records.reason import NO_TIME, Reason
 from ..report.candidate import Candidate
 from ..text import units
+from ..worker.failures import SHARE_GPU
 
 GPU_SHARE = 0.9  # share of the free GPU memory that a case may take; other processes need some too
 NOT_WORTH_RACING = 3.0  # times the time of the best: not raced on, or not at all
@@ -93,6 +94,13 @@ def _beyond(case: Case, gpu: Gpu) -> Reason | None:
     return None
 
 
+def taken(device: str, machine: Machine, why: str, remedy: str = SHARE_GPU) -> Reason | None:
+    """Why a case cannot have a GPU that admits one process at a time; `why` names the others."""
+    if device not in machine.exclusive:
+        return None
+    return Reason("exclusive_gpu", f"{device} admits one process at a time, and {why}", remedy)
+
+
 def unpriced(case: Case, objective: str, price_per_hour: float | None) -> Reason | None:
     """Why the cost of a case cannot be measured."""
     if objective != "cost" or price_per_hour is not None:
@@ -107,7 +115,7 @@ def too_long_to_compile(case: Case, left_s: float, compile_s: float) -> Reason |
     if not case.is_compiled or left_s >= needed_s:
         return None
     return Reason(
-        "no_time",  # unlike "budget" no gap in the evidence: few rows have time to compile
+        NO_TIME,
         f"compiling takes up to {needed_s:.0f} s, {left_s:.0f} s are left",
         "raise --budget",
     )

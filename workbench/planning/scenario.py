@@ -79,6 +79,11 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Whether the row needs fresh workers, in which nothing is loaded yet."""
         return self.objective == "time_to_result"
 
+    @property
+    def measures_tails(self) -> bool:
+        """Whether it compares 99th percentiles."""
+        return self.objective == "latency_p99"
+
     def modes_on(self, device_kind: str) -> tuple[str | None, ...]:
         """The admitted modes on a kind of device; None is the usual way."""
         return (None, *(self.modes or ()), *(self.gpu_modes if device_kind == "gpu" else ()))

@@ -5,6 +5,7 @@ A value that could not be read is None; `unavailable` has the reason by field na
 
 import msgspec
 
+from ..contract import DEFAULT_CACHE_BYTES
 from .reason import Reason
 
 
@@ -66,6 +67,12 @@ class Cpu(msgspec.Struct, frozen=True):
     efficiency_cores: int | None = None  # number of logical cores of the slower kind; 0: one kind
     usable_physical_cores: int | None = None  # those with a logical core in the affinity mask
     unavailable: dict[str, str] = {}
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of the largest level of cache, all of its instances together."""
+        caches = (each for each in self.caches if each.kind != "instruction")
+        return max((c.size_bytes * c.instances for c in caches), default=DEFAULT_CACHE_BYTES)
 
 
 class Memory(msgspec.Struct, frozen=True):

@@ -2,6 +2,9 @@
 
 import msgspec
 
+BUDGET = "budget"  # code where time ran out, which leaves a gap in the evidence
+NO_TIME = "no_time"  # the same without a gap: few rows have time for it, or it would be slower
+
 
 class Reason(msgspec.Struct, frozen=True, omit_defaults=False):
     """Why something is missing, was skipped or failed."""
@@ -9,6 +12,11 @@ class Reason(msgspec.Struct, frozen=True, omit_defaults=False):
     code: str  # stable name for scripts: "no_memory", "worker_died", "budget", ...
     message: str  # one line for people
     hint: str | None = None  # remedy
+
+    @property
+    def is_late(self) -> bool:
+        """Whether time ran out, so that a longer run may show more."""
+        return self.code in (BUDGET, NO_TIME)
 
 
 class Warning(msgspec.Struct, frozen=True):

@@ -19,7 +19,6 @@ from ..text import units
 ENERGY = "energy_j"  # the metric of a block with the joules of one step on the CPU
 BY_FIRST_BLOCK = ("far_slower", "slower_precision")  # codes of eliminations without an interval
 CANCELLED = "cancelled"  # status of a candidate, and end of a race, when the run was interrupted
-OUT_OF_TIME = "budget"  # reason code of a candidate that the end of the budget stopped
 ENDED = ("ok", "skipped", "failed", "cancelled")
 BARRED = ("error_limit", "limit", "not_counted")  # reasons against a pick, however fast it is
 # Fields that a candidate and its measurement have in common.
@@ -136,7 +135,7 @@ class Candidate:
     @property
     def eliminated(self) -> bool:
         """Whether it was measured and left the race early, for another reason than the budget."""
-        return self.state == "ok" and self.reason is not None and self.reason.code != OUT_OF_TIME
+        return self.state == "ok" and self.reason is not None and not self.reason.is_late
 
     @property
     def simulated(self) -> bool:

@@ -1,11 +1,10 @@
-"""Which candidates leave a race, and when it is over."""
+"""Which candidates leave a race."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import msgspec
-import pytest
 from builders import block, case, machine, report, scenario, steady
 from fakes import CPU_A, CPU_B, CPU_C, standings
 
@@ -13,9 +12,7 @@ from workbench.advisor import elimination
 from workbench.advisor.crossover import MOST_POINTS
 from workbench.records.document import SetupTimes, WarmUp
 from workbench.records.machine import Isa
-from workbench.report.measurements import measurement_warnings
 
-ROW = scenario()
 GPU = case("cuda:0-a")
 
 
@@ -110,32 +107,6 @@ def test_a_short_set_up_can_make_up_for_slow_steps() -> None:
     )
 
 
-def test_a_race_is_decided_by_ties_or_by_one_left() -> None:
-    assert elimination.is_decided(field({CPU_A: steady(1.0)}), ROW)
-    assert elimination.is_decided(field({CPU_A: steady(1.0), CPU_B: steady(1.001)}), ROW)
-    assert not elimination.is_decided(field({CPU_A: steady(1.0, 3), CPU_B: steady(1.5, 3)}), ROW)
-
-
-def test_a_race_is_decided_once_no_rival_can_lead_by_more_than_the_tolerance() -> None:
-    slower, level = steady(1.06, 6, spread=0.02), steady(1.01, 6, spread=0.2)[::-1]
-    assert elimination.is_decided(field({CPU_A: steady(1.0, 6), CPU_B: slower}), ROW)
-    assert not elimination.is_decided(field({CPU_A: steady(1.0, 4), CPU_B: slower[:4]}), ROW)
-    assert not elimination.is_decided(field({CPU_A: steady(1.0, 6), CPU_B: level}), ROW)
-
-
-def test_reference_only_precisions_are_decided_among_themselves() -> None:
-    assert elimination.is_decided(field({case("cpu-a", "fp64"): steady(1.0)}), ROW)
-    assert not elimination.is_decided([], ROW)
-
-
-def test_a_tie_of_devices_is_settled_after_enough_rounds() -> None:
-    # Five percent apart, give or take as much: the words are `either` now and hardly another later.
-    level = {CPU_A: steady(1.0, 20, spread=0.2), GPU: steady(1.03, 20, spread=0.2)[::-1]}
-    assert elimination.is_decided(field(level, gpus=["cuda:0"]), ROW)
-    short = {name: blocks[:10] for name, blocks in level.items()}
-    assert not elimination.is_decided(field(short, gpus=["cuda:0"]), ROW)
-
-
 def test_the_best_two_so_far_are_protected() -> None:
     blocks = {CPU_A: [[3.0]], CPU_B: [[1.0]], CPU_C: [[2.0]], case("cpu-a", "fp64"): [[0.1]]}
     candidates = field(blocks, errors={CPU_B: 0.5})
@@ -146,48 +117,6 @@ def test_cases_that_the_plan_protects_are_protected_too() -> None:
     race = standings(field({CPU_A: [[1.0]], CPU_B: [[2.0]], CPU_C: [[3.0]]}))
     plan = replace(race.plan, protected=frozenset({CPU_C.id}))
     assert elimination.protected(replace(race, plan=plan)) == {CPU_A.id, CPU_B.id, CPU_C.id}
-
-
-def test_the_devices_must_be_distinguished_too() -> None:
-    distinct = field({CPU_A: steady(1.0), GPU: steady(0.5)}, gpus=["cuda:0"])
-    level = field(
-        {CPU_A: steady(1.0, spread=0.4), GPU: steady(1.0, spread=0.5)[::-1]}, gpus=["cuda:0"]
-    )
-    assert elimination.is_decided(distinct, ROW)
-    assert not elimination.is_decided(level, ROW)
-
-
-def test_steady_is_narrow_or_as_narrow_as_it_gets() -> None:
-    (narrow,) = field({CPU_A: steady(1.0, 4, spread=0.001)})
-    (few,) = field({CPU_A: [[1.0], [1.0]]})
-    (wild_but_short,) = field({CPU_A: [[1.0, 2.0, 3.0, 9.0]] * 4})
-    # Alternating levels stay as wide as they are, however long one measures.
-    (plateau,) = field({CPU_A: [[1.0] * 5, [2.0] * 5] * 10})
-    assert elimination.is_steady(narrow)
-    assert not elimination.is_steady(few)
-    assert not elimination.is_steady(wild_but_short)
-    assert elimination.is_steady(plateau)
-
-
-def test_where_start_up_counts_a_step_is_a_part_of_what_must_be_steady() -> None:
-    (found,) = field({CPU_A: [[1.0], [1.2], [0.9], [1.1], [0.8], [1.0]]})
-    assert not elimination.is_steady(found, elimination.WIDE)
-    found.objective, found.setup = "time_to_result", SetupTimes(import_s=9.0)
-    assert found.step_share == pytest.approx(0.1)
-    assert elimination.is_steady(found, elimination.WIDE)
-    assert not [w.code for w in measurement_warnings(found)]
-    found.blocks = found.blocks[:4]  # too few for an interval
-    assert not elimination.is_steady(found, elimination.WIDE)
-    assert [w.code for w in measurement_warnings(found)] == ["few_samples"]
-
-
-def test_a_figure_repeats_when_both_halves_of_the_time_agree_on_it() -> None:
-    (level,) = field({CPU_A: steady(1.0, 10)})
-    (wandering,) = field({CPU_A: [[1.0] * 5] * 5 + [[1.03] * 5] * 5})
-    (single,) = field({CPU_A: [[1.0] * 5]})
-    assert elimination.repeats(level)
-    assert not elimination.repeats(wandering)
-    assert not elimination.repeats(single)
 
 
 def test_a_single_long_step_eliminates_only_emulated_precisions() -> None:
@@ -304,19 +233,3 @@ def test_memory_and_energy_are_no_reason_to_go_early() -> None:
             {CPU_A: [[1.0] * 3], CPU_B: [[9.0] * 3]}, row=scenario(objective=objective)
         )
         assert leaving(elimination.far_slower(standings(candidates))) == []
-
-
-def test_without_a_value_of_the_objective_nothing_is_decided() -> None:
-    candidates = field({CPU_A: steady(1.0), CPU_B: steady(2.0)}, row=scenario(objective="memory"))
-    assert not elimination.is_decided(candidates, scenario(objective="memory"))
-    candidates[0].memory_peak_bytes = candidates[1].memory_peak_bytes = 1 << 20
-    assert elimination.is_decided(candidates, scenario(objective="memory"))
-
-
-def test_a_race_ends_while_only_the_time_of_a_third_is_uncertain() -> None:
-    loser = steady(3.0, spread=0.5)
-    third = field({CPU_A: steady(1.0), CPU_B: steady(1.6), CPU_C: loser})
-    assert not elimination.is_steady(third[2], elimination.WIDE)
-    assert elimination.is_over(standings(third, rounds=8))
-    second = field({CPU_A: steady(1.0), CPU_C: loser})
-    assert not elimination.is_over(standings(second, rounds=8))

@@ -10,7 +10,7 @@ from fakes import standings
 from workbench.advisor import elimination
 from workbench.advisor.limits import MIB, beyond_limits
 from workbench.advisor.verdict import decide
-from workbench.engine.preparation import worker_key
+from workbench.engine.workers import worker_key
 from workbench.planning.scenario import Limits, Scenario
 from workbench.records import events as ev
 from workbench.records.reason import Reason

@@ -1,4 +1,4 @@
-"""Ceilings: planned for a machine, derived from a run, kept under its fingerprint, shown."""
+"""Ceilings: derived from a run, kept under its fingerprint, shown."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from builders import ceilings as sample, events, machine, scenario
 from workbench import catalog
 from workbench.contract import Case, Work
 from workbench.engine import ceiling_store, ceilings
-from workbench.engine.preparation import BUDGET
+from workbench.engine.workers import NO_TURN
 from workbench.export.view.ceilings import ceilings_text
+from workbench.planning import ceiling_rows
 from workbench.planning.request import Request
 from workbench.records import events as ev
 from workbench.records.document import Ceilings
 from workbench.records.machine import Cache, Machine, Package, Software
-from workbench.records.reason import Warning
+from workbench.records.reason import NO_TIME, Reason, Warning
 from workbench.report.report import Report
 
 LLC = Cache(3, "unified", 1 << 25, 1)
@@ -118,48 +119,30 @@ def test_neither_convolutions_nor_many_gpus_raise_the_peak_of_one(workload, rank
         assert (ceilings.raised(low, report) != low) == raises
 
 
-def test_the_plan_covers_devices_precisions_and_caches() -> None:
-    rows = {row.scenario.id: row.cases for row in ceilings.plan(HERE, ["cpu"], threads=None)}
-    assert "transfer" not in rows  # nothing to transfer to
-    assert {"fp32", "bf16", "fp64", "fp16", "int8"} <= {c.precision for c in rows["matmul"]}
-    assert {c.threads for c in rows["matmul"]} == {8}
-    sizes = {c.params["mib"] for c in rows["bandwidth"]}
-    assert sizes == {128.0, 4.0}
-    both = {row.scenario.id: row.cases for row in ceilings.plan(HERE, ["cpu", "cuda:0"], threads=2)}
-    assert {c.device for c in both["transfer"]} == {"cuda:0"}
-    on_gpu = [c for c in both["bandwidth"] if c.device == "cuda:0"]
-    assert {c.params["mib"] for c in on_gpu} == {128.0}, "its cache is not known"
-    kinds = [c.precision for c in both["matmul"] if c.device == "cuda:0"]
-    assert kinds == ["fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp64"]
-    assert both["matmul"][0].device == "cuda:0"
-    ids = [c.id for cases in both.values() for c in cases]
-    assert len(ids) == len(set(ids))
-
-
 def with_gpu(l2_cache_bytes: int | None = 50 << 20) -> Machine:
     here = machine("cuda:0")
     gpu = msgspec.structs.replace(here.gpus[0], l2_cache_bytes=l2_cache_bytes)
     return msgspec.structs.replace(here, cpu=HERE.cpu, gpus=[gpu])
 
 
-def test_a_gpu_has_a_ceiling_for_its_l2_cache() -> None:
-    rows = {row.scenario.id: row.cases for row in ceilings.plan(with_gpu(), ["cpu", "cuda:0"])}
-    on_gpu = [c for c in rows["bandwidth"] if c.device == "cuda:0"]
-    assert {(c.params["kernel"], c.params["mib"]) for c in on_gpu} == {
-        ("copy", 200.0), ("triad", 200.0), ("triad", 12.5),
-    }  # fmt: skip
-    assert {c.params["mib"] for c in rows["bandwidth"] if c.device == "cpu"} == {128.0, 4.0}
-
-
 # --------------------------------------------------------- kept one by one
 
 
 def kept_or_measured(
-    monkeypatch: pytest.MonkeyPatch, kept, seconds, *, budget_s=60.0, cut=(), warn=(), threads=()
+    monkeypatch: pytest.MonkeyPatch,
+    kept,
+    seconds,
+    *,
+    budget_s=60.0,
+    cut=(),
+    emulated=(),
+    warn=(),
+    threads=(),
 ):
     """The ceilings of a run with `kept` ones, those it measured (by field) and those it saved.
 
-    A step takes `seconds` in any case; time ran out for the fields in `cut`.
+    A step takes `seconds` in any case; time ran out for the fields in `cut`, and before the turn of
+    those in `emulated`.
     """
     asked, saved = [], []
     monkeypatch.setattr(ceiling_store, "load", lambda mark: kept)
@@ -173,7 +156,10 @@ def kept_or_measured(
         report.machine = with_gpu()
         for case in cases:
             if ceilings._field(case) in cut:
-                report.candidates[case.id].reason = BUDGET
+                report.candidates[case.id].reason = NO_TURN
+            if ceilings._field(case) in emulated:
+                report.candidates[case.id].blocks.clear()
+                report.candidates[case.id].reason = Reason(NO_TIME, "this CPU has no FP16")
         report.warnings.extend(warn)
         return report
 
@@ -212,12 +198,21 @@ def test_a_ceiling_that_was_cut_short_is_measured_again_and_the_others_are_kept(
     assert set(asked) == {"cuda:0 fp8", "cuda:0 fp64", "cpu fp64"}
 
 
+def test_a_precision_that_the_cpu_emulates_and_time_ran_out_for_is_measured_next_time(
+    monkeypatch,
+) -> None:
+    found, _, _ = kept_or_measured(monkeypatch, None, 0.01, emulated=("fp64",))
+    _, asked, _ = kept_or_measured(monkeypatch, found, 0.01)
+    assert set(asked) == {"cpu fp64", "cuda:0 fp64"}
+
+
 def test_a_bandwidth_that_was_cut_short_once_is_measured_once_more(monkeypatch) -> None:
     """`workbench ceilings` keeps its reasons as well, and a bandwidth had one for ever."""
     found, _, _ = kept_or_measured(monkeypatch, None, 0.01)
     cpu, gpu = found.devices
-    field = ceilings._field(ceilings.plan(with_gpu(), ["cpu"], brief=True)[1].cases[-1])
-    late = {field: ceiling_store.OUT_OF_TIME}
+    rows = ceiling_rows.requested_rows(Request(devices=("cpu",)), HERE, brief=True)
+    field = ceilings._field(rows[1].cases[-1])
+    late = {field: ceiling_store.LATE}
     cut = msgspec.structs.replace(cpu, cache_bytes_per_s=None, unavailable=late)
     kept = msgspec.structs.replace(found, devices=[cut, gpu])
     found, asked, _ = kept_or_measured(monkeypatch, kept, 0.01)
@@ -288,17 +283,6 @@ def test_workbench_ceilings_tells_burst_from_sustained() -> None:
     assert end.duration_s < 60.0
 
 
-def test_arrays_out_of_cache_outgrow_a_large_cache() -> None:
-    large = msgspec.structs.replace(LLC, size_bytes=1 << 29)
-    big = msgspec.structs.replace(HERE, cpu=msgspec.structs.replace(HERE.cpu, caches=[large]))
-    rows = {row.scenario.id: row.cases for row in ceilings.plan(big, ["cpu"], threads=None)}
-    assert max(c.params["mib"] for c in rows["bandwidth"]) == 2048.0
-    many = msgspec.structs.replace(LLC, size_bytes=32 << 20, instances=12)
-    epyc = msgspec.structs.replace(HERE, cpu=msgspec.structs.replace(HERE.cpu, caches=[many]))
-    rows = {row.scenario.id: row.cases for row in ceilings.plan(epyc, ["cpu"], threads=None)}
-    assert max(c.params["mib"] for c in rows["bandwidth"]) == 384.0
-
-
 def test_the_fingerprint_changes_with_what_ceilings_depend_on() -> None:
     plain = ceiling_store.fingerprint(HERE, SOFTWARE)
     assert plain == ceiling_store.fingerprint(HERE, SOFTWARE)
@@ -327,7 +311,7 @@ def test_what_lacks_a_device_or_was_cut_short_is_not_whole() -> None:
     found = sample("cpu", "cuda:0")
     cpu, gpu = found.devices
     gpu = msgspec.structs.replace(gpu, name=here.gpus[0].name)
-    late = msgspec.structs.replace(gpu, unavailable={"fp8": ceiling_store.OUT_OF_TIME})
+    late = msgspec.structs.replace(gpu, unavailable={"fp8": ceiling_store.LATE})
     for devices, whole in (
         ([cpu, gpu], True),
         ([cpu], False),
@@ -394,7 +378,7 @@ def measured_again(monkeypatch, kept: Ceilings, *, again: bool, warn=(), late=Fa
     if late:
         candidate = report.candidates[product("bf16").id]
         candidate.blocks.clear()
-        candidate.reason = BUDGET
+        candidate.reason = NO_TURN
     report.warnings.extend(warn)
     request = Request(ceilings=True, again=again)
     context: Any = SimpleNamespace(

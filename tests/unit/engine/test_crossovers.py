@@ -12,7 +12,7 @@ from workbench.advisor.verdict import decide
 from workbench.contract import Case, Work
 from workbench.engine.context import SLACK_S
 from workbench.engine.crossovers import CrossoverSearch
-from workbench.engine.preparation import BUDGET
+from workbench.engine.workers import NO_TURN
 from workbench.planning.plan import RowPlan, planned
 from workbench.planning.request import Request
 from workbench.planning.scenario import Size
@@ -59,7 +59,7 @@ class Bench:
         size = of.pop("size", Size("batch", 1, 512))
         self.error_of: StepOf = of.pop("error_of", lambda case: 0.0)
         self.late: StepOf = of.pop("late", lambda case: 0.0)  # 1: no turn within the budget
-        self.why_late: Reason = of.pop("why_late", BUDGET)
+        self.why_late: Reason = of.pop("why_late", NO_TURN)
         cases = of.pop("cases", [CPU, GPU])
         row = scenario(textbook="cpu", batch=2, params={}, size=size, precisions=("fp32", "int8"))
         self.row = RowPlan(row, Growing(**of), cases)

@@ -11,7 +11,7 @@ from builders import context, machine
 from workbench.contract import Case
 from workbench.engine.context import SLACK_S
 from workbench.engine.largest_batch import CLOSE, LargestBatchSearch, check_alone
-from workbench.engine.preparation import BUDGET
+from workbench.engine.workers import NO_TURN
 from workbench.export.view.words import largest_texts
 from workbench.planning.usage import UsageError
 from workbench.pool.control import Cancelled
@@ -135,10 +135,10 @@ def test_lack_of_time_is_no_failure_and_no_attempt_takes_the_time_of_others() ->
     pool = Slow(0)
     fitting = LargestBatchSearch(context(pool, pool, Report(), seen.append, 1e3))
     fitting.search(CASE, "job", 20.0)
-    assert (seen[-1].status, seen[-1].reason) == ("skipped", BUDGET)
+    assert (seen[-1].status, seen[-1].reason) == ("skipped", NO_TURN)
     assert pool.clock == 20.0
     fitting.search(CASE, "job", pool.clock)
-    assert (seen[-1].status, seen[-1].reason) == ("skipped", BUDGET)
+    assert (seen[-1].status, seen[-1].reason) == ("skipped", NO_TURN)
     assert pool.clock == 20.0, "without time there is no attempt"
 
 

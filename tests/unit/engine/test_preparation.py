@@ -14,8 +14,9 @@ from fakes import CPU_A, CPU_B, IdleWorkload
 from preparing import RUN_S, Row, StartingPool, asked_s
 
 from workbench.contract import DEFAULT_CACHE_BYTES, Accuracy, Case, Setup, Task
-from workbench.engine.context import SLACK_S, Share, cache_bytes
-from workbench.engine.preparation import BUDGET, Preparation, worker_key
+from workbench.engine.context import SLACK_S, Share
+from workbench.engine.preparation import Preparation
+from workbench.engine.workers import NO_TURN, worker_key
 from workbench.pool.pool import Answer, WorkerFailed
 from workbench.records import events as ev
 from workbench.records.machine import Cache, Software
@@ -89,7 +90,7 @@ def test_a_fresh_worker_is_not_asked_to_release_the_cases_of_a_dead_one() -> Non
 def test_a_cold_step_has_to_overflow_every_instance_of_the_largest_cache() -> None:
     def caches(*found: tuple[int, str, int, int]) -> int:
         cpu = msgspec.structs.replace(machine().cpu, caches=[Cache(*each) for each in found])
-        return cache_bytes(cpu)
+        return cpu.cache_bytes
 
     assert caches((1, "instruction", 1 << 30, 1), (3, "unified", 32 << 20, 8)) == 256 << 20
     assert caches() == DEFAULT_CACHE_BYTES
@@ -110,7 +111,7 @@ def test_a_preparation_that_cannot_end_in_time_does_not_cost_the_others_their_wo
     row.pool.__class__ = SlowPool
     assert row.prepare(CPU_A, CPU_B) == [True, False]
     assert row.pool.operations() == ["prepare"]
-    assert row.report.candidates[CPU_B.id].reason == BUDGET
+    assert row.report.candidates[CPU_B.id].reason == NO_TURN
 
 
 def test_a_preparation_may_take_as_long_as_the_one_before_it(
@@ -128,7 +129,7 @@ def test_a_worker_may_start_until_the_run_ends_but_gets_no_request_after_the_row
     row.pool.starting_s = 30.0
     assert row.prepare(CPU_A) == [False]
     assert row.pool.deadlines[worker_key(CPU_A)] > 50.0
-    assert row.report.candidates[CPU_A.id].reason == BUDGET
+    assert row.report.candidates[CPU_A.id].reason == NO_TURN
     assert row.pool.asked == []  # an answer within no time would cost the worker its life
 
 
@@ -170,7 +171,7 @@ def test_a_case_that_meets_the_end_of_its_share_is_skipped_and_one_that_hangs_fa
     assert (ended.state, ended.reason and ended.reason.code) == (state, code)
     if ended.reason is not None and state == "skipped":
         text = f"it was not ready within its {pool.asked_s[-1]:.0f} s of the budget"
-        assert ended.reason.message.startswith(text) and ended.reason.hint == BUDGET.hint
+        assert ended.reason.message.startswith(text) and ended.reason.hint == NO_TURN.hint
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from fakes import CPU_A
 from preparing import Row, asked_s
 
 from workbench.contract import Case
-from workbench.engine.preparation import worker_key
+from workbench.engine.workers import worker_key
 from workbench.pool.worker_process import WorkerKey
 from workbench.records.document import SetupTimes
 

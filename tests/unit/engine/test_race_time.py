@@ -18,12 +18,12 @@ from fakes import (
     run_race,
 )
 
-from workbench.advisor import elimination
+from workbench.advisor import stopping
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
 from workbench.engine import preparation
-from workbench.engine.preparation import BUDGET, worker_key
 from workbench.engine.race import MOST_ROUNDS, REFERENCE_ROUNDS
+from workbench.engine.workers import NO_TURN, worker_key
 from workbench.planning.request import Request
 from workbench.pool.control import Cancelled
 from workbench.pool.pool import WorkerFailed
@@ -74,7 +74,7 @@ def test_reference_only_precisions_get_no_turn_that_the_decision_needs() -> None
     fp64 = case("cpu-a", "fp64")
     report, _, _ = run_race({fp64: 1.0, CPU_A: 1.0, CPU_B: 1.0}, budget_s=0.9)
     assert (report.candidates[fp64.id].state, rounds_of(report, fp64)) == ("skipped", [])
-    assert report.candidates[fp64.id].reason == BUDGET
+    assert report.candidates[fp64.id].reason == NO_TURN
     alone, _, _ = run_race({fp64: 1.0})  # all that was asked for
     assert len(rounds_of(alone, fp64)) >= 3
 
@@ -261,7 +261,10 @@ class Doomed(Undecided):
 def test_measured_blocks_count_even_if_there_is_no_time_to_prepare_the_case_again() -> None:
     report, _, _ = run_race({CPU_A: 1.0, CPU_B: 1.0}, pool_type=Doomed, end_s=500.0)
     assert len(rounds_of(report, CPU_A)) == 3
-    assert (report.candidates[CPU_A.id].state, report.candidates[CPU_A.id].reason) == ("ok", BUDGET)
+    assert (report.candidates[CPU_A.id].state, report.candidates[CPU_A.id].reason) == (
+        "ok",
+        NO_TURN,
+    )
     verdict = decide(report, scenario())
     assert verdict.pick == CPU_A.id
     assert "skipped" not in " ".join(verdict.reasons)
@@ -338,7 +341,7 @@ def test_late_candidates_get_rounds_of_their_own_or_a_reason() -> None:
     assert decide(report, scenario(precisions=("fp32", "fp16"))).pick == fp16.id
     report, _, pool = run_race({fp16: 0.8, CPU_A: 1.0, CPU_B: 1.0}, pool_type=Fine, budget_s=1.5)
     assert [asked["op"] for _, asked in pool.asked].count("probe_small") == 1
-    assert report.candidates[fp16.id].reason == BUDGET
+    assert report.candidates[fp16.id].reason == NO_TURN
     report, _, _ = run_race({fp16: 0.8}, pool_type=Fine)  # no others to wait for
     assert len(rounds_of(report, fp16)) >= 3
     report, _, _ = run_race({fp16: 0.8, CPU_C: 1.0}, pool_type=Fine, errors={CPU_C: 0.5})
@@ -352,7 +355,7 @@ def test_an_emulated_precision_that_had_no_turn_is_no_gap_in_the_evidence(
     monkeypatch.setattr(preparation, "lacking", lambda *_: "AVX512-FP16")
     fp16 = case("cpu-a", "fp16")
     fine = type("Fine", (Emulating,), {"prepare": FakePool.prepare})
-    for pool_type, text in ((fine, BUDGET.message), (Emulating, "not ready within its")):
+    for pool_type, text in ((fine, NO_TURN.message), (Emulating, "not ready within its")):
         steps = {fp16: 0.8, CPU_A: 1.0, CPU_B: 1.5 if pool_type is fine else 1.0}
         report, _, _ = run_race(steps, pool_type=pool_type, budget_s=3.0)
         reason = report.candidates[fp16.id].reason
@@ -380,7 +383,7 @@ def test_the_looks_of_a_race_go_on_when_late_candidates_enter_after_its_last_rou
         prepare = FakePool.prepare
 
     looks: list[int] = []
-    monkeypatch.setattr(elimination, "is_over", lambda standings: looks.append(standings.rounds))
+    monkeypatch.setattr(stopping, "is_over", lambda standings: looks.append(standings.rounds))
     fp16 = case("cpu-a", "fp16")
     report, _, _ = run_race({fp16: 1.0, CPU_A: 1.0, CPU_B: 1.0}, pool_type=Fine)
     assert rounds_of(report, fp16)[0] == MOST_ROUNDS

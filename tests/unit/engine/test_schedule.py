@@ -10,14 +10,17 @@ from fakes import CPU_A, CPU_B, IdleWorkload
 
 from workbench.contract import DEVICE_KINDS, Case
 from workbench.engine.context import Share
-from workbench.engine.preparation import PreparedCase, worker_key
+from workbench.engine.preparation import PreparedCase
 from workbench.engine.schedule import (
     BLOCK_S,
     OVERDRAFT,
     SHORTEST_BLOCK_S,
     TAIL_SAMPLES,
     RoundBudget,
+    least_samples,
+    timed_s,
 )
+from workbench.engine.workers import worker_key
 from workbench.planning.plan import RowPlan
 from workbench.stats.samples import MIN_PAIRS, MIN_SAMPLES_FOR_P99
 
@@ -42,9 +45,15 @@ def test_a_long_step_has_no_lead_in() -> None:
     field = [prepared(CPU_A, 1.0), prepared(CPU_B, 0.01, iterations=2)]
     assert [budget().turn_s(each, field) for each in field] == [1.0, pytest.approx(0.24)]
     tails = budget(objective="latency_p99")
-    assert tails.least_samples(field[0]) == 1
-    assert tails.least_samples(prepared(CPU_A, 0.05)) == 20
     assert tails.turn_s(prepared(CPU_A, 0.005), field) == pytest.approx(0.18)
+
+
+def test_a_block_of_tails_has_samples_for_one_but_takes_no_longer_than_a_second() -> None:
+    tails = scenario(objective="latency_p99")
+    assert [least_samples(tails, sample_s) for sample_s in (1.0, 0.05, 0.001)] == [1, 20, 34]
+    assert least_samples(scenario(), 0.001) == 1
+    assert timed_s(tails, 0.02) == pytest.approx(TAIL_SAMPLES * 0.02)
+    assert timed_s(scenario(), 0.001) == SHORTEST_BLOCK_S
 
 
 def test_tails_have_more_and_shorter_blocks() -> None:

@@ -11,8 +11,7 @@ from fakes import CPU_A
 from preparing import Row
 
 from workbench.contract import Case
-from workbench.engine.preparation import worker_key
-from workbench.engine.races import start_workers
+from workbench.engine.workers import start_workers, worker_key
 from workbench.records import events as ev
 from workbench.records.machine import Package, Software
 

@@ -7,6 +7,7 @@ from builders import case, report, scenario, steady
 from money import priced_report
 
 from workbench.records.document import SetupTimes
+from workbench.records.reason import BUDGET, NO_TIME, Reason
 from workbench.stats import ratios
 
 A, B, GPU = case("cpu-a"), case("cpu-b"), case("cuda:0-a")
@@ -64,3 +65,11 @@ def test_a_gpus_memory_is_not_compared_with_the_hosts() -> None:
     assert first.against is apart.against is None
     assert second.against is not None
     assert (second.against.id, second.against.ratio) == (A.id, pytest.approx(2.0))
+
+
+def test_a_measured_candidate_that_ran_out_of_time_was_not_eliminated() -> None:
+    (measured,) = report({case("cpu-a"): steady(1.0)}).candidates.values()
+    assert measured.state == "ok"
+    for code, eliminated in (("beaten", True), (BUDGET, False), (NO_TIME, False)):
+        measured.reason = Reason(code, "why")
+        assert measured.eliminated is eliminated

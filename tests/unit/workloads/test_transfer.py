@@ -8,7 +8,7 @@ import pytest
 
 from workbench import catalog
 from workbench.contract import Case, Setup, Task, WorkloadError
-from workbench.engine import ceilings
+from workbench.planning import ceiling_rows
 from workloads.transfer import MODES, WAYS, side_of
 
 TRANSFER = catalog.load("transfer")
@@ -167,7 +167,7 @@ def test_without_a_product_there_is_no_overlap() -> None:
 
 
 def test_ceilings_take_pageable_and_pinned_copies_of_gpus_only() -> None:
-    row = ceilings._row(
+    row = ceiling_rows._row(
         "transfer",
         [{"direction": way, "mib": 1.0} for way in ("to_device", "to_host", "both")],
         ["cpu", "cuda:0"],
@@ -176,7 +176,7 @@ def test_ceilings_take_pageable_and_pinned_copies_of_gpus_only() -> None:
     )
     found = [(case.device, case.params["direction"], case.mode) for case in row.cases]
     assert sorted(found, key=str) == sorted(
-        (("cuda:0", *transfer) for transfer in ceilings.TRANSFERS), key=str
+        (("cuda:0", *transfer) for transfer in ceiling_rows.TRANSFERS), key=str
     )
 
 

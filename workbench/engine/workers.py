@@ -1,0 +1,107 @@
+"""Which worker a case runs in, how workers start together, and what their failures mean."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from .. import catalog
+from ..contract import Case
+from ..planning.admission import beforehand
+from ..planning.plan import RowPlan
+from ..planning.scenario import Scenario
+from ..pool.pool import WorkerFailed
+from ..pool.worker_process import WorkerKey
+from ..records.machine import Machine
+from ..records.reason import BUDGET, Reason
+from .context import START_S, RunContext
+from .overhead import STARTING
+
+# Reasons of a workload for what it cannot do on this machine, as opposed to a failure.
+CANNOT_HERE = (
+    "driver_too_old",
+    "gpu_busy",
+    "missing_package",
+    "no_compiler",
+    "no_device",
+    "not_quantised",
+    "provider_fallback",
+    "unsupported",
+    "unsupported_device",
+    "unsupported_precision",
+)
+NO_TURN = Reason(BUDGET, "no time was left for its turn", "raise --budget or run fewer scenarios")
+
+
+def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
+    """The worker that `case` shares with others, or has to itself where `scenario` asks for it, or
+    because compiling for a GPU may take its worker along."""
+    has_own = case.is_compiled or case.tuning.get("workers")
+    compiles_for_gpu = case.is_compiled and case.device_kind == "gpu"
+    apart = compiles_for_gpu or (has_own and catalog.load(case.workload).isolates)
+    # torch keeps its first plan for a convolution, whether searched for or not (Conv_v8.cpp).
+    apart = apart or "cudnn-benchmark" in case.mode_words
+    # A capture that fails takes its process along, and code of the user may make it fail.
+    is_recorded = "graph" in case.mode_words and case.device_kind == "gpu"
+    apart = apart or (is_recorded and catalog.load(case.workload).isolates)
+    alone = ""
+    if apart or (scenario is not None and scenario.weighs_memory):
+        alone = case.id
+    elif scenario is not None and scenario.counts_start_up and not scenario.shares_workers:
+        alone = scenario.id
+    return WorkerKey(*catalog.process_of(case), alone)
+
+
+def outcome(reason: Reason, *, is_late: bool) -> tuple[str, Reason]:
+    """The status and reason of a case whose worker failed or refused it.
+
+    A timeout is no failure if `is_late`, and neither is what this machine cannot do.
+    """
+    if reason.code == "timeout" and is_late:
+        return "skipped", NO_TURN
+    return "skipped" if reason.code in CANNOT_HERE else "failed", reason
+
+
+def start_workers(
+    rows: Sequence[RowPlan], table: Sequence[RowPlan], context: RunContext, share: float
+) -> bool:
+    """Start the workers that `rows` share before their share of the time begins; see decision 024.
+
+    The table needs most of them anyway.  False if one takes longer than the run, or, for a worker
+    that the table does not need, longer than the share.
+    """
+    machine, in_time = context.machine, True
+    shared = {worker_key(case, row.scenario) for row in table for case in row.cases}
+    needed = dict.fromkeys(
+        worker_key(case, row.scenario)
+        for row in rows
+        for case in row.cases
+        if beforehand(case, row.workload, machine, context.report.software) is None
+    )
+    # A row that takes these start-up times for its own needs some that no other import slowed, and
+    # compares those of one library.
+    compares = any(row.scenario.shares_workers for row in table)
+    most = max(1, machine.cpu.effective_cores // (2 if compares else 1))
+    for keys in _together(needed, machine, most, by_library=compares):
+        if context.now() >= context.end_s:
+            return False
+        with context.overhead.spending(STARTING), context.pool.starting(keys):
+            for key in keys:
+                left_s = max(0.0, context.end_s - context.now())
+                deadline_s = min(START_S, left_s if key in shared else share * left_s)
+                try:
+                    context.pool.start(key, deadline_s)
+                except WorkerFailed as failure:
+                    in_time = in_time and failure.reason.code != "timeout"
+    return in_time
+
+
+def _together(
+    keys: Iterable[WorkerKey], machine: Machine, most: int, *, by_library: bool
+) -> Iterator[list[WorkerKey]]:
+    """The workers that start at once: up to `most`, of one library only if asked for."""
+    taken: set[str] = set()  # GPUs on which a second worker would end the first
+    groups: dict[str, list[WorkerKey]] = {}
+    for key in keys:
+        if not key.alone and key.device not in taken:
+            taken |= {key.device} & machine.exclusive
+            groups.setdefault(key.backend if by_library else "", []).append(key)
+    for group in groups.values():
+        yield from (group[at : at + most] for at in range(0, len(group), most))
