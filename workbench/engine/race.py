@@ -14,7 +14,7 @@ from ..report.candidate import Candidate
 from ..stats.samples import MIN_PAIRS
 from .blocks import BlockRunner
 from .context import RunContext, Share
-from .entry import EntryOrder, by_promise, entry_order, in_turns
+from .entry import by_promise, entry_order, in_turns
 from .overhead import PREPARING
 from .preparation import Preparation, PreparedCase
 from .schedule import RoundBudget
@@ -37,6 +37,8 @@ class Race:
         self._blocks = BlockRunner(plan, context, self.preparation, self._budget)
         self._active: list[PreparedCase] = []  # still racing
         self._late: list[Case] = []  # enter once the others are decided
+        self._order = entry_order(plan, context.machine.cpu)
+        self._decides = True  # until the reference-only precisions race
         self._number = 0  # index of the next round
         self._began_s = context.now()
         self._extended_s = 0.0  # added to the row's share
@@ -45,12 +47,11 @@ class Race:
 
     def run(self) -> None:
         """Race for the decision, then race the reference-only precisions; Cancelled may pass."""
-        cpu, context = self._context.machine.cpu, self._context
-        order = entry_order(self._plan, cpu)
-        rounds, ended_by = None, "cancelled"
+        context, rounds, ended_by = self._context, None, "cancelled"
+        cores = context.machine.cpu.effective_cores
         try:
-            self._enter_first(order)
-            disturbance = DisturbanceMonitor(cpu.effective_cores, context.pool.process_ids)
+            self._enter_first()
+            disturbance = DisturbanceMonitor(cores, context.pool.process_ids)
             context.control.at_pause = disturbance.paused
             context.telemetry.begin()
             ended_by = self._run_rounds()
@@ -59,9 +60,9 @@ class Race:
             for case in self._late:  # the budget did not last for the decision
                 self.preparation.finish(case, "skipped", self.preparation.untried(case))
             self._late = []
-            decided, self._active = self._active, []
-            self._enter(order.reference_only, REFERENCE_COST * self.preparation.longest_s)
-            self._run_rounds(REFERENCE_ROUNDS)
+            decided, self._active, self._decides = self._active, [], False
+            self._enter(self._order.reference_only, REFERENCE_COST * self.preparation.longest_s)
+            self._run_rounds()
             self._make_up()
         finally:
             context.emit(
@@ -76,18 +77,19 @@ class Race:
             self._report_warnings(disturbance)
         self._finish([*decided, *self._active])
 
-    def _run_rounds(self, most_rounds: int = MOST_ROUNDS, first: int | None = None) -> str:
+    def _run_rounds(self, first: int | None = None) -> str:
         """Rounds of the active candidates until their race is over; returns what ended it.
 
         The race has looked at them from the round `first` on, by default from now.
         """
         all_in = self._number  # the first round with all candidates
         first = all_in if first is None else first
+        most_rounds = MOST_ROUNDS if self._decides else REFERENCE_ROUNDS
         if not self._number:
             self._fit_first_round()
         while self._active and self._number - all_in < most_rounds:
             if self._number and not self._budget.fits(self._active, after=self._number):
-                more_s = self._settling_s(self._number - first) if most_rounds == MOST_ROUNDS else 0
+                more_s = self._settling_s(self._number - first)
                 if not more_s:
                     return "budget"
                 self._extend(more_s)
@@ -105,7 +107,7 @@ class Race:
                 all_in = self._number
         looked_at = first if self._active else None
         if self._enter_late():
-            return self._run_rounds(most_rounds, looked_at)
+            return self._run_rounds(looked_at)
         if self._active:
             return "rounds"
         return "budget" if self._number == first and self._left_s() <= 0 else "empty"
@@ -140,8 +142,8 @@ class Race:
         least = max(1, MIN_PAIRS - rounds)
         if rounds >= stopping.PATIENCE or least * round_s - left_s > spare_s:
             return 0.0
-        if self._is_decided():
-            return 0.0  # no round would narrow it
+        if not self._decides or self._is_decided():
+            return 0.0  # no round would change the answer
         # Where time ran short, rounds did too; more time lengthens them.
         missing_s = (stopping.PATIENCE - rounds) * round_s - left_s
         more_s = min(spare_s, max(LEAST_EXTENSION_S, missing_s))
@@ -200,7 +202,8 @@ class Race:
         if self._share.rows > 1 and over_s >= LEAST_EXTENSION_S:
             self._extend(over_s)
 
-    def _enter_first(self, order: EntryOrder) -> None:
+    def _enter_first(self) -> None:
+        order = self._order
         for case in in_turns(by_promise(order.first) if self._plan.decides else order.first):
             if self._gives_up(case):
                 self._late.append(case)
@@ -315,13 +318,12 @@ class Race:
 
     def _standings(self, racing: Sequence[PreparedCase], rounds: int) -> Standings:
         # A race for the decision and one of the reference-only precisions are apart.
-        apart = self._plan.scenario.reference_only
-        is_reference = bool(self._active) and self._active[0].case.precision in apart
+        apart = {case.id for case in self._order.reference_only}
         measured = [candidate for candidate in self._row_candidates() if candidate.blocks]
         return Standings(
             plan=self._plan,
             candidates=[self._candidate(prepared) for prepared in racing],
-            measured=[c for c in measured if (c.case.precision in apart) == is_reference],
+            measured=[c for c in measured if (c.case.id in apart) != self._decides],
             rounds=rounds,
             cpu=self._context.machine.cpu,
             turn_s={p.case.id: self._budget.turn_s(p, self._active) for p in self._active},
