@@ -17,8 +17,7 @@ from .form_field import CURVE, FormField, only_one
 MODEL = "model"
 _KINDS = (*KINDS, MODEL)
 SUBJECT = frozenset({"kind", "code", "over"})  # fields that say together what is raced
-INFERENCE, TRAINING, YES = "inference", "training", "yes"
-_TRUE = {"train": TRAINING, "pickled": YES}  # what a field says for True
+INFERENCE, TRAINING = "inference", "training"
 
 _BATCH = FormField("batch", "batch", "its own", "items in a call", several=CURVE)
 _OVER = FormField("over", "over", "", "values of a command's {device}: device=cpu,cuda")
@@ -27,9 +26,6 @@ _UNTIL = FormField(
 )
 _ARGUMENTS = FormField("arguments", "arguments", "", "arguments of the script")
 _STEP = replace(only_one("train", "what is timed", (INFERENCE, TRAINING)), label="step")
-_PICKLE = only_one(
-    "pickled", "whether a .pt or .pth file, which can run any code, is loaded", ("no", YES)
-)
 _ERROR = FormField("max_error", "max error", "by precision", "limit of the error", "0 to 1")
 _AGREEMENT = FormField(
     "min_agreement", "agreement", "", "least share of equal top-1 classes, in place of max error"
@@ -37,7 +33,7 @@ _AGREEMENT = FormField(
 _INPUTS = FormField("inputs", "inputs", "random", "a .npz file of real inputs by name")
 _SAVE = FormField("save_best", "save best", "", "a new folder for the pick")
 _FURTHER = {  # fields of each kind besides those that all have; their keys are those of a question
-    TORCH: (_STEP, _ARGUMENTS, _BATCH, _ERROR, _PICKLE, _SAVE),
+    TORCH: (_STEP, _ARGUMENTS, _BATCH, _ERROR, _SAVE),
     FUNCTION: (_BATCH, _ERROR, _SAVE),
     COMMAND: (_OVER, _UNTIL, _SAVE),
     MODEL: (
@@ -77,8 +73,8 @@ def texts_of(before: Request) -> dict[str, str]:
     found = {"kind": kind, "code": code}
     for name in {each.name for each in fields(question)} & {*_READ}:
         value = getattr(question, name)
-        if name in _TRUE:
-            found[name] = _TRUE[name] if value else ""
+        if name == "train":
+            found[name] = TRAINING if value else ""
         elif isinstance(value, tuple):
             found[name] = shlex.join(value) if name == "arguments" else " ".join(value)
         else:
@@ -128,7 +124,6 @@ _READ: dict[str, Callable[[str], Any]] = {  # by the fields of a question
     "objective": lambda text: text or OF_CODE[0],
     "arguments": _words,
     "train": lambda text: text == TRAINING,
-    "pickled": lambda text: text == YES,
     "over": lambda text: tuple(text.split()),
     "until": lambda text: text or None,
     "max_error": partial(_share, "--max-error"),
