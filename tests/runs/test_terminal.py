@@ -34,9 +34,10 @@ class Terminal:
     ) -> None:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            # readline has set LINES and COLUMNS behind `os.environ`: no other size would count.
+            # readline sets LINES and COLUMNS behind `os.environ`: no other size would count.
+            sizeless = {k: v for k, v in environment.items() if k not in ("LINES", "COLUMNS")}
             words = [sys.executable, "-m", "workbench", *arguments]
-            os.execve(sys.executable, words, {**environment, "TERM": term})
+            os.execve(sys.executable, words, {**sizeless, "TERM": term})
         self.resize(24, 80)
         self.screen = bytearray()
         self._news = threading.Condition()
