@@ -29,13 +29,16 @@ SPIN = ("run", "spin", "--budget", "40", "--set", "ms=300", "--set", "trouble=fo
 class Terminal:
     """A program on a terminal of 80 by 24, whose screen somebody keeps reading."""
 
-    def __init__(self, environment: dict[str, str], *arguments: str) -> None:
+    def __init__(
+        self, environment: dict[str, str], *arguments: str, term: str = "xterm-256color"
+    ) -> None:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.environ.clear()
-            os.environ.update(environment, TERM="xterm-256color")
-            os.execv(sys.executable, [sys.executable, "-m", "workbench", *arguments])
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+            # readline sets LINES and COLUMNS behind `os.environ`: no other size would count.
+            sizeless = {k: v for k, v in environment.items() if k not in ("LINES", "COLUMNS")}
+            words = [sys.executable, "-m", "workbench", *arguments]
+            os.execve(sys.executable, words, {**sizeless, "TERM": term})
+        self.resize(24, 80)
         self.screen = bytearray()
         self._news = threading.Condition()
         self._reads = threading.Event()
@@ -57,9 +60,12 @@ class Terminal:
         """Read no more, and have the program draw more than the kernel keeps for a reader."""
         self._reads.clear()
         for turn in range(40):
-            fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 60 + turn, 400, 0, 0))
-            os.kill(self.pid, signal.SIGWINCH)
+            self.resize(60 + turn, 400)
             time.sleep(0.05)
+
+    def resize(self, lines: int, columns: int) -> None:
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        os.kill(self.pid, signal.SIGWINCH)  # not every kernel does
 
     def press(self, keys: bytes) -> None:
         os.write(self.fd, keys)
@@ -78,8 +84,8 @@ class Terminal:
 def terminal(environment: dict[str, str]) -> Iterator[object]:
     open_terminals: list[Terminal] = []
 
-    def start(*arguments: str) -> Terminal:
-        open_terminals.append(Terminal(environment, *arguments))
+    def start(*arguments: str, **options: str) -> Terminal:
+        open_terminals.append(Terminal(environment, *arguments, **options))
         return open_terminals[-1]
 
     yield start
@@ -142,8 +148,11 @@ def test_a_terminal_without_utf_8_gets_text_and_one_line(terminal, environment) 
     assert b"\x1b[?1049h" not in shown.screen
 
 
-def test_plain_and_a_dumb_terminal_show_text(terminal, environment) -> None:
-    shown = terminal("run", "spin", *budget(3), "--plain", "-v")
+@pytest.mark.parametrize(
+    ("plain", "term"), [(("--plain",), "xterm-256color"), ((), "dumb")], ids=["plain", "dumb"]
+)
+def test_plain_and_a_dumb_terminal_show_text(terminal, plain, term) -> None:
+    shown = terminal("run", "spin", *budget(3), *plain, "-v", term=term)
     assert shown.exit_code() == 0
     assert re.search(rb"worker +cpu/numpy", shown.screen)
     assert b"\x1b[?1049h" not in shown.screen  # the alternate screen of a TUI
@@ -160,6 +169,37 @@ def test_output_is_written_by_the_tui_too_and_the_result_stays(terminal, cli, tm
     left = bytes(shown.screen).rpartition(b"\x1b[?1049l")[2].decode()
     assert "Candidate" in left
     assert "cpu numpy" in left
+
+
+def test_a_terminal_that_no_database_knows_shows_the_screens(terminal, earlier_run) -> None:
+    shown = terminal("open", "last", term="nobody-knows-it")
+    shown.until(b"6 of 6 scenarios")
+    assert b"\x1b[?1049h" in shown.screen
+    shown.press(b"q")
+    assert shown.exit_code() == 0
+
+
+def test_a_terminal_that_hangs_up_ends_the_run_and_all_its_processes(terminal, cli) -> None:
+    shown = terminal(*SPIN)
+    shown.until(b"ready")
+    family = marked(the_run(cli).stem)
+    assert len(family) >= 3
+    os.kill(shown.pid, signal.SIGHUP)
+    assert shown.exit_code() == 130
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert not alive
+    assert journal.read(the_run(cli))[-1].status == "cancelled"
+
+
+def test_a_storm_of_window_sizes_leaves_it_running_until_q(terminal, earlier_run) -> None:
+    shown = terminal("open", "last")
+    shown.until(b"6 of 6 scenarios")
+    for turn in range(50):
+        shown.resize(8 + turn, 39 + 4 * turn)
+    shown.until(b"\x1b[57;1H")  # the last line of the last size is drawn
+    shown.press(b"q")
+    assert shown.exit_code() == 0
+    assert b"Traceback" not in shown.screen
 
 
 NO_TEXT = b"\xe9abc\xff\xc3\x1b[9999999999u"  # Latin-1, and a key beyond Unicode

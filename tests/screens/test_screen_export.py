@@ -13,6 +13,7 @@ import scenes
 from stage import held, press, replayed, settle, text
 
 from workbench.export.formats import file_text
+from workbench.report.run_files import open_run
 
 SIZE = (80, 24)
 
@@ -102,3 +103,23 @@ async def test_e_has_nothing_to_write_before_the_first_sample(
         await settle(pilot)
         await press(pilot, "e")
         assert not [*tmp_path.iterdir()]
+
+
+async def test_the_palette_writes_a_document_that_opens_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from screens.pages.palette import Entries
+
+    monkeypatch.chdir(tmp_path)
+    app = replayed(scenes.h200())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        (entry,) = (e for e in Entries(app.screen)._entries() if e.text == "Export: json")
+        entry.act()
+        await settle(pilot)
+    (file,) = tmp_path.glob("workbench-*.json")
+    read, shown = open_run(str(file)).report, app.session.report
+    assert [row.verdict for row in read.rows.values()] == [
+        row.verdict for row in shown.rows.values()
+    ]
+    assert read.started is not None and read.started.id == shown.started.id

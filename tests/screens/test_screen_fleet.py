@@ -99,10 +99,11 @@ async def test_the_folder_is_read_again_by_key_and_while_jobs_run(read, tmp_path
         assert "7 of 8" in await pressed(app, pilot)
 
 
-@pytest.mark.parametrize("key", ["q", "escape", "ctrl+c"])
+@pytest.mark.parametrize("key", ["q", "escape", "ctrl+c", "ctrl+q"])
 async def test_it_ends_by_key(read, key: str) -> None:
     app = FleetApp(read, read())
     async with app.run_test() as pilot:
+        assert app.screen.active_bindings[key].binding.action == "interrupt"
         await pilot.press(key)
     assert app.return_code == 0
 

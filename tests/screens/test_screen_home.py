@@ -49,6 +49,16 @@ async def test_the_cursor_follows_the_race_until_the_user_moves_it() -> None:
         assert cursor(app) == MIDWAY
 
 
+async def test_the_race_is_followed_again_after_another_screen_released_the_row() -> None:
+    app, _ = held(scenes.midway())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "home")
+        assert cursor(app) != MIDWAY
+        await press(pilot, "2", "escape", "3")
+        assert cursor(app) == MIDWAY
+
+
 async def test_a_finished_run_says_its_result_and_what_comes_next() -> None:
     app = replayed(scenes.h200())
     async with app.run_test(size=SIZE) as pilot:

@@ -196,6 +196,25 @@ async def test_the_help_has_the_keys_of_the_screen_that_it_was_asked_on() -> Non
         assert "mark a run as A" in text(pilot)
 
 
+@pytest.mark.parametrize("key", ["q", "question_mark", "enter"])
+async def test_the_help_is_closed_by_other_keys_too(key: str) -> None:
+    app = replayed(scenes.h200())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "question_mark")
+        assert isinstance(app.screen, HelpScreen)
+        await press(pilot, key)
+        assert not isinstance(app.screen, HelpScreen) and not app._exit
+
+
+async def test_ctrl_q_stops_the_run_and_quits() -> None:
+    app, feed = held(scenes.midway())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await pilot.press("ctrl+q")
+    assert feed.said == ["cancel"] and app.return_code == 130
+
+
 async def test_question_mark_helps_and_escape_closes_the_help() -> None:
     app = replayed(scenes.h200())
     async with app.run_test(size=SIZE) as pilot:

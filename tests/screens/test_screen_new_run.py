@@ -408,3 +408,14 @@ async def test_the_form_offers_what_is_here_whatever_an_old_run_had(
         here, form = Report.of(scenes.cpu_only()), app.screen._form
         assert form.machine == (None if unknown else here.machine)
         assert (form.installed is None) == unknown
+
+
+async def test_question_mark_explains_the_form_and_escape_returns_to_it() -> None:
+    app, _ = finished()
+    async with app.run_test(size=(120, 60)) as pilot:
+        await settle(pilot)
+        await press(pilot, "n", "question_mark")
+        assert "find an entry by its name" in text(pilot)
+        assert "images in the channels_last layout" in text(pilot)
+        await press(pilot, "escape")
+        assert isinstance(app.screen, NewRunScreen)

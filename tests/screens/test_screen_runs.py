@@ -350,17 +350,37 @@ async def test_del_asks_and_deletes_only_after_a_yes(kept: Path) -> None:
         assert cursor(pilot) == "20261120-090000-aaaa", "the one below, not the newest"
 
 
-async def test_a_history_of_ten_thousand_runs_is_read_by_pages(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def kept_index(monkeypatch: pytest.MonkeyPatch, runs: int) -> None:
     index = sqlite3.connect(":memory:", check_same_thread=False)
     index.execute(history.TABLE)
-    summaries = [RunSummary(f"run-{n:05}", "done", command="workbench") for n in range(10_000)]
+    summaries = [RunSummary(f"run-{n:05}", "done", command="workbench") for n in range(runs)]
     index.executemany(
         "INSERT INTO run VALUES (?, '', 0, 'done', ?, ?)",
         [(f"{s.id}.jsonl".encode(), s.id, msgspec.json.encode(s)) for s in summaries],
     )
     monkeypatch.setattr(history, "refreshed", lambda: index)
+
+
+async def test_the_last_line_loads_more_runs_whatever_the_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept_index(monkeypatch, 150)
+    async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
+        await open_runs(pilot)
+        await press(pilot, "greater_than_sign", "equals_sign")
+        assert "150 runs, 60 shown" in text(pilot)
+        last = pilot.app.screen.query_one(Table)._shown.lines[-1].key
+        await press(pilot, "end")
+        assert cursor(pilot) == last
+        assert "150 runs, 120 shown" in text(pilot)
+        await press(pilot, "end")
+        assert "150 runs, 120" not in text(pilot) and "150 runs" in text(pilot)
+
+
+async def test_a_history_of_ten_thousand_runs_is_read_by_pages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept_index(monkeypatch, 10_000)
     async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
         await open_runs(pilot)
         assert "10,000 runs, 60 shown" in text(pilot)

@@ -1,4 +1,5 @@
-"""Every screen as text: at four sizes, with no GPU, one and eight, the same in every theme.
+"""Every screen as text: at four sizes, with no GPU, one and eight, of a run in progress and of a
+model, the same in every theme.
 
 `make test` draws some, `make snapshots-all` all; after a wanted change: `UPDATE_GOLDEN=1 make
 snapshots-all`, and read what has changed.
@@ -12,7 +13,8 @@ from pathlib import Path
 
 import pytest
 import scenes
-from stage import press, replayed, settle, text
+import simulated_lab
+from stage import held, press, replayed, settle, text
 from textual.pilot import Pilot
 
 from screens.theme import LIGHT, SIXTEEN, choose
@@ -24,6 +26,8 @@ MACHINES: Mapping[str, Callable[[], list]] = {
     "one_gpu": scenes.h200,
     "eight_gpus": scenes.eight_gpus,
     "sweep": scenes.sweep,
+    "live": scenes.midway,
+    "model": simulated_lab.done,
 }
 ALWAYS = {("no_gpu", (60, 20)), ("eight_gpus", (200, 60))}  # drawn by `make test` too
 PICTURES = [
@@ -58,13 +62,17 @@ async def pictures(
         if theme == SIXTEEN.name:
             environment.setenv("TERM", "xterm")
             environment.delenv("COLORTERM")
-        app = replayed(MACHINES[machine]())
+        events = MACHINES[machine]()
+        app = held(events)[0] if machine == "live" else replayed(events)
         async with app.run_test(size=size) as pilot:
             await settle(pilot)
+            if machine == "model":
+                await press(pilot, "3")  # as the keys of SCREENS assume
             if theme == LIGHT.name:
                 choose(app, theme)
             assert app.theme == theme
-            return {name: await picture(pilot, *keys) for name, keys in SCREENS.items()}
+            given = SCREENS.items() if machine != "live" else list(SCREENS.items())[:-1]  # no form
+            return {name: await picture(pilot, *keys) for name, keys in given}
 
 
 async def picture(pilot: Pilot[None], there: tuple[str, ...], back: tuple[str, ...]) -> str:

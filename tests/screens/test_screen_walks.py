@@ -16,6 +16,10 @@ from stage import held, press, replayed, text
 import screens.pages
 import screens.widgets
 from screens.app import WorkbenchApp
+from screens.fleet import FleetApp
+from screens.keys import PAGES
+from screens.pages.help import HelpScreen
+from screens.pages.new_run import NewRunScreen
 
 LEAVING = {"q", "ctrl+c", "ctrl+q", "ctrl+z"}
 
@@ -97,3 +101,37 @@ async def test_a_thousand_random_walks(home: Path) -> None:
 def test_walks_know_every_key_that_a_screen_binds() -> None:
     assert set(KEYS) >= {*"123456vecsnx", "delete", "left_square_bracket", "space", "ctrl+p"}
     assert set(LETTERS) >= {*"abcxyz09", "backspace"} and not LEAVING & {*KEYS, *LETTERS}
+
+
+NAMES = {  # keys that docs/tui.md calls by another name
+    "escape": "esc",
+    "pageup": "pgup",
+    "pagedown": "pgdn",
+    "delete": "del",
+    "question_mark": "?",
+    "slash": "/",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
+    "equals_sign": "=",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+}
+TABS = {page.key for page in PAGES}  # `1` to `6`
+
+
+def test_every_key_is_in_the_manual() -> None:
+    manual = Path(__file__).parents[2].joinpath("docs", "tui.md").read_text()
+    words = {word.strip("`,;.|()") for word in manual.split()}
+    fleet = {key for b in FleetApp.BINDINGS for key in b.key.split(",")}
+    wanted = {NAMES.get(key, key) for key in {*KEYS, *LEAVING, *fleet} - TABS}
+    assert not wanted - words
+    assert "`1` to `6`" in manual and {"1", "6"} <= TABS
+    form = manual.partition("In the form for another run")[2].partition("workbench fleet show")[0]
+    own = {
+        key for b in NewRunScreen.BINDINGS for key in b.key.split(",") if "seek(" not in b.action
+    }
+    in_form = {word.strip("`,;.") for word in form.split()}
+    assert not {NAMES.get(key, key) for key in own} - in_form
+    (closing,) = (line for line in manual.splitlines() if line.startswith("| `?` |"))
+    closes = {NAMES.get(key, key) for b in HelpScreen.BINDINGS for key in b.key.split(",")}
+    assert not closes - {word.strip("`,;") for word in closing.split()}

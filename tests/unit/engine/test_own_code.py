@@ -293,6 +293,21 @@ def test_a_fast_int8_form_over_its_limit_is_mixed_once() -> None:
     assert len(searched) == 1
 
 
+class LateMixed(RightMixed):
+    """An INT8 form takes so long to make that the first row has no time left to mix it."""
+
+    def lab_build(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.control.at_s += 20.0
+        return super().lab_build(request)
+
+
+def test_a_further_row_mixes_the_int8_form_that_only_the_first_measured() -> None:
+    first, large = Report.of(raced(LateMixed, budget_s=60)).rows.values()
+    forms = [{c.case.quantization for c in row.candidates if c.blocks} for row in (first, large)]
+    (made,) = forms[0] - {None}
+    assert forms[1] - {None} == {f"{made}-mixed"}
+
+
 class OneBatch(SimulatedOwn):
     dynamic = False
 

@@ -64,3 +64,16 @@ def test_each_size_of_a_function_has_a_row_and_the_answer_says_where_it_flips() 
     assert report.code is not None and report.code.advice is not None
     (flip,) = report.code.advice.flips
     assert flip.startswith("The answer flips at batch 1000:")
+
+
+@pytest.mark.parametrize(
+    ("own", "sizes"), [(None, [None]), (1, [1, 8]), (7, [7, 56]), (40, [40, 5])]
+)
+def test_a_function_races_at_its_own_size_and_at_another(
+    own: int | None, sizes: list[int | None]
+) -> None:
+    class OfSize(Sized):
+        facts: ClassVar = {**Sizeless.facts, "batch": own}
+
+    planned = Report.of(raced(OfSize, own=OwnQuestion("function", "m:work"))).rows.values()
+    assert [row.candidates[0].case.batch for row in planned] == sizes

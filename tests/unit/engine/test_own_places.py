@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 from simulated_own import FACTS, SimulatedOwn, raced
+from simulated_run import IMPORT_S
 
 from workbench.planning.questions import OwnQuestion
 from workbench.pool.pool import WorkerFailed
@@ -40,6 +41,18 @@ def test_a_module_that_fails_on_the_cpu_is_examined_on_a_gpu(
     assert report.code is not None
     assert {candidate.case.device for candidate in report.candidates.values()} == {"cuda:0"}
     assert report.code.facts.needs_gpu == (None if devices else OnGpus.error)
+
+
+def test_a_function_that_fails_without_a_gpu_is_asked_again_on_one() -> None:
+    class Function(OnGpus):
+        facts: ClassVar = {**FACTS, "kind": "function", "name": "m:work", "batch": None}
+        error = Reason("needs_gpu", "m:work cannot run on the CPU: No CUDA GPUs are available")
+
+    OnGpus.places.clear()
+    report = Report.of(raced(Function, gpu=True, own=OwnQuestion("function", "m:work")))
+    assert OnGpus.places == ["cpu", "cuda:0"]
+    assert report.code is not None and report.code.facts.needs_gpu == Function.error
+    assert [c.case.label for c in report.candidates.values()] == ["cuda:0/python"]
 
 
 def test_a_module_that_fails_everywhere_is_reported_with_its_first_error() -> None:
@@ -92,3 +105,19 @@ def test_inputs_without_tensors_are_not_exported() -> None:
     assert report.code is not None
     assert "would be a constant" in report.code.left_out["onnx"]
     assert not any(c.case.backend == "onnxruntime" for c in report.candidates.values())
+
+
+def test_shares_of_a_scripts_modules_count_the_import_of_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called = {"name": "Net", "calls": 9, "seconds": 2.0, "share": 0.5, "shapes": ["1x3"]}
+
+    class Scripted(SimulatedOwn):
+        facts: ClassVar = {**FACTS, "modules": [called, {**called, "seconds": 0.0, "share": 0.0}]}
+
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").touch()
+    report = Report.of(raced(Scripted, own=OwnQuestion("torch", "train.py")))
+    assert report.code is not None
+    first, unused = report.code.facts.modules
+    assert first.share == 2.0 / (4.0 + IMPORT_S["torch"]) and unused.share == 0.0

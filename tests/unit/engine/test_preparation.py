@@ -15,8 +15,9 @@ from preparing import RUN_S, Row, StartingPool, asked_s
 
 from workbench.contract import DEFAULT_CACHE_BYTES, Accuracy, Case, Setup, Task
 from workbench.engine.context import SLACK_S, Share
-from workbench.engine.preparation import Preparation
+from workbench.engine.preparation import COMMAND_HINT, Preparation
 from workbench.engine.workers import NO_TURN, worker_key
+from workbench.planning.questions import OwnQuestion
 from workbench.pool.pool import Answer, WorkerFailed
 from workbench.records import events as ev
 from workbench.records.machine import Cache, Software
@@ -172,6 +173,28 @@ def test_a_case_that_meets_the_end_of_its_share_is_skipped_and_one_that_hangs_fa
     if ended.reason is not None and state == "skipped":
         text = f"it was not ready within its {pool.asked_s[-1]:.0f} s of the budget"
         assert ended.reason.message.startswith(text) and ended.reason.hint == NO_TURN.hint
+
+
+@pytest.mark.parametrize(
+    ("until", "says", "hint"),
+    [
+        ("ready$", "it printed no line that matches 'ready$' within ", "correct the pattern, or "),
+        (None, "it was not ready within its ", COMMAND_HINT),
+    ],
+)
+def test_a_command_that_never_prints_its_line_says_which(
+    until: str | None, says: str, hint: str
+) -> None:
+    own = replace(CPU_A, backend="command")
+    row = Row(own)
+    pool = SilentPool(row.clock, {own: 1.0}, {})
+    shared = context(pool, row.clock, row.report, budget_s=RUN_S)
+    question = OwnQuestion("command", "serve", until=until)
+    shared = replace(shared, request=replace(shared.request, own=question))
+    assert Preparation(row.plan, shared, Share(30.0, 59.0)).prepare(own) is None
+    reason = row.report.candidates[own.id].reason
+    assert reason is not None and reason.code == NO_TURN.code
+    assert reason.message.startswith(says) and (reason.hint or "").startswith(hint)
 
 
 @pytest.mark.parametrize(

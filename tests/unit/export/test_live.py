@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 import scenes
 
 from workbench.export.view.answers import answer_lines
 from workbench.export.view.derived import RunView
+from workbench.export.view.events import log_line
 from workbench.export.view.sensors import now_line
 from workbench.export.view.tables import pending_texts
+from workbench.records import events as ev
 from workbench.records.machine import GpuReading, HostReading
 from workbench.report.report import Report
 
@@ -56,3 +59,18 @@ def test_the_sensors_of_all_devices_stand_in_one_line() -> None:
     line = now_line(machine, host, gpus).plain
     assert line == "CPU 97% ▅█    GPU 100%  612 W █"
     assert now_line(machine, [], {}).plain == ""
+
+
+@pytest.mark.parametrize(
+    ("by_s", "said"), [((5.0, 3.0, -2.0), [True, False, False]), ((-2.0,), [False])]
+)
+def test_the_first_extension_is_said_without_verbose(
+    by_s: tuple[float, ...], said: list[bool]
+) -> None:
+    report = Report.of(scenes.until(scenes.h200(), "convolution", 1))
+    lines = []
+    for seconds in by_s:
+        event = ev.BudgetExtended(at_s=9.0, scenario="convolution", by_s=seconds)
+        report.apply(event)
+        lines.append(log_line(event, report, verbose=False))
+    assert [line is not None for line in lines] == said

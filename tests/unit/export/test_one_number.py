@@ -8,8 +8,9 @@ from dataclasses import replace
 import msgspec
 import pytest
 import scenes
-from builders import case, events, report
+from builders import case, events, report, scenario, steady
 
+from workbench.advisor.verdict import decide
 from workbench.export.view.answers import answer_facts
 from workbench.export.view.derived import RunView
 from workbench.export.view.events import narrate
@@ -22,6 +23,7 @@ from workbench.export.view.tables import (
     has_gpu,
     raced_lines,
 )
+from workbench.planning.scenario import Scenario
 from workbench.records import events as ev
 from workbench.records.document import AccuracyResult
 from workbench.records.reason import Reason
@@ -121,3 +123,29 @@ def test_an_accuracy_that_is_too_low_is_below_its_limit() -> None:
     failed = AccuracyResult("test_accuracy", 0.5, "labels", 0.95, passed=False)
     line = narrate(msgspec.structs.replace(prepared, accuracy=failed), run)
     assert line is not None and line.text.endswith("test accuracy 0.5 is below 0.95")
+
+
+def lead_of(found: Report, planned: Scenario, *, gpu: bool) -> str:
+    row = found.rows[planned.id]
+    row.verdict = decide(found, planned)
+    lead = advisor_line(row, RunView(found), gpu=gpu).cells["ratio"]
+    assert isinstance(lead, Text)
+    return lead.plain
+
+
+def test_the_lead_of_a_pick_whose_tail_is_level_may_lie_below_one() -> None:
+    row = scenario(objective="latency_p99")
+    slow, fast = [[1.0] * 97 + [9.0] * 3] * 5, [[0.5] * 97 + [9.1] * 3] * 5
+    found = report({case("cpu-a"): slow, case("cpu-b"): fast}, row=row)
+    assert lead_of(found, row, gpu=False) == "1/1.01x"
+
+
+def test_where_no_gpu_may_be_picked_the_lead_is_that_of_the_pick_over_the_next() -> None:
+    blocks = {case("cpu-a"): steady(1.0), case("cpu-b"): steady(3.0), case("cuda:0-a"): steady(0.5)}
+    row = scenario(textbook="", max_error=0.1)  # a model's
+    found = report(blocks, gpus=["cuda:0"], row=row)
+    gpu = found.candidates[case("cuda:0-a").id]
+    gpu.accuracy = AccuracyResult("relative_error", 0.5, "float64", 0.1, True)
+    assert lead_of(found, row, gpu=True) == "3.00x"
+    verdict = found.rows[row.id].verdict
+    assert verdict is not None and (verdict.best_gpu, verdict.no_gpu) == (None, False)

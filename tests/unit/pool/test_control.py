@@ -47,6 +47,15 @@ def test_a_clock_that_was_set_back_is_no_negative_age(monkeypatch: pytest.Monkey
     assert control.process_age_s() == 0.0
 
 
+@pytest.mark.parametrize(("age_s", "counted_s"), [(9.0, 9.0), (59.0, 10.0), (61.0, 0.0)])
+def test_a_long_start_counts_in_part_and_an_implausible_one_not_at_all(
+    age_s: float, counted_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "process_started_s", lambda: 100.0)
+    monkeypatch.setattr(control.time, "clock_gettime", lambda _: 100.0 + age_s)
+    assert control.process_age_s() == counted_s
+
+
 def interrupt() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 

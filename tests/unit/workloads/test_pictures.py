@@ -238,6 +238,18 @@ def test_too_little_shared_memory_is_refused_beforehand(monkeypatch: pytest.Monk
     feeding(loaders=0)
 
 
+def test_a_training_whose_batches_do_not_fit_into_shared_memory_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os.path, "isdir", lambda _: True)
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=1, f_frsize=4096))
+    params = catalog.load("train_cnn").values({"image": 16})
+    case = Case("train_cnn", "cpu", "torch", "fp32", None, 1, 8, params, None, {"loaders": 2})
+    with pytest.raises(WorkloadError, match="2 loaders need ") as caught:
+        catalog.load("train_cnn").prepare(case, Setup())
+    assert caught.value.code == "no_memory"
+
+
 # ------------------------------------------------------------- the user's own pictures
 
 

@@ -55,7 +55,7 @@ def _times(found: Measurement) -> str:
     times = [f"{name} {units.duration(value)}" for name, value in named if value is not None]
     if found.ci95_s is not None:
         times.insert(1, "95% {} to {}".format(*map(units.duration, found.ci95_s)))
-    outliers = f", {found.outliers} outliers" if found.outliers else ""
+    outliers = f", {units.counted(found.outliers, 'outlier')}" if found.outliers else ""
     return ", ".join([*times, f"n {found.n}{outliers}"])
 
 

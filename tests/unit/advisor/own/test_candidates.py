@@ -199,6 +199,11 @@ def test_a_function_that_takes_a_device_runs_on_gpus() -> None:
     assert len(_function(facts, Request(devices=("gpu",)))) == 1
 
 
+def test_a_function_that_fails_without_a_gpu_runs_on_gpus_alone() -> None:
+    needs = msgspec.structs.replace(WORK, needs_gpu=Reason("needs_gpu", "No CUDA GPUs"))
+    assert _function(needs, size=1) == ["own[batch=1,code=mod.py:work]/cuda:0/python"]
+
+
 def test_a_size_is_that_of_the_row() -> None:
     assert "batch=64" in _function(size=64)[0]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import msgspec
 import own_runs
@@ -24,8 +24,10 @@ from workbench.advisor.own.overview import (
 )
 from workbench.advisor.ranking import gain_text, in_order, tie_text
 from workbench.advisor.subject import pick_of, snippet
+from workbench.contract import Accuracy
 from workbench.records import events as ev
 from workbench.records.code import CodeReport
+from workbench.records.document import AccuracyResult
 from workbench.records.reason import Reason
 from workbench.records.verdict import Payoff
 from workbench.report.report import Report
@@ -100,6 +102,15 @@ def test_a_compiled_candidate_says_how_many_sizes_the_script_uses() -> None:
     report.code.facts = msgspec.structs.replace(report.code.facts, modules=varied)
     found = recommendation(report)
     assert "It compiles again for inputs of every other size, and the script uses 7 sizes." in found
+
+
+def test_the_answer_says_that_results_could_not_be_checked() -> None:
+    report = Report.of(own_runs.net())
+    row = rows_of(report)[0]
+    assert row.picked is not None
+    kept = Accuracy.uncompared("not checked: eager differs from itself by 43%")
+    row.picked.accuracy = msgspec.convert(asdict(kept), AccuracyResult)
+    assert answer(row, report)[0].endswith("; its results could not be checked.")
 
 
 def test_another_batch_has_its_own_answer() -> None:

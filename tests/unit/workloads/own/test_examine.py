@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -230,6 +231,7 @@ def test_sparse_inputs_are_inputs(examined) -> None:
 
 def test_what_eager_does_not_repeat_is_not_checked(examined) -> None:
     code, facts = examined("chance")
+    assert facts["reference"] == "", "it is compared with nothing"
     assert "two fresh copies differ, so that no candidate is checked" in facts["notes"]
     accuracy = task_of(code, batch=2).check()
     assert accuracy.reference.startswith("not checked: eager differs from itself by")
@@ -262,3 +264,19 @@ def test_the_users_check_rejects_in_torch(tmp_path: Path) -> None:
     assert facts["checks"]
     with pytest.raises(WorkloadError, match="rejects it"):
         task_of(code, batch=1).check()
+
+
+def test_the_hash_of_the_code_is_that_of_the_file_that_defines_a_builder_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    package = tmp_path / "passes_on"
+    package.mkdir()
+    (package / "__init__.py").write_text("from .model import build\n")
+    text = "import torch\ndef build(): return torch.nn.Linear(3, 2), torch.ones(1, 3)\n"
+    (package / "model.py").write_text(text)
+    code = Code("torch", "passes_on:build", f"{tmp_path}/kept", str(tmp_path))
+    before = WORKLOAD.consult("examine", code=code.as_text())["code_sha256"]
+    assert WORKLOAD.consult("examine", code=code.as_text())["code_sha256"] == before
+    (package / "model.py").write_text(f"{text}# another\n")
+    assert WORKLOAD.consult("examine", code=code.as_text())["code_sha256"] != before

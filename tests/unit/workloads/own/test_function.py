@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import subprocess
 import sys
 from dataclasses import asdict
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ import pytest
 
 from workbench.contract import Case, Setup, Task, WorkloadError
 from workbench.records.code import CodeFacts
+from workbench.worker.code import FUNCTION, Code
 from workloads.own import function
 from workloads.own.plain import WRONG
 from workloads.own.save import save
@@ -98,6 +100,13 @@ def test_what_fails_is_one_line(code, name: str, error: str, says: str) -> None:
     assert (caught.value.code, str(caught.value)) == (error, says)
 
 
+def test_a_function_that_asks_for_a_gpu_on_the_cpu_is_to_take_a_device(code) -> None:
+    with pytest.raises(WorkloadError, match="asks_for_cuda cannot run on the CPU: ") as caught:
+        _facts(code("works:asks_for_cuda"))
+    assert (caught.value.code, caught.value.hint) == ("needs_gpu", function.TAKE_IT)
+    assert "a parameter `device`" in function.TAKE_IT
+
+
 @pytest.mark.parametrize(
     ("name", "kind"), [("needs_package", ModuleNotFoundError), ("loses_the_gpu", RuntimeError)]
 )
@@ -172,6 +181,35 @@ def test_what_cannot_be_compared_says_so(code, name: str, why: str) -> None:
         facts = _facts(of)
         assert facts.reference == "", "it is compared with nothing"
         assert f"not checked: {why}" in facts.notes
+
+
+ASKED = """
+import sys
+from workbench.contract import Case
+from workbench.worker.code import Code
+from workloads.own.function import FunctionTask
+found = FunctionTask(Case("own", "cpu", "python", ""), Code.of(sys.argv[1])).check()
+print(found.value, found.reference)
+"""
+
+
+@pytest.mark.parametrize(
+    ("draws", "reference"),
+    [
+        ("np.random.rand(4)", function.FIRST),
+        ("np.random.default_rng().random(4)", "not checked: its inputs are not the same each time"),
+    ],
+)
+def test_what_a_module_draws_at_import_is_the_same_in_a_second_process_or_is_not_compared(
+    tmp_path, draws: str, reference: str
+) -> None:
+    text = f"import numpy as np\nDRAWN = {draws}\ndef work(): return DRAWN.sum()\n"
+    (tmp_path / "draws_at_import.py").write_text(text)
+    of = Code(FUNCTION, "draws_at_import:work", str(tmp_path), str(tmp_path))
+    for _ in range(2):
+        command = [sys.executable, "-c", ASKED, of.as_text()]
+        answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert answer == f"0.0 {reference}\n"
 
 
 def test_noise_between_equal_calls_widens_the_limit(code) -> None:

@@ -260,6 +260,42 @@ def test_a_named_module_that_cannot_be_copied_is_refused(code) -> None:
         one.copy()
 
 
+@pytest.mark.parametrize("made", ["(i for i in range(3))", "threading.Lock()"])
+def test_inputs_that_no_other_process_can_get_are_refused(code, made: str, tmp_path: Path) -> None:
+    text = "import threading\nimport torch\ndef build(): return torch.nn.Identity()\n"
+    text += f"def inputs(): return {made}\n"
+    one = written(tmp_path, f"unpicklable_{made[1:5]}".strip(), text)
+    with pytest.raises(WorkloadError, match="cannot be handed to other processes: ") as refused:
+        one.example(None)
+    assert refused.value.code == "bad_input" and "return tensors" in (refused.value.hint or "")
+
+
+BUILT_AT_HOME = """
+import threading
+import torch
+asked = []
+class Net(torch.nn.Linear):
+    def __init__(self):
+        super().__init__(3, 2)
+        self.lock = threading.Lock()
+        drawn = torch.rand(4, generator=torch.Generator().manual_seed(len(asked)))
+        self.register_buffer("drawn", drawn, persistent=False)
+def build(device):
+    asked.append(device)
+    return Net()
+"""
+
+
+def test_a_module_is_built_again_at_home_and_with_the_same_buffers(tmp_path: Path) -> None:
+    home = "cpu:0"  # another name of the CPU
+    code = Code("torch", "built_at_home:build", f"{tmp_path}/kept", str(tmp_path), home=home)
+    (tmp_path / "built_at_home.py").write_text(BUILT_AT_HOME)
+    one = subject(code)
+    fresh = one.copy()
+    assert one.namespace.asked == [home, home]
+    assert fresh is not one.module and torch.equal(fresh.drawn, one.module.drawn)
+
+
 def test_inputs_are_made_at_the_batch_that_is_asked_for_at_their_own_or_at_a_usual_one(
     tmp_path: Path, monkeypatch
 ) -> None:
