@@ -27,7 +27,7 @@ UNUSABLE = {
     "not_utf8": "SyntaxError: (unicode error)",
     "odd_default": "Object of type object is not JSON serializable",
     "odd_parameters": "TypeError",
-    "odd_variant": "precision is one of",
+    "odd_variant": "precision must be one of",
     "prints_forever": "File too large",
     "raises_escapes": r"ValueError: \x1b[31m\x07\x1b]0;owned\x07\n\u202ered",
     "raises_much": "ValueError: xxx",
