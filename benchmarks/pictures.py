@@ -42,7 +42,7 @@ class Picture:
 PICTURES_OF_DOCS = (
     Picture("advice", "default"),
     Picture("details", "default", ("down", "enter")),
-    Picture("race", "default", ("2",)),
+    Picture("race", "default", ("down", "down", "2")),
     Picture("curves", "sweep"),
     Picture("hardware", "default", ("1",)),
     Picture("small", "default", size=(80, 24)),
