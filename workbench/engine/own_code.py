@@ -118,38 +118,42 @@ class OwnCode:
         # The first worker alone runs a script.
         ran_s = min((each.seconds / each.share for each in facts.modules if each.share), default=0)
         load_s = max(0.0, examined_s - began_s - ran_s)
-        facts = self._facts = self._with_imports(facts)
-        if self.request.batch and facts.batch is None:
-            why = "no parameter takes a size, or its inputs share no first axis"
-            raise UsageError(f"--batch: {facts.name} has no batch to change: {why}")
-        is_own = set(self.request.batch) <= {facts.batch}
-        if self._question.kind == TORCH and not (is_own or facts.resizable):
-            if facts.of_one_size:
-                fixed = f"--batch: {facts.name} was exported for batch {facts.batch} alone"
-                raise UsageError(f"{fixed}; export it with dynamic_shapes")
-            facts = msgspec.structs.replace(facts, notes=[*facts.notes, NO_BATCH])
-            self._facts = facts
+        facts = self._facts = self._checked(self._with_imports(facts))
         context.emit(ev.CodeExamined(at_s=context.now(), facts=facts))
         space = Space(facts, cpu, self._threads, gpus, self.request)
-        source = FixedCases(self._code)
-        if self._question.kind == TORCH:
-            rows = self._torch_rows(space, load_s)
-        elif self._question.kind == FUNCTION:
-            first, *others = self.request.batch or _sizes(facts.batch)
-            own = msgspec.structs.replace(self.plan.scenario, batch=first)
-            found = [own, *(_at_batch(own, batch) for batch in filter(None, others))]
-            rows = [
-                replace(self.plan, scenario=at, cases=function_cases(space, at), source=source)
-                for at in found
-            ]
-        else:
-            cases = command_cases(space, self._question)
-            rows = [replace(self.plan, cases=cases, source=source)]
+        in_torch = self._question.kind == TORCH
+        rows = self._torch_rows(space, load_s) if in_torch else self._fixed_rows(space)
         rows = [row for row in rows if row.cases]  # an export for one batch has no other row
         if not rows:
             raise UsageError("no candidate is left with these filters")
         self._last = rows[-1].scenario.id
         return rows
+
+    def _checked(self, facts: CodeFacts) -> CodeFacts:
+        """The facts, with a note where the batches of --batch may be none; UsageError where it is
+        certain that they are none."""
+        if self.request.batch and facts.batch is None:
+            why = "no parameter takes a size, or its inputs share no first axis"
+            raise UsageError(f"--batch: {facts.name} has no batch to change: {why}")
+        is_own = set(self.request.batch) <= {facts.batch}
+        if self._question.kind != TORCH or is_own or facts.resizable:
+            return facts
+        if facts.of_one_size:
+            fixed = f"--batch: {facts.name} was exported for batch {facts.batch} alone"
+            raise UsageError(f"{fixed}; export it with dynamic_shapes")
+        return msgspec.structs.replace(facts, notes=[*facts.notes, NO_BATCH])
+
+    def _fixed_rows(self, space: Space) -> list[RowPlan]:
+        """The rows of a function, one for each size, or that of a command."""
+        source = FixedCases(self._code)
+        if self._question.kind == COMMAND:
+            return [replace(self.plan, cases=command_cases(space, self._question), source=source)]
+        first, *others = self.request.batch or _sizes(space.facts.batch)
+        own = msgspec.structs.replace(self.plan.scenario, batch=first)
+        return [
+            replace(self.plan, scenario=at, cases=function_cases(space, at), source=source)
+            for at in (own, *(_at_batch(own, batch) for batch in filter(None, others)))
+        ]
 
     @property
     def _early_exporter(self) -> WorkerKey | None:
@@ -200,8 +204,7 @@ class OwnCode:
     def _with_imports(self, facts: CodeFacts) -> CodeFacts:
         """The facts with shares of the time that a script takes alone: its worker had imported
         torch before it."""
-        took_s = self.context.pool.import_s
-        import_s = max(took_s.get(self._key(d), 0.0) for d in ("cpu", self._code.home))
+        import_s = max(self.context.pool.import_s.values(), default=0.0)
         whole = {each.name: each.seconds / each.share for each in facts.modules if each.share}
         modules = [
             msgspec.structs.replace(each, share=each.seconds / (whole[each.name] + import_s))
