@@ -7,17 +7,17 @@ from textual.binding import Binding
 from .pages.shell import ADVISOR, RUNS, Page
 from .widgets.keybar import SPARE, TABS
 
-PALETTE = "everything by name: screens, rows, workloads, recent runs, themes"
+PALETTE = "everything by name: screens, rows, workloads, recent runs, formats, themes"
 HARDWARE, RUN, MODEL = "Hardware", "Run", "Model"  # labels, which are the names of the modes
 
 
 PAGES = (
-    Page("1", HARDWARE, "what this machine has, its limits, and why something is missing"),
+    Page("1", HARDWARE, "what this machine has, its ceilings, and why something is missing"),
     Page("2", RUN, "the race of one row, live: a line per candidate, curves and the log"),
     Page("3", ADVISOR, "one line per scenario: the usual advice, the result here and the pick"),
     Page("4", MODEL, "your model or code: ways to run it, which one to take, the lines to paste"),
     Page("5", RUNS, "the kept runs: open, start again, compare, export, delete"),
-    Page("6", "Roofline", "the candidates of one row under the measured limits of their devices"),
+    Page("6", "Roofline", "the candidates of one row under the measured ceilings of their devices"),
 )
 
 

@@ -9,7 +9,7 @@ from textual.dom import DOMNode
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from workbench.export.view.spans import Text, fact, facts_lines, heading
+from workbench.export.view.spans import Text, fact, facts_lines, heading, label_width
 
 from ..terminal import TOO_SMALL
 from ..widgets.drawn import Drawn
@@ -34,7 +34,7 @@ WORDS = (  # each with the screens where it stands; none: everywhere
     ),
     (
         "Lead",
-        "how many times faster the better device is; with one, the pick over the next, or alone",
+        "how many times faster the better device is; with one device, the pick over the next",
         "Advisor",
     ),
     (
@@ -42,7 +42,8 @@ WORDS = (  # each with the screens where it stands; none: everywhere
         "95% confidence interval of the ratio, from rounds that both took part in",
         f"Advisor {RACES}",
     ),
-    ("99%", "99% confidence interval of the ratio; the runs took no turns", "Compare"),
+    ("95%", "95% confidence interval of the ratio of the picks within one run", "Compare"),
+    ("99%", "99% confidence interval of B/A, whose runs did not take turns", "Compare"),
     ("sure", "confidence: the lead is above 5% after all looks at the race", "Advisor Detail"),
     ("likely", "the interval of the lead excludes 1", "Advisor Detail"),
     ("tie", "the interval of the lead lies within 5%", "Advisor Detail"),
@@ -54,9 +55,12 @@ WORDS = (  # each with the screens where it stands; none: everywhere
     ("n", "number of samples", RACES),
     ("nhwc", "images in the channels_last layout", f"Advisor NewRun {RACES}"),
     ("graph", "the step replayed as a CUDA graph", f"Advisor NewRun {RACES}"),
+    ("plain", "as the library runs it unless asked otherwise", "NewRun"),
+    ("compile", "by torch.compile", f"NewRun {RACES}"),
     ("reduce-overhead", "by torch.compile, and replayed as a CUDA graph", f"NewRun {RACES}"),
     ("max-autotune", "by torch.compile, which tries several kernels", f"NewRun {RACES}"),
     ("fused", "an optimiser that updates all weights in one kernel", f"NewRun {RACES}"),
+    ("dataloader", "batches made by torch's DataLoader", f"NewRun {RACES}"),
     ("cudnn-benchmark", "cuDNN tries its algorithms and keeps the fastest", f"NewRun {RACES}"),
     ("int8-static", "activations scaled once, from sample inputs", f"Advisor Model {RACES}"),
     ("int8-dynamic", "activations scaled in every call", f"Advisor Model {RACES}"),
@@ -64,7 +68,7 @@ WORDS = (  # each with the screens where it stands; none: everywhere
     ("Check", "the error against a reference; / its limit", "Detail"),
     ("ceilings", "the rates that this machine reaches: `workbench ceilings`", "Hardware Roofline"),
     ("ridge point", "work per byte from which memory no longer limits", "Roofline"),
-    ("cache", "limit for data that fits into the last-level cache", "Roofline"),
+    ("cache", "ceiling for data that fits into the last-level cache", "Roofline"),
     ("±", "half the width of the 95% interval of the median", f"Advisor Model {RACES}"),
     (
         "!",
@@ -130,5 +134,5 @@ def help_lines(
     lines: list[Text] = []
     for title, entries in (("Keys", keys), ("Words", words)):
         facts = [fact(name, text, label_tone="command") for name, text in entries]
-        lines += [heading(title, width), *facts_lines(facts, width, 12), Text()]
+        lines += [heading(title, width), *facts_lines(facts, width, label_width(facts)), Text()]
     return lines[:-1]

@@ -41,9 +41,10 @@ _LETTERS |= {"underscore": "_", "minus": "-", "space": " "}
 
 KEYS = (
     ("enter", "choose what the cursor is on; in a field, start the run"),
-    ("tab", "next field; shift+tab: the one before"),
-    ("a-z 0-9", "in the list, find an entry by its name"),
-    ("esc", "leave the form"),
+    ("tab", "next field; shift+tab: the one before; up and down do the same"),
+    ("left right", "in a field of choices, move; space ticks"),
+    ("a-z 0-9", "in the list, find an entry by name or title; backspace takes one back"),
+    ("esc", "clear what is looked for, or leave the form"),
 )
 
 

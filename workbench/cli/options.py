@@ -206,7 +206,7 @@ OF_SCENARIOS = [
     ),
     flag(
         "--all",
-        "Include the scenarios on request (default budget 300 s, 60 s with --quick).",
+        "Include scenarios that race by name only (default budget 300 s, 60 s with --quick).",
         "all_scenarios",
     ),
     flag("--crossover", "Also find the size at which the lead changes (uses half the budget)."),

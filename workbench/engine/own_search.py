@@ -278,7 +278,9 @@ class OwnSearch:
         kinds: dict[tuple[str, ...], Case] = {}  # the best of each kind, in their order
         for candidate in ranked:
             case = candidate.case
-            kinds.setdefault((case.device, case.backend, case.precision), case)
+            # Scaling activations in every call costs more, or less, at another batch.
+            form = (case.quantization or "").partition("-")[0]
+            kinds.setdefault((case.device, case.backend, case.precision, form), case)
         chosen = dict.fromkeys([*(c.case for c in ranked[:LEADERS]), *kinds.values()])
         kept = [case for case in chosen if self._exports.runs(case, self.scenario)]
         moved = [self._here(case) for case in kept[:MOST_CARRIED]]

@@ -62,7 +62,7 @@ def _against(one: Versus, spreads: Sequence[str], *, known: bool) -> Iterator[Se
     where = "one machine" if one.same_machine else unlike
     yield Section(f"{b} against A: {where}", [f"{w.message}; {w.remedy}." for w in one.warnings])
     if one.verdicts:
-        of_verdict = ("Verdict", "", "A", b, "Ratio in A", f"Ratio in {b}")
+        of_verdict = ("Verdict", "", "A", b, "95% in A", f"95% in {b}")
         notes = ["AMBIGUOUS: both picks may be as good, or a run did not measure both."]
         found = Section.of("Verdicts that differ", notes, of_verdict, map(_verdict, one.verdicts))
         yield _keeping(found, {"1": 12, "2": 8, "3": 8}, names="23")

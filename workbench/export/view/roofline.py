@@ -18,10 +18,10 @@ FLOPS = "FLOP/s"
 LOW, HIGH = -4, 12  # powers of two of the arithmetic intensity, FLOP/byte
 AXIS = range(LOW, HIGH + 1, 4)
 LEAST = 4  # lines of the smallest useful plot
-TITLE = "Rate over FLOP per byte of memory traffic, under the measured limits"
-SHORT_TITLE = "Rate over FLOP/byte, under the measured limits"
-UNKNOWN = "The limits of this machine are not known: `workbench ceilings` measures them."
-NOTHING = "No candidate of this row has both a known limit and a measured rate."
+TITLE = "Rate over FLOP per byte of memory traffic, under the measured ceilings"
+SHORT_TITLE = "Rate over FLOP/byte, under the measured ceilings"
+UNKNOWN = "The ceilings of this machine are not known: `workbench ceilings` measures them."
+NOTHING = "No candidate of this row has both a known ceiling and a measured rate."
 
 
 def roofline_lines(row: Row, run: RunView, width: int, height: int) -> list[Text]:
