@@ -8,7 +8,7 @@ import sys
 
 SCRIPT = """
 import atexit, sys
-from workbench.worker.worker import serve
+from workbench.worker.serve import serve
 
 class Held:
     def close(self):

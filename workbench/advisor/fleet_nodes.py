@@ -287,7 +287,7 @@ def _described(machine: Machine) -> str:
 
 
 def _answer(verdict: Verdict, raw: msgspec.Raw | None) -> NodeAnswer:
-    """The answer with the value of its pick, as `whatif.counted` has it."""
+    """The answer with the value of its pick, as `whatif.seconds_of` has it."""
     objective, picked = verdict.objective, None if raw is None else _measurement(raw)
     summary = msgspec.structs.asdict(summary_of(verdict, picked.case if picked else None))
     summary |= {"scenario": shown(verdict.scenario, 80), "objective": shown(objective, 80)}

@@ -1,5 +1,6 @@
 """The next thing to try, in a sentence or two; never one that this report has tried already."""
 
+import math
 import shlex
 from collections.abc import Iterator, Set
 
@@ -102,7 +103,8 @@ def _longer(found: Evidence) -> str:
     if "--budget" in words:
         at = words.index("--budget")
         del words[at : at + 2]
-    return shlex.join([*words, "--budget", f"{max(LEAST_BUDGET_S, 2 * found.report.most_s):g}"])
+    budget_s = max(LEAST_BUDGET_S, math.ceil(2 * found.report.most_s))
+    return shlex.join([*words, "--budget", f"{budget_s:g}"])
 
 
 def _for_the_gpu(found: Evidence) -> Iterator[str]:

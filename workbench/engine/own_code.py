@@ -1,7 +1,7 @@
 """The user's own code as the source of rows: examined once, raced, and what to take home.
 
-A function or a command makes one row; a torch module makes one at the user's batch, and one at
-another, where the answer may differ.
+A command makes one row; a function or a torch module makes one at its own size or batch, and one
+at another, where the answer may differ.
 """
 
 import os
@@ -15,7 +15,7 @@ import msgspec
 from ..advisor import crossover
 from ..advisor.crossover import Measured
 from ..advisor.limits import eligible
-from ..advisor.own.candidates import Space, command_cases, function_cases
+from ..advisor.own.candidates import Space, command_cases, function_cases, is_first
 from ..advisor.own.overview import (
     compile_calls,
     first_answered,
@@ -198,6 +198,10 @@ class OwnCode:
                 raise  # it failed itself, and runs once
             with suppress(WorkerFailed):  # else the CPU is not to blame
                 found = self._ask_at_home(real[0])
+                # Only its words say that a function without a device computes on a GPU, the first.
+                on_first = failure.reason.code == "needs_gpu" and is_first(real[0])
+                if self._question.kind == FUNCTION and not (found.takes_device or on_first):
+                    raise failure
                 return msgspec.structs.replace(found, needs_gpu=failure.reason)
             raise
 

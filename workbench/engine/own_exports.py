@@ -134,7 +134,8 @@ class Exports:
         self, measured: Sequence[Candidate], leader: Candidate, scenario: Scenario, left_s: float
     ) -> list[Case]:
         """Once, a variant without the nodes that take a fast INT8 form over its error limit."""
-        if self._search is None:
+        is_own = scenario.batch == self.batches[0]
+        if self._search is None or self.exported is None or not (is_own or self.exported.dynamic):
             return []
         self._search.variants.end_s = self.context.now() + left_s
         return self._search.mix(measured, leader, scenario, BUILD * left_s)

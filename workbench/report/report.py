@@ -228,7 +228,7 @@ class Report:
 
     @property
     def most_s(self) -> float:
-        """Seconds that the run may take: its budget, and by how much open rows have extended it."""
+        """Seconds that the run may take by now: its budget, and what open rows have added."""
         return (self.started.budget_s if self.started else 0.0) + self.extended_s
 
     @property

@@ -12,7 +12,7 @@ from typing import Any
 from ..catalog.importing import import_backend, import_workload
 from ..contract import Backend, Case, Host, ParameterValue, Work, Workload
 from ..process.limits import limit
-from .worker import serve
+from .serve import serve
 
 MOST_MEMORY_BYTES = 8 << 30  # private: enough to import any library, even with many cores
 MOST_FILE_BYTES = 16 << 20  # above all for the log

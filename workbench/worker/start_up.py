@@ -69,6 +69,16 @@ class ColdStart:
 
     def __init__(self) -> None:
         self._loading: StartUp | None = None  # paid by the first case for all
+        self._loaded: dict[str, float] = {}  # seconds that its first case paid, by workload
+
+    def charged(self, workload: str, repeated: StartUp, measured: StartUp | None) -> StartUp:
+        """The cost of a case that was prepared once, or `measured` a first time before that."""
+        loading_s = repeated.phases.get(LOADING, 0.0)
+        loaded_s = self._loaded.setdefault(workload, loading_s)
+        if measured is not None:
+            return self.alone(measured, repeated)
+        phases = {**repeated.phases, LOADING: max(loading_s, loaded_s)}
+        return StartUp(phases, repeated.first_step_s)
 
     def alone(self, measured: StartUp, repeated: StartUp) -> StartUp:
         """The cost of a case in a process of its own, from its first and second preparation.

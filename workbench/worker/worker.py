@@ -4,11 +4,7 @@ It answers every request with one JSON line and otherwise blocks on its pipe.  S
 library, the backend and NumPy only: it may run under a foreign interpreter.
 """
 
-import atexit
 import gc
-import json
-import os
-import socket
 import sys
 import time
 import weakref
@@ -18,30 +14,25 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from ..catalog.files import backends
 from ..catalog.importing import import_backend, import_workload
 from ..contract import Backend, Case, Setup, Task, WorkloadError, kind_of
 from ..process.cores import bind_near
-from ..text.sanitize import shown
 from .block import WarmedUp, best_step_s, call_overhead_s, run_block, time_sample, warm_up
 from .failures import (
     FULL_HINT,
-    LONGEST,
     MEMORY_HINT,
     NO_ENGINE,
-    cause,
     first_line,
-    is_fatal,
     is_out_of_memory,
 )
 from .openmp import clashing_runtimes
 from .quiet import wait_until_quiet
+from .serve import serve
 from .start_up import LOADING, ColdStart, LoadingSetup, StartUp
 
 SMALL_PROBE_S = 0.02  # a step of a small probe takes a millisecond unless it is emulated
 # A smaller process is not searched for cycles of references after a release: 0.1 s for nothing.
 COLLECTED_BYTES = 2**30
-DISTRIBUTIONS = {"PIL": "pillow"}  # import name to package name, where they differ
 
 
 @dataclass(frozen=True)
@@ -63,7 +54,6 @@ class Worker:
         self._on_gpu = not kind_of(device).on_host
         self._cases = 0  # prepared so far, including those that failed
         self._cold_start = ColdStart()
-        self._loaded: dict[str, float] = {}  # seconds that its first case paid, by workload
         self._latest: str | None = None  # id of the case that was prepared or run last
 
     @cached_property
@@ -127,20 +117,10 @@ class Worker:
                 accuracy = task.check()
                 gc.collect()
                 _restart_resident_peak()  # the arrays of the check are none of the case
-            if cold is not None and cold.first_step_s >= warm_up_s:
-                warmed = WarmedUp(0, 0.0, cold.first_step_s, cold.first_step_s, False, 1)
-                if task.checks_latest:
-                    time_sample(task, 1)
-            else:
-                warmed = warm_up(task, latency=latency, seconds=warm_up_s)
-            phases = setup.seconds
-            paid_s = phases.get(LOADING, 0.0) + (cold.phases.get(LOADING, 0.0) if cold else 0.0)
-            loaded_s = self._loaded.setdefault(wanted.workload, phases.get(LOADING, 0.0))
-            if cold is None:
-                phases = {**phases, LOADING: max(phases.get(LOADING, 0.0), loaded_s)}
-            else:
-                alone = self._cold_start.alone(cold, StartUp(phases, warmed.first_s))
-                phases, warmed.first_s = alone.phases, alone.first_step_s
+            warmed = _warmed_up(task, cold, latency=latency, seconds=warm_up_s)
+            loaded = StartUp(setup.seconds, warmed.first_s)
+            alone = self._cold_start.charged(wanted.workload, loaded, cold)
+            warmed.first_s = alone.first_step_s
             transfer_out = task.transfer_out_s()
             peak = self._memory_peak(task)
             if task.checks_latest:
@@ -157,14 +137,14 @@ class Worker:
         gc.collect()
         gc.freeze()
         return {
-            "setup": {f"{phase}_s": spent for phase, spent in phases.items() if spent > 0},
+            "setup": {f"{phase}_s": spent for phase, spent in alone.phases.items() if spent > 0},
             "transfer_out_s": transfer_out,
             "accuracy": asdict(accuracy),
             "warmup": asdict(warmed),
             "call_overhead_s": call_overhead_s(),
             "memory_peak_bytes": peak,
             "cold_s": cold.seconds if cold is not None else 0.0,
-            "loading_s": paid_s,
+            "loading_s": sum(each.phases.get(LOADING, 0.0) for each in (loaded, cold) if each),
         }
 
     def block(self, case: str, seconds: float, min_samples: int, settle_s: float) -> dict[str, Any]:
@@ -282,6 +262,15 @@ def _first_step_s(task: Task) -> float:
         task.close()
 
 
+def _warmed_up(task: Task, cold: StartUp | None, *, latency: bool, seconds: float) -> WarmedUp:
+    """Warm a task up; the first step of a `cold` start is enough if it took as long already."""
+    if cold is None or cold.first_step_s < seconds:
+        return warm_up(task, latency=latency, seconds=seconds)
+    if task.checks_latest:
+        time_sample(task, 1)
+    return WarmedUp(0, 0.0, cold.first_step_s, cold.first_step_s, False, 1)
+
+
 def _restart_resident_peak() -> None:
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # proc(5): resets VmHWM
@@ -296,86 +285,8 @@ def resident_peak() -> int | None:
     return None
 
 
-def _how_to_install(module: str) -> str:
-    if module in backends():
-        return import_backend(module).install
-    return f"`pip install {DISTRIBUTIONS.get(module, module)}`"
-
-
-def describe(error: BaseException) -> dict[str, Any]:
-    """An exception as the protocol's error object; `fatal` ends the worker."""
-    message = first_line(error)
-    if isinstance(error, WorkloadError):
-        text, hint = shown(str(error), LONGEST), error.hint and shown(error.hint, LONGEST)
-        return {"code": error.code, "message": text, "hint": hint, "fatal": False}
-    if isinstance(error, ModuleNotFoundError):
-        text = f"{error.name} is not installed"
-        hint = _how_to_install(error.name or "")
-        return {"code": "missing_package", "message": text, "hint": hint, "fatal": False}
-    if is_out_of_memory(error):
-        return {"code": "no_memory", "message": message, "hint": MEMORY_HINT, "fatal": False}
-    code, hint = cause(error) or ("failed", None)
-    return {"code": code, "message": message, "hint": hint, "fatal": is_fatal(error)}
-
-
-def answer(worker: Any, request: dict[str, Any]) -> dict[str, Any]:
-    """Carry out one request; every failure is part of the answer."""
-    operation = getattr(worker, request.pop("op"))
-    try:
-        return {"ok": operation(**request)}
-    except Exception as error:
-        import traceback
-
-        with suppress(OSError):  # the disk is full
-            traceback.print_exc()  # into the log, whose tail the engine quotes
-        described = describe(error)
-    if not described["fatal"]:  # the exception is gone, and with it the frames that held tensors
-        with suppress(Exception):
-            worker.tidy()
-    return {"error": described}
-
-
-def serialise(reply: dict[str, Any]) -> bytes:
-    """One JSON line; a NaN or infinity becomes an error instead of an invalid document."""
-    try:
-        text = json.dumps(reply, allow_nan=False)
-    except (RecursionError, TypeError) as unfit:
-        text = json.dumps({"error": describe(unfit)})
-    except ValueError:
-        error = {
-            "code": "non_finite",
-            "message": "the workload produced NaN or infinity",
-            "hint": "the training diverged or overflowed: try a higher precision",
-            "fatal": False,
-        }
-        text = json.dumps({"error": error})
-    return text.encode() + b"\n"
-
-
 def main(arguments: list[str]) -> None:
     """Serve requests from the socket whose descriptor is the first argument until it closes."""
     descriptor, backend, device = arguments
     bind_near(device)
     serve(Worker(backend, device), int(descriptor))
-
-
-def serve(worker: Any, descriptor: int) -> None:
-    """Answer with the methods of `worker` until the socket closes; then end this process."""
-    # Before any import of onnxruntime: afterwards it has already written files and a thread runs.
-    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-    own = os.getpid()
-    with socket.socket(fileno=descriptor) as channel, channel.makefile("rb") as requests:
-        for line in requests:
-            reply = answer(worker, json.loads(line))
-            if os.getpid() != own:
-                os._exit(0)  # a copy that a workload forked must not answer too
-            channel.sendall(serialise(reply))
-            if reply.get("error", {}).get("fatal"):
-                break
-    getattr(worker, "close", int)()
-    # The interpreter would take apart every module first: half a second once torch is loaded.
-    atexit._run_exitfuncs()
-    with suppress(OSError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(0)

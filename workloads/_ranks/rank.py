@@ -19,7 +19,7 @@ from workbench.contract import Case, Setup, kind_of
 from workbench.process.cores import allowed_cores, bind_near
 from workbench.worker.libraries import torch
 from workbench.worker.ranks import DESERTED
-from workbench.worker.worker import describe
+from workbench.worker.serve import describe
 
 JOIN_S = 300.0  # time for all ranks to meet, as in torch's own store
 PATIENCE = timedelta(days=1)  # time limit of a collective: a frozen group must not exceed it

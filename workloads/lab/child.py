@@ -10,7 +10,7 @@ from typing import Any
 from workbench.worker import onnx_gpu
 from workbench.worker.libraries import onnx, onnxruntime
 from workbench.worker.recipe import Recipe
-from workbench.worker.worker import serve
+from workbench.worker.serve import serve
 
 from .._shared.session import PROVIDERS
 from . import inspection, mixed, prepare, quantise, save

@@ -229,7 +229,8 @@ def _hash_of_code(code: Code, one: Subject) -> str:
     """SHA-256 of the file that the code is in; where a package re-exports a builder, also of the
     file that defines it."""
     file = code.target.partition("::")[0]
-    known = [getattr(place, "__file__", None) for place in (one.namespace, one.defined_in)]
+    places = (one.namespace, one.defined_in if one.has_builder else None)
+    known = [getattr(place, "__file__", None) for place in places]
     paths = dict.fromkeys(map(Path, filter(None, known))) or [Path(code.directory, file)]
     read = [path.read_bytes() for path in paths if path.is_file()]
     return hashlib.sha256(b"".join(read)).hexdigest() if read else ""

@@ -2,6 +2,7 @@
 
 import hashlib
 import inspect
+import os
 import pickle
 import sys
 from collections.abc import Callable
@@ -9,9 +10,10 @@ from contextlib import suppress
 from functools import cache
 from inspect import ismodule
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
-from workbench.contract import Accuracy, Case, Task, WorkloadError, kind_of
+from workbench.contract import THREAD_VARIABLES, Accuracy, Case, Task, WorkloadError, kind_of
 from workbench.worker.block import time_sample
 from workbench.worker.code import WORKLOAD, Code
 
@@ -22,6 +24,7 @@ from .target import gpu_errors, resolve, seed_loaded, unusable, user_errors
 
 LIMIT = 1e-3  # relative error against the first call, where the user names none
 OWN_SPREAD = 2.0  # a result may differ by this multiple of what two equal calls differ by
+MOST_DRAWN = 1 << 26  # bytes: a larger array was read rather than drawn
 MOST_SPREAD = 0.1  # results that differ by more between equal calls are not compared
 FIRST = "the result of the first call"
 RETURNS = (
@@ -115,7 +118,8 @@ class FunctionTask(Task):
 
         Raises WorkloadError "wrong_result" or "user_code" where its own check rejects the result.
         """
-        inputs, outcome = digest(self.named) + drawn_at_import(self.function), self._outcome()
+        inputs, drawn = digest(self.named), drawn_at_import(self.function)
+        outcome = self._outcome()
         if self._own_check is not None:
             name = f"{self._code.name}.check"
             with user_errors(name):
@@ -126,9 +130,11 @@ class FunctionTask(Task):
         elif self._result is None and not self.mutated:
             why = "it returns nothing"
         else:
-            first_inputs, first, self.spread = self._first_call(inputs, outcome)
-            if inputs != first_inputs:
-                why = "its inputs are not the same each time"
+            first_inputs, before, first, self.spread = self._first_call(inputs, drawn, outcome)
+            shared = drawn.keys() & before.keys()  # the sides of `ab` may have others
+            apart = max((relative_error(drawn[n], before[n]) for n in shared), default=0.0)
+            if inputs != first_inputs or apart > self._limit:
+                why = "its inputs, or arrays of its module, are not the same each time"
             elif self.spread > MOST_SPREAD:
                 why = "two equal calls differ"
             else:
@@ -150,25 +156,32 @@ class FunctionTask(Task):
         kept = {name: each for name, each in changed.items() if name not in used_up}
         return parts({"result": self._result, **kept})
 
-    def _first_call(self, inputs: str, outcome: dict[str, Any]) -> Any:
-        """The digest of the inputs and the outcome of the first call in any worker, and how much a
-        second one differed."""
+    def _first_call(self, inputs: str, drawn: dict[str, Any], outcome: dict[str, Any]) -> Any:
+        """The digest of the inputs, the arrays of the module and the outcome of the first call in
+        any worker, and how much a second one differed."""
         file = Path(self._code.folder, f"function-b{self.batch}.pickle")
         if not file.is_file():
             self.restore()
             spread = relative_error(self._outcome(), outcome)
-            file.write_bytes(pickle.dumps((inputs, outcome, spread)))
+            file.write_bytes(pickle.dumps((inputs, drawn, outcome, spread)))
         return pickle.loads(file.read_bytes())  # noqa: S301 - written above
 
 
-@cache
-def drawn_at_import(function: Callable[..., Any]) -> str:
-    """The digest of the arrays of its module that a function reads; ask before the first call."""
+def drawn_at_import(function: Callable[..., Any]) -> dict[str, dict[str, Any]]:
+    """The arrays of its module that a function reads, by name; ask before the first call."""
     plain = inspect.unwrap(function)
-    names = getattr(getattr(plain, "__code__", None), "co_names", ())
-    known = getattr(plain, "__globals__", {})
-    read = {name: known.get(name) for name in names}
-    return digest({n: each for n, each in read.items() if is_array(each) and not ismodule(each)})
+    return _arrays(plain) if inspect.isfunction(plain) else {}
+
+
+@cache
+def _arrays(function: FunctionType) -> dict[str, dict[str, Any]]:
+    known = function.__globals__
+    read = {name: known[name] for name in function.__code__.co_names if name in known}
+    return {
+        name: parts({"": each})
+        for name, each in read.items()
+        if is_array(each) and not ismodule(each) and each.nbytes <= MOST_DRAWN
+    }
 
 
 def holds_iterator(value: Any) -> bool:
@@ -212,8 +225,12 @@ def wait_for(result: Any, device: str) -> None:
 
 def examine(code: Code) -> dict[str, Any]:
     """Facts about the function, which is called up to three times on the device `code.home`."""
+    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
     with gpu_errors(code, TAKE_IT):
-        return _facts(code)
+        facts = _facts(code)
+    sets = [name for name, value in before.items() if os.environ.get(name) != value]
+    facts["notes"] += [f"it sets {name}, which is not part of the code as written" for name in sets]
+    return facts
 
 
 def _facts(code: Code) -> dict[str, Any]:

@@ -58,6 +58,11 @@ class Subject:
         return found_in((self._build, self.namespace, self.defined_in), name)
 
     @property
+    def has_builder(self) -> bool:
+        """Whether a function or a class builds it, rather than an object that stands there."""
+        return hasattr(self._build, "__qualname__")
+
+    @property
     def defined_in(self) -> Any:
         """The module that defines the builder; None without one."""
         return sys.modules.get(getattr(self._build, "__module__", None) or "")
@@ -92,12 +97,11 @@ class Subject:
 
     def example(self, batch: int | None) -> Example:
         """The inputs at `batch`; None: the user's own."""
-        made = self._made  # its errors have their words
         try:
             example: Example = kept(
                 self.code,
                 folder_of(self.code, batch) / INPUTS,
-                lambda: made(batch).mapped(lambda tensor: tensor.cpu()),
+                lambda: self._made(batch).mapped(lambda tensor: tensor.cpu()),
             )
         except (TypeError, AttributeError, pickle.PicklingError) as error:
             text = f"the inputs of {self.name} cannot be handed to other processes"

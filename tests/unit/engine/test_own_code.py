@@ -308,6 +308,21 @@ def test_a_further_row_mixes_the_int8_form_that_only_the_first_measured() -> Non
     assert forms[1] - {None} == {f"{made}-mixed"}
 
 
+class StaticLeads(SimulatedOwn):
+    """Three static forms lead, so that no dynamic one is among the leaders."""
+
+    def step_s(self, case: Case) -> float:
+        is_dynamic = (case.quantization or "").startswith("dynamic")
+        return super().step_s(case) * (1.3 if is_dynamic else 1.0)
+
+
+def test_the_best_static_and_the_best_dynamic_form_race_at_another_batch() -> None:
+    own, large = Report.of(raced(StaticLeads, budget_s=120)).rows.values()
+    assert own.picked is not None and (own.picked.case.quantization or "").startswith("static")
+    forms = {(c.case.quantization or "fp32").partition("-")[0] for c in large.candidates}
+    assert forms == {"fp32", "static", "dynamic"}
+
+
 class OneBatch(SimulatedOwn):
     dynamic = False
 

@@ -10,7 +10,7 @@ from workbench.process.exit_status import ending
 from workbench.text.output import say
 from workbench.text.sanitize import clean, shown
 from workbench.worker.failures import first_line
-from workbench.worker.worker import describe
+from workbench.worker.serve import describe
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from workbench import catalog
 from workbench.contract import Backend, Case, WorkloadError
 from workbench.planning.request import Request, check
 from workbench.planning.usage import UsageError
-from workbench.worker.worker import Worker, answer, describe
+from workbench.worker.serve import answer, describe
+from workbench.worker.worker import Worker
 
 NAMES = sorted(catalog.backends())
 

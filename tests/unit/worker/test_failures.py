@@ -9,7 +9,8 @@ import pytest
 
 from workbench.contract import Accuracy, Task
 from workbench.worker import worker
-from workbench.worker.worker import Worker, answer, describe
+from workbench.worker.serve import answer, describe
+from workbench.worker.worker import Worker
 
 
 @pytest.mark.parametrize(

@@ -116,15 +116,22 @@ def compile_s(
 
 
 def function_cases(space: Space, scenario: Scenario) -> list[Case]:
-    """The function with each number of threads, and on each GPU if it takes a device or needs one.
+    """The function with each number of threads, and on each GPU if it takes a device; one that
+    needs a GPU without taking it computes on the first.
 
     The batch is its size.
     """
     params, batch = scenario.params, scenario.batch
     plain = Case(WORKLOAD, "cpu", "python", "", batch=batch, params=params)
     found = [replace(plain, threads=count) for count in space.threads if space.on_cpu]
-    uses_gpus = space.facts.takes_device or space.facts.needs_gpu is not None
-    return found + [replace(plain, device=gpu) for gpu in space.gpus if uses_gpus]
+    takes, needs = space.facts.takes_device, space.facts.needs_gpu is not None
+    gpus = [gpu for gpu in space.gpus if takes or (needs and is_first(gpu))]
+    return found + [replace(plain, device=gpu) for gpu in gpus]
+
+
+def is_first(gpu: str) -> bool:
+    """Whether it is the real GPU on which code computes that names none."""
+    return not kind_of(gpu).simulated and gpu.partition(":")[2] in ("", "0")
 
 
 def _device(word: str) -> str:

@@ -126,7 +126,7 @@ def _left(row: Row, report: Report) -> str:
     if row.plan.is_crossover_point or report.started is None or len(rows) < 2:
         return ""
     number = sum(each.started for each in rows)
-    left = units.clock(report.started.budget_s + report.extended_s - report.last_at_s)
+    left = units.clock(report.most_s - report.last_at_s)
     return f"; row {number} of {len(rows)}, {left} left"
 
 

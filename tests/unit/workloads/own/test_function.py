@@ -163,7 +163,7 @@ def test_the_functions_own_check_decides(code, name: str, error: str, says: str)
     ("name", "why"),
     [
         ("drifts", "two equal calls differ"),
-        ("unseeded", "its inputs are not the same each time"),
+        ("unseeded", "its inputs, or arrays of its module, are not the same each time"),
         ("opaque", "its result holds values of type object"),
         ("leaves_nothing", "it returns nothing"),
     ],
@@ -197,7 +197,10 @@ print(found.value, found.reference)
     ("draws", "reference"),
     [
         ("np.random.rand(4)", function.FIRST),
-        ("np.random.default_rng().random(4)", "not checked: its inputs are not the same each time"),
+        (
+            "np.random.default_rng().random(4)",
+            "not checked: its inputs, or arrays of its module, are not the same each time",
+        ),
     ],
 )
 def test_what_a_module_draws_at_import_is_the_same_in_a_second_process_or_is_not_compared(

@@ -1,0 +1,98 @@
+"""How a worker answers: one JSON line for each request, in which every failure is an error object.
+
+Standard library only: it may run under a foreign interpreter.
+"""
+
+import atexit
+import json
+import os
+import socket
+import sys
+from contextlib import suppress
+from typing import Any
+
+from ..catalog.files import backends
+from ..catalog.importing import import_backend
+from ..contract import WorkloadError
+from ..text.sanitize import shown
+from .failures import LONGEST, MEMORY_HINT, cause, first_line, is_fatal, is_out_of_memory
+
+DISTRIBUTIONS = {"PIL": "pillow"}  # import name to package name, where they differ
+
+
+def _how_to_install(module: str) -> str:
+    if module in backends():
+        return import_backend(module).install
+    return f"`pip install {DISTRIBUTIONS.get(module, module)}`"
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """An exception as the protocol's error object; `fatal` ends the worker."""
+    message = first_line(error)
+    if isinstance(error, WorkloadError):
+        text, hint = shown(str(error), LONGEST), error.hint and shown(error.hint, LONGEST)
+        return {"code": error.code, "message": text, "hint": hint, "fatal": False}
+    if isinstance(error, ModuleNotFoundError):
+        text = f"{error.name} is not installed"
+        hint = _how_to_install(error.name or "")
+        return {"code": "missing_package", "message": text, "hint": hint, "fatal": False}
+    if is_out_of_memory(error):
+        return {"code": "no_memory", "message": message, "hint": MEMORY_HINT, "fatal": False}
+    code, hint = cause(error) or ("failed", None)
+    return {"code": code, "message": message, "hint": hint, "fatal": is_fatal(error)}
+
+
+def answer(worker: Any, request: dict[str, Any]) -> dict[str, Any]:
+    """Carry out one request; every failure is part of the answer."""
+    operation = getattr(worker, request.pop("op"))
+    try:
+        return {"ok": operation(**request)}
+    except Exception as error:
+        import traceback
+
+        with suppress(OSError):  # the disk is full
+            traceback.print_exc()  # into the log, whose tail the engine quotes
+        described = describe(error)
+    if not described["fatal"]:  # the exception is gone, and with it the frames that held tensors
+        with suppress(Exception):
+            worker.tidy()
+    return {"error": described}
+
+
+def serialise(reply: dict[str, Any]) -> bytes:
+    """One JSON line; a NaN or infinity becomes an error instead of an invalid document."""
+    try:
+        text = json.dumps(reply, allow_nan=False)
+    except (RecursionError, TypeError) as unfit:
+        text = json.dumps({"error": describe(unfit)})
+    except ValueError:
+        error = {
+            "code": "non_finite",
+            "message": "the workload produced NaN or infinity",
+            "hint": "the training diverged or overflowed: try a higher precision",
+            "fatal": False,
+        }
+        text = json.dumps({"error": error})
+    return text.encode() + b"\n"
+
+
+def serve(worker: Any, descriptor: int) -> None:
+    """Answer with the methods of `worker` until the socket closes; then end this process."""
+    # Before any import of onnxruntime: afterwards it has already written files and a thread runs.
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    own = os.getpid()
+    with socket.socket(fileno=descriptor) as channel, channel.makefile("rb") as requests:
+        for line in requests:
+            reply = answer(worker, json.loads(line))
+            if os.getpid() != own:
+                os._exit(0)  # a copy that a workload forked must not answer too
+            channel.sendall(serialise(reply))
+            if reply.get("error", {}).get("fatal"):
+                break
+    getattr(worker, "close", int)()
+    # The interpreter would take apart every module first: half a second once torch is loaded.
+    atexit._run_exitfuncs()
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(0)
