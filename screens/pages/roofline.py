@@ -1,4 +1,4 @@
-"""The Roofline screen: the candidates of one row under the measured limits of their devices."""
+"""The Roofline screen: the candidates of one row under the measured ceilings of their devices."""
 
 from textual.app import ComposeResult
 from textual.content import Content

@@ -325,7 +325,7 @@ async def test_the_key_for_more_is_named_while_there_is_more(keys: tuple[str, ..
     async with replayed(scenes.h200()).run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         await press(pilot, *keys)
-        for size in ((80, 24), (200, 70), (80, 24), (30, 8), (200, 70), (120, 40), (80, 24)):
+        for size in ((80, 24), (200, 90), (80, 24), (30, 8), (200, 90), (120, 40), (80, 24)):
             await pilot.resize_terminal(*size)
             await settle(pilot)
             if size != (30, 8):

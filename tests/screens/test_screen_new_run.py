@@ -415,7 +415,7 @@ async def test_question_mark_explains_the_form_and_escape_returns_to_it() -> Non
     async with app.run_test(size=(120, 60)) as pilot:
         await settle(pilot)
         await press(pilot, "n", "question_mark")
-        assert "find an entry by its name" in text(pilot)
+        assert "find an entry by name or title" in text(pilot)
         assert "images in the channels_last layout" in text(pilot)
         await press(pilot, "escape")
         assert isinstance(app.screen, NewRunScreen)

@@ -1,4 +1,4 @@
-"""The candidates of a row under the measured limits."""
+"""The candidates of a row under the measured ceilings."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_a_row_whose_operations_are_not_counted_says_so() -> None:
     async with replayed(scenes.h200()).run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         await press(pilot, "6", *["right"] * 5)
-        assert "No candidate of this row has both a known limit" in text(pilot)
+        assert "No candidate of this row has both a known ceiling" in text(pilot)
 
 
 async def test_a_run_without_races_says_so() -> None:

@@ -179,7 +179,7 @@ def watch(every_s: float, count: int | None, as_json: bool, plain: bool) -> None
 def ceilings(
     *, again: bool, threads: int | None, as_json: bool, python: str | None, **options: Any
 ) -> None:
-    """Show the limits of this machine.
+    """Show the ceilings of this machine.
 
     FLOP/s by precision, bandwidth and launch latency are measured once, and kept until hardware,
     driver, packages or environment change.  A faster result raises them.  With --again, a slower

@@ -25,7 +25,7 @@ COMMANDS = {
     "ab": Entry(
         _MEASURE, "ab", "Compare two sides of one job in turns: SAME, FASTER, SLOWER or AMBIGUOUS."
     ),
-    "ceilings": Entry(_MEASURE, "commands", "Show the limits of this machine."),
+    "ceilings": Entry(_MEASURE, "commands", "Show the ceilings of this machine."),
     "fleet": Entry(
         _MEASURE, "fleet", "Ask many machines the same question, and choose among them."
     ),

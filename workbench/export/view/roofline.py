@@ -1,4 +1,4 @@
-"""The candidates of a row under the measured limits of their devices, as a chart."""
+"""The candidates of a row under the measured ceilings of their devices, as a chart."""
 
 import math
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ AXIS = range(LOW, HIGH + 1, 4)
 LEAST = 4  # lines of the smallest useful plot
 TITLE = "Rate over FLOP per byte of memory traffic, under the measured ceilings"
 SHORT_TITLE = "Rate over FLOP/byte, under the measured ceilings"
-UNKNOWN = "The ceilings of this machine are not known: `workbench ceilings` measures them."
+UNKNOWN = "The ceilings of this machine are unknown: `workbench ceilings` measures them."
 NOTHING = "No candidate of this row has both a known ceiling and a measured rate."
 
 
@@ -43,7 +43,7 @@ def roofline_lines(row: Row, run: RunView, width: int, height: int) -> list[Text
         return Text.of((NOTHING if run.report.ceilings else UNKNOWN, "dim")).wrap(width)
     missing = sum(run.measured(candidate).n > 0 for candidate in row.candidates) - len(under)
     verb = "have" if missing > 1 else "has"
-    said = [f"{missing} more {verb} no known limit or rate"] if missing > 0 else []
+    said = [f"{missing} more {verb} no known ceiling or rate"] if missing > 0 else []
     room = max(1, height - len(said))
     if len(under) > min(len(legend), room):
         legend = legend[: room - 1]
