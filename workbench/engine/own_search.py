@@ -74,7 +74,7 @@ class OwnSearch:
         self._varied: set[str] = set()  # leaders whose library's options were tried
         stages = self._search()
         if first is not None:
-            stages = [partial(self._carry_over, first), self._mix, stages[-1]]
+            stages = [partial(self._carry_over, first), *self._search_further(), stages[-1]]
         self._stages = stages
         self._first = first
         self._started: list[Case] = []
@@ -114,6 +114,10 @@ class OwnSearch:
             self._compile,
             self._vary,
         ]
+
+    def _search_further(self) -> list[Stage]:
+        """What a further row tries between the two."""
+        return [self._mix, self._compile_first]
 
     # --------------------------------------------------------- the race asks
 
@@ -216,6 +220,13 @@ class OwnSearch:
         if self._is_far_ahead(candidates) or not self._exports.may_compile(left_s, share):
             return None
         return self._new(found) or None
+
+    def _compile_first(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
+        """torch.compile at a further batch, if another library was too far ahead in the first row:
+        it need not be so here."""
+        if self._first is None or not self._first._is_far_ahead(self._first.candidates):
+            return None
+        return self._compile(candidates, left_s)
 
     def _vary(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
         """The leader with other numbers of threads, and other options of its library."""
@@ -350,6 +361,9 @@ class TrainingSearch(OwnSearch):
 
     def _search(self) -> list[Stage]:
         return [self._vary_settings]
+
+    def _search_further(self) -> list[Stage]:
+        return []
 
     def _start(self) -> list[Case]:
         for mode, why in self._space.facts.impossible.items():

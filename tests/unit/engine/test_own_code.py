@@ -138,6 +138,22 @@ def test_a_compiled_candidate_that_was_beaten_is_not_compiled_for_another_batch(
     assert "cpu/torch/bf16/nhwc/t2" in labels(large)
 
 
+class AheadAtFirst(SimulatedOwn):
+    """ONNX Runtime is far ahead at the first batch, and far behind at the other."""
+
+    def step_s(self, case: Case) -> float:
+        factor = 0.25 if (case.batch or 1) == 1 else 4.0
+        return super().step_s(case) * (factor if case.backend == "onnxruntime" else 1.0)
+
+
+def test_torch_is_compiled_for_another_batch_where_it_leads_there_alone() -> None:
+    report = Report.of(raced(AheadAtFirst, budget_s=240))
+    own, large = report.rows.values()
+    assert not any(candidate.case.is_compiled for candidate in own.candidates)
+    assert any(c.case.is_compiled and c.blocks for c in large.candidates)
+    assert report.code is not None and "compile" not in report.code.left_out
+
+
 class Hopeless(SimulatedOwn):
     def step_s(self, case: Case) -> float:
         return super().step_s(case) * (8 if case.backend == "onnxruntime" else 1)
