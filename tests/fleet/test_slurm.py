@@ -330,7 +330,7 @@ def test_a_folder_that_the_nodes_do_not_see_is_found_at_once(fleet, tmp_path) ->
     )
     assert done.returncode == 1, done.stderr
     assert "big-2c-1 on big1: failed: " in done.stderr
-    assert "does the node see it? Name a shared folder" in done.stderr
+    assert "the node may not see it, so name a shared folder" in done.stderr
 
 
 def test_ctrl_c_leaves_the_jobs_and_says_so(fleet, reads) -> None:
