@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,6 +29,34 @@ def budget(idle_s: float) -> tuple[str, str]:
         pass
     busy = (time.monotonic() - began) / SPIN_S
     return "--budget", f"{idle_s * min(max(busy, 1.0), MOST_BUSY):.1f}"
+
+
+def until(holds: Callable[[], object], within_s: float = 30.0) -> bool:
+    """Whether something that nothing announces holds in time; return as soon as it does."""
+    end = time.monotonic() + within_s
+    while not holds():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def lives(pid: int) -> bool:
+    """Whether a process goes on; a zombie has ended."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def is_pending(pid: int, number: int) -> bool:
+    """Whether a signal has not been delivered yet (proc_pid_status(5), SigPnd and ShdPnd)."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    masks = re.findall(r"^(?:SigPnd|ShdPnd):\s*(\w+)", status, re.MULTILINE)
+    return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
 
 
 def stop(pids: Iterable[int]) -> None:

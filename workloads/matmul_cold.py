@@ -14,7 +14,7 @@ from .matmul import Matmul
 MOST_CACHE_BYTES = 1 << 29  # larger ones would take gigabytes of copies
 MOST_L2_BYTES = 1 << 27  # no GPU has a larger L2 cache yet
 OVERFLOW = 2  # size of all sets of operands, in last-level caches
-MOST_SETS = 4096  # for a tiny product, which waits for its launch and not for memory
+MOST_SETS = 4096  # for a tiny product, which launches limit and memory does not
 
 
 class MatmulCold(Matmul):

@@ -117,7 +117,7 @@ class Shell(TerminalApp):
         self.export(self.session.report)
 
     def export(self, report: Report, form: str = "html") -> None:
-        """Write what is known of a run to a new file, in a format of `file_text`."""
+        """Write a run, as far as it is known, to a new file in a format of `file_text`."""
         from workbench.export.formats import SUFFIXES, file_text
         from workbench.files.write import replace
 

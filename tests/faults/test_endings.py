@@ -10,13 +10,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psutil
 import pytest
 from schemas import checked_document
-from support import budget, marked
+from support import budget, is_pending, lives, marked, until
 
 from workbench.records import events as ev
 
@@ -38,25 +38,12 @@ def silent(tmp_path: Path) -> Path:
 def noted(silent: Path) -> list[int]:
     """The ids of the silent interpreter and its child, once they run."""
     pids = silent.with_name("pids")
-    until = time.monotonic() + 60
-    while not (pids.exists() and pids.read_text().endswith("\n")):
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    assert until(lambda: pids.exists() and pids.read_text().endswith("\n"), 60)
     return [int(pid) for pid in pids.read_text().split()]
 
 
-def assert_gone(pids: Iterable[int]) -> None:
-    until = time.monotonic() + SOON_S
-    while left := [pid for pid in pids if lives(pid)]:
-        assert time.monotonic() < until, left
-        time.sleep(0.01)
-
-
-def lives(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+def assert_gone(pids: Sequence[int]) -> None:
+    assert until(lambda: not any(map(lives, pids)), SOON_S), [pid for pid in pids if lives(pid)]
 
 
 @pytest.fixture
@@ -156,9 +143,8 @@ def test_a_stopped_guardian_holds_nothing_up(start, temporary: Path, signals: in
     at_work(process)
     guardian = guardian_of(process)
     guardian.suspend()
-    for _ in range(signals):
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.1)  # both at once would be one signal
+    for number in SIGNALS[:signals]:  # two of one number could count as one
+        process.send_signal(number)
     ended(process)
     assert_gone([guardian.pid])
     assert list(temporary.iterdir()) == []
@@ -191,7 +177,7 @@ def test_a_storm_of_signals_leaves_the_document_whole(start) -> None:
     at_work(process)
     for _ in range(30):
         process.send_signal(signal.SIGINT)
-        time.sleep(0.002)
+        assert until(lambda: not is_pending(process.pid, signal.SIGINT))
     ended(process)
 
 
@@ -204,15 +190,13 @@ def test_two_signals_leave_a_reader_that_does_not_read(environment, cli) -> None
         stderr=subprocess.DEVNULL,
     )
     hung = psutil.Process(process.pid)
-    until = time.monotonic() + 60
     assert process.stdout is not None
     fill_up(process.stdout.fileno())
-    while not list(cli.runs.glob("*.jsonl")) and time.monotonic() < until:
-        time.sleep(0.01)
-    time.sleep(1.0)  # until it hangs in a write, of which nothing outside tells
-    for _ in range(2):
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.1)  # both at once would be one signal
+    # An event is written to the journal first, and then to the pipe, which is full.
+    assert until(lambda: any(path.stat().st_size for path in cli.runs.glob("*.jsonl")), 60)
+    assert until(lambda: hung.status() == psutil.STATUS_SLEEPING)
+    for number in SIGNALS[:2]:  # two of one number could count as one
+        process.send_signal(number)
     assert process.wait(SOON_S) == 130
     process.stdout.close()
     assert not hung.is_running()

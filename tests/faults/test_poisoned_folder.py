@@ -7,12 +7,11 @@ import pty
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from support import budget
+from support import budget, until
 
 # Modules that our processes, or what they import, load early or late.
 NAMES = ("workbench", "screens", "json", "torch", "numpy", "click", "msgspec", "ctypes", "socket")
@@ -64,9 +63,7 @@ def test_the_engine_of_the_tui_does_not_execute_it(environment, poisoned: Path) 
     os.close(theirs)
     threading.Thread(target=drain, args=(ours,), daemon=True).start()
     runs = Path(environment["XDG_STATE_HOME"]) / "workbench" / "runs"
-    until = time.monotonic() + 60
-    while not (executed(poisoned) or measured(runs)) and time.monotonic() < until:
-        time.sleep(0.05)
+    until(lambda: executed(poisoned) or measured(runs), 60)
     tui.kill()
     tui.wait(10)
     assert executed(poisoned) == []

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import support
 
 HERE = Path(__file__).resolve().parent
 LAB = HERE / "slurm_lab.sh"
@@ -100,9 +100,8 @@ def fleet(slurm: dict[str, str], tmp_path: Path) -> Iterator[Fleet]:
     made = Fleet(tmp_path / "fleet", slurm)
     yield made
     made.slurm("scancel", "--me")
-    until = time.monotonic() + 30
-    while made.slurm("squeue", "--me", "--noheader") and time.monotonic() < until:
-        time.sleep(0.1)  # the next test needs free nodes
+    # The next test needs free nodes.
+    support.until(lambda: not made.slurm("squeue", "--me", "--noheader"))
 
 
 @pytest.fixture(scope="session")
@@ -149,10 +148,9 @@ def sshd(lab_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         daemon = subprocess.Popen(
             command, stderr=log, env={**os.environ, "LD_LIBRARY_PATH": str(libraries)}
         )
-    until = time.monotonic() + 10
-    while b"Server listening" not in (here / "log").read_bytes() and time.monotonic() < until:
-        assert daemon.poll() is None, (here / "log").read_text()
-        time.sleep(0.05)
+    said = (here / "log").read_text
+    support.until(lambda: "Server listening" in said() or daemon.poll() is not None, 10)
+    assert daemon.poll() is None, said()
     yield {**os.environ, "PATH": f"{here}{os.pathsep}{os.environ['PATH']}"}
     daemon.terminate()
     daemon.wait(10)

@@ -11,19 +11,26 @@ import struct
 import sys
 import termios
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
-from support import Cli, budget, marked
+from support import Cli, budget, is_pending, lives, marked, until
 
 from workbench.records import events as ev
 from workbench.report import journal
 
 SPIN = ("run", "spin", "--budget", "40", "--set", "ms=300", "--set", "trouble=forks")
+
+
+SCREEN = 2000  # bytes: fewer than a drawn screen has, and more than the rest that it writes
+
+
+def _has_drawn(program: psutil.Process, since: int) -> bool:
+    return program.io_counters().write_chars > since + SCREEN
 
 
 class Terminal:
@@ -59,9 +66,13 @@ class Terminal:
     def stall(self) -> None:
         """Read no more, and have the program draw more than the kernel keeps for a reader."""
         self._reads.clear()
-        for turn in range(40):
-            self.resize(60 + turn, 400)
-            time.sleep(0.05)
+        program = psutil.Process(self.pid)
+        for lines in range(60, 100):
+            written = program.io_counters().write_chars
+            self.resize(lines, 400)
+            if not until(partial(_has_drawn, program, written), 1.0):
+                return  # its write waits for the reader
+        raise AssertionError("the kernel keeps whatever it draws")
 
     def resize(self, lines: int, columns: int) -> None:
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
@@ -71,13 +82,8 @@ class Terminal:
         os.write(self.fd, keys)
 
     def exit_code(self, timeout: float = 60) -> int:
-        until = time.monotonic() + timeout
-        while time.monotonic() < until:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                return os.waitstatus_to_exitcode(status)
-            time.sleep(0.02)
-        raise AssertionError("the program does not end")
+        assert until(lambda: not lives(self.pid), timeout), "the program does not end"
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
 @pytest.fixture
@@ -96,11 +102,15 @@ def terminal(environment: dict[str, str]) -> Iterator[object]:
             os.close(shown.fd)
 
 
-def is_pending(pid: int, number: int) -> bool:
-    """Whether a signal has not been delivered yet (proc_pid_status(5), SigPnd and ShdPnd)."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    masks = re.findall(r"^(?:SigPnd|ShdPnd):\s*(\w+)", status, re.MULTILINE)
-    return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
+def at_work(shown: Terminal, cli: Cli) -> list[psutil.Process]:
+    """The processes of a run, once it measures."""
+    shown.until(b"ready")
+    return marked(the_run(cli).stem)
+
+
+def assert_gone(family: list[psutil.Process]) -> None:
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert not alive
 
 
 def the_run(cli: Cli) -> Path:
@@ -111,25 +121,21 @@ def the_run(cli: Cli) -> Path:
 @pytest.mark.parametrize("keys", [b"qq", b"\x03"], ids=["q", "ctrl-c"])
 def test_leaving_a_live_run_cuts_it_short_and_keeps_its_journal(terminal, cli, keys) -> None:
     shown = terminal(*SPIN)
-    shown.until(b"ready")
-    family = marked(the_run(cli).stem)
+    family = at_work(shown, cli)
     shown.press(keys)
     assert shown.exit_code() == 130
-    _, alive = psutil.wait_procs(family, timeout=10)
-    assert not alive
+    assert_gone(family)
     assert journal.read(the_run(cli))[-1].status == "cancelled"
     shown.until(f"kept: workbench open {the_run(cli).stem}".encode())
 
 
 def test_after_kill_9_of_the_tui_nothing_of_the_run_remains(terminal, cli) -> None:
     shown = terminal(*SPIN)
-    shown.until(b"ready")
-    family = marked(the_run(cli).stem)
+    family = at_work(shown, cli)
     assert len(family) >= 3
     os.kill(shown.pid, signal.SIGKILL)
     shown.exit_code()
-    _, alive = psutil.wait_procs(family, timeout=10)
-    assert not alive
+    assert_gone(family)
     assert isinstance(journal.read(the_run(cli))[-1], ev.RunFinished)
 
 
@@ -181,13 +187,11 @@ def test_a_terminal_that_no_database_knows_shows_the_screens(terminal, earlier_r
 
 def test_a_terminal_that_hangs_up_ends_the_run_and_all_its_processes(terminal, cli) -> None:
     shown = terminal(*SPIN)
-    shown.until(b"ready")
-    family = marked(the_run(cli).stem)
+    family = at_work(shown, cli)
     assert len(family) >= 3
     os.kill(shown.pid, signal.SIGHUP)
     assert shown.exit_code() == 130
-    _, alive = psutil.wait_procs(family, timeout=10)
-    assert not alive
+    assert_gone(family)
     assert journal.read(the_run(cli))[-1].status == "cancelled"
 
 
@@ -253,7 +257,6 @@ def test_to_be_continued_without_a_stop_changes_nothing(terminal) -> None:
     shown = terminal("watch")
     shown.until(b"memory")
     os.kill(shown.pid, signal.SIGCONT)
-    while is_pending(shown.pid, signal.SIGCONT):
-        time.sleep(0.01)
+    assert until(lambda: not is_pending(shown.pid, signal.SIGCONT))
     shown.press(b"q")
     assert shown.exit_code() == 0

@@ -218,7 +218,7 @@ def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Cros
 
 
 def _another(named: Named, sizes: Iterable[float], name: str) -> tuple[float, str] | None:
-    """The first of the sizes at which `name` does not lead, and the one that does."""
+    """The first of the sizes at which another than `name` leads, and that leader."""
     for size in sizes:
         if name not in named[size] or _is_behind(named[size], name):
             return size, next(iter(named[size]))

@@ -246,7 +246,7 @@ class Evidence:
                 code="unmeasured",
                 message=f"{len(missed)} of {len(deciding)} candidates had no turn",
                 remedy=f"they take about {max(1, math.ceil(price_s))} s more in this row: race it "
-                f"alone, or with --budget {math.ceil(2 * self.report.most_s)} or more",
+                f"alone, or with --budget {self.report.larger_budget_s} or more",
                 subject=self.row.plan.scenario,
             )
 

@@ -78,11 +78,9 @@ def _comparable(nodes: Sequence[FleetNode], plan: FleetPlan | None) -> list[Flee
         elif run is not None and run.subject != subject and not run.scaling:
             text = "it is about another model or other code"
         elif run is not None:
-            other = (a for a in run.answers if a.job and a.job != usual[a.scenario])
-            text = next(
-                (f"its {a.scenario} measured other work than most nodes: {a.job}" for a in other),
-                "",
-            )
+            others = (a for a in run.answers if a.job and a.job != usual[a.scenario])
+            if (other := next(others, None)) is not None:
+                text = f"its {other.scenario} measured other work than most nodes: {other.job}"
         reason = Reason("incomparable", text, "measure it with the options of the others")
         found.append(replace(node, state="incomparable", reason=reason) if text else node)
     return found

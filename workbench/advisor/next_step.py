@@ -1,6 +1,5 @@
 """The next thing to try, in a sentence or two; never one that this report has tried already."""
 
-import math
 import shlex
 from collections.abc import Iterator, Set
 
@@ -103,7 +102,7 @@ def _longer(found: Evidence) -> str:
     if "--budget" in words:
         at = words.index("--budget")
         del words[at : at + 2]
-    budget_s = max(LEAST_BUDGET_S, math.ceil(2 * found.report.most_s))
+    budget_s = max(LEAST_BUDGET_S, found.report.larger_budget_s)
     return shlex.join([*words, "--budget", f"{budget_s:g}"])
 
 

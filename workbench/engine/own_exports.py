@@ -210,7 +210,7 @@ class Exports:
                 self.leave_out("graph breaks", why)
 
     def _can_be_compiled(self, left_s: float, share: float) -> bool:
-        """The same by what is known so far; a reason against it is kept in `left_out`."""
+        """Answer `may_compile` from what is known so far; `left_out` gets a reason against it."""
         if (graph := self._to_compile or self.exported) is not None:
             size = graph.operations, graph.convolutions
         else:

@@ -116,7 +116,7 @@ class OwnSearch:
         ]
 
     def _search_further(self) -> list[Stage]:
-        """What a further row tries between the two."""
+        """The stages of a further row between its first and its last."""
         return [self._mix, self._compile_first]
 
     # --------------------------------------------------------- the race asks

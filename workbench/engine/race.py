@@ -38,7 +38,7 @@ class Race:
         self._active: list[PreparedCase] = []  # still racing
         self._late: list[Case] = []  # enter once the others are decided
         self._order = entry_order(plan, context.machine.cpu)
-        self._decides = True  # until the reference-only precisions race
+        self._is_deciding = True  # until the reference-only precisions race
         self._number = 0  # index of the next round
         self._began_s = context.now()
         self._extended_s = 0.0  # added to the row's share
@@ -60,7 +60,7 @@ class Race:
             for case in self._late:  # the budget did not last for the decision
                 self.preparation.finish(case, "skipped", self.preparation.untried(case))
             self._late = []
-            decided, self._active, self._decides = self._active, [], False
+            decided, self._active, self._is_deciding = self._active, [], False
             self._enter(self._order.reference_only, REFERENCE_COST * self.preparation.longest_s)
             self._run_rounds()
             self._make_up()
@@ -84,7 +84,7 @@ class Race:
         """
         all_in = self._number  # the first round with all candidates
         first = all_in if first is None else first
-        most_rounds = MOST_ROUNDS if self._decides else REFERENCE_ROUNDS
+        most_rounds = MOST_ROUNDS if self._is_deciding else REFERENCE_ROUNDS
         if not self._number:
             self._fit_first_round()
         while self._active and self._number - all_in < most_rounds:
@@ -142,9 +142,9 @@ class Race:
         least = max(1, MIN_PAIRS - rounds)
         if rounds >= stopping.PATIENCE or least * round_s - left_s > spare_s:
             return 0.0
-        if not self._decides or self._is_decided():
+        if not self._is_deciding or self._is_decided():
             return 0.0  # no round would change the answer
-        # Where time ran short, rounds did too; more time lengthens them.
+        # Rounds are short if time was; more time makes them longer.
         missing_s = (stopping.PATIENCE - rounds) * round_s - left_s
         more_s = min(spare_s, max(LEAST_EXTENSION_S, missing_s))
         verdict = decide(self._context.report, self._plan.scenario)
@@ -323,7 +323,7 @@ class Race:
         return Standings(
             plan=self._plan,
             candidates=[self._candidate(prepared) for prepared in racing],
-            measured=[c for c in measured if (c.case.id in apart) != self._decides],
+            measured=[c for c in measured if (c.case.id in apart) != self._is_deciding],
             rounds=rounds,
             cpu=self._context.machine.cpu,
             turn_s={p.case.id: self._budget.turn_s(p, self._active) for p in self._active},

@@ -97,8 +97,8 @@ class Races:
 
 
 def _place(row: RowPlan) -> tuple[bool, bool, bool, float]:
-    """The sort key of rows: first the one whose fresh workers the others take over; time that rows
-    leave is worth most to a tail, then to heavy work."""
+    """The sort key of rows: first the one that leaves its fresh workers to the others.  Rows with
+    tails come late, then heavy ones, since these gain most from the time that others leave."""
     scenario = row.scenario
     begins = scenario.shares_workers and row.is_on_host
     return row.after is not None, not begins, scenario.measures_tails, scenario.weight

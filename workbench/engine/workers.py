@@ -1,4 +1,4 @@
-"""Which worker a case runs in, how workers start together, and what their failures mean."""
+"""Assigns cases to workers, starts workers together, and classifies their failures."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

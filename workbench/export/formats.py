@@ -52,7 +52,7 @@ FORMATS = {
     PLAIN: Exporter("Text, even in a terminal.", whole=_text),
 }
 
-FILES = {  # what `workbench export` writes, by the names of options and modules
+FILES = {  # the formats of `workbench export`, by the names of their options and modules
     "html": "One page with plots, for a browser.",
     "markdown": "Tables for a pull request or an issue.",
     "csv": "All samples, one a line.",

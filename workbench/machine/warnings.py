@@ -202,10 +202,9 @@ def _unproven(machine: Machine) -> Iterator[Warning]:
     """Devices of a kind on which no release of this program has been seen to measure."""
     for gpu in machine.gpus:
         if gpu.device is not None and gpu.platform is not None:
-            text = (
-                f"{gpu.device} ({gpu.name or 'a device'}) uses {gpu.platform}, which is unproven:"
-            )
-            text += " workbench supports it, but no run on such a device is recorded"
+            device = f"{gpu.device} ({gpu.name or 'a device'})"
+            text = f"{device} uses {gpu.platform}, which is unproven: workbench supports it,"
+            text += " but no run on such a device is recorded"
             remedy = "compare a result with your own measurement before you rely on it"
             yield Warning("unproven_device", text, remedy, subject(gpu))
 

@@ -6,9 +6,8 @@ from .. import catalog
 from ..contract import Case, ParameterValue, Variant, kind_of
 from ..records.machine import Machine
 from .cases import gpu_devices
-from .plan import RowPlan
+from .plan import RowPlan, plain_scenario
 from .request import Request
-from .scenario import Scenario
 
 PRODUCT, MEMORY, TRANSFER, LAUNCH = "matmul", "bandwidth", "transfer", "launch"
 MANY_CORES = 16  # from here on a larger product is needed to fill them
@@ -16,7 +15,8 @@ PRODUCT_SIZES = {"cpu": 2048, "gpu": 8192}
 BRIEF_SIZES = {"cpu": 1024, "gpu": 4096}
 FP64_GPU_SIZE = 4096  # many GPUs compute FP64 at a 32nd or 64th of their FP32 rate
 OUT_OF_CACHE = 4  # times the last-level cache, per array
-# Share of the last-level cache per array, of which three fit; on a GPU a launch outlasts less.
+# Share of the last-level cache per array, so that three arrays fit.  On a GPU a smaller one would
+# be read in less time than a launch takes.
 IN_CACHE = {"cpu": 1 / 8, "gpu": 1 / 4}
 LEAST_L2_BYTES = 16 << 20
 LARGE_MIB = 128.0
@@ -106,12 +106,8 @@ def _row(
         for setting in _settings(variant, name, machine, device, cores, brief=brief)
     ]
     cases.sort(key=lambda case: case.device_kind == "cpu")  # a GPU's take less time
-    scenario = Scenario(
-        id=name,
-        title=workload.title,
-        question=workload.teaches,
-        textbook=None,
-        workload=name,
+    scenario = plain_scenario(
+        workload,
         objective="throughput",
         precisions=tuple(dict.fromkeys(case.precision for case in cases)),
         weight=3.0 if name == PRODUCT else 1.0,

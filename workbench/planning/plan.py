@@ -138,16 +138,24 @@ def _plain_rows(request: Request) -> list[RowPlan]:
     return batched
 
 
+def plain_scenario(workload: Workload, **settings: Any) -> Scenario:
+    """The scenario of a row that measures a workload and gives no usual advice."""
+    return Scenario(
+        id=workload.name,
+        title=workload.title,
+        question=workload.teaches,
+        textbook=None,
+        workload=workload.name,
+        **settings,
+    )
+
+
 def _plain_row(name: str, request: Request) -> RowPlan:
     workload = _workload(name)
     quick = workload.quick if request.quick else {}
     batch = workload.default_batch
-    scenario = Scenario(
-        id=name,
-        title=workload.title,
-        question=workload.teaches,
-        textbook=None,
-        workload=name,
+    scenario = plain_scenario(
+        workload,
         objective=workload.usual_objective,
         precisions=tuple(dict.fromkeys(v.precision for v in workload.variants)),
         modes=None,

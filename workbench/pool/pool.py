@@ -198,7 +198,7 @@ class Pool:
         return key in self._workers
 
     def held(self, key: WorkerKey) -> set[str]:
-        """The names of what this worker has loaded, as its askers noted; empty where none lives."""
+        """The names of everything that a worker has loaded; empty if it is not alive."""
         return self._workers[key].held if key in self._workers else set()
 
     def process_ids(self) -> list[int]:

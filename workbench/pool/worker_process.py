@@ -131,7 +131,7 @@ class WorkerProcess(LineProcess):
         self.key = key
         self.compiling_since: float | None = None  # time at which torch may have begun to compile
         self._not_run: set[str] = set()  # ids of compiled cases that had no turn yet
-        self.held: set[str] = set()  # what the engine had it load: ids of cases, or the user's code
+        self.held: set[str] = set()  # the cases, by id, and the user's code that it has loaded
         device = "cpu" if kind_of(key.device).on_host else key.device
         module = LAB_MODULE if key.backend == catalog.LAB else "workbench.worker.worker"
         side = settings.sides.get(key.alone) or Side("", "")

@@ -1,4 +1,4 @@
-"""How a worker answers: one JSON line for each request, in which every failure is an error object.
+"""The request loop of a worker: one JSON line per request, with an error object for each failure.
 
 Standard library only: it may run under a foreign interpreter.
 """

@@ -3,7 +3,6 @@
 import hashlib
 import itertools
 import json
-import os
 import time
 from functools import cache
 from pathlib import Path
@@ -28,7 +27,7 @@ from .reference import (
     reference,
 )
 from .subject import Subject, hash_of, precision_of, subject
-from .target import NO_CUDA_MARKS, gpu_errors, user_errors
+from .target import NO_CUDA_MARKS, gpu_errors, noting_variables, user_errors
 from .tree import Example
 
 KNOWN, VARIABLE = "facts.json", "OMP_NUM_THREADS"
@@ -39,14 +38,13 @@ FROM_INPUTS = "take the device from the inputs, instead of .cuda() in the code"
 
 def module(code: Code) -> dict[str, Any]:
     """The fields of CodeFacts of a torch module; kept for the other workers (`known`)."""
-    before, variable = torch.get_num_threads(), os.environ.get(VARIABLE)
-    with gpu_errors(code, FROM_INPUTS):
+    before, notes = torch.get_num_threads(), list[str]()
+    with gpu_errors(code, FROM_INPUTS), noting_variables([VARIABLE], notes):
         one = subject(code)
         facts = _facts(code, one)
     count = torch.get_num_threads()
     facts.setdefault("threads", count if count != before else None)
-    if os.environ.get(VARIABLE) != variable:  # it counts where torch is imported after it
-        facts["notes"].append(f"it sets {VARIABLE}, which is not part of the code as written")
+    facts["notes"] += notes
     (Path(code.folder) / KNOWN).write_text(json.dumps(facts))
     return facts
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import inspect
-import os
 import pickle
 import sys
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from workbench.worker.code import WORKLOAD, Code
 from .inference import user_check
 from .plain import digest, is_array, parts, relative_error, unreadable
 from .subject import takes_device
-from .target import gpu_errors, resolve, seed_loaded, unusable, user_errors
+from .target import gpu_errors, noting_variables, resolve, seed_loaded, unusable, user_errors
 
 LIMIT = 1e-3  # relative error against the first call, where the user names none
 OWN_SPREAD = 2.0  # a result may differ by this multiple of what two equal calls differ by
@@ -225,12 +224,10 @@ def wait_for(result: Any, device: str) -> None:
 
 def examine(code: Code) -> dict[str, Any]:
     """Facts about the function, which is called up to three times on the device `code.home`."""
-    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
-    with gpu_errors(code, TAKE_IT):
+    notes: list[str] = []
+    with gpu_errors(code, TAKE_IT), noting_variables(THREAD_VARIABLES, notes):
         facts = _facts(code)
-    sets = [name for name, value in before.items() if os.environ.get(name) != value]
-    facts["notes"] += [f"it sets {name}, which is not part of the code as written" for name in sets]
-    return facts
+    return {**facts, "notes": facts["notes"] + notes}
 
 
 def _facts(code: Code) -> dict[str, Any]:

@@ -6,11 +6,12 @@ import gc
 import importlib
 import io
 import operator
+import os
 import random
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.machinery import PathFinder
@@ -21,7 +22,7 @@ from workbench.contract import WorkloadError
 from workbench.worker.code import Code
 from workbench.worker.failures import MEMORY_HINT, first_line, is_fatal, is_out_of_memory
 
-# What torch and CuPy say where code asks for CUDA that this process does not have.
+# Messages of torch and CuPy for code that asks for CUDA in a process without it.
 NO_CUDA_MARKS = (
     *("not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver", "CUDA-capable"),
     *("deserialize object on a CUDA device", "cudaErrorNoDevice", "cudaErrorInsufficientDriver"),
@@ -124,8 +125,17 @@ def user_errors(what: str) -> Iterator[None]:
 
 
 @contextmanager
+def noting_variables(names: Iterable[str], notes: list[str]) -> Iterator[None]:
+    """Note which of these environment variables the block sets: they come too late to count."""
+    before = {name: os.environ.get(name) for name in names}
+    yield
+    sets = [name for name, value in before.items() if os.environ.get(name) != value]
+    notes += [f"it sets {name}, which is not part of the code as written" for name in sets]
+
+
+@contextmanager
 def gpu_errors(code: Code, hint: str) -> Iterator[None]:
-    """Raise what says that there is no CUDA as a WorkloadError "needs_gpu" with this hint."""
+    """Turn a message about missing CUDA into a WorkloadError "needs_gpu" with this hint."""
     try:
         yield
     except WorkloadError as error:

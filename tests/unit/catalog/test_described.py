@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import machines
 import psutil
 import pytest
+from support import until
 from zoo import ENDLESS, UNPLANNABLE, ZOO
 
 from workbench import catalog
@@ -78,10 +78,7 @@ def test_a_usable_one_answers_and_stands_still_meanwhile() -> None:
     assert len(asked) == 1
     assert workload.work(case("spins")).items == 1
     assert workload.small_probe(case("spins")) is None
-    until = time.monotonic() + 10
-    while asked[0].status() != psutil.STATUS_STOPPED and time.monotonic() < until:
-        time.sleep(0.01)
-    assert asked[0].status() == psutil.STATUS_STOPPED
+    assert until(lambda: asked[0].status() == psutil.STATUS_STOPPED, 10)
     assert catalog.load("spins").work(case("spins")).items == 1
     assert children() == asked  # one child for one file
     described.close_all()

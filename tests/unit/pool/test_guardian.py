@@ -6,11 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import psutil
 import pytest
+from support import lives, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="signals, prctl(2)")
 
@@ -54,17 +53,7 @@ def test_closing_ends_guardian_and_daemons(number: signal.Signals | None) -> Non
     assert engine.stdout.readline() == "closed\n"
     assert not lives(pids[0])
     engine.communicate(timeout=30)  # so the processes that it guarded end too
-    until = time.monotonic() + 30
-    while any(map(lives, pids)) and time.monotonic() < until:
-        time.sleep(0.01)
-    assert not any(map(lives, pids))
-
-
-def lives(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    assert until(lambda: not any(map(lives, pids)))
 
 
 FOLDER = """

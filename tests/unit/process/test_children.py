@@ -6,11 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import psutil
 import pytest
+from support import lives, until
 
 from workbench.process import children
 from workbench.process.line_process import QueryProcess
@@ -23,12 +22,7 @@ WRAPPER = "#!/bin/sh\nsleep 1000 &\necho $!\nsleep 1000\n"
 
 def gone(pid: int, within_s: float = 30.0) -> bool:
     """Whether a process ends in time; a zombie has ended."""
-    until = time.monotonic() + within_s
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.01)
-    return True
+    return until(lambda: not lives(pid), within_s)
 
 
 def script(tmp_path: Path, text: str) -> Path:

@@ -128,7 +128,7 @@ def on_threads(count: int, way: Way) -> Way:
 
 
 def rivals(ranked: Sequence[Case]) -> list[Case]:
-    """All but the leader on its number of threads, with which they may win."""
+    """The cases after the leader with its number of threads, with which they may win."""
     count = ranked[0].threads
     return [on_threads(count, c) for c in ranked[1:] if count and c.threads and not c.is_compiled]
 

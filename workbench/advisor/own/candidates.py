@@ -130,7 +130,7 @@ def function_cases(space: Space, scenario: Scenario) -> list[Case]:
 
 
 def is_first(gpu: str) -> bool:
-    """Whether it is the real GPU on which code computes that names none."""
+    """Whether it is a real GPU and the first, on which code computes by default."""
     return not kind_of(gpu).simulated and gpu.partition(":")[2] in ("", "0")
 
 

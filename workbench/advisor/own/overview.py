@@ -61,8 +61,9 @@ def ranked_candidates(report: Report, row: Row) -> list[RankedCandidate]:
 
 def _above(candidate: Candidate) -> str:
     accuracy = candidate.accuracy
-    is_above = accuracy is not None and accuracy.value > accuracy.limit
-    return f"above the limit of {error_text(accuracy.limit)}" if accuracy and is_above else ""
+    if accuracy is None or accuracy.value <= accuracy.limit:
+        return ""
+    return f"above the limit of {error_text(accuracy.limit)}"
 
 
 # ------------------------------------------------------------- what to do

@@ -9,12 +9,7 @@ from .spans import Span, Text
 
 LABEL = 19  # columns before the plot
 MOST_NAME = 26  # cells of a name at the end of a line
-DOTS = (
-    (0x01, 0x08),
-    (0x02, 0x10),
-    (0x04, 0x20),
-    (0x40, 0x80),
-)  # bits of a cell, row by row
+DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # bits of a cell, row by row
 BRAILLE = 0x2800
 
 Place = tuple[float, float]  # logarithms of the horizontal and vertical values

@@ -11,7 +11,7 @@ from . import glyphs
 from .derived import RunView
 from .spans import Text, join
 
-ENDED_BY = {  # what ended the search for the largest batch
+ENDED_BY = {  # why the search for the largest batch ended, by its code
     "memory": "lack of memory",
     "bad_input": "the workload's own limit",
     "range": "the largest allowed batch",
