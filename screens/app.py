@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+from textual import events
 from textual.binding import BindingType
 from textual.screen import Screen
 
@@ -76,6 +77,7 @@ class WorkbenchApp(Shell):
         self._opened = self.DEFAULT_MODE != ADVISOR
         self._dirty = False
         self._painted_at = 0.0
+        self._typed = False  # since the last look
         self.session = self.raced = self._new_session()  # the one shown, and the one raced here
         self._asked = self._wanted
         self._answers = [self.session]  # the runs of the request on the command line
@@ -203,12 +205,18 @@ class WorkbenchApp(Shell):
 
     # ------------------------------------------------------ the repaints
 
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key):
+            self._typed = True
+        await super().on_event(event)
+
     def _tick(self) -> None:
         """Repaint while a run is in progress; nothing else does."""
         if self.is_unread:
             return
-        waited = self._monotonic() - self._painted_at
-        if self._dirty or (self.session.ticking and waited >= TICK_S):
+        typing, self._typed = self._typed, False  # the answer to the next key goes first
+        is_late = self._monotonic() - self._painted_at >= TICK_S
+        if (self._dirty and not typing) or (is_late and (self._dirty or self.session.ticking)):
             self.repaint()
 
     def repaint(self) -> None:

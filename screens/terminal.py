@@ -27,6 +27,7 @@ from workbench.files.config import load, path
 from workbench.planning.usage import unknown
 from workbench.text.output import let_go, say, say_bug
 
+from .compact import compact
 from .theme import DARK, NAMES, apply_theme
 
 ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -195,6 +196,9 @@ class TerminalDriver(LinuxDriver):
     def waiting(self) -> int:
         """The number of writes that the terminal has not taken yet."""
         return 0 if self._writer_thread is None else self._writer_thread._queue.qsize()
+
+    def write(self, data: str) -> None:
+        super().write(compact(data))
 
     def start_application_mode(self) -> None:
         super().start_application_mode()  # type: ignore[no-untyped-call]

@@ -55,6 +55,7 @@ class _Shown:
     columns: Sequence[Column] = ()
     lines: Sequence[Line] = ()
     empty: Text = field(default_factory=Text)
+    made: dict[int, list[Content]] = field(default_factory=dict)  # titles and lines, by width
 
 
 def _nearest(key: str | None, before: Sequence[str], now: Sequence[str]) -> str | None:
@@ -178,8 +179,11 @@ class Table(Widget, can_focus=True):
             widgets[0].draw(empty.pad_left(len(MARK)))
             widgets[0].set_class(False, "-cursor")
             return
-        found = table_lines(self._titled(), shown.lines, self._room(width))
-        titles, *texts = map(content, found)
+        room = self._room(width)
+        if room not in shown.made:  # else only the cursor has moved
+            found = table_lines(self._titled(), shown.lines, room)
+            shown.made[room] = list(map(content, found))
+        titles, *texts = shown.made[room]
         head.draw(titles.pad_left(len(MARK)))
         for widget, line, text in zip(widgets, shown.lines, texts, strict=True):
             chosen = line.key == self.cursor

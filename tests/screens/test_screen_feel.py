@@ -197,6 +197,27 @@ def test_a_theme_that_does_not_exist_is_one_line(capsys: pytest.CaptureFixture[s
     assert f"{config.path()}: unknown theme 'nrod'; did you mean nord?" in said
 
 
+async def test_the_next_key_goes_before_a_repaint_for_a_second_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+    app = WorkbenchApp(lambda _: HeldFeed(scenes.midway()), monotonic=lambda: now[0])
+    tick = app._tick
+    monkeypatch.setattr(app, "_tick", lambda: None)  # the test looks by itself
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "j")
+        app._dirty = True
+        tick()
+        assert app._dirty, "a key was pressed since the last look"
+        tick()
+        assert not app._dirty
+        await press(pilot, "k")
+        now[0], app._dirty = 1.5, True
+        tick()
+        assert not app._dirty, "the picture is old"
+
+
 async def test_x_asks_once_and_forgets_the_question() -> None:
     now = [0.0]
     feed = HeldFeed(scenes.midway())

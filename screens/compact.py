@@ -1,0 +1,86 @@
+"""The same picture in fewer bytes, for slow connections: Textual styles every piece of a line from
+the beginning, and walks to the end of each line before it goes to the next."""
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+SGR = re.compile(r"\x1b\[([0-9;]*)m")
+LEFT = re.compile(r"(?:\x1b\[\d+;\d+H|\r\n)+(?=\x1b\[\d+;\d+H)")  # moves before another move
+CONTROLS = re.compile(r"(?:\x1b\[[0-9;?]*[A-Za-ln-z]|[\r\n])*")  # they draw nothing
+ON_BLANKS = frozenset(["4", "7", "9", "21", "53"])  # underlined, inverse and so on
+
+
+class Style(NamedTuple):
+    """What SGR sequences have set (ECMA-48, 8.3.117), in their own codes."""
+
+    attributes: tuple[str, ...] = ()
+    foreground: str = ""
+    background: str = ""
+
+    @property
+    def is_seen_on_blanks(self) -> bool:
+        return not ON_BLANKS.isdisjoint(self.attributes)
+
+
+PLAIN = Style()
+
+
+def compact(frame: str) -> str:
+    """`frame`, which begins and ends in the terminal's own style, drawn alike with fewer codes."""
+    shown = wanted = PLAIN
+    made = []
+    for index, piece in enumerate(SGR.split(LEFT.sub("", frame))):
+        if index % 2:
+            wanted = _after(wanted, piece)
+        elif CONTROLS.fullmatch(piece):
+            made.append(piece)
+        else:
+            style = wanted
+            if piece.isspace() and not (shown.is_seen_on_blanks or wanted.is_seen_on_blanks):
+                style = shown._replace(background=wanted.background)
+            made += _change(shown, style), piece
+            shown = style
+    return "".join([*made, _change(shown, PLAIN)])
+
+
+@lru_cache(1024)
+def _after(style: Style, parameters: str) -> Style:
+    """`style` after one more sequence."""
+    codes = iter(parameters.split(";"))
+    for code in codes:
+        if code in ("", "0"):
+            style = PLAIN
+        elif code in ("38", "48"):
+            kind = next(codes, "")
+            numbers = [next(codes, "") for _ in range(3 if kind == "2" else 1)]
+            colour = ";".join([code, kind, *numbers])
+            style = _coloured(style, colour, is_background=code == "48")
+        elif code in ("39", "49"):
+            style = _coloured(style, "", is_background=code == "49")
+        elif len(code) > 1 and code[:-1] in ("3", "9", "4", "10"):
+            style = _coloured(style, code, is_background=code[:-1] in ("4", "10"))
+        else:
+            style = style._replace(attributes=(*style.attributes, code))
+    return style
+
+
+def _coloured(style: Style, colour: str, *, is_background: bool) -> Style:
+    return style._replace(background=colour) if is_background else style._replace(foreground=colour)
+
+
+@lru_cache(1024)
+def _change(before: Style, after: Style) -> str:
+    """The sequence that leads from one style to the other."""
+    kept = len(before.attributes)
+    if before == after:
+        return ""
+    if after == PLAIN:
+        return "\x1b[0m"
+    if before.attributes != after.attributes[:kept]:
+        return f"\x1b[{';'.join(filter(None, ['0', *after.attributes, *after[1:]]))}m"
+    codes = list(after.attributes[kept:])
+    for old, new, default in zip(before[1:], after[1:], ("39", "49"), strict=True):
+        if old != new:
+            codes.append(new or default)
+    return f"\x1b[{';'.join(codes)}m"
