@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy
 import pytest
-from support import budget
+import torch
+from support import Cli, budget
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +41,38 @@ def test_a_worker_needs_nothing_but_its_backend_and_numpy(cli, other_python: Pat
     assert {e["status"] for e in finished if e["event"] == "CaseFinished"} == {"ok"}
     started = next(e for e in finished if e["event"] == "WorkerStarted")
     assert started["versions"]["numpy"] == numpy.__version__
+
+
+@pytest.fixture
+def python_with_torch(tmp_path: Path) -> Path:
+    """A virtual environment with torch and what it imports, without ONNX and our own packages."""
+    home = tmp_path / "with_torch"
+    venv.create(home, with_pip=False)
+    (site_packages,) = home.glob("lib/python*/site-packages")
+    absent = ("onnx", "msgspec", "textual", "click", "_editable", "__editable", "cpu_gpu")
+    for source in Path(torch.__file__).parent.parent.iterdir():
+        if not source.name.startswith(absent) and source.suffix != ".pth":
+            (site_packages / source.name).symlink_to(source)
+    return home / "bin" / "python"
+
+
+def test_a_users_module_races_in_the_users_own_environment(
+    cli, python_with_torch: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "net.py").write_text(
+        "import sys\nfrom torch import nn, randn\nprint(sys.prefix, file=open('where', 'a'))\n"
+        "def build():\n    return nn.Linear(64, 64), randn(4, 64)\n"
+    )
+    run = Cli(cli.environment, cwd=tmp_path)
+    asked = ("--torch", "net:build", "--threads", "1", *budget(8), "--json")
+    done = run("advise", *asked, "--python", str(python_with_torch))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert {*(tmp_path / "where").read_text().split()} == {str(python_with_torch.parents[1])}
+    measured = {m["case"]["backend"]: m for m in found["measurements"]}
+    assert measured["torch"]["status"] == "ok"
+    said = json.dumps(found["code"])
+    assert "onnx" in said, "what ONNX would need is named"
 
 
 def test_the_report_names_the_other_interpreters_packages(cli, other_python: Path) -> None:

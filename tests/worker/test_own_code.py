@@ -119,6 +119,17 @@ def test_a_script_runs_once(advise: Advise, tmp_path: Path) -> None:
     assert "a line of the script" not in done.stdout + done.stderr
 
 
+def test_a_script_that_does_not_end_is_cut_and_its_modules_race(
+    advise: Advise, tmp_path: Path
+) -> None:
+    (tmp_path / "script.py").write_text(f"{SCRIPT}\nwhile True:\n    net(torch.randn(4, 64))\n")
+    options = ("--batch", "4", "--threads", "1", *budget(12))
+    found = document(advise("--torch", "script.py", *options))
+    (module,) = found["code"]["facts"]["modules"]
+    assert module["name"] == "Net" and module["calls"] > 20
+    assert found["verdicts"][0]["pick"] is not None
+
+
 def test_a_training_races(advise: Advise) -> None:
     filters = ("--threads", "1", "--batch", "8", "--precision", "fp32")
     modes = ("--mode", "plain", "--mode", "fused")
@@ -149,8 +160,14 @@ def test_a_command_races_with_each_value(advise: Advise) -> None:
         (("--function", "shop:raises"), 1, "no such shelf"),
         (("--function", "hangs:work"), 1, "no answer within"),
         (("--command", f"{PYTHON} -c 'print(1)'", "--until", "never"), 1, "never"),
+        (("--torch", "modules:nothing_here"), 2, "nothing_here"),
+        (("--torch", "modules:fails"), 1, "KeyError"),
+        (("--torch", "modules:hangs"), 1, "no answer within"),
     ],
-    ids=["a wrong name", "an error", "a hang", "a missing line"],
+    ids=[
+        *("a wrong name", "an error", "a hang", "a missing line"),
+        *("no such builder", "an error in forward", "a hang in forward"),
+    ],
 )
 def test_what_fails_is_one_line(advise: Advise, options, exit_code: int, says: str) -> None:
     done = advise(*options, *budget(4))

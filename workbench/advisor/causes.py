@@ -104,8 +104,8 @@ def _roof(found: Evidence, candidate: Candidate) -> str | None:
     name, limit = candidate_name(candidate.case), ROOFS[roof.limited_by]
     reached = units.percent(roof.fraction)
     if roof.fraction >= NEAR_LIMIT:
-        return f"{limit.capitalize()} limits {name}, which reaches {reached} of that limit."
-    return f"{name} reaches only {reached} of the {limit} limit: something else holds it back."
+        return f"{limit.capitalize()} limits {name}, which reaches {reached} of that ceiling."
+    return f"{name} reaches only {reached} of the {limit} ceiling: something else holds it back."
 
 
 def _precision(found: Evidence, pick: Candidate) -> Iterator[str]:

@@ -88,13 +88,20 @@ def examine(
 
 
 def is_installed(name: str, software: Software) -> bool:
-    """Whether `import name` would find a package; several packages provide onnxruntime."""
+    """Whether `import name` would find a package."""
+    return _provider(name, software) is not None
+
+
+def provides(name: str, package: str) -> bool:
+    """Whether a backend comes with a package; several provide onnxruntime."""
     names = catalog.backend(name).packages or (name,)
-    return any(
-        package.version is not None
-        for known, package in software.packages.items()
-        if known in names or (name == _ORT and known.startswith(f"{_ORT}-"))
-    )
+    return package in names or (name == _ORT and package.startswith(f"{_ORT}-"))
+
+
+def _provider(name: str, software: Software) -> str | None:
+    """The installed package that a backend comes with."""
+    known = software.packages.items()
+    return next((each for each, found in known if found.version and provides(name, each)), None)
 
 
 def _from(
@@ -164,7 +171,7 @@ def _works(name: str, software: Software, trial: Trial | None) -> Iterator[Check
     cpu = CPU if name == _ORT else "cpu"
     why = trial.failure or trial.devices.get(cpu, f"{cpu} is missing")
     if why is not None:
-        package = next((p for p in library.packages if p in software.packages), name)
+        package = _provider(name, software) or next(iter(library.packages), name)
         remedy = f"{pip} --force-reinstall {package}"
         yield Check(name, WARN if library.optional else FAIL, f"does not work: {why}", remedy)
     else:

@@ -184,7 +184,7 @@ def ceilings(
     FLOP/s by precision, bandwidth and launch latency are measured once, and kept until hardware,
     driver, packages or environment change.  A faster result raises them.  With --again, a slower
     one also replaces them, unless a warning says that it was disturbed.  Every result is then
-    reported as a fraction of its limit.
+    reported as a fraction of its ceiling.
     """
     from .. import machine
     from ..engine import ceiling_store
@@ -248,6 +248,7 @@ def list_(file: str | None, backends: bool, as_json: bool) -> None:
 
 
 def show_backends(*, as_json: bool) -> None:
+    from ..advisor.doctor import provides
     from ..export.view.table import plain_table
     from ..machine.packages.stack_query import query
 
@@ -259,8 +260,8 @@ def show_backends(*, as_json: bool) -> None:
         except WorkloadError as error:
             broken[name] = str(error)
             continue
-        found = (installed.get(package) for package in backend.packages or (name,))
-        version = next((package["version"] for package in found if package), None)
+        found = (installed[each]["version"] for each in installed if provides(name, each))
+        version = next(filter(None, found), None)
         rows.append({"name": name, "version": version, "install": backend.install})
     if as_json:
         echo_json({"backends": rows, "broken": broken})

@@ -125,7 +125,9 @@ class OwnCode:
         rows = self._torch_rows(space, load_s) if in_torch else self._fixed_rows(space)
         rows = [row for row in rows if row.cases]  # an export for one batch has no other row
         if not rows:
-            raise UsageError("no candidate is left with these filters")
+            why = self._exports.left_out.items() if self._exports else ()
+            said = "".join(f"; {name}: {reason}" for name, reason in why)
+            raise UsageError(f"no candidate is left with these filters{said}")
         self._last = rows[-1].scenario.id
         return rows
 

@@ -91,7 +91,7 @@ class Exports:
         if self.exported is None and "onnx" not in self.left_out:
             self.context.emit(ev.ModelBuilding(at_s=self.context.now(), recipe="onnx"))
             # Exporting takes one core: the lab imports its libraries on another.
-            lab = LAB if self._has_quantised and self.space.cpu.effective_cores > 1 else None
+            lab = LAB if self.has_quantised and self.space.cpu.effective_cores > 1 else None
             end_s = self.context.now() + left_s
             try:
                 with importing_meanwhile(self.context, lab, end_s):
@@ -125,7 +125,8 @@ class Exports:
     def next_quantised(self, scenario: Scenario, left_s: float) -> list[Case]:
         """The next INT8 form of the exported model; none if all are, or in so little time."""
         end_s = self.context.now() + left_s
-        if self._search is None and self.exported and "int8" not in self.left_out:
+        is_possible = self.has_quantised and "int8" not in self.left_out
+        if self._search is None and self.exported and is_possible:
             self._search = self._quantisable(self.exported, end_s - left_s * BUILD)
         until_s = self._until(end_s - self.context.now(), BUILD)
         return self._search.next(scenario, until_s) if self._search else []
@@ -238,10 +239,11 @@ class Exports:
         return WORKLOAD in self.context.pool.held(EXPORTER)
 
     @property
-    def _has_quantised(self) -> bool:
+    def has_quantised(self) -> bool:
         """Whether the request admits INT8 forms."""
-        precisions = self.space.request.precisions
-        return not precisions or "int8" in precisions
+        request = self.space.request
+        is_plain = not request.modes or "plain" in request.modes
+        return is_plain and (not request.precisions or "int8" in request.precisions)
 
     def _ask(
         self, question: str, kind: type[T], left_s: float, share: float, **details: object

@@ -152,6 +152,16 @@ class OwnSearch:
     def _export(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
         if not self._exports.backends or self._exports.exported is not None:
             return None
+        most, least = self._space.threads[0], self._space.threads[-1]
+        pairs = dict.fromkeys((name, most) for name in self._exports.backends)
+        pairs[self._exports.backends[0], least] = None
+        found = [
+            replace(way("cpu", self._space.exported_precision(name), None, n), backend=name)
+            for name, n in pairs
+        ]
+        found += _unspun(found[0])
+        if not (self._exports.has_quantised or any(map(self._request.admits, found))):
+            return None
         facts, why = self._space.facts, ""
         if facts.stateful or facts.mutated:
             why = "a call changes its state or inputs, which an exported graph does not"
@@ -166,14 +176,7 @@ class OwnSearch:
             return None
         if not self._exports.export(left_s):
             return None
-        most, least = self._space.threads[0], self._space.threads[-1]
-        pairs = dict.fromkeys((name, most) for name in self._exports.backends)
-        pairs[self._exports.backends[0], least] = None
-        found = [
-            replace(way("cpu", self._space.exported_precision(name), None, n), backend=name)
-            for name, n in pairs
-        ]
-        return self._new([*found, *_unspun(found[0])]) or None
+        return self._new(found) or None
 
     def _quantise(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
         """The next INT8 form; one at a time, since each answer may be the last in time."""
@@ -358,6 +361,14 @@ class TrainingSearch(OwnSearch):
         planned = msgspec.structs.replace(scenario, params={**scenario.params, "batches": steps})
         super().__init__(space, planned, exports, first)
         self._led: set[str] = set()  # leaders whose neighbours were tried
+
+    def _here(self, case: Case) -> Case:
+        """A sample of this row holds whole rounds of so many loaders, and of no more."""
+        here = super()._here(case)
+        most = max(training.workers(self._space, self.scenario.batch))
+        if int(here.tuning.get("workers", 0)) > most:
+            here = replace(here, tuning={**here.tuning, "workers": most})
+        return here
 
     def _search(self) -> list[Stage]:
         return [self._vary_settings]

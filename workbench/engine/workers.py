@@ -27,7 +27,7 @@ CANNOT_HERE = (
     "unsupported_device",
     "unsupported_precision",
 )
-NO_TURN = Reason(BUDGET, "no time was left for its turn", "raise --budget or run fewer scenarios")
+NO_TURN = Reason(BUDGET, "no time was left for its turn", "raise --budget or race fewer rows")
 
 
 def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:

@@ -41,7 +41,7 @@ def beforehand(
     need = work.memory_bytes
     if work.host_bytes > have:
         text = f"preparing it needs about {work.host_bytes / 2**30:.1f} GiB of main memory"
-        text += f", {have / 2**30:.1f} GiB are free"
+        text += f", but only {have / 2**30:.1f} GiB are free"
         return Reason("no_memory", text, SMALLER)
     if not kind_of(case.device).on_host:
         package = software.packages.get(case.backend) if software else None
@@ -63,7 +63,7 @@ def beforehand(
         have = int(GPU_SHARE * (gpu.memory_total_bytes - (gpu.memory_used_bytes or 0)))
     text, free = f"it needs about {need / 2**30:.1f} GiB", f"{have / 2**30:.1f} GiB"
     if need > have:
-        return Reason("no_memory", f"{text}, {free} are free", SMALLER)
+        return Reason("no_memory", f"{text}, but only {free} may be used", SMALLER)
     if need > have - held_bytes:
         text = f"{text}; other candidates hold {held_bytes / 2**30:.1f} of {free}"
         remedy = "race fewer candidates at a time: --precision, --mode, --set"
@@ -116,7 +116,7 @@ def too_long_to_compile(case: Case, left_s: float, compile_s: float) -> Reason |
         return None
     return Reason(
         NO_TIME,
-        f"compiling takes up to {needed_s:.0f} s, {left_s:.0f} s are left",
+        f"compiling takes up to {needed_s:.0f} s, but {left_s:.0f} s are left",
         "raise --budget",
     )
 

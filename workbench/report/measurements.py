@@ -214,7 +214,7 @@ def _warnings(candidate: Candidate, machine: Machine | None) -> Iterator[Warning
     center, overhead = stats.median(samples), candidate.call_overhead_s
     step_share = candidate.step_share
     if len(samples) < FEW_SAMPLES and (step_share == 1 or interval is None):
-        remedy = "raise --budget or run fewer scenarios"
+        remedy = "raise --budget or race fewer rows"
         yield Warning("few_samples", f"few samples ({len(samples)})", remedy, case.id)
     width = stats.relative_half_width(center, interval)
     if interval is not None and width is not None and width * step_share > WIDE:

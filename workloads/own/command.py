@@ -123,6 +123,9 @@ def examine(code: Code) -> dict[str, Any]:
         del words[0]
     program = str(folder / words[0]) if os.sep in words[0] else words[0]
     if not placeholders(program) and shutil.which(program) is None:
+        if Path(program).is_file():
+            why = f"{words[0]} is not executable: `chmod +x` it, or start it with its interpreter"
+            raise WorkloadError(why, code="bad_target")
         raise WorkloadError(f"there is no program {words[0]}", code="bad_target")
     text = hashlib.sha256(code.target.encode())
     for file in (folder / word for word in words[1:]):

@@ -60,7 +60,7 @@ class FunctionTask(Task):
         with user_errors(code.name):  # a built-in function may have no signature
             self._signature = inspect.signature(self.function)
         self.takes_device = takes_device(self.function) or takes_device(self._inputs)
-        self.batch = self._default_batch() if case.batch is None else case.batch
+        self.batch = self._size(case.batch)
         self._device = "cpu" if kind_of(case.device).on_host else case.device
         self._limit = LIMIT if code.max_error is None else code.max_error
         self._result: Any = None
@@ -68,14 +68,16 @@ class FunctionTask(Task):
         self.spread = 0.0  # relative difference of two equal calls; 0 where that is not asked
         self._renew()
 
-    def _default_batch(self) -> int | None:
-        """The default of the parameter that gets n, 1 without one; None where none gets it.
+    def _size(self, asked: int | None) -> int | None:
+        """`asked`, or the default of the parameter that gets n, 1 without one; None where none can.
 
         It is the first of `inputs`, or the first of the function if that has no default.
         """
-        asked = self._signature if self._inputs is None else inspect.signature(self._inputs)
-        positional = (p for p in asked.parameters.values() if p.kind in POSITIONAL)
+        takes = self._signature if self._inputs is None else inspect.signature(self._inputs)
+        positional = [p for p in takes.parameters.values() if p.kind in POSITIONAL]
         first = next((each for each in positional if each.name != DEVICE), None)
+        if asked is not None and (first is not None or len(positional) < len(takes.parameters)):
+            return asked
         has_default = first is not None and first.default is not inspect.Parameter.empty
         if first is None or (self._inputs is None and has_default):
             return None

@@ -56,17 +56,14 @@ class Reference:
         found = agreement.compare(self.names, [answers], [self.outputs])
         steady = [n for n, floor in enumerate(self.floors) if floor <= MOST_FLOOR]
         if not self.is_steady:
-            why = f"not checked: eager differs from itself by {max(self.floors):.0%}"
+            off = f"{max(self.floors):.0%}"
+            why = f"not checked: eager differs from itself, or from float64, by {off}"
             return Accuracy.uncompared(why)
-        pairs = [(self._share(n, found[n]), self._limit(code, precision, n)) for n in steady]
+        shares = list(map(share, found, self.outputs))
+        pairs = [(shares[n], self._limit(code, precision, n)) for n in steady]
         error, limit = max(pairs, key=lambda pair: pair[0] / pair[1])
         # Always passed: the advisor times what is over its limit once, and never picks it.
         return Accuracy("relative_error", error, self.source, limit, True, tuple(found))
-
-    def _share(self, place: int, found: OutputAccuracy) -> float:
-        """The relative error; of numbers that name things the share that is wrong."""
-        error = found.relative_error
-        return error**2 if agreement.names_things(self.outputs[place]) else error
 
     def _limit(self, code: Code, precision: str, place: int) -> float:
         if code.max_error is not None:
@@ -155,8 +152,16 @@ def _computed(one: Subject, batch: int | None, within: str) -> Reference:
 
 
 def errors(answers: Sequence[Array], references: Sequence[Array]) -> list[float]:
+    """The `share` of each output."""
     names = [str(place) for place in range(len(references))]
-    return [each.relative_error for each in agreement.compare(names, [answers], [references])]
+    found = agreement.compare(names, [answers], [references])
+    return list(map(share, found, references))
+
+
+def share(found: OutputAccuracy, reference: Array) -> float:
+    """The relative error of an output; of numbers that name things the share that is wrong."""
+    error = found.relative_error
+    return error**2 if agreement.names_things(reference) else error
 
 
 def _in_float64(

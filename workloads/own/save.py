@@ -6,6 +6,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -169,6 +170,9 @@ def _script(
     renews: bool = False,  # the inputs before each call
 ) -> str:
     """The text of the script, with the lines to paste; what it loads is written into `folder`."""
+    label = case.label
+    if kind_of(case.device).on_host:
+        case = replace(case, device="cpu")  # a simulated GPU is none to run on
     module, _, attribute = code.target.partition(":")
     target = TARGET.format(module=module, attribute=attribute)
     kind = case.device.partition(":")[0]
@@ -194,7 +198,7 @@ def _script(
     if kind != "cpu" and subject is not None and case.backend not in ONNX_BACKENDS:
         what += f" with inputs on {case.device}"
     timed = TIMED.format(call=lines, wait=wait, renewed=renewed, timed=what)
-    text = "\n".join([HEAD.format(name=code.name, label=case.label, timed=what), *parts, timed])
+    text = "\n".join([HEAD.format(name=code.name, label=label, timed=what), *parts, timed])
     # The inputs of every call are the same: a keyword argument may be missing in the lines.
     return text.replace("model(*inputs)", "model(*inputs, **named)")
 
@@ -212,7 +216,7 @@ def _inputs(code: Code, subject: Subject, batch: int | None) -> tuple[Any, ...]:
 
 def _module(folder: Path, code: Code, subject: Subject, case: Case, target: str) -> list[str]:
     """Write the module or its weights; returns the parts that load it as `model`."""
-    device = "cpu" if kind_of(case.device).on_host else case.device
+    device = case.device
     builds, why = ":" in code.target and "::" not in code.target, f"{code.name} is trained"
     if not code.train:
         try:

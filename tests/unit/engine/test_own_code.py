@@ -373,6 +373,29 @@ def test_filters_leave_ways_out() -> None:
         raced(precisions=("fp64",), backends=("torch",))
 
 
+def test_where_no_candidate_is_left_the_reason_is_named() -> None:
+    with pytest.raises(UsageError, match=r"no candidate is left.*onnx: it has no ONNX form"):
+        raced(WithoutExport, backends=("onnxruntime",))
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [{"precisions": ("bf16",)}, {"modes": ("compile",)}, {"precisions": ("fp64", "bf16")}],
+)
+def test_what_the_filters_exclude_is_neither_exported_nor_quantised(filters: dict) -> None:
+    Watched.asked_at.clear()
+    report = Report.of(raced(Watched, **filters))
+    assert not {name for name, *_ in Watched.asked_at} & {"export", "inspect", "build"}
+    assert report.code is not None and not report.code.left_out.keys() & {"onnx", "int8"}
+
+
+def test_a_filter_on_fp32_builds_no_int8() -> None:
+    Watched.asked_at.clear()
+    report = Report.of(raced(Watched, precisions=("fp32",)))
+    assert {c.case.backend for c in report.candidates.values()} == {"torch", "onnxruntime"}
+    assert not {name for name, *_ in Watched.asked_at} & {"inspect", "build", "mixed"}
+
+
 def test_a_precision_that_torch_does_not_compute_in_starts_without_torch() -> None:
     found = labels(Report.of(raced(precisions=("int8",))).rows["own"])
     assert found and all("onnxruntime/int8" in each for each in found)

@@ -60,6 +60,24 @@ def test_each_batch_has_a_row_with_the_best_of_the_first_and_the_fastest_batch_i
     assert re.fullmatch(r"Batch 64 trains the most samples: .* against .* at batch 8\.", fastest)
 
 
+class Loading(SimulatedTraining):
+    """The more loader processes, the faster."""
+
+    def step_s(self, case: Case) -> float:
+        return 0.02 / (1 + int(case.tuning["workers"]))
+
+
+def test_a_sample_of_a_further_batch_holds_whole_rounds_of_the_loaders_that_are_carried_over() -> (
+    None
+):
+    cores = {"gpu": True, "devices": ("cpu",)}  # sixteen
+    report = Report.of(raced(Loading, own=QUESTION, batch=(8, 4096), **cores))
+    first, second = report.rows.values()
+    most = [max(int(c.case.tuning["workers"]) for c in row.candidates) for row in (first, second)]
+    assert most[0] > most[1]
+    assert {int(c.case.params["batches"]) for c in second.candidates} == {most[1]}
+
+
 def test_an_impossible_mode_is_left_out_with_its_reason() -> None:
     class Unfused(SimulatedTraining):
         facts: ClassVar[dict[str, Any]] = {

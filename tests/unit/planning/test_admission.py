@@ -240,7 +240,7 @@ def test_a_card_that_admits_no_program_is_refused_without_a_start() -> None:
 def test_main_memory_that_preparing_for_a_gpu_needs_is_refused_too() -> None:
     found = refusal(case("cuda:0-a"), workload=Weighty())
     assert found is not None and found.code == "no_memory"
-    assert "37.3 GiB of main memory, 8.0 GiB are free" in found.message
+    assert "37.3 GiB of main memory, but only 8.0 GiB are free" in found.message
 
 
 @pytest.mark.parametrize(

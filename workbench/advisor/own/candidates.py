@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from ...contract import DEVICE_KINDS, Case, kind_of
 from ...machine.host.isa import native
+from ...planning.cases import one_thread_per_core
 from ...planning.questions import OwnQuestion, parse_over
 from ...planning.request import Request
 from ...planning.scenario import Scenario
@@ -63,8 +64,8 @@ class Space:
 
 
 def as_written(space: Space) -> list[Case]:
-    """Eager, with each number of threads, first the code's own, and on each GPU."""
-    own, chosen = space.facts.precision, space.facts.threads
+    """Eager, with each number of threads, first the code's own or torch's, and on each GPU."""
+    own, chosen = space.facts.precision, space.facts.threads or one_thread_per_core(space.cpu)
     is_free = chosen and (chosen in space.threads or not space.request.threads)
     counts = dict.fromkeys([chosen, *space.threads] if is_free else space.threads)
     found = [way("cpu", own, threads=n) for n in counts if space.on_cpu]

@@ -1,7 +1,7 @@
 """The lines that make the user's code run as its pick was measured."""
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ... import catalog
 from ...contract import THREAD_VARIABLES, Case, kind_of
@@ -76,6 +76,8 @@ def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
     """What to do once for `case`, and its call."""
     if question.kind == COMMAND:
         return Lines([], [shlex.join(command_words(question.target, case.tuning))])
+    if kind_of(case.device).on_host:
+        case = replace(case, device="cpu")  # a simulated GPU is none to run on
     if question.kind == FUNCTION:
         return _function(facts, case)
     named = _has_keywords(facts)

@@ -78,7 +78,7 @@ def _speed(found: Measurement) -> list[Fact]:
         facts.append(fact("peak", f"{peak} (fastest 10% of samples)"))
     if roof is not None:
         intensity = units.significant(roof.intensity_flops_per_byte)
-        limit = f"{units.percent(roof.fraction)} of the {roof.limited_by} limit at {intensity}"
+        limit = f"{units.percent(roof.fraction)} of the {roof.limited_by} ceiling at {intensity}"
         attainable = units.rate(roof.attainable_flops_per_s, units.per_s(found.case.precision))
         kind = ", burst" if roof.limited_by == "compute" else ""
         facts.append(fact("roofline", f"{limit} FLOP/byte ({attainable}{kind})"))

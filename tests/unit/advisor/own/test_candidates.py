@@ -64,6 +64,12 @@ def test_the_number_of_threads_that_the_code_sets_comes_first() -> None:
     assert [each.threads for each in as_written(space(threads=3, request=asked))] == [4, 2, 1]
 
 
+def test_code_that_sets_no_threads_has_one_per_core_as_torch_starts() -> None:
+    found = space()
+    cpu = msgspec.structs.replace(found.cpu, usable_physical_cores=2, effective_cores=4)
+    assert [each.threads for each in as_written(replace(found, cpu=cpu))] == [2, 4, 1]
+
+
 def test_an_exported_module_keeps_its_precision_except_in_openvino() -> None:
     double = space(precision="fp64")
     found = [double.exported_precision(name) for name in ("onnxruntime", "openvino")]

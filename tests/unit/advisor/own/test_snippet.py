@@ -202,6 +202,12 @@ def test_on_a_gpu(precision: str, mode: str | None, words: str) -> None:
     assert "set_num_threads" not in text
 
 
+def test_a_simulated_gpu_is_the_cpu() -> None:
+    for question in (QUESTION, TRAINING, OwnQuestion("function", "m:work")):
+        found = snippet(facts(passes_device=True), case("bf16", device="fake:0"), question)
+        assert "fake" not in found, found
+
+
 def test_nested_inputs_move_too(scope: dict[str, Any]) -> None:
     ports = [
         CodeInput("0", "float32", [2, 3, 8, 8], "inputs[0]"),

@@ -127,6 +127,13 @@ def test_facts_come_without_running_it(code) -> None:
         assert caught.value.code == "bad_target"
 
 
+def test_a_program_that_is_not_executable_has_its_remedy(code, tmp_path) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text("exit 0\n")
+    with pytest.raises(WorkloadError, match=r"train.sh is not executable: `chmod \+x` it"):
+        WORKLOAD.consult("examine", code=code(str(script), COMMAND).as_text())
+
+
 def test_each_sample_is_a_whole_run(code) -> None:
     from workbench.worker.block import run_block, warm_up
 

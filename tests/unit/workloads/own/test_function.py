@@ -57,6 +57,11 @@ def test_the_arguments_of_a_call(code, name: str, batch: int | None, result: obj
     assert _result(_task(code(f"works:{name}"), batch=batch)) == result
 
 
+@pytest.mark.parametrize("name", ["unsized", "of_fixed_inputs"])
+def test_a_size_that_nothing_takes_is_none(code, name: str) -> None:
+    assert _facts(code(f"works:{name}", batch=8)).batch is None
+
+
 def test_a_device_is_passed_on_and_a_simulated_one_is_the_cpu(code) -> None:
     assert _result(_task(code("works:on_device"), device="cuda:1", batch=2)) == "2 on cuda:1"
     assert _result(_task(code("works:on_device"), device="fake:0", batch=2)) == "2 on cpu"
