@@ -29,6 +29,7 @@ from benchmarks.own_corpus import CORPUS, HELD_OUT
 from workbench.advisor.model.candidates import SearchSpace, first
 from workbench.contract import Case
 from workbench.machine import detect
+from workbench.machine.host.disturbance import DisturbanceMonitor
 from workbench.planning.cases import useful_thread_counts
 from workbench.records.model import ModelFacts
 from workbench.worker.code import Code
@@ -45,6 +46,7 @@ KEPT = ROOT / "benchmarks" / ".own.jsonl"
 STATE = ROOT / "benchmarks" / ".own-state"  # the tool's: what torch knows about the compiler stays
 CLOSE, FAR = 1.15, 3.0  # times the best: timed again; timed once
 EMULATED = 5.0  # times FP32 in eager mode: no compiler makes up for a precision's emulation
+DISTURBANCES = ("busy_machine", "stolen_time", "cgroup_throttled", "swapping", "cpu_throttled")
 USUAL = {"eager": "torch/fp32", "compile": "torch/fp32/compile", "BF16": "torch/bf16"}
 USUAL["ONNX"] = "onnxruntime/fp32"
 Row = dict[str, Any]
@@ -84,7 +86,8 @@ def parsed(document: Row) -> Row:
         raced.setdefault(batch, {})[label] = [seconds, *map(accuracy.get, ("value", "limit"))]
         if each["id"] in picked:
             picks[batch] = label
-    return {"picks": picks, "raced": raced}
+    disturbed = [each["code"] for each in document["warnings"] if each["code"] in DISTURBANCES]
+    return {"picks": picks, "raced": raced, "disturbed": disturbed}
 
 
 class Plain:
@@ -252,6 +255,7 @@ def measure(name: str, batch: int, raced: list[str], rounds: int, seconds: float
             plain.failed["onnxruntime"] = repr(error)[:300]
         for label in dict.fromkeys([*every, *raced]):
             plain.add(label)
+        monitor = DisturbanceMonitor(plain.cpu.effective_cores, lambda: [os.getpid()])
         times = plain.timed(list(plain.steps), rounds, seconds)
         best = min(times[label] for label in plain.kept)
         over = {x for x in times if "-static" in x and x.count("/") == 2} - plain.kept
@@ -262,13 +266,14 @@ def measure(name: str, batch: int, raced: list[str], rounds: int, seconds: float
         close = [label for label in plain.steps if times.get(label, 0.0) <= CLOSE * best]
         times |= plain.timed(close, 2 * rounds, seconds)
     row = {"name": name, "batch": batch, "seconds": whole, "times": times}
+    row["disturbed"] = [warning.code for warning in monitor.warnings(name)]
     return row | {"kept": sorted(plain.kept & set(times)), "failed": plain.failed}
 
 
 def report(known: dict[tuple[str, int | None], Row]) -> str:
     """The table, and a summary of each half of the corpus."""
     head = ("module", "batch", "pick", "pick / best", "best", "best, ms", *USUAL)
-    lines = [(*head, "advice, s", "of exhaustive"), ("---",) * (len(head) + 2)]
+    lines = [(*head, "advice, s", "of exhaustive", "disturbed"), ("---",) * (len(head) + 3)]
     halves: dict[bool, list[tuple[Any, ...]]] = {False: [], True: []}
     for (name, batch), row in known.items():
         if batch is None:
@@ -290,7 +295,8 @@ def report(known: dict[tuple[str, int | None], Row]) -> str:
         figures = (ratios.get(pick) if pick in kept else None, *usual, advised["seconds"])
         halves[name in HELD_OUT].append((*figures, advised["seconds"] / whole))
         cells = (name, batch, pick, figures[0], best, times[best] * 1e3, *figures[1:])
-        lines.append((*cells, advised["seconds"] / whole))
+        disturbed = {*advised.get("disturbed", ()), *row.get("disturbed", ())}
+        lines.append((*cells, advised["seconds"] / whole, " ".join(sorted(disturbed))))
     shown = [[f"{x:.3f}" if isinstance(x, float) else str(x or "-") for x in y] for y in lines]
     text = "\n".join(f"| {' | '.join(line)} |" for line in shown)
     for held_out, found in halves.items():
