@@ -45,6 +45,7 @@ ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "benchmarks" / ".own.jsonl"
 STATE = ROOT / "benchmarks" / ".own-state"  # the tool's: what torch knows about the compiler stays
 CLOSE, FAR = 1.15, 3.0  # times the best: timed again; timed once
+MISSED = 1.02  # times the best: then a second process judges the pick as well
 EMULATED = 5.0  # times FP32 in eager mode: no compiler makes up for a precision's emulation
 DISTURBANCES = ("busy_machine", "stolen_time", "cgroup_throttled", "swapping", "cpu_throttled")
 USUAL = {"eager": "torch/fp32", "compile": "torch/fp32/compile", "BF16": "torch/bf16"}
@@ -345,11 +346,21 @@ def main() -> None:
             new = there and pick not in {None, *there["times"], *there["failed"]}
             if there is None or new or given.again == "times":
                 child = json.dumps([name, batch, list(raced), given.rounds, given.seconds])
-                command = [sys.executable, "-m", "benchmarks.own", "--child", child]
-                done = subprocess.run(command, stdout=subprocess.PIPE, cwd=ROOT)
-                if done.returncode == 0:  # else its error is on the screen
-                    known[name, batch] = keep(json.loads(done.stdout.splitlines()[-1]))
+                if row := measured(child):
+                    times = row["times"]
+                    if times.get(pick, 0.0) > MISSED * min(map(times.__getitem__, row["kept"])):
+                        # A session is sometimes slow all its life, in one process and not the next.
+                        again = (measured(child) or row)["times"]
+                        row["times"] = {x: min(s, again.get(x, s)) for x, s in times.items()}
+                    known[name, batch] = keep(row)
     print(report({key: row for key, row in known.items() if key[0] in wanted}))
+
+
+def measured(child: str) -> Row | None:
+    """What a process of its own finds; None where it failed, with its error on the screen."""
+    command = [sys.executable, "-m", "benchmarks.own", "--child", child]
+    done = subprocess.run(command, stdout=subprocess.PIPE, cwd=ROOT)
+    return None if done.returncode else Row(json.loads(done.stdout.splitlines()[-1]))
 
 
 def keep(row: Row) -> Row:

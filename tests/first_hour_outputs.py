@@ -203,9 +203,13 @@ def documents() -> dict[str, dict[str, Any]]:
     }
 
 
+def passed() -> dict[str, str]:
+    return dict.fromkeys(("tests", "mode tests"), "===== 31 passed in 80 s =====\n")
+
+
 def write(folder: Path, card: str | None = H200, changed: Mapping[str, Any] | None = None) -> None:
     """The files of all parts on `card`; `changed` replaces the facts or the document of a step."""
-    said: dict[str, Any] = {**facts(), **documents(), "tests": "===== 31 passed in 80 s =====\n"}
+    said: dict[str, Any] = {**facts(), **documents(), **passed()}
     said = copy.deepcopy(said) | dict(changed or {})
     for number, steps in PARTS.items():
         done = {}

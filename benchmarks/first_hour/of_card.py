@@ -158,10 +158,16 @@ def ran_on(seen: Evidence) -> str:
     return "ran on" if max(used[:4]) > 90 and used[-1] < 5 else f"utilisation {used} %"
 
 
-@finding("tests", "the tests marked cuda", Word("all passed"))
-def tests_pass(seen: Evidence) -> str:
-    summaries = re.findall(r"^.*\d+ (?:passed|failed|error).*$", seen.step("tests")["text"], re.M)
+def tests_pass(seen: Evidence, step: str) -> str:
+    summaries = re.findall(r"^.*\d+ (?:passed|failed|error).*$", seen.step(step)["text"], re.M)
     if not summaries:
-        raise NotTried("tests: no summary was printed")
+        raise NotTried(f"{step}: no summary was printed")
     bad = re.search(r"failed|error", summaries[-1])
     return summaries[-1].strip("= ") if bad else "all passed"
+
+
+PASSED = Word("all passed")
+finding("tests", "the tests marked cuda", PASSED)(partial(tests_pass, step="tests"))
+finding("mode tests", "CUDA graphs and compiled modes", PASSED)(
+    partial(tests_pass, step="mode tests")
+)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 PART_S = 560.0  # a part begins no step after it: machines are often rented ten minutes at a time
 TESTS = [f"tests/unit/workloads/test_{name}.py" for name in ("products", "machine", "transfer")]
+TESTS += ["tests/unit/worker/test_backends.py", "tests/runs/test_scaling_ranks.py"]
+MODES = ["tests/unit/workloads/test_modes.py"]  # most compile
 REHEARSAL = ["--budget", "6"]  # for a run on a simulated card
 
 
@@ -43,6 +46,12 @@ def workbench(name: str, words: str, limit_s: float, output: str = "document") -
     return Step(name, ("workbench", *shlex.split(words), "--json"), limit_s, output, simulates)
 
 
+def tests(name: str, files: Sequence[str], limit_s: float) -> Step:
+    """The tests marked `cuda` in these files."""
+    options = shlex.split("-q -p no:cacheprovider -o addopts= --import-mode=importlib -m cuda")
+    return Step(name, ("pytest", *options, *files), limit_s, "text")
+
+
 PROBE = truth("probe", 90)
 PARTS: dict[int, tuple[Step, ...]] = {
     1: (
@@ -55,26 +64,7 @@ PARTS: dict[int, tuple[Step, ...]] = {
         truth("switches", 60),
         workbench("detect", "detect", 60),
         workbench("doctor", "doctor", 90),
-        Step(
-            "tests",
-            (
-                *[
-                    "pytest",
-                    "-q",
-                    "-p",
-                    "no:cacheprovider",
-                    "-o",
-                    "addopts=",
-                    "--import-mode=importlib",
-                    "-m",
-                    "cuda",
-                ],
-                *TESTS,
-                "tests/runs/test_scaling_ranks.py",
-            ),
-            200,
-            "text",
-        ),
+        tests("tests", TESTS, 200),
     ),
     2: (
         workbench("quick", "--quick --no-samples", 75),
@@ -130,4 +120,5 @@ PARTS: dict[int, tuple[Step, ...]] = {
             45,
         ),
     ),
+    6: (tests("mode tests", MODES, 540),),
 }

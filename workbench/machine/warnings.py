@@ -8,6 +8,7 @@ from ..records.machine import Gpu, Machine, Package, Software
 from ..records.reason import Warning
 from ..text import units
 from .nvidia.driver_errors import ABSENT, NVML_NO_PERMISSION, nvml_text
+from .nvidia.gpus import cuda_remedy
 from .packages.software import WARNED
 
 # The driver works, and torch cannot use it.
@@ -191,7 +192,7 @@ def _driver(machine: Machine) -> Iterator[Warning]:
         yield Warning(
             "nvml_without_cuda",
             f"NVML sees a GPU but CUDA cannot use it: {cuda_why}",
-            (cuda.reason and cuda.reason.hint) or "reinstall the NVIDIA driver",
+            cuda_remedy(machine) or "reinstall the NVIDIA driver",
         )
     elif not nvml.available and nvml.reason is not None and nvml.reason.code not in ABSENT:
         remedy = nvml.reason.hint or "reinstall the NVIDIA driver"

@@ -13,6 +13,7 @@ MEMORY_MARKS = (
     "can't allocate",
     "Unable to allocate",
     "out of memory",
+    "NVML_SUCCESS == r INTERNAL ASSERT",  # the same, on a MIG slice (pytorch#112377)
     "RESOURCE_EXHAUSTED",  # XLA
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED",

@@ -1,6 +1,6 @@
 """PyTorch, on CPUs and on the GPUs that it names `cuda:N`, `xpu:N` and `mps:0`.
 
-A build for ROCm says `cuda:N` to AMD's GPUs.  Unproven: only CUDA has run on a real GPU so far.
+A build for ROCm says `cuda:N` to AMD's GPUs.  No GPU is proven yet, NVIDIA's either (docs/cuda.md).
 """
 
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -66,7 +66,7 @@ class Torch(Backend):
 
         if not torch.version.cuda:
             return nullcontext()
-        nvtx: AbstractContextManager[Any] = torch.cuda.nvtx.range(name)
+        nvtx: AbstractContextManager[Any] = torch.cuda.nvtx.range("{}", name)  # it formats
         return nvtx
 
 

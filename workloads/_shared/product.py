@@ -20,6 +20,7 @@ from workbench.contract import (
     Workload,
     WorkloadError,
 )
+from workbench.worker.failures import is_out_of_memory
 from workbench.worker.libraries import jax, np, torch
 
 from .jax_task import JaxTask
@@ -250,7 +251,7 @@ class TorchProduct(TorchTask):
         try:
             self.step()  # refuses at once; errors in `finish` have other causes
         except (RuntimeError, ValueError) as error:
-            if isinstance(error, torch.OutOfMemoryError):
+            if is_out_of_memory(error):
                 raise
             raise WorkloadError(
                 f"torch cannot multiply these matrices in {self.computed}:"

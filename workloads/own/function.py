@@ -222,6 +222,10 @@ def wait_for(result: Any, device: str) -> None:
         library.synchronize(device)
     if cupy is not None and kind == "cuda":
         cupy.cuda.Device(int(device.partition(":")[2])).synchronize()
+    if (tensorflow := sys.modules.get("tensorflow")) is not None:
+        tensorflow.test.experimental.sync_devices()
+    if kind == "cuda" and (numba := sys.modules.get("numba.cuda")) is not None:
+        numba.synchronize()
 
 
 def examine(code: Code) -> dict[str, Any]:

@@ -118,7 +118,7 @@ def run(code: Code) -> Run:
 def _settings() -> dict[Callable[[Any], Any], Any]:
     """What a script may set for its process, with the function that sets it back: the other
     workers do not see it."""
-    cudnn = torch.backends.cudnn
+    cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
     return {
         torch.set_num_threads: torch.get_num_threads(),
         torch.set_grad_enabled: torch.is_grad_enabled(),
@@ -126,6 +126,10 @@ def _settings() -> dict[Callable[[Any], Any], Any]:
         torch.set_default_device: None,
         torch.set_float32_matmul_precision: torch.get_float32_matmul_precision(),
         torch.use_deterministic_algorithms: torch.are_deterministic_algorithms_enabled(),
+        cuda.enable_flash_sdp: cuda.flash_sdp_enabled(),
+        cuda.enable_mem_efficient_sdp: cuda.mem_efficient_sdp_enabled(),
+        cuda.enable_math_sdp: cuda.math_sdp_enabled(),
+        cuda.enable_cudnn_sdp: cuda.cudnn_sdp_enabled(),
         partial(setattr, cudnn, "enabled"): cudnn.enabled,
         partial(setattr, cudnn, "deterministic"): cudnn.deterministic,
     }

@@ -116,6 +116,10 @@ def test_cuda_without_nvml_and_nvml_without_cuda() -> None:
     broken = CudaDriver(False, 0, Reason("unknown_error", "CUDA 999", "reload nvidia_uvm"))
     found = hardware_warnings(machine(GPU, cuda=broken), torch("CUDA 13.0"))
     assert only(found, "nvml_without_cuda").remedy == "reload nvidia_uvm"
+    split = msgspec.structs.replace(GPU, mig=True)
+    none = CudaDriver(False, 0, Reason("no_device", "CUDA finds no GPU"))
+    found = hardware_warnings(machine(split, cuda=none), torch("CUDA 13.0"))
+    assert "nvidia-smi mig -i 0 -cgi" in only(found, "nvml_without_cuda").remedy
 
 
 def test_a_driver_that_fails_is_not_taken_for_absent() -> None:

@@ -22,6 +22,7 @@ from workbench.worker.worker import Worker
         ("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED", "failed", True, "suspect the GPU"),
         ("CUBLAS failure 13: CUBLAS_STATUS_EXECUTION_FAILED", "failed", True, "suspect the GPU"),
         ("CUDA error: out of memory", "no_memory", False, "smaller"),
+        ("NVML_SUCCESS == r INTERNAL ASSERT FAILED at a.cpp", "no_memory", False, "smaller"),
         ("CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate", "no_memory", False, "smaller"),
         ("CUDA error: no kernel image is available", "unsupported_device", True, "doctor"),
         ("The NVIDIA driver on your system is too old", "driver_too_old", False, "doctor"),

@@ -113,6 +113,17 @@ def test_hip_is_cuda_to_torch_without_what_only_nvidia_has(monkeypatch) -> None:
     assert isinstance(named, nullcontext), "NVTX is NVIDIA's"
 
 
+def test_the_name_of_a_range_may_hold_braces(monkeypatch) -> None:
+    pushed: list[str] = []
+    ranges = SimpleNamespace(
+        range=lambda text, *values: nullcontext(pushed.append(text.format(*values)))
+    )
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "nvtx", ranges)
+    with catalog.load_backend("torch").named_range("cuda:0", "images={train}"):
+        assert pushed == ["images={train}"]
+
+
 @pytest.mark.parametrize("device", ["xpu:0", "mps:0"])
 def test_a_worker_starts_and_tidies_them(monkeypatch, device: str) -> None:
     kind = device.partition(":")[0]

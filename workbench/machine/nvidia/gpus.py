@@ -157,6 +157,17 @@ def without_driver(nvml: Nvml, root: Path) -> Nvml:
     return msgspec.structs.replace(nvml, reason=better)
 
 
+def cuda_remedy(machine: Machine) -> str | None:
+    """What helps where CUDA cannot use a GPU that NVML lists, as far as that is known."""
+    reason = machine.cuda.reason
+    if reason is not None and reason.code == "no_device":
+        split = next((gpu.index for gpu in machine.gpus if gpu.visible and gpu.mig), None)
+        if split is not None:
+            made = f"`sudo nvidia-smi mig -i {split} -cgi PROFILE -C`"
+            return f"MIG is on without instances: make some by {made}, or turn it off by `-mig 0`"
+    return reason.hint if reason is not None else None
+
+
 def no_gpu(machine: Machine) -> Reason | None:
     """Why no GPU can be measured here; None where one can.
 
@@ -167,8 +178,7 @@ def no_gpu(machine: Machine) -> Reason | None:
         return None
     if machine.gpus:
         why = "; ".join(sorted({g.unavailable.get("device", "unknown") for g in machine.gpus}))
-        hint = machine.cuda.reason.hint if machine.cuda.reason else None
-        return Reason("gpu_unusable", f"no GPU is usable: {why}", hint)
+        return Reason("gpu_unusable", f"no GPU is usable: {why}", cuda_remedy(machine))
     nvml, cuda = machine.nvml.reason, machine.cuda.reason
     if nvml is not None and nvml.code == GPU_WITHOUT_DRIVER:
         return nvml

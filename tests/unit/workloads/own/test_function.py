@@ -258,6 +258,9 @@ def test_facts_hold_hashes_and_no_precision(code) -> None:
     assert _facts(code("works:keywords", batch=2)).batch == 2
 
 
+ON_CUDA = ["cupy", "tensorflow", "numba"]
+
+
 def test_a_step_waits_for_asynchronous_results(code, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[object] = []
     jax = SimpleNamespace(block_until_ready=lambda result: waited.append(("jax", result)))
@@ -267,15 +270,19 @@ def test_a_step_waits_for_asynchronous_results(code, monkeypatch: pytest.MonkeyP
     torch = SimpleNamespace(cuda=cuda, manual_seed=int)
     device = SimpleNamespace(synchronize=lambda: waited.append("cupy"))
     cupy = SimpleNamespace(cuda=SimpleNamespace(Device=lambda number: device))
-    for name, module in {"jax": jax, "torch": torch, "cupy": cupy}.items():
+    experimental = SimpleNamespace(sync_devices=lambda: waited.append("tensorflow"))
+    tensorflow = SimpleNamespace(test=SimpleNamespace(experimental=experimental))
+    numba = SimpleNamespace(synchronize=lambda: waited.append("numba"))
+    libraries = {"jax": jax, "torch": torch, "cupy": cupy, "tensorflow": tensorflow}
+    for name, module in {**libraries, "numba.cuda": numba}.items():
         monkeypatch.setitem(sys.modules, name, module)
     _result(_task(code("works:sized"), batch=3))
     assert waited == [("jax", 3)]
     _result(_task(code("works:on_device"), batch=1, device="cuda:1"))
-    assert waited[1:] == [("jax", "1 on cuda:1"), ("torch", "cuda:1"), "cupy"]
+    assert waited[1:] == [("jax", "1 on cuda:1"), ("torch", "cuda:1"), *ON_CUDA]
     torch.mps = SimpleNamespace(synchronize=lambda: waited.append("mps"))
     _result(_task(code("works:on_device"), batch=1, device="mps:0"))
-    assert waited[4:] == [("jax", "1 on mps:0"), "mps"]
+    assert waited[6:] == [("jax", "1 on mps:0"), "mps", "tensorflow"]
 
 
 SAVED = ["keywords", "made_on", "named_device", "on_device", "product", "sorts", "unseeded"]
