@@ -66,13 +66,9 @@ def serialise(reply: dict[str, Any]) -> bytes:
     except (RecursionError, TypeError) as unfit:
         text = json.dumps({"error": describe(unfit)})
     except ValueError:
-        error = {
-            "code": "non_finite",
-            "message": "the workload produced NaN or infinity",
-            "hint": "the training diverged or overflowed: try a higher precision",
-            "fatal": False,
-        }
-        text = json.dumps({"error": error})
+        hint = "the training diverged or overflowed: try a higher precision"
+        nan = WorkloadError("the workload produced NaN or infinity", code="non_finite", hint=hint)
+        text = json.dumps({"error": describe(nan)})
     return text.encode() + b"\n"
 
 

@@ -15,25 +15,20 @@ from .errors import quiet
 CHECKED = 2  # inputs on which the written file is compared; slow models leave no time for more
 
 
-def save(model: Path, folder: Path, variant: Path, destination: Path) -> dict[str, Any]:
-    """Write `variant` (a file, or the name of one in `folder`) to `destination` in one piece.
+def save(model: Path, folder: Path, source: Path, destination: Path) -> dict[str, Any]:
+    """Write the variant `source` to `destination` in one piece, with weights outside it embedded.
 
-    Weights outside the file are embedded.  Returns the fields of `workbench.records.model.Saved`;
-    `difference` is the largest relative error of an output against those of `variant`.
+    Returns the fields of `workbench.pool.answers.SavedFile`; `difference` is the largest relative
+    error of an output against those of `source`.
     """
-    source = variant if variant.is_absolute() else folder / variant
     if not source.is_file():
-        raise WorkloadError(f"there is no variant {variant.name}")
+        raise WorkloadError(f"there is no variant {source.name}")
     _require_free(model, destination, is_saved=source == model)
     with quiet():
         content = onnx.load(str(source)).SerializeToString()
         _write(destination, content)
-        return {
-            "file": str(destination),
-            "size_bytes": len(content),
-            "difference": _difference(source, destination, folder),
-            "reason": None,
-        }
+        difference = _difference(source, destination, folder)
+        return {"size_bytes": len(content), "difference": difference}
 
 
 def _require_free(model: Path, destination: Path, *, is_saved: bool) -> None:
