@@ -27,6 +27,7 @@ import torch
 
 from benchmarks.own_corpus import CORPUS, HELD_OUT
 from workbench.advisor.model.candidates import SearchSpace, first
+from workbench.advisor.next_step import NOISE
 from workbench.contract import Case
 from workbench.machine import detect
 from workbench.machine.host.disturbance import DisturbanceMonitor
@@ -47,7 +48,6 @@ STATE = ROOT / "benchmarks" / ".own-state"  # the tool's: what torch knows about
 CLOSE, FAR = 1.15, 3.0  # times the best: timed again; timed once
 MISSED = 1.02  # times the best: then a second process judges the pick as well
 EMULATED = 5.0  # times FP32 in eager mode: no compiler makes up for a precision's emulation
-DISTURBANCES = ("busy_machine", "stolen_time", "cgroup_throttled", "swapping", "cpu_throttled")
 USUAL = {"eager": "torch/fp32", "compile": "torch/fp32/compile", "BF16": "torch/bf16"}
 USUAL["ONNX"] = "onnxruntime/fp32"
 Row = dict[str, Any]
@@ -87,7 +87,7 @@ def parsed(document: Row) -> Row:
         raced.setdefault(batch, {})[label] = [seconds, *map(accuracy.get, ("value", "limit"))]
         if each["id"] in picked:
             picks[batch] = label
-    disturbed = [each["code"] for each in document["warnings"] if each["code"] in DISTURBANCES]
+    disturbed = [each["code"] for each in document["warnings"] if each["code"] in NOISE]
     return {"picks": picks, "raced": raced, "disturbed": disturbed}
 
 
@@ -349,7 +349,7 @@ def main() -> None:
                 if row := measured(child):
                     times = row["times"]
                     if times.get(pick, 0.0) > MISSED * min(map(times.__getitem__, row["kept"])):
-                        # A session is sometimes slow all its life, in one process and not the next.
+                        # In some processes a session is slow from start to end.
                         again = (measured(child) or row)["times"]
                         row["times"] = {x: min(s, again.get(x, s)) for x, s in times.items()}
                     known[name, batch] = keep(row)
@@ -357,7 +357,7 @@ def main() -> None:
 
 
 def measured(child: str) -> Row | None:
-    """What a process of its own finds; None where it failed, with its error on the screen."""
+    """The row that a child process measures; None if it failed, with its error on the screen."""
     command = [sys.executable, "-m", "benchmarks.own", "--child", child]
     done = subprocess.run(command, stdout=subprocess.PIPE, cwd=ROOT)
     return None if done.returncode else Row(json.loads(done.stdout.splitlines()[-1]))

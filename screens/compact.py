@@ -1,18 +1,22 @@
-"""The same picture in fewer bytes, for slow connections: Textual styles every piece of a line from
-the beginning, and walks to the end of each line before it goes to the next."""
+"""The same picture in fewer bytes, for slow connections.
+
+Textual resets the style after every piece of a line, and moves the cursor to the end of a line
+before it moves to the next.
+"""
 
 import re
 from functools import lru_cache
 from typing import NamedTuple
 
 SGR = re.compile(r"\x1b\[([0-9;]*)m")
-LEFT = re.compile(r"(?:\x1b\[\d+;\d+H|\r\n)+(?=\x1b\[\d+;\d+H)")  # moves before another move
+# Cursor moves that another move follows at once.
+IDLE_MOVES = re.compile(r"(?:\x1b\[\d+;\d+H|\r\n)+(?=\x1b\[\d+;\d+H)")
 CONTROLS = re.compile(r"(?:\x1b\[[0-9;?]*[A-Za-ln-z]|[\r\n])*")  # they draw nothing
-ON_BLANKS = frozenset(["4", "7", "9", "21", "53"])  # underlined, inverse and so on
+ON_BLANKS = frozenset(["4", "7", "9", "21", "53"])  # underline, inverse video and the like
 
 
 class Style(NamedTuple):
-    """What SGR sequences have set (ECMA-48, 8.3.117), in their own codes."""
+    """The codes of the SGR sequences in force (ECMA-48, 8.3.117)."""
 
     attributes: tuple[str, ...] = ()
     foreground: str = ""
@@ -27,10 +31,10 @@ PLAIN = Style()
 
 
 def compact(frame: str) -> str:
-    """`frame`, which begins and ends in the terminal's own style, drawn alike with fewer codes."""
+    """`frame` with fewer codes; it begins and ends without style, and looks the same."""
     shown = wanted = PLAIN
     made = []
-    for index, piece in enumerate(SGR.split(LEFT.sub("", frame))):
+    for index, piece in enumerate(SGR.split(IDLE_MOVES.sub("", frame))):
         if index % 2:
             wanted = _after(wanted, piece)
         elif CONTROLS.fullmatch(piece):
@@ -71,7 +75,7 @@ def _coloured(style: Style, colour: str, *, is_background: bool) -> Style:
 
 @lru_cache(1024)
 def _change(before: Style, after: Style) -> str:
-    """The sequence that leads from one style to the other."""
+    """The sequence that turns one style into the other."""
     kept = len(before.attributes)
     if before == after:
         return ""

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from textual._context import active_app
+from textual.app import App
 from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
@@ -98,6 +99,12 @@ async def wait_for_idle(min_sleep: float = 0.0, max_sleep: float = 1.0) -> None:
             continue
         if not any(p.message_queue_size or p._next_callbacks for p in (app, *app._registry)):
             break
+
+
+async def left(app: App[Any]) -> None:
+    """Wait until the application has left, which it announces to nothing."""
+    while app.return_code is None:
+        await asyncio.sleep(LOOK_S)
 
 
 async def settle(pilot: Pilot[Any]) -> None:

@@ -114,13 +114,8 @@ class Scaling(Workload):
         if world > 1:
             return DataParallel(case, setup)
         if launch_of(os.environ) is not None:  # the other ranks wait to be called
-            session.enter(1, first_device(case))
+            session.enter(1, case.computes_on)
         return Replica(case, setup)
-
-
-def first_device(case: Case) -> str:
-    """The device of rank 0; the test device `fake:N` computes on the CPU."""
-    return "cpu" if kind_of(case.device).on_host else case.device
 
 
 class DataParallel(Task):
@@ -131,7 +126,7 @@ class DataParallel(Task):
     def __init__(self, case: Case, setup: Setup) -> None:
         self.case, self.world = case, world_of(case)
         self.seed = setup.seed
-        device = first_device(case)
+        device = case.computes_on
         if device != "cpu" and launch_of(os.environ) is None:
             _require_gpus(case, self.world)
         with setup.phase("build"):
@@ -210,7 +205,7 @@ class DataParallel(Task):
         self.ask("finish")
 
     def device_timer(self) -> DeviceTimer | None:
-        return RanksTimer(self) if first_device(self.case) != "cpu" else None
+        return RanksTimer(self) if self.case.computes_on != "cpu" else None
 
     def loss(self) -> float | None:
         losses = self.ask("loss")

@@ -120,7 +120,7 @@ def classifier(case: Case, seed: int) -> Any:
         max_depth=0,  # leaves alone limit a tree, as in the other libraries
         grow_policy="lossguide",
         tree_method="hist",
-        device="cpu" if kind_of(case.device).on_host else case.device,
+        device=case.computes_on,
         verbosity=0,
         **common,
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from math import inf
 
+from workbench.engine.preparation import NOT_READY
+
 from .evidence import Evidence, NotTried, number
 from .findings import HOPPER, SHEET, Findings, Range, Word, datasheet, hopper, on
 from .of_card import PINNED, RATES, product
@@ -49,8 +51,8 @@ def killed_compiles(seen: Evidence) -> float:
     ]
     if not reasons:
         raise NotTried("train_gpt: no compiled candidate on the GPU")
-    late = [why.get("message", "").startswith("it was not ready within") for why in reasons]
-    return sum(late) + sum(why.get("code") == "worker_died" for why in reasons)
+    late = sum(why.get("message", "").startswith(NOT_READY) for why in reasons)
+    return late + sum(why.get("code") == "worker_died" for why in reasons)
 
 
 @finding("B4", "end after the budget", Range(-inf, 2, "s"))

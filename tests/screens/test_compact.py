@@ -14,7 +14,7 @@ ATTRIBUTES = ("bold", "dim", "italic", *SEEN_ON_BLANKS)
 
 
 def cells(frame: str) -> list[tuple[str, object]]:
-    """What each cell shows, as Rich understands the codes: of a blank one mostly the background."""
+    """Each cell with its style, read by Rich; a blank cell shows only its background."""
     shown: list[tuple[str, object]] = []
     for line in AnsiDecoder().decode(frame):
         for index, letter in enumerate(line.plain):

@@ -140,7 +140,13 @@ async def test_a_very_long_line_is_one_event(engine) -> None:
 
 async def test_closing_lets_a_child_write_its_partial_result(engine, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
-    feed = engine(f"heard()\ntime.sleep(0.3)\nopen({str(kept)!r}, 'w').write('partial')\nfinish()")
+    feed = engine(
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [15])\n"
+        "heard()\n"
+        "if signal.sigtimedwait([15], 0.3) is None:\n"
+        f"    open({str(kept)!r}, 'w').write('partial')\n"
+        "finish()"
+    )
     stream = feed.events()
     await anext(stream)
     await feed.close()
@@ -154,7 +160,7 @@ async def test_a_child_that_ignores_everything_is_killed_in_time(engine, monkeyp
     feed = engine(
         "signal.signal(15, signal.SIG_IGN)\n"
         "say(event='StatusChanged', at_s=1.5, status='deaf')\n"
-        "while True: time.sleep(9)"
+        "while True: signal.pause()"
     )
     stream = feed.events()
     await anext(stream)

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 import scenes
-from stage import HeldFeed, held, press, replayed, settle
+from stage import HeldFeed, held, left, press, replayed, settle
 from textual import events
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
@@ -47,8 +47,7 @@ async def test_leaving_while_a_screen_opens_is_no_error(opener: str, turns: int)
         for _ in range(turns):
             await asyncio.sleep(0)
         app.post_message(events.Key("ctrl+c", None))
-        while app.return_code is None:
-            await asyncio.sleep(0.005)
+        await left(app)
 
 
 async def test_no_order_and_no_haste_of_keys_is_an_error() -> None:
@@ -60,8 +59,7 @@ async def test_no_order_and_no_haste_of_keys_is_an_error() -> None:
             pilot.app.post_message(events.Key(key, keys[key]))
             await asyncio.sleep(chance.choice([0, 0, 0.001, 0.01]))
         pilot.app.post_message(events.Key("ctrl+c", None))
-        while pilot.app.return_code is None:
-            await asyncio.sleep(0.005)
+        await left(pilot.app)
 
 
 def test_an_error_of_ours_is_one_line_and_keeps_the_run(

@@ -87,21 +87,23 @@ def examine(
     return Examination(stack(machine, software, trials), checks)
 
 
+def provider(name: str, versions: Mapping[str, str | None]) -> str | None:
+    """The package that a backend comes with, of those that have a version; several provide
+    onnxruntime."""
+    names = catalog.backend(name).packages or (name,)
+    for package, version in versions.items():
+        if version and (package in names or (name == _ORT and package.startswith(f"{_ORT}-"))):
+            return package
+    return None
+
+
 def is_installed(name: str, software: Software) -> bool:
     """Whether `import name` would find a package."""
     return _provider(name, software) is not None
 
 
-def provides(name: str, package: str) -> bool:
-    """Whether a backend comes with a package; several provide onnxruntime."""
-    names = catalog.backend(name).packages or (name,)
-    return package in names or (name == _ORT and package.startswith(f"{_ORT}-"))
-
-
 def _provider(name: str, software: Software) -> str | None:
-    """The installed package that a backend comes with."""
-    known = software.packages.items()
-    return next((each for each, found in known if found.version and provides(name, each)), None)
+    return provider(name, {each: found.version for each, found in software.packages.items()})
 
 
 def _from(

@@ -248,11 +248,11 @@ def list_(file: str | None, backends: bool, as_json: bool) -> None:
 
 
 def show_backends(*, as_json: bool) -> None:
-    from ..advisor.doctor import provides
+    from ..advisor.doctor import provider
     from ..export.view.table import plain_table
     from ..machine.packages.stack_query import query
 
-    installed = query()["packages"]
+    versions = {package: found["version"] for package, found in query()["packages"].items()}
     rows, broken = [], {}
     for name in catalog.backends():
         try:
@@ -260,8 +260,7 @@ def show_backends(*, as_json: bool) -> None:
         except WorkloadError as error:
             broken[name] = str(error)
             continue
-        found = (installed[each]["version"] for each in installed if provides(name, each))
-        version = next(filter(None, found), None)
+        version = versions.get(provider(name, versions) or "")
         rows.append({"name": name, "version": version, "install": backend.install})
     if as_json:
         echo_json({"backends": rows, "broken": broken})

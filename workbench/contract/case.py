@@ -54,6 +54,11 @@ class Case:
         return kind_of(self.device).column
 
     @property
+    def computes_on(self) -> str:
+        """The device whose library runs it: a simulated GPU computes on the CPU."""
+        return "cpu" if kind_of(self.device).on_host else self.device
+
+    @property
     def element_bytes(self) -> int:
         return PRECISION_BYTES[self.precision]
 

@@ -254,13 +254,8 @@ class Engine:
             if known is not None and known.verdict is None:
                 self._decide(plan)
         self._write_trace()
-        self._warn(
-            Warning(
-                "cut_short",
-                f"the run was cut short ({cause})",
-                "run it again, or try `workbench resume last`",
-            )
-        )
+        remedy = "run it again, or try `workbench resume last`"
+        self._warn(Warning("cut_short", f"the run was cut short ({cause})", remedy))
 
     def _end(self, status: str) -> int:
         """End the workers, and close the journal with the run's exit code."""

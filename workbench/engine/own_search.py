@@ -152,14 +152,7 @@ class OwnSearch:
     def _export(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
         if not self._exports.backends or self._exports.exported is not None:
             return None
-        most, least = self._space.threads[0], self._space.threads[-1]
-        pairs = dict.fromkeys((name, most) for name in self._exports.backends)
-        pairs[self._exports.backends[0], least] = None
-        found = [
-            replace(way("cpu", self._space.exported_precision(name), None, n), backend=name)
-            for name, n in pairs
-        ]
-        found += _unspun(found[0])
+        found = self._as_exported()
         if not (self._exports.has_quantised or any(map(self._request.admits, found))):
             return None
         facts, why = self._space.facts, ""
@@ -177,6 +170,18 @@ class OwnSearch:
         if not self._exports.export(left_s):
             return None
         return self._new(found) or None
+
+    def _as_exported(self) -> list[Case]:
+        """The exported model itself: with all threads in each library, with the fewest in the
+        first, and without spinning."""
+        most, least = self._space.threads[0], self._space.threads[-1]
+        pairs = dict.fromkeys((name, most) for name in self._exports.backends)
+        pairs[self._exports.backends[0], least] = None
+        found = [
+            replace(way("cpu", self._space.exported_precision(name), None, n), backend=name)
+            for name, n in pairs
+        ]
+        return [*found, *_unspun(found[0])]
 
     def _quantise(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
         """The next INT8 form; one at a time, since each answer may be the last in time."""
@@ -363,12 +368,12 @@ class TrainingSearch(OwnSearch):
         self._led: set[str] = set()  # leaders whose neighbours were tried
 
     def _here(self, case: Case) -> Case:
-        """A sample of this row holds whole rounds of so many loaders, and of no more."""
+        """With no more loaders than a sample of this row has steps: it holds whole rounds."""
         here = super()._here(case)
-        most = max(training.workers(self._space, self.scenario.batch))
-        if int(here.tuning.get("workers", 0)) > most:
-            here = replace(here, tuning={**here.tuning, "workers": most})
-        return here
+        most = int(here.params["batches"])
+        if int(here.tuning.get("workers", 0)) <= most:
+            return here
+        return replace(here, tuning={**here.tuning, "workers": most})
 
     def _search(self) -> list[Stage]:
         return [self._vary_settings]

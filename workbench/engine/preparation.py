@@ -35,6 +35,7 @@ WARM_UP_SHARE = 0.12  # share of the row's time left for the warm-ups of all its
 PREPARE_SHARES = 1.5
 PREPARE_DEADLINE_S = 5.0
 LIKE_OTHERS = 1.2  # times the longest preparation before it, which it may take as well
+NOT_READY = "it was not ready within"
 HANGS_S = 20.0  # a case that is not ready by then hangs; until then its share may be too short
 AFTER_COMPILING_S = 3.0  # left for rounds with a case that a candidate source let compile
 PROBE_DEADLINE_S = 10.0  # a build for a GPU takes seconds to start
@@ -274,7 +275,7 @@ class Preparation:
     def _late(self, case: Case, deadline_s: float) -> Reason:
         """Why a case that took too long to prepare does not race, with a remedy that fits."""
         source, own = self._plan.source, self._context.request.own
-        text = f"it was not ready within its {deadline_s:.0f} s of the budget"
+        text = f"{NOT_READY} its {deadline_s:.0f} s of the budget"
         if own is not None and own.kind == COMMAND:
             if own.until is None:
                 return Reason(BUDGET, text, COMMAND_HINT)

@@ -179,9 +179,7 @@ class OwnQuestion:
                 dotted = f"{module[:-3].removeprefix('./').replace('/', '.')}:{name}"
                 able = [f"{dotted}, without .py"] * bool(_MODULE_AND_NAME.fullmatch(dotted))
                 able += [f"{module}::{name}, which runs it"] * (self.kind == TORCH)
-                raise ValueError(
-                    f"{self.option} takes {', or '.join(able or [TARGETS[self.kind]])}"
-                )
+                raise ValueError(f"{self.option} takes {', or '.join(able) or TARGETS[self.kind]}")
             if not _MODULE_AND_NAME.fullmatch(self.target):
                 found = f", not {self.target!r}" if self.target else ""
                 raise ValueError(f"{self.option} takes {TARGETS[self.kind]}{found}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from workbench.contract import THREAD_VARIABLES, Accuracy, Case, Task, WorkloadError, kind_of
+from workbench.contract import THREAD_VARIABLES, Accuracy, Case, Task, WorkloadError
 from workbench.worker.block import time_sample
 from workbench.worker.code import WORKLOAD, Code
 
@@ -61,7 +61,7 @@ class FunctionTask(Task):
             self._signature = inspect.signature(self.function)
         self.takes_device = takes_device(self.function) or takes_device(self._inputs)
         self.batch = self._size(case.batch)
-        self._device = "cpu" if kind_of(case.device).on_host else case.device
+        self._device = case.computes_on
         self._limit = LIMIT if code.max_error is None else code.max_error
         self._result: Any = None
         self.mutated: list[str] = []  # arguments that a call changes
@@ -74,9 +74,10 @@ class FunctionTask(Task):
         It is the first of `inputs`, or the first of the function if that has no default.
         """
         takes = self._signature if self._inputs is None else inspect.signature(self._inputs)
-        positional = [p for p in takes.parameters.values() if p.kind in POSITIONAL]
+        parameters = takes.parameters.values()
+        positional = (p for p in parameters if p.kind in POSITIONAL)
         first = next((each for each in positional if each.name != DEVICE), None)
-        if asked is not None and (first is not None or len(positional) < len(takes.parameters)):
+        if asked is not None and (first or any(p.kind is p.VAR_POSITIONAL for p in parameters)):
             return asked
         has_default = first is not None and first.default is not inspect.Parameter.empty
         if first is None or (self._inputs is None and has_default):

@@ -6,12 +6,11 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from workbench.contract import Case, WorkloadError, kind_of
+from workbench.contract import Case, WorkloadError
 from workbench.worker.code import COMMAND, Code
 from workbench.worker.libraries import onnx, torch
 from workbench.worker.session_options import ONNX_BACKENDS
@@ -170,17 +169,15 @@ def _script(
     renews: bool = False,  # the inputs before each call
 ) -> str:
     """The text of the script, with the lines to paste; what it loads is written into `folder`."""
-    label = case.label
-    if kind_of(case.device).on_host:
-        case = replace(case, device="cpu")  # a simulated GPU is none to run on
     module, _, attribute = code.target.partition(":")
     target = TARGET.format(module=module, attribute=attribute)
-    kind = case.device.partition(":")[0]
+    device = case.computes_on
+    kind = device.partition(":")[0]
     wait = "lambda: None" if kind == "cpu" else f"torch.{kind}.synchronize"
     if subject is None:
-        work = WORK.format(asked=(case.batch, case.device, code.seed))
+        work = WORK.format(asked=(case.batch, device, code.seed))
         parts = [*setup, target, *map(inspect.getsource, COPIED), work]
-        call, wait = ["global result", *call], f"lambda: wait_for(result, {case.device!r})"
+        call, wait = ["global result", *call], f"lambda: wait_for(result, {device!r})"
     else:
         torch.save(_inputs(code, subject, case.batch), folder / INPUTS)
         parts = [TORCH.format(seed=code.seed)]
@@ -196,9 +193,9 @@ def _script(
     lines = "\n".join(f"    {line}" for line in call)
     what = "50 steps on one batch, without loading it" if code.train else "50 calls"
     if kind != "cpu" and subject is not None and case.backend not in ONNX_BACKENDS:
-        what += f" with inputs on {case.device}"
+        what += f" with inputs on {device}"
     timed = TIMED.format(call=lines, wait=wait, renewed=renewed, timed=what)
-    text = "\n".join([HEAD.format(name=code.name, label=label, timed=what), *parts, timed])
+    text = "\n".join([HEAD.format(name=code.name, label=case.label, timed=what), *parts, timed])
     # The inputs of every call are the same: a keyword argument may be missing in the lines.
     return text.replace("model(*inputs)", "model(*inputs, **named)")
 
@@ -216,7 +213,7 @@ def _inputs(code: Code, subject: Subject, batch: int | None) -> tuple[Any, ...]:
 
 def _module(folder: Path, code: Code, subject: Subject, case: Case, target: str) -> list[str]:
     """Write the module or its weights; returns the parts that load it as `model`."""
-    device = case.device
+    device = case.computes_on
     builds, why = ":" in code.target and "::" not in code.target, f"{code.name} is trained"
     if not code.train:
         try:

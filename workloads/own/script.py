@@ -116,8 +116,8 @@ def run(code: Code) -> Run:
 
 
 def _settings() -> dict[Callable[[Any], Any], Any]:
-    """What a script may set for its process, with the function that sets it back: the other
-    workers do not see it."""
+    """The settings of the process that a script may change, by the function that restores each:
+    the other workers do not see them."""
     cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
     return {
         torch.set_num_threads: torch.get_num_threads(),

@@ -313,7 +313,8 @@ def test_without_a_gpu_every_part_ends_and_says_so(
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["--into", "x", "--part", "7"], ["--into", "x", "--device", "cuda:0"]]
+    "words",
+    [[], ["--into", "x", "--part", str(max(PARTS) + 1)], ["--into", "x", "--device", "cuda:0"]],
 )
 def test_a_wrong_use_is_one_line(words: list[str], capsys: pytest.CaptureFixture) -> None:
     with pytest.raises(SystemExit) as ended:

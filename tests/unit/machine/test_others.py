@@ -179,7 +179,7 @@ def test_those_that_hang_are_waited_for_together(
 ) -> None:
     rocm(stand_in)
     for module in ("torch/__init__.py", "amdsmi.py"):
-        (stand_in / module).write_text("import time\ntime.sleep(60)\n")
+        (stand_in / module).write_text("import signal\nsignal.pause()\n")
     waits, line = [], QueryProcess.line
 
     def noted(process: QueryProcess, deadline_s: float, since_s: float) -> bytes | Ended:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from stub_driver import StubDriver, build, compiler
+from support import until
 
 from workbench.machine.nvidia import sampler
 from workbench.machine.nvidia.nvml import GpuSample
@@ -31,11 +32,14 @@ def samples(
 ) -> Iterator[GpuSample]:
     """Every sample until the sampler gives up, or 30 s have passed."""
     watching = GpuSampler(indices, every_s=0.01, environ=stub.environ(library, **settings))
-    until = time.monotonic() + 30
+    found, end = list[GpuSample](), time.monotonic() + 30
+    more = lambda: found.extend(watching.drain()) or found or watching._over  # noqa: E731
     try:
-        while time.monotonic() < until and not watching._over:
-            yield from watching.drain()
-            time.sleep(0.01)
+        while until(more, end - time.monotonic()):
+            yield from found
+            if watching._over:
+                return
+            found.clear()
     finally:
         watching.close()
 

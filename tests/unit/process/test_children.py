@@ -95,7 +95,7 @@ sys.stdin.read()
 
 @pytest.mark.parametrize("frozen", [False, True])
 def test_a_child_ends_with_its_parent(tmp_path: Path, frozen: bool) -> None:
-    silent = script(tmp_path, "import time; print('up', flush=True); time.sleep(1000)")
+    silent = script(tmp_path, "import signal; print('up', flush=True); signal.pause()")
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, str(silent)],
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},

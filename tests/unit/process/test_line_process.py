@@ -92,7 +92,7 @@ def test_after_the_end_nothing_more_is_taken_in() -> None:
 
 
 def test_an_answer_that_cannot_be_read_ends_the_child() -> None:
-    process = start("import time; print('x', flush=True); time.sleep(60)")
+    process = start("import signal; print('x', flush=True); signal.pause()")
     ended = process.parse(process.line(30), int)
     assert isinstance(ended, Ended) and ended.kind == "crashed"
     assert process._process is not None and process._process.returncode == -signal.SIGKILL

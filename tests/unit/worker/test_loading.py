@@ -1,6 +1,7 @@
 """Imports inside a phase of a preparation are a phase of their own."""
 
 import builtins
+import time
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,19 @@ import pytest
 from workbench.worker.start_up import LoadingSetup, imports_timed
 
 
+class Clock:
+    """A clock that the slow module moves on."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
 def test_a_slow_import_counts_as_loading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "loads_slowly.py").write_text("import time; time.sleep(0.1)")
+    (tmp_path / "loads_slowly.py").write_text("import time; time.perf_counter.now_s += 0.1")
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(time, "perf_counter", Clock())
     setup = LoadingSetup()
     with setup.phase("build"):
         import loads_slowly  # noqa: F401

@@ -76,8 +76,7 @@ def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
     """What to do once for `case`, and its call."""
     if question.kind == COMMAND:
         return Lines([], [shlex.join(command_words(question.target, case.tuning))])
-    if kind_of(case.device).on_host:
-        case = replace(case, device="cpu")  # a simulated GPU is none to run on
+    case = replace(case, device=case.computes_on)
     if question.kind == FUNCTION:
         return _function(facts, case)
     named = _has_keywords(facts)

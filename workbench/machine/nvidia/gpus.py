@@ -158,7 +158,7 @@ def without_driver(nvml: Nvml, root: Path) -> Nvml:
 
 
 def cuda_remedy(machine: Machine) -> str | None:
-    """What helps where CUDA cannot use a GPU that NVML lists, as far as that is known."""
+    """The remedy where CUDA cannot use a GPU that NVML lists; None if none is known."""
     reason = machine.cuda.reason
     if reason is not None and reason.code == "no_device":
         split = next((gpu.index for gpu in machine.gpus if gpu.visible and gpu.mig), None)
