@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import onnx
 import pytest
 from onnx_models import conv_net
+from support import Cli
 
 pytest.importorskip("openvino", reason="make test-backends installs it")
 
@@ -30,3 +33,19 @@ def test_it_races_the_variants_of_a_model(cli, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     measured = json.loads(done.stdout)["measurements"]
     assert {m["case"]["backend"] for m in measured if m["n"]} == {"onnxruntime", "openvino"}
+
+
+def test_it_races_a_module_of_the_user_and_its_lines_run(cli, tmp_path: Path) -> None:
+    own = Path(__file__).parents[1] / "fixtures" / "own"
+    saved = tmp_path / "saved"
+    asked = ("--torch", "small_net:build", "--backend", "openvino", "--save-best", str(saved))
+    done = Cli(cli.environment, own)("advise", *asked, "--budget", "40", "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    raced = [m for m in document["measurements"] if m["n"]]
+    assert {m["case"]["backend"] for m in raced} == {"openvino"}
+    assert all(m["accuracy"]["passed"] for m in raced if m["status"] == "ok")
+    again = subprocess.run(
+        [sys.executable, saved / "reproduce.py"], capture_output=True, text=True, timeout=60
+    )
+    assert again.returncode == 0, again.stderr

@@ -140,6 +140,8 @@ class OwnCode:
         is_own = set(self.request.batch) <= {facts.batch}
         if self._question.kind != TORCH or is_own or facts.resizable:
             return facts
+        if facts.of_one_size and facts.data:
+            raise UsageError(f"--batch: the loader of {facts.name} makes its own batches")
         if facts.of_one_size:
             fixed = f"--batch: {facts.name} was exported for batch {facts.batch} alone"
             raise UsageError(f"{fixed}; export it with dynamic_shapes")

@@ -22,6 +22,9 @@ TARGETS = {
     TORCH: "package.module:build, script.py, or model.pt2",
     FUNCTION: "package.module:work",
 }
+QUOTED = re.compile(r"""'[^']*'|"[^"]*"|\\.""")
+# What only a shell understands.
+SHELL = re.compile(r"(?<!\S)(&&?|\|\|?|[12&]?>\S*|<)(?!\S)|;(?!\S)")
 _NAME = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 _MODULE_AND_NAME = re.compile(f"{_NAME}:{_NAME}")
 
@@ -207,6 +210,9 @@ def parse_over(texts: Sequence[str], command: str) -> dict[str, list[str]]:
         raise ValueError(f"--command: {error} in {command!r}") from None
     if not words:
         raise ValueError("--command is empty")
+    if found := SHELL.search(QUOTED.sub("", command)):
+        why = "commands run without a shell"
+        raise ValueError(f"--command: {why}, so write `sh -c '...'` around {found[0]!r}")
     names = placeholders(" ".join(words))
     axes: dict[str, list[str]] = {}
     for text in texts:

@@ -43,7 +43,7 @@ class CodeFacts(msgspec.Struct, frozen=True):
     batch: int | None = None  # size of the axis that all inputs share; None where there is none
     threads: int | None = None  # number that the code sets for torch; None where it sets none
     resizable: bool = False  # whether it runs at other batches
-    of_one_size: bool = False  # True for an archive that runs at its own batch only
+    of_one_size: bool = False  # True for an archive or a loader with its own batch only
     step_s: float = 0.0  # rough seconds of one eager call
     convolves: bool = False  # whether it has 2-D convolutions, and no 3-D ones
     takes_device: bool = False  # a function, or its `inputs`, has a parameter `device`
@@ -61,7 +61,8 @@ class CodeFacts(msgspec.Struct, frozen=True):
     trains: bool = False  # the script trains the module
     lingers: bool = False  # threads of the script outlived it, so the race has another process
     data: str | None = None  # what a training loads its batches from: "dataset", "loader"
-    loss: Literal["output", "output, batch"] | None = None  # what a training's own loss takes
+    # What a training's own loss takes.
+    loss: Literal["output", "output, batch", "output, batch[-1]"] | None = None
     impossible: dict[str, str] = {}  # mode of a training to why it cannot be
     notes: list[str] = []  # sentences about what was found and how it is handled
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from .tree import Example, tensors
+from .tree import Example, inside, is_compiled, tensors
 
 INSTANCES = 8  # kept apart for each class; a program may make a new one for every call
 SHAPES = 5  # most that are listed
@@ -84,6 +84,7 @@ class Run:
     notes: list[str] = field(default_factory=list)  # how it ended, what it left
     paths: list[str] = field(default_factory=list)  # folders that it added to `sys.path`
     threads: int | None = None  # number that it set for torch
+    dtype: str | None = None  # the default type that it set for torch: "float64"
     lingers: bool = False  # its threads still run
     optimizers: list[Any] = field(default_factory=list)  # those that have made a step
     _thread: threading.local = field(default_factory=threading.local)
@@ -147,11 +148,10 @@ class Run:
         began = time.perf_counter()
         self._thread.inside = True
         try:
-            inner = getattr(module, "_orig_mod", module)  # inside torch.compile's
-            called = self._record(inner)
+            called = self._record(inside(module))
             called.calls += 1
             with suppress(Exception):  # inputs that cannot be copied are no fault of the program
-                called.begin(example, compiled=inner is not module)
+                called.begin(example, compiled=is_compiled(module))
             _synchronize()
             ready = time.perf_counter()
             self.seconds -= ready - began

@@ -21,6 +21,7 @@ LARGEST_BYTES = 1 << 24  # for a file that is hashed by its content
 PIPE_BYTES = 1 << 16  # pipe(7)
 LOG = 2  # file descriptor of the worker's stderr, which is its log
 MOST_LOGGED = 1 << 20  # bytes, above which the log is emptied between runs
+END_S = 1.0  # a command may take it to end its containers and remove its files
 
 
 class CommandTask(Task):
@@ -83,6 +84,9 @@ class CommandTask(Task):
         """End the command with all that it has started, and pass its errors on to the log."""
         if self._process is not None:
             with self._process:  # waits, and closes the pipe
+                self._process.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    self._process.wait(END_S)
                 self._process.kill()
             if self._until is None and (tail := log_tail(self._errors)):
                 os.write(LOG, f"{tail}\n".encode())

@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import json
 import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,8 @@ def _trained(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
     notes += found.pop("notes")
     given = _inputs(found["inputs"])
     if found["batch"] is not None:  # drawn from data, perhaps at random
-        return {**found, **given, "inputs_sha256": "", "resizable": True}
+        fixed = found["of_one_size"]
+        return {**found, **given, "inputs_sha256": "", "resizable": not fixed}
     return {**found, **given, "batch": one.own_batch, "resizable": one.own_batch is not None}
 
 
@@ -190,19 +192,21 @@ def _differ(answers: list[Any], others: list[Any]) -> bool:
 
 def _resizes(one: Subject, example: Example, batch: int, within: str) -> bool | None:
     """Whether twice the batch works, and its last rows are those of the batch itself: along a
-    sequence, a causal module has only the first in common.  None where it raises."""
+    sequence, a causal module has only the first in common.  Where that is too large for the module,
+    half the batch and the batch are tried.  None where both raise."""
     if one.takes_batch:
         return True
-    try:
-        small = arrays(call(one.copy(), example, within=within))
-        large = arrays(call(one.copy(), example.mapped(_with_other_rows), within=within))
-        rows = [name for name, each in small.items() if each.ndim and each.shape[0] == batch]
-        if not rows or any(large[name].shape[:1] != (2 * batch,) for name in rows):
-            return False
-        halves = [large[name][batch:] for name in rows]
-        return max(errors(halves, [small[name] for name in rows])) <= ROWS_ALIKE
-    except Exception:
-        return None
+    for size in filter(None, (batch, batch // 2)):
+        given = example.resized(size)
+        with suppress(Exception):
+            small = arrays(call(one.copy(), given, within=within))
+            large = arrays(call(one.copy(), given.mapped(_with_other_rows), within=within))
+            rows = [name for name, each in small.items() if each.ndim and each.shape[0] == size]
+            if not rows or any(large[name].shape[:1] != (2 * size,) for name in rows):
+                return False
+            halves = [large[name][size:] for name in rows]
+            return max(errors(halves, [small[name] for name in rows])) <= ROWS_ALIKE
+    return None
 
 
 def _with_other_rows(tensor: Any) -> Any:

@@ -20,12 +20,14 @@ from .inference import user_check
 from .plain import digest, is_array, parts, relative_error, unreadable
 from .subject import takes_device
 from .target import gpu_errors, noting_variables, resolve, seed_loaded, unusable, user_errors
+from .tree import leaves
 
 LIMIT = 1e-3  # relative error against the first call, where the user names none
 OWN_SPREAD = 2.0  # a result may differ by this multiple of what two equal calls differ by
 MOST_DRAWN = 1 << 26  # bytes: a larger array was read rather than drawn
 MOST_SPREAD = 0.1  # results that differ by more between equal calls are not compared
 FIRST = "the result of the first call"
+LAZY = ("Future", "LazyFrame")  # types whose work is done later: concurrent.futures, dask, polars
 RETURNS = (
     "let its attribute inputs(n) return a tuple of positional arguments, a dictionary of keywords,"
     " or the only argument"
@@ -55,6 +57,9 @@ class FunctionTask(Task):
             raise WorkloadError(f"{code.name} is not a function", code="bad_target")
         if any(is_late(self.function) for is_late in RETURNS_EARLY):
             raise unusable(f"{code.name} returns before its work is done", RUN_IT)
+        if hasattr(self.function, "cache_info"):
+            text = f"{code.name} keeps its results, so only its cache would be timed"
+            raise unusable(text, f"name the function without it, {code.target}.__wrapped__")
         self._inputs: Callable[..., Any] | None = getattr(self.function, "inputs", None)
         self._own_check: Callable[[Any], Any] | None = getattr(self.function, "check", None)
         with user_errors(code.name):  # a built-in function may have no signature
@@ -149,7 +154,7 @@ class FunctionTask(Task):
         before = {name: digest(value) for name, value in self.named.items()}
         self.step()
         self.finish()
-        if holds_iterator(self._result):
+        if holds_iterator(self._result) or is_lazy(self._result):
             raise unusable(f"{self._code.name} returns before its work is done", RUN_IT)
         used_up = {name for name, each in self.named.items() if holds_iterator(each)}
         changed = {name: each for name, each in self.named.items() if digest(each) != before[name]}
@@ -192,7 +197,15 @@ def holds_iterator(value: Any) -> bool:
         (hasattr(part, "__next__") and not hasattr(part, "seek"))
         or inspect.isawaitable(part)
         or inspect.isasyncgen(part)
-        for part in parts({"": value}).values()
+        for part in leaves(value).values()
+    )
+
+
+def is_lazy(value: Any) -> bool:
+    """Whether a part of it only says how it is computed; reading a part of dask computes it."""
+    return any(
+        type(part).__name__ in LAZY or getattr(part, "__dask_graph__", None) is not None
+        for part in leaves(value).values()
     )
 
 

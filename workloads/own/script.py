@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from multiprocessing import resource_tracker
 from pathlib import Path
@@ -24,7 +24,7 @@ from workbench.worker.libraries import torch
 from .._shared.torch_task import end_compilers
 from .calls import Called, Run
 from .target import flush_at_exit, flush_files, unusable, users_line
-from .tree import Example
+from .tree import Example, uncompiled
 
 PICKLE, PATHS = "module.pt", "paths.json"  # files in `Code.folder`
 
@@ -33,9 +33,10 @@ def opened(code: Code) -> tuple[Any, Example | None]:
     """The module that the script calls, and its inputs; only the first worker runs the script."""
     folder, name = Path(code.folder), code.target.partition("::")[2]
     if (folder / MODULES).exists():
-        if why := json.loads((folder / MODULES).read_text())["not_handed_over"]:
+        found = json.loads((folder / MODULES).read_text())
+        if why := found["not_handed_over"]:
             raise WorkloadError(why, hint="name a function that builds it")
-        return received(code)
+        return received(code, found["dtype"])
     ran = run(code)
     chosen = choose(ran, name)
     folder.mkdir(parents=True, exist_ok=True)
@@ -57,6 +58,7 @@ def opened(code: Code) -> tuple[Any, Example | None]:
         "modules": modules,
         "cut": ran.cut,
         "threads": ran.threads,
+        "dtype": ran.dtype,
         "trains": ran.trains(chosen.module),
         "notes": [*ran.notes, *chosen.notes],
         "not_handed_over": why_not,
@@ -65,7 +67,8 @@ def opened(code: Code) -> tuple[Any, Example | None]:
     (folder / MODULES).write_text(json.dumps(found))
     if why_not:
         return chosen.module, chosen.example
-    return received(code)  # without what a call left in it, such as the graph of its gradients
+    # Without what a call left in it, such as the graph of its gradients.
+    return received(code, ran.dtype)
 
 
 def run(code: Code) -> Run:
@@ -77,17 +80,23 @@ def run(code: Code) -> Run:
     """
     name = code.target.partition("::")[0]
     script, settings = Path(code.directory, name), _settings()
-    path, alive, ran, failure = list(sys.path), threading.active_count(), Run(), ""
+    path, alive, ran, failure = list(sys.path), threading.enumerate(), Run(), ""
     others = set(children.offspring(os.getpid()))
-    before = torch.get_num_threads()
+    threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
     flush_at_exit()
     with ran.watched(code.seconds):
         failure = _failure(script, [name, *code.arguments])
+        _join(alive)
     ran.paths += [os.path.abspath(each) for each in sys.path if each not in path]  # noqa: PTH100
     sys.path[:] = [*path, *ran.paths]  # at the end, where they hide no other module
     os.chdir(code.directory)
-    if (count := torch.get_num_threads()) != before:
+    if (count := torch.get_num_threads()) != threads:
         ran.threads = count
+    if (kind := torch.get_default_dtype()) != dtype:
+        ran.dtype = str(kind).removeprefix("torch.")
+    if (device := torch.get_default_device()).type != "cpu":
+        ours = "in the race its module makes them on the CPU"
+        ran.notes.append(f"the script makes new tensors on {device}; {ours}")
     for restore, value in settings.items():
         restore(value)
     gc.collect()  # ends the workers of a DataLoader that the script left behind
@@ -105,7 +114,7 @@ def run(code: Code) -> Run:
         ran.notes.append(f"the script {failure}")
     if ran.cut:
         ran.notes.append(f"the script was cut after {code.seconds:.3g} s")
-    if (left := threading.active_count() - alive) > 0:
+    if (left := threading.active_count() - len(alive)) > 0:
         ran.lingers = True
         ran.notes.append(f"the script left {left} thread{'s' * (left > 1)} running")
     others.add(getattr(resource_tracker._resource_tracker, "_pid", 0))  # it only waits
@@ -159,7 +168,7 @@ def hand_over(chosen: Called, ran: Run, code: Code) -> str | None:
     folder = Path(code.folder)
     (folder / PATHS).write_text(json.dumps(ran.paths))
     try:
-        handed, pickler = (chosen.module, chosen.example), cloudpickle(code)
+        handed, pickler = (uncompiled(chosen.module), chosen.example), cloudpickle(code)
         torch.save(handed, folder / PICKLE, pickle_module=pickler, pickle_protocol=5)
     except Exception as error:
         (folder / PICKLE).unlink(missing_ok=True)
@@ -167,11 +176,14 @@ def hand_over(chosen: Called, ran: Run, code: Code) -> str | None:
     return None
 
 
-def received(code: Code) -> tuple[Any, Example]:
-    """The module and the inputs that `hand_over` wrote, with all tensors on the CPU.
+def received(code: Code, dtype: str | None = None) -> tuple[Any, Example]:
+    """The module and the inputs that `hand_over` wrote, with all tensors on the CPU; from then on
+    tensors are made with the script's default type, since its module may make some.
 
     WorkloadError `user_code` if they cannot be loaded here.
     """
+    if dtype is not None:
+        torch.set_default_dtype(getattr(torch, dtype))
     folder, path = Path(code.folder), list(sys.path)
     added = [entry for entry in json.loads((folder / PATHS).read_text()) if entry not in path]
     sys.path[:0] = added
@@ -207,6 +219,16 @@ def _exit_of(own: int) -> Any:
         raise SystemExit(status)
 
     return end
+
+
+def _join(others: Sequence[threading.Thread]) -> None:
+    """Wait for the threads that the script has started, as Python does at its end, except those of
+    pools, which wait for more work."""
+    pools = sys.modules.get("concurrent.futures.thread")
+    of_pools = getattr(pools, "_threads_queues", {})
+    for thread in threading.enumerate():
+        if not (thread.daemon or thread in others or thread in of_pools):
+            thread.join()
 
 
 def _failure(script: Path, argv: list[str]) -> str:

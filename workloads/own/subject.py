@@ -22,7 +22,7 @@ from workbench.worker.libraries import torch
 
 from . import archive, script, target
 from .target import seed_loaded, unusable, user_errors
-from .tree import Example, are_several, module_with_inputs, uncompiled
+from .tree import Example, are_several, is_compiled, module_with_inputs, uncompiled
 
 ARCHIVES = (".pt2", ".pt", ".pth")
 WEIGHTS, INPUTS = "weights.pt", "inputs.pt"
@@ -38,11 +38,13 @@ class Subject:
         self, code: Code, module: Any, example: Example | None, *, build: Any = None
     ) -> None:
         self.code, self.name = code, code.name
-        self.was_compiled = uncompiled(module) is not module
+        self.was_compiled = is_compiled(module)
         module = uncompiled(module)
         self.was_training = bool(module.training)
         _check_values(self.name, module)
-        self.module = (module if code.train else module.eval()).to(code.home)
+        if not code.train:
+            module.eval()  # a class may override `train`, and return nothing
+        self.module = module.to(code.home)
         self._build = build
         self._example = example
         self.namespace = sys.modules.get(code.target.partition(":")[0])
@@ -173,11 +175,15 @@ class Subject:
         fresh.load_state_dict(self.module.state_dict())
         for new, own in zip(fresh.buffers(), self.module.buffers(), strict=True):
             new.data.copy_(own)  # those that no state dictionary keeps may be drawn at random
-        return fresh if self.code.train else fresh.eval()  # the builder has set what trains
+        if not self.code.train:
+            fresh.eval()  # in a training the builder has set what trains
+        return fresh
 
     def _share_weights(self) -> None:
-        file = Path(self.code.folder, WEIGHTS)
-        weights = kept(self.code, file, self.module.state_dict)
+        file, own = Path(self.code.folder, WEIGHTS), self.module.state_dict()
+        weights = kept(self.code, file, lambda: own)
+        if own.keys() == weights.keys() and all(map(_are_equal, own.values(), weights.values())):
+            return  # some modules cannot even load their own
         try:
             self.module.load_state_dict(weights)
         except (RuntimeError, KeyError) as error:
@@ -185,6 +191,10 @@ class Subject:
                 f"{self.name} builds another module each time, so nothing can be compared",
                 "make it depend on its arguments and the random seed alone",
             ) from error
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    return isinstance(one, torch.Tensor) and torch.equal(one.cpu(), other)
 
 
 # --save-best copies this into its script, as it does `maker_of`: it needs nothing of ours.

@@ -20,7 +20,7 @@ from .._shared.waiting import FedTraining
 from .reference import Reference, errors
 from .subject import Subject, folder_of, kept, precision_of
 from .target import unusable, user_errors
-from .training_parts import TrainingParts
+from .training_parts import TrainingParts, rows_of
 from .tree import mapped
 
 KEPT = "training.pt"  # the batch of the check, whether its modules are frozen, the reference
@@ -163,12 +163,15 @@ def examine(code: Code, one: Subject) -> dict[str, Any]:
         notes.append(NO_DATA)
     if one.part("check") is not None:
         notes.append("its check(output) is for inference and does not count here")
+    sample = parts.sample(None, code.seed)
+    batch = parts.batch if parts.resizable else max(1, rows_of(sample))
     return {
         "notes": notes,
         "data": parts.data,
-        "loss": parts.loss and ("output, batch" if parts.judges_batch else "output"),
-        "inputs": parts.arguments(parts.sample(None, code.seed)),
-        "batch": parts.batch if parts.data else None,
+        "loss": parts.loss_takes,
+        "inputs": parts.arguments(sample),
+        "batch": batch if parts.data else None,
+        "of_one_size": not parts.resizable,
         "step_s": step_s,
         "impossible": impossible,
     }
@@ -177,7 +180,9 @@ def examine(code: Code, one: Subject) -> dict[str, Any]:
 def training_mode(module: Any) -> Any:
     """The module for training; parts that its builder left in evaluation mode stay so, unless the
     whole module is."""
-    return module if module.training else module.train()
+    if not module.training:
+        module.train()  # a class may override it, and return nothing
+    return module
 
 
 def as_outputs(loss: float, parts: Sequence[Any]) -> list[Array]:

@@ -24,6 +24,7 @@ DEFAULT_BATCH = 32  # samples from a data set, where no batch is named
 IN_LOADER = "in DataLoader worker process"  # torch/_utils.py, ExceptionWrapper
 NO_BUILDER = "name a builder, package.module:build, with loss(output, batch) next to it"
 HINT = "define `def loss(output, batch): return F.cross_entropy(output, batch[1])` or the like"
+WITH_TARGET = ", and let inputs(batch) return the target too"
 
 
 class TrainingParts:
@@ -33,21 +34,23 @@ class TrainingParts:
         names = ("loss", "dataset", "loader", "collate")
         self.loss, self.dataset, self.loader, self.collate = map(one.part, names)
         self.one = one
+        self.resizable = True  # whether its data come in batches of any size
         self.optimizer = next(filter(None, map(maker_of, one.found("optimizer"))), None)
         self.batch = one.code.batch or DEFAULT_BATCH
         if self.loader is None and self.dataset is None:
             self._take_held()
         self.data = "loader" if self.loader else "dataset" if self.dataset else None
         self.judges_batch = self.loss is not None and _takes_two(self.loss)
+        self._judges_target = self.judges_batch and _is_torchs(self.loss)
         taken = inspect.signature(one.module.forward).parameters
         kinds = [each.kind for each in taken.values()]
         any_number = inspect.Parameter.VAR_POSITIONAL
-        self._names = set(taken)
+        self._names = None if inspect.Parameter.VAR_KEYWORD in kinds else set(taken)
         self._most = None if any_number in kinds else sum(kind < any_number for kind in kinds)
 
     def _take_held(self) -> None:
         """Take a data set that stands next to `build`, or that of a DataLoader there, as torch's
-        own loader would."""
+        own loader would; a loader that makes its own batches is taken itself."""
         from torch.utils.data import DataLoader, Dataset
 
         held = [each for name in ("dataset", "loader") for each in self.one.found(name)]
@@ -55,21 +58,26 @@ class TrainingParts:
             if isinstance(found, DataLoader) and found.batch_size is not None:
                 self.batch = self.one.code.batch or found.batch_size
                 self.collate = self.collate or found.collate_fn
-                self.dataset = partial(copy.copy, found.dataset)
+                self.dataset, self.loader = partial(copy.copy, found.dataset), None
+            elif isinstance(found, DataLoader):
+                self.loader, self.dataset, self.resizable = partial(_like, found), None, False
             elif isinstance(found, Dataset) or _is_indexed(found):
-                self.dataset = partial(copy.copy, found)
+                self.dataset, self.loader, self.resizable = partial(copy.copy, found), None, True
 
     def arguments(self, batch: Any) -> Example:
         """The arguments of the module for a batch.
 
-        A dictionary is passed by keyword, as far as `forward` names its keys.  A list or tuple is
-        passed by position, without its last entry where `loss` takes the batch too.
+        A dictionary is passed by keyword, as far as `forward` names its keys, and whole if it names
+        none.  A list or tuple is passed by position, without its last entry where `loss` takes the
+        batch too; inputs without data lose it only where `forward` cannot take it.
         """
         if isinstance(batch, Example):
-            return batch
+            args = batch.args[: self._most] if self.judges_batch else batch.args
+            return Example(args, batch.kwargs)
         if isinstance(batch, Mapping):
-            named = {key: value for key, value in batch.items() if key in self._names}
-            return Example((), named or dict(batch))
+            names = batch.keys() if self._names is None else batch.keys() & self._names
+            named = {key: value for key, value in batch.items() if key in names}
+            return Example((), named) if named else Example((batch,), {})
         if not isinstance(batch, (list, tuple)):
             return Example((batch,), {})
         given = batch[:-1] if self.judges_batch and len(batch) > 1 else batch
@@ -79,7 +87,9 @@ class TrainingParts:
         """The loss of `module`; WorkloadError "bad_input" where it is no scalar."""
         example = self.arguments(batch)
         output = module(*example.args, **example.kwargs)
-        if self.judges_batch:
+        if self._judges_target:
+            loss = self.loss(output, self._target(batch))
+        elif self.judges_batch:
             loss = self.loss(output, as_given(batch))
         elif self.loss is not None:
             loss = self.loss(output)
@@ -90,8 +100,27 @@ class TrainingParts:
             return loss
         shape = f" of shape {list(loss.shape)}" if isinstance(loss, torch.Tensor) else ""
         where = "its output" if self.loss is None else "its loss function"
-        text = f"{where} gives a {type(loss).__name__}{shape}, not a scalar loss"
-        raise unusable(text, HINT if self.one.namespace is not None else NO_BUILDER)
+        raise self._no_loss(f"{where} gives a {type(loss).__name__}{shape}, not a scalar loss")
+
+    @property
+    def loss_takes(self) -> str | None:
+        """The arguments of the loss as Python; None without one."""
+        if self.loss is None:
+            return None
+        target = "batch[-1]" if self._judges_target else "batch"
+        return f"output, {target}" if self.judges_batch else "output"
+
+    def _target(self, batch: Any) -> Any:
+        """The last entry of a batch."""
+        given = as_given(batch)
+        if isinstance(given, (list, tuple)):
+            return given[-1]
+        raise self._no_loss(f"its loss takes a target, and a batch is a {type(given).__name__}")
+
+    def _no_loss(self, text: str) -> WorkloadError:
+        if self.one.namespace is None:
+            return unusable(text, NO_BUILDER)
+        return unusable(text, HINT if self.data else HINT + WITH_TARGET)
 
     def optimiser(self, module: Any, *, fused: bool = False) -> Any:
         """The user's optimiser, else AdamW with torch's settings; `fused`: one kernel for all
@@ -113,8 +142,8 @@ class TrainingParts:
     def batches(self, size: int | None, workers: int, pin: bool, seed: int) -> Batches:
         """Endless batches, the example's inputs where there are no data.
 
-        All are as large as the first, so a last, smaller one is skipped.  Closing the iterator ends
-        the loader's processes.
+        A last, smaller one of an epoch is skipped.  Closing the iterator ends the loader's
+        processes.
         """
         if self.data is None:
             example = self.one.example(size)
@@ -124,16 +153,16 @@ class TrainingParts:
         what = f"{self.data} of {self.one.name}"
         with user_errors(what):
             loader = self._loader(size or self.batch, workers, pin)
-            rows = None
             while True:
-                found = False
-                for batch in _named(what, loader):
-                    rows = _rows(batch) if rows is None else rows
-                    if _rows(batch) == rows:
-                        found = True
+                rows = None
+                for number, batch in enumerate(_named(what, loader), 1):
+                    rows = rows_of(batch) if rows is None else rows
+                    # Other sizes within an epoch are no fault: a first axis may be the time.
+                    if number == 1 or number != _count(loader) or rows_of(batch) >= rows:
                         yield batch
-                if not found:
-                    raise unusable(f"{what} yields no batch")
+                if rows is None:
+                    fewer = f" of {size or self.batch}" * (self.loader is None)
+                    raise unusable(f"{what} yields no batch{fewer}")
 
     def _loader(self, size: int, workers: int, pin: bool) -> Any:
         from torch.utils.data import DataLoader, IterableDataset, RandomSampler
@@ -143,7 +172,7 @@ class TrainingParts:
         data = self.dataset()
         settings = {"num_workers": workers, "pin_memory": pin, "collate_fn": self.collate}
         if isinstance(data, IterableDataset):
-            return DataLoader(data, size, **settings)
+            return DataLoader(data, size, drop_last=True, **settings)
         if not len(data):
             return ()
         # An endless epoch: its loaders persist.
@@ -169,6 +198,19 @@ def maker_of(found: Any) -> Any:
     kind: Any = type(found)
     taken = inspect.signature(kind).parameters
     return partial(kind, **{k: value for k, value in found.defaults.items() if k in taken})
+
+
+def _like(found: Any, *, num_workers: int, pin_memory: bool, **_: object) -> Any:
+    """A loader like a DataLoader that makes its own batches, with other processes."""
+    from torch.utils.data import DataLoader, IterableDataset
+
+    settings = {"num_workers": num_workers, "pin_memory": pin_memory}
+    settings["collate_fn"] = found.collate_fn
+    if found.batch_sampler is not None:
+        return DataLoader(found.dataset, batch_sampler=found.batch_sampler, **settings)
+    if not isinstance(found.dataset, IterableDataset):
+        settings["sampler"] = found.sampler
+    return DataLoader(found.dataset, batch_size=None, **settings)
 
 
 def _named(what: str, loader: Any) -> Iterator[Any]:
@@ -207,6 +249,21 @@ def _takes_two(function: Any) -> bool:
     return True
 
 
-def _rows(batch: Any) -> int | None:
-    """The size of the first axis of its first tensor that has axes."""
-    return next((len(tensor) for tensor in tensors(batch).values() if tensor.dim()), None)
+def _is_torchs(function: Any) -> bool:
+    """Whether it is a loss of torch, such as `nn.CrossEntropyLoss()` or `F.mse_loss`, which takes
+    the target alone."""
+    defined = type(function) if isinstance(function, torch.nn.Module) else function
+    return str(getattr(defined, "__module__", "")).startswith("torch.")
+
+
+def _count(loader: Any) -> int | None:
+    """The number of batches of an epoch; None where the loader does not know."""
+    try:
+        return len(loader)
+    except TypeError:
+        return None
+
+
+def rows_of(batch: Any) -> int:
+    """The size of the first axis of its first tensor that has axes; 0 without one."""
+    return next((len(tensor) for tensor in tensors(batch).values() if tensor.dim()), 0)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+PLAIN_LISTS = ({int}, {float}, {int, float}, {str}, {bytes})  # types of the entries
+
 
 def leaves(tree: Any) -> dict[str, Any]:
     """The values in `tree` that are no containers, by path: `0`, `logits` or `past.0.1`."""
@@ -72,6 +74,8 @@ def mapped(tree: Any, function: Callable[[Any], Any], *, inside: bool = False) -
     changed = {key: mapped(value, function, inside=inside) for key, value in held.items()}
     if isinstance(tree, (list, tuple)):
         parts = list(changed.values())
+        if _is_packed(tree):
+            parts[1] = tree.batch_sizes  # torch wants them on the CPU
         return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
     if type(tree) is dict:
         return changed
@@ -112,12 +116,13 @@ def as_array(tensor: Any) -> Any:
 
 
 def _contents(tree: Any) -> Mapping[Any, Any] | None:
-    """What a container holds, by key; None for other values, and for a list of numbers."""
+    """What a container holds, by key; None for other values, and for a list of numbers or texts,
+    which may be long."""
     if isinstance(tree, Mapping):
         return tree
     if isinstance(tree, (list, tuple)):
-        is_numeric = tree and all(type(each) in (int, float) for each in tree)
-        return None if is_numeric else dict(enumerate(tree))
+        is_plain = tree and {type(each) for each in tree} in PLAIN_LISTS
+        return None if is_plain else dict(enumerate(tree))
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
         return {each.name: getattr(tree, each.name) for each in dataclasses.fields(tree)}
     return None
@@ -160,20 +165,43 @@ def module_with_inputs(found: Any) -> tuple[Any, Example | None] | None:
         return None
     if not given:
         return module, None
-    is_named = len(given) == 1 and _are_keywords(uncompiled(module), given[0])
+    is_named = len(given) == 1 and _are_keywords(inside(module), given[0])
     args, kwargs = ((), given[0]) if is_named else given if len(given) == 2 else (given[0], {})
     args = tuple(args) if are_several(args) else (args,)
     return (module, Example(args, dict(kwargs))) if isinstance(kwargs, Mapping) else None
 
 
-def uncompiled(module: Any) -> Any:
+def inside(module: Any) -> Any:
     """The module inside that of torch.compile; any other as it is."""
     return getattr(module, "_orig_mod", module)
 
 
+def is_compiled(module: Any) -> bool:
+    """Whether torch.compile was applied to it: around it, in place, or to its `forward`."""
+    in_place = getattr(module, "_compiled_call_impl", None) is not None
+    return in_place or hasattr(module, "_orig_mod") or _has_compiled_forward(module)
+
+
+def uncompiled(module: Any) -> Any:
+    """The module inside that of torch.compile, or itself, no longer compiled in place."""
+    module = inside(module)
+    if _has_compiled_forward(module):
+        del module.forward  # it hid that of the class
+    module._compiled_call_impl = None
+    return module
+
+
+def _has_compiled_forward(module: Any) -> bool:
+    return hasattr(vars(module).get("forward"), "_torchdynamo_orig_callable")
+
+
 def are_several(given: Any) -> bool:
     """Whether it is a list of arguments; a packed sequence, a named tuple, is one argument."""
-    return isinstance(given, (tuple, list)) and type(given).__name__ != "PackedSequence"
+    return isinstance(given, (tuple, list)) and not _is_packed(given)
+
+
+def _is_packed(given: Any) -> bool:
+    return type(given).__name__ == "PackedSequence"
 
 
 def _are_keywords(module: Any, given: Any) -> bool:

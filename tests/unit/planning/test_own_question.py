@@ -339,12 +339,20 @@ def test_a_folder_that_may_not_be_written_is_refused(tmp_path: Path) -> None:
         (["x=" + ",".join(map(str, range(65)))], "run {x}", "at most 64 combinations"),
         ([], "run 'x", "--command: No closing quotation"),
         ([], "  ", "--command is empty"),
+        ([], "prepare && run", "run without a shell, so write `sh -c '...'` around '&&'"),
+        ([], "run 2>&1", "around '2>&1'"),
+        ([], "prepare; run", "around ';'"),
     ],
 )
 def test_a_wrong_over_is_one_sentence(over: list[str], command: str, says: str) -> None:
     with pytest.raises(ValueError, match=r"--") as caught:
         parse_over(over, command)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("command", ["sh -c 'a && b > c'", r"find . -exec a \;", "cut -d '|' a;b"])
+def test_quoted_words_need_no_shell(command: str) -> None:
+    assert parse_over([], command) == {}
 
 
 def test_values_come_back_as_they_were_given() -> None:

@@ -68,7 +68,7 @@ def _legend(facts: CodeFacts, case: Case, question: OwnQuestion) -> list[str]:
     if case.backend in ONNX_BACKENDS:
         return [f"# {MODEL}: written by --save-best; inputs: the module's arguments{named}"]
     trains = "; optimizer: yours" * question.train + "; loss: yours" * bool(facts.loss)
-    trains += "; batch: what it takes" * (facts.loss == "output, batch")
+    trains += "; batch: what it takes" * _takes_batch(facts)
     return [f"# model: your module; inputs: its arguments{named}{trains}"]
 
 
@@ -85,9 +85,9 @@ def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
         return _session(facts, case)
     setup = ["import torch", "", *_process(facts, case)]
     if question.train:  # parts that the builder has frozen stay so
-        setup.append("model = model if model.training else model.train()")
+        setup += ["if not model.training:", "    model.train()"]
     elif not question.target.endswith(ARCHIVE):  # the mode is part of its graph
-        setup.append("model = model.eval()")
+        setup.append("model.eval()")
     setup += _placed(facts, case, named)
     if case.is_compiled:
         how = ', mode="reduce-overhead"' if "reduce-overhead" in case.mode_words else ""
@@ -116,6 +116,11 @@ def _function(facts: CodeFacts, case: Case) -> Lines:
 def _has_keywords(facts: CodeFacts) -> bool:
     """Whether a call of the module has keyword arguments."""
     return facts.named or any(not port.name[:1].isdigit() for port in facts.inputs)
+
+
+def _takes_batch(facts: CodeFacts) -> bool:
+    """Whether the loss of a training takes the batch, or its last entry."""
+    return facts.loss is not None and "batch" in facts.loss
 
 
 def _session(facts: CodeFacts, case: Case) -> Lines:
@@ -202,7 +207,7 @@ def _training(facts: CodeFacts, case: Case, setup: list[str], call: str) -> Line
         settings = {"batch_size": case.batch, "num_workers": case.tuning["workers"]}
         settings["pin_memory"] = bool(case.tuning.get("pin"))
         setup.append(f"loading = {settings}  # DataLoader(dataset, **loading)")
-    if facts.loss == "output, batch" and device != "cpu":
+    if _takes_batch(facts) and device != "cpu":
         moved = MOVED.format(how=repr(case.device), fits=ON_DEVICE)
         setup += [*moved.splitlines(), "batch = moved(batch)"]
     forward = [f"output = {call}", f"error = {f'loss({facts.loss})' if facts.loss else RETURNED}"]

@@ -86,6 +86,24 @@ def test_a_command_is_ended_at_its_line(code, capfd) -> None:
     task.close()
 
 
+def test_a_command_that_is_ended_may_clean_up(code, tmp_path) -> None:
+    (tmp_path / "cleans.py").write_text(
+        "import pathlib, signal, sys\n"
+        "def end(*_):\n"
+        "    pathlib.Path(sys.argv[1]).touch()\n"
+        "    sys.exit()\n"
+        "signal.signal(signal.SIGTERM, end)\n"
+        "print('step 1', flush=True)\n"
+        "signal.pause()\n"
+    )
+    done = tmp_path / "done"
+    task = _task(code, f"{tmp_path / 'cleans.py'} {done}", until="step 1")
+    task.step()
+    task.restore()
+    assert done.exists() and _children() == 0
+    task.close()
+
+
 def test_a_line_counts_when_its_carriage_return_comes(code) -> None:
     task = _task(code, "process.py progress", until="^step 3$")
     task.step()  # the next line would come in a minute

@@ -211,6 +211,16 @@ def test_the_inputs_and_the_loss_of_a_training_with_data(tmp_path: Path) -> None
     assert facts["inputs_sha256"] == ""
 
 
+def test_an_archive_at_the_end_of_its_range_has_other_batches(tmp_path: Path) -> None:
+    rows = {0: torch.export.Dim("rows", max=4)}
+    given = (torch.ones(4, 3),)
+    program = torch.export.export(torch.nn.Linear(3, 2), given, dynamic_shapes=(rows,))
+    torch.export.save(program, tmp_path / "net.pt2")
+    code = Code("torch", "net.pt2", str(tmp_path / "kept"), str(tmp_path))
+    facts = WORKLOAD.consult("examine", code=code.as_text())
+    assert (facts["batch"], facts["resizable"], facts["of_one_size"]) == (4, True, False)
+
+
 def test_complex_outputs_are_compared_as_numbers(examined) -> None:
     code, facts = examined("spectrum")
     assert facts["floor"] < 1e-5

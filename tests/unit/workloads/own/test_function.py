@@ -88,14 +88,20 @@ def test_an_iterator_is_made_anew_for_each_call_and_is_no_result(code) -> None:
     [
         ("two", "bad_input", "works:two cannot be called: missing a required argument: 'b'"),
         ("lazy", "bad_input", "works:lazy returns before its work is done"),
+        ("promises", "bad_input", "works:promises returns before its work is done"),
+        (
+            "remembers",
+            "bad_input",
+            "works:remembers keeps its results, so only its cache would be timed",
+        ),
         ("NUMBER", "bad_target", "works:NUMBER is not a function"),
-        ("raises", "user_code", "works:raises: ValueError: no such axis (works.py:102)"),
+        ("raises", "user_code", "works:raises: ValueError: no such axis (works.py:104)"),
         (
             "joins",
             "user_code",
-            "works:joins (called with 1): TypeError: can only join an iterable (works.py:167)",
+            "works:joins (called with 1): TypeError: can only join an iterable (works.py:169)",
         ),
-        ("leaves", "user_code", "works:leaves: SystemExit: goodbye (works.py:106)"),
+        ("leaves", "user_code", "works:leaves: SystemExit: goodbye (works.py:108)"),
         ("allocates", "no_memory", "MemoryError"),
     ],
 )

@@ -56,6 +56,11 @@ def test_the_relative_error_of_nested_results(got: Any, wanted: Any, error: floa
     assert _error(got, wanted) == pytest.approx(error, rel=1e-5)
 
 
+def test_a_list_of_words_is_one_part() -> None:
+    assert list(parts({"words": ["a", "b"], "mixed": ["a", 1]})) == ["words", "mixed.0", "mixed.1"]
+    assert _error(["a", "c"], ["a", "b"]) == WRONG
+
+
 def test_nan_in_one_of_two_results_is_wrong() -> None:
     assert _error([1.0, math.nan], [1.0, 2.0]) == WRONG
     assert _error([np.ones(2), np.array([np.nan])], [np.ones(2), np.ones(1)]) == WRONG

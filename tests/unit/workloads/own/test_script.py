@@ -37,6 +37,7 @@ REQUESTS: dict[str, tuple[str, list[str], float, list[str]]] = {
     "forks": ("scripts/forks.py", [], 60.0, []),
     "leaves": ("scripts/leaves.py", [], 60.0, []),
     "spawns": ("scripts/spawns.py", [], 60.0, []),
+    "settings": ("scripts/settings.py", [], 60.0, [""]),
 }
 
 
@@ -156,6 +157,17 @@ def test_the_threads_that_a_script_sets_are_known(outcomes: Outcomes) -> None:
         3,
         None,
     ]
+
+
+def test_a_thread_is_waited_for_and_settings_are_known(outcomes: Outcomes) -> None:
+    found = outcomes.found["settings"]
+    assert found["modules"]["Adds"]["notes"] == ["Adds was compiled in 1 of 1 calls"]
+    assert found["dtype"] == "float64" and found["restored"]
+    (note,) = found["notes"]
+    assert note.startswith("the script makes new tensors on meta;")
+    handed = found["chosen"][""]
+    assert handed["reason"] is None
+    assert outcomes.received[handed["folder"]] == {"": [1.0, 1.0]}
 
 
 def test_what_was_seen_before_the_end_counts(outcomes: Outcomes) -> None:

@@ -17,7 +17,15 @@ from workbench.contract import WorkloadError
 from workbench.worker.code import Code
 from workloads.own.reference import call
 from workloads.own.subject import Subject, as_example, built, hash_of, subject
-from workloads.own.tree import Example, mapped, module_with_inputs, tensors, uncompiled
+from workloads.own.tree import (
+    Example,
+    inside,
+    is_compiled,
+    mapped,
+    module_with_inputs,
+    tensors,
+    uncompiled,
+)
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "own"
 
@@ -243,7 +251,7 @@ def test_a_dictionary_next_to_the_module_holds_keywords_and_a_compiled_module_is
 ):
     plain = torch.nn.Linear(3, 2)
     module, example = module_with_inputs((torch.compile(plain), {"input": torch.ones(1, 3)}))
-    assert uncompiled(module) is plain
+    assert inside(module) is plain
     assert example.args == () and list(example.kwargs) == ["input"]
 
     class Whole(torch.nn.Module):
@@ -252,6 +260,46 @@ def test_a_dictionary_next_to_the_module_holds_keywords_and_a_compiled_module_is
 
     _, example = module_with_inputs((Whole(), {"x": torch.ones(1)}))
     assert list(example.args[0]) == ["x"] and not example.kwargs
+
+
+def test_a_module_that_is_compiled_in_place_is_taken_for_compiled() -> None:
+    in_place, its_forward, plain = (torch.nn.Linear(3, 2) for _ in range(3))
+    in_place.compile()
+    its_forward.forward = torch.compile(its_forward.forward)
+    assert is_compiled(in_place) and is_compiled(its_forward) and not is_compiled(plain)
+    for each in (in_place, its_forward):
+        assert uncompiled(each) is each and not is_compiled(each)
+        assert each(torch.ones(1, 3)).shape == (1, 2)
+
+
+def test_the_sizes_of_a_packed_sequence_stay_where_they_are() -> None:
+    packed = torch.nn.utils.rnn.pack_sequence([torch.ones(3, 2), torch.ones(1, 2)])
+    moved = mapped(packed, lambda tensor: tensor.to("meta"))
+    assert moved.data.device.type == "meta" and moved.batch_sizes.device.type == "cpu"
+
+
+ODD = """
+import torch
+class Adapter(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = torch.nn.Linear(4, 2)
+    def train(self, mode=True):
+        super().train(mode)  # and returns nothing
+    def state_dict(self, *args, **named):
+        return self.net.state_dict()
+    def forward(self, x):
+        return self.net(x)
+def build():
+    return Adapter(), torch.ones(1, 4)
+"""
+
+
+def test_a_module_with_its_own_ways_of_saving_and_training_is_taken(tmp_path: Path) -> None:
+    one = written(tmp_path, "odd", ODD)
+    assert not one.module.training
+    again = Subject(one.code, one.module, None)
+    assert again.module is one.module
 
 
 def test_a_named_module_that_cannot_be_copied_is_refused(code) -> None:

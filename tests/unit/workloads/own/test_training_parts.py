@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +24,7 @@ from own_training import (
     task_of,
 )
 from torch import nn
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from workbench.contract import Case, Setup, WorkloadError
 from workbench.worker.code import Code
@@ -132,6 +135,68 @@ def test_the_users_loader_gets_its_settings_and_goes_on_for_ever(tmp_path: Path)
     task = task_of(supervised(loader=loader, dataset=None), tmp_path, workers=0)
     assert [len(next(task.batches)[0]) for _ in range(5)] == [4] * 5  # never the last, small one
     assert asked == [(BATCH, 0, False)]
+
+
+def test_a_first_axis_that_is_no_batch_drops_no_data(tmp_path: Path) -> None:
+    lengths = iter([5, 3, 7, 4])
+
+    def by_time(samples: list[Any]) -> Any:
+        return torch.ones(next(lengths), len(samples), 3), torch.zeros(len(samples)).long()
+
+    task = task_of(supervised(collate=by_time), tmp_path)
+    assert [len(next(task.batches)[0]) for _ in range(4)] == [5, 3, 7, 4]
+
+
+class Ten(IterableDataset[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        return iter(Numbers(size=10))
+
+
+def test_the_last_batch_of_a_stream_is_whole(tmp_path: Path) -> None:
+    task = task_of(supervised(dataset=Ten), tmp_path)
+    assert [len(next(task.batches)[0]) for _ in range(5)] == [4] * 5
+
+
+@pytest.mark.parametrize(
+    ("held", "size"),
+    [
+        (DataLoader(Numbers(), batch_sampler=BatchSampler(range(8), 3, drop_last=True)), 3),
+        (DataLoader([(torch.ones(2, 3), torch.tensor([0, 1]))] * 5, batch_size=None), 2),
+    ],
+)
+def test_a_loader_that_makes_its_own_batches_is_used(held: Any, size: int, tmp_path: Path) -> None:
+    one = supervised(loader=held, dataset=None)
+    one.functions["dataset"] = None
+    one.part = lambda name: None if name == "loader" else one.functions.get(name)  # type: ignore[method-assign]
+    facts = examined(one, tmp_path)
+    assert (facts["data"], facts["batch"], facts["of_one_size"]) == ("loader", size, True)
+    loader = TrainingParts(one).loader(batch_size=64, num_workers=1, pin_memory=False)  # type: ignore[arg-type]
+    assert loader.num_workers == 1 and len(next(iter(loader))[0]) == size
+    loader._iterator = None
+
+
+@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), nn.functional.cross_entropy])
+def test_a_loss_of_torch_gets_the_target(loss: Any, tmp_path: Path) -> None:
+    data = examined(supervised(loss=loss), tmp_path / "data")
+    assert data["loss"] == "output, batch[-1]"
+    inputs = Stub(nn.Linear(3, 2), torch.ones(BATCH, 3), torch.zeros(BATCH).long(), loss=loss)
+    assert math.isfinite(task_of(inputs, tmp_path).check().value)
+    inputs.args = inputs.args[:1]
+    with pytest.raises(WorkloadError, match="takes a target, and a batch is a Tensor") as caught:
+        examined(inputs, tmp_path / "without")
+    assert "return the target too" in (caught.value.hint or "")
+
+
+def test_a_dictionary_goes_to_what_forward_takes() -> None:
+    class Wrapper(nn.Module):
+        def forward(self, values: Any, **others: Any) -> Any: ...
+
+    class Whole(nn.Module):
+        def forward(self, batch: Any) -> Any: ...
+
+    given = {"values": 1, "mask": 2}
+    assert TrainingParts(Stub(Wrapper())).arguments(given).kwargs == given  # type: ignore[arg-type]
+    assert TrainingParts(Stub(Whole())).arguments(given).args == (given,)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
