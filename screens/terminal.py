@@ -104,6 +104,11 @@ class TerminalApp(App[None]):
             screen.refresh()
             screen.query("*").refresh()
 
+    def on_app_focus(self) -> None:
+        """Textual gives no focus to a screen that opens while the terminal is in the background."""
+        if self.focused is None and (wanted := self.screen.AUTO_FOCUS):
+            self.screen.set_focus(next((w for w in self.screen.query(wanted) if w.focusable), None))
+
     def on_unmount(self) -> None:
         loop = asyncio.get_running_loop()
         for number, before in self._handlers.items():

@@ -27,6 +27,7 @@ from .base import ViewScreen
 
 class CompareScreen(ViewScreen):
     AUTO_FOCUS = "Pane"
+    UNUSED = ("start", "export", "next_step")
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "app.pop_screen", "Back")]
 
     def __init__(self, first: Path, second: Path) -> None:

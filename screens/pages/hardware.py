@@ -17,6 +17,7 @@ UNKNOWN = "The run ended before the hardware was detected."
 
 
 class HardwareScreen(ViewScreen):
+    UNUSED = ("copy", "next_step")
     HORIZONTAL_BREAKPOINTS = [(110, "-side-by-side")]  # noqa: RUF012
 
     def body(self) -> ComposeResult:

@@ -114,14 +114,16 @@ class HelpScreen(ModalScreen[None]):
 
 
 def help_keys(screen: DOMNode, app: DOMNode) -> list[tuple[str, str]]:
-    """The bindings with a tooltip of a screen, of its tables, and of the application: for each key
-    the nearest, but all of escape, which do one after the other."""
+    """The bindings with a tooltip of a screen, of its tables, and of the application, as far as the
+    screen has a use for them: for each key the nearest, but all of escape, which do one after the
+    other."""
     tables = [Table] if screen.query(Table) else []
     kinds = [*type(screen).__mro__, *tables, *type(app).__mro__]
     owners = [kind for kind in kinds if not kind.__module__.startswith("textual.")]
     found: dict[str, list[str]] = {}
     for binding in (b for owner in owners for b in vars(owner).get("BINDINGS", ())):
-        if isinstance(binding, Binding) and binding.tooltip:
+        unused = isinstance(binding, Binding) and binding.action in getattr(screen, "UNUSED", ())
+        if isinstance(binding, Binding) and binding.tooltip and not unused:
             texts = found.setdefault(key_name(binding), [])
             if not texts or binding.key == "escape":
                 texts.append(binding.tooltip)

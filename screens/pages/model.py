@@ -78,12 +78,15 @@ class ModelScreen(ViewScreen):
         if can and self._stale:  # a search would disturb a race
             self._stale = False
             self._look()
-        hint = Text.of((HINT if can else GOING if self.session.going else CLOSED, "dim"))
+        files, said = self._files or [], HINT if can else GOING if self.session.going else CLOSED
+        if can and len(files) > MOST_FILES:
+            said += f" The first {MOST_FILES} of {len(files):,} files:"
+        hint = Text.of((said, "dim"))
         self.query_one("#model-head", Drawn).show(
             lambda width: [heading(QUESTION, width), *hint.wrap(width)]
         )
         empty = "" if not can else SEARCHING if self._files is None else NO_FILE
-        table.show(FILES, (self._files or ()) if can else (), Text.of((empty, "dim")))
+        table.show(FILES, files[:MOST_FILES] if can else (), Text.of((empty, "dim")))
         table.release()
 
     def draw(self, session: Session) -> None:
@@ -141,7 +144,7 @@ class ModelScreen(ViewScreen):
 
 def _file_lines() -> list[Line]:
     found = sorted({path for place in PLACES for path in glob(place)})  # noqa: PTH207
-    return [line for path in found if (line := _file_line(path)) is not None][:MOST_FILES]
+    return [line for path in found if (line := _file_line(path)) is not None]
 
 
 def _file_line(path: str) -> Line | None:

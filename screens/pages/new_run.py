@@ -132,6 +132,8 @@ class NewRunScreen(ModalScreen[Request | None]):
     ) -> None:
         super().__init__()
         self._workloads, self._broken = catalog.load_all()
+        loaded = {*self._workloads, *self._broken}  # a folder may change while the form is open
+        self._entries = (SCENARIOS, OWN, *(name for name in catalog.files() if name in loaded))
         known = all(name in self._workloads for name in before.workloads)
         self._form = RunForm(before if known else Request(), machine, installed)
         self._checked: Checked = self._form.check()
@@ -157,7 +159,7 @@ class NewRunScreen(ModalScreen[Request | None]):
     def _list(self) -> None:
         """List the entries that hold the words looked for."""
         sought, found = self._sought, []
-        for entry in (SCENARIOS, OWN, *catalog.files()):
+        for entry in self._entries:
             name, title = self._titles(entry)
             if holds(sought, name, title):
                 style = "strong" if entry in _ENTRIES else ""

@@ -11,6 +11,7 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
 from workbench import catalog
+from workbench.contract import WorkloadError
 from workbench.export.formats import DOCUMENT, FILES
 from workbench.export.view.runs import command, moment
 from workbench.records.comparison import RunSummary
@@ -86,9 +87,10 @@ class Entries(Provider):
 
     def _of_new_runs(self, app: Any) -> Iterator[Entry]:
         """The entries that start or open another run, which no run in progress allows."""
-        for name in catalog.files():
-            request = app.request_for(workloads=(name,))
-            yield Entry(f"Workload: {name}", "set up a run", partial(app.action_new, request))
+        with suppress(WorkloadError):  # the folder of the user's workloads cannot be read
+            for name in catalog.files():
+                request = app.request_for(workloads=(name,))
+                yield Entry(f"Workload: {name}", "set up a run", partial(app.action_new, request))
         for path, run in self._runs:
             text = f"Run: {moment(run)} {command(run)}"
             yield Entry(text, run.status, partial(app.read_run, path, app.show_run))

@@ -32,12 +32,15 @@ from .shell import can_follow
 
 PAGE = 60  # runs that are read when the cursor reaches the last line
 QUESTION = "Delete {}?  Press del again to delete it, esc to keep it."
-EMPTY = "No run is kept yet: n starts one, and it appears here."
+EMPTY = "No run is kept yet{}."
+NEW = ": n starts one, and it appears here"
+AGAIN_S = 5.0  # between two looks at runs of other programs that are in progress
 NOT_KEPT = "Runs are not kept: set XDG_STATE_HOME to a folder that can be written, unlike {}."
 
 
 class RunsScreen(ViewScreen):
     AUTO_FOCUS = "Table"
+    UNUSED = ("next_step",)
     BINDINGS: ClassVar[list[BindingType]] = [
         FILTER,
         Binding("escape", "unfilter", show=False),
@@ -72,9 +75,18 @@ class RunsScreen(ViewScreen):
         with Pane(id="run-pane", can_focus=False):
             yield Drawn(id="run-detail")
 
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.set_interval(AGAIN_S, self._look_again)
+
     def on_screen_resume(self) -> None:
         super().on_screen_resume()
         self._refresh_index()
+
+    def _look_again(self) -> None:
+        others = any(run.status == "running" for _, run in self._found.values())
+        if others and self.is_current and not self.session.going:
+            self._refresh_index()
 
     @work(exclusive=True)
     async def _refresh_index(self) -> None:
@@ -111,7 +123,9 @@ class RunsScreen(ViewScreen):
         sides = dict(zip(self._marks, "AB", strict=False))
         lines = [run_line(run, sides) for _, run in self._found.values()]
         folder = journal.runs_folder()
-        empty = EMPTY if journal.can_be_written(folder) else NOT_KEPT.format(folder)
+        empty = EMPTY.format(NEW if self.app.check_action("new", ()) else "")
+        if not journal.can_be_written(folder):
+            empty = NOT_KEPT.format(folder)
         if self._index is None:
             empty = "reading the runs..."
         elif self.query_one(FilterBar).value:

@@ -129,26 +129,28 @@ class EngineSource:
         process = await self._start()
         assert process.stdout is not None  # noqa: S101 - asked for a pipe
         begun = finished = False
+        run = "last"
         async for line in _lines(process, process.stdout):
             event = _decode(line)
             begun = True
+            run = event.id if isinstance(event, ev.RunStarted) else run
             finished = finished or isinstance(event, ev.RunFinished)
             yield event
         if not await _gone(process, LINGER_S):
             await self._end(process)
         code = process.returncode or 0
+        if code == USAGE and (finished or not begun) and (lines := self._tail()):
+            # Some requests turn out to be impossible only when the hardware or the model is known.
+            message = lines[-1].removeprefix("workbench: ")
+            raise EventSourceError(message, "start another run with other options", code=USAGE)
         if not finished:
             raise EventSourceError(
                 ending("the engine ended before the run was finished", code),
-                "what was measured is kept: `workbench open last`; s tries again"
+                f"what was measured is kept: `workbench open {run}`; s tries again"
                 if begun
                 else "the log below says why; s tries again",
                 self._tail(),
             )
-        if code == USAGE and (lines := self._tail()):
-            # Some requests turn out to be impossible only when the hardware or the model is known.
-            message = lines[-1].removeprefix("workbench: ")
-            raise EventSourceError(message, "start another run with other options", code=USAGE)
 
     async def _start(self) -> asyncio.subprocess.Process:
         # A file, because a pipe would have to be drained; without a name, because it must not stay

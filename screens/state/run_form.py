@@ -152,11 +152,20 @@ class RunForm:
 
     def _wrong(self) -> list[str]:
         """The fields that are invalid whatever the others hold."""
-        keys = self._keys()
-        subject = own_form.SUBJECT
+        keys, subject = self._keys(), own_form.SUBJECT
         if self.entry == OWN and self._fails(set(keys) - subject):
-            return ["code" if own_form.is_kind(self.texts.get("kind", "").strip()) else "kind"]
+            name = "code" if own_form.is_kind(self.texts.get("kind", "").strip()) else "kind"
+            others = (key for key in keys if key not in subject)
+            return [name, *(key for key in others if not self._is_readable(key))]
         return [key for key in keys if self._fails(set(keys) - subject - {key})]
+
+    def _is_readable(self, key: str) -> bool:
+        """Whether the field takes its text, whatever code there is."""
+        try:
+            self._request(without=set(self._keys()) - {key})
+        except UsageError:
+            return False
+        return True
 
     def _fails(self, without: Collection[str]) -> bool:
         try:

@@ -23,7 +23,7 @@ class Session(RunView):
     """One run.  `phase` says how far it is:
 
     starting, running, paused, stopping, finished, incomplete (the journal breaks off), died (the
-    engine ended without a last event) or watching (readings without a run).
+    engine ended without a last event), refused (its request was) or watching (no run, readings).
     """
 
     replay: bool = False
@@ -52,7 +52,7 @@ class Session(RunView):
     @property
     def phase(self) -> str:
         if self.failure is not None:
-            return "died"
+            return "refused" if self.failure.code == USAGE else "died"
         if self.report.finished is not None:
             return "finished"
         if self.ended:

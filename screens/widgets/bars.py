@@ -27,6 +27,7 @@ PHASE_WORDS = {
     "stopping": ("stopping", "bold $warning"),
     "incomplete": ("incomplete", "bold $warning"),
     "died": ("engine died", "bold $error"),
+    "refused": ("refused", "bold $error"),
 }
 
 
@@ -98,7 +99,7 @@ def _activity(session: Session) -> Content:
     match session.phase:
         case "starting":
             return Content("detecting hardware...")
-        case "died":
+        case "died" | "refused":
             return Content(str(session.failure or ""))
         case "watching":
             return Content("this machine; n starts a run")

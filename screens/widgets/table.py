@@ -140,6 +140,8 @@ class Table(Widget, can_focus=True):
         if self.cursor not in keys:
             able = [line.key for line in lines if not line.is_heading]
             self.cursor = _nearest(self.cursor, before, able)
+        elif self.cursor in before and before.index(self.cursor) != keys.index(self.cursor):
+            self.call_after_refresh(self._reveal)
         self._draw()
 
     def lead(self, key: str | None) -> None:

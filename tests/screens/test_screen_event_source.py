@@ -70,6 +70,15 @@ async def test_an_engine_that_was_asked_the_impossible_says_so_in_its_last_line(
     await feed.close()
 
 
+async def test_a_request_that_is_refused_before_the_engine_begins_is_no_dead_engine() -> None:
+    refuse = "import sys; print('workbench: there is no file x.py', file=sys.stderr); sys.exit(2)"
+    feed = EngineSource([sys.executable, "-S", "-c", refuse], dict(os.environ))
+    with pytest.raises(EventSourceError, match=r"^there is no file x\.py$") as caught:
+        await collect(feed)
+    assert caught.value.code == 2
+    await feed.close()
+
+
 async def test_control_words_reach_the_child_as_lines(engine) -> None:
     feed = engine("say(event='StatusChanged', at_s=1.5, status=heard())\nfinish(heard())")
     found = []

@@ -19,6 +19,7 @@ from screens.terminal import TerminalApp
 from screens.theme import DARK, LIGHT, SIXTEEN, themes
 from screens.widgets.pane import Pane
 from screens.widgets.table import Table
+from workbench import catalog
 from workbench.export.view.spans import Text
 from workbench.export.view.table import Line, sorted_lines
 from workbench.files import config
@@ -90,6 +91,12 @@ def test_a_heading_keeps_the_lines_below_it() -> None:
     assert [line.key for line in sorted_lines(lines, "t", False)] == ["a", "b", "", "c", "d"]
 
 
+def test_times_below_that_of_the_pick_are_the_least() -> None:
+    cells = {"a": "1.05x", "b": "1/1.80x", "c": "1.00x", "d": "CPU 1/1.20x"}
+    lines = [Line(key, {"t": Text.of(cell)}) for key, cell in cells.items()]
+    assert [line.key for line in sorted_lines(lines, "t", False)] == ["b", "d", "c", "a"]
+
+
 async def test_drawn_times_sort_too() -> None:
     app = replayed(scenes.h200())
     async with app.run_test(size=(120, 40)) as pilot:
@@ -137,6 +144,18 @@ async def test_the_palette_offers_workloads_and_recent_runs_only_between_runs() 
         assert "Workload" not in kinds(app)
         await press(pilot, "x", "x")
         assert {"Workload", "Row", "Screen", "Theme", "Export", "New run"} <= kinds(app)
+
+
+async def test_the_palette_opens_where_a_folder_of_workloads_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from screens.pages.palette import Entries
+
+    monkeypatch.setenv(catalog.ENV, "/none/such")
+    async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        kinds = {entry.text.split(":")[0] for entry in Entries(pilot.app.screen)._entries()}
+        assert {"Row", "Screen", "Theme"} <= kinds and "Workload" not in kinds
 
 
 async def test_every_theme_has_our_roles() -> None:

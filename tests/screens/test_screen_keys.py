@@ -9,6 +9,7 @@ import scenes
 from stage import HeldFeed, held, loaded, press, replayed, settle, text
 from textual._compositor import LayoutUpdate
 from textual.app import App
+from textual.events import AppBlur, AppFocus
 
 from screens.app import WorkbenchApp
 from screens.pages.help import HelpScreen
@@ -194,6 +195,23 @@ async def test_the_help_has_the_keys_of_the_screen_that_it_was_asked_on() -> Non
         assert "mark a run as A" not in text(pilot)
         await press(pilot, "escape", "5", "question_mark")
         assert "mark a run as A" in text(pilot)
+        await press(pilot, "escape", "1", "question_mark")
+        assert "copy the command" not in text(pilot), "there is no row"
+
+
+async def test_a_screen_that_opened_in_the_background_has_its_keys() -> None:
+    app = replayed(scenes.h200())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        app.post_message(AppBlur())
+        await settle(pilot)
+        app.switch_mode("Run")
+        await settle(pilot)
+        app.post_message(AppFocus())
+        await settle(pilot)
+        before = app.screen.query_one(Table).cursor
+        await press(pilot, "down")
+        assert app.screen.query_one(Table).cursor != before
 
 
 @pytest.mark.parametrize("key", ["q", "question_mark", "enter"])

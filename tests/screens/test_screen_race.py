@@ -33,6 +33,9 @@ async def test_the_candidates_for_comparison_stand_apart() -> None:
         await settle(pilot)
         await press(pilot, "2", *["left"] * 5, *["right"] * 2)
         assert "for comparison, never picked" in text(pilot)
+        await press(pilot, "slash", *"pick", "enter")
+        assert len(pilot.app.screen.query_one(Table)._shown.lines) == 1, "states are words too"
+        await press(pilot, "slash", "escape")
         await press(pilot, "slash", *"fp64", "enter")
         assert "fp32" not in "".join(text(pilot).splitlines()[5:9])
 

@@ -177,6 +177,17 @@ def test_a_wrong_text_about_ones_own_code_names_its_field(key, value, error: str
 
 
 @pytest.mark.parametrize(
+    ("key", "value"),
+    [("batch", "1,"), ("threads", "x"), ("max_error", "."), ("arguments", '"'), ("budget", "soon")],
+)
+def test_missing_code_and_a_wrong_text_are_both_named(key: str, value: str) -> None:
+    draft = RunForm(Request(), machines.cpu_server()[0])
+    draft.entry = OWN
+    draft.texts |= {"code": "", key: value}
+    assert list(draft.check().wrong) == ["code", key]
+
+
+@pytest.mark.parametrize(
     ("installed", "error"), [(None, ""), ({"xgboost"}, ""), ({"torch"}, "tabular needs lightgbm")]
 )
 def test_a_row_of_optional_libraries_starts_where_one_is_installed(installed, error: str) -> None:

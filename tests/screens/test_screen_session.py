@@ -12,6 +12,7 @@ from screens.text.log import race_log
 from workbench.export.text import summary_text
 from workbench.export.view.derived import RunView
 from workbench.records import events as ev
+from workbench.records.reason import Reason
 from workbench.report.from_document import report_of
 from workbench.report.names import short_cpu
 from workbench.report.report import Report
@@ -63,6 +64,23 @@ def test_a_dead_engine_is_a_failure() -> None:
     session = session_of(scenes.midway())
     session.failure = EventSourceError("killed", "try again")
     assert (session.phase, session.exit_code) == ("died", 1)
+    session.failure = EventSourceError("no such file", "start another run", code=2)
+    assert (session.phase, session.exit_code) == ("refused", 2)
+
+
+def test_what_may_not_be_picked_is_not_the_best_of_a_live_race() -> None:
+    session = session_of([e for e in scenes.midway() if not isinstance(e, ev.VerdictReached)])
+    row = next(row for row in session.report.rows.values() if len(row.candidates) > 1)
+    best = session.best(row)
+    assert best is not None
+    best.reason = Reason("error_limit", "its error is above the limit")
+    best.state = "ok"
+    session._kept.clear()
+    assert session.best(row) is not best
+    for candidate in row.candidates:
+        candidate.reason = best.reason
+    session._kept.clear()
+    assert session.best(row) is best, "nothing else was measured"
 
 
 def test_the_clock_runs_on_between_events_but_not_while_paused() -> None:

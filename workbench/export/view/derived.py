@@ -66,7 +66,8 @@ class RunView:
     def _best(self, row: Row) -> Candidate | None:
         group = [c for c in row.candidates if not row.is_reference_only(c) and c.state != "failed"]
         group.sort(key=lambda candidate: candidate.case.id)
-        return row.picked or next(iter(ranked(group)), None)
+        able = ranked(c for c in group if not row.is_barred(c))
+        return row.picked or next(iter(able or ranked(group)), None)
 
     def behind(self, row: Row) -> dict[str, Ratio]:
         """By case: the time of each candidate over that of the best, as far as it is known."""
@@ -113,7 +114,7 @@ class RunView:
     def ordered(self, row: Row) -> list[Candidate]:
         """The candidates with the pick first and the slowest last, in a new order after each round;
         those for reference only follow."""
-        stamp = row.round, row.finished, len(row.candidates)
+        stamp = row.round, row.finished, row.verdict is None, len(row.candidates)
         return self._once(("ordered", row.plan.scenario), stamp, lambda: self._ordered(row))
 
     def _ordered(self, row: Row) -> list[Candidate]:

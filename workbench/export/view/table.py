@@ -166,7 +166,7 @@ def table_lines(
 
 
 _AMOUNT = re.compile(
-    r"(?:[CG]PU |[±<!>=]+ ?)*(-?\d[\d,]*\.?\d*(?:e[+-]?\d+)?)"
+    r"(?:[CG]PU |[±<!>=]+ ?)*(?:1/)?(-?\d[\d,]*\.?\d*(?:e[+-]?\d+)?)"
     r"\s*(min\b|h\b|[nuµmkKMGTP](?= ?[a-zA-Z]))?"
 )
 _TIMES = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "min": 60.0, "h": 3600.0}
@@ -190,7 +190,7 @@ def sorted_lines(lines: Sequence[Line], key: str, backwards: bool) -> list[Line]
     return [line for _, line in ordered] + [line for found, line in keyed if found is None]
 
 
-_WORSE = re.compile(r"x (slower|higher)\b")  # a gain below 1, the other way round
+_WORSE = re.compile(r"x (slower|higher)\b|(?<!\S)1/")  # a ratio below 1, the other way round
 
 
 def _amount(cell: Cell | None) -> tuple[bool, float, str] | None:
@@ -202,7 +202,7 @@ def _amount(cell: Cell | None) -> tuple[bool, float, str] | None:
     if found is None:
         return (True, 0.0, text.casefold()) if text else None
     value = float(found[1].replace(",", "")) * _TIMES.get(found[2] or "", 1.0)
-    return False, 1 / value if _WORSE.search(text) else value, text
+    return False, 1 / value if value and _WORSE.search(text) else value, text
 
 
 def plain_table(

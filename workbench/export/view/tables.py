@@ -123,6 +123,7 @@ def _fastest(row: Row, run: RunView) -> list[Text]:
 
 
 OBJECTIVE_TITLES = {"latency_p99": "p99", "time_to_result": "To result"}
+PLOTTED = {"cost": "Cost", "energy": "Energy", "memory": "Memory"}
 APART = ""  # key of the heading above the candidates for reference only
 MORE_IS_BETTER = "test_accuracy"  # the metric whose limit is a minimum
 NO_LIMIT = 1.0  # the limit of a user's model: --max-error bounds its candidates instead
@@ -147,10 +148,18 @@ def run_columns(
     if all(candidate.value is None for candidate in row.candidates):  # too few samples so far
         counted = [replace(column, rank=8) for column in counted]
     has_values = bool(counted) and counted[0].rank == 1
+    plotted = PLOTTED.get(row.plan.objective, "Time")
     return [
         *([Column("mark", "")] if marks else []),
         _CANDIDATE,
-        Column("speed", "Time", rank=3, minimum=16, maximum=72, head=forest.axis(run.behind(row))),
+        Column(
+            "speed",
+            plotted,
+            rank=3,
+            minimum=16,
+            maximum=72,
+            head=forest.axis(run.behind(row)),
+        ),
         Column("rate", "Rate", rank=4, align="right"),
         *counted,
         Column("median", "Median", rank=5 if has_values else 2, align="right"),
@@ -177,21 +186,23 @@ def raced_lines(
     row: Row,
     run: RunView,
     marks: Mapping[str, Text] = {},
-    accepts: Callable[[str], bool] = lambda _: True,
+    accepts: Callable[..., bool] = lambda *_: True,
 ) -> list[Line]:
     """A line for each candidate; those for reference only stand below a heading.
 
-    `marks` has the symbols of the curves by label; `accepts` says which labels are shown.
+    `marks` has the symbols of the curves by label; `accepts` says which lines are shown, by their
+    labels and words.
     """
     lines: list[Line] = []
     for candidate in run.ordered(row):
-        if not accepts(candidate.case.label):
+        label = candidate.case.label
+        line = candidate_line(candidate, row, run, marks.get(label))
+        if not accepts(label, *line.words):
             continue
         if row.is_reference_only(candidate) and not any(line.key == APART for line in lines):
             title = [Text.of(("for comparison, never picked", "dim"))]
             lines.append(Line(APART, {"candidate": Text()}, ("candidate", title)))
-        mark = marks.get(candidate.case.label)
-        lines.append(candidate_line(candidate, row, run, mark))
+        lines.append(line)
     return lines
 
 
