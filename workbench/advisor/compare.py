@@ -19,6 +19,7 @@ from ..records.reason import Reason, Warning
 from ..report.candidate import Candidate
 from ..report.report import Report
 from ..stats import ratios, unpaired
+from ..stats.objectives import BY_DEVICE
 from ..stats.samples import AMBIGUOUS, FASTER, MIN_PAIRS, SLOWER, median
 from ..worker.code import WORKLOAD
 
@@ -98,7 +99,7 @@ def _case(first: RunSide, other: RunSide, case: str, fail_on: float | None) -> C
     if first.cases[case][0].case.workload == WORKLOAD and _hashes(first) != _hashes(other):
         reason = Reason("other_code", "the code or its inputs differ")
         return ComparedCase(case, UNDECIDED, medians, counts, None, reason)
-    if len(_clocks(first, case) | _clocks(other, case)) > 1:
+    if _timing(first, case) != _timing(other, case):
         reason = Reason("other_clock", "one is the rate of many steps, one the latency of a step")
         return ComparedCase(case, UNDECIDED, medians, counts, None, reason)
     ratio, doubt = medians[1] / medians[0], _doubt(first, case) or _doubt(other, case)
@@ -112,10 +113,14 @@ def _case(first: RunSide, other: RunSide, case: str, fail_on: float | None) -> C
     return ComparedCase(case, word, medians, counts, ratio, None, shown, found.interval, beyond)
 
 
-def _clocks(side: RunSide, case: str) -> set[str]:
-    """The clocks of its samples: the device's in rows about rates, the host's in others."""
-    blocks = (block for candidate in side.cases[case] for block in candidate.blocks)
-    return {block.clocks.counted for block in blocks if block.clocks is not None}
+def _timing(side: RunSide, case: str) -> set[tuple[bool, str | None]]:
+    """How its samples are timed: whether the row is about rates, and by which clock."""
+    candidates = side.cases[case]
+    return {
+        (candidate.objective in BY_DEVICE, block.clocks and block.clocks.counted)
+        for candidate in candidates
+        for block in candidate.blocks
+    }
 
 
 def _hashes(side: RunSide) -> tuple[str, str] | None:

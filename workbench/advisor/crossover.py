@@ -192,7 +192,14 @@ def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Cros
             return unclear
         below = next(iter(named[run[0]]))
         pairs = _paired(named, below, *(set(KINDS) - {below})) if between == "device" else []
-        return replace(unclear, below=below, points=pairs, leads=(run[0], run[-1]))
+        return replace(
+            unclear,
+            below=below,
+            points=pairs,
+            leads=(run[0], run[-1]),
+            before=_another(named, reversed([v for v in named if v < run[0]]), below),
+            then=_another(named, [v for v in named if v > run[-1]], below),
+        )
     change, duel = found
     value, (lower, upper) = duel.crossing(change)
     smaller = [size for size in named if size < change.bracket[0]]
@@ -323,8 +330,12 @@ def _with_value(found: Crossover, value: float, ci95: tuple[float, float]) -> It
     if found.back is not None:
         last, again = map(number, found.back)
         yield f"Between {size} {last} and {again} {below} takes the lead again."
+    yield from _others(found)
+
+
+def _others(found: Crossover) -> Iterator[str]:
     for place, leader in filter(None, (found.before, found.then)):
-        yield f"At {size} {number(place)} {_subject(leader)} leads."
+        yield f"At {found.parameter} {number(place)} {_subject(leader)} leads."
 
 
 def _without_value(found: Crossover) -> Iterator[str]:
@@ -341,6 +352,7 @@ def _without_value(found: Crossover) -> Iterator[str]:
         yield f"{who} leads at {size} {first}."
     else:
         yield f"{who} leads at every measured size from {size} {first} to {last}."
+    yield from _others(found)
     if found.leads != found.searched:
         where = f"Elsewhere between {size} {low} and {high}"
         yield f"{where} its lead is not proven for all sizes at once."

@@ -10,6 +10,7 @@ import msgspec
 from .. import catalog
 from ..machine.datasheets import shortfalls
 from ..machine.nvidia.driver_errors import ABSENT
+from ..machine.nvidia.gpus import GPU_WITHOUT_DRIVER
 from ..machine.nvidia.nvml import Links
 from ..machine.packages import onnx_cuda
 from ..machine.packages.trials import Trial
@@ -129,8 +130,8 @@ def _host(machine: Machine, warnings: Sequence[Warning]) -> Iterator[Check]:
     cpu, memory = machine.cpu, machine.memory
     cores = f"{cpu.effective_cores} of {cpu.logical_cores} cores"
     yield from _from(warnings, "fewer_cores", name="cores", otherwise=cores)
-    free = f"{units.size(memory.available_bytes)} of {units.size(memory.total_bytes)} free"
-    if memory.available_bytes < LEAST_FREE * memory.total_bytes:
+    free = f"{units.size(memory.available_bytes)} of {units.size(memory.usable_bytes)} free"
+    if memory.available_bytes < LEAST_FREE * memory.usable_bytes:
         yield Check("memory", WARN, f"only {free}", "stop other processes or measure small sizes")
     else:
         yield Check("memory", OK, free)
@@ -222,10 +223,14 @@ def _driver(machine: Machine, warnings: Sequence[Warning]) -> Iterator[Check]:
     codes = ["cuda_without_nvml", "nvml_without_cuda"]
     if reason is not None and reason.code not in ABSENT:
         codes.append(reason.code)
+    # A container may see the cards of its host on purpose without their driver.
+    is_lacking = reason is not None and reason.code == GPU_WITHOUT_DRIVER
+    fatal = WARN if is_lacking and machine.os.container else FAIL
     if found := _from(warnings, *codes, name="driver"):
-        yield from found
-    elif reason is not None and reason.code == "gpu_without_driver":
-        yield Check("driver", FAIL, reason.message, reason.hint)
+        for check in found:
+            yield msgspec.structs.replace(check, status=fatal) if check.status == FAIL else check
+    elif reason is not None and is_lacking:
+        yield Check("driver", fatal, reason.message, reason.hint)
     elif machine.nvml.available:
         api = machine.cuda.api_version or "unknown"
         yield Check("driver", OK, f"{machine.nvml.driver_version}, CUDA {api}")

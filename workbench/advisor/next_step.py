@@ -125,10 +125,12 @@ def _for_precision(found: Evidence) -> Iterator[str]:
         return
     for other in found.over_limit:
         gain, faster = Comparison.of(other, pick).estimate or 0.0, better(pick.objective)
+        if pick.objective == "latency_p99":  # one block says little about its tail
+            gain, faster = ratios.relative(pick.step_rounds(), other.step_rounds()), "faster"
         if gain > 1 + ratios.TOLERANCE and other.accuracy is not None:
             error = units.share(other.accuracy.worst)
             yield (
-                f"{candidate_name(other.case)} is {units.ratio(gain)} {faster}. "
+                f"{candidate_name(other.case)} is about {units.ratio(gain)} {faster}. "
                 f"Raise the error limit only if an error of {error} is acceptable"
             )
     roof = roof_of(found, pick)

@@ -11,6 +11,7 @@ from ..stats.objectives import OF_A_STEP
 from .comparison import ranked
 from .crossover import MOST_POINTS
 from .elimination import Standings, groups
+from .limits import is_admissible
 
 ROUNDS_TO_MEASURE = 15  # in a plain run: about 3 s per candidate, since clocks drift over seconds
 STEADY_WIDTH = 0.02  # relative half-width of the median's interval at which sampling may end
@@ -30,8 +31,10 @@ def is_over(standings: Standings) -> bool:
         return is_known and all(map(repeats, candidates))
     if rounds < stats.MIN_PAIRS or not is_decided(candidates, standings.scenario):
         return False
-    if standings.plan.of is not None and not is_proven(standings.measured, MOST_POINTS):
-        return False
+    if standings.plan.of is not None:
+        able = [c for c in standings.measured if is_admissible(c, standings.scenario)]
+        if not is_proven(able, MOST_POINTS):
+            return False
     order = ranked(candidates)
     # The best two and the best of each device are stated; of others it is enough that they lost.
     best = {candidate.case.device_kind: candidate for candidate in reversed(order)}

@@ -176,7 +176,7 @@ class Verdict(msgspec.Struct, frozen=True):
     runner_up: str | None
     pick_ratio: float | None
     pick_ratio_ci95: tuple[float, float] | None
-    tie: bool  # True if pick and runner-up differ by less than the tolerance, as far as known
+    tie: bool  # True if pick and runner-up are level, or not distinguished and at most 25% apart
     equal_precision: list[EqualPrecision]
     basis: str  # "measured", "simulated", or "none" if nothing was measured
     crossover: Crossover | None

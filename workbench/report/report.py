@@ -217,8 +217,9 @@ class Report:
         )
 
     def disturbances(self, row: Row) -> list[Warning]:
-        """The warnings on the whole row, such as a busy machine."""
-        return [warning for warning in self.warnings if warning.subject == row.plan.scenario]
+        """The warnings on the whole race of a row, such as a busy machine."""
+        name, after = row.plan.scenario, "no_crossover"
+        return [each for each in self.warnings if each.subject == name and each.code != after]
 
     def measurement_warnings(self, candidate: Candidate) -> list[Warning]:
         """The warnings on this candidate's result and on its row; none without a sample."""

@@ -15,16 +15,17 @@ PointOf = Callable[[Mapping[str, ParameterValue], Candidate], CurvePoint]
 
 
 def point_of(at: Mapping[str, ParameterValue], candidate: Candidate) -> CurvePoint:
-    """The result of one candidate at one point."""
+    """The result of one candidate at one point; its rate counts start-up where its row does."""
     samples = candidate.ordered_s
     median_s = stats.median(samples) if samples else None
     amount = candidate.work.flops or candidate.work.items
+    time_s = median_s and median_s / candidate.step_share
     return CurvePoint(
         at=dict(at),
         id=candidate.case.id,
         median_s=median_s,
         ci95_s=candidate.interval,
-        rate=amount / median_s if candidate.is_valid and median_s else None,
+        rate=amount / time_s if candidate.is_valid and time_s else None,
         memory_peak_bytes=candidate.memory_peak_bytes,
     )
 
@@ -58,8 +59,9 @@ def _sweep(rows: Sequence[Row], point: PointOf) -> Sweep:
         for candidate in row.candidates:
             label, items = candidate.case.label, candidate.work.items
             result = point(place, candidate)
-            if not by_flops and result.rate is not None and result.median_s:
-                result = msgspec.structs.replace(result, rate=items / result.median_s)
+            if not by_flops and result.rate is not None and candidate.work.flops:
+                rate = result.rate * items / candidate.work.flops
+                result = msgspec.structs.replace(result, rate=rate)
             if row.is_barred(candidate):
                 result = msgspec.structs.replace(result, admissible=False)
             unit = "FLOP/s" if by_flops else f"{candidate.work.item}/s"
@@ -104,16 +106,13 @@ def _lead_changes(
     axes: Mapping[str, Sequence[ParameterValue]],
     ordered: Sequence[tuple[Mapping[str, ParameterValue], Row]],
 ) -> list[LeadChange]:
-    """The points between which the fastest candidate provably changes, over one numeric size.
-
-    Both candidates must be measured on both sides, and the interval of their paired ratio must not
-    hold 1 where the new one leads.
-    """
+    """The points between which the fastest candidate provably changes, over one numeric size: on
+    either side the interval of their paired ratio must not hold 1."""
     if len(axes) != 1 or any(isinstance(value, str) for value in next(iter(axes.values()))):
         return []
     ((name, values),) = axes.items()
-    leader, led_at, changes = "", values[0], []
-    before: dict[str, Candidate] = {}
+    leader, changes = "", list[LeadChange]()
+    seen: list[tuple[ParameterValue, dict[str, Candidate]]] = []  # the latest first
     for value in values:
         racing = [c for place, row in ordered if place[name] == value for c in row.candidates]
         here = {c.case.label: c for c in racing if c.is_valid}
@@ -122,15 +121,18 @@ def _lead_changes(
         fastest = min(here, key=lambda label: stats.median(here[label].ordered_s))
         if leader not in here:
             leader = fastest
-        elif fastest != leader and fastest in before and _is_ahead(here[fastest], here[leader]):
-            changes.append(LeadChange(name, (led_at, value), leader, fastest))
+        elif fastest != leader and _is_ahead(here, fastest, leader):
+            led_at = next((at for at, there in seen if _is_ahead(there, leader, fastest)), None)
+            if led_at is not None:
+                changes.append(LeadChange(name, (led_at, value), leader, fastest))
             leader = fastest
-        if fastest == leader:
-            led_at, before = value, here
+        seen.insert(0, (value, here))
     return changes
 
 
-def _is_ahead(one: Candidate, other: Candidate) -> bool:
+def _is_ahead(found: Mapping[str, Candidate], one: str, other: str) -> bool:
     """Whether the steps of `one` are faster beyond doubt."""
-    ratio = ratios.ratio_between(one.step_rounds(), other.step_rounds())
+    if one not in found or other not in found:
+        return False
+    ratio = ratios.ratio_between(found[one].step_rounds(), found[other].step_rounds())
     return ratio is not None and ratio.high < 1

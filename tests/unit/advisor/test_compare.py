@@ -96,6 +96,20 @@ def test_a_rate_is_not_compared_with_a_latency() -> None:
     assert found.reason and found.reason.code == "other_clock"
 
 
+def test_grouped_steps_are_not_compared_with_single_ones_on_a_cpu_either() -> None:
+    sides = side("A", {ONE: 1.0}), side("B", {ONE: 2.0})
+    sides[1].cases[ONE.id][0].objective = "latency"
+    found = only(compared(*sides, 0.05))
+    assert found.reason and found.reason.code == "other_clock"
+
+
+def test_a_failed_search_for_a_crossover_disturbs_no_row() -> None:
+    sides = side("A", {ONE: 1.0}), side("B", {ONE: 2.0})
+    sides[0].report.warnings.append(Warning("no_crossover", "ended early", "narrow it", "row"))
+    again = RunSide("A", sides[0].report)
+    assert only(compared(again, sides[1], None)).word == "SLOWER"
+
+
 def test_a_step_with_other_work_has_no_ratio() -> None:
     sides = side("A", {ONE: 1.0}), side("B", {ONE: 2.0})
     candidate = sides[1].cases[ONE.id][0]

@@ -261,6 +261,16 @@ def test_a_size_at_which_only_one_could_be_picked_proves_no_lead() -> None:
     assert (found.below, found.leads, found.searched) == ("cpu", (1, 32), (1, 512))
 
 
+def test_a_leader_that_may_not_be_picked_elsewhere_is_mentioned_without_a_change() -> None:
+    def measure(n: float) -> Measured:
+        return steady(n, {INT8: 1.0, CPU: 2.0} if n < 64 else {CPU: 2.0, NUMPY: 3.0})
+
+    found = conclude([measure(n) for n in (1, 8, 64, 256, 512)], "batch", whole=True)
+    assert found is not None
+    assert (found.value, found.below, found.before) == (None, CPU.label, (8, INT8.label))
+    assert f"At batch 8 {INT8.label.replace('/', ' ')} leads." in sentence(found)
+
+
 def test_a_lead_that_changes_back_is_mentioned() -> None:
     found = between({1: 0.5, 8: 0.7, 16: 1.4, 64: 2.0, 512: 0.5})
     assert (found.below, found.above, found.back) == ("cpu", "gpu", (64, 512))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from builders import case, report, scenario, steady
 from fakes import CPU_A, CPU_B, CPU_C, standings
 
 from workbench.advisor import stopping
+from workbench.contract import Accuracy
 from workbench.records.document import SetupTimes
 from workbench.report.measurements import measurement_warnings
 
@@ -92,6 +95,16 @@ def test_without_a_value_of_the_objective_nothing_is_decided() -> None:
     assert not stopping.is_decided(candidates, scenario(objective="memory"))
     candidates[0].memory_peak_bytes = candidates[1].memory_peak_bytes = 1 << 20
     assert stopping.is_decided(candidates, scenario(objective="memory"))
+
+
+def test_a_point_of_a_crossover_does_not_wait_for_what_may_not_be_picked() -> None:
+    first, second, wrong = field({CPU_A: steady(1.0), CPU_B: steady(1.6), CPU_C: steady(0.5, 1)})
+    found = standings([first, second], rounds=8)
+    at_a_point = replace(found.plan, of="row")
+    found = replace(found, plan=at_a_point, measured=[wrong, first, second])
+    assert not stopping.is_over(found)
+    wrong.accuracy = Accuracy("relative_error", 0.5, "", 0.01, passed=False)
+    assert stopping.is_over(found)
 
 
 def test_a_race_ends_while_only_the_time_of_a_third_is_uncertain() -> None:

@@ -16,6 +16,7 @@ from workbench.export.view.chart import LABEL
 from workbench.export.view.curves import chart_lines, findings, legend, rate_table
 from workbench.export.view.table import table_lines
 from workbench.records import events as ev
+from workbench.records.document import SetupTimes
 from workbench.records.reason import Reason
 from workbench.report.from_document import report_of
 from workbench.report.report import Report
@@ -188,6 +189,22 @@ def test_no_lead_is_claimed_over_a_rival_that_was_not_measured() -> None:
     times = {"numpy": {1: 2.0, 2: 2.0, 4: 2.0}, "torch": {1: 1.0, 2: 1.0, 4: None}}
     (found,) = run_over("n", times).sweeps
     assert found.lead_changes == []
+
+
+def test_a_lead_is_overtaken_only_from_where_it_was_proven() -> None:
+    level = run_over("n", {"numpy": {1: 1.0, 2: 2.0}, "torch": {1: 1.0, 2: 1.0}})
+    assert level.sweeps[0].lead_changes == []
+    later = run_over("n", {"numpy": {1: 1.0, 2: 1.0, 4: 2.0}, "torch": {1: 2.0, 2: 1.0, 4: 1.0}})
+    (change,) = later.sweeps[0].lead_changes
+    assert change.between == (1, 4), "they are level at 2"
+
+
+def test_a_rate_counts_start_up_where_its_row_does() -> None:
+    built = run_over("n", {"numpy": {1: 1.0, 2: 2.0}})
+    for candidate in built.candidates.values():
+        candidate.objective = "time_to_result"
+        candidate.setup = SetupTimes(None, 3.0, None, None, None)
+    assert [point.rate for point in built.sweeps[0].curves[0].points] == [1 / 4, 1 / 5]
 
 
 def test_no_lead_is_claimed_between_candidates_within_noise() -> None:

@@ -38,7 +38,7 @@ def sweep_title(sweep: Sweep) -> str:
 
 
 def rate_table(sweep: Sweep) -> tuple[list[Column], list[Line]]:
-    """The rates at all points, a column for each curve; the last curves leave first.  The fastest
+    """The rates at all points, a column for each curve; the last curves leave first.  The highest
     stands at points with several measured candidates."""
     columns = [
         Column("at", ", ".join(sweep.axes)),
@@ -46,7 +46,7 @@ def rate_table(sweep: Sweep) -> tuple[list[Column], list[Line]]:
             Column(curve.candidate, curve_name(curve), rank, align="right")
             for rank, curve in enumerate(sweep.curves, 1)
         ),
-        *([Column("fastest", "Fastest", minimum=34)] if len(sweep.curves) > 1 else []),
+        *([Column("highest", "Highest rate", minimum=34)] if len(sweep.curves) > 1 else []),
     ]
     lines = []
     axes, places = sweep.axes, [point.at for curve in sweep.curves for point in curve.points]
@@ -59,7 +59,7 @@ def rate_table(sweep: Sweep) -> tuple[list[Column], list[Line]]:
         able = [found for found in measured if found[1].admissible and len(measured) > 1]
         best = max(able, key=lambda found: found[1].rate or 0.0, default=None)
         text = f"{_rate(*best)}  {curve_name(best[0])}" if best else "-"
-        lines.append(Line(at, {"at": Text.of(at), **cells, "fastest": Text.of(text)}))
+        lines.append(Line(at, {"at": Text.of(at), **cells, "highest": Text.of(text)}))
     return columns, lines
 
 
@@ -85,7 +85,8 @@ def findings(sweep: Sweep) -> Iterator[str]:
     for curve in sweep.curves:
         for point in curve.points:
             if point.id == sweep.best and point.rate is not None:
-                yield f"best: {_rate(curve, point)}, {curve_name(curve)} at {place_text(point.at)}"
+                where = f"{curve_name(curve)} at {place_text(point.at)}"
+                yield f"highest rate: {_rate(curve, point)}, {where}"
 
 
 def chart_lines(
