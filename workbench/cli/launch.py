@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..engine.exit_codes import CUT_SHORT
 from ..export.formats import PLAIN
 from ..planning.request import NAME_PYTHON, Request, check_python
 from ..planning.usage import UsageError, check_apart, new_folder, target, unknown
@@ -302,5 +303,7 @@ def all_gpus_report(found: Machine, python: str | None) -> tuple[Report, Links]:
         budget_s=ALL_GPUS_S + EACH_GPU_S * len(devices),
         python=python,
     )
-    report, _ = run_quietly(take_part(request), resolve(request, {}))
+    report, code = run_quietly(take_part(request), resolve(request, {}))
+    if code == CUT_SHORT:
+        sys.exit(code)  # what was not measured is no fault of a GPU
     return report, gpu_links()

@@ -34,7 +34,7 @@ def text(report: Report) -> str:
 def _samples(report: Report) -> Iterator[Sample]:
     run = RunView(report)
     for row in report.rows.values():
-        for candidate in row.candidates:
+        for candidate in filter(lambda each: each.is_valid, row.candidates):
             measured, origin = run.measured(candidate), provenance_on(candidate.case.device)
             labels = {"scenario": row.plan.scenario, "case": measured.id, "provenance": origin}
             yield "median_seconds", measured.median_s, labels

@@ -151,6 +151,9 @@ def _require_file(path: Path, found: os.stat_result) -> None:
         raise OSError(errno.ELOOP, "it has become a link since the run began")
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file")
+    if os.path.ismount(path):
+        reason = "it is mounted by itself, so no other can take its place: mount its folder"
+        raise OSError(errno.EBUSY, reason)
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 

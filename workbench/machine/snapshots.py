@@ -13,6 +13,7 @@ from .nvidia.gpus import of_instances
 from .nvidia.sampler import GpuSampler
 
 FIRST_S = 0.2  # before the first snapshot: utilization needs two readings
+NVML_STARTS_S = 5.0  # the first snapshot waits so long for the GPUs: without persistence mode
 # The process that reads the GPUs is given up when it is silent, so it reads at least this often.
 GPUS_EVERY_S = 5.0
 
@@ -41,13 +42,15 @@ def snapshots(
         sampler = GpuSampler(indices, every_s=often, vendor=machine.vendor)
     try:
         pause_s, gap = min(every_s, FIRST_S), None
+        patience_s = NVML_STARTS_S if sampler else 0.0
         readings: dict[int, GpuReading] = {}
         while True:
-            while pause_s > 0:
-                sleep(min(pause_s, GPUS_EVERY_S))
-                pause_s -= GPUS_EVERY_S
+            while pause_s > 0 or patience_s > 0:
+                step_s = min(pause_s, GPUS_EVERY_S) if pause_s > 0 else FIRST_S
+                sleep(step_s)
+                pause_s, patience_s = pause_s - step_s, patience_s - step_s
                 for sample in sampler.drain() if sampler else ():  # a full pipe would stop it
-                    gap = sample.reason
+                    gap, patience_s = sample.reason, 0.0
                     readings |= {r.index: r for r in of_instances(sample.gpus, machine.gpus)}
                     if gap is not None:
                         readings = {}  # an old reading must not pass for a new one

@@ -85,6 +85,11 @@ class Memory(msgspec.Struct, frozen=True):
     swap_used_bytes: int
     unavailable: dict[str, str] = {}  # fields that are 0 because they could not be read
 
+    @property
+    def usable_bytes(self) -> int:
+        """All that this process may use: the cgroup limit, else the machine's memory."""
+        return self.cgroup_limit_bytes or self.total_bytes
+
 
 class Pcie(msgspec.Struct, frozen=True):
     """The PCI Express link of a GPU."""

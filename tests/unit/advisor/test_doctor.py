@@ -260,7 +260,22 @@ def test_a_broken_driver_fails_and_an_absent_one_does_not() -> None:
     found = examine(
         msgspec.structs.replace(build_machine(), nvml=Nvml(False, naked)), software(), WORKING
     )
-    assert bad(found)["driver"].remedy == "install it"
+    assert bad(found)["driver"].remedy == "install it" and found.failed
+
+
+def test_a_container_may_see_cards_without_their_driver() -> None:
+    naked = Reason("gpu_without_driver", "an NVIDIA GPU without a driver", "use --gpus all")
+    inside = Os("Linux", "6", None, "docker")
+    machine = msgspec.structs.replace(build_machine(), nvml=Nvml(False, naked), os=inside)
+    found = examine(machine, software(), WORKING)
+    assert bad(found)["driver"].status == "warn" and not found.failed
+
+
+def test_memory_is_that_of_the_container() -> None:
+    limited = Memory(512 << 30, 7 << 30, 8 << 30, 0, 0)
+    found = examine(msgspec.structs.replace(build_machine(), memory=limited), software(), WORKING)
+    assert "memory" not in bad(found)
+    assert next(c.message for c in found.checks if c.name == "memory") == "7.0 GiB of 8.0 GiB free"
 
 
 def test_little_memory_and_variables_are_worth_a_look() -> None:

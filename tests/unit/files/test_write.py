@@ -78,6 +78,14 @@ def test_a_socket_and_a_folder_are_refused(tmp_path: Path, monkeypatch) -> None:
         Target(tmp_path)
 
 
+def test_a_file_that_is_mounted_by_itself_is_refused(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "out.json").write_text("old")
+    monkeypatch.setattr(os.path, "ismount", lambda path: Path(path).name == "out.json")
+    with pytest.raises(OSError, match="mount its folder"):
+        Target(tmp_path / "out.json")
+    assert names(tmp_path) == ["out.json"]
+
+
 def test_a_file_that_could_not_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path in ("none/x.json", "x" * 256, "file/x.json"):

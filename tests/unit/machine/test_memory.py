@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from workbench.machine.host.memory import read_memory, system_memory
+from workbench.machine.host.readings import HostReader
 
 MEMINFO = """MemTotal:       1000 kB
 MemFree:         300 kB
@@ -48,6 +49,8 @@ def test_the_tightest_v2_limit_bounds_what_is_available(tmp_path: Path) -> None:
     assert memory.cgroup_limit_bytes == 400 * KIB
     # 300 KiB are free in the box, but the slice has only 600 - (500 - 150) left.
     assert memory.available_bytes == 250 * KIB
+    assert memory.usable_bytes == 400 * KIB
+    assert HostReader(root=tmp_path).read().memory_available_bytes == 250 * KIB
 
 
 def test_a_v1_limit_and_v1s_word_for_none(tmp_path: Path) -> None:

@@ -64,21 +64,31 @@ def test_a_look_has_the_latest_of_each_gpu_and_a_gap_ends_old_readings(
 def test_gpus_are_read_often_enough_for_silence_to_mean_something(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    Sampler.batches = [[]]
+    Sampler.batches = [[GpuSample(1.0, [])]]
     monkeypatch.setattr(snapshots, "GpuSampler", Sampler)
     next(snapshots.snapshots(machine("cuda:0"), every_s=3600.0, sleep=lambda _: None))
     assert Sampler.asked_s < SILENT_S
 
 
 def test_a_long_pause_leaves_no_readings_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    last = GpuReading(0, power_w=300.0)
-    Sampler.batches = [[], [], [GpuSample(1.0, [GpuReading(0, power_w=100.0)])], []]
-    Sampler.batches.append([GpuSample(2.0, [last])])
+    first, last = GpuReading(0, power_w=100.0), GpuReading(0, power_w=300.0)
+    Sampler.batches = [[], [GpuSample(1.0, [first])], [], [], [], [GpuSample(2.0, [last])]]
     monkeypatch.setattr(snapshots, "GpuSampler", Sampler)
     slept: list[float] = []
     stream = snapshots.snapshots(machine("cuda:0"), every_s=17.0, sleep=slept.append)
-    assert next(stream).gpus == [] and next(stream).gpus == [last]
-    assert slept == [snapshots.FIRST_S, 5.0, 5.0, 5.0, 2.0] and Sampler.batches == []
+    assert next(stream).gpus == [first], "it waits for NVML to start"
+    assert next(stream).gpus == [last]
+    assert slept == [*[snapshots.FIRST_S] * 2, 5.0, 5.0, 5.0, 2.0] and Sampler.batches == []
+
+
+def test_a_driver_that_does_not_start_is_not_waited_for_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Sampler.batches = [[] for _ in range(1000)]
+    monkeypatch.setattr(snapshots, "GpuSampler", Sampler)
+    slept: list[float] = []
+    look = next(snapshots.snapshots(machine("cuda:0"), every_s=1.0, sleep=slept.append))
+    assert look.gpus == [] and sum(slept) < 2 * snapshots.NVML_STARTS_S
 
 
 def test_without_a_gpu_the_processor_is_watched_alone() -> None:

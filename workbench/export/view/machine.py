@@ -149,12 +149,12 @@ def used_bar(used: float, total: float, tone: str) -> Text:
 
 
 def memory(found: Memory) -> list[Fact]:
-    used = found.total_bytes - found.available_bytes
+    usable = found.usable_bytes
     swap = f"{units.size(found.swap_used_bytes)} of {units.size(found.swap_total_bytes)} used"
     limit = found.cgroup_limit_bytes
     return [
         *facts_of(
-            ("used", used_bar(used, found.total_bytes, "cpu")),
+            ("used", used_bar(usable - found.available_bytes, usable, "cpu")),
             ("available", units.size(found.available_bytes)),
             ("cgroup limit", None if limit is None else units.size(limit)),
             ("swap", swap if found.swap_total_bytes else "none"),

@@ -15,6 +15,7 @@ import psutil
 
 from ...process.cores import allowed_cores
 from ...records.machine import HostReading
+from .cgroup import memory_limits
 from .memory import system_memory
 from .sysfs import NOT_LINUX, read_int, read_text
 from .topology import online_cpus
@@ -37,15 +38,18 @@ class HostReader:
 
     def read(self) -> HostReading:
         reasons: dict[str, str] = {}
-        memory = system_memory(self._root)
-        if memory is None:
+        available = None
+        if (memory := system_memory(self._root)) is None:
             reasons["memory_available_bytes"] = NOT_LINUX
+        else:
+            total, free = memory
+            available = min([free, *(left for _, left in memory_limits(self._root, total))])
         return HostReading(
             utilization_percent=self._utilization(reasons),
             frequency_mhz=self._frequency(reasons),
             temperature_c=self._temperature(reasons),
             power_w=self._power(reasons),
-            memory_available_bytes=memory[1] if memory else None,
+            memory_available_bytes=available,
             unavailable=reasons,
         )
 
