@@ -117,7 +117,7 @@ def _timing(side: RunSide, case: str) -> set[tuple[bool, str | None]]:
     """How its samples are timed: whether the row is about rates, and by which clock."""
     candidates = side.cases[case]
     return {
-        (candidate.objective in BY_DEVICE, block.clocks and block.clocks.counted)
+        (candidate.objective in BY_DEVICE, None if block.clocks is None else block.clocks.counted)
         for candidate in candidates
         for block in candidate.blocks
     }

@@ -93,7 +93,7 @@ class Comparison:
     def sentence(self) -> str:
         """The lead of `one` in words, or that it has none."""
         if self.ratio is not None and self.ratio.high < 1:
-            return Comparison(self.other, self.one, self.ratio.inverse).sentence()
+            return Comparison(self.other, self.one, self.ratio.inverse()).sentence()
         one, other = candidate_name(self.one.case), candidate_name(self.other.case)
         factor, ci = self.parts
         if self.ratio is None:

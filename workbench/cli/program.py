@@ -11,7 +11,6 @@ import click
 
 from .. import __version__
 from ..planning.usage import UsageError, check_known
-from ..text.output import put
 from .completion import completed
 from .help import COMMANDS, write_commands, write_options, write_section
 
@@ -134,4 +133,4 @@ def head(command: str) -> dict[str, Any]:
 def echo_json(value: Any) -> None:
     from ..export.json import dump
 
-    put([dump(value).encode()])  # UTF-8 (RFC 8259), whatever the locale
+    click.echo(dump(value).encode())  # UTF-8 (RFC 8259), whatever the locale

@@ -197,8 +197,8 @@ def _resizes(one: Subject, example: Example, batch: int, within: str) -> bool | 
     if one.takes_batch:
         return True
     for size in filter(None, (batch, batch // 2)):
-        given = example.resized(size)
         with suppress(Exception):
+            given = example if size == batch else example.resized(size)
             small = arrays(call(one.copy(), given, within=within))
             large = arrays(call(one.copy(), given.mapped(_with_other_rows), within=within))
             rows = [name for name, each in small.items() if each.ndim and each.shape[0] == size]

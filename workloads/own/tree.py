@@ -75,7 +75,7 @@ def mapped(tree: Any, function: Callable[[Any], Any], *, inside: bool = False) -
     if isinstance(tree, (list, tuple)):
         parts = list(changed.values())
         if _is_packed(tree):
-            parts[1] = tree.batch_sizes  # torch wants them on the CPU
+            parts[1] = tree[1]  # batch_sizes, which torch wants on the CPU
         return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
     if type(tree) is dict:
         return changed

@@ -22,7 +22,7 @@ from workbench.records import events as ev
         ("no memory on the GPU", "Take a smaller size."),
         ("the GPU wins, busy", "quiet machine: `workbench advise row`"),
         ("the GPU too inaccurate", "If an error of 50.0% is acceptable"),
-        ("one too inaccurate and one dead", "cpu torch bf16 t8 is 2.00x faster"),
+        ("one too inaccurate and one dead", "cpu torch bf16 t8 is about 2.00x faster"),
         ("a more accurate candidate", "accurate to 1e-6 and takes 2.00x the time"),
         ("an unclear GPU", "Update the driver."),
         ("loading limits", "Make loading cheaper"),

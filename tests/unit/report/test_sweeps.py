@@ -132,7 +132,7 @@ def test_a_sole_candidate_is_not_called_the_fastest() -> None:
     (one,) = run_over("n", {"numpy": {1: 1.0, 2: 2.0}}).sweeps
     assert [column.title for column in rate_table(one)[0]] == ["n", "cpu numpy fp32 t1"]
     (two,) = run_over("n", {"numpy": {1: None, 2: 5.0}, "torch": {1: 9.0, 2: 1.0}}).sweeps
-    assert [line.cells["fastest"].plain for line in rate_table(two)[1]] == [
+    assert [line.cells["highest"].plain for line in rate_table(two)[1]] == [
         "-",
         "1.00 things/s  cpu torch fp32 t1",
     ]
@@ -252,7 +252,7 @@ def test_int8_is_shown_in_operations_per_second() -> None:
     (sweep,) = built.sweeps
     curve = msgspec.structs.replace(sweep.curves[0], candidate="cpu/numpy/int8/t1")
     shown = list(findings(msgspec.structs.replace(sweep, curves=[curve])))
-    assert shown[-1].startswith("best: 500 MOP/s")
+    assert shown[-1].startswith("highest rate: 500 MOP/s")
 
 
 def test_the_axis_names_only_what_was_measured() -> None:

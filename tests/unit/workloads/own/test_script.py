@@ -282,7 +282,7 @@ def test_another_process_without_cloudpickle_gets_the_same_module(outcomes: Outc
         each for found in outcomes.found.values() for each in found.get("chosen", {}).values()
     ]
     handed = [each for each in all_chosen if each.get("reason", "") is None]
-    assert len(handed) == 5
+    assert len(handed) == 6
     assert {each["folder"] for each in handed} == outcomes.received.keys()
     for each in handed:
         received, expected = outcomes.received[each["folder"]], each["result"]
