@@ -164,7 +164,7 @@ def examine(code: Code, one: Subject) -> dict[str, Any]:
     if one.part("check") is not None:
         notes.append("its check(output) is for inference and does not count here")
     sample = parts.sample(None, code.seed)
-    batch = parts.batch if parts.resizable else max(1, rows_of(sample))
+    batch = parts.batch or max(1, rows_of(sample))
     return {
         "notes": notes,
         "data": parts.data,

@@ -21,6 +21,7 @@ from .tree import Example, tensors
 Batches = Generator[Any, None, None]
 ENDLESS = 10**12  # samples
 DEFAULT_BATCH = 32  # samples from a data set, where no batch is named
+UNKNOWN = 0  # samples in the batches of a loader that does not say
 IN_LOADER = "in DataLoader worker process"  # torch/_utils.py, ExceptionWrapper
 NO_BUILDER = "name a builder, package.module:build, with loss(output, batch) next to it"
 HINT = "define `def loss(output, batch): return F.cross_entropy(output, batch[1])` or the like"
@@ -61,6 +62,7 @@ class TrainingParts:
                 self.dataset, self.loader = partial(copy.copy, found.dataset), None
             elif isinstance(found, DataLoader):
                 self.loader, self.dataset, self.resizable = partial(_like, found), None, False
+                self.batch = getattr(found.batch_sampler, "batch_size", None) or UNKNOWN
             elif isinstance(found, Dataset) or _is_indexed(found):
                 self.dataset, self.loader, self.resizable = partial(copy.copy, found), None, True
 
