@@ -204,7 +204,7 @@ def _training(facts: CodeFacts, case: Case, setup: list[str], call: str) -> Line
         setup.append("for group in optimizer.param_groups:")
         setup.append("    group.update(fused=True, foreach=False)")
     if "workers" in case.tuning:
-        settings = {} if facts.of_one_size else {"batch_size": case.batch}
+        settings: dict[str, object] = {} if facts.of_one_size else {"batch_size": case.batch}
         settings["num_workers"] = case.tuning["workers"]
         settings["pin_memory"] = bool(case.tuning.get("pin"))
         setup.append(f"loading = {settings}  # DataLoader(dataset, **loading)")
