@@ -8,7 +8,6 @@ train is looked for one setting at a time.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import msgspec
 
@@ -72,11 +71,8 @@ class OwnSearch:
         self._request = space.request
         self._known: set[str] = set()  # ids of all cases so far
         self._varied: set[str] = set()  # leaders whose library's options were tried
-        stages = self._search()
-        if first is not None:
-            stages = [partial(self._carry_over, first), *self._search_further(), stages[-1]]
-        self._stages = stages
         self._first = first
+        self._stages = self._plan()
         self._started: list[Case] = []
 
     def start(self) -> list[Case]:
@@ -104,20 +100,11 @@ class OwnSearch:
             or []
         )
 
-    def _search(self) -> list[Stage]:
-        """The stages of the first row; a further row begins with its best and ends like it."""
-        return [
-            self._change,
-            self._export,
-            self._quantise,
-            self._mix,
-            self._compile,
-            self._vary,
-        ]
-
-    def _search_further(self) -> list[Stage]:
-        """The stages of a further row between its first and its last."""
-        return [self._mix, self._compile_first]
+    def _plan(self) -> list[Stage]:
+        """The stages of this row; a further one begins with the best of the first."""
+        if self._first is not None:
+            return [self._carry_over, self._mix, self._compile_first, self._vary]
+        return [self._change, self._export, self._quantise, self._mix, self._compile, self._vary]
 
     # --------------------------------------------------------- the race asks
 
@@ -129,7 +116,8 @@ class OwnSearch:
         return candidates[0].case.id if candidates else None
 
     def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
-        """The cases of the next stage that has some; a stage that returns None is over."""
+        """The cases of the next stage that has some.  A stage without any is over; one that
+        returns None waits for more rounds."""
         self.candidates = candidates
         now = self._exports.context.now
         until_s = now() + left_s
@@ -137,24 +125,24 @@ class OwnSearch:
             if self._is_short(left_s):
                 del self._stages[:-1]  # only `_vary` has candidates that are ready in time
             cases = self._stages[0](candidates, left_s)
+            if cases is None:
+                return []
             if cases:
                 return cases
-            if cases is not None:
-                return []  # it waits for more rounds
             self._stages.pop(0)
         return []
 
     # ---------------------------------------------------------------- stages
 
-    def _change(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
-        return self._new(ways.quick_changes(self._space)) or None
+    def _change(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
+        return self._new(ways.quick_changes(self._space))
 
-    def _export(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
+    def _export(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
         if not self._exports.backends or self._exports.exported is not None:
-            return None
+            return []
         found = self._as_exported()
         if not (self._exports.has_quantised or any(map(self._request.admits, found))):
-            return None
+            return []
         facts, why = self._space.facts, ""
         if facts.stateful or facts.mutated:
             why = "a call changes its state or inputs, which an exported graph does not"
@@ -166,10 +154,10 @@ class OwnSearch:
             why = "the budget left no time to export it; raise --budget"
         if why:
             self._exports.leave_out("onnx", why)
-            return None
+            return []
         if not self._exports.export(left_s):
-            return None
-        return self._new(found) or None
+            return []
+        return self._new(found)
 
     def _as_exported(self) -> list[Case]:
         """The exported model itself: with all threads in each library, with the fewest in the
@@ -189,14 +177,14 @@ class OwnSearch:
         if lag > HOPELESS and not self._request.thorough:
             text = f"the exported model in FP32 takes {lag:.1f}x the time of eager torch"
             self._exports.leave_out("int8", f"{text}; --thorough tries INT8 anyway")
-            return None
+            return []
         if lag > LAGS and self._compile in self._stages:
             self._stages.remove(self._compile)
             self._stages.insert(0, self._compile)
-            return self.join(candidates, left_s)
-        return self._admitted(self._exports.next_quantised(self.scenario, left_s)) or None
+            return self.join(candidates, left_s) or None
+        return self._admitted(self._exports.next_quantised(self.scenario, left_s))
 
-    def _mix(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
+    def _mix(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
         """The mix of a fast INT8 form that exceeds its error limit.
 
         In a further row only forms within it race, so the first row says which are fast.
@@ -206,17 +194,17 @@ class OwnSearch:
             measured, label = self._first.candidates, leader.case.label
             leader = next((c for c in measured if c.blocks and c.case.label == label), None)
         if leader is None:
-            return None
+            return []
         mixed = self._exports.mixed(measured, leader, self.scenario, left_s)
-        return self._admitted(mixed) or None
+        return self._admitted(mixed)
 
     def _compile(
         self, candidates: Sequence[Candidate], left_s: float, share: float = 1.0
-    ) -> list[Case] | None:
+    ) -> list[Case]:
         if self._space.facts.stateful:
             why = "a call changes its state, and compiled code would keep that of one call"
             self._exports.leave_out("compile", why)
-            return None
+            return []
         best: dict[str, Case] = {}  # by device
         for case in (candidate.case for candidate in self._ranked(candidates)):
             if case.backend == "torch":
@@ -224,26 +212,26 @@ class OwnSearch:
                 best.setdefault(case.device, plain)
         found = ways.compiled(self._space, best.values())
         if all(self._here(case).id in self._known for case in found):
-            return None
+            return []
         if self._is_far_ahead(candidates) or not self._exports.may_compile(left_s, share):
-            return None
-        return self._new(found) or None
+            return []
+        return self._new(found)
 
-    def _compile_first(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
+    def _compile_first(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
         """torch.compile at a further batch, if another library was too far ahead in the first row:
         it need not be so here."""
         if self._first is None or not self._first._is_far_ahead(self._first.candidates):
-            return None
+            return []
         return self._compile(candidates, left_s)
 
     def _vary(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
         """The leader with other numbers of threads, and other options of its library."""
         ranked = self._ranked(candidates)
         if not ranked or len(candidates) >= MOST_CANDIDATES:
-            return None
+            return []
         leader = ranked[0]
         if len(leader.blocks) < SETTLED_ROUNDS:
-            return []
+            return None
         case = leader.case
         if not case.is_compiled:
             near = [c.case for c in ranked[:LEADERS] if _best_s(c) <= NEAR * _best_s(leader)]
@@ -259,16 +247,16 @@ class OwnSearch:
         if joining := self._vary_compiled(ranked, left_s):
             return joining
         if self._first is not None or any(c.case.is_compiled for c in candidates):
-            return []  # another may lead later
-        at_last = self._compile(candidates, left_s, TRIED) or []
+            return None  # another may lead later
+        at_last = self._compile(candidates, left_s, TRIED)
         self.extra |= {each.id for each in at_last}
-        return at_last
+        return at_last or None
 
-    def _vary_compiled(self, ranked: Sequence[Candidate], left_s: float) -> list[Case] | None:
+    def _vary_compiled(self, ranked: Sequence[Candidate], left_s: float) -> list[Case]:
         """One more number of threads or precision of the best compiled candidate, if it is near."""
         compiled = next((c for c in ranked if c.case.is_compiled), None)
         if compiled is None or _best_s(compiled) > NEAR * _best_s(ranked[0]):
-            return None
+            return []
         case = compiled.case
         others = self._on_other_threads(case)
         raced = dict.fromkeys(c.case.precision for c in ranked if c.case.backend == "torch")
@@ -276,17 +264,19 @@ class OwnSearch:
         new = [each for each in others if each.id not in self._known][:1]
         if not new or not self._exports.may_compile(left_s):
             self._exports.left_out.pop("compile", None)  # one of them has raced
-            return None
-        return self._admitted(new) or None
+            return []
+        return self._admitted(new)
 
     def _on_other_threads(self, case: Case) -> list[Case]:
         """The case with each other number of threads; none on a GPU."""
         return [on_threads(n, case) for n in self._space.threads if case.threads not in (n, None)]
 
-    def _carry_over(self, first: "OwnSearch", _: object, left_s: float) -> list[Case] | None:
+    def _carry_over(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
         """The best candidates of the row before, at this row's batch; none is compiled again that
         was far behind the best on its device."""
-        ranked, best_s = self._ranked(first.candidates), dict[str, float]()
+        if self._first is None:
+            return []
+        ranked, best_s = self._ranked(self._first.candidates), dict[str, float]()
         for each in ranked:
             best_s.setdefault(each.case.device, _best_s(each))
         ranked = [
@@ -303,7 +293,7 @@ class OwnSearch:
         chosen = dict.fromkeys([*(c.case for c in ranked[:LEADERS]), *kinds.values()])
         kept = [case for case in chosen if self._exports.runs(case, self.scenario)]
         moved = [self._here(case) for case in kept[:MOST_CARRIED]]
-        return self._admitted(self._affordable(moved, left_s)) or None
+        return self._admitted(self._affordable(moved, left_s))
 
     # --------------------------------------------------------------- helpers
 
@@ -375,18 +365,17 @@ class TrainingSearch(OwnSearch):
             return here
         return replace(here, tuning={**here.tuning, "workers": most})
 
-    def _search(self) -> list[Stage]:
+    def _plan(self) -> list[Stage]:
+        if self._first is not None:
+            return [self._carry_over, self._vary_settings]
         return [self._vary_settings]
-
-    def _search_further(self) -> list[Stage]:
-        return []
 
     def _start(self) -> list[Case]:
         for mode, why in self._space.facts.impossible.items():
             self._exports.leave_out(mode, why)
         return self._new(training.start(self._space))
 
-    def _vary_settings(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
+    def _vary_settings(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
         """Neighbours of the leader of each device, once it has led for some rounds."""
         leaders = [] if self._is_short(left_s) else settled_leaders(candidates, self.scenario)
         for leader in leaders:
@@ -400,7 +389,7 @@ class TrainingSearch(OwnSearch):
                 found = [each for each in found if each.mode == leads.mode]
             if cases := self._affordable(self._new(found), left_s):
                 return cases
-        return []
+        return None
 
 
 def _unspun(case: Case) -> list[Case]:
