@@ -13,7 +13,6 @@ from ..contract import COMPILED
 from ..records.verdict import Elimination, Payoff, Verdict
 from ..report.candidate import Candidate, candidate_name
 from ..stats import ratios
-from ..stats.samples import median
 from ..text import units
 from .race_summary import eliminated_by_first_block
 
@@ -95,7 +94,7 @@ def payoff(one: Candidate, other: Candidate) -> Payoff | None:
     if one.fixed_s < other.fixed_s and factor < 1:
         one, other, factor = other, one, 1 / factor
         ratio = ratio and ratio.inverse()
-    fixed, over_fixed, step = one.fixed_s, other.fixed_s, median(one.samples_s)
+    fixed, over_fixed, step = one.fixed_s, other.fixed_s, one.median_s
     over_step = step * factor
     steps, ci95 = break_even(fixed, step, over_fixed, over_step), None
     if steps and ratio is not None and ratio.low > 1:

@@ -7,7 +7,6 @@ from ..contract import REDUCED, WAITING_FRACTION
 from ..machine.host.isa import having, lacking
 from ..records.document import Clocks, Roofline
 from ..report.candidate import Candidate, candidate_name
-from ..stats.samples import median
 from ..text import units
 from ..text.units import as_sentence
 from .comparison import TIMED, Comparison, better
@@ -49,7 +48,7 @@ def _start_up(found: Evidence, pick: Candidate) -> Iterator[str]:
 def _start_up_share(candidate: Candidate) -> tuple[str, str]:
     """The share of its time to result that comes once, and that time."""
     fixed_s = candidate.fixed_s
-    share = fixed_s / (fixed_s + median(candidate.ordered_s))
+    share = fixed_s / (fixed_s + candidate.median_s)
     return f"{share:.0%}", units.duration(fixed_s)
 
 

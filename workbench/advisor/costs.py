@@ -32,7 +32,7 @@ def step_energy(candidate: Candidate) -> tuple[float, str] | None:
     A counter over this case alone is preferred: the GPU's, then RAPL around each block.  Otherwise
     the mean of the power readings (about two a second) times the length of a step.
     """
-    telemetry, step_s = candidate.whole_telemetry, median(candidate.ordered_s)
+    telemetry, step_s = candidate.whole_telemetry, candidate.median_s
     if telemetry is not None and telemetry.counted_power_w:
         return telemetry.counted_power_w * step_s, COUNTER
     counted = [b.metrics[ENERGY] for b in candidate.blocks if b.metrics.get(ENERGY)]
@@ -65,7 +65,7 @@ def per_million(candidate: Candidate) -> float | None:
     """The price of a million items; None without a price, or for work without items."""
     if candidate.price_per_hour is None or candidate.work.items <= 0:
         return None
-    seconds = median(candidate.ordered_s)
+    seconds = candidate.median_s
     if candidate.objective == RUNS:
         seconds += candidate.fixed_s
     return candidate.price_per_hour / HOUR_S * seconds * MILLION / candidate.work.items
@@ -86,7 +86,7 @@ def _fastest(eligible: Sequence[Candidate]) -> ObjectivePick:
     objective = eligible[0].objective
     unit = {RUNS: "s/run", "latency_p99": "s/step at p99"}.get(objective)
     rounds = {c.case.id: c.rounds() if objective in SECONDS else c.step_rounds() for c in eligible}
-    values = {c.case.id: c.value if unit else median(c.ordered_s) for c in eligible}
+    values = {c.case.id: c.value if unit else c.median_s for c in eligible}
     return _raced("fastest", rounds, values, unit or "s/step")
 
 

@@ -104,7 +104,7 @@ def slower_precisions(standings: Standings) -> Iterator[Eliminated]:
         is_emulated = cpu is not None and lacking(precision, cpu) is not None
         if not is_emulated and not is_plausible(candidate):
             continue  # other load may have slowed it
-        factor = min(candidate.samples_s) / min(like.samples_s)
+        factor = candidate.min_s / like.min_s
         if reason := slower_precision(candidate.case, factor, "in its first turn", cpu):
             yield Eliminated(candidate, reason)
 
@@ -127,7 +127,7 @@ def too_slow_for_budget(standings: Standings) -> Iterator[Eliminated]:
 def _is_disturbed(candidate: Candidate) -> bool:
     """Whether even its fastest sample took far longer than a step of its warm-up."""
     step_s = candidate.warmup.step_s if candidate.objective in OF_A_STEP else None
-    return step_s is not None and min(candidate.samples_s) > FAR * step_s
+    return step_s is not None and candidate.min_s > FAR * step_s
 
 
 def far_slower(standings: Standings) -> Iterator[Eliminated]:
@@ -199,7 +199,7 @@ def _slowdowns(group: Sequence[Candidate]) -> Iterator[tuple[Candidate, float, s
             continue
         values = {c: measured[number] for c, measured in rounds.items() if number in measured}
         best = min(values, key=values.__getitem__)
-        own = min(candidate.samples_s) if candidate.objective in OF_A_STEP else values[case]
+        own = candidate.min_s if candidate.objective in OF_A_STEP else values[case]
         yield candidate, own / values[best], candidate_name(best)
 
 

@@ -11,7 +11,7 @@ from ..contract import kind_of
 from ..planning.scenario import Scenario
 from ..report.candidate import BY_FIRST_BLOCK, Candidate, candidate_name
 from ..stats.ratios import TOLERANCE, is_tie
-from ..stats.samples import Ratio, median
+from ..stats.samples import Ratio
 from ..text import units
 from ..text.units import as_sentence
 from .comparison import BELOW, COMPARED, Comparison, better, worse
@@ -201,7 +201,7 @@ def _copying(found: Evidence) -> Iterator[str]:
     if gpu.work.transfers == "step":
         return  # every step includes them
     copy_s = (gpu.setup.transfer_s or 0.0) + (gpu.setup.transfer_out_s or 0.0)
-    steps = copy_s / median(gpu.samples_s)
+    steps = copy_s / gpu.median_s
     if steps > NOTABLE_COPY:
         device, count = gpu.case.device, units.significant(steps)
         yield f"Copying to {device} and back once takes {units.duration(copy_s)} ({count} steps)."

@@ -7,7 +7,6 @@ from ..contract import WAITING_FRACTION, Case
 from ..planning.plan import RowPlan
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
-from ..stats.samples import median
 from .comparison import ranked
 from .limits import eligible
 
@@ -39,7 +38,7 @@ def settled_leaders(candidates: Sequence[Candidate], scenario: Scenario) -> list
 def _better(leader: Candidate, cases: Sequence[Case]) -> Iterator[Case]:
     """Fewer threads on a CPU.  On a GPU more loaders for a leader that waits for data; otherwise
     fewer, and compiled code."""
-    case, step_s = leader.case, median(leader.ordered_s)
+    case, step_s = leader.case, leader.median_s
     if case.threads is not None:
         yield from (each for each in cases if replace(each, threads=case.threads) == case)
         return

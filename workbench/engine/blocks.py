@@ -145,7 +145,7 @@ class BlockRunner:
             return None
         return admission.impossible_rate(
             prepared.case,
-            candidate.work.flops / stats.median(candidate.samples_s),
+            candidate.work.flops / candidate.median_s,
             self._context.machine,
             candidate.work.ranks,
             convolves=self._plan.workload.convolves,

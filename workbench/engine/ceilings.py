@@ -206,7 +206,7 @@ def _with_sustained(found: Ceilings, context: RunContext) -> Ceilings:
     """
     rates: dict[str, dict[str, float]] = {}
     measured = [c for c in context.report.candidates.values() if c.is_valid]
-    for candidate in sorted(measured, key=lambda c: median(c.samples_s)):
+    for candidate in sorted(measured, key=lambda c: c.median_s):
         case = candidate.case
         if is_gpu_product(case) and (step_s := _sustained_step_s(case, context)):
             of_device = rates.setdefault(case.device, {})

@@ -22,7 +22,6 @@ from ..pool.worker_process import WorkerKey
 from ..records import events as ev
 from ..records.reason import Warning
 from ..report.candidate import Candidate
-from ..stats.samples import median
 from .context import RunContext
 from .schedule import longest_lead_in_s, timed_s
 from .workers import worker_key
@@ -166,7 +165,7 @@ class CrossoverSearch:
             here, setup = candidate.work, candidate.setup
             growth = (at.flops or at.items) / (here.flops or here.items or 1.0)
             # A slow simulated device takes longer than it says.
-            step_s = growth * median(candidate.samples_s)
+            step_s = growth * candidate.median_s
             step_s *= self._context.speed(candidate.case.device)
             once_s = sum(part or 0.0 for part in (setup.build_s, setup.transfer_s, setup.compile_s))
             key = worker_key(candidate.case, row.scenario)

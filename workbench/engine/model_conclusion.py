@@ -13,7 +13,6 @@ from ..planning.questions import ModelQuestion
 from ..records.model import Advice, ModelFacts
 from ..report.candidate import Candidate, Row
 from ..report.report import Report
-from ..stats.samples import median
 from ..text import units
 from ..worker.onnx_gpu import CPU, CUDA
 from .model_search import CandidateSearch
@@ -73,7 +72,7 @@ def _to_explain(row: Row, pick: Candidate, given: Candidate) -> list[Candidate]:
     best: dict[str, Candidate] = {}
     for each in row.candidates:
         if each.blocks and (form := each.case.quantization) is not None:
-            best[form] = min(best.get(form, each), each, key=lambda c: median(c.samples_s))
+            best[form] = min(best.get(form, each), each, key=lambda c: c.median_s)
     found = {each.case.id: each for each in (pick, given, *best.values())}
     return list(found.values())[:MOST_EXPLAINED]
 

@@ -234,7 +234,7 @@ class OwnSearch:
             return None
         case = leader.case
         if not case.is_compiled:
-            near = [c.case for c in ranked[:LEADERS] if _best_s(c) <= NEAR * _best_s(leader)]
+            near = [c.case for c in ranked[:LEADERS] if c.min_s <= NEAR * leader.min_s]
             quick = [*_unspun(case), *self._on_other_threads(case), *rivals(near)]
             if new := self._admitted(quick):
                 return new
@@ -255,7 +255,7 @@ class OwnSearch:
     def _vary_compiled(self, ranked: Sequence[Candidate], left_s: float) -> list[Case]:
         """One more number of threads or precision of the best compiled candidate, if it is near."""
         compiled = next((c for c in ranked if c.case.is_compiled), None)
-        if compiled is None or _best_s(compiled) > NEAR * _best_s(ranked[0]):
+        if compiled is None or compiled.min_s > NEAR * ranked[0].min_s:
             return []
         case = compiled.case
         others = self._on_other_threads(case)
@@ -278,11 +278,11 @@ class OwnSearch:
             return []
         ranked, best_s = self._ranked(self._first.candidates), dict[str, float]()
         for each in ranked:
-            best_s.setdefault(each.case.device, _best_s(each))
+            best_s.setdefault(each.case.device, each.min_s)
         ranked = [
             each
             for each in ranked
-            if not each.case.is_compiled or _best_s(each) <= NEAR * best_s[each.case.device]
+            if not each.case.is_compiled or each.min_s <= NEAR * best_s[each.case.device]
         ]
         kinds: dict[tuple[str, ...], Case] = {}  # the best of each kind, in their order
         for candidate in ranked:
@@ -310,10 +310,10 @@ class OwnSearch:
 
     def _lag(self, candidates: Sequence[Candidate]) -> float:
         """The time of the exported model as it is over that of the best eager way; 1 if unknown."""
-        eager = [_best_s(c) for c in self._ranked(candidates) if _is_eager(c.case)]
+        eager = [c.min_s for c in self._ranked(candidates) if _is_eager(c.case)]
         own = ("fp32", self._space.facts.precision)
         plain = [
-            _best_s(c)
+            c.min_s
             for c in candidates
             if c.blocks and c.case.backend in ONNX_BACKENDS and c.case.precision in own
         ]
@@ -325,7 +325,7 @@ class OwnSearch:
         eager = next((c for c in ranked if _is_eager(c.case)), None)
         if eager is None or self._request.thorough or self._request.names_mode("compile"):
             return False
-        lead = _best_s(eager) / _best_s(ranked[0])
+        lead = eager.min_s / ranked[0].min_s
         if lead > FAR_AHEAD:
             text = f"the leader is {lead:.1f}x as fast as eager torch"
             self._exports.leave_out("compile", f"{text}; --thorough compiles it anyway")
@@ -400,7 +400,3 @@ def _unspun(case: Case) -> list[Case]:
 
 def _is_eager(case: Case) -> bool:
     return case.backend == "torch" and not case.is_compiled
-
-
-def _best_s(candidate: Candidate) -> float:
-    return min(candidate.samples_s)

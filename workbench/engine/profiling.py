@@ -10,7 +10,6 @@ from ..records import events as ev
 from ..records.document import OperatorShare
 from ..records.reason import Reason
 from ..report.candidate import Candidate
-from ..stats import samples as stats
 from .context import RunContext
 from .preparation import Preparation
 from .trace import TraceFile
@@ -50,14 +49,14 @@ class Profiling:
     def has_time_for(self, candidate: Candidate) -> bool:
         """Whether its pass would end in time; a worker that overruns is killed."""
         opening_s = OPENING * (candidate.setup.compile_s or 0.0)
-        needed_s = OPENING_S + opening_s + 2 * (PROFILED_S + 2 * stats.median(candidate.samples_s))
+        needed_s = OPENING_S + opening_s + 2 * (PROFILED_S + 2 * candidate.median_s)
         return needed_s <= self._context.end_s - self._context.now()
 
     def profile(self, candidate: Candidate, trace: TraceFile | None = None) -> None:
         """Profile one candidate for the report, and for `trace` if given."""
         context, case = self._context, candidate.case
         key = worker_key(case, self._plan.scenario)
-        steps = round(PROFILED_S / stats.median(candidate.samples_s))
+        steps = round(PROFILED_S / candidate.median_s)
         steps = min(max(steps, 1), self._most_steps)
         operators: list[OperatorShare] = []
         reason, fallback = None, 0.0

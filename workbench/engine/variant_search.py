@@ -97,7 +97,6 @@ class VariantSearch:
     ) -> Candidate | None:
         """The fastest static variant that only its error keeps from leading, among the smallest
         errors."""
-        best_s = min(leader.samples_s)
         errors = [
             (c.accuracy.worst, c)
             for c in measured
@@ -105,10 +104,10 @@ class VariantSearch:
             and c.accuracy is not None
             and c.blocks
             and exceeds_error_limit(c, scenario)
-            and min(c.samples_s) < MIX_GAIN * best_s
+            and c.min_s < MIX_GAIN * leader.min_s
         ]
         least = min((error for error, _ in errors), default=0.0)
         near = [c for error, c in errors if error <= NEAR * least]
         if not convolves(self.space):  # in a chain of products, operators between them cost more
             near = [c for c in near if "products" in (c.case.quantization or "")] or near
-        return min(near, key=lambda c: min(c.samples_s), default=None)
+        return min(near, key=lambda c: c.min_s, default=None)

@@ -102,6 +102,16 @@ class Candidate:
         return ordered
 
     @property
+    def median_s(self) -> float:
+        """The median step."""
+        return stats.median(self.ordered_s)
+
+    @property
+    def min_s(self) -> float:
+        """The shortest step."""
+        return self.ordered_s[0]
+
+    @property
     def medians_s(self) -> list[float]:
         """The median step of each block."""
         known = self._medians[: len(self.blocks)]
@@ -150,7 +160,7 @@ class Candidate:
         """
         setup, first_s, beyond = self.setup, self.warmup.first_s, 0.0
         if first_s is not None and self.blocks:
-            beyond = max(0.0, first_s - stats.median(self.ordered_s))
+            beyond = max(0.0, first_s - self.median_s)
         loading = setup.import_s, setup.loading_s
         parts = (*loading, setup.build_s, setup.transfer_s, setup.compile_s, beyond)
         return tuple(part or 0.0 for part in parts)
@@ -165,8 +175,7 @@ class Candidate:
         """The share of its value that a step takes: below 1 where start-up counts."""
         if self.objective != "time_to_result" or not self.blocks:
             return 1.0
-        step_s = stats.median(self.ordered_s)
-        return step_s / (self.fixed_s + step_s)
+        return self.median_s / (self.fixed_s + self.median_s)
 
     @property
     def whole_telemetry(self) -> Telemetry | None:

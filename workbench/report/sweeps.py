@@ -118,7 +118,7 @@ def _lead_changes(
         here = {c.case.label: c for c in racing if c.is_valid}
         if not here:
             continue
-        fastest = min(here, key=lambda label: stats.median(here[label].ordered_s))
+        fastest = min(here, key=lambda label: here[label].median_s)
         if leader not in here:
             leader = fastest
         elif fastest != leader and _is_ahead(here, fastest, leader):

@@ -13,7 +13,6 @@ from ...machine.host.isa import lacking
 from ...records.machine import Cpu
 from ...records.model import Built, Explanation, ModelFacts, OperatorTimes
 from ...report.candidate import Candidate, candidate_name
-from ...stats.samples import median
 from ...text import units
 from ...text.units import times
 from ..comparison import better, worse
@@ -62,7 +61,7 @@ class KernelTimes:
             seconds = kernel.self_s / candidate.profiled_steps
             by_kernel[kernel.name] += seconds
             by_operator[stands_for(kernel.name)] += seconds
-        return cls(by_operator, by_kernel, median(candidate.ordered_s))
+        return cls(by_operator, by_kernel, candidate.median_s)
 
     @property
     def total_s(self) -> float:

@@ -12,7 +12,6 @@ from ...report.candidate import LIBRARIES, Candidate, Row, candidate_name, setti
 from ...report.measurements import metrics_of
 from ...report.report import Report
 from ...stats import ratios
-from ...stats.samples import median
 from ...text import units
 from ...worker.code import COMMAND, TORCH, WORKLOAD
 from ..break_even import plain
@@ -108,7 +107,7 @@ def answer(row: Row, report: Report) -> list[str]:
         text = f"At batch {pick.case.batch}: r{text[1:]}"
     sentences, metrics = [text], metrics_of(pick)
     if RESIDENT in metrics:
-        whole, alone = units.duration(median(pick.ordered_s)), units.duration(metrics[RESIDENT])
+        whole, alone = units.duration(pick.median_s), units.duration(metrics[RESIDENT])
         sentences.append(f"A call takes {whole}, {alone} with its inputs resident on the GPU.")
     if WAITING_FRACTION in metrics:
         waits = units.percent(metrics[WAITING_FRACTION])
@@ -173,7 +172,7 @@ def flips(report: Report, *, trains: bool = False) -> list[str]:
 def _fastest_batch(picks: Sequence[Candidate]) -> str:
     """The batch that trains the most samples in a second.  Each rate is one of its own race, so
     there is no ratio."""
-    rates = {pick.case.batch: pick.work.items / median(pick.ordered_s) for pick in picks}
+    rates = {pick.case.batch: pick.work.items / pick.median_s for pick in picks}
     best, *others = sorted(rates, key=lambda batch: -rates[batch])
     shown = {batch: units.rate(rate, "samples/s") for batch, rate in rates.items()}
     slower = listed([f"{shown[batch]} at batch {batch}" for batch in others])

@@ -10,7 +10,6 @@ from ...records import events as ev
 from ...records.reason import Warning
 from ...report.candidate import Candidate, Row
 from ...report.report import Report
-from ...stats.samples import median
 from ...text import units
 from .derived import RunView
 from .model_facts import built_text, code_facts, facts_lines, saved_text
@@ -189,7 +188,7 @@ def _measured(candidate: Candidate, name: str, run: RunView) -> Said:
     if not (samples := candidate.samples_s):
         return None
     rate = rate_text(candidate, run)
-    return "measured", f"{name}: {units.duration(median(samples))} ({rate}, n={len(samples)})"
+    return "measured", f"{name}: {units.duration(candidate.median_s)} ({rate}, n={len(samples)})"
 
 
 def log_line(event: ev.AnyEvent, report: Report, *, verbose: bool = True) -> str | None:

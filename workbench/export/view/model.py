@@ -26,7 +26,6 @@ from ...records.model import Explanation
 from ...records.reason import Warning
 from ...report.candidate import Candidate, Row, candidate_name
 from ...report.report import Report
-from ...stats.samples import median
 from ...text import units
 from ...text.units import as_sentence
 from .answers import answer_warnings
@@ -259,7 +258,7 @@ def operator_lines(chosen: Candidate | None, report: Report, width: int) -> list
     raced = gain_over(given, candidate, Candidate.step_rounds)
     if given is not None and raced is not None:
         # A profiled run is slower, and may mislead.
-        times = [median(c.samples_s) for c in (given, candidate)]
+        times = [c.median_s for c in (given, candidate)]
         cells = {"operator": Text.of(RACED), "gain": Text.of(units.gain(raced[0]))}
         for (key, _), seconds in zip(_TONES, times, strict=True):
             cells[key] = Text.of(f"{units.duration(seconds, align=True):>7}")

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from ...advisor.ranking import NEGLIGIBLE, RankedCandidate
 from ...report.candidate import Candidate
-from ...stats.samples import median
 from ...text import units
 from .chart import LABEL, Series, chart, ticks
 from .spans import Text, heading
@@ -28,7 +27,7 @@ def tradeoff_lines(
             continue
         meaning, mark = _mark(ranked, ranked.candidate is chosen)
         marks[meaning] = mark
-        time_s = median(samples)
+        time_s = ranked.candidate.median_s
         times.append(time_s)
         place = math.log10(time_s), math.log10(max(accuracy.value, FLOOR))
         points.append(Series(mark, [place]))
