@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from ..contract import COMPILED
+from ..contract import COMPILED, Case
 from ..records.verdict import Elimination, Payoff, Verdict
 from ..report.candidate import Candidate, candidate_name
 from ..stats import ratios
@@ -49,7 +49,7 @@ def _pairs(
         for one in ranked
         if one.case.is_compiled
         for other in ranked
-        if other.case == replace(one.case, mode=plain(one.case.mode))
+        if other.case == plain(one.case)
     )
     quantised = (
         (one, other)
@@ -63,10 +63,10 @@ def _pairs(
     yield from islice(quantised, 1)
 
 
-def plain(mode: str | None) -> str | None:
-    """The mode without what compiles."""
-    words = (mode or "").split("+")
-    return "+".join(word for word in words if word not in (*COMPILED, "tensorrt")) or None
+def plain(case: Case) -> Case:
+    """The case without what compiles."""
+    words = (word for word in case.mode_words if word not in (*COMPILED, "tensorrt"))
+    return replace(case, mode="+".join(words) or None)
 
 
 def _alike(one: Candidate, other: Candidate) -> bool:

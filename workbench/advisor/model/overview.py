@@ -162,7 +162,7 @@ def _ways(case: Case) -> str:
         ways.append(f"with {units.counted(case.threads, 'thread')}")
     if case.backend == OPENVINO:
         ways.append("in OpenVINO")
-    ways += [OPTIONS.get(word, f"by {word}") for word in (case.mode or "").split("+") if word]
+    ways += [OPTIONS.get(word, f"by {word}") for word in case.mode_words if word]
     return f" {', '.join(ways)}" if ways else ""
 
 

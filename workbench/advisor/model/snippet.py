@@ -26,7 +26,7 @@ def session_lines(case: Case, file: Path | str, provider: str) -> list[str]:
         lines = ["import openvino", "", "settings = {"]
         lines += [f"    {name!r}: {value!r}," for name, value in openvino_settings(case).items()]
         return [*lines, "}", f"session = openvino.compile_model({str(file)!r}, 'CPU', settings)"]
-    words = (case.mode or "").split("+")
+    words = case.mode_words
     lines = ["import onnxruntime as ort", "", "options = ort.SessionOptions()"]
     if case.threads is not None:
         lines.append(f"options.intra_op_num_threads = {case.threads}")

@@ -4,7 +4,6 @@ Pure functions of a report.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ...contract import WAITING_FRACTION, Case
 from ...records.code import CodeReport
@@ -203,11 +202,7 @@ def picks_compiled(row: Row) -> bool:
 def compile_calls(row: Row) -> float | None:
     """The calls after which a compiled candidate has paid for its compilation, where that is
     certain."""
-    uncompiled = {
-        c.case.id: replace(c.case, mode=plain(c.case.mode))
-        for c in row.candidates
-        if c.case.is_compiled
-    }
+    uncompiled = {c.case.id: plain(c.case) for c in row.candidates if c.case.is_compiled}
     for found in row.verdict.payoffs if row.verdict else ():
         case = uncompiled.get(found.id)
         if case is not None and case.id == found.over and found.steps and found.steps_ci95:

@@ -68,7 +68,7 @@ def steps_per_sample(space: Space, batch: int | None) -> int:
 
 def _with_modes(leader: Case, space: Space) -> Iterator[Case]:
     """The leader with one more mode, for each that can be and that it has not yet."""
-    present = (leader.mode or "").split("+")
+    present = leader.mode_words
     left_out = {*present, *space.facts.impossible, *(() if space.facts.convolves else (NHWC,))}
     for mode in MODES:
         if mode not in left_out:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import msgspec
 import own_runs
@@ -259,7 +259,7 @@ def test_a_batch_that_failed_does_not_hide_the_answer_for_another() -> None:
 def test_compiling_pays_off_only_where_that_is_certain() -> None:
     row = rows_of(Report.of(own_runs.net()))[0]
     compiled = next(c for c in row.candidates if c.case.is_compiled)
-    plain_id = replace(compiled.case, mode=plain(compiled.case.mode)).id
+    plain_id = plain(compiled.case).id
     others = (plain_id, 9.0, 0.0, 0.004, 0.005)
     certain = Payoff(compiled.case.id, *others, 4_210.0, (4_000.0, 4_400.0), None)
     unsure = msgspec.structs.replace(certain, steps=7.0, steps_ci95=None)
