@@ -30,7 +30,7 @@ def exit_code(status: str, request: Request, report: Report) -> int:
         failed = any(c.state == "failed" for c in row.candidates)
         # A scenario can answer although a candidate failed; a plain run owes every candidate.
         owed = not request.every or failed  # with --all, some workloads cannot run here
-        if (not measured and owed) or (failed and row.plan.textbook is None):
+        if (not measured and owed) or (failed and not row.plan.owes_verdict):
             return FAILED
     if _is_unwritten(request, report):
         return FAILED

@@ -128,7 +128,7 @@ class Race:
 
         The rows to come get an equal share, unless this one may take `least_share` of the whole.
         """
-        if self._plan.scenario.textbook is None or self._plan.source is not None:
+        if not self._plan.scenario.owes_verdict or self._plan.source is not None:
             return 0.0
         of_others_s = self._context.report.extended_s - self._extended_s
         whole_s = self._context.request.extension_s - of_others_s

@@ -68,7 +68,7 @@ class RowPlan:
     @property
     def decides(self) -> bool:
         """Whether it races until one can be picked; otherwise until all are well known."""
-        return self.scenario.textbook is not None or self.of is not None
+        return self.scenario.owes_verdict or self.of is not None
 
     @property
     def is_on_host(self) -> bool:

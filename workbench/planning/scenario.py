@@ -70,6 +70,11 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shares_workers: bool = False
 
     @property
+    def owes_verdict(self) -> bool:
+        """Whether it is raced for an answer; a plain run is not."""
+        return self.textbook is not None
+
+    @property
     def weighs_memory(self) -> bool:
         """Whether each candidate needs a worker of its own: libraries keep the memory they used."""
         return self.objective == "memory" or self.limits.memory_mib is not None

@@ -97,6 +97,11 @@ class RacePlanned(Event, frozen=True, kw_only=True, tag=True):
     what_if: list[WhatIf] = []  # recorded results of other devices, without ratios
 
     @property
+    def owes_verdict(self) -> bool:
+        """Whether it is raced for an answer; a plain run is not."""
+        return self.textbook is not None
+
+    @property
     def is_crossover_point(self) -> bool:
         return self.of is not None
 

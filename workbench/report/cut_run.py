@@ -76,6 +76,6 @@ class CutRun:
 
 
 def _is_complete(row: Row) -> bool:
-    decided = row.verdict is not None or row.plan.textbook is None
+    decided = row.verdict is not None or not row.plan.owes_verdict
     all_in = all(each.ended and each.state != "cancelled" for each in row.candidates)
     return row.ended_by not in (None, "cancelled") and all_in and decided

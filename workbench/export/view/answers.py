@@ -120,7 +120,7 @@ def command_lines(command: str) -> list[Text]:
 def answer_facts(row: Row, run: RunView) -> list[Fact]:
     """The verdict, or its substitute while there is none."""
     if (verdict := row.verdict) is None:
-        is_plain = row.plan.textbook is None and not run.going
+        is_plain = not row.plan.owes_verdict and not run.going
         return (_fastest(row, run) if is_plain else []) or [
             Fact("answer", pending_texts(row, run)[0])
         ]

@@ -99,7 +99,7 @@ def pending_texts(row: Row, run: RunView) -> list[Text]:
     """The state of a race without a verdict, longest text first."""
     report = run.report
     searched = any(run.largest(candidate) for candidate in row.candidates)
-    if row.plan.textbook is None and (row.started or searched):
+    if not row.plan.owes_verdict and (row.started or searched):
         return _fastest(row, run)
     if not row.started:
         return [Text.of(("waiting" if run.going else "not reached", "dim"))]
