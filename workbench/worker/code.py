@@ -41,6 +41,12 @@ def placeholders(text: str) -> list[str]:
     return list(dict.fromkeys(m[2] for m in _PLACEHOLDER.finditer(text) if m[2]))
 
 
+def guard_for(guard: str, *, compiles: bool) -> str:
+    """The context of a call: what torch.compile makes with max-autotune or CUDA graphs fails in
+    inference mode (pytorch#135892)."""
+    return "no_grad" if compiles and guard == "inference_mode" else guard
+
+
 @dataclass(frozen=True)
 class Code:
     """What to run and how; every worker of a run gets the same, as text in `Setup.files["code"]`.

@@ -15,7 +15,7 @@ from typing import Any
 
 from workbench.contract import WorkloadError
 from workbench.text.sanitize import shown
-from workbench.worker.code import Code
+from workbench.worker.code import Code, guard_for
 from workbench.worker.failures import first_line, is_out_of_memory
 from workbench.worker.libraries import onnx, torch
 
@@ -147,7 +147,7 @@ def breaks(subject: Subject, example: Example, within: str = "no_grad") -> dict[
     WorkloadError `unsupported` where it fails or finds nothing: no call would become faster.
     """
     try:
-        with guard("no_grad" if within == "inference_mode" else within):  # pytorch#135892
+        with guard(guard_for(within, compiles=True)):
             found = torch._dynamo.explain(subject.copy())(*example.args, **example.kwargs)
     except Exception as error:
         message = f"torch.compile cannot follow {subject.name}: {first_line(error)}"

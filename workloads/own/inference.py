@@ -11,8 +11,8 @@ from contextlib import nullcontext
 from statistics import median
 from typing import Any
 
-from workbench.contract import COMPILED, Accuracy, Case, Setup, WorkloadError
-from workbench.worker.code import Code
+from workbench.contract import Accuracy, Case, Setup, WorkloadError
+from workbench.worker.code import Code, guard_for
 from workbench.worker.libraries import torch
 
 from .._shared.cuda_graph import graphed
@@ -40,7 +40,7 @@ class ModuleTask(TorchTask):
         self.code = code
         self.known = examine.known(code)
         self.restores = bool(self.known["mutated"])
-        self.within = guard_of(self.known, self.modes)
+        self.within = guard_for(self.known["guard"], compiles=case.compile_mode is not None)
         with setup.phase("build"):
             one = subject(code)
             self.pristine = one.example(case.batch)
@@ -161,13 +161,6 @@ class ExportedTask(ModelTask):
 def right(code: Code, case: Case) -> Reference:
     """The reference at the batch of `case`."""
     return reference(code, case.batch, examine.known(code)["guard"])
-
-
-def guard_of(known: dict[str, Any], modes: list[str]) -> str:
-    """max-autotune and CUDA graphs of torch.compile fail in inference mode (pytorch#135892)."""
-    within = str(known["guard"])
-    is_compiled = within == "inference_mode" and {*COMPILED} & {*modes}
-    return "no_grad" if is_compiled else within
 
 
 def user_check(check: Any, output: Any) -> None:

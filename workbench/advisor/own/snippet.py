@@ -7,7 +7,7 @@ from ... import catalog
 from ...contract import THREAD_VARIABLES, Case, kind_of
 from ...planning.questions import OwnQuestion
 from ...records.code import CodeFacts
-from ...worker.code import COMMAND, FUNCTION, command_words
+from ...worker.code import COMMAND, FUNCTION, command_words, guard_for
 from ...worker.session_options import ONNX_BACKENDS
 from ..model.snippet import CALLS, session_lines
 
@@ -94,9 +94,7 @@ def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
         setup.append(f"model = torch.compile(model, dynamic=False{how})")
     if question.train:
         return _training(facts, case, setup, call)
-    # CUDA graphs of torch.compile fail in inference mode (pytorch#135892).
-    in_compiler = case.is_compiled and facts.guard == "inference_mode"
-    guard = "no_grad" if in_compiler else facts.guard
+    guard = guard_for(facts.guard, compiles=case.is_compiled)
     contexts = f"with torch.{guard}(){_autocast(facts, case)}:"
     if "graph" in case.mode_words:
         return _graph(setup, case.device, contexts, call)

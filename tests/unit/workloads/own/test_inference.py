@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from workbench.contract import Case, Setup
-from workbench.worker.code import Code
+from workbench.worker.code import Code, guard_for
 from workloads.own import inference
 from workloads.own.workload import WORKLOAD
 
@@ -64,7 +64,8 @@ def test_a_compiled_module_answers_as_eager_does(
     ],
 )
 def test_what_is_compiled_never_runs_in_inference_mode(found: str, mode: str, within: str) -> None:
-    assert inference.guard_of({"guard": found}, mode.split("+")) == within
+    case = Case("own", "cpu", "torch", "fp32", mode=mode or None)
+    assert guard_for(found, compiles=case.compile_mode is not None) == within
 
 
 WITHOUT_TORCH = """
