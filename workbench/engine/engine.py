@@ -24,6 +24,7 @@ from ..records import events as ev
 from ..records.document import SCHEMA_VERSION, Ceilings, Tool
 from ..records.machine import Machine, Software
 from ..records.reason import Reason, Warning
+from ..report.candidate import CANCELLED
 from ..report.cut_run import CutRun
 from ..report.journal import new_run_id
 from ..report.report import Report
@@ -44,7 +45,7 @@ from .trace import TraceFile
 
 CROSSOVER_SHARE = 0.5  # share of the time with --crossover; otherwise rows leave it over
 
-CANCELLED = Reason("cancelled", "the run was cut short before its turn")
+NOT_BEGUN = Reason("cancelled", "the run was cut short before its turn")
 CANCELLED_IN_RACE = Reason("cancelled", "the run was cut short before its race was over")
 
 
@@ -245,8 +246,8 @@ class Engine:
                         at_s=self._control.now(),
                         case=candidate.case.id,
                         scenario=row.plan.scenario,
-                        status="cancelled",
-                        reason=CANCELLED_IN_RACE if has_begun else CANCELLED,
+                        status=CANCELLED,
+                        reason=CANCELLED_IN_RACE if has_begun else NOT_BEGUN,
                     )
                 )
         for plan in self._rows:

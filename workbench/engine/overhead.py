@@ -7,9 +7,8 @@ from contextlib import contextmanager, suppress
 
 import psutil
 
-from ..records.document import Overhead, Spent
+from ..records.document import PHASES, Overhead, Spent
 
-PHASES = ("starting", "preparing", "measured", "idle", "closing")
 STARTING, PREPARING, MEASURED, IDLE, CLOSING = PHASES
 
 

@@ -10,7 +10,7 @@ from ..contract import Case, kind_of
 from ..machine.host.disturbance import DisturbanceMonitor
 from ..planning.plan import RowPlan
 from ..records import events as ev
-from ..report.candidate import Candidate
+from ..report.candidate import CANCELLED, Candidate
 from ..stats.samples import MIN_PAIRS
 from .blocks import BlockRunner
 from .context import RunContext, Share
@@ -47,7 +47,7 @@ class Race:
 
     def run(self) -> None:
         """Race for the decision, then race the reference-only precisions; Cancelled may pass."""
-        context, rounds, ended_by = self._context, None, "cancelled"
+        context, rounds, ended_by = self._context, None, CANCELLED
         cores = context.machine.cpu.effective_cores
         try:
             self._enter_first()

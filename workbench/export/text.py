@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ..advisor.subject import recommendation, rows_of
 from ..contract import Parameter, Workload, WorkloadError
 from ..planning.scenario import Scenario
-from ..records.document import Sweep
+from ..records.document import PHASES, Sweep
 from ..records.machine import Machine, Software
 from ..report import journal
 from ..report.candidate import Row
@@ -22,8 +22,6 @@ from .view.section import section_text
 from .view.spans import PROSE, Fact, Text, fact, facts_lines, heading, plain_lines
 from .view.table import UNLIMITED, plain_table, table_lines
 from .view.tables import advisor_columns, advisor_line, has_gpu
-
-PHASES = ("starting", "preparing", "measured", "idle", "closing")
 
 
 def run_text(report: Report, width: int | None = None) -> str:

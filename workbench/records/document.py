@@ -279,6 +279,9 @@ class Spent(msgspec.Struct, frozen=True):
     idle_s: float  # anything else: rounds judged, cases released, a profile
 
 
+PHASES = ("starting", "preparing", "measured", "idle", "closing")  # of a run, as fields below
+
+
 class Overhead(msgspec.Struct, frozen=True):
     """Processor time of the engine and its screen, and wall seconds that add up to `duration_s`."""
 

@@ -10,7 +10,7 @@ import msgspec
 
 from ..records import events as ev
 from ..records.errors import JournalError
-from .candidate import Row
+from .candidate import CANCELLED, Row
 from .run_files import OpenedRun
 
 START_S = 5.0  # seconds of the budget that a run takes before its first race
@@ -77,5 +77,5 @@ class CutRun:
 
 def _is_complete(row: Row) -> bool:
     decided = row.verdict is not None or not row.plan.owes_verdict
-    all_in = all(each.ended and each.state != "cancelled" for each in row.candidates)
-    return row.ended_by not in (None, "cancelled") and all_in and decided
+    all_in = all(each.ended and each.state != CANCELLED for each in row.candidates)
+    return row.ended_by not in (None, CANCELLED) and all_in and decided

@@ -14,7 +14,7 @@ from ..records import events as ev
 from ..records.document import Document, Measurement
 from ..records.verdict import CHOICES, CONFIDENCES, Elimination, Verdict
 from ..stats.objectives import OBJECTIVES
-from .candidate import ENDED, ENERGY, SHARED, Candidate, Row, price_of
+from .candidate import CANCELLED, ENDED, ENERGY, SHARED, Candidate, Row, price_of
 from .report import Report
 
 VOCABULARY = {"choice": CHOICES, "objective": OBJECTIVES, "confidence": CONFIDENCES}
@@ -168,7 +168,7 @@ def _row(plan: ev.RacePlanned, group: Sequence[Measurement], verdict: Verdict | 
             for measured in group
         ],
     )
-    if race is not None and race.ended_by != "cancelled":
+    if race is not None and race.ended_by != CANCELLED:
         row.rounds, row.ended_by = race.rounds, race.ended_by
     return row
 

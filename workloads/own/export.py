@@ -15,7 +15,7 @@ from typing import Any
 
 from workbench.contract import WorkloadError
 from workbench.text.sanitize import shown
-from workbench.worker.code import Code, guard_for
+from workbench.worker.code import MODEL, Code, guard_for
 from workbench.worker.failures import first_line, is_out_of_memory
 from workbench.worker.libraries import onnx, torch
 
@@ -25,7 +25,6 @@ from .reference import Reference, guard, share
 from .subject import Subject, folder_of
 from .tree import Example, tensors
 
-MODEL = "model.onnx"
 LARGEST_BYTES = 1_900_000_000  # for weights inside one file: protobuf ends at 2 GiB
 BROKEN = 0.1  # relative error of a graph that computes something else; the race judges closely
 MOST_REASONS = 5

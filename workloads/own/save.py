@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from workbench.contract import Case, WorkloadError
-from workbench.worker.code import COMMAND, Code
+from workbench.worker.code import COMMAND, MODEL, Code
 from workbench.worker.libraries import onnx, torch
 from workbench.worker.session_options import ONNX_BACKENDS
 
@@ -25,7 +25,7 @@ from .training_parts import TrainingParts, as_given, maker_of
 # Functions that are copied into the script of a function, and into that of a training.
 COPIED: Sequence[Any] = (takes_device, arguments, wait_for, seed_loaded)
 COPIED_TO_TRAIN: Sequence[Any] = (found_in, maker_of)
-MODEL, ARCHIVE, WEIGHTS, INPUTS = "model.onnx", "model.pt2", "weights.pt", "inputs.pt"
+ARCHIVE, WEIGHTS, INPUTS = "model.pt2", "weights.pt", "inputs.pt"
 
 HEAD = '''"""{name} as it was measured: {label}.
 

@@ -7,13 +7,11 @@ from ... import catalog
 from ...contract import THREAD_VARIABLES, Case, kind_of
 from ...planning.questions import OwnQuestion
 from ...records.code import CodeFacts
-from ...worker.code import COMMAND, FUNCTION, command_words, guard_for
+from ...worker.code import COMMAND, FUNCTION, MODEL, command_words, guard_for
 from ...worker.session_options import ONNX_BACKENDS
 from ..model.snippet import CALLS, session_lines
 
 ARCHIVE = ".pt2"
-
-MODEL = "model.onnx"  # as --save-best names it
 AUTOCAST = {"bf16": "bfloat16", "fp16": "float16"}
 RETURNED = 'output["loss"] if isinstance(output, dict) else getattr(output, "loss", output)'
 MOVED = """\
