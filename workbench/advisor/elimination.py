@@ -65,12 +65,10 @@ class Rule:
 
     find: Callable[[Standings], Iterator[Eliminated]]
     for_a_pick: bool = False  # only in rows that end with a pick
-    first_round: bool = False  # only after the first round
     protects_runner_up: bool = False  # a possible runner-up stays until the lead has an interval
 
     def applies(self, standings: Standings) -> bool:
-        is_due = standings.rounds == 1 or not self.first_round
-        return is_due and (standings.plan.decides or not self.for_a_pick)
+        return standings.plan.decides or not self.for_a_pick
 
 
 def inadmissible(standings: Standings) -> Iterator[Eliminated]:
@@ -110,7 +108,10 @@ def slower_precisions(standings: Standings) -> Iterator[Eliminated]:
 
 
 def too_slow_for_budget(standings: Standings) -> Iterator[Eliminated]:
-    """The slowest of each group, until two more rounds of the others fit into the time left."""
+    """After the first round: the slowest of each group, until two more rounds of the others fit
+    into the time left."""
+    if standings.rounds != 1:
+        return
     turn_s = standings.turn_s
     planned_s = 2 * sum(turn_s[candidate.case.id] for candidate in standings.candidates)
     for group in groups(standings.candidates, standings.scenario):
@@ -162,7 +163,7 @@ RULES = (  # applied in this order; each sees only those that the rules before i
     # First, so that no candidate counts as slow against one that cannot be picked.
     Rule(inadmissible, for_a_pick=True),
     Rule(slower_precisions, protects_runner_up=True),
-    Rule(too_slow_for_budget, first_round=True),
+    Rule(too_slow_for_budget),
     Rule(far_slower, for_a_pick=True, protects_runner_up=True),
     Rule(proven_slower, for_a_pick=True),
 )
