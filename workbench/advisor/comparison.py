@@ -75,7 +75,7 @@ class Comparison:
         return self.ratio is not None and self.ratio.low > 1
 
     @property
-    def is_tie(self) -> bool:
+    def is_close(self) -> bool:
         return ratios.is_close(self.ratio)
 
     @property
@@ -100,7 +100,7 @@ class Comparison:
             return f"{one} leads {other}, but too few rounds were measured for an interval."
         if self.is_proven and ratios.is_tie(self.ratio):
             return f"{one} leads {other} by {BELOW}: {factor} (95% CI {ci})."
-        if self.is_tie and not self.is_proven:
+        if self.is_close and not self.is_proven:
             return f"{one} and {other} are too close to call: {factor} (95% CI {ci})."
         if not self.is_proven:
             return f"{one} and {other} cannot be distinguished: {factor} (95% CI {ci})."

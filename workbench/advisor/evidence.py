@@ -221,7 +221,7 @@ class Evidence:
     def _unsettled(self) -> Iterator[Warning]:
         """The pick is the best seen; warn where the rounds do not separate it from the next."""
         lead = self.lead
-        if lead is None or lead.is_tie or lead.is_proven:
+        if lead is None or lead.is_close or lead.is_proven:
             return
         if lead.ratio is None and was_far_behind(lead.other):
             return
