@@ -40,10 +40,10 @@ def folder() -> Path:
     return journal.runs_folder().with_name("ceilings")
 
 
-def load(print_: str) -> Ceilings | None:
+def load(fingerprint: str) -> Ceilings | None:
     """The ceilings kept under a fingerprint; None if there are none, or none that can be read."""
     with suppress(OSError, *journal.UNREADABLE):
-        content = read.whole(folder() / f"{print_}.json", MOST_BYTES)
+        content = read.whole(folder() / f"{fingerprint}.json", MOST_BYTES)
         kept = msgspec.json.decode(content, type=Ceilings)
         return None if absurdity(kept) else kept
     return None

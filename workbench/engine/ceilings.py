@@ -50,7 +50,11 @@ SHARE = 0.12  # share of the budget that is left once the workers have started
 
 
 def of_report(
-    report: Report, print_: str, *, complete: bool = True, without: Container[tuple[str, str]] = ()
+    report: Report,
+    fingerprint: str,
+    *,
+    complete: bool = True,
+    without: Container[tuple[str, str]] = (),
 ) -> Ceilings | None:
     """The ceilings measured by the rows of a plan, but for those in `without` (device and field);
     None if nothing was measured."""
@@ -63,7 +67,7 @@ def of_report(
     if not any(candidate.blocks for group in groups.values() for candidate in group):
         return None
     devices = [_device(name, group, report.machine) for name, group in groups.items() if group]
-    return Ceilings(print_, report.started.started_at, complete, devices)
+    return Ceilings(fingerprint, report.started.started_at, complete, devices)
 
 
 def _device(device: str, group: Sequence[Candidate], machine: Machine) -> DeviceCeilings:
@@ -166,14 +170,17 @@ def raised(ceilings: Ceilings, report: Report) -> Ceilings:
 
 
 def kept_or_measured(
-    request: Request, mark: str, machine: Machine, race: Callable[[list[RowPlan], float], Report]
+    request: Request,
+    fingerprint: str,
+    machine: Machine,
+    race: Callable[[list[RowPlan], float], Report],
 ) -> Ceilings | None:
     """The ceilings kept for this machine; those that are missing are measured now, if the budget
     has room.
 
     `race` measures rows within a share of the budget, in a report of their own.
     """
-    kept = ceiling_store.load(mark)
+    kept = ceiling_store.load(fingerprint)
     alone = request.workloads or request.model or request.own
     if request.budget < FROM_BUDGET_S or alone or (kept and request.threads):
         return kept
@@ -186,7 +193,7 @@ def kept_or_measured(
     # What was cut short or disturbed must not set the machine's best.
     cut = [c for c in aside.candidates.values() if c.reason is not None and c.reason.is_late]
     late = {(c.case.device, _field(c.case)) for c in cut}
-    found = of_report(aside, mark, complete=False, without=late)
+    found = of_report(aside, fingerprint, complete=False, without=late)
     if found is None:
         return kept
     found = ceiling_store.merged(kept, found)
@@ -241,14 +248,16 @@ def _warn_of_late(found: Ceilings, context: RunContext) -> None:
         context.emit(ev.WarningRaised(at_s=context.now(), warning=warning))
 
 
-def measured_or_raised(mark: str, context: RunContext) -> Ceilings | None:
+def measured_or_raised(fingerprint: str, context: RunContext) -> Ceilings | None:
     """After the races: the ceilings measured by `workbench ceilings`, or raised by this run."""
-    report, kept = context.report, ceiling_store.load(mark)
+    report, kept = context.report, ceiling_store.load(fingerprint)
     found = report.ceilings and raised(report.ceilings, report)
     lasting = kept and raised(kept, report)  # a disturbed run, or one of few threads, kept nothing
     subjects = {warning.subject for warning in report.warnings if warning.code not in LASTING}
     disturbed = [row for row in report.rows if row in subjects]
-    if context.request.ceilings and (found := of_report(report, mark, complete=not disturbed)):
+    if context.request.ceilings and (
+        found := of_report(report, fingerprint, complete=not disturbed)
+    ):
         _warn_of_late(found, context)
         found = _with_sustained(found, context)
         if not context.request.threads:

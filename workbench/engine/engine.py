@@ -193,11 +193,11 @@ class Engine:
 
     def _take_over(self, cut: CutRun, machine: Machine, software: Software) -> None:
         """Put what a cut run measured of its complete rows into this run, and drop these rows."""
-        old, mark = cut.old.report, ceiling_store.fingerprint
-        cases = {row.scenario.id: {case.id for case in row.cases} for row in self._rows}
-        then = {row: {case.id for case in old.rows[row].plan.cases} for row in cut.carried}
-        before = mark(old.machine, old.software) if old.machine and old.software else None
-        if before != mark(machine, software) or not then.items() <= cases.items():
+        old, fingerprint = cut.old.report, ceiling_store.fingerprint
+        planned = {row.scenario.id: {case.id for case in row.cases} for row in self._rows}
+        carried = {row: {case.id for case in old.rows[row].plan.cases} for row in cut.carried}
+        before = old.machine and old.software and fingerprint(old.machine, old.software)
+        if before != fingerprint(machine, software) or not carried.items() <= planned.items():
             raise UsageError(str(cut.refused("the machine, its software or the rows have changed")))
         for event in cut.events(self._control.now()):
             self._emit(event)
