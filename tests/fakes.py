@@ -231,7 +231,7 @@ def standings(
     rounds: int = 1,
     cpu: Cpu | None = None,
     turn_s: Mapping[str, float] | None = None,
-    left_s: float = math.inf,
+    usable_s: float = math.inf,
 ) -> Standings:
     """A race of `candidates` after `rounds` rounds, in which all of them still take part; a turn
     takes a second each, unless `turn_s` (by case id) says otherwise."""
@@ -243,5 +243,5 @@ def standings(
         rounds=rounds,
         cpu=cpu,
         turn_s=turn_s or {candidate.case.id: 1.0 for candidate in racing},
-        left_s=left_s,
+        usable_s=usable_s,
     )

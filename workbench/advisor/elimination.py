@@ -37,7 +37,7 @@ class Standings:
     rounds: int  # since the race began
     cpu: Cpu | None
     turn_s: Mapping[str, float]  # predicted seconds of the next turn, by case id
-    left_s: float  # seconds left to the row
+    usable_s: float  # seconds left to the row, with those that it may borrow
 
     @property
     def scenario(self) -> Scenario:
@@ -117,7 +117,7 @@ def too_slow_for_budget(standings: Standings) -> Iterator[Eliminated]:
     for group in groups(standings.candidates, standings.scenario):
         for candidate, factor, best in sorted(_slowdowns(group), key=itemgetter(1), reverse=True):
             is_slow = factor >= NOT_WORTH_RACING and not _is_disturbed(candidate)
-            if planned_s > standings.left_s and is_slow:
+            if planned_s > standings.usable_s and is_slow:
                 planned_s -= 2 * turn_s[candidate.case.id]
                 behind = worse(standings.scenario.objective)
                 text = f"{_factor(candidate, factor)} {behind} than {best} in its first round"

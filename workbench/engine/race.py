@@ -327,7 +327,7 @@ class Race:
             rounds=rounds,
             cpu=self._context.machine.cpu,
             turn_s={p.case.id: self._budget.turn_s(p, self._active) for p in self._active},
-            left_s=self._budget.left_s(self._active, after=self._number),
+            usable_s=self._budget.usable_s(self._active, after=self._number),
         )
 
     # ------------------------------------------------------------ the end

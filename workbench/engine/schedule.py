@@ -77,10 +77,10 @@ class RoundBudget:
 
     def fits(self, field: Collection[PreparedCase], *, after: int, rounds: int = 1) -> bool:
         """Whether `rounds` more rounds of `field` fit, after `after` rounds."""
-        return rounds * self.round_s(field) <= self.left_s(field, after=after)
+        return rounds * self.round_s(field) <= self.usable_s(field, after=after)
 
-    def left_s(self, field: Collection[PreparedCase], *, after: int) -> float:
-        """Seconds left to the row after `after` rounds.
+    def usable_s(self, field: Collection[PreparedCase], *, after: int) -> float:
+        """Seconds that the row may use after `after` rounds.
 
         Several candidates with too few rounds for an interval may borrow from the rows to come, and
         so may one with a single round, which shows no spread.

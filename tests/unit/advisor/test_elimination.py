@@ -33,7 +33,7 @@ def due(race) -> list[str]:
 
 def test_a_plain_run_eliminates_for_time_only_after_its_first_round() -> None:
     candidates, plain = field({CPU_A: [[1.0]], CPU_B: [[8.0]]}), scenario(textbook=None)
-    race = standings(candidates, plain, left_s=1)
+    race = standings(candidates, plain, usable_s=1)
     assert due(race) == ["slower_precisions", "too_slow_for_budget"]
     assert leaving(elimination.too_slow_for_budget(race)) == [CPU_B.id]
     assert leaving(elimination.too_slow_for_budget(replace(race, rounds=2))) == []
@@ -78,8 +78,8 @@ def test_an_error_above_the_limit_ends_it() -> None:
 def test_the_far_slower_go_only_where_the_budget_is_tight() -> None:
     candidates = field({CPU_A: [[1.0]], CPU_B: [[2.0]], CPU_C: [[8.0]]})
     turn_s = {CPU_A.id: 1.0, CPU_B.id: 2.0, CPU_C.id: 8.0}
-    loose = elimination.too_slow_for_budget(standings(candidates, turn_s=turn_s, left_s=100))
-    tight = elimination.too_slow_for_budget(standings(candidates, turn_s=turn_s, left_s=7))
+    loose = elimination.too_slow_for_budget(standings(candidates, turn_s=turn_s, usable_s=100))
+    tight = elimination.too_slow_for_budget(standings(candidates, turn_s=turn_s, usable_s=7))
     assert leaving(loose) == []
     (left,) = tight
     assert left.candidate.case == CPU_C
@@ -91,7 +91,7 @@ def test_a_factor_is_a_lower_bound_only_where_a_fastest_sample_stands_in() -> No
     for each, peak in zip(candidates, (2**20, 2**22), strict=True):
         each.memory_peak_bytes = peak
     turn_s = dict.fromkeys((CPU_A.id, CPU_B.id), 1.0)
-    race = standings(candidates, scenario(objective="memory"), turn_s=turn_s, left_s=1)
+    race = standings(candidates, scenario(objective="memory"), turn_s=turn_s, usable_s=1)
     (left,) = elimination.too_slow_for_budget(race)
     assert left.reason.message.startswith("4.00x higher in peak memory than")
 
@@ -102,7 +102,7 @@ def test_a_short_set_up_can_make_up_for_slow_steps() -> None:
         each.objective, each.setup = "time_to_result", SetupTimes(import_s=import_s)
     turn_s = {candidate.case.id: 1.0 for candidate in candidates}
     assert (
-        leaving(elimination.too_slow_for_budget(standings(candidates, turn_s=turn_s, left_s=1)))
+        leaving(elimination.too_slow_for_budget(standings(candidates, turn_s=turn_s, usable_s=1)))
         == []
     )
 
@@ -156,7 +156,9 @@ def test_a_candidate_without_samples_is_not_compared() -> None:
         )
         assert leaving(elimination.far_slower(standings(candidates))) == []
         assert (
-            leaving(elimination.too_slow_for_budget(standings(candidates, turn_s=turn_s, left_s=1)))
+            leaving(
+                elimination.too_slow_for_budget(standings(candidates, turn_s=turn_s, usable_s=1))
+            )
             == []
         )
         assert leaving(elimination.proven_slower(standings(candidates, rounds=8))) == []

@@ -74,7 +74,7 @@ def test_a_gpu_has_the_longest_lead_in_until_its_own_is_known() -> None:
 def test_the_rounds_for_an_interval_may_borrow_time() -> None:
     field = [prepared(CPU_A, 0.5), prepared(CPU_B, 0.5)]
     late = budget(until_s=10.0, end_s=60.0)
-    assert late.left_s(field, after=2) == OVERDRAFT * 50
+    assert late.usable_s(field, after=2) == OVERDRAFT * 50
     assert late.fits(field, after=1, rounds=2)
     assert not late.fits(field, after=3)
     assert late.fits(field[:1], after=1)  # a single round shows no spread
