@@ -33,14 +33,14 @@ NO_TURN = Reason(BUDGET, "no time was left for its turn", "raise --budget or rac
 def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
     """The worker that `case` shares with others, or has to itself where `scenario` asks for it, or
     because compiling for a GPU may take its worker along."""
-    has_own = case.is_compiled or case.tuning.get("workers")
-    compiles_for_gpu = case.is_compiled and case.device_kind == "gpu"
-    apart = compiles_for_gpu or (has_own and catalog.load(case.workload).isolates)
-    # torch keeps its first plan for a convolution, whether searched for or not (Conv_v8.cpp).
-    apart = apart or "cudnn-benchmark" in case.mode_words
-    # A capture that fails takes its process along, and code of the user may make it fail.
-    is_recorded = "graph" in case.mode_words and case.device_kind == "gpu"
-    apart = apart or (is_recorded and catalog.load(case.workload).isolates)
+    on_gpu, words = case.device_kind == "gpu", case.mode_words
+    # A capture that fails takes its process along; see `isolates` for the others.
+    is_risky = case.is_compiled or case.tuning.get("workers") or (on_gpu and "graph" in words)
+    apart = (
+        (on_gpu and case.is_compiled)
+        or "cudnn-benchmark" in words  # torch keeps its first plan for a convolution (Conv_v8.cpp)
+        or (is_risky and catalog.load(case.workload).isolates)
+    )
     alone = ""
     if apart or (scenario is not None and scenario.weighs_memory):
         alone = case.id
