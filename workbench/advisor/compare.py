@@ -21,7 +21,7 @@ from ..report.report import Report
 from ..stats import ratios, unpaired
 from ..stats.objectives import BY_DEVICE
 from ..stats.samples import AMBIGUOUS, FASTER, MIN_PAIRS, SLOWER, median
-from ..worker.code import WORKLOAD
+from ..worker.code import OWN
 
 CHANGED, UNDECIDED = "CHANGED", AMBIGUOUS.upper()
 PROVEN = (FASTER.upper(), SLOWER.upper())
@@ -96,7 +96,7 @@ def _case(first: RunSide, other: RunSide, case: str, fail_on: float | None) -> C
     if (one.flops, one.items, one.item, one.ranks) != (two.flops, two.items, two.item, two.ranks):
         reason = Reason("other_work", "a step does other work: the workload differs")
         return ComparedCase(case, UNDECIDED, medians, counts, None, reason)
-    if first.cases[case][0].case.workload == WORKLOAD and _hashes(first) != _hashes(other):
+    if first.cases[case][0].case.workload == OWN and _hashes(first) != _hashes(other):
         reason = Reason("other_code", "the code or its inputs differ")
         return ComparedCase(case, UNDECIDED, medians, counts, None, reason)
     if _timing(first, case) != _timing(other, case):

@@ -9,7 +9,7 @@ from ..stats.objectives import OF_A_STEP
 from ..stats.samples import MIN_SAMPLES_FOR_P99, quantile
 from ..stats.tails import tail_interval
 from ..text import units
-from ..worker.code import WORKLOAD
+from ..worker.code import OWN
 
 MIB = 1 << 20
 BEST = 0.10  # quantile of its steps that must meet a limit to earn further blocks
@@ -38,7 +38,7 @@ def error_limit(candidate: Candidate, scenario: Scenario) -> float | None:
     accuracy = candidate.accuracy
     if accuracy is None or accuracy.metric == "test_accuracy":
         return None
-    return accuracy.limit if scenario.workload == WORKLOAD else scenario.max_error
+    return accuracy.limit if scenario.workload == OWN else scenario.max_error
 
 
 def beyond_limits(candidate: Candidate, scenario: Scenario) -> str | None:

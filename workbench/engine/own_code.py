@@ -40,7 +40,7 @@ from ..records.reason import Reason
 from ..records.verdict import Crossover
 from ..report.candidate import Row
 from ..report.report import Report
-from ..worker.code import COMMAND, FUNCTION, MODULES, TORCH, WORKLOAD
+from ..worker.code import COMMAND, FUNCTION, MODULES, OWN, TORCH
 from ..worker.session_options import ONNX_BACKENDS
 from .context import RunContext
 from .own_exports import EXPORTER, Exports, consult, importing_meanwhile
@@ -74,13 +74,13 @@ class OwnCode:
         self.request = request = self.context.request
         assert request.own is not None  # noqa: S101 - the caller has code to race
         self._question: OwnQuestion = request.own
-        folder = self.context.pool.scratch / WORKLOAD
+        folder = self.context.pool.scratch / OWN
         folder.mkdir(exist_ok=True)
         code = self._question.code(str(folder), os.getcwd(), request.seed)  # noqa: PTH109
         self._code = replace(code, batch=next(iter(request.batch), None))
         self._facts: CodeFacts | None = None
         self._exports: Exports | None = None
-        self._last = WORKLOAD  # id of the row that races last
+        self._last = OWN  # id of the row that races last
         cores = self.context.machine.cpu.effective_cores
         counts = set(request.threads) or {cores, max(1, cores // 2), 1}
         self._threads = tuple(sorted(counts, reverse=True))
@@ -110,7 +110,7 @@ class OwnCode:
             if failure.reason.code in NOT_USABLE:
                 raise UsageError(_one_line(failure.reason)) from None
             precision = "fp32" if self._question.kind == TORCH else ""
-            case = Case(WORKLOAD, "cpu", BACKENDS[self._question.kind], precision)
+            case = Case(OWN, "cpu", BACKENDS[self._question.kind], precision)
             reason = failure.reason
             if reason.hint == HINTS["timeout"]:
                 reason = msgspec.structs.replace(reason, hint=HANGS)
@@ -280,12 +280,12 @@ class OwnCode:
 
     def conclude(self, row: Row, report: Report, profiling: Profiling) -> None:
         """Say after each row what to take home, with what is known by then."""
-        context, own, rows = self.context, report.rows[WORKLOAD], rows_of(report)
+        context, own, rows = self.context, report.rows[OWN], rows_of(report)
         best = first_answered(rows)
         found = None if row is own else self._crossover(report)
         if found is not None and found.between == "device":
             at_s = context.now()
-            context.emit(ev.CrossoverFound(at_s=at_s, scenario=WORKLOAD, crossover=found))
+            context.emit(ev.CrossoverFound(at_s=at_s, scenario=OWN, crossover=found))
         exports, facts = self._exports, self._facts
         pick, advice = best.picked, None
         if pick is not None and facts is not None:
@@ -347,7 +347,7 @@ class OwnCode:
 
 def _at_batch(first: Scenario, batch: int) -> Scenario:
     """The scenario of a further batch."""
-    name, title = point_name(WORKLOAD, {"batch": batch}), f"{first.title} at batch {batch}"
+    name, title = point_name(OWN, {"batch": batch}), f"{first.title} at batch {batch}"
     return msgspec.structs.replace(first, id=name, title=title, batch=batch, weight=1.0)
 
 

@@ -22,7 +22,7 @@ from ..pool.worker_process import WorkerKey, knows_compiler
 from ..records import events as ev
 from ..records.reason import Reason
 from ..report.candidate import Candidate
-from ..worker.code import WORKLOAD, Code
+from ..worker.code import OWN, Code
 from ..worker.recipe import ORIGINAL
 from ..worker.session_options import BFLOAT, ONNX_BACKENDS, OPENVINO
 from .context import START_S, RunContext
@@ -47,7 +47,7 @@ def consult(
     **details: object,
 ) -> T:
     """A worker's answer to a question about the code; WorkerFailed may be raised."""
-    asked = {"workload": WORKLOAD, "question": question, "code": code.as_text()}
+    asked = {"workload": OWN, "question": question, "code": code.as_text()}
     return pool.ask(key, deadline_s, kind, op="consult", **asked, **details).result
 
 
@@ -236,7 +236,7 @@ class Exports:
     @property
     def _is_loaded(self) -> bool:
         """Whether the exporter lives and has loaded the code."""
-        return WORKLOAD in self.context.pool.held(EXPORTER)
+        return OWN in self.context.pool.held(EXPORTER)
 
     @property
     def has_quantised(self) -> bool:
@@ -256,7 +256,7 @@ class Exports:
         loading_s = 0.0 if self._is_loaded else self.load_s - pool.import_s.get(EXPORTER, 0.0)
         seconds = loading_s + share * (left_s - loading_s)
         deadline_s = max(0.5, min(context.deadline(seconds), end_s - context.now()))
-        pool.held(EXPORTER).add(WORKLOAD)
+        pool.held(EXPORTER).add(OWN)
         try:
             return consult(pool, EXPORTER, self.code, question, kind, deadline_s, **details)
         except WorkerFailed as failure:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ..text.sanitize import shown
-from ..worker.code import COMMAND, FUNCTION, TORCH, WORKLOAD, Code, placeholders
+from ..worker.code import COMMAND, FUNCTION, OWN, TORCH, Code, placeholders
 from .option_fields import OF_CODE, OF_MODELS, given, set_by, written
 from .scenario import Scenario
 
@@ -140,11 +140,11 @@ class OwnQuestion:
         """The scenario before anything is known about the code."""
         name = shown(self.code("", "", 0).name, 60)
         return Scenario(
-            id=WORKLOAD,
+            id=OWN,
             title=name,
             question="Where and how should this code run?",
             textbook="",
-            workload=WORKLOAD,
+            workload=OWN,
             objective=self.objective,  # type: ignore[arg-type]  # checked before
             precisions=("fp32", "tf32", "bf16", "fp16", "int8", "fp64"),
             modes=None,

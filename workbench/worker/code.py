@@ -14,7 +14,7 @@ from typing import Any
 
 from ..text.sanitize import shown
 
-WORKLOAD = "own"
+OWN = "own"  # name of the workload, and id of its first row
 TORCH, FUNCTION, COMMAND = "torch", "function", "command"
 KINDS = (TORCH, FUNCTION, COMMAND)
 MODEL = "model.onnx"  # the exported module, in `Code.folder` and in that of --save-best

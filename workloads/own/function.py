@@ -14,7 +14,7 @@ from typing import Any
 
 from workbench.contract import THREAD_VARIABLES, Accuracy, Case, Task, WorkloadError
 from workbench.worker.block import time_sample
-from workbench.worker.code import WORKLOAD, Code
+from workbench.worker.code import OWN, Code
 
 from .inference import user_check
 from .plain import digest, is_array, parts, relative_error, unreadable
@@ -251,7 +251,7 @@ def examine(code: Code) -> dict[str, Any]:
 
 
 def _facts(code: Code) -> dict[str, Any]:
-    task = FunctionTask(Case(WORKLOAD, code.home, "python", "", batch=code.batch), code)
+    task = FunctionTask(Case(OWN, code.home, "python", "", batch=code.batch), code)
     inputs_sha256, inputs = digest(task.named), parts(task.named)
     arrays = [
         {"name": name, "type": str(each.dtype), "shape": list(each.shape)}

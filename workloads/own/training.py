@@ -10,7 +10,7 @@ from typing import Any
 
 from workbench.contract import Accuracy, Case, Setup
 from workbench.worker.block import time_sample
-from workbench.worker.code import WORKLOAD, Code
+from workbench.worker.code import OWN, Code
 from workbench.worker.failures import first_line
 from workbench.worker.libraries import Array, np, torch
 
@@ -145,7 +145,7 @@ def examine(code: Code, one: Subject) -> dict[str, Any]:
     Returns fields of CodeFacts, of which `batch` is None without data; `inputs` is an Example.
     WorkloadError "bad_input" where there is no loss to minimise.
     """
-    task = Training(Case(WORKLOAD, code.home, "torch", "fp32"), Setup(), code, one)
+    task = Training(Case(OWN, code.home, "torch", "fp32"), Setup(), code, one)
     parts, impossible = task.parts, {}
     task.step()  # the first allocates
     step_s = time_sample(task, 1).host_s

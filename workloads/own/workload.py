@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from workbench.contract import Case, Setup, Task, Variant, Work, Workload
 from workbench.text.sanitize import shown
-from workbench.worker.code import COMMAND, FUNCTION, TORCH, WORKLOAD as NAME, Code
+from workbench.worker.code import COMMAND, FUNCTION, OWN, TORCH, Code
 from workbench.worker.session_options import ONNX_BACKENDS
 
 from . import command, examine, export, function, inference, save, training
@@ -20,7 +20,7 @@ from .training_parts import TrainingParts
 class Own(Workload):
     """One call of a module or function, one training step, or one run of a command."""
 
-    name = NAME
+    name = OWN
     title = "Your own code"
     teaches = "Only a race of your own code shows where it runs best."
     latency = True

@@ -19,7 +19,7 @@ from ...worker.session_options import EXTENDED, NO_SPIN, OPENVINO
 from ..comparison import ranked
 from ..ranking import UNTIMED, RankedCandidate, error_text, gain_over, gain_text, in_order, tie_text
 
-WORKLOAD = "model"
+MODEL_WORKLOAD = "model"
 OPTIONS = {NO_SPIN: "spinning off", EXTENDED: "extended optimisations only"}
 _BACKEND = re.compile(r"\b(cpu|\w+:\d+)([ /])onnxruntime[ /]([^\s,;:]+)")
 
@@ -27,7 +27,7 @@ _BACKEND = re.compile(r"\b(cpu|\w+:\d+)([ /])onnxruntime[ /]([^\s,;:]+)")
 def row_of(report: Report) -> Row | None:
     """The row of the model; None before it is planned, and in other runs."""
     rows = report.rows.values()
-    return next((row for row in rows if row.plan.workload == WORKLOAD), None)
+    return next((row for row in rows if row.plan.workload == MODEL_WORKLOAD), None)
 
 
 def variant_of(case: Case) -> str:

@@ -18,7 +18,7 @@ from ...planning.request import Request
 from ...planning.scenario import Scenario
 from ...records.code import CodeFacts
 from ...records.machine import Cpu
-from ...worker.code import WORKLOAD
+from ...worker.code import OWN
 from ...worker.session_options import OPENVINO
 
 # Seconds to compile a graph, for each of its operations and more for each convolution: the most
@@ -35,7 +35,7 @@ NHWC, COMPILE, GRAPH, REDUCE = "nhwc", "compile", "graph", "compile+reduce-overh
 
 def way(device: str, precision: str, mode: str | None = None, threads: int | None = None) -> Case:
     """A case of a torch module without a batch; on a GPU it has no threads either."""
-    return Case(WORKLOAD, device, "torch", precision, threads=threads, mode=mode)
+    return Case(OWN, device, "torch", precision, threads=threads, mode=mode)
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def function_cases(space: Space, scenario: Scenario) -> list[Case]:
     The batch is its size.
     """
     params, batch = scenario.params, scenario.batch
-    plain = Case(WORKLOAD, "cpu", "python", "", batch=batch, params=params)
+    plain = Case(OWN, "cpu", "python", "", batch=batch, params=params)
     found = [replace(plain, threads=count) for count in space.threads if space.on_cpu]
     takes, needs = space.facts.takes_device, space.facts.needs_gpu is not None
     gpus = [gpu for gpu in space.gpus if takes or (needs and is_first(gpu))]
@@ -155,6 +155,6 @@ def command_cases(space: Space, question: OwnQuestion) -> list[Case]:
     for values in itertools.product(*axes.values()):
         tuning = dict(zip(axes, values, strict=True))
         device = _device(tuning.get("device", "cpu"))
-        found.append(Case(WORKLOAD, device, "command", "", tuning=tuning))
+        found.append(Case(OWN, device, "command", "", tuning=tuning))
     wanted = space.request.devices
     return [case for case in found if not wanted or {case.device, case.device_kind} & {*wanted}]

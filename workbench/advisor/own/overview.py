@@ -12,7 +12,7 @@ from ...report.measurements import metrics_of
 from ...report.report import Report
 from ...stats import ratios
 from ...text import units
-from ...worker.code import COMMAND, TORCH, WORKLOAD
+from ...worker.code import COMMAND, OWN, TORCH
 from ..break_even import plain
 from ..evidence import was_missed
 from ..ranking import RankedCandidate, error_text, gain_over, gain_text, in_order, tie_text
@@ -25,7 +25,7 @@ MOST_LISTED = 2  # graph breaks, or candidates without a turn
 
 def rows_of(report: Report) -> list[Row]:
     """The row of the code, then those of its other batches."""
-    return [row for row in report.rows.values() if row.plan.workload == WORKLOAD]
+    return [row for row in report.rows.values() if row.plan.workload == OWN]
 
 
 def first_answered(rows: Sequence[Row]) -> Row:

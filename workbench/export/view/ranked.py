@@ -10,7 +10,7 @@ from ...advisor.ranking import UNTIMED, RankedCandidate, error_text
 from ...report.candidate import Row
 from ...report.measurements import metrics_of
 from ...text import units
-from ...worker.code import WORKLOAD as OWN
+from ...worker.code import OWN
 from .derived import RunView
 from .spans import Text
 from .table import Cell, Column, Line
