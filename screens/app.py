@@ -196,7 +196,7 @@ class WorkbenchApp(Shell):
         plans = [event] if isinstance(event, RacePlanned) else []
         if event is None:  # the rows of a document are there from the start
             plans = [row.plan for row in session.report.rows.values()]
-        plain = any(plan.textbook is None and not plan.is_crossover_point for plan in plans)
+        plain = any(not (plan.owes_verdict or plan.is_crossover_point) for plan in plans)
         watching = session.phase == "watching"
         unseen = session is self.session and not self._opened
         if unseen and (plain or watching or session.has_model):

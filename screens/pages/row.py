@@ -29,7 +29,7 @@ class RowScreen(ViewScreen):
         if session.looked_at in rows:
             return rows[session.looked_at]
         first = next(iter(rows.values()), None)
-        is_last = session.going or (first is not None and first.plan.textbook is None)
+        is_last = session.going or (first is not None and not first.plan.owes_verdict)
         return rows.get(session.report.last_row or "", first) if is_last else first
 
     @staticmethod

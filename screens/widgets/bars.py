@@ -111,7 +111,7 @@ def _activity(session: Session) -> Content:
         case "finished" | "incomplete":
             verdicts = [v for v in report.verdicts if v.choice != "unknown"]
             answered = sum(not verdict.is_open for verdict in verdicts)
-            owed = sum(row.plan.textbook is not None for row in report.rows.values())
+            owed = sum(row.plan.owes_verdict for row in report.rows.values())
             return Content(f"{answered} of {owed} scenarios answered") if owed else Content("")
     case = run.case_name(report.current_case) if report.current_case else "preparing"
     if report.current_row is None and session.has_model:
