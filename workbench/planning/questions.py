@@ -180,8 +180,9 @@ class OwnQuestion:
             module, _, name = self.target.partition(":")
             if module.endswith(".py") and name:
                 dotted = f"{module[:-3].removeprefix('./').replace('/', '.')}:{name}"
-                able = [f"{dotted}, without .py"] * bool(_MODULE_AND_NAME.fullmatch(dotted))
-                able += [f"{module}::{name}, which runs it"] * (self.kind == TORCH)
+                able = [f"{dotted}, without .py"] if _MODULE_AND_NAME.fullmatch(dotted) else []
+                if self.kind == TORCH:
+                    able.append(f"{module}::{name}, which runs it")
                 raise ValueError(f"{self.option} takes {', or '.join(able) or TARGETS[self.kind]}")
             if not _MODULE_AND_NAME.fullmatch(self.target):
                 found = f", not {self.target!r}" if self.target else ""

@@ -194,8 +194,10 @@ class CudaTimer(DeviceTimer):
 
 def synchronize(device: Any) -> None:
     """Wait for all work queued on `device`; a CPU has no queue."""
-    if device.type != "cpu":
-        library_of(device.type).synchronize(*[device] * (device.type != "mps"))
+    if device.type == "mps":
+        library_of("mps").synchronize()  # there is one
+    elif device.type != "cpu":
+        library_of(device.type).synchronize(device)
 
 
 def to_device(setup: Setup, case: Case, *things: Any) -> list[Any]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from workbench.contract import WorkloadError
 from workbench.process import children
+from workbench.text import units
 from workbench.text.sanitize import shown
 from workbench.worker.code import MODULES, Code
 from workbench.worker.failures import first_line
@@ -106,8 +107,9 @@ def run(code: Code) -> Run:
             hint = "pass its arguments after --" if failure == "exited with 2" else None
             text = f"{name} {failure} before it called a module"
             raise WorkloadError(text, code="user_code", hint=hint)
+        within = f" within {code.seconds:.3g} s" if ran.cut else ""
         raise unusable(
-            f"{name} called no torch module" + f" within {code.seconds:.3g} s" * ran.cut,
+            f"{name} called no torch module{within}",
             "name a function that returns the module: `--torch package.module:build`",
         )
     if failure:
@@ -116,11 +118,11 @@ def run(code: Code) -> Run:
         ran.notes.append(f"the script was cut after {code.seconds:.3g} s")
     if (left := threading.active_count() - len(alive)) > 0:
         ran.lingers = True
-        ran.notes.append(f"the script left {left} thread{'s' * (left > 1)} running")
+        ran.notes.append(f"the script left {units.counted(left, 'thread')} running")
     others.add(getattr(resource_tracker._resource_tracker, "_pid", 0))  # it only waits
     if left := len(set(children.offspring(os.getpid())) - others):
         ran.lingers = True
-        ran.notes.append(f"the script left {left} process{'es' * (left > 1)} running")
+        ran.notes.append(f"the script left {left} {'processes' if left > 1 else 'process'} running")
     return ran
 
 
