@@ -18,10 +18,7 @@ MAX_ERROR = 0.02  # default limit of the relative error
 MODES = ("plain", "nhwc", "compile", "reduce-overhead", "graph", "fused")  # joined by "+"
 PICKLES = (".pt", ".pth")
 MOST = 64  # combinations of the values of --over in one race
-TARGETS = {
-    TORCH: "package.module:build, script.py, or model.pt2",
-    FUNCTION: "package.module:work",
-}
+TARGETS = {TORCH: "package.module:build, script.py, or model.pt2", FUNCTION: "package.module:work"}
 QUOTED = re.compile(r"""'[^']*'|"[^"]*"|\\.""")
 # What only a shell understands.
 SHELL = re.compile(r"(?<!\S)(&&?|\|\|?|[12&]?>\S*|<)(?!\S)|;(?!\S)")

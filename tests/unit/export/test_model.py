@@ -105,16 +105,7 @@ def test_candidates_stand_from_fastest_to_slowest_with_a_word_for_who_left() -> 
         ("int8-dynamic", "t2"),
     ]
     states = [" ".join(words[words.index("MiB") + 1 :]) for words in lines]
-    facts = [
-        "above the limit",
-        "pick",
-        "slower",
-        "slower",
-        "slower",
-        "done",
-        "slower",
-        "slower",
-    ]
+    facts = ["above the limit", "pick", "slower", "slower", "slower", "done", "slower", "slower"]
     assert all(fact in state for fact, state in zip(facts, states, strict=True))
     assert "1.00x" in table.splitlines()[6]  # the model as given, against itself
 
