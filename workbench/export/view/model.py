@@ -152,8 +152,9 @@ def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
         yield fact("! weak", weak, "warning", label_tone="strong warning")
     if subject and subject.advice and (saved := subject.advice.saved):
         pick = pick_of(report)
-        promise = bound_text(pick.accuracy) if pick and pick.accuracy else ""
-        text = f"{saved_text(saved)}{promise and f'; its error is{promise[1:]}'}"
+        text = saved_text(saved)
+        if pick and pick.accuracy and (promise := bound_text(pick.accuracy)):
+            text += f"; its error is {promise}"
         yield fact("saved", text, "good" if saved.reason is None else "error")
     if report.code is not None:
         yield from listed("why", verdict.reasons[1:] if verdict else ())
