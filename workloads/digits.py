@@ -195,8 +195,9 @@ class TensorFlowDigits(DigitTraining, TensorFlowTask):
             length = EPOCHS * (digits.TRAINING // self.batch)
             super().__init__(case, mlp(SIZES, setup.seed), LEARNING_RATE, length)
             data, labels = pictures()
-            training, self.unseen = slice(digits.TRAINING), data[digits.TRAINING :]
-            self.data = tf.data.Dataset.from_tensor_slices((data[training], labels[training]))
+            self.unseen = data[digits.TRAINING :]
+            seen = slice(digits.TRAINING)
+            self.data = tf.data.Dataset.from_tensor_slices((data[seen], labels[seen]))
             self.seed = setup.seed
             self.streams = {size: self.stream(size) for size in (self.batch, CHECKED_BATCH)}
         self.begin(setup, self.streams[self.batch])
