@@ -131,7 +131,7 @@ class OnnxInference(InferenceTask):
 
 
 class TorchInference(TorchTask, InferenceTask):
-    """By torch, without gradients."""
+    """The network in torch, without gradients."""
 
     waits = finishes = True  # reads its answer back
 
@@ -190,7 +190,7 @@ class TorchInference(TorchTask, InferenceTask):
 
 
 class JaxInference(jax_task.JaxTask, InferenceTask):
-    """By a jitted function that holds the weights, as a session of ONNX Runtime does."""
+    """The network as a jitted function that holds the weights, like a session of ONNX Runtime."""
 
     def load(self, setup: Setup, calibration: Iterable[Any]) -> None:
         network = partial(jax_task.forward, self.layers, jax_task.weights_of(self.layers))
