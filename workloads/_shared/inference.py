@@ -107,7 +107,8 @@ class OnnxInference(InferenceTask):
     def load(self, setup: Setup, calibration: Iterable[Any]) -> None:
         case, first = self.case, self.inputs[0]
         self.waits = provider_of(case) != CPU
-        on_gpu = self.waits and case.backend != "openvino"  # which converts and copies by itself
+        # OpenVINO converts and copies by itself.
+        on_gpu = self.waits and case.backend != "openvino"
         with setup.phase("build"):
             self.model = graph(self.layers, first.shape)
             if method := case.quantization:

@@ -235,9 +235,12 @@ def _join(others: Sequence[threading.Thread]) -> None:
 
 def _failure(script: Path, argv: list[str]) -> str:
     """Run the script as the main program; returns what went wrong, or nothing."""
-    own, kept, main = os.getpid(), (sys.argv, sys.modules["__main__"]), ModuleType("__main__")
-    main.__file__ = os.path.abspath(script)  # noqa: PTH100 - Python follows no link here,
-    sys.path.insert(0, str(script.resolve().parent))  # but does here
+    own = os.getpid()
+    kept = sys.argv, sys.modules["__main__"]
+    main = ModuleType("__main__")
+    # As Python does: it follows a link for the path, but not for `__file__`.
+    main.__file__ = os.path.abspath(script)  # noqa: PTH100
+    sys.path.insert(0, str(script.resolve().parent))
     sys.argv, sys.modules["__main__"] = argv, main
     leave, os._exit = os._exit, _exit_of(own)
     try:
