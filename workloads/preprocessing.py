@@ -107,7 +107,7 @@ class ResizeTask(Task):
 
 
 class PillowResize(ResizeTask):
-    """The work in Pillow, which releases Python's lock, and NumPy; threads take whole photographs."""
+    """The work in Pillow, which releases Python's lock, and NumPy; threads take whole photos."""
 
     def __init__(self, case: Case, photos: Any) -> None:
         self.case, self.photos = case, list(photos)
