@@ -45,7 +45,7 @@ EMULATED = ("bf16", "fp16")  # precisions for which a CPU without their instruct
 COMMAND_HINT = "raise --budget, or time it until it prints a line: --until REGEX"
 
 
-class Refused(Exception):  # noqa: N818 - an outcome
+class Refused(Exception):
     """A case does not race, for a reason that is no failure."""
 
     def __init__(self, reason: Reason) -> None:
