@@ -16,7 +16,6 @@ from typing import Any
 
 from workbench.contract import WorkloadError
 from workbench.process import children
-from workbench.text import units
 from workbench.text.sanitize import shown
 from workbench.worker.code import MODULES, Code
 from workbench.worker.failures import first_line
@@ -118,7 +117,7 @@ def run(code: Code) -> Run:
         ran.notes.append(f"the script was cut after {code.seconds:.3g} s")
     if (left := threading.active_count() - len(alive)) > 0:
         ran.lingers = True
-        ran.notes.append(f"the script left {units.counted(left, 'thread')} running")
+        ran.notes.append(f"the script left {left} {'threads' if left > 1 else 'thread'} running")
     others.add(getattr(resource_tracker._resource_tracker, "_pid", 0))  # it only waits
     if left := len(set(children.offspring(os.getpid())) - others):
         ran.lingers = True
