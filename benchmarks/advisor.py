@@ -208,11 +208,7 @@ TIE = 1 + ratios.TOLERANCE
 def right_device(row: dict[str, Any]) -> bool:
     """Whether the choice is the faster device, or either where they are a tie."""
     ratio = row["device_ratio"]
-    allowed = {
-        "cpu": ratio <= TIE,
-        "gpu": ratio >= 1 / TIE,
-        "either": 1 / TIE <= ratio <= TIE,
-    }
+    allowed = {"cpu": ratio <= TIE, "gpu": ratio >= 1 / TIE, "either": 1 / TIE <= ratio <= TIE}
     return bool(allowed.get(row["choice"], False))
 
 

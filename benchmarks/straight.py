@@ -225,16 +225,12 @@ def digits_to_accuracy(case: Case, task: Any) -> Step:
 
 def train_cnn(case: Case, task: Any) -> Step:
     torch = torch_of(case)
+    layers = ((3, 32, 1), (32, 32, 2), (32, 64, 1), (64, 64, 2), (64, 128, 1), (128, 128, 2))
     network = torch.nn.Sequential(
         *(
             layer
-            for inputs, outputs, stride in (
-                *((3, 32, 1), (32, 32, 2), (32, 64, 1), (64, 64, 2), (64, 128, 1), (128, 128, 2)),
-            )
-            for layer in (
-                torch.nn.Conv2d(inputs, outputs, 3, stride, 1),
-                torch.nn.ReLU(),
-            )
+            for inputs, outputs, stride in layers
+            for layer in (torch.nn.Conv2d(inputs, outputs, 3, stride, 1), torch.nn.ReLU())
         ),
         torch.nn.AdaptiveAvgPool2d(1),
         torch.nn.Flatten(),

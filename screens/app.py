@@ -201,7 +201,8 @@ class WorkbenchApp(Shell):
         unseen = session is self.session and not self._opened
         if unseen and (plain or watching or session.has_model):
             self._opened = True
-            self.switch_mode(MODEL if session.has_model else HARDWARE if watching else RUN)
+            other = HARDWARE if watching else RUN
+            self.switch_mode(MODEL if session.has_model else other)
 
     # ------------------------------------------------------ the repaints
 

@@ -17,13 +17,7 @@ from workbench.planning.questions import OwnQuestion
 from workbench.planning.request import Request
 from workbench.planning.scenario import Scenario
 from workbench.records import events as ev
-from workbench.records.code import (
-    CalledModule,
-    CodeAdvice,
-    CodeFacts,
-    CodeInput,
-    SavedCode,
-)
+from workbench.records.code import CalledModule, CodeAdvice, CodeFacts, CodeInput, SavedCode
 from workbench.records.document import AccuracyResult
 from workbench.records.reason import Reason
 from workbench.report.report import Report

@@ -135,7 +135,7 @@ class DigitTraining(Task):
 
 
 class TorchDigits(DigitTraining, TorchTask):
-    """By torch; the digits are on the device."""
+    """The training in torch; the digits are on the device."""
 
     def __init__(self, case: Case, setup: Setup) -> None:
         super().__init__(case)
@@ -167,7 +167,7 @@ class TorchDigits(DigitTraining, TorchTask):
 
 
 class FedDigits(TorchDigits):
-    """By torch, with batches from a DataLoader in this process."""
+    """The training in torch, with batches from a DataLoader in this process."""
 
     waits = True  # a copy from pageable memory waits for the queue
 
@@ -185,7 +185,7 @@ class FedDigits(TorchDigits):
 
 
 class TensorFlowDigits(DigitTraining, TensorFlowTask):
-    """By TensorFlow, with batches from tf.data, which shuffles on the host."""
+    """The training in TensorFlow, with batches from tf.data, which shuffles on the host."""
 
     def __init__(self, case: Case, setup: Setup) -> None:
         import tensorflow as tf
@@ -195,8 +195,9 @@ class TensorFlowDigits(DigitTraining, TensorFlowTask):
             length = EPOCHS * (digits.TRAINING // self.batch)
             super().__init__(case, mlp(SIZES, setup.seed), LEARNING_RATE, length)
             data, labels = pictures()
-            training, self.unseen = slice(digits.TRAINING), data[digits.TRAINING :]
-            self.data = tf.data.Dataset.from_tensor_slices((data[training], labels[training]))
+            self.unseen = data[digits.TRAINING :]
+            seen = slice(digits.TRAINING)
+            self.data = tf.data.Dataset.from_tensor_slices((data[seen], labels[seen]))
             self.seed = setup.seed
             self.streams = {size: self.stream(size) for size in (self.batch, CHECKED_BATCH)}
         self.begin(setup, self.streams[self.batch])
@@ -222,7 +223,7 @@ class TensorFlowDigits(DigitTraining, TensorFlowTask):
 
 
 class JaxDigits(DigitTraining, JaxTask):
-    """By a jitted optimiser step; the digits are on the device."""
+    """The training as a jitted optimiser step; the digits are on the device."""
 
     def __init__(self, case: Case, setup: Setup) -> None:
         super().__init__(case)
@@ -267,7 +268,7 @@ class JaxDigits(DigitTraining, JaxTask):
 
 
 class ScikitLearnDigits(DigitTraining):
-    """By scikit-learn's perceptron, a call of `partial_fit` for each batch."""
+    """The training of scikit-learn's perceptron, a call of `partial_fit` for each batch."""
 
     def __init__(self, case: Case, setup: Setup) -> None:
         self.case, self.batch, self.seed = case, case.batch or 1, setup.seed

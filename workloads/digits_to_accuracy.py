@@ -4,16 +4,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-from workbench.contract import (
-    Accuracy,
-    Case,
-    Parameter,
-    Setup,
-    Task,
-    Work,
-    Workload,
-    WorkloadError,
-)
+from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Work, Workload, WorkloadError
 from workbench.worker.libraries import jax
 
 from . import digits

@@ -93,7 +93,7 @@ class ForestInference(Workload):
 
 
 class NumpyForest(Task):
-    """By NumPy, whose gathers use one thread."""
+    """The forest in NumPy, whose gathers use one thread."""
 
     def __init__(self, forest: Forest, batches: Any) -> None:
         self.forest, self.batches = forest, batches
@@ -117,7 +117,7 @@ class NumpyForest(Task):
 
 
 class OnnxForest(NumpyForest):
-    """By ONNX Runtime's own operator."""
+    """The forest as ONNX Runtime's own operator."""
 
     def __init__(self, case: Case, setup: Setup, forest: Forest, batches: Any) -> None:
         super().__init__(forest, batches)
@@ -135,7 +135,7 @@ class OnnxForest(NumpyForest):
 
 
 class ScikitLearnForest(NumpyForest):
-    """By scikit-learn's random forest, which answers with the mean of its trees."""
+    """The forest as scikit-learn's, which answers with the mean of its trees."""
 
     def __init__(self, case: Case, setup: Setup, forest: Forest, batches: Any) -> None:
         super().__init__(forest, batches)
@@ -172,7 +172,7 @@ def random_forest(forest: Forest, threads: int | None) -> Any:
 
 
 class TorchForest(TorchTask):
-    """By torch, in the same steps as NumPy."""
+    """The forest in torch, in the same steps as NumPy."""
 
     def __init__(self, case: Case, setup: Setup, forest: Forest, batches: Any) -> None:
         super().__init__(case)

@@ -107,7 +107,7 @@ class ResizeTask(Task):
 
 
 class PillowResize(ResizeTask):
-    """By Pillow, which releases Python's lock, and NumPy: each thread takes whole photographs."""
+    """The work in Pillow, which releases Python's lock, and NumPy; threads take whole photos."""
 
     def __init__(self, case: Case, photos: Any) -> None:
         self.case, self.photos = case, list(photos)
@@ -146,7 +146,7 @@ class PillowResize(ResizeTask):
 
 
 class OnnxResize(ResizeTask):
-    """By ONNX Runtime: one graph from the photographs to the network's input."""
+    """The work as one graph of ONNX Runtime, from the photographs to the network's input."""
 
     def __init__(self, case: Case, setup: Setup, photos: Any) -> None:
         self.case, self.photos = case, list(photos)
@@ -181,7 +181,7 @@ def resize_graph(shape: Sequence[int], image: int) -> bytes:
 
 
 class TorchResize(TorchTask, ResizeTask):
-    """By torch: on whole grey levels (CPU only) or on floats."""
+    """The work in torch: on whole grey levels (CPU only) or on floats."""
 
     def __init__(self, case: Case, setup: Setup, photos: Any) -> None:
         super().__init__(case)

@@ -110,7 +110,7 @@ class Roots(Task):
 
 
 class ScalarRoots(Roots):
-    """In the interpreter, with NumPy's scalars or plain floats."""
+    """The search in the interpreter, with NumPy's scalars or plain floats."""
 
     def __init__(self, case: Case, first: float) -> None:
         self.case = case
@@ -119,7 +119,7 @@ class ScalarRoots(Roots):
 
 
 class TorchRoots(Roots, TorchTask):
-    """By torch, one element at a time."""
+    """The search in torch, one element at a time."""
 
     def __init__(self, case: Case, setup: Setup, first: float) -> None:
         super().__init__(case)

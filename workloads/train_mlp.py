@@ -46,15 +46,15 @@ class TrainMlp(Workload):
     )
 
     def work(self, case: Case) -> Work:
-        samples, steps = int(case.params["samples"]), int(case.params["steps"])
+        count, steps = int(case.params["samples"]), int(case.params["steps"])
         # Three products per layer, but no gradient of the data in the first.
         multiplications = 3 * mlp_multiplications(SIZES) - SIZES[0] * SIZES[1]
         return Work(
-            flops=2.0 * steps * samples * multiplications,
-            bytes_moved=4.0 * steps * samples * (2 * SIZES[0] + 4 * SIZES[1] + 4 * SIZES[2]),
+            flops=2.0 * steps * count * multiplications,
+            bytes_moved=4.0 * steps * count * (2 * SIZES[0] + 4 * SIZES[1] + 4 * SIZES[2]),
             items=1,
             item="runs",
-            memory_bytes=4.0 * samples * (2 * SIZES[0] + 4 * SIZES[1] + 6 * SIZES[2]),
+            memory_bytes=4.0 * count * (2 * SIZES[0] + 4 * SIZES[1] + 6 * SIZES[2]),
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:

@@ -47,16 +47,16 @@ class TrainMlpDeep(Workload):
     )
 
     def work(self, case: Case) -> Work:
-        samples = int(case.params["samples"])
+        count = int(case.params["samples"])
         weights = mlp_multiplications(SIZES)
         # Three products per layer, but no gradient of the data in the first.
         multiplications = 3 * weights - SIZES[0] * SIZES[1]
         return Work(
-            flops=2.0 * samples * multiplications,
-            bytes_moved=4.0 * (samples * (2 * SIZES[0] + 4 * sum(SIZES[1:])) + 10 * weights),
-            items=samples,
+            flops=2.0 * count * multiplications,
+            bytes_moved=4.0 * (count * (2 * SIZES[0] + 4 * sum(SIZES[1:])) + 10 * weights),
+            items=count,
             item="samples",
-            memory_bytes=4.0 * (samples * (2 * SIZES[0] + 4 * sum(SIZES[1:])) + 8 * weights),
+            memory_bytes=4.0 * (count * (2 * SIZES[0] + 4 * sum(SIZES[1:])) + 8 * weights),
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:

@@ -12,7 +12,7 @@ from .parts import PARTS
 from .runner import SIMULATED, kept
 
 
-class NotTried(Exception):  # noqa: N818 - the word of the report
+class NotTried(Exception):  # the word of the report
     """Why a finding has no figure."""
 
 

@@ -78,15 +78,17 @@ class ModelScreen(ViewScreen):
         if can and self._stale:  # a search would disturb a race
             self._stale = False
             self._look()
-        files, said = self._files or [], HINT if can else GOING if self.session.going else CLOSED
-        if can and len(files) > MOST_FILES:
-            said += f" The first {MOST_FILES} of {len(files):,} files:"
+        files = self._files or []
+        said = GOING if self.session.going else CLOSED
+        if can:
+            more = f" The first {MOST_FILES} of {len(files):,} files:"
+            said = HINT + (more if len(files) > MOST_FILES else "")
         hint = Text.of((said, "dim"))
         self.query_one("#model-head", Drawn).show(
             lambda width: [heading(QUESTION, width), *hint.wrap(width)]
         )
-        empty = "" if not can else SEARCHING if self._files is None else NO_FILE
-        table.show(FILES, files[:MOST_FILES] if can else (), Text.of((empty, "dim")))
+        empty = SEARCHING if self._files is None else NO_FILE
+        table.show(FILES, files[:MOST_FILES] if can else (), Text.of((empty if can else "", "dim")))
         table.release()
 
     def draw(self, session: Session) -> None:

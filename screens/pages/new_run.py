@@ -165,9 +165,9 @@ class NewRunScreen(ModalScreen[Request | None]):
                 style = "strong" if entry in _ENTRIES else ""
                 cells = {"name": Text.of((name, style)), "title": Text.of((title, "dim"))}
                 found.append(Line(entry, cells))
-        heading = replace(_COLUMNS[0], title=f"/{sought}") if sought else _COLUMNS[0]
+        first = replace(_COLUMNS[0], title=f"/{sought}") if sought else _COLUMNS[0]
         nothing = Text.of("none: esc shows all")
-        self.query_one(Table).show((heading, *_COLUMNS[1:]), found, nothing)
+        self.query_one(Table).show((first, *_COLUMNS[1:]), found, nothing)
 
     def _titles(self, entry: str) -> tuple[str, str]:
         """Name and title of an entry."""

@@ -49,15 +49,12 @@ class EventSource(Protocol):
 
     def events(self) -> AsyncGenerator[ev.AnyEvent, None]:
         """The events in order; EventSourceError if they break off before the run ended."""
-        ...
 
     def send(self, control: str) -> None:
         """Send "pause", "resume" or "cancel"; never waits, so that Ctrl-Z can do it in time."""
-        ...
 
     async def close(self) -> None:
         """End what runs behind the source; takes seconds at most and can be called twice."""
-        ...
 
 
 class ReplaySource:

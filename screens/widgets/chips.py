@@ -60,7 +60,7 @@ class Chips(Drawn, can_focus=True):
             chip = self._chip(number, option)
             if used and used + 2 + chip.cell_length > width:
                 lines, used = [*lines, Content("")], 0
-            lines[-1] = Content.assemble(lines[-1], "  " * bool(used), chip)
+            lines[-1] = Content.assemble(lines[-1], "  " if used else "", chip)
             used = lines[-1].cell_length
         return lines
 

@@ -74,10 +74,7 @@ def test_every_cell_looks_as_before(drawn: list[tuple[list[list[str]], str, bool
         ("\x1b[1ma\x1b[0mb", "\x1b[1ma\x1b[0mb"),
         ("\x1b[1;31ma\x1b[0m\x1b[31mb\x1b[0m", "\x1b[1;31ma\x1b[0;31mb\x1b[0m"),
         ("\x1b[2;3Ha\x1b[2;120H\r\n\x1b[9;1Hb", "\x1b[2;3Ha\x1b[9;1Hb"),
-        (
-            f"\x1b[{RED}ma\x1b[0m\x1b[9;1H\x1b[{RED}mb\x1b[0m",
-            f"\x1b[{RED}ma\x1b[9;1Hb\x1b[0m",
-        ),
+        (f"\x1b[{RED}ma\x1b[0m\x1b[9;1H\x1b[{RED}mb\x1b[0m", f"\x1b[{RED}ma\x1b[9;1Hb\x1b[0m"),
         ("\x1b]2;workbench 22%\x07\x1b[?2026h", "\x1b]2;workbench 22%\x07\x1b[?2026h"),
         ("plain\r\n", "plain\r\n"),
         ("", ""),

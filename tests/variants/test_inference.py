@@ -142,9 +142,7 @@ def test_bf16_of_the_encoder_differs_and_is_right() -> None:
     assert found.value > 1e-4
 
 
-def test_weights_too_large_for_an_onnx_model_are_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_weights_too_large_for_an_onnx_model_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_model, "LARGEST_MODEL", 1000)
     with pytest.raises(WorkloadError, match="ONNX model") as caught:
         onnx_model.graph(encoder.untrained(0), (1, 4, encoder.WIDTH))

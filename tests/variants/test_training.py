@@ -328,9 +328,7 @@ def test_a_harder_target_takes_more_epochs() -> None:
     assert epochs[0] < epochs[1]
 
 
-def test_an_accuracy_that_the_device_only_claims_is_found(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_accuracy_that_the_device_only_claims_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     task = prepared(case_of("digits_to_accuracy"))
     monkeypatch.setattr(task, "test_accuracy", lambda: 1.0)
     assert not task.check().passed, "float64 tries the weights of one epoch"

@@ -28,9 +28,9 @@ LEAST_FREE = 0.10  # share of memory that should be free, on the host and on eac
 _ORT = "onnxruntime"
 # Detection warnings after which something installed cannot be used as it is.
 _FATAL = (
-    *(*NOT_BY_TORCH, "gpu_prohibited", "nvml_without_cuda", "gpu_unreadable"),
-    *("gpu_without_driver", "python_silent", "version_mismatch"),
-)
+    *NOT_BY_TORCH, "gpu_prohibited", "nvml_without_cuda", "gpu_unreadable",
+    "gpu_without_driver", "python_silent", "version_mismatch",
+)  # fmt: skip
 # "hw_slowdown" is left out: cards that wake up report it for a moment.
 _SLOWING = ("sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
 
@@ -321,7 +321,8 @@ def stack(machine: Machine, software: Software, trials: Mapping[str, Trial]) -> 
     levels = [Level(0, "python", software.python or "unknown", OK if software.python else FAIL)]
     for name in {"torch": 0, _ORT: 0, **trials}:
         package, optional = software.packages.get(name), catalog.backend(name).optional
-        has_gpu = _has_gpu(machine) and not optional  # which may well be a build for the CPU
+        # An optional package may well be a build for the CPU.
+        has_gpu = _has_gpu(machine) and not optional
         levels += _package_levels(name, package, trials.get(name), has_gpu=has_gpu)
     return [*levels, *_driver_levels(machine)]
 

@@ -98,7 +98,9 @@ def _completeness(node: FleetNode) -> tuple[bool, int]:
 
 def _fleet(path: Path, now_s: float) -> Folder:
     """The state of every job, and one more machine for every other document in the folder."""
-    plan, flaws, jobs = None, list[Warning](), dict[str, fleet.FleetJob]()
+    plan = None
+    flaws: list[Warning] = []
+    jobs: dict[str, fleet.FleetJob] = {}
     try:
         plan = read_plan(path)
         jobs = {job.name: job for job in plan.jobs}
@@ -157,7 +159,7 @@ def job_node(found: Folder, job: fleet.FleetJob) -> FleetNode:
                     if name == fleet.DOCUMENT or node.state == "done":
                         return replace(node, reason=Reason("unusable", flaw)) if flaw else node
             except Exception as error:
-                if name != fleet.JOURNAL:  # which may have just begun
+                if name != fleet.JOURNAL:  # it may have just begun
                     flaw = flaw or shown(f"{name} is not usable: {why(error)}")
     state, text = _state(at, submitted, found)
     if state == "pending" and (node.run is not None or os.path.lexists(at / fleet.LOG)):

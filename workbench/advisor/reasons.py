@@ -119,7 +119,7 @@ def _undecided(found: Evidence, ratio: Ratio) -> Iterator[str]:
     relation = f"the {slower}'s {_counted(found)} is {factor} the {faster}'s (95% CI {ci})"
     decisive = found.decisive_ratio or ratio
     is_open = decisive.low <= 1 <= decisive.high
-    lead = f"The {faster} leads" + f" by {BELOW}" * is_tie(ratio)
+    lead = f"The {faster} leads by {BELOW}" if is_tie(ratio) else f"The {faster} leads"
     close = "Too close to call" if is_open else lead
     yield f"{close if found.choice == 'either' else 'Undecided'}: {relation}."
     if is_open and not ratio.low <= 1 <= ratio.high:
@@ -174,7 +174,7 @@ def _weak_evidence(found: Evidence) -> Iterator[str]:
         return
     (about, why), *others = found.doubts
     subject = f" for {about}" if about is not None else ""
-    more = f", and {len(others)} more reason{'s'[: len(others) > 1]}" if others else ""
+    more = f", and {units.counted(len(others), 'more reason')}" if others else ""
     yield f"Weak evidence{subject}: {why}{more}."
 
 
@@ -254,7 +254,7 @@ def why_lost(lost: Sequence[Candidate], found: Evidence) -> list[str]:
     for why, count in list(counts.items())[:2]:
         phrases.append(why if count == 1 else f"{why} ({count} candidates)")
     if more := sum(list(counts.values())[2:]):
-        phrases.append(f"{more} more candidate{'s'[: more > 1]}")
+        phrases.append(units.counted(more, "more candidate"))
     return phrases
 
 

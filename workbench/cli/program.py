@@ -41,7 +41,7 @@ class Command(click.Command):
         return [*args[:place], *(f"--argument={text}" for text in args[place + 1 :])]
 
 
-class ReaderGone(Exception):  # noqa: N818 - not an error of ours
+class ReaderGone(Exception):
     """The reader of stdout has closed its pipe; click would exit with 1 at a BrokenPipeError."""
 
 

@@ -262,7 +262,8 @@ class Engine:
         """End the workers, and close the journal with the run's exit code."""
         if self._context is not None:
             self._context.pool.end_all(at_once=status != "done")
-        code, machine = exit_code(status, self._request, self.report), self.report.machine
+        code = exit_code(status, self._request, self.report)
+        machine = self.report.machine
         self._emit(
             ev.RunFinished(
                 at_s=self._control.now(),

@@ -215,7 +215,8 @@ class Exports:
         if (graph := self._to_compile or self.exported) is not None:
             size = graph.operations, graph.convolutions
         else:
-            size = ways.UNKNOWN[0], ways.UNKNOWN[1] * self.space.facts.convolves
+            operations, convolutions = ways.UNKNOWN
+            size = operations, convolutions if self.space.facts.convolves else 0
         # The fastest import, since the first may have read from a cold disk.
         starts = self.context.pool.import_s.items()
         took_s = [s for key, s in starts if key.backend == EXPORTER.backend]

@@ -45,7 +45,7 @@ EMULATED = ("bf16", "fp16")  # precisions for which a CPU without their instruct
 COMMAND_HINT = "raise --budget, or time it until it prints a line: --until REGEX"
 
 
-class Refused(Exception):  # noqa: N818 - an outcome
+class Refused(Exception):
     """A case does not race, for a reason that is no failure."""
 
     def __init__(self, reason: Reason) -> None:
@@ -187,7 +187,8 @@ class Preparation:
         price = report.candidates[case.id].price_per_hour
         if refusal := admission.unpriced(case, self._plan.scenario.objective, price):
             return refusal
-        if self._plan.source is None:  # which knows how long its own candidates take to compile
+        # A source knows how long its own candidates take to compile.
+        if self._plan.source is None:
             took_s = [s for key, s in pool.import_s.items() if key.device == case.device]
             left_s -= 0.0 if pool.is_alive(self._key(case)) else max(took_s, default=0.0)
             if refusal := admission.too_long_to_compile(case, left_s, self._compile_s(case)):
@@ -343,7 +344,8 @@ class Preparation:
         row_s, rows_s = self._share.until_s - now, self._share.end_s - now
         if launch_of(os.environ) is not None:  # its ranks end with their worker, for good
             return rows_s
-        if case.is_compiled and self._plan.source is not None:  # which has weighed the time
+        # The source has weighed the time before it proposed the case.
+        if case.is_compiled and self._plan.source is not None:
             return max(PREPARE_DEADLINE_S, row_s - AFTER_COMPILING_S)
         fair_s = min(PREPARE_SHARES * row_s, rows_s / 2)
         if case.is_compiled:

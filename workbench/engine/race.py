@@ -47,7 +47,8 @@ class Race:
 
     def run(self) -> None:
         """Race for the decision, then race the reference-only precisions; Cancelled may pass."""
-        context, rounds, ended_by = self._context, None, CANCELLED
+        context = self._context
+        rounds, ended_by = None, CANCELLED
         cores = context.machine.cpu.effective_cores
         try:
             self._enter_first()
@@ -57,7 +58,8 @@ class Race:
             ended_by = self._run_rounds()
             rounds = self._number
             self._give_back()
-            for case in self._late:  # the budget did not last for the decision
+            # The budget did not last for the decision: these cannot enter.
+            for case in self._late:
                 self.preparation.finish(case, "skipped", self.preparation.untried(case))
             self._late = []
             decided, self._active, self._is_deciding = self._active, [], False

@@ -43,5 +43,6 @@ def _links(links: Links) -> Section:
 def _summary(checks: Sequence[Check]) -> str:
     counts = Counter(check.status for check in checks)
     failed, warned = counts[FAIL], counts[WARN]
-    parts = [f"{failed} failed"] * bool(failed) + [units.counted(warned, "warning")] * bool(warned)
+    parts = [f"{failed} failed"] if failed else []
+    parts += [units.counted(warned, "warning")] if warned else []
     return f"{', '.join(parts)}." if parts else "Everything is in order."

@@ -70,6 +70,8 @@ def roofline_plots(report: Report) -> list[Plot]:
         unit = units.per_s(candidate.case.precision)
         text = f"{name}, {candidate.scenario}: {units.rate(10**y, unit)}, {origin}"
         points.append((10**x, 10**y, text))
+    if not points:
+        return []
     origin = provenance_on(*(candidate.case.device for candidate, _ in under))
     axis, curves = "FLOP per byte of memory traffic", [*curves, Curve("candidates", points, False)]
-    return [Plot("Roofline", origin, axis, units.significant, FLOPS, curves=curves)] * bool(points)
+    return [Plot("Roofline", origin, axis, units.significant, FLOPS, curves=curves)]

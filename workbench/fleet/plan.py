@@ -71,9 +71,8 @@ def script(plan: FleetPlan, job: FleetJob, folder: Path, directory: Path) -> str
     variables |= {BEGUN: plan.created_at}
     head = [f"{name}={shlex.quote(str(value or ''))}" for name, value in variables.items()]
     arguments = _arguments(plan, job)
-    name = [
-        word for word in arguments[:1] if not word.startswith("-")
-    ]  # the command's, if it has one
+    # The command's name, if it has one.
+    name = [word for word in arguments[:1] if not word.startswith("-")]
     run = shlex.join(["set", "--", *name, "--jsonl", *arguments[len(name) :]])
     return "\n".join(["#!/bin/sh", *head, run, assets.path("fleet/run.sh").read_text()])
 

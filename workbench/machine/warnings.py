@@ -28,10 +28,7 @@ _VARIABLES = {
         "{} overrides a program's precision; the workers run without it",
         "`unset {}`, or expect other results where it is set",
     ),
-    "debug_variable": (
-        "{} is set; it helps to find errors and slows the work down",
-        "`unset {}`",
-    ),
+    "debug_variable": ("{} is set; it helps to find errors and slows the work down", "`unset {}`"),
 }
 _CUDA_BUILD = "CUDA "
 _ORT = "onnxruntime"

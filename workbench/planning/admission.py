@@ -85,7 +85,7 @@ def _unusable(gpu: Gpu, package: Package | None) -> Reason | None:
 
 def _beyond(case: Case, gpu: Gpu) -> Reason | None:
     """Why this model of GPU cannot compute a case."""
-    for wanted in (case.precision, *case.mode_words, *["compile"] * case.is_compiled):
+    for wanted in (case.precision, *case.mode_words, *(["compile"] if case.is_compiled else [])):
         least = LEAST_CAPABILITY.get(wanted, (0, 0))
         if lacks_capability(gpu, least):
             text = f"{case.device} has no {wanted}: its compute capability is"

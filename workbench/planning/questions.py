@@ -18,10 +18,7 @@ MAX_ERROR = 0.02  # default limit of the relative error
 MODES = ("plain", "nhwc", "compile", "reduce-overhead", "graph", "fused")  # joined by "+"
 PICKLES = (".pt", ".pth")
 MOST = 64  # combinations of the values of --over in one race
-TARGETS = {
-    TORCH: "package.module:build, script.py, or model.pt2",
-    FUNCTION: "package.module:work",
-}
+TARGETS = {TORCH: "package.module:build, script.py, or model.pt2", FUNCTION: "package.module:work"}
 QUOTED = re.compile(r"""'[^']*'|"[^"]*"|\\.""")
 # What only a shell understands.
 SHELL = re.compile(r"(?<!\S)(&&?|\|\|?|[12&]?>\S*|<)(?!\S)|;(?!\S)")
@@ -180,8 +177,9 @@ class OwnQuestion:
             module, _, name = self.target.partition(":")
             if module.endswith(".py") and name:
                 dotted = f"{module[:-3].removeprefix('./').replace('/', '.')}:{name}"
-                able = [f"{dotted}, without .py"] * bool(_MODULE_AND_NAME.fullmatch(dotted))
-                able += [f"{module}::{name}, which runs it"] * (self.kind == TORCH)
+                able = [f"{dotted}, without .py"] if _MODULE_AND_NAME.fullmatch(dotted) else []
+                if self.kind == TORCH:
+                    able.append(f"{module}::{name}, which runs it")
                 raise ValueError(f"{self.option} takes {', or '.join(able) or TARGETS[self.kind]}")
             if not _MODULE_AND_NAME.fullmatch(self.target):
                 found = f", not {self.target!r}" if self.target else ""

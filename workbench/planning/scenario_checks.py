@@ -12,9 +12,8 @@ from ..text.toml_file import Key, TomlFile
 from .scenario import Scenario, Size
 from .usage import unknown
 
-ID = re.compile(
-    r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}"
-)  # no brackets: points of a sweep are called `id[batch=4]`
+# No brackets: points of a sweep are called `id[batch=4]`.
+ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
 
 Fault = tuple[tuple[Key, ...], str]  # the keys that lead to the field, and the reason
 

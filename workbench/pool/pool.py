@@ -50,7 +50,7 @@ MADE_ROOM = Reason("exclusive_gpu", "ended for another process: its GPU admits o
 KILLED_HINT = "killed from outside, most often by the kernel for lack of memory: see dmesg"
 
 
-class WorkerFailed(Exception):  # noqa: N818 - the outcome of a request
+class WorkerFailed(Exception):
     """A request ended without a result; `Pool.is_alive` says whether its worker survived."""
 
     def __init__(self, reason: Reason) -> None:
@@ -65,7 +65,6 @@ class PoolListener(Protocol):
 
     def warn(self, warning: Warning) -> None:
         """Raise a warning, once even if it comes again."""
-        ...
 
 
 T = TypeVar("T")

@@ -30,7 +30,7 @@ MOST_LINE_BYTES = 64 << 20  # in one answer; the profile of a large model takes 
 _Answer = TypeVar("_Answer")
 
 
-class LineTooLong(Exception):  # noqa: N818 - an outcome, as EOFError is
+class LineTooLong(Exception):
     """The other end has sent more than MOST_LINE_BYTES without ending the line."""
 
 

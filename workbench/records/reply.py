@@ -16,7 +16,7 @@ LONGEST = 600  # characters of a message
 T = TypeVar("T")
 
 
-class Unreadable(Exception):  # noqa: N818 - an outcome; the message says what was expected
+class Unreadable(Exception):  # the message says what was expected
     """The line is no answer of the expected shape."""
 
 

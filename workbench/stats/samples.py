@@ -58,7 +58,7 @@ def quantile(values: Sequence[float], q: float) -> float:
 
 
 def median(values: Sequence[float]) -> float:
-    """As `quantile` at one half, at half its price: documents have a hundred thousand blocks."""
+    """The same as `quantile(values, 0.5)` in half the time: documents have 100,000 blocks."""
     if not values:
         raise ValueError("no samples")
     ordered, half = ascending(values), len(values) // 2

@@ -35,7 +35,7 @@ _CAUSES = (  # the first that was printed or raised is the cause
 )
 
 
-class Unusable(Exception):  # noqa: N818 - an outcome
+class Unusable(Exception):
     """A provider that does not work, with the remedy."""
 
     def __init__(self, message: str, hint: str) -> None:

@@ -29,17 +29,19 @@ def _how_to_install(module: str) -> str:
 def describe(error: BaseException) -> dict[str, Any]:
     """An exception as the protocol's error object; `fatal` ends the worker."""
     message = first_line(error)
+    fatal = False
     if isinstance(error, WorkloadError):
-        text, hint = shown(str(error), LONGEST), error.hint and shown(error.hint, LONGEST)
-        return {"code": error.code, "message": text, "hint": hint, "fatal": False}
-    if isinstance(error, ModuleNotFoundError):
-        text = f"{error.name} is not installed"
+        code, message = error.code, shown(str(error), LONGEST)
+        hint = error.hint and shown(error.hint, LONGEST)
+    elif isinstance(error, ModuleNotFoundError):
+        code, message = "missing_package", f"{error.name} is not installed"
         hint = _how_to_install(error.name or "")
-        return {"code": "missing_package", "message": text, "hint": hint, "fatal": False}
-    if is_out_of_memory(error):
-        return {"code": "no_memory", "message": message, "hint": MEMORY_HINT, "fatal": False}
-    code, hint = cause(error) or ("failed", None)
-    return {"code": code, "message": message, "hint": hint, "fatal": is_fatal(error)}
+    elif is_out_of_memory(error):
+        code, hint = "no_memory", MEMORY_HINT
+    else:
+        code, hint = cause(error) or ("failed", None)
+        fatal = is_fatal(error)
+    return {"code": code, "message": message, "hint": hint, "fatal": fatal}
 
 
 def answer(worker: Any, request: dict[str, Any]) -> dict[str, Any]:

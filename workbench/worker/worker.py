@@ -18,13 +18,7 @@ from ..catalog.importing import import_backend, import_workload
 from ..contract import Backend, Case, Setup, Task, WorkloadError, kind_of
 from ..process.cores import bind_near
 from .block import WarmedUp, best_step_s, call_overhead_s, run_block, time_sample, warm_up
-from .failures import (
-    FULL_HINT,
-    MEMORY_HINT,
-    NO_ENGINE,
-    first_line,
-    is_out_of_memory,
-)
+from .failures import FULL_HINT, MEMORY_HINT, NO_ENGINE, first_line, is_out_of_memory
 from .openmp import clashing_runtimes
 from .quiet import wait_until_quiet
 from .serve import serve

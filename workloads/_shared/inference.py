@@ -107,7 +107,8 @@ class OnnxInference(InferenceTask):
     def load(self, setup: Setup, calibration: Iterable[Any]) -> None:
         case, first = self.case, self.inputs[0]
         self.waits = provider_of(case) != CPU
-        on_gpu = self.waits and case.backend != "openvino"  # which converts and copies by itself
+        # OpenVINO converts and copies by itself.
+        on_gpu = self.waits and case.backend != "openvino"
         with setup.phase("build"):
             self.model = graph(self.layers, first.shape)
             if method := case.quantization:
@@ -131,7 +132,7 @@ class OnnxInference(InferenceTask):
 
 
 class TorchInference(TorchTask, InferenceTask):
-    """By torch, without gradients."""
+    """The network in torch, without gradients."""
 
     waits = finishes = True  # reads its answer back
 
@@ -190,7 +191,7 @@ class TorchInference(TorchTask, InferenceTask):
 
 
 class JaxInference(jax_task.JaxTask, InferenceTask):
-    """By a jitted function that holds the weights, as a session of ONNX Runtime does."""
+    """The network as a jitted function that holds the weights, like a session of ONNX Runtime."""
 
     def load(self, setup: Setup, calibration: Iterable[Any]) -> None:
         network = partial(jax_task.forward, self.layers, jax_task.weights_of(self.layers))

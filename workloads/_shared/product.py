@@ -184,7 +184,7 @@ def project(matrix: Any, vectors: Any) -> Any:
 
 
 class NumpyProduct(Task):
-    """By NumPy and the BLAS it was built with."""
+    """The product in NumPy, by the BLAS that it was built with."""
 
     checks_latest = True
 
@@ -200,7 +200,7 @@ class NumpyProduct(Task):
 
 
 class JaxProduct(JaxTask):
-    """By JAX, which allocates each product anew."""
+    """The product in JAX, which allocates each anew."""
 
     def __init__(self, case: Case, setup: Setup, probe: Probe, a: Any, b: Any) -> None:
         super().__init__(case)

@@ -42,9 +42,12 @@ def device_of(case: Case) -> Any:
             code="no_device",
             hint="a CPU build of torch finds no GPU: install one for it, or use --device cpu",
         )
-    least = contract.LEAST_CAPABILITY.get(case.precision, (0, 0))
-    by_cuda = device.type == "cuda" and not torch.version.hip
-    if torch.cuda.get_device_capability(device) < least if by_cuda else case.precision == "tf32":
+    if device.type == "cuda" and not torch.version.hip:
+        least = contract.LEAST_CAPABILITY.get(case.precision, (0, 0))
+        is_missing = torch.cuda.get_device_capability(device) < least
+    else:
+        is_missing = case.precision == "tf32"
+    if is_missing:
         text = f"{case.device} has no {case.precision}"
         raise WorkloadError(text, code="unsupported_precision", hint="choose fp32 or fp16")
     return device
@@ -194,8 +197,10 @@ class CudaTimer(DeviceTimer):
 
 def synchronize(device: Any) -> None:
     """Wait for all work queued on `device`; a CPU has no queue."""
-    if device.type != "cpu":
-        library_of(device.type).synchronize(*[device] * (device.type != "mps"))
+    if device.type == "mps":
+        library_of("mps").synchronize()  # there is one
+    elif device.type != "cpu":
+        library_of(device.type).synchronize(device)
 
 
 def to_device(setup: Setup, case: Case, *things: Any) -> list[Any]:

@@ -63,12 +63,14 @@ def _type(tensor: Any) -> str:
 def _axes(tensor: Any) -> list[Axis] | None:
     if not tensor.HasField("shape"):
         return None
-    return [
-        (d.dim_value if d.dim_value >= 0 else None)
-        if d.HasField("dim_value")
-        else (None if _NAMELESS.fullmatch(d.dim_param) else d.dim_param)
-        for d in tensor.shape.dim
-    ]
+    return [_axis(dim) for dim in tensor.shape.dim]
+
+
+def _axis(dim: Any) -> Axis:
+    """The size or the name of an axis; None where it has neither."""
+    if dim.HasField("dim_value"):
+        return dim.dim_value if dim.dim_value >= 0 else None
+    return None if _NAMELESS.fullmatch(dim.dim_param) else dim.dim_param
 
 
 def shown(inputs: Sequence[Input]) -> str:

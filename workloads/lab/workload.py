@@ -106,7 +106,8 @@ class ModelTask(Task):
         if chance is not None and self.limit is not None:
             bound = bounds.promised(answers, references, self.metric, self.limit, chance)
         held_out = chance == bounds.CHECK
-        inputs = f"{count} {'held-out ' if held_out else ''}input{'s'[: count > 1]}"
+        noun = "held-out input" if held_out else "input"
+        inputs = f"{count} {noun}{'s' if count > 1 else ''}"
         reference = f"the model as given, unoptimised, on {inputs}"
         # Always passed: the advisor applies the user's own error limit.
         return Accuracy(self.metric, value, reference, 1.0, True, tuple(outputs), bound, held_out)

@@ -96,7 +96,8 @@ def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
     facts = {"batch": batch, **_inputs(example), **_behaviour(one, example, notes)}
     facts["checks"] = one.part("check") is not None
     found = reference(code, batch, facts["guard"])
-    facts |= {"reference": found.source * found.is_steady, "floor": max(found.floors)}
+    facts["reference"] = found.source if found.is_steady else ""
+    facts["floor"] = max(found.floors)
     if facts["nondeterministic"]:
         notes.append(f"two fresh copies differ, {_consequence(found, facts['checks'])}")
     resizes = batch is not None and _resizes(one, example, batch, facts["guard"])
@@ -112,7 +113,7 @@ def _consequence(found: Reference, has_check: bool) -> str:
         return "so its error limit includes that difference"
     if len(loose) == len(found.names):
         return "so that " + ("only its check counts" if has_check else "no candidate is checked")
-    more = f" and {len(loose) - 2} more" * (len(loose) > 2)
+    more = f" and {len(loose) - 2} more" if len(loose) > 2 else ""
     return f"so that {', '.join(loose[:2])}{more} cannot be compared"
 
 
@@ -152,7 +153,8 @@ def _behaviour(one: Subject, example: Example, notes: list[str]) -> dict[str, An
     if stateful:
         notes.append("a second call differs from the first, so each candidate has its own copy")
     if mutated:
-        names = ", ".join(mutated[:2]) + f" and {len(mutated) - 2} more" * (len(mutated) > 2)
+        more = f" and {len(mutated) - 2} more" if len(mutated) > 2 else ""
+        names = f"{', '.join(mutated[:2])}{more}"
         notes.append(f"a call changes its inputs ({names}), which are restored before each call")
     return {
         "stateful": stateful,

@@ -31,9 +31,9 @@ MOST_REASONS = 5
 NO_OPERATIONS = ("placeholder", "get_attr", "output")  # nodes of torch.fx that compute nothing
 # Operators of ONNX that a traced graph is full of, and a compiler is not: they compute shapes.
 OF_SHAPES = (
-    *("Cast", "Concat", "Constant", "ConstantOfShape", "Equal", "Expand", "Gather", "Identity"),
-    *("Range", "Shape", "Slice", "Squeeze", "Unsqueeze", "Where"),
-)
+    "Cast", "Concat", "Constant", "ConstantOfShape", "Equal", "Expand", "Gather", "Identity",
+    "Range", "Shape", "Slice", "Squeeze", "Unsqueeze", "Where",
+)  # fmt: skip
 CALIBRATED = 8  # inputs, as many as the model lab makes itself
 ON_VALUES = "its control flow or shapes depend on the values of its inputs"
 

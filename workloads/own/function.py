@@ -262,8 +262,10 @@ def _facts(code: Code) -> dict[str, Any]:
     task.restore()
     step_s = time_sample(task, 1).host_s
     notes = [f"calls change {name}: each gets fresh inputs, untimed" for name in task.mutated]
-    notes += [accuracy.reference] * accuracy.reference.startswith("not checked")
-    notes += ["two calls with equal inputs differ"] * (task.spread > 0)
+    if accuracy.reference.startswith("not checked"):
+        notes.append(accuracy.reference)
+    if task.spread > 0:
+        notes.append("two calls with equal inputs differ")
     source = code.target.encode()
     with suppress(TypeError, OSError):  # an object without a file
         source = Path(inspect.getfile(inspect.unwrap(task.function))).read_bytes()

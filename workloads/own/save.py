@@ -189,7 +189,7 @@ def _script(
         parts += setup
     if renews and subject is not None:
         parts.append(KEPT)
-    renewed = "    inputs, named = renewed()\n" * renews
+    renewed = "    inputs, named = renewed()\n" if renews else ""
     lines = "\n".join(f"    {line}" for line in call)
     what = "50 steps on one batch, without loading it" if code.train else "50 calls"
     if kind != "cpu" and subject is not None and case.backend not in ONNX_BACKENDS:

@@ -106,8 +106,9 @@ def run(code: Code) -> Run:
             hint = "pass its arguments after --" if failure == "exited with 2" else None
             text = f"{name} {failure} before it called a module"
             raise WorkloadError(text, code="user_code", hint=hint)
+        within = f" within {code.seconds:.3g} s" if ran.cut else ""
         raise unusable(
-            f"{name} called no torch module" + f" within {code.seconds:.3g} s" * ran.cut,
+            f"{name} called no torch module{within}",
             "name a function that returns the module: `--torch package.module:build`",
         )
     if failure:
@@ -116,11 +117,11 @@ def run(code: Code) -> Run:
         ran.notes.append(f"the script was cut after {code.seconds:.3g} s")
     if (left := threading.active_count() - len(alive)) > 0:
         ran.lingers = True
-        ran.notes.append(f"the script left {left} thread{'s' * (left > 1)} running")
+        ran.notes.append(f"the script left {left} {'threads' if left > 1 else 'thread'} running")
     others.add(getattr(resource_tracker._resource_tracker, "_pid", 0))  # it only waits
     if left := len(set(children.offspring(os.getpid())) - others):
         ran.lingers = True
-        ran.notes.append(f"the script left {left} process{'es' * (left > 1)} running")
+        ran.notes.append(f"the script left {left} {'processes' if left > 1 else 'process'} running")
     return ran
 
 
@@ -233,9 +234,12 @@ def _join(others: Sequence[threading.Thread]) -> None:
 
 def _failure(script: Path, argv: list[str]) -> str:
     """Run the script as the main program; returns what went wrong, or nothing."""
-    own, kept, main = os.getpid(), (sys.argv, sys.modules["__main__"]), ModuleType("__main__")
-    main.__file__ = os.path.abspath(script)  # noqa: PTH100 - Python follows no link here,
-    sys.path.insert(0, str(script.resolve().parent))  # but does here
+    own = os.getpid()
+    kept = sys.argv, sys.modules["__main__"]
+    main = ModuleType("__main__")
+    # As Python does: it follows a link for the path, but not for `__file__`.
+    main.__file__ = os.path.abspath(script)  # noqa: PTH100
+    sys.path.insert(0, str(script.resolve().parent))
     sys.argv, sys.modules["__main__"] = argv, main
     leave, os._exit = os._exit, _exit_of(own)
     try:

@@ -24,9 +24,9 @@ from workbench.worker.failures import MEMORY_HINT, first_line, is_fatal, is_out_
 
 # Messages of torch and CuPy for code that asks for CUDA in a process without it.
 NO_CUDA_MARKS = (
-    *("not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver", "CUDA-capable"),
-    *("deserialize object on a CUDA device", "cudaErrorNoDevice", "cudaErrorInsufficientDriver"),
-)
+    "not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver", "CUDA-capable",
+    "deserialize object on a CUDA device", "cudaErrorNoDevice", "cudaErrorInsufficientDriver",
+)  # fmt: skip
 # Names of files that are not the user's start like this.
 _OTHERS = (
     "<",

@@ -163,7 +163,7 @@ class TrainingParts:
                     if number == 1 or number != _count(loader) or rows_of(batch) >= rows:
                         yield batch
                 if rows is None:
-                    fewer = f" of {size or self.batch}" * (self.loader is None)
+                    fewer = f" of {size or self.batch}" if self.loader is None else ""
                     raise unusable(f"{what} yields no batch{fewer}")
 
     def _loader(self, size: int, workers: int, pin: bool) -> Any:

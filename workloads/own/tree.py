@@ -165,8 +165,12 @@ def module_with_inputs(found: Any) -> tuple[Any, Example | None] | None:
         return None
     if not given:
         return module, None
-    is_named = len(given) == 1 and _are_keywords(inside(module), given[0])
-    args, kwargs = ((), given[0]) if is_named else given if len(given) == 2 else (given[0], {})
+    if len(given) == 2:
+        args, kwargs = given
+    elif _are_keywords(inside(module), given[0]):
+        args, kwargs = (), given[0]
+    else:
+        args, kwargs = given[0], {}
     args = tuple(args) if are_several(args) else (args,)
     return (module, Example(args, dict(kwargs))) if isinstance(kwargs, Mapping) else None
 

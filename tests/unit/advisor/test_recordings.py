@@ -168,9 +168,7 @@ def test_an_unknown_device_is_refused_with_a_list_of_the_known_ones(asked: str) 
     assert "workbench advise --all --thorough --crossover --output" in message
 
 
-def test_the_refusal_mentions_unusable_files(
-    recordings_folder: Path,
-) -> None:
+def test_the_refusal_mentions_unusable_files(recordings_folder: Path) -> None:
     (recordings_folder / "h200.json").write_text("{}")
     with pytest.raises(UsageError, match=r"Recorded: none \(1 unusable: h200.json "):
         ask()

@@ -20,7 +20,7 @@ from workbench.advisor.model.overview import (
 from workbench.advisor.ranking import error_text
 from workbench.export.text import run_text
 from workbench.export.view.derived import RunView
-from workbench.export.view.model_facts import facts_lines, saved_text
+from workbench.export.view.model_facts import model_and_inputs, saved_text
 from workbench.export.view.ranked import candidate_lines
 from workbench.records import events as ev
 from workbench.records.model import Port, Saved
@@ -84,10 +84,12 @@ def test_the_split_of_the_inputs_is_among_the_facts() -> None:
     counts = {"samples": 64, "calibration_samples": 48, "check_samples": 80}
     facts = msgspec.structs.replace(REPORT.model.facts, **counts)
     assert "samples, split at random: 48 calibrate, 64 select, 80 are held out to check" in (
-        "\n".join(facts_lines(facts))
+        "\n".join(model_and_inputs(facts))
     )
     few = msgspec.structs.replace(facts, folds=3)
-    assert "64 calibrate and select, cross-validated in 3 parts, 80" in "\n".join(facts_lines(few))
+    assert "64 calibrate and select, cross-validated in 3 parts, 80" in "\n".join(
+        model_and_inputs(few)
+    )
 
 
 def test_candidates_stand_from_fastest_to_slowest_with_a_word_for_who_left() -> None:
@@ -105,16 +107,7 @@ def test_candidates_stand_from_fastest_to_slowest_with_a_word_for_who_left() -> 
         ("int8-dynamic", "t2"),
     ]
     states = [" ".join(words[words.index("MiB") + 1 :]) for words in lines]
-    facts = [
-        "above the limit",
-        "pick",
-        "slower",
-        "slower",
-        "slower",
-        "done",
-        "slower",
-        "slower",
-    ]
+    facts = ["above the limit", "pick", "slower", "slower", "slower", "done", "slower", "slower"]
     assert all(fact in state for fact, state in zip(facts, states, strict=True))
     assert "1.00x" in table.splitlines()[6]  # the model as given, against itself
 
@@ -289,7 +282,7 @@ def test_a_model_with_branches_maps_and_several_inputs_is_described() -> None:
         quantised=True,
         multiply_adds=None,
     )
-    head, *rest = facts_lines(facts)
+    head, *rest = model_and_inputs(facts)
     assert "already quantised" in head
     assert rest == [
         "input x float32 [4]",

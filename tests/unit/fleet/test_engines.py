@@ -29,7 +29,7 @@ def plan(shared: bool = False):
     return make_plan([GPU], Request(budget_s=30), shared=shared, **settings)
 
 
-class SubmitException(Exception):  # noqa: N818 - psij's name
+class SubmitException(Exception):  # psij's name
     pass
 
 

@@ -158,7 +158,7 @@ def test_a_worker_binds_itself_and_only_to_the_cores_of_its_gpu() -> None:
         assert json.loads(done.stdout) == expected
 
 
-class Bound(Exception):  # noqa: N818 - not an error
+class Bound(Exception):
     pass
 
 

@@ -197,10 +197,7 @@ def test_a_variant_is_written_whole_and_runs_as_before(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     destination = tmp_path / "out" / "small.onnx"
     written = saved(tmp_path, destination)
-    assert written == {
-        "size_bytes": destination.stat().st_size,
-        "difference": 0.0,
-    }
+    assert written == {"size_bytes": destination.stat().st_size, "difference": 0.0}
     assert [file.name for file in destination.parent.iterdir()] == ["small.onnx"]
 
 

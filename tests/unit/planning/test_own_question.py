@@ -59,11 +59,7 @@ texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=
 arguments = st.lists(texts | st.sampled_from(["--", "--lr=3", "-x", "", ","]), max_size=4).map(
     tuple
 )
-shared = {
-    "target": words,
-    "objective": st.sampled_from(OF_CODE),
-    "save_best": st.none() | words,
-}
+shared = {"target": words, "objective": st.sampled_from(OF_CODE), "save_best": st.none() | words}
 errors = st.none() | st.floats(0, 1, exclude_min=True)
 questions = st.one_of(
     st.builds(

@@ -82,14 +82,7 @@ def test_a_request_survives_its_own_command_line(request_: Request, monkeypatch)
     assert seen == [request_]
 
 
-OF_ADVISE = (
-    "scenario_file",
-    "all_scenarios",
-    "crossover",
-    "prices",
-    "price_file",
-    "what_if",
-)
+OF_ADVISE = ("scenario_file", "all_scenarios", "crossover", "prices", "price_file", "what_if")
 words = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=6)
 some_numbers = st.lists(st.integers(1, 10**7), max_size=3, unique=True).map(tuple)
 some_words = st.lists(words, max_size=3).map(tuple)

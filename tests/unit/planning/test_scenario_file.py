@@ -207,9 +207,7 @@ def test_a_broken_workload_of_the_users_own_is_refused(tmp_path: Path, monkeypat
     assert found.startswith(", line 6: mine.py cannot be used: ModuleNotFoundError")
 
 
-def test_own_scenarios_replace_shipped_ones_of_the_same_id(
-    tmp_path: Path,
-) -> None:
+def test_own_scenarios_replace_shipped_ones_of_the_same_id(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(MINIMAL + MINIMAL.replace('"one"', '"branching"'))
     everything, own = scenarios.load_with(str(file))

@@ -217,9 +217,7 @@ def test_a_gpu_that_does_not_answer_is_not_asked_again(dropped: list[bool]) -> N
     assert refused(made, GPU, HELLO) == "timeout"
 
 
-def test_each_side_of_a_comparison_has_a_python_that_may_find_the_gpu(
-    dropped: list[bool],
-) -> None:
+def test_each_side_of_a_comparison_has_a_python_that_may_find_the_gpu(dropped: list[bool]) -> None:
     made = pool(Control())
     sides = {"a": Side("", ""), "b": Side("", "")}
     made._settings = replace(made._settings, sides=sides)

@@ -204,10 +204,8 @@ def _left_in_fp32(candidate: Candidate, mine: KernelTimes, context: ModelContext
     if built is not None and built.excluded:
         count = len(built.excluded)
         covered = f"; {built.coverage:.0%} of the products stay in INT8" if built.coverage else ""
-        yield (
-            f"{count} sensitive node{'s'[: count > 1]} stay{'s'[count > 1 :]} in FP32 to keep the "
-            f"error limit{covered}."
-        )
+        stay = "nodes stay" if count > 1 else "node stays"
+        yield f"{count} sensitive {stay} in FP32 to keep the error limit{covered}."
 
 
 def _limits(candidate: Candidate, context: ModelContext) -> Iterator[str]:

@@ -58,9 +58,9 @@ def brief(text: str) -> str:
 
 
 def bound_text(accuracy: AccuracyResult) -> str:
-    """`, at most 2.31% on unseen inputs (95%)`; "" where nothing is promised."""
+    """`at most 2.31% on unseen inputs (95%)`; "" where nothing is promised."""
     bound = accuracy.error_bound
-    return "" if bound is None else f", at most {error_text(bound)} on unseen inputs (95%)"
+    return "" if bound is None else f"at most {error_text(bound)} on unseen inputs (95%)"
 
 
 def agreement(candidate: Candidate) -> float | None:
@@ -172,7 +172,8 @@ def _error(pick: Candidate, facts: ModelFacts) -> str:
         return ""
     metric = "error" if accuracy.metric == "relative_error" else "disagreement"
     allowed = "" if facts.max_error is None else f" of {error_text(facts.max_error)} allowed"
-    return f"; {metric} {error_text(accuracy.value)}{bound_text(accuracy)}{allowed}"
+    values = ", ".join(filter(None, (error_text(accuracy.value), bound_text(accuracy))))
+    return f"; {metric} {values}{allowed}"
 
 
 def _refuted(pick: Candidate, row: Row, facts: ModelFacts) -> Iterator[str]:

@@ -87,9 +87,10 @@ def quick_changes(space: Space) -> list[Case]:
     """Other precisions and layouts, which take no time to prepare."""
     found: list[Case] = []
     for device, threads in space.devices.items():
+        modes: list[str | None] = [None, NHWC] if space.facts.convolves else [None]
         # A graph replays one call: state and changed inputs would be wrong.
-        replays = not (kind_of(device).on_host or space.facts.stateful or space.facts.mutated)
-        modes = [None, *[NHWC] * space.facts.convolves, *[GRAPH] * replays]
+        if not (kind_of(device).on_host or space.facts.stateful or space.facts.mutated):
+            modes.append(GRAPH)
         for precision in precisions(device, space):
             found += [way(device, precision, mode, threads) for mode in modes]
     known = set(as_written(space))

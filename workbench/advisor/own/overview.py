@@ -147,7 +147,8 @@ def _run(pick: Candidate, row: Row, code: CodeReport) -> str:
 def _ways(case: Case, own: str) -> list[str]:
     """What differs from plain code whose precision is `own`: `BF16 autocast`, `2 threads`."""
     precision = case.precision.upper()
-    parts = [] if case.precision in (own, "") else [precision + " autocast" * (precision != "TF32")]
+    way = precision if precision == "TF32" else f"{precision} autocast"
+    parts = [] if case.precision in (own, "") else [way]
     if case.backend in ("onnxruntime", "openvino"):  # the module is exported
         quantised = "-".join(filter(None, (precision, case.quantization)))
         parts = [f"{LIBRARIES[case.backend]} {quantised}"]

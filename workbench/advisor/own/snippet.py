@@ -65,8 +65,9 @@ def _legend(facts: CodeFacts, case: Case, question: OwnQuestion) -> list[str]:
     named = "; named: its keyword arguments" if _has_keywords(facts) else ""
     if case.backend in ONNX_BACKENDS:
         return [f"# {MODEL}: written by --save-best; inputs: the module's arguments{named}"]
-    trains = "; optimizer: yours" * question.train + "; loss: yours" * bool(facts.loss)
-    trains += "; batch: what it takes" * _takes_batch(facts)
+    trains = "; optimizer: yours" if question.train else ""
+    trains += "; loss: yours" if facts.loss else ""
+    trains += "; batch: what it takes" if _takes_batch(facts) else ""
     return [f"# model: your module; inputs: its arguments{named}{trains}"]
 
 

@@ -123,7 +123,7 @@ def chart_lines(
 
 
 def _marks(sweep: Sweep) -> dict[str, Span]:
-    """By label: the mark that draws the curve, and its shade of the device's tone."""
+    """The mark of each curve and its shade of the device's tone, by the curve's label."""
     found, seen = {}, dict.fromkeys(COLUMNS, 0)
     for mark, curve in zip(itertools.cycle(MARKS), sweep.curves, strict=False):
         kind = kind_of(curve.candidate.partition("/")[0]).column
@@ -133,7 +133,7 @@ def _marks(sweep: Sweep) -> dict[str, Span]:
 
 
 def curve_marks(sweep: Sweep) -> dict[str, Text]:
-    """By label: the mark that draws the curve, in its tone."""
+    """The mark of each curve in its tone, by the curve's label."""
     marks = _marks(sweep).items()
     return {label: Text.of((mark, f"strong {tone}")) for label, (mark, tone) in marks}
 

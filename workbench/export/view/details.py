@@ -36,7 +36,7 @@ def candidate_facts(candidate: Candidate, run: RunView) -> list[Fact]:
         facts += largest_facts(largest)
     facts.append(fact("set-up", setup_text(candidate.setup)))
     if accuracy is not None:
-        error = f"{accuracy_text(candidate)}{bound_text(accuracy)}"
+        error = ", ".join(filter(None, (accuracy_text(candidate), bound_text(accuracy))))
         text = f"{accuracy.metric.replace('_', ' ')} {error} against {accuracy.reference}"
         text = accuracy.reference if accuracy.metric == "none" else text
         facts.append(fact("checked", text, "" if accuracy.passed else "error"))

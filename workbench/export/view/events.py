@@ -12,7 +12,7 @@ from ...report.candidate import Candidate, Row
 from ...report.report import Report
 from ...text import units
 from .derived import RunView
-from .model_facts import built_text, code_facts, facts_lines, saved_text
+from .model_facts import built_text, code_facts, model_and_inputs, saved_text
 from .tables import MORE_IS_BETTER, rate_text
 from .words import choice_word, reason_text
 
@@ -87,7 +87,7 @@ def _of_run(event: ev.AnyEvent, run: RunView) -> Said:  # noqa: C901 - one flat 
         case ev.MachineRead() if event.gap is not None:
             return "sensors", reason_text(event.gap), "warning"
         case ev.ModelInspected():
-            return "model", next(facts_lines(event.facts))
+            return "model", next(model_and_inputs(event.facts))
         case ev.ModelBuilt():
             text = f"{event.built.recipe}: {built_text(event.built)}"
             return "built", text, "warning" if event.built.reason else ""

@@ -320,9 +320,7 @@ def because(name: str, reason: Reason | None) -> list[Fact]:
 def drivers(machine: Machine) -> list[Fact]:
     nvml, cuda = machine.nvml, machine.cuda
     versions = f"driver {nvml.driver_version or '?'}, library {nvml.library_version or '?'}"
-    devices = (
-        f"{cuda.api_version or '?'}, {cuda.device_count} device{'s'[: cuda.device_count != 1]}"
-    )
+    devices = f"{cuda.api_version or '?'}, {units.counted(cuda.device_count, 'device')}"
     facts = []
     for name, driver, text in (("NVML", nvml, versions), ("CUDA", cuda, devices)):
         # Without GPUs their section has the reason.

@@ -31,9 +31,9 @@ from ...text.units import as_sentence
 from .answers import answer_warnings
 from .derived import RunView
 from .details import INDENT, output_text
-from .model_facts import built_text, code_facts, facts_lines, left_out, saved_text
+from .model_facts import built_text, code_facts, left_out, model_and_inputs, saved_text
 from .ranked import candidate_lines, columns
-from .spans import Fact, Text, fact, facts_lines as wrapped, heading, listed, warning_fact
+from .spans import Fact, Text, fact, facts_lines, heading, listed, warning_fact
 from .table import Cell, Column, Line, plain_table, table_lines
 from .words import bar
 
@@ -63,7 +63,7 @@ def _described(report: Report) -> list[str]:
     """The facts as sentences, the name first; an empty one before they are known."""
     if report.code is not None:
         return list(code_facts(report.code.facts))
-    return list(facts_lines(report.model.facts)) if report.model else [""]
+    return list(model_and_inputs(report.model.facts)) if report.model else [""]
 
 
 # --------------------------------------------------------------- the answer
@@ -97,7 +97,7 @@ def answer_lines(
     report, row = run.report, row_of(run.report)
     verdict = row.verdict if row else None
     facts = list(_advice(found, run))
-    lines = wrapped(facts, width, INDENT)
+    lines = facts_lines(facts, width, INDENT)
     if facts:
         lines.insert(0, heading("Answer" if verdict else "So far", width))
     pick = pick_of(report)
@@ -125,7 +125,7 @@ def _why_lines(
         return []
     facts = [fact("", brief(text, report)) for text in sentences]
     title = f"Why {_name(candidate, report)}"
-    return [Text(), heading(title, width), *wrapped(facts, width, 0)]
+    return [Text(), heading(title, width), *facts_lines(facts, width, 0)]
 
 
 def _name(candidate: Candidate, report: Report) -> str:
@@ -151,8 +151,9 @@ def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
         yield fact("! weak", weak, "warning", label_tone="strong warning")
     if subject and subject.advice and (saved := subject.advice.saved):
         pick = pick_of(report)
-        promise = bound_text(pick.accuracy) if pick and pick.accuracy else ""
-        text = f"{saved_text(saved)}{promise and f'; its error is{promise[1:]}'}"
+        text = saved_text(saved)
+        if pick and pick.accuracy and (promise := bound_text(pick.accuracy)):
+            text += f"; its error is {promise}"
         yield fact("saved", text, "good" if saved.reason is None else "error")
     if report.code is not None:
         yield from listed("why", verdict.reasons[1:] if verdict else ())
@@ -237,7 +238,7 @@ def operator_lines(chosen: Candidate | None, report: Report, width: int) -> list
     title = heading(TIMES, width)
     if found is None or row is None or model is None:
         why = unprofiled(report)
-        return [title, *wrapped([fact("", why)], width)] if why else []
+        return [title, *facts_lines([fact("", why)], width)] if why else []
     candidate = report.candidates[found.case]
     case = candidate.case
     given = original(row, model.facts, case.device_kind)
@@ -290,7 +291,7 @@ def rest_lines(chosen: Candidate | None, run: RunView, width: int) -> list[Text]
     ):
         if facts:
             label = max(len(each.label) for each in facts) + 2
-            lines += [heading(title, width), *wrapped(facts, width, label), Text()]
+            lines += [heading(title, width), *facts_lines(facts, width, label), Text()]
     if verdict is not None:
         lines.append(Text.of(("$ ", "dim"), (verdict.reproduce, "command")))
     return lines
@@ -321,19 +322,19 @@ def model_lines(run: RunView, width: int, table_width: int) -> list[Text]:
     verdict = row.verdict if row else None
     first, *rest = _described(report)
     parts = [
-        wrapped(list(_advice(found, run)), width, INDENT) if row else [],
-        wrapped([fact("", first), *(fact(" ", text) for text in rest)], width, 2),
+        facts_lines(list(_advice(found, run)), width, INDENT) if row else [],
+        facts_lines([fact("", first), *(fact(" ", text) for text in rest)], width, 2),
     ]
     if row is not None and found:
         table = table_lines(columns(row, bars=False), candidate_lines(found, run), table_width)
-        parts.append([*table, *wrapped(list(_further_warnings(found, report)), width, INDENT)])
+        parts.append([*table, *facts_lines(list(_further_warnings(found, report)), width, INDENT)])
     explained = report.model.explained.values() if report.model else ()
     why = [fact("", brief(" ".join(each.sentences), report)) for each in explained]
-    parts.append([heading("Why", width), *wrapped(why, width)] if why else [])
+    parts.append([heading("Why", width), *facts_lines(why, width)] if why else [])
     parts.append(module_lines(report, width) or operator_lines(None, report, width))
     if verdict is not None and verdict.race is not None:
         parts.append(
-            wrapped([fact("race", brief(summary_text(verdict.race), report))], width, INDENT)
+            facts_lines([fact("race", brief(summary_text(verdict.race), report))], width, INDENT)
         )
     parts.append(rest_lines(None, run, width))
     if code is not None:

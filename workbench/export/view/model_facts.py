@@ -15,7 +15,7 @@ OF_CODE = {"onnx": "ONNX Runtime", "int8": "INT8", "compile": "torch.compile"}  
 KINDS = {"torch": "PyTorch", "function": "Python function", "command": "whole runs of a command"}
 
 
-def facts_lines(facts: ModelFacts) -> Iterator[str]:
+def model_and_inputs(facts: ModelFacts) -> Iterator[str]:
     """The model in a line, and a line for each of its inputs."""
     parts = [
         units.size(facts.size_bytes),

@@ -72,8 +72,8 @@ def limits(found: Iterable[Candidate], run: RunView) -> tuple[Roofs, list[tuple[
         peak, kind, bytes_per_s = bounds_of(candidate, run.report.ceilings)
         rate, limit, gpus = measured.flops_per_s, measured.roofline, gpus_of(candidate)
         if peak and bytes_per_s and rate and limit and min(peak, bytes_per_s, rate) >= 1:
-            name = f"{case.device} {case.precision}" + " cache" * (kind == "cache")
-            name += f" x{gpus}" * (gpus > 1)
+            name = f"{case.device} {case.precision}" + (" cache" if kind == "cache" else "")
+            name += f" x{gpus}" if gpus > 1 else ""
             ends = sorted((2.0**LOW, min(peak / bytes_per_s, 2.0**HIGH), 2.0**HIGH))
             line = [(math.log10(x), math.log10(min(peak, x * bytes_per_s))) for x in ends]
             roofs[name] = line, device_tone(case)

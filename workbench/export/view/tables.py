@@ -106,10 +106,12 @@ def pending_texts(row: Row, run: RunView) -> list[Text]:
     if run.going and report.current_row == row.plan.scenario:
         racing = sum(not candidate.ended for candidate in row.candidates)
         left = f"racing, {racing} of {len(row.candidates)}"
-        whole = f" candidates left, round {row.round}"
-        rest_s = (row.began_at_s or 0.0) + (row.share_s or 0.0) - run.elapsed_s
-        ends = [f"{whole}, at most {units.clock(rest_s)}"] if row.round and rest_s > 0 else []
-        ends += [*[whole] * bool(row.round), " candidates left", " left"]
+        ends = [" candidates left", " left"]
+        if row.round:
+            whole = f" candidates left, round {row.round}"
+            rest_s = (row.began_at_s or 0.0) + (row.share_s or 0.0) - run.elapsed_s
+            timed = [f"{whole}, at most {units.clock(rest_s)}"] if rest_s > 0 else []
+            ends = [*timed, whole, *ends]
         return [Text.of((f"{left}{end}", "strong")) for end in ends]
     return [Text.of(("deciding" if run.going else "cut short before a verdict", "dim"))]
 
@@ -225,7 +227,7 @@ def candidate_line(candidate: Candidate, row: Row, run: RunView, mark: Text | No
             "n": Text.of(f"{measured.n}"),
         }
         if candidate.case.id in (behind := run.behind(row)):
-            tone = device_tone(candidate.case) + " dim" * candidate.eliminated
+            tone = device_tone(candidate.case) + (" dim" if candidate.eliminated else "")
             cells["speed"] = forest.cell(candidate.case.id, behind, tone)
     return Line(candidate.case.id, cells)
 

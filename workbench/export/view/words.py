@@ -21,6 +21,9 @@ MARK = Text.of((" !", "strong warning"))  # follows a time with a warning
 CONFIDENCE_TONES = {SURE: "good", OPEN: "warning"}
 # By the basis of a verdict, or of a comparison with another device.
 PROVENANCE = {"measured": "measured here", "recorded": "recorded elsewhere"}
+# By the state of a candidate: the one at work, and the others.
+_AT_WORK = {"preparing": "loading", "prepared": "ready", "measuring": "trying batches"}
+_WAITING = {"prepared": "ready", "measuring": "in the race"}
 
 
 def device_tone(case: Case) -> str:
@@ -124,13 +127,11 @@ def state_texts(candidate: Candidate, run: RunView) -> list[Text]:
         return [Text.of(f"largest {text}") for text in largest_texts(largest)]
     if state == "ok":
         return [marked(Text.of("done"), candidate, run)]
-    words = {"preparing": "loading", "prepared": "ready", "measuring": "trying batches"}
-    word = words.get(state, "ready")
+    word = _AT_WORK.get(state, "ready")
     word = "measuring" if candidate.blocks and state != "preparing" else word
     if run.going and (state == "preparing" or run.report.current_case == candidate.case.id):
         return [Text.of((f"> {word}", "strong")), Text.of(("> now", "strong"))]
-    words = {"prepared": "ready", "measuring": "in the race"}
-    return [Text.of((words.get(state, state), "dim"))]
+    return [Text.of((_WAITING.get(state, state), "dim"))]
 
 
 def largest_texts(found: LargestBatch) -> list[str]:

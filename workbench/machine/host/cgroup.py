@@ -12,9 +12,8 @@ from ...records.machine import CoreLimit
 from .sysfs import parse_int, read_int, read_text
 
 UNIFIED = ""  # the name of the v2 hierarchy in /proc/self/cgroup: "0::/path"
-_MOUNT = re.compile(
-    r"^(?:\S+ ){3}(\S+) (\S+) .*- (cgroup2?) \S+ (\S+)$", re.MULTILINE
-)  # its group, its folder, its kind, its options
+# The group, the folder, the kind and the options of a mount.
+_MOUNT = re.compile(r"^(?:\S+ ){3}(\S+) (\S+) .*- (cgroup2?) \S+ (\S+)$", re.MULTILINE)
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 

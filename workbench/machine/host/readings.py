@@ -107,11 +107,12 @@ def package_energy_j(root: Path = Path("/")) -> tuple[float | None, str]:
     The counters wrap around, so a difference may be negative.
     """
     zones = sorted((root / "sys/class/powercap").glob("intel-rapl:[0-9]*"))
+    # psys counts the whole platform, packages included.
     packages = [
         zone
         for zone in zones
         if zone.name.count(":") == 1 and not (read_text(zone / "name") or "").startswith("psys")
-    ]  # psys counts the whole platform, packages included
+    ]
     if not packages:
         return None, "the kernel shows no RAPL energy counter here"
     read = [read_int(package / "energy_uj") for package in packages]
