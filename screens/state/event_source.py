@@ -124,7 +124,7 @@ class EngineSource:
 
     async def events(self) -> AsyncGenerator[ev.AnyEvent, None]:
         process = await self._start()
-        assert process.stdout is not None  # noqa: S101 - asked for a pipe
+        assert process.stdout is not None  # asked for a pipe
         begun = finished = False
         run = "last"
         async for line in _lines(process, process.stdout):

@@ -270,7 +270,7 @@ def _why(candidate: Candidate, scenario: Scenario) -> str:
 def _error(candidate: Candidate, scenario: Scenario) -> str:
     """`error 5.0%, limit 1.0%`."""
     accuracy = candidate.accuracy
-    assert accuracy is not None  # noqa: S101 - only a checked candidate can exceed the limit
+    assert accuracy is not None  # only a checked candidate can exceed the limit
     noun = "disagreement" if accuracy.metric == "disagreement" else "error"
     limit = units.share(error_limit(candidate, scenario) or 0.0)
     bound = accuracy.error_bound

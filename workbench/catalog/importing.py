@@ -55,7 +55,7 @@ def _module(name: str, file: Path) -> Any:
         inside = file.relative_to(BUILT_IN).with_suffix("")
         return importlib.import_module(".".join(("workloads", *inside.parts)))
     spec = importlib.util.spec_from_file_location(f"workbench_user_{file.parent.name}_{name}", file)
-    assert spec is not None and spec.loader is not None  # noqa: S101 - it ends in .py
+    assert spec is not None and spec.loader is not None  # it ends in .py
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -58,7 +58,7 @@ def of_report(
 ) -> Ceilings | None:
     """The ceilings measured by the rows of a plan, but for those in `without` (device and field);
     None if nothing was measured."""
-    assert report.machine is not None and report.started is not None  # noqa: S101 - a run has both
+    assert report.machine is not None and report.started is not None  # a run has both
     groups: dict[str, list[Candidate]] = {"cpu": []}
     for candidate in report.candidates.values():
         device = candidate.case.device
@@ -148,7 +148,7 @@ def raised(ceilings: Ceilings, report: Report) -> Ceilings:
 
     Neither several devices at once nor convolutions, which may save operations, raise any.
     """
-    assert report.machine is not None  # noqa: S101 - a run has one
+    assert report.machine is not None  # a run has one
     devices = []
     for device in ceilings.devices:
         peaks = dict(device.peak_ops_per_s)

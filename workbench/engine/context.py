@@ -47,7 +47,7 @@ class RunContext:
 
     @property
     def machine(self) -> Machine:
-        assert self.report.machine is not None  # noqa: S101 - a run detects it first
+        assert self.report.machine is not None  # a run detects it first
         return self.report.machine
 
     @property

@@ -47,7 +47,7 @@ class Axis:
         """The row's own size."""
         scenario = self.row.scenario
         value = scenario.batch if self.size.name == "batch" else scenario.params[self.size.name]
-        assert isinstance(value, (int, float))  # noqa: S101 - text is no size
+        assert isinstance(value, (int, float))  # text is no size
         return value
 
     @property

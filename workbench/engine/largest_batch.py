@@ -106,7 +106,7 @@ class LargestBatchSearch:
         def deadline_s() -> float:
             return context.deadline(max(LEAST_ATTEMPT_S, until_s - context.now()))
 
-        assert case.batch is not None  # noqa: S101 - the plan has only cases with one
+        assert case.batch is not None  # the plan has only cases with one
         if deadline_s() < LEAST_BUILD_S:
             return None
         try:

@@ -78,7 +78,7 @@ def _to_explain(row: Row, pick: Candidate, given: Candidate) -> list[Candidate]:
 
 
 def _context(run: ModelRun, report: Report) -> ModelContext:
-    assert report.machine is not None and report.model is not None  # noqa: S101 - it has raced
+    assert report.machine is not None and report.model is not None  # it has raced
     devices = report.ceilings.devices if report.ceilings else []
     return ModelContext(
         facts=run.facts,

@@ -40,7 +40,7 @@ class ModelLab:
 
     @property
     def _question(self) -> ModelQuestion:
-        assert self.context.request.model is not None  # noqa: S101 - the caller has one to race
+        assert self.context.request.model is not None  # the caller has one to race
         return self.context.request.model
 
     @property

@@ -72,7 +72,7 @@ class OwnCode:
 
     def __post_init__(self) -> None:
         self.request = request = self.context.request
-        assert request.own is not None  # noqa: S101 - the caller has code to race
+        assert request.own is not None  # the caller has code to race
         self._question: OwnQuestion = request.own
         folder = self.context.pool.scratch / OWN
         folder.mkdir(exist_ok=True)

@@ -39,13 +39,13 @@ class Guardian:
         self._write(str(folder))
 
     def _write(self, line: str) -> None:
-        assert self._process.stdin is not None  # noqa: S101 - it was asked for
+        assert self._process.stdin is not None  # it was asked for
         with suppress(BrokenPipeError):
             self._process.stdin.write(os.fsencode(f"{line}\n"))
 
     def close(self, within_s: float = CLOSE_S) -> None:
         """Let it end what is left of the run, and wait for that."""
-        assert self._process.stdin is not None  # noqa: S101 - it was asked for
+        assert self._process.stdin is not None  # it was asked for
         self._process.stdin.close()
         children.exit_code(self._process, within_s)
 

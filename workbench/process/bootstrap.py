@@ -46,7 +46,7 @@ def expose(name: str, folder: str) -> None:
     """Make `folder` importable as the package `name`."""
     file = os.path.join(folder, "__init__.py")  # noqa: PTH118
     spec = importlib.util.spec_from_file_location(name, file, submodule_search_locations=[folder])
-    assert spec is not None and spec.loader is not None  # noqa: S101 - it ends in .py
+    assert spec is not None and spec.loader is not None  # it ends in .py
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

@@ -101,7 +101,7 @@ class QueryProcess:
 
     def _take(self) -> None:
         """Read what has arrived; at the end of the pipe the child is waited for."""
-        assert self._process is not None  # noqa: S101 - it has a pipe
+        assert self._process is not None  # it has a pipe
         data = os.read(self._pipe.fileno(), _PIPE_BYTES)
         self._incomplete += data
         if not data:

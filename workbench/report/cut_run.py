@@ -31,7 +31,7 @@ class CutRun:
     def of(cls, old: OpenedRun, version: str) -> CutRun:
         """JournalError if a run with this `version` of workbench has to start over."""
         report, started = old.report, old.report.started
-        assert started is not None  # noqa: S101 - a journal begins with it
+        assert started is not None  # a journal begins with it
         rows = {row.plan.scenario: row for row in report.asked_rows}
         whole = [name for name, row in rows.items() if _is_complete(row)]
         carried = {name: started.carried.get(name, started.id) for name in whole}

@@ -144,7 +144,7 @@ def summary_of(path: Path) -> RunSummary:
     try:
         report = Report.of(journal.read(path, OF_INTEREST))
         started, finished = report.started, report.finished
-        assert started is not None  # noqa: S101 - a journal begins with it
+        assert started is not None  # a journal begins with it
         datetime.fromisoformat(started.started_at).astimezone()  # raises what it cannot convert
     except (JournalError, LookupError, ValueError, OverflowError) as error:
         problem = str(error).removeprefix(str(path)).strip(", ")

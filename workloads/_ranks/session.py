@@ -158,7 +158,7 @@ class RankGroup:
             raise self.failure
         line = json.dumps(order).encode()
         for rank in members:
-            assert rank.channel is not None  # noqa: S101 - it has said hello
+            assert rank.channel is not None  # it has said hello
             try:
                 rank.channel.send(line)
             except OSError:
@@ -195,7 +195,7 @@ class RankGroup:
     def _heard(self, ranks: Iterable[Rank]) -> Iterator[tuple[Rank, dict[str, Any]]]:
         """The answers that are complete; WorkloadError when a rank is gone."""
         for rank in ranks:
-            assert rank.channel is not None  # noqa: S101 - it has said hello
+            assert rank.channel is not None  # it has said hello
             try:
                 with suppress(BlockingIOError):
                     for line in rank.channel.receive():
