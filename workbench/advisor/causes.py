@@ -19,25 +19,25 @@ FAR_FROM_LIMIT = 0.1  # share of a roof up to which it is not
 ROOFS = {"memory": "memory bandwidth", "cache": "cache bandwidth", "compute": "arithmetic"}
 
 
-def causes(found: Evidence) -> list[str]:
+def causes(evidence: Evidence) -> list[str]:
     """Each a fact of the report and what follows from it, the most telling first."""
-    if found.pick is None:
+    if evidence.pick is None:
         return []
     return [
-        *_start_up(found, found.pick),
-        *_waiting(found, found.pick),
-        *_launches(found),
-        *_roofs(found, found.pick),
-        *_precision(found, found.pick),
-        *_threads(found, found.pick),
+        *_start_up(evidence, evidence.pick),
+        *_waiting(evidence, evidence.pick),
+        *_launches(evidence),
+        *_roofs(evidence, evidence.pick),
+        *_precision(evidence, evidence.pick),
+        *_threads(evidence, evidence.pick),
     ]
 
 
-def _start_up(found: Evidence, pick: Candidate) -> Iterator[str]:
-    if found.scenario.objective != "time_to_result":
+def _start_up(evidence: Evidence, pick: Candidate) -> Iterator[str]:
+    if evidence.scenario.objective != "time_to_result":
         return
     share, spent = _start_up_share(pick)
-    name, rival = candidate_name(pick.case), found.rival
+    name, rival = candidate_name(pick.case), evidence.rival
     text = f"{share} of the time to result of {name} is start-up and set-up ({spent})."
     if rival is not None and rival.case.device_kind != pick.case.device_kind:
         share, spent = _start_up_share(rival)
@@ -52,52 +52,52 @@ def _start_up_share(candidate: Candidate) -> tuple[str, str]:
     return f"{share:.0%}", units.duration(fixed_s)
 
 
-def _waiting(found: Evidence, pick: Candidate) -> Iterator[str]:
-    waiting = waiting_fraction(found)
+def _waiting(evidence: Evidence, pick: Candidate) -> Iterator[str]:
+    waiting = waiting_fraction(evidence)
     if waiting is not None:
         name = candidate_name(pick.case)
         yield f"{name} waits for data {waiting:.0%} of the time: loading is the limit."
 
 
-def waiting_fraction(found: Evidence) -> float | None:
+def waiting_fraction(evidence: Evidence) -> float | None:
     """The share of time that the pick waits for data, where that limits it."""
-    known = found.report.statistics(found.pick).metrics if found.pick is not None else {}
+    known = evidence.report.statistics(evidence.pick).metrics if evidence.pick is not None else {}
     waiting = known.get(WAITING_FRACTION, 0.0)
     return waiting if waiting >= LOADING_LIMITS_FROM else None
 
 
-def _launches(found: Evidence) -> Iterator[str]:
-    clocks = launch_bound(found)
-    if clocks is not None and found.best_gpu is not None:
-        name = candidate_name(found.best_gpu.case)
+def _launches(evidence: Evidence) -> Iterator[str]:
+    clocks = launch_bound(evidence)
+    if clocks is not None and evidence.best_gpu is not None:
+        name = candidate_name(evidence.best_gpu.case)
         issue, device = units.duration(clocks.issue_s), units.duration(clocks.device_s)
         yield f"Launches limit {name}: the host needs {issue} to queue a step of {device}."
 
 
-def launch_bound(found: Evidence) -> Clocks | None:
+def launch_bound(evidence: Evidence) -> Clocks | None:
     """The clocks of the best GPU candidate where the host queues no faster than the GPU works; None
     also where its steps wait, since that hides what queueing takes."""
-    clocks = found.best_gpu and found.report.statistics(found.best_gpu).clocks
+    clocks = evidence.best_gpu and evidence.report.statistics(evidence.best_gpu).clocks
     if not clocks or clocks.issue_s is None or clocks.issue_s < LAUNCH_BOUND * clocks.device_s:
         return None
     return clocks
 
 
-def roof_of(found: Evidence, candidate: Candidate) -> Roofline | None:
-    return found.report.statistics(candidate).roofline
+def roof_of(evidence: Evidence, candidate: Candidate) -> Roofline | None:
+    return evidence.report.statistics(candidate).roofline
 
 
-def _roofs(found: Evidence, pick: Candidate) -> Iterator[str]:
+def _roofs(evidence: Evidence, pick: Candidate) -> Iterator[str]:
     """The limit of the pick, and that of a rival on another device."""
-    candidates, rival = [pick], found.rival
+    candidates, rival = [pick], evidence.rival
     if rival is not None and rival.case.device != pick.case.device:
         candidates.append(rival)
-    if sentences := list(filter(None, (_roof(found, c) for c in candidates))):
+    if sentences := list(filter(None, (_roof(evidence, c) for c in candidates))):
         yield " ".join(sentences)
 
 
-def _roof(found: Evidence, candidate: Candidate) -> str | None:
-    roof = roof_of(found, candidate)
+def _roof(evidence: Evidence, candidate: Candidate) -> str | None:
+    roof = roof_of(evidence, candidate)
     if roof is None or FAR_FROM_LIMIT < roof.fraction < NEAR_LIMIT:
         return None  # in between, neither can be said
     name, limit = candidate_name(candidate.case), ROOFS[roof.limited_by]
@@ -107,17 +107,17 @@ def _roof(found: Evidence, candidate: Candidate) -> str | None:
     return f"{name} reaches only {reached} of the {limit} ceiling: something else holds it back."
 
 
-def _precision(found: Evidence, pick: Candidate) -> Iterator[str]:
+def _precision(evidence: Evidence, pick: Candidate) -> Iterator[str]:
     """The pick against the same candidate in another precision, and what the CPU has for it."""
     is_reduced = pick.case.precision in REDUCED
     others = ("fp32",) if is_reduced else REDUCED
-    for other in found.by_id:
+    for other in evidence.by_id:
         is_like = other.case.but_precision() == pick.case.but_precision()
         if not is_like or other.case.precision not in others or other.state == "failed":
             continue
         if gain := _gain(pick, other, _name(pick), f"{_name(other)}, all else equal"):
             reduced = pick if is_reduced else other
-            yield " ".join([gain, *_instructions(found, reduced, wins=is_reduced)])
+            yield " ".join([gain, *_instructions(evidence, reduced, wins=is_reduced)])
         elif not is_reduced and other.reason and other.reason.code == "slower_precision":
             yield as_sentence(other.reason.message)
 
@@ -131,9 +131,9 @@ def _gain(pick: Candidate, other: Candidate, name: str, than: str) -> str | None
     return f"{name} is {factor} {better(pick.objective)} than {than} (95% CI {ci})."
 
 
-def _instructions(found: Evidence, reduced: Candidate, *, wins: bool) -> Iterator[str]:
+def _instructions(evidence: Evidence, reduced: Candidate, *, wins: bool) -> Iterator[str]:
     """The instruction set that the CPU has or lacks for a reduced precision, where it is known."""
-    machine, case = found.report.machine, reduced.case
+    machine, case = evidence.report.machine, reduced.case
     if machine is None or case.device_kind != "cpu":
         return
     if names := having(case.precision, machine.cpu):
@@ -150,11 +150,11 @@ def _name(candidate: Candidate) -> str:
     return " ".join(filter(None, [case.precision.upper(), case.quantization]))
 
 
-def _threads(found: Evidence, pick: Candidate) -> Iterator[str]:
+def _threads(evidence: Evidence, pick: Candidate) -> Iterator[str]:
     """The pick against the same candidate with more threads."""
     if pick.case.threads is None:
         return
-    for other in sorted(found.row.candidates, key=lambda candidate: candidate.case.threads or 0):
+    for other in sorted(evidence.row.candidates, key=lambda candidate: candidate.case.threads or 0):
         threads = other.case.threads or 0
         if threads > pick.case.threads and other.case == replace(pick.case, threads=threads):
             than = f"with {threads} threads"

@@ -308,59 +308,62 @@ def _line(by_size: Mapping[float, float]) -> tuple[float, tuple[float, float]] |
 # ------------------------------------------------------------------ words
 
 
-def sentence(found: Crossover) -> str:
+def sentence(crossover: Crossover) -> str:
     """`The GPU leads from batch 12 (95% CI 9-16), the CPU below it.`, and what limits that."""
-    if found.value is None or found.ci95 is None or found.below is None:
-        sentences = _without_value(found)
+    if crossover.value is None or crossover.ci95 is None or crossover.below is None:
+        sentences = _without_value(crossover)
     else:
-        sentences = _with_value(found, found.value, found.ci95)
-    return " ".join(map(as_sentence, [*sentences, *_gaps(found)]))
+        sentences = _with_value(crossover, crossover.value, crossover.ci95)
+    return " ".join(map(as_sentence, [*sentences, *_gaps(crossover)]))
 
 
-def _with_value(found: Crossover, value: float, ci95: tuple[float, float]) -> Iterator[str]:
-    size, (low, high) = found.parameter, map(number, ci95)
-    below, above = _subject(found.below), _subject(found.above)
+def _with_value(crossover: Crossover, value: float, ci95: tuple[float, float]) -> Iterator[str]:
+    size, (low, high) = crossover.parameter, map(number, ci95)
+    below, above = _subject(crossover.below), _subject(crossover.above)
     yield f"{above} leads from {size} {number(value)} (95% CI {low}-{high}), {below} below it."
-    if found.points and all(p.ratio == p.ratio_with_transfers for p in found.points):
+    if crossover.points and all(p.ratio == p.ratio_with_transfers for p in crossover.points):
         yield "Transfers are included."
-    elif found.value_with_transfers is not None:
-        yield f"With transfers in every step it leads from {number(found.value_with_transfers)}."
-    elif found.points and all((p.ratio_with_transfers or math.inf) <= 1 for p in found.points):
+    elif crossover.value_with_transfers is not None:
+        carried = number(crossover.value_with_transfers)
+        yield f"With transfers in every step it leads from {carried}."
+    elif crossover.points and all(
+        (p.ratio_with_transfers or math.inf) <= 1 for p in crossover.points
+    ):
         yield "With transfers in every step it leads at no measured size."
-    if found.back is not None:
-        last, again = map(number, found.back)
+    if crossover.back is not None:
+        last, again = map(number, crossover.back)
         yield f"Between {size} {last} and {again} {below} takes the lead again."
-    yield from _others(found)
+    yield from _others(crossover)
 
 
-def _others(found: Crossover) -> Iterator[str]:
-    for place, leader in filter(None, (found.before, found.then)):
-        yield f"At {found.parameter} {number(place)} {_subject(leader)} leads."
+def _others(crossover: Crossover) -> Iterator[str]:
+    for place, leader in filter(None, (crossover.before, crossover.then)):
+        yield f"At {crossover.parameter} {number(place)} {_subject(leader)} leads."
 
 
-def _without_value(found: Crossover) -> Iterator[str]:
-    size, (low, high) = found.parameter, map(number, found.searched)
-    who = _subject(found.below)
-    if found.below is None:
+def _without_value(crossover: Crossover) -> Iterator[str]:
+    size, (low, high) = crossover.parameter, map(number, crossover.searched)
+    who = _subject(crossover.below)
+    if crossover.below is None:
         yield f"From {size} {low} to {high} there is no clear lead."
         return
-    if found.leads is None:
+    if crossover.leads is None:
         yield f"Only {who} could be picked from {size} {low} to {high}."
         return
-    first, last = map(number, found.leads)
+    first, last = map(number, crossover.leads)
     if first == last:
         yield f"{who} leads at {size} {first}."
     else:
         yield f"{who} leads at every measured size from {size} {first} to {last}."
-    yield from _others(found)
-    if found.leads != found.searched:
+    yield from _others(crossover)
+    if crossover.leads != crossover.searched:
         where = f"Elsewhere between {size} {low} and {high}"
         yield f"{where} its lead is not proven for all sizes at once."
 
 
-def _gaps(found: Crossover) -> Iterator[str]:
+def _gaps(crossover: Crossover) -> Iterator[str]:
     """The wide gaps between measured sizes, in which another change may hide."""
-    wide = [f"{number(a)} and {number(b)}" for a, b in pairwise(found.sizes) if b / a > GAP]
+    wide = [f"{number(a)} and {number(b)}" for a, b in pairwise(crossover.sizes) if b / a > GAP]
     if wide:
         yield f"No size was measured between {', or between '.join(wide)}."
 

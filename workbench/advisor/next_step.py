@@ -20,37 +20,39 @@ LEAST_BUDGET_S = 10.0
 NOISE = ("busy_machine", "stolen_time")  # warnings that a quieter hour is the remedy for
 
 
-def next_best(found: Evidence) -> str:
+def next_best(evidence: Evidence) -> str:
     """The first piece of advice that the report gives reason for; empty where none does."""
-    return next(map(as_sentence, _advice(found)), "")
+    return next(map(as_sentence, _advice(evidence)), "")
 
 
-def _advice(found: Evidence) -> Iterator[str]:
-    command = found.row.plan.reproduce
+def _advice(evidence: Evidence) -> Iterator[str]:
+    command = evidence.row.plan.reproduce
     if not command:
         return  # without a command there is no way to go on
-    if is_cut_short(found.row):
+    if is_cut_short(evidence.row):
         yield f"Let the run finish: `{command}`"
-    if found.absence is not None and found.absence.hint:
-        yield found.absence.hint
-    elif (found.absence is None and len(found.kinds) < 2) or not found.eligible:
-        yield from _for_a_missing_device(found)
-    yield from _for_firmer_evidence(found)
-    yield from _for_the_gpu(found)
-    yield from _for_precision(found)
-    if waiting_fraction(found) is not None:
+    if evidence.absence is not None and evidence.absence.hint:
+        yield evidence.absence.hint
+    elif (evidence.absence is None and len(evidence.kinds) < 2) or not evidence.eligible:
+        yield from _for_a_missing_device(evidence)
+    yield from _for_firmer_evidence(evidence)
+    yield from _for_the_gpu(evidence)
+    yield from _for_precision(evidence)
+    if waiting_fraction(evidence) is not None:
         yield "Make loading cheaper (smaller or decoded files) or use more cores"
-    size = found.scenario.size
-    if size is not None and len(found.eligible) > 1 and "--crossover" not in command.split():
+    size = evidence.scenario.size
+    if size is not None and len(evidence.eligible) > 1 and "--crossover" not in command.split():
         yield f"See at which {size.name} the lead changes: `{command} --crossover`"
 
 
-def _for_a_missing_device(found: Evidence) -> Iterator[str]:
+def _for_a_missing_device(evidence: Evidence) -> Iterator[str]:
     """For a device none of whose candidates could be picked."""
-    reasons = [c.reason for c in found.lost if c.reason is not None]
+    reasons = [c.reason for c in evidence.lost if c.reason is not None]
     if any(reason.is_late or reason.code == "timeout" for reason in reasons):
-        yield _raise_budget(found)
-    if errors := [c.accuracy.worst for c in found.over_limit if c in found.lost and c.accuracy]:
+        yield _raise_budget(evidence)
+    if errors := [
+        c.accuracy.worst for c in evidence.over_limit if c in evidence.lost and c.accuracy
+    ]:
         yield (
             f"If an error of {units.share(min(errors))} is acceptable, raise the error limit. "
             "Otherwise choose a more accurate precision"
@@ -58,72 +60,72 @@ def _for_a_missing_device(found: Evidence) -> Iterator[str]:
     yield from (reason.hint for reason in reasons if reason.hint)
 
 
-def _for_firmer_evidence(found: Evidence) -> Iterator[str]:
-    codes = {warning.code for warning in found.warnings}
+def _for_firmer_evidence(evidence: Evidence) -> Iterator[str]:
+    codes = {warning.code for warning in evidence.warnings}
     if codes & set(NOISE):
-        if _needs_more_time(found, codes):
-            yield f"Run it again on a quiet machine and with a larger budget: `{_longer(found)}`"
-        yield f"Run it again on a quiet machine: `{found.row.plan.reproduce}`"
-    of_row = (w for w in found.warnings if w.subject == found.row.plan.scenario)
+        if _needs_more_time(evidence, codes):
+            yield f"Run it again on a quiet machine and with a larger budget: `{_longer(evidence)}`"
+        yield f"Run it again on a quiet machine: `{evidence.row.plan.reproduce}`"
+    of_row = (w for w in evidence.warnings if w.subject == evidence.row.plan.scenario)
     yield from (w.remedy for w in of_row if w.code not in (*NOISE, "unmeasured"))
-    yield from (w.remedy for w in found.warnings if w.code == "oversubscribed")
-    if _needs_more_time(found, codes):
-        yield _raise_budget(found)
+    yield from (w.remedy for w in evidence.warnings if w.code == "oversubscribed")
+    if _needs_more_time(evidence, codes):
+        yield _raise_budget(evidence)
 
 
-def _needs_more_time(found: Evidence, codes: Set[str]) -> bool:
+def _needs_more_time(evidence: Evidence, codes: Set[str]) -> bool:
     """Whether more rounds, or the turns that did not fit, might change the answer."""
-    lead = found.lead.ratio if found.lead is not None else None
+    lead = evidence.lead.ratio if evidence.lead is not None else None
     # Where start-up times spread a ratio, more rounds would not narrow it.
     is_spread = lead is not None and ratios.is_exhausted(lead)
     if is_spread:
         codes = codes - {"pick_unsettled"}
-    device = found.device_ratio
+    device = evidence.device_ratio
     if device is None:
-        is_unsettled = len(found.kinds) == 2
+        is_unsettled = len(evidence.kinds) == 2
     else:
-        is_unsettled = found.choice == "unknown" and not ratios.is_exhausted(device)
-    if found.row.ended_by == "rounds" and "unmeasured" not in codes:
+        is_unsettled = evidence.choice == "unknown" and not ratios.is_exhausted(device)
+    if evidence.row.ended_by == "rounds" and "unmeasured" not in codes:
         return False  # more time would add none
     if is_unsettled or codes & {"pick_unsettled", "unmeasured"}:
         return True
     # An uncertain median does not matter where the lead has an interval of its own beyond 1.
-    is_ahead = found.lead is not None and found.lead.is_proven
+    is_ahead = evidence.lead is not None and evidence.lead.is_proven
     return bool(codes & {"few_samples", "unstable"}) and not is_ahead and not is_spread
 
 
-def _raise_budget(found: Evidence) -> str:
-    return f"Raise the budget: `{_longer(found)}`"
+def _raise_budget(evidence: Evidence) -> str:
+    return f"Raise the budget: `{_longer(evidence)}`"
 
 
-def _longer(found: Evidence) -> str:
+def _longer(evidence: Evidence) -> str:
     """The command of the row with twice the budget of this run, and enough to start workers."""
-    words = shlex.split(found.row.plan.reproduce)
+    words = shlex.split(evidence.row.plan.reproduce)
     if "--budget" in words:
         at = words.index("--budget")
         del words[at : at + 2]
-    budget_s = max(LEAST_BUDGET_S, found.report.larger_budget_s)
+    budget_s = max(LEAST_BUDGET_S, evidence.report.larger_budget_s)
     return shlex.join([*words, "--budget", f"{budget_s:g}"])
 
 
-def _for_the_gpu(found: Evidence) -> Iterator[str]:
-    gpu = found.best_gpu
-    if gpu is None or gpu.case.batch is None or found.row.plan.workload == "model":
+def _for_the_gpu(evidence: Evidence) -> Iterator[str]:
+    gpu = evidence.best_gpu
+    if gpu is None or gpu.case.batch is None or evidence.row.plan.workload == "model":
         return
     low = gpu.case.batch
     high = max(LARGEST_BATCH, BATCHES * low)
-    if launch_bound(found) is not None:
+    if launch_bound(evidence) is not None:
         sizes = [w for name, value in gpu.case.params.items() for w in ("--set", f"{name}={value}")]
         words = ["workbench", "run", gpu.case.workload, *sizes, "--batch", f"{low}..{high}"]
         command = shlex.join([*words, "--device", "gpu"])
         yield f"Launches limit the GPU. Try larger batches: `{command}`"
 
 
-def _for_precision(found: Evidence) -> Iterator[str]:
-    pick = found.pick
+def _for_precision(evidence: Evidence) -> Iterator[str]:
+    pick = evidence.pick
     if pick is None:
         return
-    for other in found.over_limit:
+    for other in evidence.over_limit:
         gain, faster = Comparison.of(other, pick).estimate or 0.0, better(pick.objective)
         if pick.objective == "latency_p99":  # one block says little about its tail
             gain, faster = ratios.relative(pick.step_rounds(), other.step_rounds()), "faster"
@@ -133,24 +135,24 @@ def _for_precision(found: Evidence) -> Iterator[str]:
                 f"{candidate_name(other.case)} is about {units.ratio(gain)} {faster}. "
                 f"Raise the error limit only if an error of {error} is acceptable"
             )
-    roof = roof_of(found, pick)
+    roof = roof_of(evidence, pick)
     is_limited = roof is not None and roof.limited_by == "memory" and roof.fraction >= NEAR_LIMIT
-    has_reduced = any(c.case.precision in REDUCED for c in found.row.candidates)
+    has_reduced = any(c.case.precision in REDUCED for c in evidence.row.candidates)
     if is_limited and pick.case.precision == "fp32" and not has_reduced:
         yield (
             f"Memory bandwidth limits {candidate_name(pick.case)}. "
             "Try a precision with fewer bytes, such as bf16 or int8"
         )
-    yield from _for_accuracy(pick, found)
+    yield from _for_accuracy(pick, evidence)
 
 
-def _for_accuracy(pick: Candidate, found: Evidence) -> Iterator[str]:
+def _for_accuracy(pick: Candidate, evidence: Evidence) -> Iterator[str]:
     """The fastest candidate that is far more accurate than the pick, and what it costs."""
     accuracy = pick.accuracy
     if accuracy is None or accuracy.metric != "relative_error" or not accuracy.value:
         return
     exact = []
-    for other in found.eligible:
+    for other in evidence.eligible:
         error, comparison = other.accuracy, Comparison.of(pick, other)
         if error is None or error.metric != accuracy.metric or comparison.ratio is None:
             continue

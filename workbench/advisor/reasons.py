@@ -25,48 +25,48 @@ MOST_NAMED = 2  # candidates named for one reason, and reasons named
 NOTABLE_COPY = 1.0  # steps: a copy that takes longer is mentioned
 
 
-def reasons(found: Evidence, causes: Sequence[str]) -> list[str]:
+def reasons(evidence: Evidence, causes: Sequence[str]) -> list[str]:
     """The outcome, then as many `causes` as there is room for, then what the answer leaves out."""
-    left_out = " ".join([*_not_picked(found), *_copying(found)])
+    left_out = " ".join([*_not_picked(evidence), *_copying(evidence)])
     room = MOST - 1 - bool(left_out)
-    outcome = " ".join([*_outcome(found), *_by_median(found)])
+    outcome = " ".join([*_outcome(evidence), *_by_median(evidence)])
     return [outcome, *causes[:room], *([left_out] if left_out else [])]
 
 
 # ------------------------------------------------------------------ outcome
 
 
-def _outcome(found: Evidence) -> Iterator[str]:
-    if found.pick is None and found.eligible:
-        yield f"Nothing to compare: the {_counted(found)} of every candidate is unknown."
-    elif found.absence is not None and "cpu" in found.kinds:
-        yield from _without_gpu(found)
-    elif found.device_ratio is None and found.choice in NAMES:
-        yield from _only_within_limits(found)
-    elif found.device_ratio is None:
-        yield from _incomparable(found)
-    elif found.choice in NAMES:
-        yield from _decided(found, found.device_ratio)
+def _outcome(evidence: Evidence) -> Iterator[str]:
+    if evidence.pick is None and evidence.eligible:
+        yield f"Nothing to compare: the {_counted(evidence)} of every candidate is unknown."
+    elif evidence.absence is not None and "cpu" in evidence.kinds:
+        yield from _without_gpu(evidence)
+    elif evidence.device_ratio is None and evidence.choice in NAMES:
+        yield from _only_within_limits(evidence)
+    elif evidence.device_ratio is None:
+        yield from _incomparable(evidence)
+    elif evidence.choice in NAMES:
+        yield from _decided(evidence, evidence.device_ratio)
     else:
-        yield from _undecided(found, found.device_ratio)
+        yield from _undecided(evidence, evidence.device_ratio)
 
 
-def _without_gpu(found: Evidence) -> Iterator[str]:
-    absence = found.absence
-    if absence is not None and not found.is_without_gpu:
+def _without_gpu(evidence: Evidence) -> Iterator[str]:
+    absence = evidence.absence
+    if absence is not None and not evidence.is_without_gpu:
         yield as_sentence(absence.message)
-    if found.lead is not None:
-        yield from _lead(found.lead)
-    elif found.pick is not None:
-        name = candidate_name(found.pick.case)
-        others = [c for c in found.for_the_pick if c is not found.pick]
+    if evidence.lead is not None:
+        yield from _lead(evidence.lead)
+    elif evidence.pick is not None:
+        name = candidate_name(evidence.pick.case)
+        others = [c for c in evidence.for_the_pick if c is not evidence.pick]
         if others and not any(c.blocks for c in others):
             yield f"{name} is the only candidate that was measured."
         else:
             yield f"{name} is the only candidate that could be picked."
-    if found.is_without_gpu:
+    if evidence.is_without_gpu:
         yield "No GPU found."
-    yield from _weak_evidence(found)
+    yield from _weak_evidence(evidence)
 
 
 def _lead(lead: Comparison) -> Iterator[str]:
@@ -80,99 +80,101 @@ def _lead(lead: Comparison) -> Iterator[str]:
         yield lead.sentence()
 
 
-def _only_within_limits(found: Evidence) -> Iterator[str]:
+def _only_within_limits(evidence: Evidence) -> Iterator[str]:
     """All candidates of the other device were measured, and none meets the limits."""
-    yield f"Only {NAMES[found.choice]} meets the limits."
-    yield f"Not eligible: {listed(why_lost(found.lost, found))}."
-    if found.lead is not None:
-        yield from _lead(found.lead)
-    yield from _weak_evidence(found)
+    yield f"Only {NAMES[evidence.choice]} meets the limits."
+    yield f"Not eligible: {listed(why_lost(evidence.lost, evidence))}."
+    if evidence.lead is not None:
+        yield from _lead(evidence.lead)
+    yield from _weak_evidence(evidence)
 
 
-def _incomparable(found: Evidence) -> Iterator[str]:
+def _incomparable(evidence: Evidence) -> Iterator[str]:
     """There is no ratio of CPU to GPU, although there may be a GPU."""
-    if len(found.kinds) == 2 and found.best_cpu is not None and found.best_gpu is not None:
+    if len(evidence.kinds) == 2 and evidence.best_cpu is not None and evidence.best_gpu is not None:
         yield "Undecided: too few rounds to compare CPU and GPU."
         return
-    if len(found.kinds) == 2:
-        where = NAMES["cpu" if found.best_cpu is None else "gpu"]
-        yield f"Nothing to compare: the {_counted(found)} of every candidate on {where} is unknown."
+    if len(evidence.kinds) == 2:
+        where = NAMES["cpu" if evidence.best_cpu is None else "gpu"]
+        what = _counted(evidence)
+        yield f"Nothing to compare: the {what} of every candidate on {where} is unknown."
         return
-    missing = [c for c in found.by_id if c.case.device_kind not in found.kinds]
+    missing = [c for c in evidence.by_id if c.case.device_kind not in evidence.kinds]
     could_be = "was measured"
     if any(c.blocks for c in missing):
-        could_be, missing = "could be picked", found.lost
+        could_be, missing = "could be picked", evidence.lost
     nothing = "Nothing"
-    if found.kinds:
-        nothing = f"Nothing on {NAMES[OTHER[next(iter(found.kinds))]]}"
-    why = "no candidate runs there" if found.kinds else "the run did not get that far"
-    first, *others = why_lost(missing, found) or [why]
+    if evidence.kinds:
+        nothing = f"Nothing on {NAMES[OTHER[next(iter(evidence.kinds))]]}"
+    why = "no candidate runs there" if evidence.kinds else "the run did not get that far"
+    first, *others = why_lost(missing, evidence) or [why]
     yield f"{nothing} {could_be}: {first}."
     if others:
         yield f"Others: {listed(others)}."
 
 
-def _undecided(found: Evidence, ratio: Ratio) -> Iterator[str]:
+def _undecided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
     """Both devices were measured, and neither is the better one beyond doubt."""
     slower, faster = ("CPU", "GPU") if ratio.value >= 1 else ("GPU", "CPU")
     factor, ci = units.ratio_parts(*units.above_1(ratio.value, ratio.interval))
-    relation = f"the {slower}'s {_counted(found)} is {factor} the {faster}'s (95% CI {ci})"
-    decisive = found.decisive_ratio or ratio
+    relation = f"the {slower}'s {_counted(evidence)} is {factor} the {faster}'s (95% CI {ci})"
+    decisive = evidence.decisive_ratio or ratio
     is_open = decisive.low <= 1 <= decisive.high
     lead = f"The {faster} leads by {BELOW}" if is_tie(ratio) else f"The {faster} leads"
     close = "Too close to call" if is_open else lead
-    yield f"{close if found.choice == 'either' else 'Undecided'}: {relation}."
+    yield f"{close if evidence.choice == 'either' else 'Undecided'}: {relation}."
     if is_open and not ratio.low <= 1 <= ratio.high:
         decisive = decisive if slower == "CPU" else decisive.inverse()
         _, ci = units.ratio_parts(decisive.value, decisive.interval)
         yield f"The interval that decides is {ci}, adjusted for repeated looks."
-    if found.choice == "either":
-        yield from _weak_evidence(found)
+    if evidence.choice == "either":
+        yield from _weak_evidence(evidence)
 
 
-def _decided(found: Evidence, ratio: Ratio) -> Iterator[str]:
+def _decided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
     """One device is the better one, or looks so."""
-    faster = ratio if found.choice == "gpu" else ratio.inverse()
+    faster = ratio if evidence.choice == "gpu" else ratio.inverse()
     factor, ci = units.ratio_parts(faster.value, faster.interval)
-    verb = "looks" if found.doubts else "is"
-    winner, loser = f"The {found.choice.upper()}", NAMES[OTHER[found.choice]]
-    if found.best_gpu is not None:
-        kind = kind_of(found.best_gpu.case.device)
+    verb = "looks" if evidence.doubts else "is"
+    winner, loser = f"The {evidence.choice.upper()}", NAMES[OTHER[evidence.choice]]
+    if evidence.best_gpu is not None:
+        kind = kind_of(evidence.best_gpu.case.device)
         if kind.simulated:
             winner = winner.replace("GPU", "simulated GPU")
             loser = loser.replace("the GPU", "a simulated GPU")
         winner, loser = winner.replace("GPU", kind.word), loser.replace("GPU", kind.word)
-    yield f"{winner} {verb} {factor} {better(found.scenario.objective)} than {loser} (95% CI {ci})."
-    if found.lead is not None and found.lead.other.case.device_kind == found.choice:
-        yield from _lead(found.lead)
-    usual = found.row.plan.textbook
-    if usual in NAMES and usual != found.choice:
-        is_simulated = any(candidate.simulated for candidate in found.row.candidates)
-        if faster.low > 1 + TOLERANCE and not found.doubts and not is_simulated:
+    words = better(evidence.scenario.objective)
+    yield f"{winner} {verb} {factor} {words} than {loser} (95% CI {ci})."
+    if evidence.lead is not None and evidence.lead.other.case.device_kind == evidence.choice:
+        yield from _lead(evidence.lead)
+    usual = evidence.row.plan.textbook
+    if usual in NAMES and usual != evidence.choice:
+        is_simulated = any(candidate.simulated for candidate in evidence.row.candidates)
+        if faster.low > 1 + TOLERANCE and not evidence.doubts and not is_simulated:
             yield f"This contradicts the usual advice ({usual.upper()})."
         else:
             yield f"Usual advice: {usual.upper()}; this run cannot confirm or refute it."
-    yield from _weak_evidence(found)
+    yield from _weak_evidence(evidence)
 
 
-def _by_median(found: Evidence) -> Iterator[str]:
+def _by_median(evidence: Evidence) -> Iterator[str]:
     """Why the pick is not the candidate with the lowest 99th percentile."""
-    if (best := found.best_median) is not None:
+    if (best := evidence.best_median) is not None:
         (factor, ci), other = best.parts, candidate_name(best.other.case)
         yield f"The median decides: that of {other} is {factor} as long (95% CI {ci})."
 
 
-def _counted(found: Evidence) -> str:
-    return COMPARED[found.scenario.objective]
+def _counted(evidence: Evidence) -> str:
+    return COMPARED[evidence.scenario.objective]
 
 
 # ------------------------------------------------------------------- doubts
 
 
-def _weak_evidence(found: Evidence) -> Iterator[str]:
-    if not found.doubts:
+def _weak_evidence(evidence: Evidence) -> Iterator[str]:
+    if not evidence.doubts:
         return
-    (about, why), *others = found.doubts
+    (about, why), *others = evidence.doubts
     subject = f" for {about}" if about is not None else ""
     more = f", and {units.counted(len(others), 'more reason')}" if others else ""
     yield f"Weak evidence{subject}: {why}{more}."
@@ -181,11 +183,11 @@ def _weak_evidence(found: Evidence) -> Iterator[str]:
 # ------------------------------------------- what the answer leaves out
 
 
-def _not_picked(found: Evidence) -> Iterator[str]:
+def _not_picked(evidence: Evidence) -> Iterator[str]:
     """The candidates that might have been picked, and why they could not be."""
-    if not found.eligible:
+    if not evidence.eligible:
         return  # the outcome says it all
-    groups = [(why, names) for why, names in excluded(found).items()]
+    groups = [(why, names) for why, names in excluded(evidence).items()]
     named = [f"{listed(names, MOST_NAMED)} ({why})" for why, names in groups[:MOST_NAMED]]
     if named:
         yield f"Not picked: {'; '.join(named)}."
@@ -193,10 +195,10 @@ def _not_picked(found: Evidence) -> Iterator[str]:
         yield f"{more} more could not be picked."
 
 
-def _copying(found: Evidence) -> Iterator[str]:
+def _copying(evidence: Evidence) -> Iterator[str]:
     """The copies to and from a GPU, where only steps are compared."""
-    gpu = found.best_gpu
-    if gpu is None or not gpu.blocks or found.scenario.objective == "time_to_result":
+    gpu = evidence.best_gpu
+    if gpu is None or not gpu.blocks or evidence.scenario.objective == "time_to_result":
         return
     if gpu.work.transfers == "step":
         return  # every step includes them
@@ -219,14 +221,14 @@ def listed(phrases: Sequence[str], most: int | None = None) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def excluded(found: Evidence) -> dict[str, list[str]]:
+def excluded(evidence: Evidence) -> dict[str, list[str]]:
     """Names of candidates that could not be picked though their device has others, by the reason:
     `{"error 5.0%, limit 1.0%": ["cpu torch bf16 t8"]}`."""
     by_reason: dict[str, list[str]] = {}
-    here = [c for c in found.for_the_pick if c.case.device_kind in found.kinds]
-    working = [c for c in here if c.state != "failed" and c not in found.over_limit]
-    phrases = [(c, _error(c, found.scenario)) for c in found.over_limit]
-    phrases += [(c, beyond_limits(c, found.scenario) or uncounted(c) or "") for c in working]
+    here = [c for c in evidence.for_the_pick if c.case.device_kind in evidence.kinds]
+    working = [c for c in here if c.state != "failed" and c not in evidence.over_limit]
+    phrases = [(c, _error(c, evidence.scenario)) for c in evidence.over_limit]
+    phrases += [(c, beyond_limits(c, evidence.scenario) or uncounted(c) or "") for c in working]
     for state in ("failed", "skipped"):
         phrases += [
             (c, f"{state}: {c.reason.message.rstrip('.')}")
@@ -239,18 +241,18 @@ def excluded(found: Evidence) -> dict[str, list[str]]:
     return by_reason
 
 
-def why_lost(lost: Sequence[Candidate], found: Evidence) -> list[str]:
+def why_lost(lost: Sequence[Candidate], evidence: Evidence) -> list[str]:
     """Why none of these could be picked: at most three phrases, one for each kind of reason."""
     phrases = []
-    over = [c for c in lost if c in found.over_limit]
+    over = [c for c in lost if c in evidence.over_limit]
     if over:
         best = min(over, key=lambda c: (c.accuracy.worst if c.accuracy else 0.0, c.case.id))
         which = f"the most accurate of {len(over)}, " if len(over) > 1 else ""
-        phrases.append(f"{candidate_name(best.case)} ({which}{_error(best, found.scenario)})")
+        phrases.append(f"{candidate_name(best.case)} ({which}{_error(best, evidence.scenario)})")
     others = sorted(
         (c for c in lost if c not in over), key=lambda c: (c.value or math.inf, c.case.id)
     )
-    counts = Counter(_why(candidate, found.scenario) for candidate in others)
+    counts = Counter(_why(candidate, evidence.scenario) for candidate in others)
     for why, count in list(counts.items())[:2]:
         phrases.append(why if count == 1 else f"{why} ({count} candidates)")
     if more := sum(list(counts.values())[2:]):
