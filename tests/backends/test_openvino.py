@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -37,9 +38,10 @@ def test_it_races_the_variants_of_a_model(cli, tmp_path: Path) -> None:
 
 def test_it_races_a_module_of_the_user_and_its_lines_run(cli, tmp_path: Path) -> None:
     own = Path(__file__).parents[1] / "fixtures" / "own"
+    shutil.copy(own / "small_net.py", tmp_path)
     saved = tmp_path / "saved"
     asked = ("--torch", "small_net:build", "--backend", "openvino", "--save-best", str(saved))
-    done = Cli(cli.environment, own)("advise", *asked, "--budget", "40", "--json")
+    done = Cli(cli.environment, tmp_path)("advise", *asked, "--budget", "40", "--json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     raced = [m for m in document["measurements"] if m["n"]]
