@@ -114,16 +114,18 @@ class HelpScreen(ModalScreen[None]):
 
 
 def help_keys(screen: DOMNode, app: DOMNode) -> list[tuple[str, str]]:
-    """The bindings with a tooltip of a screen, of its tables, and of the application, as far as the
-    screen has a use for them: for each key the nearest, but all of escape, which do one after the
-    other."""
+    """The bindings with a tooltip of a screen, of its tables, and of the application, without those
+    that the screen never uses.  Each key has its nearest binding; escape has all, which act one
+    after the other."""
     tables = [Table] if screen.query(Table) else []
     kinds = [*type(screen).__mro__, *tables, *type(app).__mro__]
     owners = [kind for kind in kinds if not kind.__module__.startswith("textual.")]
+    unused = getattr(screen, "UNUSED", ())
     found: dict[str, list[str]] = {}
     for binding in (b for owner in owners for b in vars(owner).get("BINDINGS", ())):
-        unused = isinstance(binding, Binding) and binding.action in getattr(screen, "UNUSED", ())
-        if isinstance(binding, Binding) and binding.tooltip and not unused:
+        if not isinstance(binding, Binding) or binding.action in unused:
+            continue
+        if binding.tooltip:
             texts = found.setdefault(key_name(binding), [])
             if not texts or binding.key == "escape":
                 texts.append(binding.tooltip)

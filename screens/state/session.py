@@ -23,7 +23,8 @@ class Session(RunView):
     """One run.  `phase` says how far it is:
 
     starting, running, paused, stopping, finished, incomplete (the journal breaks off), died (the
-    engine ended without a last event), refused (its request was) or watching (no run, readings).
+    engine ended without a last event), refused (the request cannot be run) or watching (readings
+    without a run).
     """
 
     replay: bool = False

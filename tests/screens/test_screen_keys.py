@@ -6,10 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import scenes
-from stage import HeldFeed, held, loaded, press, replayed, settle, text
-from textual._compositor import LayoutUpdate
-from textual.app import App
-from textual.events import AppBlur, AppFocus
+from stage import HeldFeed, held, press, replayed, settle, text
 
 from screens.app import WorkbenchApp
 from screens.pages.help import HelpScreen
@@ -199,21 +196,6 @@ async def test_the_help_has_the_keys_of_the_screen_that_it_was_asked_on() -> Non
         assert "copy the command" not in text(pilot), "there is no row"
 
 
-async def test_a_screen_that_opened_in_the_background_has_its_keys() -> None:
-    app = replayed(scenes.h200())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        app.post_message(AppBlur())
-        await settle(pilot)
-        app.switch_mode("Run")
-        await settle(pilot)
-        app.post_message(AppFocus())
-        await settle(pilot)
-        before = app.screen.query_one(Table).cursor
-        await press(pilot, "down")
-        assert app.screen.query_one(Table).cursor != before
-
-
 @pytest.mark.parametrize("key", ["q", "question_mark", "enter"])
 async def test_the_help_is_closed_by_other_keys_too(key: str) -> None:
     app = replayed(scenes.h200())
@@ -256,24 +238,6 @@ async def test_page_keys_scroll_the_text_below_the_table() -> None:
             await press(pilot, "pagedown")
         await press(pilot, *["pageup"] * pages)
         assert "decided after" not in text(pilot)
-
-
-@pytest.mark.parametrize(("events", "phase"), [(None, "running"), (1, "starting")])
-async def test_a_suspend_pauses_the_run_and_coming_back_resumes_it(
-    events: int | None, phase: str
-) -> None:
-    app, feed = held(scenes.midway()[:events])
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        assert app.session.phase == phase
-        app.app_suspend_signal.publish(app)
-        assert feed.said == ["pause"]
-        app.app_resume_signal.publish(app)
-        assert feed.said == ["pause", "resume"]
-        await press(pilot, "space")
-        app.app_suspend_signal.publish(app)
-        app.app_resume_signal.publish(app)
-        assert feed.said == ["pause", "resume", "pause"], "paused by hand stays paused"
 
 
 async def test_the_filter_finds_the_words_that_the_table_shows() -> None:
@@ -422,36 +386,3 @@ async def test_the_details_scroll_by_pages(down: str, up: str) -> None:
         assert text(pilot) != before
         await press(pilot, up)
         assert text(pilot) == before
-
-
-@pytest.mark.parametrize("keys", [(), ("question_mark",), ("n",), ("n", "enter"), ("ctrl+p",)])
-async def test_ctrl_z_suspends_above_the_screens_too(
-    keys: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    suspended: list[App[None]] = []
-    monkeypatch.setattr(App, "action_suspend_process", lambda app: suspended.append(app))
-    app = replayed(scenes.h200())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        await press(pilot, *keys)
-        assert len(app.screen_stack) == 1 + bool(keys)
-        await pilot.press("ctrl+z")
-        assert suspended == [app]
-
-
-@pytest.mark.parametrize("keys", [(), ("question_mark",)])
-async def test_everything_is_drawn_again_after_a_suspend(
-    keys: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn: list[object] = []
-    app = replayed(scenes.h200())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        await press(pilot, *keys)
-        await loaded(pilot)
-        monkeypatch.setattr(app, "_display", lambda _, update: drawn.append(type(update)))
-        await settle(pilot)
-        assert LayoutUpdate not in drawn
-        app._resume_signal()
-        await settle(pilot)
-        assert LayoutUpdate in drawn

@@ -114,7 +114,7 @@ def _case(first: RunSide, other: RunSide, case: str, fail_on: float | None) -> C
 
 
 def _timing(side: RunSide, case: str) -> set[tuple[bool, str | None]]:
-    """How its samples are timed: whether the row is about rates, and by which clock."""
+    """The ways in which its samples are timed: whether for a rate, and by which clock."""
     candidates = side.cases[case]
     return {
         (candidate.objective in BY_DEVICE, None if block.clocks is None else block.clocks.counted)

@@ -305,5 +305,5 @@ def all_gpus_report(found: Machine, python: str | None) -> tuple[Report, Links]:
     )
     report, code = run_quietly(take_part(request), resolve(request, {}))
     if code == CUT_SHORT:
-        sys.exit(code)  # what was not measured is no fault of a GPU
+        sys.exit(code)  # else each GPU without a result would count as faulty
     return report, gpu_links()

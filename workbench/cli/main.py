@@ -69,7 +69,7 @@ def main(arguments: list[str] | None = None) -> None:
         if getattr(sys, name) is None:  # closed by the parent process
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - until the end
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # as stderr has it
-    if os.path.expanduser("~") == "~":  # noqa: PTH111 - no error for a user without a folder
+    if os.path.expanduser("~") == "~":  # noqa: PTH111 - Path.home() would raise
         os.environ["HOME"] = "/"  # as containers have it
     try:
         cli.main(arguments, standalone_mode=False)

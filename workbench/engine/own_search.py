@@ -358,7 +358,8 @@ class TrainingSearch(OwnSearch):
         self._led: set[str] = set()  # leaders whose neighbours were tried
 
     def _here(self, case: Case) -> Case:
-        """With no more loaders than a sample of this row has steps: it holds whole rounds."""
+        """The case at this row's batch, with no more loaders than a sample has steps: a sample
+        holds whole rounds of the loaders."""
         here = super()._here(case)
         most = int(here.params["batches"])
         if int(here.tuning.get("workers", 0)) <= most:

@@ -279,7 +279,8 @@ class Spent(msgspec.Struct, frozen=True):
     idle_s: float  # anything else: rounds judged, cases released, a profile
 
 
-PHASES = ("starting", "preparing", "measured", "idle", "closing")  # of a run, as fields below
+# The parts of a run's wall time; `Overhead` has a field for each.
+PHASES = ("starting", "preparing", "measured", "idle", "closing")
 
 
 class Overhead(msgspec.Struct, frozen=True):

@@ -21,7 +21,6 @@ from .tree import Example, tensors
 Batches = Generator[Any, None, None]
 ENDLESS = 10**12  # samples
 DEFAULT_BATCH = 32  # samples from a data set, where no batch is named
-UNKNOWN = 0  # samples in the batches of a loader that does not say
 IN_LOADER = "in DataLoader worker process"  # torch/_utils.py, ExceptionWrapper
 NO_BUILDER = "name a builder, package.module:build, with loss(output, batch) next to it"
 HINT = "define `def loss(output, batch): return F.cross_entropy(output, batch[1])` or the like"
@@ -55,16 +54,17 @@ class TrainingParts:
         from torch.utils.data import DataLoader, Dataset
 
         held = [each for name in ("dataset", "loader") for each in self.one.found(name)]
-        for found in reversed(held):  # a loader before a data set, and the nearest of each
+        for found in reversed(held):  # loaders, then data sets, which replace theirs; nearest last
             if isinstance(found, DataLoader) and found.batch_size is not None:
                 self.batch = self.one.code.batch or found.batch_size
                 self.collate = self.collate or found.collate_fn
                 self.dataset, self.loader = partial(copy.copy, found.dataset), None
+                self.resizable = True
             elif isinstance(found, DataLoader):
                 self.loader, self.dataset, self.resizable = partial(_like, found), None, False
-                self.batch = getattr(found.batch_sampler, "batch_size", None) or UNKNOWN
-            elif isinstance(found, Dataset) or _is_indexed(found):
-                self.dataset, self.loader, self.resizable = partial(copy.copy, found), None, True
+                self.batch = getattr(found.batch_sampler, "batch_size", 0)  # 0: it does not say
+            elif self.resizable and (isinstance(found, Dataset) or _is_indexed(found)):
+                self.dataset = partial(copy.copy, found)
 
     def arguments(self, batch: Any) -> Example:
         """The arguments of the module for a batch.
@@ -156,11 +156,11 @@ class TrainingParts:
         with user_errors(what):
             loader = self._loader(size or self.batch, workers, pin)
             while True:
-                rows = None
+                rows, count = None, _count(loader)
                 for number, batch in enumerate(_named(what, loader), 1):
                     rows = rows_of(batch) if rows is None else rows
                     # Other sizes within an epoch are no fault: a first axis may be the time.
-                    if number == 1 or number != _count(loader) or rows_of(batch) >= rows:
+                    if number == 1 or number != count or rows_of(batch) >= rows:
                         yield batch
                 if rows is None:
                     fewer = f" of {size or self.batch}" if self.loader is None else ""

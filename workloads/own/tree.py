@@ -116,8 +116,8 @@ def as_array(tensor: Any) -> Any:
 
 
 def _contents(tree: Any) -> Mapping[Any, Any] | None:
-    """What a container holds, by key; None for other values, and for a list of numbers or texts,
-    which may be long."""
+    """The values in a container, by key; None for anything else.  A list of numbers or texts counts
+    as one value, since it may be long."""
     if isinstance(tree, Mapping):
         return tree
     if isinstance(tree, (list, tuple)):

@@ -15,8 +15,7 @@ import psutil
 
 from ...process.cores import allowed_cores
 from ...records.machine import HostReading
-from .cgroup import memory_limits
-from .memory import system_memory
+from .memory import available_memory
 from .sysfs import NOT_LINUX, read_int, read_text
 from .topology import online_cpus
 
@@ -38,12 +37,9 @@ class HostReader:
 
     def read(self) -> HostReading:
         reasons: dict[str, str] = {}
-        available = None
-        if (memory := system_memory(self._root)) is None:
+        available = available_memory(self._root)
+        if available is None:
             reasons["memory_available_bytes"] = NOT_LINUX
-        else:
-            total, free = memory
-            available = min([free, *(left for _, left in memory_limits(self._root, total))])
         return HostReading(
             utilization_percent=self._utilization(reasons),
             frequency_mhz=self._frequency(reasons),

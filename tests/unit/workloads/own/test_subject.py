@@ -5,10 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
-from collections import UserDict, defaultdict
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 
 import pytest
 import torch
@@ -19,12 +16,8 @@ from workloads.own.reference import call
 from workloads.own.subject import Subject, as_example, built, hash_of, subject
 from workloads.own.tree import (
     Example,
-    inside,
-    is_compiled,
     mapped,
-    module_with_inputs,
     tensors,
-    uncompiled,
 )
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "own"
@@ -143,21 +136,6 @@ def test_tensors_are_found_in_every_container(code) -> None:
     assert doubled.mean is not output.mean
 
 
-@dataclass(frozen=True)
-class Counted:
-    total: torch.Tensor
-    rows: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", len(self.total))
-
-
-def test_a_dataclass_keeps_what_it_works_out_itself() -> None:
-    doubled = mapped(Counted(torch.ones(3)), lambda tensor: 2 * tensor)
-    assert torch.equal(doubled.total, 2 * torch.ones(3))
-    assert doubled.rows == 3
-
-
 def test_the_hash_sees_values_types_and_shapes() -> None:
     ones = Example((torch.ones(2, 3),), {})
     hashes = {
@@ -244,38 +222,6 @@ def test_a_method_is_no_part_but_a_static_one_is(tmp_path: Path) -> None:
 def test_a_module_that_is_built_again_trains_what_its_builder_trains(tmp_path: Path) -> None:
     one = written(tmp_path, "partly_frozen", PARTLY_FROZEN, train=True)
     assert [part.training for part in one._built_again("cpu")] == [True, False]
-
-
-def test_a_dictionary_next_to_the_module_holds_keywords_and_a_compiled_module_is_unwrapped() -> (
-    None
-):
-    plain = torch.nn.Linear(3, 2)
-    module, example = module_with_inputs((torch.compile(plain), {"input": torch.ones(1, 3)}))
-    assert inside(module) is plain
-    assert example.args == () and list(example.kwargs) == ["input"]
-
-    class Whole(torch.nn.Module):
-        def forward(self, batch):
-            return batch["x"]
-
-    _, example = module_with_inputs((Whole(), {"x": torch.ones(1)}))
-    assert list(example.args[0]) == ["x"] and not example.kwargs
-
-
-def test_a_module_that_is_compiled_in_place_is_taken_for_compiled() -> None:
-    in_place, its_forward, plain = (torch.nn.Linear(3, 2) for _ in range(3))
-    in_place.compile()
-    its_forward.forward = torch.compile(its_forward.forward)
-    assert is_compiled(in_place) and is_compiled(its_forward) and not is_compiled(plain)
-    for each in (in_place, its_forward):
-        assert uncompiled(each) is each and not is_compiled(each)
-        assert each(torch.ones(1, 3)).shape == (1, 2)
-
-
-def test_the_sizes_of_a_packed_sequence_stay_where_they_are() -> None:
-    packed = torch.nn.utils.rnn.pack_sequence([torch.ones(3, 2), torch.ones(1, 2)])
-    moved = mapped(packed, lambda tensor: tensor.to("meta"))
-    assert moved.data.device.type == "meta" and moved.batch_sizes.device.type == "cpu"
 
 
 ODD = """
@@ -376,63 +322,6 @@ def test_functions_next_to_a_builder_that_a_package_passes_on_are_found(tmp_path
     )
     code = Code("torch", "shop_package:build", str(tmp_path), str(tmp_path))
     assert subject(code).example(5).args[0].shape == (5, 3)
-
-
-class _Graph:
-    """Holds tensors as graphs and caches do: in attributes and what these hold."""
-
-    def __init__(self) -> None:
-        self.x = torch.ones(4, 3)
-        self.kept = {"keys": [torch.zeros(2)]}
-        self.size = 4
-
-
-def test_tensors_inside_other_objects_are_found_copied_and_named() -> None:
-    example = Example((_Graph(), "text"), {})
-    assert list(example.tensors()) == ["0.x", "0.kept.keys.0"]
-    assert example.places()["0.kept.keys.0"] == "inputs[0].kept['keys'][0]"
-    copied = example.mapped(lambda tensor: tensor + 1)
-    assert float(copied.args[0].x[0, 0]) == 2
-    assert float(copied.args[0].kept["keys"][0][0]) == 1
-    assert float(example.args[0].x[0, 0]) == 1, "the given one stays"
-
-
-class _Empty:
-    """A cache before its first call."""
-
-    def __init__(self) -> None:
-        self.keys: list[torch.Tensor] = []
-
-
-def test_an_object_that_a_call_may_fill_is_copied_even_without_tensors() -> None:
-    example = Example((_Empty(),), {})
-    copied = example.mapped(torch.clone)
-    copied.args[0].keys.append(torch.ones(1))
-    assert not example.args[0].keys
-
-
-def test_mappings_stay_what_they_are() -> None:
-    given = defaultdict(list, a=torch.ones(1))
-    doubled = mapped(given, lambda tensor: tensor * 2)
-    assert float(doubled["a"]) == 2 and doubled["none"] == []
-    batch = mapped(UserDict(a=torch.ones(1)), lambda tensor: tensor * 2)
-    assert isinstance(batch, UserDict) and float(batch["a"]) == 2
-    fixed = mapped(MappingProxyType({"a": torch.ones(1)}), lambda tensor: tensor * 2)
-    assert float(fixed["a"]) == 2
-
-
-def test_nodes_that_know_their_parent_have_an_end() -> None:
-    root, leaf = _Graph(), _Graph()
-    root.below, leaf.above = leaf, root  # type: ignore[attr-defined]
-    assert [name for name in Example((root,), {}).tensors() if "above" in name] == []
-
-
-def test_a_packed_sequence_is_one_argument() -> None:
-    packed = torch.nn.utils.rnn.pack_sequence([torch.ones(2, 3), torch.ones(1, 3)])
-    net = torch.nn.GRU(3, 4)
-    example = as_example(packed)
-    assert len(example.args) == 1
-    assert torch.equal(net(*example.mapped(torch.clone).args)[1], net(packed)[1])
 
 
 @pytest.mark.parametrize(

@@ -165,9 +165,9 @@ def test_the_last_batch_of_a_stream_is_whole(tmp_path: Path) -> None:
     ],
 )
 def test_a_loader_that_makes_its_own_batches_is_used(held: Any, size: int, tmp_path: Path) -> None:
-    one = supervised(loader=held, dataset=None)
-    one.functions["dataset"] = None
-    one.part = lambda name: None if name == "loader" else one.functions.get(name)  # type: ignore[method-assign]
+    one = supervised(loader=held, dataset=held.dataset)
+    objects = ("loader", "dataset")  # which cannot be called
+    one.part = lambda name: None if name in objects else one.functions.get(name)  # type: ignore[method-assign]
     facts = examined(one, tmp_path)
     assert (facts["data"], facts["batch"], facts["of_one_size"]) == ("loader", size, True)
     loader = TrainingParts(one).loader(batch_size=64, num_workers=1, pin_memory=False)  # type: ignore[arg-type]
