@@ -4,6 +4,7 @@ import to the last line, without a traceback."""
 import os
 import signal
 import sys
+from contextlib import suppress
 from types import FrameType
 
 
@@ -15,6 +16,9 @@ def main(arguments: list[str] | None = None) -> None:
         signal.signal(number, _leave)
     # A parent that ignores it hands that down, and then no child can be waited for (wait(2)).
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for output in (1, 2):  # a parent may have made its pipe non-blocking: a write would be cut off
+        with suppress(OSError):  # closed
+            os.set_blocking(output, True)
     from .cli.main import main as run
 
     try:
@@ -33,4 +37,6 @@ def _leave(_number: int, _frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
+    if not sys.flags.safe_path:  # the current folder goes last: a statistics.py there hides nothing
+        sys.path.append(sys.path.pop(0))
     main()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -168,3 +170,16 @@ workload = "matmul"
 objective = "throughput"
 precisions = ["fp32"]
 """
+
+
+def test_a_pipe_that_its_parent_made_non_blocking_gets_the_whole_document(environment) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    command = [sys.executable, "-P", "-m", "workbench", "schema"]
+    process = subprocess.Popen(command, env=environment, stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert process.stderr
+    with process, os.fdopen(reading) as document:
+        time.sleep(1)  # until the pipe, of 64 KiB, is full
+        assert "$defs" in json.load(document)
+        assert (process.stderr.read(), process.wait(30)) == (b"", 0)

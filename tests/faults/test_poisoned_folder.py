@@ -50,6 +50,14 @@ def test_no_command_executes_it(environment, poisoned: Path, command: tuple[str,
     assert executed(poisoned) == []
 
 
+def test_a_library_module_is_not_taken_for_ours_under_python_m(environment, tmp_path) -> None:
+    for name in ("statistics", "random", "platform"):
+        (tmp_path / f"{name}.py").write_text(f"open('ran-{name}', 'w')\n")
+    command = [sys.executable, "-m", "workbench", "list", "--json"]
+    done = subprocess.run(command, env=environment, capture_output=True, cwd=tmp_path, timeout=100)
+    assert (done.returncode, executed(tmp_path)) == (0, [])
+
+
 def test_the_engine_of_the_tui_does_not_execute_it(environment, poisoned: Path) -> None:
     ours, theirs = pty.openpty()
     tui = subprocess.Popen(
