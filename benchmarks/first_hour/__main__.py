@@ -1,6 +1,6 @@
 """The first hour on a GPU: `python -m benchmarks.first_hour --part 1 --into FOLDER`.
 
-Runs what a reading of the CUDA code predicts for a card, in five parts of at most ten minutes, and
+Runs what a reading of the CUDA code predicts for a card, in six parts of at most ten minutes, and
 writes report.md and report.json into the folder.  A step that has run is not repeated.  Exit code
 0: what could be tried was confirmed; 1: something was refuted; 3: nothing could be tried.
 """
@@ -82,7 +82,7 @@ def short(card: str) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("first_hour", description=__doc__)
-    parser.add_argument("--part", type=parts, default=[], help="1 to 5, all, or none: judge only")
+    parser.add_argument("--part", type=parts, default=[], help="1 to 6, all, or none: judge only")
     parser.add_argument("--into", type=Path, metavar="FOLDER", help="for the files and the report")
     parser.add_argument("--again", action="store_true", help="repeat steps that have run")
     parser.add_argument("--device", metavar="fake:0@8", help="rehearse on a simulated GPU")

@@ -38,6 +38,13 @@ def advise(scenarios: tuple[str, ...], **options: Any) -> None:
     start({**options, **asked}, scenarios=scenarios)
 
 
+adapt(
+    advise,
+    batch="Batch size; for your own code several make a row each, for a scenario one.",
+    settings="A parameter of a scenario's workload (workbench list).",
+)
+
+
 @command(
     "workbench model M.onnx",
     "workbench model M.onnx --inputs data.npz --save-best best.onnx",

@@ -183,7 +183,7 @@ def _check_question(request: Request, question: ModelQuestion | OwnQuestion) -> 
     _check_unused(request, option)
     check_batches(request.batch)
     if len(request.batch) > 1 and option == MODEL:
-        raise UsageError(f"{option} takes one --batch")
+        raise UsageError("a model takes one --batch")
     if option == MODEL and set(request.backends) - {*ONNX_BACKENDS}:
         raise UsageError(f"--backend: an ONNX model runs on {' or '.join(ONNX_BACKENDS)}")
     check_known("mode", [word for mode in request.modes for word in mode.split("+")], MODES)

@@ -154,7 +154,7 @@ WRONG = [
     (Request(model=ModelQuestion("m.onnx"), backends=("torch",)), "runs on onnxruntime"),
     (Request(model=ModelQuestion("m.onnx"), settings=("n=1",)), "do not apply to --model"),
     (Request(model=ModelQuestion("m.onnx"), modes=("nhwc",)), "do not apply to --model"),
-    (Request(model=ModelQuestion("m.onnx"), batch=(1, 2)), "--model takes one --batch"),
+    (Request(model=ModelQuestion("m.onnx"), batch=(1, 2)), "a model takes one --batch"),
     (Request(model=ModelQuestion("m.onnx"), batch=(0,)), "--batch must be between 1 and"),
     (Request(model=ModelQuestion("m.onnx"), batch=(10**30,)), "--batch must be between"),
     (Request(model=ModelQuestion("m.onnx"), budget_s=NAN), "--budget"),
