@@ -67,6 +67,7 @@ def test_a_job_on_a_host_is_cancelled_at_the_deadline(hosts) -> None:
     assert code == 1
     assert "lost: no document by the deadline" in err
     (submitted,) = hosts.folder.glob("jobs/*/submitted.json")
-    process = int(json.loads(submitted.read_text())["job_id"])
+    process, _, host = json.loads(submitted.read_text())["job_id"].partition("@")
+    assert host == "lab"
     state = Path(f"/proc/{process}/stat")
     assert not state.exists() or state.read_text().split()[2] == "Z"

@@ -103,11 +103,13 @@ def test_a_cut_run_is_resumed_with_the_rows_that_it_lacks(cli) -> None:
     kept = cli.runs / f"{document['run']['id']}.jsonl"
     assert read_journal(kept).report.document().run.carried == {row: cut.stem}
     assert f"run {cut.stem}: {row}" in cli("open", document["run"]["id"], "--plain").stdout
-    changed = cut.read_bytes().replace(b'"model":"', b'"model":"Other ', 1)
-    cut.write_bytes(changed)
-    refused = cli("resume", cut.stem)
-    assert refused.returncode == 2
-    assert "cannot be resumed: the machine, its software or the rows have changed" in refused.stderr
+    content = cut.read_bytes()
+    for old, new in ((b'"model":"', b'"model":"Other '), (b'"prices":{}', b'"prices":{"cpu":2.0}')):
+        cut.write_bytes(content.replace(old, new))
+        refused = cli("resume", cut.stem)
+        assert refused.returncode == 2
+        said = "cannot be resumed: the machine, its software or the rows have changed"
+        assert said in refused.stderr
 
 
 def test_a_complete_run_lacks_nothing_and_another_version_is_refused(

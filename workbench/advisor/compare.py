@@ -21,7 +21,6 @@ from ..report.report import Report
 from ..stats import ratios, unpaired
 from ..stats.objectives import BY_DEVICE
 from ..stats.samples import AMBIGUOUS, FASTER, MIN_PAIRS, SLOWER, median
-from ..worker.code import OWN
 
 CHANGED, UNDECIDED = "CHANGED", AMBIGUOUS.upper()
 PROVEN = (FASTER.upper(), SLOWER.upper())
@@ -96,8 +95,8 @@ def _case(first: RunSide, other: RunSide, case: str, fail_on: float | None) -> C
     if (one.flops, one.items, one.item, one.ranks) != (two.flops, two.items, two.item, two.ranks):
         reason = Reason("other_work", "a step does other work: the workload differs")
         return ComparedCase(case, UNDECIDED, medians, counts, None, reason)
-    if first.cases[case][0].case.workload == OWN and _hashes(first) != _hashes(other):
-        reason = Reason("other_code", "the code or its inputs differ")
+    if _subject(first) != _subject(other):
+        reason = Reason("other_code", "the model, the code or its inputs differ")
         return ComparedCase(case, UNDECIDED, medians, counts, None, reason)
     if _timing(first, case) != _timing(other, case):
         reason = Reason("other_clock", "one is the rate of many steps, one the latency of a step")
@@ -123,9 +122,11 @@ def _timing(side: RunSide, case: str) -> set[tuple[bool, str | None]]:
     }
 
 
-def _hashes(side: RunSide) -> tuple[str, str] | None:
-    code = side.report.code
-    return None if code is None else (code.facts.code_sha256, code.facts.inputs_sha256)
+def _subject(side: RunSide) -> list[str]:
+    """The hash of the user's model, or those of the code and its inputs; else nothing."""
+    model, code = side.report.model, side.report.code
+    hashes = [code.facts.code_sha256, code.facts.inputs_sha256] if code else []
+    return [model.facts.sha256] if model else hashes
 
 
 def _doubt(side: RunSide, case: str) -> Reason | None:

@@ -13,7 +13,15 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ..records.fleet import FleetCell, FleetDocument, FleetNode, FleetPlan, FleetRow, NodeAnswer
+from ..records.fleet import (
+    FleetCell,
+    FleetDocument,
+    FleetNode,
+    FleetPlan,
+    FleetRow,
+    NodeAnswer,
+    NodeRun,
+)
 from ..records.reason import Reason
 from ..report.candidate import price_of
 from ..stats import ratios
@@ -57,33 +65,53 @@ def _typed(nodes: Sequence[FleetNode]) -> list[FleetNode]:
 
 
 def _comparable(nodes: Sequence[FleetNode], plan: FleetPlan | None) -> list[FleetNode]:
-    """The nodes, those `incomparable` that did another job than the plan, or than most did; a
-    version that no node has is not asked for."""
-    runs = [node.run for node in nodes if node.run is not None]
-    if not runs:
+    """The nodes, those `incomparable` that did another job than those of the plan, or than most did
+    where none of these has answered; a version that no node has is not asked for."""
+    ran = [(node.node_type, node.run) for node in nodes if node.run and _has_answered(node.run)]
+    if not ran:
         return list(nodes)
-    model = plan.inputs.get("model") if plan else None
-    versions = [run.version for run in runs]
+    versions = [run.version for _, run in ran]
     version = plan.tool_version if plan and plan.tool_version in versions else mode(versions)
-    subject = model.sha256 if model else mode(run.subject for run in runs)
-    jobs: dict[str, list[str]] = {}
-    for answer in (each for run in runs for each in run.answers if each.job):
-        jobs.setdefault(answer.scenario, []).append(answer.job)
-    usual = {scenario: mode(found) for scenario, found in jobs.items()}
+    fit = [(planned, run) for planned, run in ran if run.version == version and run.answers]
+    every = [run for _, run in fit]
+    voters = [run for planned, run in fit if planned] or every
+    model = plan.inputs.get("model") if plan else None
+    subject = model.sha256 if model else mode([run.subject for run in voters] or [""])
+    usual = _usual_work(every) | _usual_work(voters)
     found = []
     for node in nodes:
         text, run = "", node.run
-        if run is not None and run.version != version:
+        if run is None or not _has_answered(run):
+            pass  # it has its own reason, or none yet
+        elif run.version != version:
             text = f"it was run by workbench {run.version}, not {version}"
-        elif run is not None and run.subject != subject and not run.scaling:
+        elif run.subject != subject and not run.scaling:
             text = "it is about another model or other code"
-        elif run is not None:
-            others = (a for a in run.answers if a.job and a.job != usual[a.scenario])
+        else:
+            others = (a for a in run.answers if a.job and _work(a) != usual[a.scenario])
             if (other := next(others, None)) is not None:
-                text = f"its {other.scenario} measured other work than most nodes: {other.job}"
+                did = f"{other.job} for {other.objective}"
+                text = f"its {other.scenario} measured other work than the others: {did}"
         reason = Reason("incomparable", text, "measure it with the options of the others")
         found.append(replace(node, state="incomparable", reason=reason) if text else node)
     return found
+
+
+def _has_answered(run: NodeRun) -> bool:
+    return bool(run.scaling) or any(answer.pick for answer in run.answers)
+
+
+def _work(answer: NodeAnswer) -> tuple[str, str]:
+    """Equal where two values are times of the same."""
+    return answer.job, answer.objective
+
+
+def _usual_work(runs: Sequence[NodeRun]) -> dict[str, tuple[str, str]]:
+    """What most of these runs did, by scenario."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for answer in (each for run in runs for each in run.answers if each.job):
+        found.setdefault(answer.scenario, []).append(_work(answer))
+    return {scenario: mode(each) for scenario, each in found.items()}
 
 
 def _rows(nodes: Sequence[FleetNode], prices: Mapping[str, float]) -> Iterator[FleetRow]:

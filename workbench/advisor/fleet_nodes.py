@@ -4,11 +4,11 @@ The files are those of `records.fleet`, and documents or journals that came by o
 document only its summary and its picks are decoded: a fleet may have a thousand.
 """
 
+import dataclasses
 import gc
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,6 +34,7 @@ from ..text.sanitize import printable_json, shown
 from ..text.units import clock
 from .comparison import TIMED
 from .costs import MILLION
+from .model.overview import MODEL_WORKLOAD
 from .recordings import SHORTEST_S, fleets, is_valid, loose_files, why
 from .whatif import devices_by_name, seconds_of
 
@@ -43,7 +44,7 @@ UNSEEN = ("COMPLETED", "ENDED", "FAILED")  # words of a job that may have found 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Folder:
     """What lies in a folder at one moment."""
 
@@ -157,7 +158,9 @@ def job_node(found: Folder, job: fleet.FleetJob) -> FleetNode:
                 else:
                     node = _ran(node, at / name, submitted)
                     if name == fleet.DOCUMENT or node.state == "done":
-                        return replace(node, reason=Reason("unusable", flaw)) if flaw else node
+                        log = [] if node.state == "done" else _tail(at / fleet.LOG)
+                        reason = Reason("unusable", flaw) if flaw else node.reason
+                        return replace(node, reason=reason, log=log)
             except Exception as error:
                 if name != fleet.JOURNAL:  # it may have just begun
                     flaw = flaw or shown(f"{name} is not usable: {why(error)}")
@@ -296,7 +299,9 @@ def _answer(verdict: Verdict, raw: msgspec.Raw | None) -> NodeAnswer:
     if picked is None:
         text = shown(next(iter(verdict.reasons), "no pick there"), 200)
         return NodeAnswer(**summary, uncompared=Reason("no_pick", text))
-    work, value, interval, reason = picked.work, None, None, None
+    work, case, value, interval, reason = picked.work, picked.case, None, None, None
+    if case.workload == MODEL_WORKLOAD:  # its hash says which, and a copy may have another name
+        case = dataclasses.replace(case, params={})
     if objective not in TIMED:
         reason = Reason("objective", "only times are compared between machines")
     elif picked.simulated:
@@ -318,7 +323,7 @@ def _answer(verdict: Verdict, raw: msgspec.Raw | None) -> NodeAnswer:
     seconds = value if objective == "time_to_result" else picked.median_s
     return NodeAnswer(
         **summary,
-        job=shown(f"{picked.case.id.removesuffix(picked.case.label)}{work.items:g} {work.item}"),
+        job=shown(f"{case.id.removesuffix(case.label)}{work.items:g} {work.item}"),
         value_s=value,
         value_ci95_s=interval,
         per_million_s=seconds * MILLION / work.items if seconds and work.items > 0 else None,

@@ -219,8 +219,8 @@ def run(
     except KeyboardInterrupt:
         outcome = f"the jobs go on; to wait again: workbench fleet run --into {into}"
         if sys.stdin.isatty() and click.confirm(f"\n{outcome}\ncancel them?", err=True):
-            launcher.cancel()
-            outcome = "the jobs are cancelled; what they wrote stays"
+            which = "the" if launcher.cancel() else "the other"
+            outcome = f"{which} jobs are cancelled; what they wrote stays"
         say(f"workbench: {outcome}")
         sys.exit(CUT_SHORT)
     found = read(into, alone=True)
@@ -240,23 +240,25 @@ def run(
 def manifest(image: str, pools: tuple[str, ...], per_type: int, **options: Any) -> None:
     """Write an Indexed Job for each node pool; its log holds the document of each node.
 
-    Paths are those in the image: nothing is copied there.
+    Paths are those in the image: nothing is copied there, and no file is read here.
     """
     from ..fleet.plan import kubernetes
 
-    click.echo(kubernetes(image, pools, per_type, _request(**options)))
+    click.echo(kubernetes(image, pools, per_type, _request(in_image=True, **options)))
 
 
-def _request(**options: Any) -> Request:
-    """The run of every node, checked as far as no machine is needed."""
+def _request(*, in_image: bool = False, **options: Any) -> Request:
+    """The run of every node, checked as far as no machine and no file `in_image` is needed."""
     from ..planning.plan import resolve
     from ..planning.scenarios import load_with
     from .launch import with_choices
 
+    there = in_image and any(options[name] for name in ("scenario_file", "price_file", "torch"))
     with_choices(options)  # a node's own do not count
     asked: dict[str, Any] = questions(options := {**options, "save_best": None})
     request = Request(**asked, **options)
-    resolve(request, *load_with(request.scenario_file))
+    if not there:
+        resolve(request, *load_with(request.scenario_file))
     return request
 
 

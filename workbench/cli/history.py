@@ -140,9 +140,11 @@ def resume(run: str, **options: bool) -> None:
 
     if os.path.isfile(run):  # noqa: PTH113 - no error for a name that is too long
         raise UsageError("resume takes the id of a kept run, not a file; workbench runs lists them")
-    cut = cut_run.CutRun.of(run_files.open_run(run), __version__)
-    if history.is_being_written(journal.runs_folder() / f"{cut.started.id}.jsonl"):
-        raise UsageError(f"run {cut.started.id} is still under way")
+    old = run_files.open_run(run)
+    run_id = old.report.started.id if old.report.started else run
+    if history.is_being_written(journal.runs_folder() / f"{run_id}.jsonl"):
+        raise UsageError(f"run {run_id} is still under way")
+    cut = cut_run.CutRun.of(old, __version__)
     if not cut.budget_s:
         from .headless import unmeasured
 

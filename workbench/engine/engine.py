@@ -194,10 +194,14 @@ class Engine:
     def _take_over(self, cut: CutRun, machine: Machine, software: Software) -> None:
         """Put what a cut run measured of its complete rows into this run, and drop these rows."""
         old, fingerprint = cut.old.report, ceiling_store.fingerprint
-        planned = {row.scenario.id: {case.id for case in row.cases} for row in self._rows}
-        carried = {row: {case.id for case in old.rows[row].plan.cases} for row in cut.carried}
+
+        def rules(report: Report) -> dict[str, object]:
+            """What each carried row compares, and by what."""
+            plans = [report.rows[row].plan for row in cut.carried if row in report.rows]
+            return {p.scenario: ({c.id for c in p.cases}, p.objective, p.prices) for p in plans}
+
         before = old.machine and old.software and fingerprint(old.machine, old.software)
-        if before != fingerprint(machine, software) or not carried.items() <= planned.items():
+        if before != fingerprint(machine, software) or rules(old) != rules(self.report):
             raise UsageError(str(cut.refused("the machine, its software or the rows have changed")))
         for event in cut.events(self._control.now()):
             self._emit(event)
@@ -255,7 +259,9 @@ class Engine:
             if known is not None and known.verdict is None:
                 self._decide(plan)
         self._write_trace()
-        remedy = "run it again, or try `workbench resume last`"
+        cut = self._request.resumes
+        run = cut.started.id if cut and not self.report.rows else "last"
+        remedy = f"run it again, or try `workbench resume {run}`"
         self._warn(Warning("cut_short", f"the run was cut short ({cause})", remedy))
 
     def _end(self, status: str) -> int:

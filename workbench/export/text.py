@@ -32,7 +32,8 @@ def run_text(report: Report, width: int | None = None) -> str:
     parts = [model_lines(run, prose, wide), *_results(run, prose, wide, brief=False)]
     parts.append(facts_lines(trace_facts(report.trace), prose, INDENT))
     carried = report.started.carried.items() if report.started else ()
-    parts.append(facts_lines([fact("measured by", f"run {r}: {row}") for row, r in carried], prose))
+    origins = [fact("measured by", f"run {r}: {row}") for row, r in carried if row in report.rows]
+    parts.append(facts_lines(origins, prose))
     text, ending = _joined(parts) or _nothing(report), _breaking_off(report)
     return f"{text}\n\n{plain_lines(facts_lines(ending, prose))}" if ending else text
 

@@ -131,16 +131,25 @@ class Launcher:
         """Return when all jobs have ended; at the deadline cancel the rest."""
         while self.look():
             if self._left_s <= 0:
-                self._engine.cancel(self.waiting)
+                self._stop()
                 for job in self.waiting.values():
                     self._end(job)
             time.sleep(min(every_s, max(0.0, self._left_s)))
 
-    def cancel(self) -> None:
-        """Cancel what has not ended, and leave word of it for readers."""
-        self._engine.cancel(self.waiting)
-        for job in self.waiting.values():
+    def cancel(self) -> bool:
+        """Cancel what has not ended, and leave word of it for readers.  False if some may go on."""
+        stopped = self._stop()
+        for job in stopped:
             self._note(job, self._submitted[job.name], "CANCELLED")
+        return len(stopped) == len(self.waiting)
+
+    def _stop(self) -> list[FleetJob]:
+        """Cancel what has not ended; returns what is cancelled, and says what may go on."""
+        waiting = self.waiting
+        for job_id in self._engine.cancel(waiting):
+            job = waiting.pop(job_id)
+            self._say(f"{job.name} on {job.node}: it could not be cancelled and may go on")
+        return list(waiting.values())
 
     def look(self) -> bool:
         """Report every change; returns whether jobs are still to be waited for."""

@@ -76,5 +76,7 @@ class Slurm:
                 found[job_id] = state if reason in ("None", "") else f"{state} ({shown(reason)})"
         return found
 
-    def cancel(self, jobs: Mapping[str, FleetJob]) -> None:
-        subprocess.run(["scancel", "--quiet", *jobs], capture_output=True)
+    def cancel(self, jobs: Mapping[str, FleetJob]) -> list[str]:
+        """Cancel them; returns the ids of those that may still run."""
+        done = subprocess.run(["scancel", "--quiet", *jobs], capture_output=True)
+        return list(jobs) if done.returncode else []

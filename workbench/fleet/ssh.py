@@ -84,7 +84,7 @@ def ask(host: str, command: str, stdin: bytes = b"") -> bytes:
 
 
 class Ssh:
-    """The engine of `--hosts`; the id of a job is that of its process on the host."""
+    """The engine of `--hosts`; the id of a job is that of its process, and its host."""
 
     def __init__(self, folder: Path, plan: FleetPlan) -> None:
         self._folder = folder
@@ -99,14 +99,15 @@ class Ssh:
         other = f"echo another fleet lies in {place} there: remove it, or name another --into >&2"
         check = f"grep -qxF -e {self._mark} {file} || {{ {other}; exit 1; }}"
         start = f"setsid sh {file} >/dev/null 2>&1 </dev/null & echo $!"
-        return ask(job.node, f"{bring}; {check}; {start}", packed).decode(errors="replace").strip()
+        process = ask(job.node, f"{bring}; {check}; {start}", packed).decode(errors="replace")
+        return f"{process.strip()}@{job.node}"  # two hosts may give the same number
 
     def states(self, jobs: Mapping[str, FleetJob]) -> dict[str, str]:
         """RUNNING or ENDED for each job by its id; a host that does not answer now has no word."""
         found = {}
         for job_id, job in jobs.items():
             with suppress(UsageError, ValueError):
-                question = f"kill -0 {int(job_id)} 2>/dev/null && echo RUNNING; true"
+                question = f"kill -0 {_process(job_id)} 2>/dev/null && echo RUNNING; true"
                 state = ask(job.node, question)
                 self._fetch(job)
                 found[job_id] = "RUNNING" if b"RUNNING" in state else "ENDED"
@@ -129,7 +130,17 @@ class Ssh:
             for name in reversed(found):
                 replace(place / name, found[name])
 
-    def cancel(self, jobs: Mapping[str, FleetJob]) -> None:
+    def cancel(self, jobs: Mapping[str, FleetJob]) -> list[str]:
+        """Cancel them; returns the ids of those that may still run."""
+        left = []
         for job_id, job in jobs.items():
-            with suppress(UsageError, ValueError):
-                ask(job.node, f"kill -TERM -- -{int(job_id)} 2>/dev/null; true")
+            try:
+                ask(job.node, f"kill -TERM -- -{_process(job_id)} 2>/dev/null; true")
+            except (UsageError, ValueError):
+                left.append(job_id)
+        return left
+
+
+def _process(job_id: str) -> int:
+    """The process id on the host; ValueError if it is none."""
+    return int(job_id.partition("@")[0])

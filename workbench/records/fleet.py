@@ -78,7 +78,7 @@ class PlanDocument(msgspec.Struct, frozen=True):
 class Submitted(msgspec.Struct, frozen=True):
     """The contents of `submitted.json`."""
 
-    job_id: str  # the engine's own; the process id with ssh; empty if the engine refused it
+    job_id: str  # the engine's own; with ssh PROCESS@HOST; empty if the engine refused it
     at: str  # ISO 8601, UTC
     native_state: str | None = None  # the engine's word, as the launcher last saw it
 

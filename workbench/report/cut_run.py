@@ -51,6 +51,9 @@ class CutRun:
             raise cut.refused("a model, your own code, --trace and --crossover need a whole run")
         if command[:1] == ["ceilings"]:
             raise cut.refused("ceilings need a whole run")
+        if not whole and started.resumes:
+            text = f"run {started.id} was cut before it took over its rows"
+            raise JournalError(f"{text}: workbench resume {started.resumes}")
         if not whole:
             raise cut.refused("none of its rows is complete")
         return cut

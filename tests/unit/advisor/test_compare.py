@@ -7,6 +7,7 @@ import dataclasses
 import msgspec
 import pytest
 from builders import case, machine, report, scenario, steady
+from recorded_model import FACTS
 
 from workbench.advisor.compare import RunSide, compared
 from workbench.advisor.verdict import decide
@@ -14,6 +15,7 @@ from workbench.contract import Case
 from workbench.records.code import CodeFacts, CodeReport
 from workbench.records.comparison import ComparedCase, Versus
 from workbench.records.document import Clocks
+from workbench.records.model import ModelReport
 from workbench.records.reason import Warning
 from workbench.report.report import Report
 
@@ -220,3 +222,15 @@ def test_other_code_or_inputs_have_no_ratio() -> None:
     same, other = (compared(own("c0de", "1"), own("c0de", which), None) for which in "12")
     assert only(same).ratio is not None
     assert (only(other).ratio, only(other).reason.code) == (None, "other_code")
+
+
+def test_another_model_under_the_same_name_has_no_ratio() -> None:
+    def of(sha256: str) -> RunSide:
+        found = side("A", {ONE: 1.0})
+        found.report.model = ModelReport(msgspec.structs.replace(FACTS, sha256=sha256))
+        return found
+
+    same, other = (compared(of("a"), of(sha256), None) for sha256 in "ab")
+    assert only(same).ratio is not None
+    assert (only(other).word, only(other).ratio) == ("AMBIGUOUS", None)
+    assert only(other).reason.message == "the model, the code or its inputs differ"

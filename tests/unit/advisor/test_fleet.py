@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import events
 from recorded_devices import document as recorded, matmul, put, rows
 
 from benchmarks import fleet as made_up
 from workbench.advisor import whatif_devices
 from workbench.advisor.fleet import fleet_document, is_complete, priced
-from workbench.advisor.fleet_nodes import read_folder
+from workbench.advisor.fleet_nodes import NO_VERDICT, read_folder
 from workbench.cli.program import head
 from workbench.planning.request import Request
 from workbench.planning.usage import UsageError
+from workbench.records.events import encode
 from workbench.records.fleet import FleetDocument, FleetRow
 from workbench.records.verdict import WhatIf
 from workbench.stats.ratios import Z95
@@ -158,7 +160,7 @@ def test_another_version_model_or_job_is_incomparable_and_named(tmp_path: Path) 
     version, model, job = (node.reason.message for node in found.nodes[:3])
     assert "workbench 0.0.9, not 0.1.0" in version
     assert "another model" in model
-    assert "its floating_point measured other work than most nodes: matmul[n=512]" in job
+    assert "its floating_point measured other work than the others: matmul[n=512]" in job
     assert row(found).cells[0].nodes == 5
 
 
@@ -177,16 +179,78 @@ def test_the_plans_own_version_and_model_count_before_those_of_most(tmp_path: Pa
     assert [node.state for node in fleet(tmp_path).nodes] == ["incomparable", "done"]
 
 
+def test_nodes_that_failed_say_so_and_have_no_vote(tmp_path: Path) -> None:
+    made_up.make(tmp_path, 4, {"one": 1.0})
+    changed(tmp_path, "one-1", code={"facts": {"code_sha256": "ab"}})
+    for name in ("one-2", "one-3", "one-4"):
+        changed(tmp_path, name, verdicts=[], measurements=[])
+    found = fleet(tmp_path)
+    assert [node.state for node in found.nodes] == ["done", "failed", "failed", "failed"]
+    assert {node.reason.message for node in found.nodes[1:]} == {NO_VERDICT}
+    assert row(found).cells[0].nodes == 1
+
+
+def test_a_node_that_has_just_begun_is_running(tmp_path: Path) -> None:
+    made_up.make(tmp_path, 2, {"one": 1.0})
+    plan = json.loads((tmp_path / "fleet.json").read_text())
+    inputs = {"model": {"file": "m.onnx", "sha256": "ab"}}
+    made_up.write(tmp_path / "fleet.json", {**plan, "inputs": inputs})
+    changed(tmp_path, "one-1", model={"facts": {"sha256": "ab"}})
+    (tmp_path / "jobs/one-2/document.json").unlink()
+    began = b"".join(encode(event) + b"\n" for event in events({})[:2])  # the machine, no model
+    (tmp_path / "jobs/one-2/run.jsonl").write_bytes(began)
+    assert [node.state for node in fleet(tmp_path).nodes] == ["done", "running"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("1024", "512"), ('"model": null', '"model": {"facts": {"sha256": "ab"}}')],
+    ids=["size", "model"],
+)
+def test_documents_by_mail_do_not_outvote_the_nodes_of_the_plan(
+    tmp_path: Path, old: str, new: str
+) -> None:
+    made_up.make(tmp_path, 2, {"one": 1.0})
+    for number in range(3):
+        mail = json.dumps(made_up.document(1.0, f"mail{number}"))
+        assert old in mail
+        made_up.write(tmp_path / f"{number}.json", mail.replace(old, new))
+    found = fleet(tmp_path)
+    assert [node.state for node in found.nodes] == ["done"] * 2 + ["incomparable"] * 3
+    assert row(found).cells[0].nodes == 2
+
+
+def test_another_objective_is_another_measurement(tmp_path: Path) -> None:
+    made_up.make(tmp_path, 3, {"one": 1.0})
+    file = tmp_path / "jobs/one-3/document.json"
+    verdicts = json.loads(file.read_text())["verdicts"]
+    verdicts[1]["objective"] = "latency"
+    changed(tmp_path, "one-3", verdicts=verdicts)
+    *_, node = fleet(tmp_path).nodes
+    assert node.state == "incomparable"
+    assert node.reason.message.endswith("matmul[n=1024]/1 products for latency")
+
+
+def test_a_copy_of_the_model_under_another_name_is_the_same_work(tmp_path: Path) -> None:
+    text = (made_up.SOURCE.parent / "advise-model.json").read_text()
+    made_up.write(tmp_path / "a.json", text)
+    copy = text.replace("small.onnx", "model.onnx").replace('"hostname":"host"', '"hostname":"b"')
+    made_up.write(tmp_path / "b.json", copy)
+    assert [node.state for node in fleet(tmp_path).nodes] == ["done", "done"]
+
+
 def test_what_cannot_be_compared_says_why(tmp_path: Path) -> None:
     made_up.make(tmp_path, 2, {"one": 1.0, "two": 0.5})
-    file = tmp_path / "jobs" / "two-1" / "document.json"
-    text = file.read_text().replace('"simulated": false', '"simulated": true')
-    made_up.write(file, text.replace('"objective": "throughput"', '"objective": "memory"', 1))
+    for name in ("one-1", "two-1"):
+        file = tmp_path / "jobs" / name / "document.json"
+        text = file.read_text().replace('"objective": "throughput"', '"objective": "memory"', 1)
+        made_up.write(file, text)
+    made_up.write(file, text.replace('"simulated": false', '"simulated": true'))
     found = fleet(tmp_path)
     reasons = {
         r.scenario: [c.uncompared and c.uncompared.code for c in r.cells] for r in found.rows
     }
-    assert reasons["floating_point"] == [None, "objective"]
+    assert reasons["floating_point"] == ["objective", "objective"]
     assert reasons["convolution"] == [None, "simulated"]
     assert row(found).choice == "unknown"
 

@@ -189,6 +189,18 @@ def test_a_run_that_was_cut_short_is_partial(folder: Path) -> None:
     assert node.state == "partial" and node.run is not None and node.run.status == "cancelled"
 
 
+def test_a_run_that_was_refused_shows_the_end_of_its_log(folder: Path) -> None:
+    at = folder / "jobs/old-1"
+    found = json.loads((at / "document.json").read_text())
+    ended = {**found["run"], "status": "failed"}
+    made_up.write(at / "document.json", {**found, "run": ended, "verdicts": [], "measurements": []})
+    for name in ("old-1", "new-1"):
+        made_up.write(folder / "jobs" / name / "log.txt", "workbench: it needs a GPU\n")
+    node = job(folder)
+    assert (node.state, node.log) == ("failed", ["workbench: it needs a GPU"])
+    assert (job(folder, "new-1").state, job(folder, "new-1").log) == ("done", [])
+
+
 # ------------------------------------------------------- what came by itself
 
 

@@ -35,7 +35,7 @@ class FakeLauncher:
     """Keeps what it was made with; `watch` does what a test wants."""
 
     watches: Any = staticmethod(lambda every_s: None)
-    accepts = True
+    accepts = cancels = True
     made: list[Any] = []  # noqa: RUF012 - emptied by the fixture
 
     def __init__(self, folder: Path, plan: Any, say: Any) -> None:
@@ -50,8 +50,9 @@ class FakeLauncher:
         self.log.append(f"watch {every_s:g}")
         self.watches(every_s)
 
-    def cancel(self) -> None:
+    def cancel(self) -> bool:
         self.log.append("cancel")
+        return self.cancels
 
 
 @pytest.fixture
@@ -156,3 +157,25 @@ def test_ctrl_c_asks_in_a_terminal(made, tmp_path, monkeypatch, capsys, answer, 
     assert exit_code("--into", str(tmp_path)) == 130
     assert made[0].log[2:] == log
     assert text in capsys.readouterr().err
+
+
+def test_after_ctrl_c_what_could_not_be_cancelled_is_not_called_cancelled(
+    made, tmp_path, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr(FakeLauncher, "watches", staticmethod(interrupted))
+    monkeypatch.setattr(FakeLauncher, "cancels", False)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr(click, "confirm", lambda *_, **__: True)
+    assert exit_code("--into", str(tmp_path)) == 130
+    assert "the other jobs are cancelled; what they wrote stays" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--scenarios", "/opt/no/mine.toml"), ("--prices", "/opt/no/p.toml"), ("--torch", "/no/t.py")],
+)
+def test_files_of_a_manifest_are_those_in_the_image(capsys, options: tuple[str, str]) -> None:
+    image = ("--kubernetes", "--image", "x", "--pool", "a=b")
+    cli.main(["fleet", "manifest", *image, *options], standalone_mode=False)
+    assert options[1] in capsys.readouterr().out
+    assert "unknown scenario" in refused("manifest", *image, "matmull")

@@ -112,3 +112,13 @@ def test_a_run_that_ended_without_a_row_does_not_lack_nothing(runs: Path) -> Non
     assert "lacks nothing" not in done.stderr and "no row left to resume" in done.stderr
     done = CliRunner().invoke(cli, ["resume", "c"])
     assert (done.exit_code, "lacks nothing" in done.stderr) == (0, True)
+
+
+def test_a_run_under_way_is_not_called_one_without_complete_rows(runs: Path) -> None:
+    started = msgspec.structs.replace(RUN[0], id="b")
+    with (runs / "b.jsonl").open("xb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        held.write(ev.encode(started) + b"\n")
+        held.flush()
+        error = CliRunner().invoke(cli, ["resume", "b"]).exception
+    assert str(error) == "run b is still under way"

@@ -155,6 +155,15 @@ def test_states_are_words_with_reasons(psij, tmp_path, monkeypatch) -> None:
     assert engine.states({"1": job}) == {}
 
 
+def test_a_job_that_scancel_does_not_reach_may_go_on(psij, tmp_path, monkeypatch) -> None:
+    says = subprocess.CompletedProcess([], 0)
+    monkeypatch.setattr(slurm.subprocess, "run", lambda *_, **__: says)
+    engine, jobs = Slurm(tmp_path, plan()), dict.fromkeys("12", plan().jobs[0])
+    assert engine.cancel(jobs) == []
+    says.returncode = 1
+    assert engine.cancel(jobs) == ["1", "2"]
+
+
 def ssh_that(monkeypatch: pytest.MonkeyPatch, result: object) -> list[list[str]]:
     """A fake ssh that ends with `result`, and the commands it got."""
     seen: list[list[str]] = []
@@ -201,7 +210,19 @@ def test_a_host_that_is_silent_now_has_no_word(monkeypatch, tmp_path: Path) -> N
     ssh_that(monkeypatch, subprocess.TimeoutExpired("ssh", 60))
     engine, (job,) = ssh.Ssh(tmp_path, plan()), plan().jobs
     assert engine.states({"12": job}) == {}
-    engine.cancel({"12": job, "no number": job})
+    jobs = {"12@desk": job, "no number": job}
+    assert engine.cancel(jobs) == list(jobs)
+
+
+def test_processes_with_one_number_on_two_hosts_are_two_jobs(monkeypatch, tmp_path: Path) -> None:
+    asked = list[tuple[str, str]]()
+    monkeypatch.setattr(ssh, "ask", lambda node, text, *_: asked.append((node, text)) or b"17\n")
+    engine, (job,) = ssh.Ssh(tmp_path, plan()), plan().jobs
+    nodes = (job, msgspec.structs.replace(job, node="h"))
+    jobs = {engine.submit(each, tmp_path / "run.sh"): each for each in nodes}
+    asked.clear()
+    assert engine.cancel(jobs) == []
+    assert asked == [(node, "kill -TERM -- -17 2>/dev/null; true") for node in "gh"]
 
 
 class Host:
@@ -245,10 +266,10 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
 
 
 def test_a_host_gets_the_files_of_its_job_once(host) -> None:
-    assert host.submit(host.plan).isdecimal()
+    assert host.submit(host.plan).partition("@")[0].isdecimal()
     assert host.files(host.there) == host.files(host.here)
     host.script.write_text("other")
-    assert host.submit(host.plan).isdecimal()
+    assert host.submit(host.plan).partition("@")[0].isdecimal()
     assert host.files(host.there) != host.files(host.here)
 
 

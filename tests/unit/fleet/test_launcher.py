@@ -31,6 +31,7 @@ class Engine:
         self.words: dict[str, str] = {}
         self.cancelled: list[str] = []
         self.refuses = ""
+        self.uncancelled: list[str] = []
 
     def submit(self, job, script: Path) -> str:
         assert script.read_text().startswith("#!/bin/sh\n")
@@ -44,8 +45,9 @@ class Engine:
             job_id: self.words[job.name] for job_id, job in jobs.items() if job.name in self.words
         }
 
-    def cancel(self, jobs) -> None:
+    def cancel(self, jobs) -> list[str]:
         self.cancelled += jobs
+        return self.uncancelled
 
 
 class Scene:
@@ -261,9 +263,28 @@ def test_a_cancelled_job_is_no_running_one_to_readers(scene) -> None:
     scene.launcher.look()
     scene.answer("cpu-8c-2")
     scene.launcher.look()
-    scene.launcher.cancel()
+    assert scene.launcher.cancel()
     assert scene.engine.cancelled == ["id-cpu-8c-1", "id-gpu-32c-a100-4-1"]
     assert scene.states() == ["failed", "done", "failed"]
+
+
+def test_a_job_that_could_not_be_cancelled_is_named_and_not_called_cancelled(scene) -> None:
+    scene.engine.words = {"cpu-8c-1": "RUNNING"}
+    scene.launcher.look()
+    scene.engine.uncancelled = ["id-cpu-8c-1"]
+    assert not scene.launcher.cancel()
+    assert "cpu-8c-1 on a: it could not be cancelled and may go on" in scene.said
+    notes = [
+        json.loads((scene.folder / "jobs" / name / "submitted.json").read_text())["native_state"]
+        for name in ("cpu-8c-1", "cpu-8c-2")
+    ]
+    assert notes == ["RUNNING", "CANCELLED"]
+    late = msgspec.structs.replace(scene.plan, created_at="2026-01-01T00:00:00+00:00")
+    launcher = Launcher(scene.folder, late, scene.said.append)
+    launcher.submit()
+    scene.said.clear()
+    launcher.watch(15.0)
+    assert scene.said[0] == "cpu-8c-1 on a: it could not be cancelled and may go on"
 
 
 def test_the_word_of_the_engine_ends_a_job_the_second_time(scene) -> None:

@@ -8,6 +8,10 @@ import msgspec
 import pytest
 from builders import eventful
 
+from workbench.engine.engine import Engine
+from workbench.export.text import run_text
+from workbench.planning.request import Request
+from workbench.pool.control import Control
 from workbench.records import events as ev
 from workbench.records.errors import JournalError
 from workbench.report.cut_run import CutRun
@@ -71,6 +75,24 @@ def test_a_run_that_was_killed_in_its_second_race_keeps_the_first() -> None:
     old = kept("advise-interrupted")
     killed = cut_before(old, ev.RaceEnded, 2)
     assert set(CutRun.of(killed, version_of(old)).carried) == {"branching"}
+
+
+def test_a_run_cut_before_it_took_over_its_rows_names_the_run_that_has_them() -> None:
+    old = kept("advise-interrupted")
+    resumed = msgspec.structs.replace(old.events[0], resumes="old", carried={"training": "old"})
+    report = Report.of([resumed])
+    with pytest.raises(JournalError, match=r"took over its rows: workbench resume old$"):
+        CutRun.of(OpenedRun(report, [resumed]), version_of(old))
+    assert "measured by" not in run_text(report)
+
+
+def test_a_cancelled_resume_advises_to_resume_the_run_that_has_the_rows() -> None:
+    old = kept("advise-interrupted")
+    cut, control, report = CutRun.of(old, version_of(old)), Control(), Report()
+    control.cancel("Ctrl-C")
+    Engine(Request(resumes=cut), [], control, report, lambda _: None).run()
+    (warning,) = report.warnings
+    assert f"`workbench resume {cut.started.id}`" in warning.remedy
 
 
 def test_a_complete_run_lacks_nothing() -> None:
