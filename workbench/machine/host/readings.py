@@ -61,14 +61,14 @@ class HostReader:
         return 100.0 * min(1.0, max(0.0, busy / total))
 
     def _frequency(self, reasons: dict[str, str]) -> float | None:
-        """Mean over the cores that count."""
+        """The fastest of the cores that count: idle ones report their lowest clock."""
         cpus = self._root / "sys/devices/system/cpu"
         files = [cpus / f"cpu{core}/cpufreq/scaling_cur_freq" for core in self._allowed]
         clocks = [khz for khz in map(read_int, files) if khz]
         if not clocks:
             reasons["frequency_mhz"] = "the kernel has no cpufreq here, as in most virtual machines"
             return None
-        return sum(clocks) / len(clocks) / 1000
+        return max(clocks) / 1000
 
     def _temperature(self, reasons: dict[str, str]) -> float | None:
         """The warmest sensor of the CPU."""
