@@ -93,6 +93,27 @@ def test_an_energy_counter_that_wraps_is_no_negative_power(full: Path) -> None:
     assert found.power_w is None and "anew" in found.unavailable["power_w"]
 
 
+def test_one_package_that_wraps_is_not_hidden_by_the_other(full: Path) -> None:
+    reader = HostReader(root=full, allowed=[0])
+    write(
+        full,
+        {
+            "sys/class/powercap/intel-rapl:0/energy_uj": "5\n",
+            "sys/class/powercap/intel-rapl:1/energy_uj": "44000000\n",
+        },
+    )
+    assert reader.read().power_w is None
+
+
+def test_over_a_long_interval_the_power_is_unknown(full: Path, monkeypatch) -> None:
+    clock = iter([10.0, 130.0])
+    monkeypatch.setattr(host.time, "monotonic", lambda: next(clock))
+    reader = HostReader(root=full, allowed=[0])
+    write(full, {"sys/class/powercap/intel-rapl:0/energy_uj": "4000000000\n"})
+    found = reader.read()
+    assert found.power_w is None and "anew" in found.unavailable["power_w"]
+
+
 def test_this_machine_can_be_read() -> None:
     found = HostReader().read()
     assert found.utilization_percent is None or 0 <= found.utilization_percent <= 100
