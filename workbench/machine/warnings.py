@@ -283,7 +283,8 @@ def _environment(machine: Machine, software: Software) -> Iterator[Warning]:
             value = software.environment.get(name, "")
             if by_torchrun and name == "OMP_NUM_THREADS":
                 continue
-            if value not in ("", "0"):
+            # A 0 switches the others off, and forbids TF32.
+            if value and (value != "0" or name == "NVIDIA_TF32_OVERRIDE"):
                 yield Warning(code, message.format(f"{name}={value}"), remedy.format(name))
     for build in software.debug_builds:
         yield Warning(

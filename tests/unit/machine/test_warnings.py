@@ -154,6 +154,7 @@ def test_fewer_cores_name_their_limit() -> None:
         ("OMP_NUM_THREADS", "1", "thread_variable"),
         ("ONEDNN_MAX_CPU_ISA", "AVX2", "isa_variable"),
         ("NVIDIA_TF32_OVERRIDE", "1", "precision_variable"),
+        ("NVIDIA_TF32_OVERRIDE", "0", "precision_variable"),
         ("CUDA_LAUNCH_BLOCKING", "1", "debug_variable"),
     ],
 )
