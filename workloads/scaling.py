@@ -250,7 +250,7 @@ def _require_gpus(case: Case, world: int) -> None:
     device_of(case)
     if torch.cuda.device_count() < world:
         raise WorkloadError(
-            f"{world} ranks need a GPU each, but torch finds {torch.cuda.device_count()}",
+            f"{world} ranks need a CUDA device each, but torch finds {torch.cuda.device_count()}",
             code="no_device",
             hint="omit --set world=..., or start workbench on several machines with torchrun",
         )

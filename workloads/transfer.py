@@ -18,8 +18,9 @@ from workbench.contract import (
 )
 from workbench.worker.libraries import torch
 
+from ._backends.torch import library_of
 from ._shared.product import LIMITS, Probe, draw
-from ._shared.torch_task import TorchTask, to_device
+from ._shared.torch_task import STREAMING, TorchTask, to_device
 from .bandwidth import FLOAT_BYTES, elements_of, random_array
 
 WAYS = {  # from where to where
@@ -105,6 +106,7 @@ class TransferTask(TorchTask):
     def __init__(self, case: Case, setup: Setup) -> None:
         super().__init__(case)
         self.activate()  # memory is placed near the core that writes it first
+        self.library = library_of(self.device.type)
         self.pinned, self.non_blocking = MODES[case.mode]
         ways = WAYS[str(case.params["direction"])]
         # A copy is asynchronous only on request and from page-locked memory (CUDA Runtime API,
@@ -126,31 +128,31 @@ class TransferTask(TorchTask):
             self.factors = to_device(setup, case, *map(torch.from_numpy, drawn))
             self.product = torch.zeros_like(self.factors[0])
         self.streams: list[Any] = []
-        if self.on_gpu and len(self.copies) + len(self.factors) > 1:
-            self.streams = [torch.cuda.Stream(self.device) for _ in self.copies]
+        if self.device.type in STREAMING and len(self.copies) + len(self.factors) > 1:
+            self.streams = [self.library.Stream(self.device) for _ in self.copies]
         self.finishes = self.waits and not self.streams
 
     def _placed(self, hosted: Any, place: str) -> Any:
         """`hosted` itself or a copy of it, in the memory called `place`."""
         if place == "host":
-            return hosted.pin_memory() if self.pinned and self.on_gpu else hosted
+            return self.page_locked(hosted) if self.pinned else hosted
         return hosted.to(self._second() if place == "peer" else self.device, copy=True)
 
     def _second(self) -> Any:
-        count = torch.cuda.device_count() if self.on_gpu else 0
+        count = self.library.device_count() if self.on_gpu else 0
         if count < 2:
             raise WorkloadError(
                 "there is no second GPU",
                 code="no_device",
                 hint="use direction=within to copy within one GPU",
             )
-        return torch.device("cuda", ((self.device.index or 0) + 1) % count)
+        return torch.device(self.device.type, ((self.device.index or 0) + 1) % count)
 
     def step(self) -> None:
         self._queue(copy=True, multiply=True)
 
     def _queue(self, *, copy: bool, multiply: bool) -> None:
-        main: Any = torch.cuda.current_stream(self.device) if self.streams else None
+        main: Any = self.library.current_stream(self.device) if self.streams else None
         for stream in self.streams:
             stream.wait_stream(main)
         if multiply and self.factors:
@@ -159,7 +161,7 @@ class TransferTask(TorchTask):
             if main is None:
                 target.copy_(source, non_blocking=self.non_blocking)
                 continue
-            with torch.cuda.stream(self.streams[index]):
+            with self.library.stream(self.streams[index]):
                 target.copy_(source, non_blocking=self.non_blocking)
         for stream in self.streams:
             main.wait_stream(stream)

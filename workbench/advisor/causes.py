@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from ..contract import REDUCED, WAITING_FRACTION
 from ..machine.host.isa import having, lacking
+from ..planning.cases import one_thread_per_core
 from ..records.document import Clocks, Roofline
 from ..report.candidate import Candidate, candidate_name
 from ..text import units
@@ -104,7 +105,17 @@ def _roof(evidence: Evidence, candidate: Candidate) -> str | None:
     reached = units.percent(roof.fraction)
     if roof.fraction >= NEAR_LIMIT:
         return f"{limit.capitalize()} limits {name}, which reaches {reached} of that ceiling."
+    if _has_spare_cores(evidence, candidate):
+        return None  # the roofs are those of all cores
     return f"{name} reaches only {reached} of the {limit} ceiling: something else holds it back."
+
+
+def _has_spare_cores(evidence: Evidence, candidate: Candidate) -> bool:
+    """Whether a candidate has fewer threads than the CPU has cores."""
+    machine, threads = evidence.report.machine, candidate.case.threads
+    if machine is None or threads is None:
+        return False
+    return threads < (one_thread_per_core(machine.cpu) or machine.cpu.effective_cores)
 
 
 def _precision(evidence: Evidence, pick: Candidate) -> Iterator[str]:

@@ -14,7 +14,14 @@ from ..machine.nvidia.gpus import GPU_WITHOUT_DRIVER
 from ..machine.nvidia.nvml import Links
 from ..machine.packages import onnx_cuda
 from ..machine.packages.trials import Trial
-from ..machine.warnings import NOT_BY_TORCH, hardware_warnings, library_warnings, of_others, subject
+from ..machine.warnings import (
+    NOT_BY_TORCH,
+    hardware_warnings,
+    library_warnings,
+    of_others,
+    subject,
+    torch_remedy,
+)
 from ..records.document import Ceilings
 from ..records.machine import Gpu, Machine, Package, Software
 from ..records.reason import Warning
@@ -156,7 +163,7 @@ def _packages(
         if not silent:
             yield from _works(name, software, trials.get(name))
     if _has_gpu(machine) and not silent:
-        yield from _torch_gpu(trials.get("torch"), warnings)
+        yield from _torch_gpu(machine, software, trials.get("torch"), warnings)
         if any(gpu.visible and gpu.runs_on == "CUDA" for gpu in machine.gpus):
             yield from _ort_gpu(machine, software, trials.get(_ORT))
 
@@ -186,7 +193,9 @@ def _works(name: str, software: Software, trial: Trial | None) -> Iterator[Check
         yield Check(name, WARN, warning.message, warning.remedy)
 
 
-def _torch_gpu(trial: Trial | None, warnings: Sequence[Warning]) -> Iterator[Check]:
+def _torch_gpu(
+    machine: Machine, software: Software, trial: Trial | None, warnings: Sequence[Warning]
+) -> Iterator[Check]:
     name = "torch on the GPU"
     known = _from(warnings, *NOT_BY_TORCH, name=name)
     yield from known
@@ -195,7 +204,10 @@ def _torch_gpu(trial: Trial | None, warnings: Sequence[Warning]) -> Iterator[Che
     devices = {device: why for device, why in trial.devices.items() if device != "cpu"}
     for device, why in devices.items():
         if why is not None:
-            yield Check(name, FAIL, f"{device}: {why}", "see the driver checks below")
+            has_no_code = "CUDA error: no kernel image" in why  # some builds leave cards out
+            build, other = torch_remedy(machine, software.executable), "see the driver checks below"
+            remedy = build if has_no_code else other
+            yield Check(name, FAIL, f"{device}: {why}", remedy)
     if working := [device for device, why in devices.items() if why is None]:
         yield Check(name, OK, f"gives correct results on {', '.join(working)}")
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ..contract import kind_of
-from ..machine.host.readings import package_energy_j
+from ..machine.host.readings import package_energy_j, used_energy_j
 from ..planning import admission
 from ..planning.plan import RowPlan
 from ..pool.answers import Block
@@ -39,8 +39,8 @@ class EnergyMeter:
         before, began = package_energy_j()[0], time.monotonic()
         yield
         after, ended = package_energy_j()[0], time.monotonic()
-        if before is not None and after is not None and after > before:  # they wrap around
-            self._power_w = (after - before) / (ended - began)
+        if used_j := used_energy_j(before, after, ended - began):  # 0: it stood still
+            self._power_w = used_j / (ended - began)
 
     def figures(self, samples_s: Sequence[float]) -> dict[str, float]:
         """Joules per step of the last block: its mean power times the median step."""

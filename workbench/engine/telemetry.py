@@ -241,9 +241,14 @@ def _throttled(device: str, watched: _Watched) -> Iterator[Warning]:
             yield Warning("gpu_throttled", message, remedy)
 
 
-def _moved(device: str, watched: _Watched) -> Iterator[Warning]:
+def _is_normal(watched: _Watched) -> bool:
+    """Whether only what is normal at full load lowers the clock."""
     counted = {cause for cause, share in watched.slowed().items() if share >= SLOWED}
-    if counted and counted <= NORMAL:
+    return bool(counted) and counted <= NORMAL
+
+
+def _moved(device: str, watched: _Watched) -> Iterator[Warning]:
+    if _is_normal(watched):
         return  # the clock of a healthy card moves too, and no cooling helps
     for case_id in watched.blocks:
         states = [reading.state for reading in watched.within(case_id)]
@@ -262,7 +267,8 @@ def _held_low(device: str, watched: _Watched) -> Iterator[Warning]:
     if card is None or len(busy) < ENOUGH_CLOCKS:
         return
     highest, most_mhz = max(state.sm_clock_mhz or 0.0 for state in busy), card.max_sm_clock_mhz or 0
-    if 0 < highest < CLOCK_LOW * most_mhz:
+    is_lowered = 0 < (card.power_limit_w or 0) < (card.power_default_w or 0)
+    if 0 < highest < CLOCK_LOW * most_mhz and (is_lowered or not _is_normal(watched)):
         message = f"the clock of {device} stayed at {highest:.0f} of {most_mhz:.0f} MHz"
         remedy = "check for locked clocks or a low power limit: `nvidia-smi -q`"
         yield Warning("clock_low", message, remedy)

@@ -48,6 +48,7 @@ def snapshots(
             while pause_s > 0 or patience_s > 0:
                 step_s = min(pause_s, GPUS_EVERY_S) if pause_s > 0 else FIRST_S
                 sleep(step_s)
+                host.count_energy()  # before a counter begins anew
                 pause_s, patience_s = pause_s - step_s, patience_s - step_s
                 for sample in sampler.drain() if sampler else ():  # a full pipe would stop it
                     gap, patience_s = sample.reason, 0.0

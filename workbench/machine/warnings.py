@@ -34,6 +34,7 @@ _CUDA_BUILD = "CUDA "
 _ORT = "onnxruntime"
 _CUDA_12_8 = (12, 8)
 _TURING = (7, 5)  # the oldest compute capability that CUDA 13 still serves
+_AMPERE = (8, 0)  # the first that torch's builds for Arm have code for
 _BLACKWELL = (10, 0)  # the first that torch's CUDA 12.6 builds have no code for
 _CUDA_13 = (13, 0)
 _CUDA_12 = (12, 0)
@@ -90,14 +91,14 @@ def _release(version: str | None) -> tuple[int, ...]:
 
 def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
     """GPUs that the installed torch cannot use, because of its build or the driver."""
-    gpus = [gpu for gpu in machine.gpus if gpu.visible and gpu.runs_on == "CUDA"]
+    gpus = _cuda_gpus(machine)
     torch = software.packages.get("torch")
     if not gpus or torch is None or torch.version is None or torch.detail is None:
         return
     names = ", ".join(sorted({gpu.name for gpu in gpus if gpu.name})) or "the GPU"
     build = _numbers(torch.detail.removeprefix(_CUDA_BUILD))
     driver = _numbers(machine.cuda.api_version)
-    remedy = _torch_remedy(machine, gpus, software.executable)
+    remedy = torch_remedy(machine, software.executable)
     what = f"torch {torch.version} ({torch.detail})"
     if not torch.detail.startswith(_CUDA_BUILD):
         code, text = "torch_without_cuda", f"{what} cannot use {names}"
@@ -142,13 +143,19 @@ def lacks_capability(gpu: Gpu, least: tuple[int, int]) -> bool:
     return capability is not None and capability < least
 
 
-def _torch_remedy(machine: Machine, gpus: list[Gpu], executable: str) -> str:
+def _cuda_gpus(machine: Machine) -> list[Gpu]:
+    return [gpu for gpu in machine.gpus if gpu.visible and gpu.runs_on == "CUDA"]
+
+
+def torch_remedy(machine: Machine, executable: str) -> str:
     """The command that installs the build that driver and cards can run.
 
     cu126 has code for Maxwell to Hopper, cu130 for Turing to Blackwell (pytorch#182849).  A driver
     for CUDA 12.0 runs a 12.6 build by minor-version compatibility.
     """
-    driver = _numbers(machine.cuda.api_version)
+    gpus, driver = _cuda_gpus(machine), _numbers(machine.cuda.api_version)
+    if machine.cpu.architecture == "aarch64" and any(lacks_capability(g, _AMPERE) for g in gpus):
+        return "use --device cpu: torch's builds for Arm have no code for this GPU"
     if driver is not None and _is_too_old(driver, gpus):
         least = "13.0" if _has_blackwell(gpus) else "12.6"
         return f"update the NVIDIA driver to one for CUDA {least} or later, then reinstall torch"
@@ -276,7 +283,8 @@ def _environment(machine: Machine, software: Software) -> Iterator[Warning]:
             value = software.environment.get(name, "")
             if by_torchrun and name == "OMP_NUM_THREADS":
                 continue
-            if value not in ("", "0"):
+            # A 0 switches the others off, and forbids TF32.
+            if value and (value != "0" or name == "NVIDIA_TF32_OVERRIDE"):
                 yield Warning(code, message.format(f"{name}={value}"), remedy.format(name))
     for build in software.debug_builds:
         yield Warning(

@@ -114,7 +114,7 @@ class HostReading(msgspec.Struct, frozen=True):
     """Processor and memory at one moment."""
 
     utilization_percent: float | None = None  # mean of the usable cores since the last reading
-    frequency_mhz: float | None = None  # mean of the usable cores
+    frequency_mhz: float | None = None  # the fastest of the usable cores
     temperature_c: float | None = None  # warmest sensor
     power_w: float | None = None  # all packages together, mean since the last reading
     memory_available_bytes: int | None = None

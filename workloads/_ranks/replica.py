@@ -39,7 +39,7 @@ class Replica(TorchTask):
     def __init__(self, case: Case, setup: Setup, rank: int = 0, group: Any = None) -> None:
         super().__init__(case)
         self.group = group
-        if self.on_gpu:  # the replicas of other cases stay in the rank's memory
+        if self.device.type == "cuda":  # the replicas of other cases stay in the rank's memory
             torch.cuda.reset_peak_memory_stats(self.device)
             self.held_bytes = torch.cuda.memory_allocated(self.device)
         self.seed, share = setup.seed, (case.batch or 1) // world_of(case)
@@ -90,8 +90,8 @@ class Replica(TorchTask):
         return {"gradient": gradient.tolist(), "weights": digest.hexdigest()}
 
     def memory_peak(self) -> int:
-        """Bytes that torch allocated for the case on a GPU, or that this process holds on a CPU."""
-        if self.on_gpu:
+        """Bytes that torch allocated for the case on CUDA, or that this process holds on a CPU."""
+        if self.device.type == "cuda":
             return int(torch.cuda.max_memory_allocated(self.device) - self.held_bytes)
         if (peak := resident_peak()) is not None:
             return peak

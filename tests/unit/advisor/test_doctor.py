@@ -176,6 +176,14 @@ def test_a_gpu_that_torch_cannot_start_is_reported_in_torchs_own_words() -> None
     assert (level.status, level.note) == ("warn", "runs on cpu; not on cuda")
 
 
+def test_a_card_that_the_build_of_torch_leaves_out_needs_another_build() -> None:
+    why = "CUDA error: no kernel image is available for execution on the device"
+    trial = Trial("2.8.0", {"CUDA": "12.8"}, {"cpu": None, "cuda:0": why})
+    old = msgspec.structs.replace(HEALTHY, compute_capability="6.1")
+    found = examine(with_gpu(old), software("CUDA 12.8"), {**ON_GPU, "torch": trial})
+    assert "whl/cu126" in (bad(found)["torch on the GPU"].remedy or "")
+
+
 def test_a_provider_that_is_compiled_in_but_falls_back_fails() -> None:
     trial = Trial("1.31.1", {}, {CPU: None, CUDA: f"it falls back to {CPU} without an error"})
     found = examine(with_gpu(), software("CUDA 13.0"), {**ON_GPU, "onnxruntime": trial})

@@ -175,6 +175,13 @@ def test_between_near_and_far_from_a_roof_nothing_is_said() -> None:
     assert len(found.reasons) == 1
 
 
+@pytest.mark.parametrize(("threads", "is_said"), [(8, True), (2, False)])
+def test_the_ceiling_of_all_cores_says_nothing_of_a_candidate_on_few(threads, is_said) -> None:
+    products, few = Work(1e11, 1e6, 64.0, "samples", 1e9), replace(CPU, threads=threads)
+    found = with_ceilings({few: steady(50.0), GPU: steady(90.0)}, products, "cpu")
+    assert ("something else holds it back" in " ".join(found.reasons)) == is_said
+
+
 @pytest.mark.parametrize("issue_s", [0.1e-3, None])  # None: the step itself waits
 def test_launches_that_are_quick_or_unknown_are_not_mentioned(issue_s: float | None) -> None:
     quick = verdict({CPU: steady(2e-3), BATCHED: steady(1e-3)}, clocked(issue_s))

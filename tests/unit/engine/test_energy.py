@@ -35,7 +35,7 @@ def test_packages_add_up_and_their_parts_do_not_count_twice(tmp_path: Path) -> N
         intel_rapl_1=1_500_000,
         **{"intel_rapl_0_0": 900_000, "intel_rapl_0_1": 100_000},
     )
-    assert package_energy_j(root) == (4.0, "")
+    assert package_energy_j(root) == ([2.5, 1.5], "")
 
 
 def test_where_there_is_no_counter_it_says_so(tmp_path: Path) -> None:
@@ -58,8 +58,11 @@ class Counter:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, energy_j: float | None = 100.0) -> None:
         self.energy_j, self.at_s = energy_j, 50.0
-        monkeypatch.setattr(blocks, "package_energy_j", lambda: (self.energy_j, "why not"))
+        monkeypatch.setattr(blocks, "package_energy_j", lambda: (self.counters(), "why not"))
         monkeypatch.setattr(blocks.time, "monotonic", lambda: self.at_s)
+
+    def counters(self) -> list[float] | None:
+        return None if self.energy_j is None else [7.0, self.energy_j]
 
     def turn(self, meter: EnergyMeter, joules: float, seconds: float, device: str = "cpu") -> None:
         with meter.around(device):
@@ -80,6 +83,12 @@ def test_a_counter_that_wrapped_around_or_stood_still_tells_nothing(monkeypatch,
     counter.turn(meter, joules=5.0, seconds=1.0)
     counter.turn(meter, joules=joules, seconds=1.0)
     assert meter.figures([0.01]) == {}  # not the figures of the block before
+
+
+def test_a_block_in_which_a_counter_may_have_begun_anew_tells_nothing(monkeypatch) -> None:
+    meter, counter = EnergyMeter(), Counter(monkeypatch)
+    counter.turn(meter, joules=4500.0, seconds=150.0)  # 70 kJ, of which 65.5 kJ are lost
+    assert meter.figures([150.0]) == {}
 
 
 def test_of_a_gpu_the_packages_know_nothing(monkeypatch) -> None:

@@ -26,6 +26,7 @@ from workbench.records.reason import Reason
 from workbench.report.report import Report
 
 CASE = "w/cuda:0/torch/fp32"
+SLOW = ["clock_moved", "clock_low"]
 
 
 class Script:
@@ -169,16 +170,19 @@ def test_a_clock_that_moves_while_one_candidate_is_measured(
 
 
 @pytest.mark.parametrize(
-    ("causes", "expected"),
+    ("causes", "limit_w", "expected"),
     [
-        (["sw_power_cap"], []),
-        (["sw_power_cap", "sw_thermal_slowdown"], ["gpu_throttled", "clock_moved"]),
-        ([], ["clock_moved"]),
+        (["sw_power_cap"], 70.0, []),
+        (["sw_power_cap"], 50.0, ["clock_low"]),
+        (["sw_power_cap", "sw_thermal_slowdown"], 70.0, ["gpu_throttled", *SLOW]),
+        ([], 70.0, SLOW),
     ],
 )
 def test_a_clock_that_only_the_power_limit_moved_is_a_healthy_cards(
-    telemetry: MachineTelemetry, script: Script, causes: list[str], expected: list[str]
+    telemetry: MachineTelemetry, script: Script, causes, limit_w, expected
 ) -> None:
+    card = Gpu(*(0, "cuda:0", None, None, "Test"), max_sm_clock_mhz=4000.0, power_default_w=70.0)
+    telemetry._watched["cuda:0"].card = msgspec.structs.replace(card, power_limit_w=limit_w)
     telemetry.begin()
     for position, clock in enumerate([1980.0, 1900.0, 1500.0, 1500.0]):
         slowed = {"sw_power_cap": 7.0, "sw_thermal_slowdown": 3.0}

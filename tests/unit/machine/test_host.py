@@ -63,7 +63,7 @@ def test_everything_that_is_shown_is_read(full: Path, monkeypatch: pytest.Monkey
     found = reader.read()
     assert found.unavailable == {}
     assert found.utilization_percent == pytest.approx(30.0)
-    assert found.frequency_mhz == 2500.0
+    assert found.frequency_mhz == 3000.0, "the other core is idle"
     assert found.temperature_c == 55.0
     assert found.power_w == pytest.approx(50.0)
     assert found.memory_available_bytes == 400 * 1024
@@ -89,6 +89,27 @@ def test_each_absence_has_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_an_energy_counter_that_wraps_is_no_negative_power(full: Path) -> None:
     reader = HostReader(root=full, allowed=[0])
     write(full, {"sys/class/powercap/intel-rapl:0/energy_uj": "5\n"})
+    found = reader.read()
+    assert found.power_w is None and "anew" in found.unavailable["power_w"]
+
+
+def test_one_package_that_wraps_is_not_hidden_by_the_other(full: Path) -> None:
+    reader = HostReader(root=full, allowed=[0])
+    write(
+        full,
+        {
+            "sys/class/powercap/intel-rapl:0/energy_uj": "5\n",
+            "sys/class/powercap/intel-rapl:1/energy_uj": "44000000\n",
+        },
+    )
+    assert reader.read().power_w is None
+
+
+def test_over_a_long_interval_the_power_is_unknown(full: Path, monkeypatch) -> None:
+    clock = iter([10.0, 130.0])
+    monkeypatch.setattr(host.time, "monotonic", lambda: next(clock))
+    reader = HostReader(root=full, allowed=[0])
+    write(full, {"sys/class/powercap/intel-rapl:0/energy_uj": "4000000000\n"})
     found = reader.read()
     assert found.power_w is None and "anew" in found.unavailable["power_w"]
 

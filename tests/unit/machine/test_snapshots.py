@@ -11,6 +11,7 @@ from builders import machine
 
 from workbench.export.watch import header, line
 from workbench.machine import snapshots
+from workbench.machine.host import readings
 from workbench.machine.nvidia.nvml import GpuSample
 from workbench.machine.nvidia.sampler import SILENT_S
 from workbench.machine.snapshots import Snapshot
@@ -89,6 +90,21 @@ def test_a_driver_that_does_not_start_is_not_waited_for_without_end(
     slept: list[float] = []
     look = next(snapshots.snapshots(machine("cuda:0"), every_s=1.0, sleep=slept.append))
     assert look.gpus == [] and sum(slept) < 2 * snapshots.NVML_STARTS_S
+
+
+def test_the_power_of_the_processor_is_known_after_a_pause_in_which_its_counter_began_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+
+    monkeypatch.setattr(readings.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(readings, "package_energy_j", lambda _: ([400.0 * now_s % 65_536.0], ""))
+    looks = islice(snapshots.snapshots(machine(), every_s=300.0, sleep=sleep), 4)
+    assert [look.host.power_w for look in looks] == pytest.approx([400.0] * 4)
 
 
 def test_without_a_gpu_the_processor_is_watched_alone() -> None:

@@ -89,6 +89,13 @@ def test_a_gpu_with_a_cpu_build_of_torch(
     assert remedy in warning.remedy
 
 
+def test_on_arm_no_build_of_torch_has_code_for_a_turing_card() -> None:
+    here = machine(msgspec.structs.replace(GPU, compute_capability="7.5"))
+    arm = msgspec.structs.replace(here.cpu, architecture="aarch64")
+    found = hardware_warnings(msgspec.structs.replace(here, cpu=arm), torch("CPU build"))
+    assert "--device cpu" in only(found, "torch_without_cuda").remedy
+
+
 def test_hidden_and_simulated_gpus_do_not_ask_for_a_cuda_build() -> None:
     hidden = msgspec.structs.replace(
         GPU, visible=False, device=None, unavailable={"device": "hidden by CUDA_VISIBLE_DEVICES=1"}
@@ -147,6 +154,7 @@ def test_fewer_cores_name_their_limit() -> None:
         ("OMP_NUM_THREADS", "1", "thread_variable"),
         ("ONEDNN_MAX_CPU_ISA", "AVX2", "isa_variable"),
         ("NVIDIA_TF32_OVERRIDE", "1", "precision_variable"),
+        ("NVIDIA_TF32_OVERRIDE", "0", "precision_variable"),
         ("CUDA_LAUNCH_BLOCKING", "1", "debug_variable"),
     ],
 )

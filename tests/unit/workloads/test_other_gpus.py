@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from builders import machine as build_machine
 
 from workbench import catalog
-from workbench.contract import Case, WorkloadError
+from workbench.contract import Case, Setup, WorkloadError
 from workbench.export.view.words import choice_word
 from workbench.planning import scenarios
 from workbench.planning.cases import fill_cases
@@ -139,6 +140,35 @@ def test_a_worker_starts_and_tidies_them(monkeypatch, device: str) -> None:
     monkeypatch.setattr(torch, "accelerator", None)
     backend.release(device)
     assert part.calls[-1] == ("empty_cache",)
+
+
+def small(workload: str, device: str, mode: str | None = None, **params: Any) -> Any:
+    """A task of few bytes on a device whose memory is the host's."""
+    loaded = catalog.load(workload)
+    made = Case(workload, device, "torch", "fp32", mode=mode, params=loaded.values(params))
+    if workload == "scaling":
+        made = replace(made, batch=8, tuning={"world": 1})
+    return loaded.prepare(made, Setup(seed=0))
+
+
+def test_transfers_and_trainings_need_no_cuda(monkeypatch) -> None:
+    assert torch._dynamo, "an optimiser would import it amid stand-ins"
+    monkeypatch.setattr(torch, "xpu", xpu := Part())
+    monkeypatch.setattr(torch, "mps", Part(one=True))
+    stream = SimpleNamespace(wait_stream=lambda _: None)
+    xpu.Stream = xpu.current_stream = lambda _: stream
+    xpu.stream = nullcontext
+    monkeypatch.setattr(torch.nn.Module, "to", lambda self, _: self)
+    monkeypatch.setattr(torch.Tensor, "to", lambda self, *_, **__: self.clone())
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
+    for device, streams in (("xpu:0", 2), ("mps:0", 0)):
+        both = small("transfer", device, "pinned", mib=0.1, direction="both")
+        assert both.check().passed and len(both.streams) == streams
+        with pytest.raises(WorkloadError, match="no second GPU"):
+            small("transfer", device, mib=0.1, direction="peer")
+    xpu.device_count = lambda: 2
+    assert small("transfer", "xpu:0", mib=0.1, direction="peer").check().passed
+    assert small("scaling", "xpu:0", width=16).check().passed
 
 
 def test_cases_are_planned_where_their_library_works() -> None:

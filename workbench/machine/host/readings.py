@@ -23,6 +23,7 @@ _CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
 
 _BUSY = ("user", "nice", "system", "irq", "softirq")  # guest time is part of user time
 _IDLE = ("idle", "iowait", "steal")
+UNWRAPPED_S = 60.0  # at 1 kW even the smallest counter known, 65.5 kJ, lasts longer
 
 
 class HostReader:
@@ -34,6 +35,7 @@ class HostReader:
         self._allowed = list(allowed_cores() if allowed is None else allowed)
         self._times = core_times(self._allowed)
         self._energy_j, self._at = package_energy_j(self._root)[0], time.monotonic()
+        self._used_j = self._over_s = 0.0  # counted since the last reading
 
     def read(self) -> HostReading:
         reasons: dict[str, str] = {}
@@ -61,14 +63,14 @@ class HostReader:
         return 100.0 * min(1.0, max(0.0, busy / total))
 
     def _frequency(self, reasons: dict[str, str]) -> float | None:
-        """Mean over the cores that count."""
+        """The fastest of the cores that count: idle ones report their lowest clock."""
         cpus = self._root / "sys/devices/system/cpu"
         files = [cpus / f"cpu{core}/cpufreq/scaling_cur_freq" for core in self._allowed]
         clocks = [khz for khz in map(read_int, files) if khz]
         if not clocks:
             reasons["frequency_mhz"] = "the kernel has no cpufreq here, as in most virtual machines"
             return None
-        return sum(clocks) / len(clocks) / 1000
+        return max(clocks) / 1000
 
     def _temperature(self, reasons: dict[str, str]) -> float | None:
         """The warmest sensor of the CPU."""
@@ -82,26 +84,28 @@ class HostReader:
             return None
         return max(temperatures) / 1000
 
+    def count_energy(self) -> str:
+        """Add what the packages used since the last call; returns why they cannot be read."""
+        before, began = self._energy_j, self._at
+        (self._energy_j, why), self._at = package_energy_j(self._root), time.monotonic()
+        used_j = used_energy_j(before, self._energy_j, self._at - began)
+        if used_j is not None:
+            self._used_j, self._over_s = self._used_j + used_j, self._over_s + self._at - began
+        return why
+
     def _power(self, reasons: dict[str, str]) -> float | None:
         """Mean of all packages together since the last reading."""
-        energy, why = package_energy_j(self._root)
-        now = time.monotonic()
-        before, began = self._energy_j, self._at
-        self._energy_j, self._at = energy, now
-        if energy is None:
-            reasons["power_w"] = why
-        elif before is None or energy < before or now <= began:  # the counter wraps around
-            reasons["power_w"] = "the energy counter began anew"
-        else:
-            return (energy - before) / (now - began)
+        why = self.count_energy()
+        used_j, over_s = self._used_j, self._over_s
+        self._used_j = self._over_s = 0.0
+        if over_s > 0:
+            return used_j / over_s
+        reasons["power_w"] = why or "the energy counter may have begun anew"
         return None
 
 
-def package_energy_j(root: Path = Path("/")) -> tuple[float | None, str]:
-    """Joules that all CPU packages have used since an arbitrary start, or None and the reason.
-
-    The counters wrap around, so a difference may be negative.
-    """
+def package_energy_j(root: Path = Path("/")) -> tuple[list[float] | None, str]:
+    """Joules that each CPU package has used since its counter began, or None and the reason."""
     zones = sorted((root / "sys/class/powercap").glob("intel-rapl:[0-9]*"))
     # psys counts the whole platform, packages included.
     packages = [
@@ -115,7 +119,17 @@ def package_energy_j(root: Path = Path("/")) -> tuple[float | None, str]:
     known = [value for value in read if value is not None]
     if len(known) < len(packages):
         return None, "only root may read it on this kernel (since CVE-2020-8694)"
-    return sum(known) / 1e6, ""
+    return [value / 1e6 for value in known], ""
+
+
+def used_energy_j(
+    before: list[float] | None, now: list[float] | None, elapsed_s: float
+) -> float | None:
+    """Joules that all packages used in `elapsed_s`; None where a counter may have begun anew."""
+    if before is None or now is None or len(before) != len(now) or elapsed_s > UNWRAPPED_S:
+        return None
+    used = [late - early for early, late in zip(before, now, strict=True)]
+    return sum(used) if min(used) >= 0 else None
 
 
 def core_times(cores: Iterable[int]) -> dict[int, Any]:
