@@ -49,11 +49,8 @@ class Race:
         """Race for the decision, then race the reference-only precisions; Cancelled may pass."""
         context = self._context
         rounds, ended_by = None, CANCELLED
-        cores = context.machine.cpu.effective_cores
         try:
-            self._enter_first()
-            disturbance = DisturbanceMonitor(cores, context.pool.process_ids)
-            context.control.at_pause = disturbance.paused
+            disturbance = self._enter_watched()
             context.telemetry.begin()
             ended_by = self._run_rounds()
             rounds = self._number
@@ -62,7 +59,8 @@ class Race:
             for case in self._late:
                 self.preparation.finish(case, "skipped", self.preparation.untried(case))
             self._late = []
-            decided, self._active, self._is_deciding = self._active, [], False
+            self._finish(self._active)  # now, since the race to come may be cut short
+            self._active, self._is_deciding = [], False
             self._enter(self._order.reference_only, REFERENCE_COST * self.preparation.longest_s)
             self._run_rounds()
             self._make_up()
@@ -75,9 +73,9 @@ class Race:
                     ended_by=ended_by,
                 )
             )
-        if self._number:
-            self._report_warnings(disturbance)
-        self._finish([*decided, *self._active])
+            if self._number:
+                self._report_warnings(disturbance)
+        self._finish(self._active)
 
     def _run_rounds(self, first: int | None = None) -> str:
         """Rounds of the active candidates until their race is over; returns what ended it.
@@ -203,6 +201,19 @@ class Race:
         over_s = min(-self._left_s(), self._spare_s(ROOM_SHARE))
         if self._share.rows > 1 and over_s >= LEAST_EXTENSION_S:
             self._extend(over_s)
+
+    def _enter_watched(self) -> DisturbanceMonitor:
+        """Let the first candidates enter; the watch that begins covers their start-ups where these
+        count."""
+        context, counts = self._context, self._plan.scenario.counts_start_up
+        if not counts:
+            self._enter_first()
+        cores = context.machine.cpu.effective_cores
+        disturbance = DisturbanceMonitor(cores, context.pool.process_ids)
+        context.control.at_pause = disturbance.paused
+        if counts:
+            self._enter_first()
+        return disturbance
 
     def _enter_first(self) -> None:
         order = self._order
