@@ -49,6 +49,7 @@ class Race:
         """Race for the decision, then race the reference-only precisions; Cancelled may pass."""
         context = self._context
         rounds, ended_by = None, CANCELLED
+        decided: list[PreparedCase] = []
         try:
             disturbance = self._enter_watched()
             context.telemetry.begin()
@@ -59,8 +60,7 @@ class Race:
             for case in self._late:
                 self.preparation.finish(case, "skipped", self.preparation.untried(case))
             self._late = []
-            self._finish(self._active)  # now, since the race to come may be cut short
-            self._active, self._is_deciding = [], False
+            decided, self._active, self._is_deciding = self._active, [], False
             self._enter(self._order.reference_only, REFERENCE_COST * self.preparation.longest_s)
             self._run_rounds()
             self._make_up()
@@ -75,6 +75,7 @@ class Race:
             )
             if self._number:
                 self._report_warnings(disturbance)
+            self._finish(decided)  # even if the race of the others is cut short
         self._finish(self._active)
 
     def _run_rounds(self, first: int | None = None) -> str:
