@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from math import inf
 
-from workbench.engine.preparation import NOT_READY
+from workbench.records.reason import NOT_READY
 
 from .evidence import Evidence, NotTried, number
 from .findings import HOPPER, SHEET, Findings, Range, Word, datasheet, hopper, on

@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import chain
 
 from ..planning.scenario import Scenario
-from ..records.reason import BUDGET, Reason, Warning
+from ..records.reason import BUDGET, NOT_READY, Reason, Warning
 from ..records.verdict import LIKELY, OPEN, SURE, TIE
 from ..report.candidate import BY_FIRST_BLOCK, Candidate, Row, candidate_name
 from ..report.measurements import measurement_warnings
@@ -16,7 +16,7 @@ from ..stats import ratios
 from ..stats.samples import Ratio
 from ..text.units import times
 from .comparison import Comparison, ranked, ratio_of
-from .limits import eligible, exceeds_error_limit, surely_beyond_limits
+from .limits import beyond_limits, eligible, exceeds_error_limit, surely_beyond_limits
 from .race_summary import is_cut_short
 
 LOWERED = {SURE: LIKELY}  # by doubts; every other word becomes open
@@ -73,8 +73,8 @@ class Evidence:
     @cached_property
     def over_limit(self) -> list[Candidate]:
         """The measured candidates that only their error keeps from being picked."""
-        measured = [c for c in self.for_the_pick if c.is_valid]
-        return [c for c in measured if exceeds_error_limit(c, self.scenario)]
+        measured, row = [c for c in self.for_the_pick if c.is_valid], self.scenario
+        return [c for c in measured if exceeds_error_limit(c, row) and not beyond_limits(c, row)]
 
     @cached_property
     def for_the_pick(self) -> list[Candidate]:
@@ -242,11 +242,18 @@ class Evidence:
         missed = [candidate for candidate in deciding if was_missed(candidate)]
         if missed and (measured := [c for c in deciding if c.blocks]):
             price_s = len(missed) * (self.row.share_s or 0.0) / len(measured)
+            more_s = max(1, math.ceil(price_s))
+            remedy = f"they take about {more_s} s more in this row: race it alone"
+            # One that was not ready in time may take far longer than those that were.
+            if any(c.reason is not None and c.reason.message.startswith(NOT_READY) for c in missed):
+                remedy = "race this row alone"
+            # A resumed run had a part of the budget: twice that may be less than the whole.
+            if self.report.started is None or self.report.started.resumes is None:
+                remedy += f", or with --budget {self.report.larger_budget_s} or more"
             yield Warning(
                 code="unmeasured",
                 message=f"{len(missed)} of {len(deciding)} candidates had no turn",
-                remedy=f"they take about {max(1, math.ceil(price_s))} s more in this row: race it "
-                f"alone, or with --budget {self.report.larger_budget_s} or more",
+                remedy=remedy,
                 subject=self.row.plan.scenario,
             )
 

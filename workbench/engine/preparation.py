@@ -18,7 +18,7 @@ from ..pool.pool import Answer, WorkerFailed
 from ..pool.worker_process import WorkerKey
 from ..records import events as ev
 from ..records.document import WarmUp
-from ..records.reason import BUDGET, NO_TIME, Reason
+from ..records.reason import BUDGET, NO_TIME, NOT_READY, Reason
 from ..stats.objectives import BY_DEVICE
 from ..stats.ratios import ProvenSlower
 from ..worker.code import COMMAND
@@ -35,7 +35,6 @@ WARM_UP_SHARE = 0.12  # share of the row's time left for the warm-ups of all its
 PREPARE_SHARES = 1.5
 PREPARE_DEADLINE_S = 5.0
 LIKE_OTHERS = 1.2  # times the longest preparation before it, which it may take as well
-NOT_READY = "it was not ready within"
 HANGS_S = 20.0  # a case that is not ready by then hangs; until then its share may be too short
 AFTER_COMPILING_S = 3.0  # left for rounds with a case that a candidate source let compile
 PROBE_DEADLINE_S = 10.0  # a build for a GPU takes seconds to start

@@ -49,11 +49,9 @@ class Race:
         """Race for the decision, then race the reference-only precisions; Cancelled may pass."""
         context = self._context
         rounds, ended_by = None, CANCELLED
-        cores = context.machine.cpu.effective_cores
+        decided: list[PreparedCase] = []
         try:
-            self._enter_first()
-            disturbance = DisturbanceMonitor(cores, context.pool.process_ids)
-            context.control.at_pause = disturbance.paused
+            disturbance = self._enter_watched()
             context.telemetry.begin()
             ended_by = self._run_rounds()
             rounds = self._number
@@ -75,9 +73,10 @@ class Race:
                     ended_by=ended_by,
                 )
             )
-        if self._number:
-            self._report_warnings(disturbance)
-        self._finish([*decided, *self._active])
+            if self._number:
+                self._report_warnings(disturbance)
+            self._finish(decided)  # even if the race of the others is cut short
+        self._finish(self._active)
 
     def _run_rounds(self, first: int | None = None) -> str:
         """Rounds of the active candidates until their race is over; returns what ended it.
@@ -203,6 +202,19 @@ class Race:
         over_s = min(-self._left_s(), self._spare_s(ROOM_SHARE))
         if self._share.rows > 1 and over_s >= LEAST_EXTENSION_S:
             self._extend(over_s)
+
+    def _enter_watched(self) -> DisturbanceMonitor:
+        """Let the first candidates enter; the watch that begins covers their start-ups where these
+        count."""
+        context, counts = self._context, self._plan.scenario.counts_start_up
+        if not counts:
+            self._enter_first()
+        cores = context.machine.cpu.effective_cores
+        disturbance = DisturbanceMonitor(cores, context.pool.process_ids)
+        context.control.at_pause = disturbance.paused
+        if counts:
+            self._enter_first()
+        return disturbance
 
     def _enter_first(self) -> None:
         order = self._order

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -43,8 +43,7 @@ class CutRun:
             ) from None
         if report.status == "done" or (whole and len(whole) == len(rows)):
             return cls(old, started, command, carried, 0)
-        share = (len(rows) - len(whole)) / max(1, len(rows) - len(started.carried))
-        cut = cls(old, started, command, carried, round(START_S + share * started.budget_s))
+        cut = cls(old, started, command, carried, 0).weighed(dict.fromkeys(rows, 1.0))
         if started.tool.version != version:
             raise cut.refused(f"workbench {started.tool.version} measured it")
         if report.model or report.code or ONLY_WHOLE & set(command):
@@ -57,6 +56,13 @@ class CutRun:
         if not whole:
             raise cut.refused("none of its rows is complete")
         return cut
+
+    def weighed(self, weights: Mapping[str, float]) -> CutRun:
+        """The same with the budget that its other rows get by the weights of all rows."""
+        due = {row: share for row, share in weights.items() if row not in self.started.carried}
+        left = sum(share for row, share in due.items() if row not in self.carried)
+        share = left / (sum(due.values()) or 1.0)
+        return replace(self, budget_s=round(START_S + share * self.started.budget_s))
 
     def refused(self, why: str) -> JournalError:
         again = f"run it again: {self.started.tool.command}"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from builders import CROSSOVER, scenario, steady
+from builders import CROSSOVER, case, scenario, steady
 from verdict_gallery import BOTH, GALLERY, STREAMING
 from verdicts import BATCHED, CPU, GPU, LOW, NOISY, clocked, reproduced_by, verdict, with_ceilings
 
-from workbench.planning.scenario import Size
+from workbench.planning.scenario import Limits, Size
 from workbench.records import events as ev
 
 
@@ -41,6 +41,17 @@ def test_the_next_step_follows_from_what_came_out(name: str, advice: str) -> Non
 @pytest.mark.parametrize("name", ["no GPU", "the GPU wins", "a size looked for"])
 def test_a_clear_answer_needs_no_next_step(name: str) -> None:
     assert GALLERY[name]().next_best == ""
+
+
+@pytest.mark.parametrize(("most", "is_advised"), [(8, True), (4, False)])
+def test_no_other_error_limit_is_advised_where_another_limit_forbids_the_candidate_as_well(
+    most: int, is_advised: bool
+) -> None:
+    row = scenario(limits=Limits(threads=most))
+    blocks = {case("cpu-a", threads=2): steady(2.0), LOW: steady(1.0)}
+    found = verdict(blocks, errors={LOW: 0.5}, row=row, gpus=[])
+    assert ("Raise the error limit" in found.next_best) is is_advised
+    assert ("(8 threads, limit 4)" in found.reasons[-1]) is not is_advised
 
 
 def test_fewer_bytes_are_advised_only_where_they_were_not_tried() -> None:

@@ -79,7 +79,7 @@ def test_a_text_that_is_no_text_matches_nothing() -> None:
     assert "none matches" in done.stderr
 
 
-def test_the_rest_of_a_run_with_a_default_budget_may_be_extended(
+def test_the_rest_of_a_run_has_time_by_its_weight_and_a_default_budget_may_be_extended(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = open_run(str(FIXTURES / "advise-interrupted.jsonl"))
@@ -87,14 +87,15 @@ def test_the_rest_of_a_run_with_a_default_budget_may_be_extended(
     monkeypatch.setattr(headless, "run_headless", lambda request, *_, **_of: asked.append(request))
     choices.path().parent.mkdir(parents=True)
     choices.path().write_text("budget = 30\n")
-    for command in ("workbench --quick", "workbench --quick --budget 20"):
+    rows = "workbench advise training realtime branching --quick"
+    for command in (rows, f"{rows} --budget 20"):
         tool = Tool("workbench", __version__, command)
         first = msgspec.structs.replace(source.events[0], tool=tool)
         lines = [ev.encode(event) + b"\n" for event in (first, *source.events[1:])]
         (runs / "b.jsonl").write_bytes(b"".join(lines))
         done = CliRunner().invoke(cli, ["resume", "b"], catch_exceptions=False)
         assert done.exit_code == 0, done.output
-    assert [request.budget for request in asked] == [12, 12]
+    assert [request.budget for request in asked] == [14, 14]  # training weighs 1.2 of 2.7
     assert [request.extension_s for request in asked] == [20, 0]
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
+import scenes
+import simulated_run
 from builders import case, events, scenario
 from fakes import (
     CPU_A,
@@ -21,12 +23,14 @@ from fakes import (
     run_race,
 )
 from simulated_run import SimulatedMonitor
+from verdicts import BUSY
 
 from workbench import catalog
 from workbench.advisor.verdict import decide
 from workbench.contract import Case, Work
 from workbench.engine import race
 from workbench.engine.race import MOST_ROUNDS
+from workbench.planning.request import Request
 from workbench.records import events as ev
 from workbench.report.candidate import Candidate
 from workbench.report.report import Report
@@ -53,6 +57,35 @@ def test_a_pause_is_left_out_of_what_disturbed_the_race(monkeypatch: pytest.Monk
     monkeypatch.setattr(race, "DisturbanceMonitor", lambda *_: watch)
     _, _, pool = run_race({CPU_A: 1.0, CPU_B: 1.1})
     assert pool.clock.at_pause == watch.paused
+
+
+@pytest.mark.parametrize(("objective", "is_seen"), [("time_to_result", True), ("latency", False)])
+def test_what_disturbs_the_start_ups_is_reported_where_they_count(
+    objective: str, is_seen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def disturbed_until_all_are_prepared(_cores: int, own: Any) -> SimulatedMonitor:
+        return SimulatedMonitor({} if own.__self__.asked else {"row": [BUSY]})
+
+    monkeypatch.setattr(race, "DisturbanceMonitor", disturbed_until_all_are_prepared)
+    report, _, _ = run_race({CPU_A: 1.0, CPU_B: 1.1}, objective=objective)
+    warnings = decide(report, scenario(objective=objective)).warnings
+    assert ("busy_machine" in {each.code for each in warnings}) is is_seen
+
+
+def test_a_decided_row_that_is_cut_while_fp64_races_keeps_its_pick_and_its_warnings() -> None:
+    request = Request(scenarios=("floating_point",), quick=True)
+    warning = msgspec.structs.replace(BUSY, subject="floating_point")
+    busy = replace(scenes.CPU_SERVER, disturbances={"floating_point": [warning]})
+    whole = simulated_run.run(request, busy)
+    first = next(e.at_s for e in events_of(whole, ev.BlockMeasured) if "/fp64/" in e.case)
+    report = Report.of(simulated_run.run(request, busy, cancel_at_s=first))
+    row = report.rows["floating_point"]
+    assert (report.status, row.ended_by) == ("cancelled", "decided")
+    assert row.picked is not None and row.picked.state == "ok"
+    cut = {c.case.precision for c in row.candidates if c.state == "cancelled"}
+    assert cut == {"fp64"}
+    assert row.verdict is not None
+    assert "busy_machine" in {each.code for each in row.verdict.warnings}
 
 
 class WaitingPool(FakePool):

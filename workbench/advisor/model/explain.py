@@ -26,6 +26,7 @@ _OPERATORS = (  # a pattern in the name of a kernel, and the operator's name for
     (r"^(Nhwc|Fused|QLinear|DynamicQuantize|Q(?=[A-Z]))+|Integer(ToFloat)?$", ""),
     (r"^Gemm$", "MatMul"),
 )
+PRODUCTS = ("Conv", "MatMul", "LSTM", "Attention")
 # Operators whose kernels take any type; a static variant with scope "all" runs them in INT8.
 _EITHER = (
     "DepthToSpace", "Flatten", "Gather", "MaxPool", "Pad", "Reshape", "Resize", "Slice", "Split",
@@ -66,6 +67,10 @@ class KernelTimes:
     @property
     def total_s(self) -> float:
         return sum(self.by_kernel.values())
+
+    @property
+    def products_s(self) -> float:
+        return sum(self.by_operator.get(name, 0.0) for name in PRODUCTS)
 
     def share(self, name: str) -> float:
         """Share of all kernel time that an operator or kernel takes, 0 to 1."""
@@ -159,9 +164,12 @@ def _losses(mine: KernelTimes, other: KernelTimes, context: ModelContext) -> Ite
     if missing is not None:
         yield f"This CPU has no {missing}, so INT8 products gain little over FP32."
     if mine.share(CONVERSIONS) > NOTABLE:
+        took_s = mine.by_operator[CONVERSIONS]
+        is_loss = took_s > other.products_s - mine.products_s
+        more = ", more than its products save" if is_loss else ""
         yield (
             f"Quantising and dequantising takes {mine.share(CONVERSIONS):.0%} of its kernel time "
-            f"({units.duration(mine.by_operator[CONVERSIONS])} a run), more than its products save."
+            f"({units.duration(took_s)} a run){more}."
         )
     for name in ("MatMul",) if is_slow_conv else ("Conv", "MatMul"):
         mine_s, other_s = mine.by_operator.get(name, 0.0), other.by_operator.get(name, 0.0)
@@ -174,7 +182,7 @@ def _losses(mine: KernelTimes, other: KernelTimes, context: ModelContext) -> Ite
 
 
 def _gains(mine: KernelTimes, other: KernelTimes) -> Iterator[str]:
-    for name in ("Conv", "MatMul", "LSTM", "Attention"):
+    for name in PRODUCTS:
         mine_s, other_s = mine.by_operator.get(name, 0.0), other.by_operator.get(name, 0.0)
         if mine_s and other_s - mine_s > NOTABLE * other.run_s:
             yield (

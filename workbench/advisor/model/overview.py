@@ -13,6 +13,7 @@ from ...records.model import Explanation, ModelFacts
 from ...records.verdict import Verdict
 from ...report.candidate import Candidate, Row, candidate_name
 from ...report.report import Report
+from ...stats.ratios import TOLERANCE
 from ...stats.samples import median
 from ...text import units
 from ...worker.session_options import EXTENDED, NO_SPIN, OPENVINO
@@ -184,11 +185,11 @@ def _refuted(pick: Candidate, row: Row, facts: ModelFacts) -> Iterator[str]:
         if accuracy is None or not accuracy.held_out or not is_too_far_off(candidate, facts):
             continue
         gained = gain_over(pick, candidate)
-        if gained is not None and gained[0] > 1:
+        if gained is not None and gained[0] > 1 + TOLERANCE:
             found.setdefault(variant_of(candidate.case), error_text(accuracy.worst))
     for variant, bound in found.items():
         yield (
-            f"{variant} was better and kept the limit on the selection inputs. On the held-out"
+            f"{variant} looked better and kept the limit on the selection inputs. On the held-out"
             f" inputs its error may reach {bound}, which exceeds it."
         )
 
