@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import machines
 import msgspec
 import pytest
 import recorded_model
 import simulated_lab
 from builders import block
+from simulated_run import SimulatedMachine, run
 
 from workbench.advisor.model.overview import (
     brief,
@@ -22,6 +24,7 @@ from workbench.export.text import run_text
 from workbench.export.view.derived import RunView
 from workbench.export.view.model_facts import model_and_inputs, saved_text
 from workbench.export.view.ranked import candidate_lines
+from workbench.planning.request import Request
 from workbench.records import events as ev
 from workbench.records.model import Port, Saved
 from workbench.report.from_document import report_of
@@ -211,6 +214,17 @@ def test_without_the_model_as_given_the_pick_is_still_what_to_ship() -> None:
         if candidate.case.quantization is None:
             candidate.blocks.clear()
     assert recommendation(report)[0].startswith("Ship int8-static-u8s8-")
+
+
+def test_no_other_variant_is_called_a_run_of_the_model_as_given() -> None:
+    asked = Request(model=simulated_lab.QUESTION, precisions=("int8",))
+    where = SimulatedMachine(*machines.cpu_server())
+    report = Report.of(run(asked, where, pool=simulated_lab.SimulatedLab))
+    text = run_text(report)
+    assert "Ship int8-static-u8s8-channel" in " ".join(text.split())
+    assert all(c.case.precision == "int8" for c in row_of(report).candidates)
+    assert "run of the model as given" not in text
+    assert "Where the time of one run goes" not in text
 
 
 def test_a_tie_names_the_equal_and_no_pick_says_why() -> None:
