@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import machines
 import msgspec
@@ -180,6 +181,21 @@ def test_without_two_profiles_the_reason_stands_in_place_of_operators() -> None:
     text = run_text(Report.of(events))
     assert "a whole run, raced" not in text
     assert f"was not profiled: {silent.message}" in " ".join(text.split())
+
+
+def test_a_profile_without_operators_explains_nothing_and_says_why() -> None:
+    class OnGpu(simulated_lab.SimulatedLab):
+        def profile(self, request: dict[str, Any]) -> dict[str, Any]:
+            return {"operators": [], "total_s": 0.0, "fallback_s": 0.0, "events": []}
+
+    where = SimulatedMachine(*machines.cpu_server())
+    text = run_text(Report.of(run(Request(model=simulated_lab.QUESTION), where, pool=OnGpu)))
+    shown = " ".join(text.split())
+    assert "was not profiled: its profiler does not time operators on this device" in shown
+    assert "is the fastest run of the model as given." in shown
+    for claim in ("kernels fill", "instead of", "Operators in FP32", "operators' time"):
+        assert claim not in shown
+    assert "a whole run, raced" not in shown
 
 
 def test_what_the_objective_counts_has_its_column() -> None:
