@@ -48,7 +48,7 @@ def conclude(run: ModelRun, row: Row, report: Report, profiling: Profiling) -> A
     explained = _to_explain(row, pick, given) if given else []  # a filter may leave it out
     for candidate in takewhile(profiling.has_time_for, explained):
         profiling.profile(candidate)
-    is_saved = saved is not None and saved.reason is None
+    is_saved = saved is not None and saved.size_bytes is not None
     file = saved.file if saved is not None and is_saved else _file_of(question, pick, run.facts)
     context = _context(run, report)
     return Advice(
