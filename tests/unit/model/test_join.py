@@ -133,6 +133,15 @@ def test_a_static_variant_that_is_fast_but_over_the_limit_is_mixed() -> None:
     assert bench.run.search.files(mixed)["model"].endswith("-mixed.onnx")
 
 
+@pytest.mark.parametrize("library", ["onnxruntime", "openvino"])
+def test_a_mix_runs_in_the_library_of_the_variant_that_it_mends(library: str) -> None:
+    bench = Bench({"mixed": mix}, backends=(library,))
+    bench.open()
+    measured = bench.measured(by_label(**{STATIC: 2e-4}), errors=off(STATIC))
+    (mixed,) = bench.join(measured)
+    assert (mixed.backend, mixed.threads, label(mixed).count("mixed")) == (library, 4, 1)
+
+
 def test_it_is_mixed_once() -> None:
     bench = mixing(by_label(**{STATIC: 2e-4}), off(STATIC))
     bench.join(bench.measured(by_label(**{STATIC: 2e-4}), rounds=4, errors=off(STATIC)))
