@@ -237,7 +237,7 @@ def test_no_other_variant_is_called_a_run_of_the_model_as_given() -> None:
     where = SimulatedMachine(*machines.cpu_server())
     report = Report.of(run(asked, where, pool=simulated_lab.SimulatedLab))
     text = run_text(report)
-    assert "Ship int8-static-u8s8-channel" in " ".join(text.split())
+    assert "int8-static-u8s8-channel with 2 threads" in " ".join(text.split())
     assert all(c.case.precision == "int8" for c in row_of(report).candidates)
     assert "run of the model as given" not in text
     assert "Where the time of one run goes" not in text
