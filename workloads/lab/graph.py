@@ -21,7 +21,7 @@ _QUANTISED = (
     "QEmbedLayerNormalization",
     "QOrdered",
 )
-# The same of those that draw numbers; Dropout does in training mode.
+# Beginnings of those that draw numbers, as Dropout does in training mode.
 _RANDOM = ("Random", "Bernoulli", "Multinomial", "Dropout")
 _FLOATS = {1: "fp32", 10: "fp16", 11: "fp64", 16: "bf16"}  # by TensorProto.DataType
 STANDARD_DOMAINS = ("", "ai.onnx")

@@ -86,8 +86,8 @@ def inspect(
             raise bad_model(f"the original model answers NaN or infinity in {output}", hint)
         is_random = graph.may_be_random(loaded.proto)
         if is_random and _varies(original, chosen.choose[0], reference[0]):
-            message = "the model answers differently each time, so no variant can be compared"
-            raise bad_model(f"{message} with it", RANDOM_HINT)
+            message = "the model answers differently each time, so no variant can be judged"
+            raise bad_model(message, RANDOM_HINT)
         answers = dict(zip(original.outputs, reference[0], strict=True))
         _write(chosen, reference, Path(folder), given)
         needed = None if fewest is None or why else math.ceil(fewest / CHECK_SHARE)
