@@ -112,7 +112,12 @@ class Bench:
         self.clock = Clock()
         self.child = Child(self.clock, **(answers or {}))
         self.events: list[ev.AnyEvent] = []
-        machine = msgspec.structs.replace(builders.machine(*gpus), cpu=cpu(cores=4))
+        machine = builders.machine(*gpus)
+        known = [  # as OpenVINO finds them
+            msgspec.structs.replace(gpu, platform="OpenVINO") if "xpu" in gpu.device else gpu
+            for gpu in machine.gpus
+        ]
+        machine = msgspec.structs.replace(machine, cpu=cpu(cores=4), gpus=known)
         given = Request(model=asked, **request)
         context = builders.context(
             self.child, self.clock, Report(machine=machine), self.events.append, request=given

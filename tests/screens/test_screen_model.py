@@ -21,6 +21,7 @@ from workbench.export.json import dump
 from workbench.planning.questions import ModelQuestion
 from workbench.planning.request import Request
 from workbench.records import events as ev
+from workbench.records.model import Saved
 from workbench.records.reason import Reason
 from workbench.report.report import Report
 from workbench.report.run_files import open_run
@@ -270,7 +271,7 @@ async def test_a_failed_form_and_a_file_that_was_not_written_are_told() -> None:
     events = []
     for event in DONE:
         if isinstance(event, ev.ModelAdvised):
-            saved = msgspec.structs.replace(event.advice.saved, reason=reason)
+            saved = Saved("best.onnx", None, None, reason)
             advice = msgspec.structs.replace(event.advice, saved=saved)
             event = msgspec.structs.replace(event, advice=advice)
         if isinstance(event, ev.CaseFinished) and event.case == recorded_model.MIXED.id:

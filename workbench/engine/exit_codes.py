@@ -46,7 +46,7 @@ def exit_code(status: str, request: Request, report: Report) -> int:
 
 
 def _is_unwritten(request: Request, report: Report) -> bool:
-    """Whether a file that was asked for is missing; the report has the reason."""
+    """Whether a file that was asked for is missing or unchecked; the report has the reason."""
     if request.trace is not None and report.trace is None:
         return True
     if request.question is None or request.question.save_best is None:

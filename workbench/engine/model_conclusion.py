@@ -44,15 +44,15 @@ def conclude(run: ModelRun, row: Row, report: Report, profiling: Profiling) -> A
         return None
     if question.save_best is not None:  # before time runs out
         saved = run.variants.save(pick.case, Path(question.save_best))
-    given = original(row, run.facts, pick.case.device_kind) or pick
-    explained = _to_explain(row, pick, given)
+    given = original(row, run.facts, pick.case.device_kind)
+    explained = _to_explain(row, pick, given) if given else []  # a filter may leave it out
     for candidate in takewhile(profiling.has_time_for, explained):
         profiling.profile(candidate)
-    is_saved = saved is not None and saved.reason is None
+    is_saved = saved is not None and saved.size_bytes is not None
     file = saved.file if saved is not None and is_saved else _file_of(question, pick, run.facts)
     context = _context(run, report)
     return Advice(
-        explanations=[explain(each, given, each is pick, context) for each in explained],
+        explanations=[explain(each, given, each is pick, context) for each in explained if given],
         snippet=snippet(run.facts, pick.case, file, run.provider(pick.case)),
         weak_evidence=weak_evidence(run.facts, pick),
         saved=saved,

@@ -8,7 +8,7 @@ import msgspec
 from ..advisor.model.candidates import Proposal, SearchSpace, first
 from ..contract import kind_of
 from ..machine.host.readings import package_energy_j
-from ..planning.cases import gpu_devices, useful_thread_counts
+from ..planning.cases import gpu_devices, usable_by, useful_thread_counts
 from ..planning.plan import RowPlan
 from ..planning.questions import ModelQuestion
 from ..planning.usage import UsageError
@@ -115,8 +115,11 @@ class ModelLab:
         context.emit(ev.ModelAdvised(at_s=context.now(), advice=advice, left_out=left_out))
 
     def _gpus(self, providers: Mapping[str, str], left_out: dict[str, str]) -> Iterator[str]:
-        for gpu in gpu_devices(self.context.request, self.context.machine):
-            if self._question.objective == "energy":
+        machine = self.context.machine
+        for gpu in gpu_devices(self.context.request, machine):
+            if gpu not in usable_by("onnxruntime", machine):
+                left_out[gpu] = "the lab runs models on NVIDIA GPUs only"
+            elif self._question.objective == "energy":
                 left_out[gpu] = "only the energy of processors is measured for each candidate"
             elif not kind_of(gpu).on_host and "cuda" not in providers:
                 left_out[gpu] = (

@@ -184,12 +184,16 @@ class ModelVariants:
         return files if exact else {**files, "limit": repr(self.question.limit)}
 
     def save(self, case: Case, target: Path) -> Saved:
-        """Write the variant that `case` runs to `target`."""
+        """Write the variant that `case` runs to `target`; with a size and a reason, it was written
+        and not checked."""
+        before = _modified(target)
         asked = {"variant": self.file(case), "destination": str(target.absolute())}
         try:
             saved = self._ask(self._share_s(BUILD_SHARE), SavedFile, op="save", **asked)
         except WorkerFailed as failure:
-            return Saved(target.name, None, None, failure.reason)
+            if _modified(target) in (None, before):
+                return Saved(target.name, None, None, failure.reason)
+            return Saved(str(target), target.stat().st_size, None, failure.reason)
         return Saved(str(target), saved.size_bytes, saved.difference)
 
     def _label(self, recipe: Recipe) -> str:
@@ -212,3 +216,8 @@ class ModelVariants:
         pool.start(LAB, min(START_S, self._share_s(1.0)))
         whole = {"model": self._model, "folder": str(pool.scratch), **asked}
         return pool.ask(LAB, deadline_s, kind, **whole).result
+
+
+def _modified(file: Path) -> int | None:
+    """When `file` was written, in nanoseconds; None where there is none."""
+    return file.stat().st_mtime_ns if file.exists() else None

@@ -25,6 +25,7 @@ GONE = Reason(
     "its worker ended with another candidate",
     "profile it alone with --mode or --precision",
 )
+UNSEEN = Reason("no_profiler", "its profiler does not time operators on this device")
 
 
 @dataclass
@@ -74,6 +75,7 @@ class Profiling:
                 OperatorShare(each.name, each.calls, each.self_s, share=each.self_s / whole)
                 for each in found.operators
             ]
+            reason = None if operators else UNSEEN
         except WorkerFailed as failure:
             reason = failure.reason
         context.emit(

@@ -1,7 +1,7 @@
 """The variants of an ONNX model as candidates, be it the user's own or exported from a module."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..advisor.limits import exceeds_error_limit
 from ..advisor.model.candidates import Proposal, SearchSpace, convolves, neighbours
@@ -88,8 +88,9 @@ class VariantSearch:
         if base is None:
             return []
         self._is_mixed = True
-        recipe = self.variants.mix(self.proposal(base.case).recipe, seconds)
-        found = [] if recipe is None else [Proposal(recipe, threads=base.case.threads)]
+        given = replace(self.proposal(base.case), mode=None)
+        recipe = self.variants.mix(given.recipe, seconds)
+        found = [] if recipe is None else [replace(given, recipe=recipe)]
         return self.admit(found, scenario, 0.0)
 
     def _worth_mixing(

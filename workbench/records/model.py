@@ -96,7 +96,7 @@ class Saved(msgspec.Struct, frozen=True):
     file: str
     size_bytes: int | None
     difference: float | None  # largest relative error of the file against the measured variant
-    reason: Reason | None = None  # why it was not written
+    reason: Reason | None = None  # why it was not written, or, where it has a size, not checked
 
 
 class Advice(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from typing import Any
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 TENSORRT = "TensorrtExecutionProvider"
+OPENVINO = "OpenVINOExecutionProvider"
 NUMBERED = (CUDA, TENSORRT, "ROCMExecutionProvider")  # they take the number of a device
 PACKAGE = "onnxruntime-gpu[cuda,cudnn]"
 # Releases on PyPI by the major version of their CUDA; 1.21 is the first that preloads libraries,
@@ -49,6 +50,8 @@ def providers(
     """The providers of a session with their options, the preferred one first; the CPU takes the
     rest where the model may be `shared`."""
     options = {"device_id": case.device.partition(":")[2] or "0"} if provider in NUMBERED else {}
+    if provider == OPENVINO and case.threads:  # its threads are not the session's
+        options = {"num_of_threads": str(case.threads)}
     found = [(provider, options)]
     if provider in (CUDA, TENSORRT):  # by default FP32 is TF32
         found = [(CUDA, {**options, "use_tf32": str(int("tf32" in (case.precision, case.mode)))})]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from workbench.contract import Case, Operator, Profile, WorkloadError
+from workbench.contract import Case, Operator, Profile, WorkloadError, kind_of
 
 from .session import CPU, open_session, provider_of
 
@@ -70,7 +70,8 @@ def by_onnxruntime(
     *,
     shared: bool = False,
 ) -> Profile:
-    """Profile `steps` in a new ONNX Runtime session, after one run that does not count."""
+    """Profile `steps` in a new ONNX Runtime session, after one run that does not count.  On a GPU
+    a node's time is that of its launch, so there are no operators."""
     if case.backend != "onnxruntime":
         text = f"{case.backend} has no profiler that this could read"
         raise WorkloadError(text, code="no_profiler")
@@ -82,7 +83,7 @@ def by_onnxruntime(
     counted_from = sorted(event["ts"] for event in events if event["name"] == "model_run")[1]
     events = [event for event in events if event["ts"] >= counted_from]
     spent_s, fallback_s = defaultdict(list), 0.0
-    for _, event in kernels(events):
+    for _, event in kernels(events) if kind_of(case.device).on_host else ():
         spent_s[event["args"]["op_name"]].append(event["dur"] * 1e-6)
         if event["args"].get("provider") == CPU != provider_of(case):
             fallback_s += event["dur"] * 1e-6

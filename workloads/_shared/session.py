@@ -11,13 +11,13 @@ from typing import Any
 
 from workbench.contract import Case, WorkloadError, kind_of
 from workbench.worker import onnx_gpu
-from workbench.worker.onnx_gpu import CPU as CPU, CUDA, TENSORRT
+from workbench.worker.onnx_gpu import CPU as CPU, CUDA, OPENVINO, TENSORRT
 from workbench.worker.session_options import BFLOAT, ENTRIES, LEVELS, PRECISION, openvino_settings
 
 # Execution providers by the words of a case's mode; without such a word the device decides.
 PROVIDERS = {
     "tensorrt": TENSORRT,
-    "openvino": "OpenVINOExecutionProvider",
+    "openvino": OPENVINO,
     "dnnl": "DnnlExecutionProvider",
     "xnnpack": "XnnpackExecutionProvider",
     "acl": "ACLExecutionProvider",

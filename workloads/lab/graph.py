@@ -21,6 +21,8 @@ _QUANTISED = (
     "QEmbedLayerNormalization",
     "QOrdered",
 )
+# Beginnings of those that draw numbers, as Dropout does in training mode.
+_RANDOM = ("Random", "Bernoulli", "Multinomial", "Dropout")
 _FLOATS = {1: "fp32", 10: "fp16", 11: "fp64", 16: "bf16"}  # by TensorProto.DataType
 STANDARD_DOMAINS = ("", "ai.onnx")
 
@@ -118,6 +120,10 @@ def control_flow(model: Any) -> list[str]:
 
 def is_quantised(model: Any) -> bool:
     return any(node.op_type.startswith(_QUANTISED) for node in nodes(model))
+
+
+def may_be_random(model: Any) -> bool:
+    return any(node.op_type.startswith(_RANDOM) for node in nodes(model))
 
 
 def opset(model: Any) -> int | None:

@@ -10,7 +10,7 @@ from workbench.contract import WorkloadError
 from workbench.worker.libraries import Array, np
 
 from .._shared.onnx_model import LARGEST_MODEL
-from . import bounds, graph, quantise, samples
+from . import agreement, bounds, graph, quantise, samples
 from .errors import bad_model, clear_errors, one_line
 from .inputs import CHECK_SHARE, Chosen, samples_in
 from .load import Loaded, load
@@ -27,6 +27,8 @@ QUICK_S = 0.5  # time in which more of them run, since each variant runs them to
 FOLDABLE = 32 * 2**20  # bytes of a model whose variants are made again in each fold
 MOST_CHECK, CHECK_BYTES = 1024, 256 * 2**20  # samples that check, and their arrays
 RANGE_HINT = "random inputs may be out of its range: pass real ones with --inputs data.npz"
+LARGEST_VARIATION = 1e-4  # relative, between two runs of a model on the same input
+RANDOM_HINT = "export it without random operators, or with the noise as an input"
 TRIALS_S = 6.0  # longest search for sizes that run
 
 
@@ -82,6 +84,10 @@ def inspect(
         if (output := _undefined(original.outputs, reference)) is not None:
             hint = "pass other inputs" if inputs else RANGE_HINT
             raise bad_model(f"the original model answers NaN or infinity in {output}", hint)
+        is_random = graph.may_be_random(loaded.proto)
+        if is_random and _varies(original, chosen.choose[0], reference[0]):
+            message = "the model answers differently each time, so no variant can be judged"
+            raise bad_model(message, RANDOM_HINT)
         answers = dict(zip(original.outputs, reference[0], strict=True))
         _write(chosen, reference, Path(folder), given)
         needed = None if fewest is None or why else math.ceil(fewest / CHECK_SHARE)
@@ -197,6 +203,16 @@ def _undefined(names: Sequence[str], reference: Sequence[Sequence[Array]]) -> st
             if np.isnan(array).any() or np.isinf(array).all():
                 return name
     return None
+
+
+def _varies(original: Original, sample: Mapping[str, Array], answers: Sequence[Array]) -> bool:
+    """Whether another run on `sample` gives other answers."""
+    again = original.run(sample)
+    try:
+        outputs = agreement.compare(original.outputs, [again], [answers])
+    except WorkloadError:  # their shapes differ
+        return True
+    return agreement.summary(outputs, "relative_error") > LARGEST_VARIATION
 
 
 def _facts(

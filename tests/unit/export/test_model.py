@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import machines
 import msgspec
 import pytest
 import recorded_model
 import simulated_lab
 from builders import block
+from simulated_run import SimulatedMachine, run
 
 from workbench.advisor.model.overview import (
     brief,
@@ -22,6 +25,7 @@ from workbench.export.text import run_text
 from workbench.export.view.derived import RunView
 from workbench.export.view.model_facts import model_and_inputs, saved_text
 from workbench.export.view.ranked import candidate_lines
+from workbench.planning.request import Request
 from workbench.records import events as ev
 from workbench.records.model import Port, Saved
 from workbench.report.from_document import report_of
@@ -190,6 +194,21 @@ def test_without_two_profiles_the_reason_stands_in_place_of_operators() -> None:
     assert f"was not profiled: {silent.message}" in " ".join(text.split())
 
 
+def test_a_profile_without_operators_explains_nothing_and_says_why() -> None:
+    class OnGpu(simulated_lab.SimulatedLab):
+        def profile(self, request: dict[str, Any]) -> dict[str, Any]:
+            return {"operators": [], "total_s": 0.0, "fallback_s": 0.0, "events": []}
+
+    where = SimulatedMachine(*machines.cpu_server())
+    text = run_text(Report.of(run(Request(model=simulated_lab.QUESTION), where, pool=OnGpu)))
+    shown = " ".join(text.split())
+    assert "was not profiled: its profiler does not time operators on this device" in shown
+    assert "is the fastest run of the model as given." in shown
+    for claim in ("kernels fill", "instead of", "Operators in FP32", "operators' time"):
+        assert claim not in shown
+    assert "a whole run, raced" not in shown
+
+
 def test_what_the_objective_counts_has_its_column() -> None:
     events = [
         msgspec.structs.replace(e, objective="memory") if isinstance(e, ev.RacePlanned) else e
@@ -222,6 +241,17 @@ def test_without_the_model_as_given_the_pick_is_still_what_to_ship() -> None:
         if candidate.case.quantization is None:
             candidate.blocks.clear()
     assert recommendation(report)[0].startswith("Ship int8-static-u8s8-")
+
+
+def test_no_other_variant_is_called_a_run_of_the_model_as_given() -> None:
+    asked = Request(model=simulated_lab.QUESTION, precisions=("int8",))
+    where = SimulatedMachine(*machines.cpu_server())
+    report = Report.of(run(asked, where, pool=simulated_lab.SimulatedLab))
+    text = run_text(report)
+    assert "int8-static-u8s8-channel with 2 threads" in " ".join(text.split())
+    assert all(c.case.precision == "int8" for c in row_of(report).candidates)
+    assert "run of the model as given" not in text
+    assert "Where the time of one run goes" not in text
 
 
 def test_a_tie_names_the_equal_and_no_pick_says_why() -> None:

@@ -216,6 +216,16 @@ def test_requested_precisions(kind: str, asked, wanted: set[str]) -> None:
     assert found == wanted
 
 
+@pytest.mark.parametrize(
+    ("asked", "modes"),
+    [((), {None, "tf32"}), (("fp32",), {None}), (("tf32",), {"tf32"}), (("fp16",), {None})],
+)
+def test_tf32_races_where_it_was_asked_for(asked: tuple[str, ...], modes: set[str | None]) -> None:
+    for on_cpu in (True, False):
+        found, _ = first(space("mlp", gpus=("cuda:0",), on_cpu=on_cpu, precisions=asked))
+        assert {e.mode for e in found} == modes
+
+
 def test_other_providers_run_the_model_as_given() -> None:
     found, _ = first(space("mlp", providers=("openvino", "dnnl")))
     assert [e.mode for e in found if e.mode] == ["openvino", "dnnl"]
@@ -290,6 +300,19 @@ def test_products_by_bfloat_are_tried_on_an_arm_that_has_them() -> None:
     arm = cpu(Isa(neon=True, asimddp=True, bf16=True), architecture="aarch64")
     assert "bf16" in {e.mode for e in around(Proposal(ORIGINAL, threads=8), cpu=arm)}
     assert "bf16" not in {e.mode for e in around(Proposal(ORIGINAL, threads=8), cpu=ARM)}
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_tried"),
+    [((), True), (("fp32",), False), (("fp32", "int8"), False), (("fp32", "bf16"), True)],
+)
+def test_bfloat_is_left_out_where_other_precisions_were_asked_for(asked, is_tried: bool) -> None:
+    arm = cpu(Isa(neon=True, asimddp=True, bf16=True), architecture="aarch64")
+    for backend in ("onnxruntime", "openvino"):
+        leader = Proposal(ORIGINAL, threads=8, backend=backend)
+        backends = ("onnxruntime", "openvino")
+        found = around(leader, cpu=arm, precisions=asked, backends=backends)
+        assert ("bf16" in {e.mode for e in found}) is is_tried
 
 
 recipes = st.sampled_from([ORIGINAL, Recipe("fp16"), Recipe("int8", "dynamic")]) | st.builds(

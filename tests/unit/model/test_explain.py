@@ -238,12 +238,12 @@ def test_what_a_provider_leaves_to_the_cpu() -> None:
 
 
 def test_fp16_is_not_judged_as_if_it_were_int8() -> None:
-    on_gpu = candidate(case(threads=None, device="cuda:0"), 1e-3, {"Conv": 8e-4})
+    on_gpu = candidate(case(threads=None, device="fake:0"), 1e-3, {"Conv": 8e-4})
     for step_s, conv_s in ((5e-4, 3e-4), (3e-3, 2e-3)):
-        half = candidate(case("fp16", threads=None, device="cuda:0"), step_s, {"Conv": conv_s})
+        half = candidate(case("fp16", threads=None, device="fake:0"), step_s, {"Conv": conv_s})
         text = sentences(half, on_gpu, cpu=cpu(NO_VNNI))
         assert "INT8" not in text and "in FP32" not in text
-    fast = candidate(case("fp16", threads=None, device="cuda:0"), 5e-4, {"Conv": 3e-4})
+    fast = candidate(case("fp16", threads=None, device="fake:0"), 5e-4, {"Conv": 3e-4})
     assert "Conv takes 300 us a run instead of 800 us" in sentences(fast, on_gpu)
 
 

@@ -115,6 +115,29 @@ def test_enormous_inputs_are_refused_before_they_are_made(case: Case) -> None:
     assert "too large" in str(error)
 
 
+def noisy(scale: float, last: str) -> Any:
+    """Adds noise of this scale to its input, before the operator `last`."""
+    nodes = [
+        helper.make_node("RandomNormalLike", ["x"], ["drawn"]),
+        helper.make_node("Mul", ["drawn", "scale"], ["noise"]),
+        helper.make_node("Add", ["x", "noise"], ["sum"]),
+        helper.make_node("Relu", ["sum"], ["positive"]),
+        helper.make_node(last, ["positive"], ["y"]),
+    ]
+    weights = [numpy_helper.from_array(np.array(scale, np.float32), "scale")]
+    kind = made.INT64 if last == "NonZero" else made.FLOAT
+    return made.model(nodes, [made.port("x", shape=[4, 64])], [made.port("y", kind)], weights)
+
+
+@pytest.mark.parametrize("last", ["Relu", "NonZero"])  # the length of the latter is by chance
+def test_a_model_that_answers_by_chance_is_refused_before_it_races(case: Case, last: str) -> None:
+    error = case.refusal(noisy(1.0, last))
+    assert error.code == "bad_model"
+    assert "answers differently each time, so no variant" in str(error)
+    assert "random operators" in str(error.hint)
+    assert case.inspect(noisy(0.0, last))["precision"] == "fp32", "its noise changes nothing"
+
+
 AXES = st.lists(st.one_of(st.integers(1, 9), st.none(), st.sampled_from("abcht")), max_size=5)
 
 

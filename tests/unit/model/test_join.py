@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,8 @@ from lab_builders import accuracy, candidate
 from workbench.advisor.model.overview import original
 from workbench.contract import Case
 from workbench.engine.model_search import MOST_CANDIDATES
+from workbench.export.view.model_facts import saved_text
+from workbench.files import write
 from workbench.report.candidate import Row
 from workbench.worker.recipe import Recipe
 
@@ -130,6 +133,15 @@ def test_a_static_variant_that_is_fast_but_over_the_limit_is_mixed() -> None:
     assert bench.run.search.files(mixed)["model"].endswith("-mixed.onnx")
 
 
+@pytest.mark.parametrize("library", ["onnxruntime", "openvino"])
+def test_a_mix_runs_in_the_library_of_the_variant_that_it_mends(library: str) -> None:
+    bench = Bench({"mixed": mix}, backends=(library,))
+    bench.open()
+    measured = bench.measured(by_label(**{STATIC: 2e-4}), errors=off(STATIC))
+    (mixed,) = bench.join(measured)
+    assert (mixed.backend, mixed.threads, label(mixed).count("mixed")) == (library, 4, 1)
+
+
 def test_it_is_mixed_once() -> None:
     bench = mixing(by_label(**{STATIC: 2e-4}), off(STATIC))
     bench.join(bench.measured(by_label(**{STATIC: 2e-4}), rounds=4, errors=off(STATIC)))
@@ -202,6 +214,30 @@ def test_a_failed_save_has_its_reason() -> None:
     found = bench.run.variants.save(case, Path("out/b.onnx"))
     assert found.reason is not None and found.reason.message == "the disk is full"
     assert found.size_bytes is None
+
+
+@pytest.mark.parametrize("old", [None, b"old"])
+@pytest.mark.parametrize("writes", [True, False])
+def test_only_a_file_that_is_as_before_was_not_written(
+    old: bytes | None, writes: bool, tmp_path: Path
+) -> None:
+    target = tmp_path / "best.onnx"
+    if old is not None:
+        target.write_bytes(old)
+        os.utime(target, (1e9, 1e9))
+
+    def save(request: dict[str, Any]) -> Exception:
+        if writes:
+            write.replace(Path(request["destination"]), b"whole")
+        return failure("timeout", "no answer within 6.4 s")
+
+    bench = Bench({"save": save}, {"save_best": str(target)})
+    (case, *_) = bench.open()
+    found = bench.run.variants.save(case, target)
+    text = saved_text(found)
+    assert ("was not written: no answer within 6.4 s" in text) is not writes
+    assert ("was written, but not checked: no answer within 6.4 s" in text) is writes
+    assert (found.size_bytes, found.reason is None) == (5 if writes else None, False)
 
 
 def test_the_fastest_run_of_the_model_as_given_is_the_baseline() -> None:

@@ -219,6 +219,15 @@ def test_a_gpu_needs_an_onnxruntime_that_can_use_it() -> None:
     assert {with_it.run.provider(case) for case in on_gpu} == {"CUDAExecutionProvider"}
 
 
+def test_a_gpu_that_onnx_runtime_cannot_use_is_not_raced_as_another() -> None:
+    devices = ("cpu", "cuda:0", "xpu:0")
+    cuda = {"providers": {"cuda": "CUDAExecutionProvider"}}
+    for answers, gpus in ((cuda, {"cuda:0"}), ({}, set())):
+        bench = Bench(answers, gpus=["cuda:0", "xpu:0"], devices=devices)
+        assert {case.device for case in bench.open()} == {"cpu", *gpus}
+        assert bench.left_out["xpu:0"] == "the lab runs models on NVIDIA GPUs only"
+
+
 def test_providers_that_cannot_be_listed_are_left_out() -> None:
     bench = Bench({"providers": failure("worker_died", "it died")})
     bench.open()

@@ -46,6 +46,14 @@ def test_on_a_gpu_threads_stay_as_they_are() -> None:
     assert text.index("ort.preload_dlls()") < text.index("ort.InferenceSession")
 
 
+def test_openvinos_provider_has_the_threads_as_measured() -> None:
+    name = "OpenVINOExecutionProvider"
+    text = snippet(facts(), case(threads=4, mode="openvino"), "n.onnx", name)
+    assert f"providers={[(name, {'num_of_threads': '4'}), (CPU, {})]!r}" in text
+    assert "preload" not in text
+    ast.parse(text)
+
+
 @pytest.mark.parametrize(("mode", "tf32"), [(None, "0"), ("tf32", "1")])
 def test_on_a_gpu_fp32_is_fp32_as_measured(mode: str | None, tf32: str) -> None:
     text = snippet(facts(), case(threads=None, device="cuda:1", mode=mode), "n.onnx", CUDA)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -321,7 +322,14 @@ def test_tensorrt_keeps_its_engines_where_it_may() -> None:
     assert options["trt_engine_cache_path"] == "/cache/a"
 
 
+def test_openvinos_provider_has_the_threads_of_its_case() -> None:
+    for threads in (1, 4):
+        one = dataclasses.replace(case(device="cpu", mode="openvino"), threads=threads)
+        expected = ("OpenVINOExecutionProvider", {"num_of_threads": str(threads)})
+        assert providers(expected[0], one, shared=True) == [expected, (CPU, {})]
+
+
 def test_other_providers_take_no_options_of_cuda() -> None:
-    name = "OpenVINOExecutionProvider"
+    name = "DnnlExecutionProvider"
     assert providers(name, case(device="cpu"), shared=True) == [(name, {}), (CPU, {})]
     assert providers(CPU, case(device="cpu"), shared=True) == [(CPU, {})]

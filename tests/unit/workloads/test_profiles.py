@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,22 @@ def test_onnx_runtime_profiles_its_kernels(
     assert len(runs) == 2, "the first run, and the opening of the session, are left out"
     assert sum(operator.self_s for operator in found.operators) <= sum(runs) * 1e-6
     task.step()  # the task's own session goes on
+
+
+def test_launches_on_a_gpu_are_not_called_its_kernels(monkeypatch, scratch: Path) -> None:
+    from workloads._shared import profiling
+
+    opened = profiling.open_session
+
+    def without_gpu(model: Any, case: Case, *rest: Any, **more: Any) -> Any:
+        return opened(model, replace(case, device="cpu"), *rest, **more)
+
+    monkeypatch.setattr(profiling, "open_session", without_gpu)
+    task = prepared(case_of("infer_mlp", "onnxruntime", width=16))
+    task.case = replace(task.case, device="cuda:0", threads=None)
+    found = task.profile(2)
+    assert found.events, "the timeline stays"
+    assert (found.operators, found.total_s, found.fallback_s) == ([], 0.0, 0.0)
 
 
 def test_a_gpus_operators_are_its_kernels_and_nothing_counts_twice() -> None:

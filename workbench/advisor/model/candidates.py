@@ -64,7 +64,7 @@ def first(space: SearchSpace) -> tuple[list[Proposal], dict[str, str]]:
     for gpu in space.gpus if "onnxruntime" in space.backends else ():
         found += _on_gpu(gpu, space, left_out)
     if space.precisions:
-        found = [e for e in found if _precision(e.recipe, space) in space.precisions]
+        found = [e for e in found if _precision(e, space) in space.precisions]
     return list(dict.fromkeys(found)), left_out
 
 
@@ -136,8 +136,11 @@ def rivals(ranked: Sequence[Case]) -> list[Case]:
 def _other_ways(leader: Proposal, space: SearchSpace) -> Iterator[Proposal]:
     """The leader's variant with other options, and in the other library."""
     is_float = leader.recipe.method is None
+    asked = space.precisions  # of an exported module INT8 only: its own search filters the rest
+    may_round = BFLOAT in asked or space.facts.precision not in asked
+    rounds = is_float and may_round and native("bf16", space.cpu)
     if leader.backend == OPENVINO:
-        if is_float and native("bf16", space.cpu):
+        if rounds:
             yield replace(leader, mode=BFLOAT)
         return
     if OPENVINO in space.backends:
@@ -151,12 +154,15 @@ def _other_ways(leader: Proposal, space: SearchSpace) -> Iterator[Proposal]:
     if is_float and convolves(space):
         yield replace(leader, mode=EXTENDED)
     # ONNX Runtime computes FP32 products in BF16 on ARM only.
-    if is_float and space.cpu.architecture not in X86 and native("bf16", space.cpu):
+    if rounds and space.cpu.architecture not in X86:
         yield replace(leader, mode=BFLOAT)
 
 
-def _precision(recipe: Recipe, space: SearchSpace) -> str:
-    return space.facts.precision if recipe == ORIGINAL else recipe.precision
+def _precision(proposal: Proposal, space: SearchSpace) -> str:
+    """The precision that it computes in."""
+    if proposal.mode == "tf32":
+        return proposal.mode
+    return space.facts.precision if proposal.recipe == ORIGINAL else proposal.recipe.precision
 
 
 def convolves(space: SearchSpace) -> bool:

@@ -40,12 +40,13 @@ def session_lines(case: Case, file: Path | str, provider: str) -> list[str]:
         for word, level in LEVELS.items()
         if word in words
     ]
-    providers = repr([provider])
     if provider in (onnx_gpu.CUDA, onnx_gpu.TENSORRT):
         lines.append("ort.preload_dlls()  # CUDA's libraries that came with torch or onnxruntime")
-        if provider == onnx_gpu.TENSORRT:
-            lines += ["import contextlib", "with contextlib.suppress(ImportError):"]
-            lines.append("    import tensorrt  # its libraries, if they came from pip")
+    if provider == onnx_gpu.TENSORRT:
+        lines += ["import contextlib", "with contextlib.suppress(ImportError):"]
+        lines.append("    import tensorrt  # its libraries, if they came from pip")
+    providers = repr([provider])
+    if provider != onnx_gpu.CPU:
         providers = repr(onnx_gpu.providers(provider, case, shared=True))
     lines.append(f"session = ort.InferenceSession({str(file)!r}, options, providers={providers})")
     return lines

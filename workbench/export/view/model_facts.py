@@ -93,7 +93,9 @@ def saved_text(saved: Saved | SavedCode) -> str:
     """The file or folder of --save-best, or why it could not be written."""
     place = saved.file if isinstance(saved, Saved) else saved.folder
     if saved.reason is not None:
-        return f"{place} was not written: {reason_text(saved.reason)}"
+        is_there = isinstance(saved, Saved) and saved.size_bytes is not None
+        failed = "was written, but not checked" if is_there else "was not written"
+        return f"{place} {failed}: {reason_text(saved.reason)}"
     if isinstance(saved, SavedCode):
         return f"{place}: {', '.join(saved.files)}"
     size = f", {units.size(saved.size_bytes)}" if saved.size_bytes is not None else ""
