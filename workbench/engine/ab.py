@@ -15,7 +15,7 @@ from .. import catalog
 from ..contract import Case, kind_of
 from ..planning.admission import taken
 from ..planning.plan import RowPlan
-from ..planning.request import Request, fake_devices
+from ..planning.request import Request
 from ..planning.usage import UsageError
 from ..pool.answers import Block, Prepared
 from ..pool.control import FIRST, Cancelled, Control
@@ -83,13 +83,13 @@ class ABRun:
     def run(self, rows: list[RowPlan], fail_on: float | None, head: Mapping[str, Any]) -> ABReport:
         """Race `rows`, which have no candidates yet, until the budget is used, and report."""
         try:
-            machine, found = self._context.machine, row_source(self._context, rows).rows()
-            for row in (rows := found[: len(rows)]):  # own code at its own batch, not another
+            rows = row_source(self._context, rows).rows()[: len(rows)]  # own code at its own batch
+            for row in rows:
                 row.cases = sorted(row.cases, key=lambda case: case.is_compiled)[:1]
             results = [
                 ABResult(
                     row.cases[0].id,
-                    reason=row.refused or taken(row.cases[0].device, machine, SHARED),
+                    reason=row.refused or taken(row.cases[0].device, self._context.machine, SHARED),
                     basis="simulated" if kind_of(row.cases[0].device).simulated else "measured",
                 )
                 for row in rows
@@ -170,8 +170,7 @@ class ABRun:
         while True:
             answer = self._ask(case, side, Block, op="block", seconds=BLOCK_S, **block)
             if not (answer.interrupted or answer.result.gap):
-                speed = fake_devices(self.request).get(case.device, 1.0)
-                return median(answer.result.samples_s) / speed
+                return median(answer.result.samples_s) / self._context.speed(case.device)
 
     def _ask(self, of: Case, side: Side, kind: type[T], /, **request: Any) -> Answer[T]:
         """The answer of a side's worker, which is a fresh process for each preparation."""
