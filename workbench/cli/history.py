@@ -69,7 +69,7 @@ def runs(
     """
     from ..report.history import matching, refreshed
 
-    if prune is (keep is None and older is None) or (yes and not prune):
+    if prune != (keep is not None or older is not None) or (yes and not prune):
         raise UsageError("--prune needs --older or --keep; --older, --keep and --yes need --prune")
     if prune and last is not None:
         raise UsageError(
