@@ -207,10 +207,10 @@ class WorkerProcess(LineProcess):
         self.thaw()
         self.socket.close()
 
-    def stop(self, patience_s: float = PATIENCE_S) -> None:
+    def stop(self) -> None:
         """Ask the worker to end, then make sure that its whole group did."""
         self.ask_to_end()
-        self.exit_code(patience_s)
+        self.exit_code(PATIENCE_S)
         self.kill()
 
 
