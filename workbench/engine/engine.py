@@ -91,7 +91,7 @@ class Engine:
             status = "done"
         except Cancelled as cancelled:
             self._cut_short(str(cancelled))
-            status = "cancelled"
+            status = CANCELLED
         except UsageError:
             self._events.discard()
             raise
