@@ -20,7 +20,7 @@ from ..planning.usage import UsageError
 from ..pool.answers import Block, Prepared
 from ..pool.control import FIRST, Cancelled, Control
 from ..pool.pool import Answer, Pool, T, WorkerFailed
-from ..pool.worker_process import WorkerKey, WorkerSettings
+from ..pool.worker_process import WorkerKey
 from ..records import events as ev
 from ..records.comparison import ABReport, ABResult, Side
 from ..records.reason import BUDGET, Reason, Warning
@@ -37,6 +37,7 @@ from .exit_codes import BEYOND, CUT_SHORT, FAILED, OK
 from .overhead import OverheadMeter
 from .row_sources import row_source
 from .telemetry import MachineTelemetry
+from .workers import settings_of
 
 SHARED = "both sides need it"  # a GPU that may admit one process at a time
 BLOCK_S = 0.1
@@ -56,7 +57,7 @@ class ABRun:
         with self.control.raising(FIRST):
             self.control.check()
             machine, software = detected(self.request, within_s=self._left_s)
-        settings = WorkerSettings.of(self.request, machine, new_run_id())
+        settings = settings_of(self.request, machine, new_run_id())
         by_name = {"": self.sides[0], **{side.name: side for side in self.sides}}
         settings = replace(settings, sides=by_name)  # A examines the user's own code
         self._pool, now = Pool(settings, control=self.control, listener=self), self.control.now
