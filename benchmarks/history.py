@@ -47,7 +47,7 @@ def make(folder: Path, count: int) -> None:
 
 
 def newest() -> list[RunSummary]:
-    found = history.matching(history.refreshed(), {})
+    found = history.matching(history.refreshed())
     return [summary for _, summary in islice(found, SHOWN)]
 
 

@@ -42,7 +42,7 @@ class Entries(Provider):
         if cast(Any, self.app).check_action("new", ()):  # reading would disturb a run
             with suppress(JournalError):  # the Runs screen says why
                 index = await in_thread(refreshed)  # the first time there may be thousands
-                self._runs = list(islice(matching(index, {}), RUNS))
+                self._runs = list(islice(matching(index), RUNS))
         self._found = list(self._entries())
 
     async def discover(self) -> Hits:

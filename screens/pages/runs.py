@@ -107,8 +107,7 @@ class RunsScreen(ViewScreen):
             self.repaint()  # with the problem
             return
         words = self.query_one(FilterBar).value.casefold().split()
-        conditions = {f"{n} + instr(words, ?) > {n}": word for n, word in enumerate(words)}
-        matching = history.matching(self._index, conditions)
+        matching = history.matching(self._index, words)
         self._found = {run.id: (path, run) for path, run in islice(matching, self._wanted)}
         self.repaint()
 

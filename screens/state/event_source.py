@@ -8,7 +8,7 @@ import json
 import os
 import tempfile
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Protocol
 
 from workbench.engine.exit_codes import FAILED, USAGE
@@ -113,9 +113,8 @@ class EngineSource:
     session, so that a key pressed in our terminal signals us alone.
     """
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> None:
+    def __init__(self, argv: Sequence[str]) -> None:
         self._argv = list(argv)
-        self._env = clean(os.environ if env is None else env)
         self._process: asyncio.subprocess.Process | None = None
         self._log: IO[bytes] | None = None
         self._unsent: list[str] = []  # controls from before the engine was started
@@ -159,7 +158,7 @@ class EngineSource:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=self._log,
-                env=self._env,
+                env=clean(os.environ),
                 start_new_session=True,
                 limit=LINE_LIMIT,
             )

@@ -94,15 +94,10 @@ class Session(RunView):
         return report.last_at_s + max(0.0, self.monotonic() - self._heard_at)
 
     @property
-    def budget_s(self) -> float | None:
-        started, extended_s = self.report.started, self.report.extended_s
-        return started.budget_s + extended_s if started else None
-
-    @property
     def share(self) -> float | None:
         """The share of the budget that a run in progress has used."""
-        budget = self.budget_s
-        return min(1.0, self.elapsed_s / budget) if self.going and budget else None
+        most_s = self.report.most_s
+        return min(1.0, self.elapsed_s / most_s) if self.going and most_s else None
 
     @property
     def exit_code(self) -> int:

@@ -137,8 +137,8 @@ def _gauge(session: Session, width: int) -> Content:
 
 def _clock(session: Session, width: int) -> Content:
     """The time left, or the time that the run took."""
-    budget, elapsed = session.budget_s, session.elapsed_s
-    if session.share is None or not budget:
+    most_s, elapsed = session.report.most_s, session.elapsed_s
+    if session.share is None:
         return Content(units.duration(elapsed) if elapsed else "")
-    whole = f" of {units.clock(budget)}" if width >= 100 else ""
-    return Content(f"  {units.clock(max(0.0, budget - elapsed))} left{whole}")
+    whole = f" of {units.clock(most_s)}" if width >= 100 else ""
+    return Content(f"  {units.clock(max(0.0, most_s - elapsed))} left{whole}")

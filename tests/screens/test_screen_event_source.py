@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 import sys
 import textwrap
@@ -36,7 +35,7 @@ def engine(tmp_path: Path) -> object:
     def make(body: str) -> EngineSource:
         script = tmp_path / "engine.py"
         script.write_text(ENGINE.format(body=textwrap.dedent(body)))
-        return EngineSource([sys.executable, "-S", str(script)], dict(os.environ))
+        return EngineSource([sys.executable, "-S", str(script)])
 
     return make
 
@@ -72,7 +71,7 @@ async def test_an_engine_that_was_asked_the_impossible_says_so_in_its_last_line(
 
 async def test_a_request_that_is_refused_before_the_engine_begins_is_no_dead_engine() -> None:
     refuse = "import sys; print('workbench: there is no file x.py', file=sys.stderr); sys.exit(2)"
-    feed = EngineSource([sys.executable, "-S", "-c", refuse], dict(os.environ))
+    feed = EngineSource([sys.executable, "-S", "-c", refuse])
     with pytest.raises(EventSourceError, match=r"^there is no file x\.py$") as caught:
         await collect(feed)
     assert caught.value.code == 2

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..records.verdict import Verdict
-from ..report.candidate import CANCELLED, Candidate, Row
+from ..report.candidate import WITHOUT_RESULT, Candidate, Row
 from ..stats import ratios
 from ..stats.samples import Ratio
 from ..text import units
@@ -54,7 +54,7 @@ def outcome(candidate: Candidate, row: Row, above: str) -> tuple[str, str]:
     reason = candidate.reason
     if row.picks(candidate):
         return "pick", ""
-    if candidate.state in ("failed", "skipped", CANCELLED):
+    if candidate.state in WITHOUT_RESULT:
         return candidate.state, reason.message if reason else ""
     if above:
         return "error", above

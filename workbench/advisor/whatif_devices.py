@@ -57,11 +57,11 @@ def fill(rows: Sequence[RowPlan], request: Request) -> list[Warning]:
         for name in kinds or [named(asked, recordings, unusable)]:
             same = [r for r in found or recordings if r.name == name]
             wanted.append((name if found else asked, same))
-    answers = [[list(_answers(row, request, *each)) for each in wanted] for row in rows]
-    equal = [[a.step_s for a in same if a.step_s is not None] for of in answers for same in of]
-    spread = between_equals(equal)
-    for row, of_row in zip(rows, answers, strict=True):
-        row.what_if = [msgspec.structs.replace(same[0], spread=spread) for same in of_row]
+    by_row = [[list(_answers(row, request, *each)) for each in wanted] for row in rows]
+    groups = [answers for of_row in by_row for answers in of_row]
+    spread = between_equals([[a.step_s for a in g if a.step_s is not None] for g in groups])
+    for row, of_row in zip(rows, by_row, strict=True):
+        row.what_if = [msgspec.structs.replace(newest, spread=spread) for newest, *_ in of_row]
     return unusable
 
 

@@ -299,7 +299,7 @@ def config(change: str | None, key: str | None, value: str | None) -> None:
     from ..text.sanitize import shown
 
     if change is not None:
-        if key is None or (value is None) is (change == "set"):
+        if key is None or (value is not None) != (change == "set"):
             raise UsageError("use `config set KEY VALUE` or `config unset KEY`")
         if key == "theme" and value is not None:
             check_theme(value)

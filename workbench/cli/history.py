@@ -69,19 +69,15 @@ def runs(
     """
     from ..report.history import matching, refreshed
 
-    if prune is (keep is None and older is None) or (yes and not prune):
+    if prune != (keep is not None or older is not None) or (yes and not prune):
         raise UsageError("--prune needs --older or --keep; --older, --keep and --yes need --prune")
     if prune and last is not None:
         raise UsageError(
             "--last says how many runs are listed; --keep says how many --prune leaves"
         )
     last = last or LISTED
-    words = shown(text, 1000).casefold() if text else None  # as they are kept
-    kept = "incomplete" if status == "running" else status  # until its journal is at rest
-    conditions = {"status = ?": kept, "instr(words, ?)": words}
-    bounds = {"started_s >= ?": since, "started_s < ?": older}
-    matched = matching(refreshed(), {**conditions, **bounds})
-    found = (each for each in matched if status in (None, each[1].status))
+    words = [shown(text, 1000).casefold()] if text else []  # as they are kept
+    found = matching(refreshed(), words, status=status, since_s=since, before_s=older)
     if prune:
         idle = (each for each in found if each[1].status not in ("running", "unreadable"))
         sys.exit(_prune(list(islice(idle, keep or 0, None)), yes=yes, as_json=as_json))

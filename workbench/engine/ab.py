@@ -15,12 +15,12 @@ from .. import catalog
 from ..contract import Case, kind_of
 from ..planning.admission import taken
 from ..planning.plan import RowPlan
-from ..planning.request import Request, fake_devices
+from ..planning.request import Request
 from ..planning.usage import UsageError
 from ..pool.answers import Block, Prepared
 from ..pool.control import FIRST, Cancelled, Control
 from ..pool.pool import Answer, Pool, T, WorkerFailed
-from ..pool.worker_process import WorkerKey, WorkerSettings
+from ..pool.worker_process import WorkerKey
 from ..records import events as ev
 from ..records.comparison import ABReport, ABResult, Side
 from ..records.reason import BUDGET, Reason, Warning
@@ -37,6 +37,7 @@ from .exit_codes import BEYOND, CUT_SHORT, FAILED, OK
 from .overhead import OverheadMeter
 from .row_sources import row_source
 from .telemetry import MachineTelemetry
+from .workers import settings_of
 
 SHARED = "both sides need it"  # a GPU that may admit one process at a time
 BLOCK_S = 0.1
@@ -56,7 +57,7 @@ class ABRun:
         with self.control.raising(FIRST):
             self.control.check()
             machine, software = detected(self.request, within_s=self._left_s)
-        settings = WorkerSettings.of(self.request, machine, new_run_id())
+        settings = settings_of(self.request, machine, new_run_id())
         by_name = {"": self.sides[0], **{side.name: side for side in self.sides}}
         settings = replace(settings, sides=by_name)  # A examines the user's own code
         self._pool, now = Pool(settings, control=self.control, listener=self), self.control.now
@@ -83,13 +84,13 @@ class ABRun:
     def run(self, rows: list[RowPlan], fail_on: float | None, head: Mapping[str, Any]) -> ABReport:
         """Race `rows`, which have no candidates yet, until the budget is used, and report."""
         try:
-            machine, found = self._context.machine, row_source(self._context, rows).rows()
-            for row in (rows := found[: len(rows)]):  # own code at its own batch, not another
+            rows = row_source(self._context, rows).rows()[: len(rows)]  # own code at its own batch
+            for row in rows:
                 row.cases = sorted(row.cases, key=lambda case: case.is_compiled)[:1]
             results = [
                 ABResult(
                     row.cases[0].id,
-                    reason=row.refused or taken(row.cases[0].device, machine, SHARED),
+                    reason=row.refused or taken(row.cases[0].device, self._context.machine, SHARED),
                     basis="simulated" if kind_of(row.cases[0].device).simulated else "measured",
                 )
                 for row in rows
@@ -170,8 +171,7 @@ class ABRun:
         while True:
             answer = self._ask(case, side, Block, op="block", seconds=BLOCK_S, **block)
             if not (answer.interrupted or answer.result.gap):
-                speed = fake_devices(self.request).get(case.device, 1.0)
-                return median(answer.result.samples_s) / speed
+                return median(answer.result.samples_s) / self._context.speed(case.device)
 
     def _ask(self, of: Case, side: Side, kind: type[T], /, **request: Any) -> Answer[T]:
         """The answer of a side's worker, which is a fresh process for each preparation."""

@@ -250,20 +250,19 @@ def _warn_of_late(found: Ceilings, context: RunContext) -> None:
 
 def measured_or_raised(fingerprint: str, context: RunContext) -> Ceilings | None:
     """After the races: the ceilings measured by `workbench ceilings`, or raised by this run."""
-    report, kept = context.report, ceiling_store.load(fingerprint)
-    found = report.ceilings and raised(report.ceilings, report)
+    report, request, kept = context.report, context.request, ceiling_store.load(fingerprint)
+    known = report.ceilings and raised(report.ceilings, report)
     lasting = kept and raised(kept, report)  # a disturbed run, or one of few threads, kept nothing
     subjects = {warning.subject for warning in report.warnings if warning.code not in LASTING}
     disturbed = [row for row in report.rows if row in subjects]
-    if context.request.ceilings and (
-        found := of_report(report, fingerprint, complete=not disturbed)
-    ):
-        _warn_of_late(found, context)
-        found = _with_sustained(found, context)
-        if not context.request.threads:
-            raising = disturbed if context.request.again else FIELDS
+    own = of_report(report, fingerprint, complete=not disturbed) if request.ceilings else None
+    if own is not None:
+        _warn_of_late(own, context)
+        known = _with_sustained(own, context)
+        if not request.threads:
+            raising = disturbed if request.again else FIELDS
             keep_better = [field for row in raising for field in FIELDS[row]]
-            lasting = found = ceiling_store.merged(kept, found, keep_better)
+            lasting = known = ceiling_store.merged(kept, known, keep_better)
     if lasting is not None and lasting != kept:
         ceiling_store.save(lasting)
-    return None if found == report.ceilings else found
+    return None if known == report.ceilings else known

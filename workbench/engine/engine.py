@@ -19,7 +19,6 @@ from ..planning.request import Request
 from ..planning.usage import UsageError, target
 from ..pool.control import FIRST, SECOND, Cancelled, Control
 from ..pool.pool import Pool
-from ..pool.worker_process import WorkerSettings
 from ..records import events as ev
 from ..records.document import SCHEMA_VERSION, Ceilings, Tool
 from ..records.machine import Machine, Software
@@ -42,6 +41,7 @@ from .races import Races
 from .row_sources import RowSource, row_source
 from .telemetry import MachineTelemetry
 from .trace import TraceFile
+from .workers import settings_of
 
 CROSSOVER_SHARE = 0.5  # share of the time with --crossover; otherwise rows leave it over
 
@@ -91,7 +91,7 @@ class Engine:
             status = "done"
         except Cancelled as cancelled:
             self._cut_short(str(cancelled))
-            status = "cancelled"
+            status = CANCELLED
         except UsageError:
             self._events.discard()
             raise
@@ -157,7 +157,7 @@ class Engine:
             self._control.check()
             left_s = self._request.budget - SLACK_S - now()
             machine, software = detected(self._request, within_s=left_s)
-        settings = WorkerSettings.of(self._request, machine, self.run_id)
+        settings = settings_of(self._request, machine, self.run_id)
         context = self._context = RunContext(
             request=self._request,
             pool=Pool(settings, control=self._control, listener=self._events),

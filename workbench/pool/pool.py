@@ -124,8 +124,10 @@ class Pool:
         except WorkerFailed as failure:
             if on_gpu:
                 # The first start may lack time, a later one the memory that our own cases fill.
-                lacked = "no_memory" if took_s else "timeout" if deadline_s < HANGS_S else ""
-                if failure.reason.code != lacked:
+                code = failure.reason.code
+                lacked_time = not took_s and code == "timeout" and deadline_s < HANGS_S
+                lacked_memory = took_s and code == "no_memory"
+                if not (lacked_time or lacked_memory):
                     self._unusable.setdefault(self._use(key), failure.reason)
                 self.end(key)
             raise

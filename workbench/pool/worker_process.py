@@ -20,14 +20,12 @@ import psutil
 from .. import catalog
 from ..contract import DEVICE_KINDS, THREAD_VARIABLES, Case, kind_of
 from ..machine.packages.software import PRECISION_VARIABLES
-from ..planning.request import Request
 from ..process import children
 from ..process.children import command
 from ..process.cores import GPU_CORES, cpulist
 from ..process.limits import limit
 from ..process.line_process import LineProcess
 from ..records.comparison import Side
-from ..records.machine import Machine
 from ..report.journal import can_be_written, runs_folder
 from ..worker import onnx_gpu
 from .guardian import RUN_ID_VARIABLE
@@ -110,18 +108,6 @@ class WorkerSettings:
     sides: dict[str, Side] = field(default_factory=dict)  # for `ab`, by `WorkerKey.alone`
     gpu_cores: dict[str, str] = field(default_factory=dict)  # by device: a list of those near it
     exclusive: frozenset[str] = frozenset()  # GPUs that admit one process at a time
-
-    @classmethod
-    def of(cls, request: Request, machine: Machine, run_id: str) -> "WorkerSettings":
-        return cls(
-            run_id=run_id,
-            python=request.python or sys.executable,
-            threads=max(request.threads, default=machine.cpu.effective_cores),
-            memory_bytes=machine.memory.available_bytes,
-            hide_gpus=any(not gpu.simulated for gpu in machine.gpus),
-            gpu_cores={g.device or "": g.worker_cores for g in machine.gpus if g.worker_cores},
-            exclusive=machine.exclusive,
-        )
 
 
 class WorkerProcess(LineProcess):
@@ -207,10 +193,10 @@ class WorkerProcess(LineProcess):
         self.thaw()
         self.socket.close()
 
-    def stop(self, patience_s: float = PATIENCE_S) -> None:
+    def stop(self) -> None:
         """Ask the worker to end, then make sure that its whole group did."""
         self.ask_to_end()
-        self.exit_code(patience_s)
+        self.exit_code(PATIENCE_S)
         self.kill()
 
 

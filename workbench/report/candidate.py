@@ -18,8 +18,9 @@ from ..text import units
 
 ENERGY = "energy_j"  # the metric of a block with the joules of one step on the CPU
 BY_FIRST_BLOCK = ("far_slower", "slower_precision")  # codes of eliminations without an interval
-CANCELLED = "cancelled"  # status of a candidate, and end of a race, when the run was interrupted
-ENDED = ("ok", "skipped", "failed", CANCELLED)
+CANCELLED = "cancelled"  # status of an interrupted run and of its candidates, and end of a race
+WITHOUT_RESULT = ("skipped", "failed", CANCELLED)
+ENDED = ("ok", *WITHOUT_RESULT)
 BARRED = ("error_limit", "limit", "not_counted")  # reasons against a pick, however fast it is
 # Fields that a candidate and its measurement have in common.
 SHARED = (

@@ -7,7 +7,7 @@ a killed one leaves the old index.  The digest at its end shows damage.
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -51,18 +51,22 @@ def refreshed() -> sqlite3.Connection:
 
 
 def matching(
-    index: sqlite3.Connection, conditions: Mapping[str, object]
-) -> Iterator[tuple[Path, RunSummary]]:
-    """The journals that meet these conditions of SQL, each with its value or None; newest first."""
-    given = {condition: value for condition, value in conditions.items() if value is not None}
-    where = " AND ".join(given) or "1"
+    index: sqlite3.Connection, words: Sequence[str] = (), *, status: str | None = None,
+    since_s: float | None = None, before_s: float | None = None,
+) -> Iterator[tuple[Path, RunSummary]]:  # fmt: skip
+    """The journals of runs that match all `words` and bounds, newest first."""
+    kept = "incomplete" if status == "running" else status  # until its journal is at rest
+    bounds = {"status = ?": kept, "started_s >= ?": since_s, "started_s < ?": before_s}
+    given = {condition: value for condition, value in bounds.items() if value is not None}
+    where = " AND ".join([*given, *["instr(words, ?)"] * len(words)]) or "1"
     query = f"SELECT name, summary FROM run WHERE {where} ORDER BY name DESC"  # noqa: S608
-    for name, encoded in index.execute(query, list(given.values())):
+    for name, encoded in index.execute(query, [*given.values(), *words]):
         path = journal.runs_folder() / os.fsdecode(name)
         summary = msgspec.json.decode(encoded, type=RunSummary)
         if summary.status == "incomplete" and is_being_written(path):
             summary = msgspec.structs.replace(summary, status="running")
-        yield path, summary
+        if status in (None, summary.status):
+            yield path, summary
 
 
 def count(index: sqlite3.Connection) -> int:

@@ -13,12 +13,13 @@ import pytest
 from builders import machine
 from hypothesis import given, strategies as st
 
+from workbench.engine.workers import settings_of
 from workbench.export.view.machine import gpu
 from workbench.machine.nvidia import placement
 from workbench.machine.nvidia.placement import as_cpulist, placed
 from workbench.planning.request import Request
 from workbench.pool import worker_process
-from workbench.pool.worker_process import WorkerKey, WorkerSettings
+from workbench.pool.worker_process import WorkerKey
 from workbench.process import cores
 from workbench.records.comparison import Side
 from workbench.records.machine import Gpu
@@ -130,7 +131,7 @@ def test_a_list_of_cores_is_read_back(cpus: set[int]) -> None:
 def test_the_workers_of_a_gpu_know_its_cores_and_start_no_more_threads(tmp_path: Path) -> None:
     found = machine("cuda:0", "cuda:1")
     near = [msgspec.structs.replace(found.gpus[0], worker_cores="0-1,4"), found.gpus[1]]
-    settings = WorkerSettings.of(Request(), msgspec.structs.replace(found, gpus=near), "run")
+    settings = settings_of(Request(), msgspec.structs.replace(found, gpus=near), "run")
     expected = {"cuda:0": ("3", {"cuda:0": "0-1,4"}), "cuda:1": ("8", {}), "cpu": ("8", {})}
     for device, (threads, listed) in expected.items():
         key = WorkerKey(device, "torch")

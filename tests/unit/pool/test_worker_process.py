@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from builders import machine
 
+from workbench.engine.workers import settings_of
 from workbench.planning.request import Request
 from workbench.pool import worker_process
 from workbench.pool.worker_process import WorkerKey, WorkerSettings
@@ -104,7 +105,7 @@ def test_gpus_that_admit_one_process_are_known_from_the_machine() -> None:
     gpus = [
         msgspec.structs.replace(g, compute_mode=m) for g, m in zip(here.gpus, modes, strict=True)
     ]
-    found = WorkerSettings.of(Request(), msgspec.structs.replace(here, gpus=gpus), "run")
+    found = settings_of(Request(), msgspec.structs.replace(here, gpus=gpus), "run")
     assert found.exclusive == {"cuda:0"}
 
 

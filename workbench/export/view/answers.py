@@ -150,22 +150,22 @@ def _answer(verdict: Verdict) -> Text:
 
 def notes(rows: Sequence[Row], run: RunView) -> list[Fact]:
     """Remarks that no column shows; each text once, with its candidates, or points of a sweep."""
-    found, order = dict[str, dict[str, dict[str, None]]](), run.walk()
+    found, order = dict[tuple[str, str], dict[str, None]](), run.walk()  # where each remark applies
     for row in sorted(rows, key=lambda row: order.index(row.plan.scenario)):
         place = place_text(row.plan.point)
         for warning in run.report.disturbances(row) if row.verdict is None else ():
             text = f"{warning.message}; {warning.remedy}"
-            found.setdefault("! warning", {}).setdefault(text, {})[place] = None
+            found.setdefault(("! warning", text), {})[place] = None
         for candidate in row.candidates:
             name = run.case_name(candidate.case.id)
             for label, text in _remarks(candidate, row, run):
                 named = f"{name} ({place})" if place and label != "simulated" else name
-                found.setdefault(label, {}).setdefault(text, {})[named] = None
-    facts = []
-    for label, texts in sorted(found.items()):
-        whole = ((", ".join(filter(None, where)), each) for each, where in texts.items())
-        facts += listed(label, [": ".join(filter(None, parts)) for parts in whole])
-    return facts
+                found.setdefault((label, text), {})[named] = None
+    said: dict[str, list[str]] = {}
+    for (label, text), places in found.items():
+        parts = filter(None, [", ".join(filter(None, places)), text])
+        said.setdefault(label, []).append(": ".join(parts))
+    return [each for label in sorted(said) for each in listed(label, said[label])]
 
 
 def _remarks(candidate: Candidate, row: Row, run: RunView) -> Iterator[tuple[str, str]]:

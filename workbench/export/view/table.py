@@ -118,10 +118,10 @@ def cut_names(column: Column, lines: Sequence[Line], width: int) -> list[Line]:
     does: the shortest, cut to `width` at the place that keeps most of them different."""
     cells = {n: line.cells[column.key] for n, line in enumerate(lines) if column.key in line.cells}
     names = {number: texts_of(cell) for number, cell in cells.items()}
-    for form in range(max(map(len, names.values()), default=1)):
-        texts = {n: forms[min(form, len(forms) - 1)] for n, forms in names.items()}
-        if all(text.cell_length <= width for text in texts.values()):
-            break
+    most = max(map(len, names.values()), default=1)
+    forms = [{n: each[min(at, len(each) - 1)] for n, each in names.items()} for at in range(most)]
+    fitting = (form for form in forms if all(t.cell_length <= width for t in form.values()))
+    texts = next(fitting, forms[-1])
     long = [text.plain for text in texts.values() if text.cell_length > width]
     room = max(0, width - 1)
 

@@ -6,7 +6,7 @@ from ...contract import Case, kind_of
 from ...records.document import LargestBatch
 from ...records.reason import Reason
 from ...records.verdict import OPEN, SURE, Verdict
-from ...report.candidate import BARRED, Candidate, in_words
+from ...report.candidate import BARRED, WITHOUT_RESULT, Candidate, in_words
 from . import glyphs
 from .derived import RunView
 from .spans import Text, join
@@ -119,7 +119,7 @@ def state_texts(candidate: Candidate, run: RunView) -> list[Text]:
             marked(Text.of((text, "dim")), candidate, run)
             for text in (f"eliminated: {why}", "eliminated")
         ]
-    if state in ("failed", "skipped", "cancelled"):
+    if state in WITHOUT_RESULT:
         tone = "error" if state == "failed" else "warning"
         long = [f"{state}: {candidate.reason.message}"] if candidate.reason else []
         return [Text.of((text, tone)) for text in (*long, state)]
