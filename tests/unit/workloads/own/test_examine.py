@@ -55,11 +55,15 @@ def test_the_threads_that_a_builder_sets_are_known(examined) -> None:
         torch.set_num_threads(before)
 
 
-def test_a_variable_for_threads_is_noted(examined, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_that_come_too_late_are_noted(
+    examined, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     _, facts = examined("by_variable")
     assert facts["threads"] is None, "it counts where torch is imported after it alone"
-    assert "it sets OMP_NUM_THREADS, which is not part of the code as written" in facts["notes"]
+    for name in "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES":
+        assert f"it sets {name}, which is not part of the code as written" in facts["notes"]
 
 
 def test_state_and_changed_inputs_are_found(examined) -> None:
