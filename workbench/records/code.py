@@ -64,6 +64,7 @@ class CodeFacts(msgspec.Struct, frozen=True):
     # What a training's own loss takes.
     loss: Literal["output", "output, batch", "output, batch[-1]"] | None = None
     impossible: dict[str, str] = {}  # mode of a training to why it cannot be
+    compiled: bool = False  # it compiles itself, which is taken off for the race
     notes: list[str] = []  # sentences about what was found and how it is handled
 
 

@@ -29,7 +29,7 @@ from .reference import (
 )
 from .subject import Subject, hash_of, precision_of, subject
 from .target import NO_CUDA_MARKS, gpu_errors, noting_variables, user_errors
-from .tree import Example
+from .tree import Example, compiled_parts
 
 KNOWN, VARIABLE = "facts.json", "OMP_NUM_THREADS"
 SAME = 1e-6  # relative difference of two runs up to which they count as equal
@@ -59,11 +59,17 @@ def known(code: Code) -> dict[str, Any]:
 
 def _facts(code: Code, one: Subject) -> dict[str, Any]:
     notes: list[str] = []
+    if one.was_compiled:
+        notes.append("its torch.compile is taken off; compiled forms race as candidates")
+    if parts := compiled_parts(one.module):
+        names = shown(", ".join(parts), 60)
+        notes.append(f"parts of it are compiled ({names}), and stay so in every candidate")
     facts = {
         "code_sha256": _hash_of_code(code, one),
         "precision": precision_of(one.module),
         "parameters": sum(each.numel() for each in one.module.parameters()),
         "convolves": _convolves(one.module),
+        "compiled": one.was_compiled,
         **(_trained if code.train else _called)(code, one, notes),
     }
     if (listed := Path(code.folder, MODULES)).exists():  # those that a script called
@@ -87,8 +93,6 @@ def _trained(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
 
 def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
     """The facts of a module that is called."""
-    if one.was_compiled:
-        notes.append("its torch.compile is taken off; compiled forms race as candidates")
     if one.was_training and not code.target.endswith(".pt2"):  # a graph keeps its mode
         notes.append("it was in training mode; its inference is measured in evaluation mode")
     batch = one.own_batch

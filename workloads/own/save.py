@@ -73,7 +73,10 @@ if not isinstance(model, torch.nn.Module):
     takes = inspect.signature(found).parameters
     model = found(device={device!r}) if "device" in takes else found()
 model = model[0] if isinstance(model, (list, tuple)) else model
-model = getattr(model, "_orig_mod", model)  # inside torch.compile's
+model = getattr(model, "_orig_mod", model)  # without torch.compile
+model._compiled_call_impl = None
+if hasattr(vars(model).get("forward"), "_torchdynamo_orig_callable"):
+    del model.forward
 model.load_state_dict({weights})
 """
 TRAINED = """places = found, namespace, sys.modules.get(getattr(found, "__module__", None) or "")

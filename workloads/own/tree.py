@@ -199,6 +199,19 @@ def _has_compiled_forward(module: Any) -> bool:
     return hasattr(vars(module).get("forward"), "_torchdynamo_orig_callable")
 
 
+def compiled_parts(module: Any) -> list[str]:
+    """The parts that every copy compiles too: torch.compile is around them, or on the `forward` of
+    their class."""
+
+    def stays(part: Any) -> bool:
+        forward = type(part).forward
+        is_wrapped = hasattr(forward, "_torchdynamo_orig_callable")
+        is_compiled = is_wrapped and not hasattr(forward, "_torchdynamo_disable")
+        return is_compiled or hasattr(part, "_orig_mod")
+
+    return [name or "forward" for name, part in module.named_modules() if stays(part)]
+
+
 def are_several(given: Any) -> bool:
     """Whether it is a list of arguments; a packed sequence, a named tuple, is one argument."""
     return isinstance(given, (tuple, list)) and not _is_packed(given)
