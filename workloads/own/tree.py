@@ -261,6 +261,12 @@ class Example:
         sizes = {tensor.shape[0] for tensor in self.tensors().values() if tensor.dim()}
         return sizes.pop() if len(sizes) == 1 else None
 
+    def shows(self, batch: int) -> bool:
+        """Whether an axis, or a list of samples, has this size: a first axis may be the time."""
+        given = self._named.values()
+        sizes = {size for tensor in self.tensors().values() for size in tensor.shape}
+        return batch in sizes or any(isinstance(x, list) and len(x) == batch for x in given)
+
     def resized(self, batch: int) -> Example:
         """The same rows, repeated or left out, as a batch of another size."""
 
