@@ -165,6 +165,8 @@ class TrainingParts:
                 if rows is None:
                     fewer = f" of {size or self.batch}" if self.loader is None else ""
                     raise unusable(f"{what} yields no batch{fewer}")
+                if isinstance(loader, Iterator):  # used up, unlike a list or a DataLoader
+                    loader = self._loader(size or self.batch, workers, pin)
 
     def _loader(self, size: int, workers: int, pin: bool) -> Any:
         from torch.utils.data import DataLoader, IterableDataset, RandomSampler

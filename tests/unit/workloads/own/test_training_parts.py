@@ -137,6 +137,14 @@ def test_the_users_loader_gets_its_settings_and_goes_on_for_ever(tmp_path: Path)
     assert asked == [(BATCH, 0, False)]
 
 
+def test_a_loader_that_is_used_up_is_asked_for_the_next_epoch(tmp_path: Path) -> None:
+    def loader(batch_size: int, **_: Any) -> Iterator[Any]:
+        yield from [(torch.ones(batch_size, 3), torch.zeros(batch_size).long())] * 2
+
+    task = task_of(supervised(loader=loader, dataset=None), tmp_path)
+    assert [len(next(task.batches)[0]) for _ in range(5)] == [BATCH] * 5
+
+
 def test_a_first_axis_that_is_no_batch_drops_no_data(tmp_path: Path) -> None:
     lengths = iter([5, 3, 7, 4])
 
