@@ -34,7 +34,7 @@ class CodeFacts(msgspec.Struct, frozen=True):
 
     kind: str  # "torch", "function", "command"
     name: str  # as in case ids: "package.module:build"
-    code_sha256: str  # hash of the file that holds it
+    code_sha256: str  # hash of the files that hold it
     inputs_sha256: str  # hash of its inputs
     precision: str = "fp32"  # that most parameters have
     parameters: int | None = None  # number of values in its weights

@@ -167,8 +167,13 @@ def gpu_errors(code: Code, hint: str) -> Iterator[None]:
 def users_line(error: BaseException) -> str:
     """` (train.py:12)`: the innermost line of the user's; empty where there is none."""
     frames = traceback.extract_tb(error.__traceback__)
-    users = [frame for frame in frames if not frame.filename.startswith(_OTHERS)]
+    users = [frame for frame in frames if is_users(frame.filename)]
     return f" ({Path(users[-1].filename).name}:{users[-1].lineno})" if users else ""
+
+
+def is_users(file: str) -> bool:
+    """Whether a file is neither of Python, an installed package nor ours."""
+    return not file.startswith(_OTHERS)
 
 
 def unusable(message: str, hint: str | None = None) -> WorkloadError:

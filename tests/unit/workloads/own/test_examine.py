@@ -298,3 +298,17 @@ def test_the_hash_of_the_code_is_that_of_the_file_that_defines_a_builder_too(
     assert WORKLOAD.consult("examine", code=code.as_text())["code_sha256"] == before
     (package / "model.py").write_text(f"{text}# another\n")
     assert WORKLOAD.consult("examine", code=code.as_text())["code_sha256"] != before
+
+
+def test_the_hash_of_the_code_is_that_of_its_classes_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    text = "import torch\nclass Net(torch.nn.Linear): pass\n"
+    (tmp_path / "far_nets.py").write_text(text)
+    build = "import torch, far_nets\ndef build(): return far_nets.Net(3, 2), torch.ones(1, 3)\n"
+    (tmp_path / "far_build.py").write_text(build)
+    code = Code("torch", "far_build:build", f"{tmp_path}/kept", str(tmp_path))
+    before = WORKLOAD.consult("examine", code=code.as_text())["code_sha256"]
+    (tmp_path / "far_nets.py").write_text(f"{text}# another\n")
+    assert WORKLOAD.consult("examine", code=code.as_text())["code_sha256"] != before
