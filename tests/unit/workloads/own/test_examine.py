@@ -300,10 +300,7 @@ def test_the_hash_of_the_code_is_that_of_the_file_that_defines_a_builder_too(
     assert WORKLOAD.consult("examine", code=code.as_text())["code_sha256"] != before
 
 
-def test_the_hash_of_the_code_is_that_of_its_classes_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
+def test_the_hash_of_the_code_is_that_of_its_classes_too(tmp_path: Path) -> None:
     text = "import torch\nclass Net(torch.nn.Linear): pass\n"
     (tmp_path / "far_nets.py").write_text(text)
     build = "import torch, far_nets\ndef build(): return far_nets.Net(3, 2), torch.ones(1, 3)\n"
