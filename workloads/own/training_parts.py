@@ -256,6 +256,7 @@ def _takes_two(function: Any) -> bool:
 def _is_torchs(function: Any) -> bool:
     """Whether it is a loss of torch, such as `nn.CrossEntropyLoss()` or `F.mse_loss`, which takes
     the target alone."""
+    function = function.func if isinstance(function, partial) else function
     defined = type(function) if isinstance(function, torch.nn.Module) else function
     return str(getattr(defined, "__module__", "")).startswith("torch.")
 

@@ -6,6 +6,7 @@ import math
 import multiprocessing
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -88,6 +89,14 @@ def test_what_was_found_is_noted(tmp_path: Path) -> None:
     assert (bare["batch"], full["batch"]) == (None, 32)
     assert full["data"] == "dataset"
     assert len(full["notes"]) == 2  # one on the checks, one on the optimiser
+
+
+def test_groups_of_weights_that_are_given_up_are_noted(tmp_path: Path) -> None:
+    groups = [{"params": [nn.Parameter(torch.ones(1))], "weight_decay": decay} for decay in (0, 1)]
+    grouped = examined(supervised(optimizer=torch.optim.SGD(groups, lr=0.1)), tmp_path / "grouped")
+    assert training.ONE_GROUP in grouped["notes"]
+    one = examined(supervised(optimizer=torch.optim.SGD(groups[:1], lr=0.1)), tmp_path / "one")
+    assert training.ONE_GROUP not in one["notes"]
 
 
 def test_a_saved_step_has_what_the_loss_takes(tmp_path: Path) -> None:
@@ -183,7 +192,14 @@ def test_a_loader_that_makes_its_own_batches_is_used(held: Any, size: int, tmp_p
     loader._iterator = None
 
 
-@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), nn.functional.cross_entropy])
+CROSS_ENTROPY = nn.functional.cross_entropy
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [nn.CrossEntropyLoss(), CROSS_ENTROPY, partial(CROSS_ENTROPY, label_smoothing=0.1)],
+    ids=["module", "function", "partial"],
+)
 def test_a_loss_of_torch_gets_the_target(loss: Any, tmp_path: Path) -> None:
     data = examined(supervised(loss=loss), tmp_path / "data")
     assert data["loss"] == "output, batch[-1]"
