@@ -29,7 +29,7 @@ ARCHIVE, WEIGHTS, INPUTS = "model.pt2", "weights.pt", "inputs.pt"
 
 HEAD = '''"""{name} as it was measured: {label}.
 
-Run it where {name} can be imported; it prints the median time of {timed}.
+It prints the median time of {timed}.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, "")
+sys.path[:0] = [{directory!r}, ""]  # where it was measured, else where you are
 '''
 TARGET = """
 namespace = found = importlib.import_module({module!r})
@@ -198,7 +198,8 @@ def _script(
     if kind != "cpu" and subject is not None and case.backend not in ONNX_BACKENDS:
         what += f" with inputs on {device}"
     timed = TIMED.format(call=lines, wait=wait, renewed=renewed, timed=what)
-    text = "\n".join([HEAD.format(name=code.name, label=case.label, timed=what), *parts, timed])
+    head = HEAD.format(name=code.name, label=case.label, timed=what, directory=code.directory)
+    text = "\n".join([head, *parts, timed])
     # The inputs of every call are the same: a keyword argument may be missing in the lines.
     return text.replace("model(*inputs)", "model(*inputs, **named)")
 

@@ -247,6 +247,11 @@ def test_a_function(saved: Saved) -> None:
     assert saved.runs()
 
 
+def test_a_script_finds_the_code_from_any_folder(saved: Saved, tmp_path: Path) -> None:
+    saved.save(saved.code("function", "works:sized"), None)
+    assert saved.runs(tmp_path)
+
+
 def test_a_command(saved: Saved) -> None:
     command = saved.code("command", "echo {device}")
     assert saved.save(command, None, tuning={"device": "x"}) == ["reproduce.sh"]
