@@ -113,7 +113,7 @@ class OwnCode:
         return self._planned(space, load_s=max(0.0, took_s - _script_s(found)))
 
     def _refused(self, reason: Reason) -> RowPlan:
-        """The row of code that raised, hung or died; UsageError where what was named is at fault."""
+        """The row of code that raised, hung or died; UsageError where its name is wrong."""
         if reason.code in NOT_USABLE:
             raise UsageError(_one_line(reason)) from None
         kind = self._question.kind
