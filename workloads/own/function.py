@@ -267,8 +267,8 @@ def _facts(code: Code) -> dict[str, Any]:
     if task.spread > 0:
         notes.append("two calls with equal inputs differ")
     source = code.target.encode()
-    place = sys.modules.get(code.target.partition(":")[0])
-    for each in (place, inspect.unwrap(task.function)):  # a partial or the like has no file
+    module: Any = sys.modules.get(code.target.partition(":")[0])
+    for each in (module, inspect.unwrap(task.function)):  # a partial or the like has no file
         with suppress(TypeError, OSError):
             source = Path(inspect.getfile(each)).read_bytes()
     return {

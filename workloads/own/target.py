@@ -50,7 +50,7 @@ class _Blind(os._Environ[str]):
 def keep_hidden() -> None:
     """Keep GPUs hidden where they are: else candidates on the CPU would compute on one."""
     if any(os.environ.get(name) == "" for name in HIDING):
-        os.environ.__class__ = _Blind  # type: ignore[assignment]  # it has the same attributes
+        os.environ.__class__ = _Blind
 
 
 def resolve(code: Code) -> Any:

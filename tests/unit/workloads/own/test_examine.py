@@ -55,9 +55,7 @@ def test_the_threads_that_a_builder_sets_are_known(examined) -> None:
         torch.set_num_threads(before)
 
 
-def test_variables_that_come_too_late_are_noted(
-    examined, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_variables_that_come_too_late_are_noted(examined, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     _, facts = examined("by_variable")
