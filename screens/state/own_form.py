@@ -76,7 +76,7 @@ def texts_of(before: Request) -> dict[str, str]:
         if name == "train":
             found[name] = TRAINING if value else ""
         elif isinstance(value, tuple):
-            found[name] = shlex.join(value) if name == "arguments" else " ".join(value)
+            found[name] = shlex.join(value)
         else:
             found[name] = "" if value is None else str(value)
     return found
@@ -106,11 +106,11 @@ def is_kind(text: str) -> bool:
     return text in ("", *_KINDS)
 
 
-def _words(text: str) -> Collection[str]:
+def _words(option: str, text: str) -> Collection[str]:
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
-        raise UsageError(f"arguments: {error} in {text!r}") from None
+        raise UsageError(f"{option}: {error} in {text!r}") from None
 
 
 def _share(option: str, text: str) -> float | None:
@@ -122,9 +122,9 @@ def _share(option: str, text: str) -> float | None:
 
 _READ: dict[str, Callable[[str], Any]] = {  # by the fields of a question
     "objective": lambda text: text or OF_CODE[0],
-    "arguments": _words,
+    "arguments": partial(_words, "arguments"),
     "train": lambda text: text == TRAINING,
-    "over": lambda text: tuple(text.split()),
+    "over": partial(_words, "--over"),
     "until": lambda text: text or None,
     "max_error": partial(_share, "--max-error"),
     "min_agreement": partial(_share, "--min-agreement"),

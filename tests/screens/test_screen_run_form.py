@@ -111,6 +111,10 @@ def test_a_tuning_parameter_says_so_and_is_left_to_the_workload(
             {"code": "sh {n}", "kind": "command", "over": "n=1,2"},
             "--command 'sh {n}' --over n=1,2",
         ),
+        (
+            {"code": "sh {n}", "kind": "command", "over": "'n=--amp --fused,--fp32'"},
+            "--command 'sh {n}' --over 'n=--amp --fused,--fp32'",
+        ),
         ({"code": "m:f", "over": "n=1,2"}, "--torch m:f"),
         (
             {"code": "m.onnx", "kind": "model", "objective": "memory"},

@@ -99,28 +99,31 @@ class OwnCode:
         Where the code raised, hung or died, its row has one case and the reason (`refused`).
         UsageError where the code or an option cannot be used.
         """
-        context, cpu = self.context, self.context.machine.cpu
-        gpus = tuple(gpu_devices(self.request, context.machine))
+        context, gpus = self.context, tuple(gpu_devices(self.request, self.context.machine))
         began_s = context.now()
         try:
             with importing_meanwhile(context, self._early_exporter):
-                facts = self._facts = self._examine(gpus)
-                examined_s = context.now()
+                found = self._examine(gpus)
+                took_s = context.now() - began_s
         except WorkerFailed as failure:
-            if failure.reason.code in NOT_USABLE:
-                raise UsageError(_one_line(failure.reason)) from None
-            precision = "fp32" if self._question.kind == TORCH else ""
-            case = Case(OWN, "cpu", BACKENDS[self._question.kind], precision)
-            reason = failure.reason
-            if reason.hint == HINTS["timeout"]:
-                reason = msgspec.structs.replace(reason, hint=HANGS)
-            return [replace(self.plan, cases=[case], refused=reason)]
-        # The first worker alone runs a script.
-        ran_s = min((each.seconds / each.share for each in facts.modules if each.share), default=0)
-        load_s = max(0.0, examined_s - began_s - ran_s)
-        facts = self._facts = self._checked(self._with_imports(facts))
+            return [self._refused(failure.reason)]
+        facts = self._facts = self._checked(self._with_imports(found))
         context.emit(ev.CodeExamined(at_s=context.now(), facts=facts))
-        space = Space(facts, cpu, self._threads, gpus, self.request)
+        space = Space(facts, context.machine.cpu, self._threads, gpus, self.request)
+        return self._planned(space, load_s=max(0.0, took_s - _script_s(found)))
+
+    def _refused(self, reason: Reason) -> RowPlan:
+        """The row of code that raised, hung or died; UsageError where its name is wrong."""
+        if reason.code in NOT_USABLE:
+            raise UsageError(_one_line(reason)) from None
+        kind = self._question.kind
+        case = Case(OWN, "cpu", BACKENDS[kind], "fp32" if kind == TORCH else "")
+        if reason.hint == HINTS["timeout"]:
+            reason = msgspec.structs.replace(reason, hint=HANGS)
+        return replace(self.plan, cases=[case], refused=reason)
+
+    def _planned(self, space: Space, load_s: float) -> list[RowPlan]:
+        """The rows that have candidates; UsageError without any."""
         in_torch = self._question.kind == TORCH
         rows = self._torch_rows(space, load_s) if in_torch else self._fixed_rows(space)
         rows = [row for row in rows if row.cases]  # an export for one batch has no other row
@@ -355,6 +358,11 @@ def _sizes(own: int | None) -> tuple[int | None, ...]:
     """The sizes at which a function races unless asked otherwise: a smaller one, or a larger one
     where its own is small already."""
     return (own,) if own is None else (own, own // OTHER_BATCH or OTHER_BATCH * own)
+
+
+def _script_s(facts: CodeFacts) -> float:
+    """Seconds that a script ran, which the first worker alone does; 0 for other code."""
+    return min((each.seconds / each.share for each in facts.modules if each.share), default=0.0)
 
 
 def _one_line(reason: Reason) -> str:

@@ -97,7 +97,6 @@ class OwnSearch:
             or self._new(ways.compiled(space, plain))
             or self._export((), budget_s)
             or self._quantise((), budget_s)
-            or []
         )
 
     def _plan(self) -> list[Stage]:
@@ -124,6 +123,9 @@ class OwnSearch:
         while self._stages and (left_s := until_s - now()) >= THREADS_SHARE * self._request.budget:
             if self._is_short(left_s):
                 del self._stages[:-1]  # only `_vary` has candidates that are ready in time
+            if self._compiles_first(candidates):
+                self._stages.remove(self._compile)
+                self._stages.insert(0, self._compile)
             cases = self._stages[0](candidates, left_s)
             if cases is None:
                 return []
@@ -131,6 +133,13 @@ class OwnSearch:
                 return cases
             self._stages.pop(0)
         return []
+
+    def _compiles_first(self, candidates: Sequence[Candidate]) -> bool:
+        """Whether INT8 forms are next, but compiling promises more."""
+        if self._stages[0] != self._quantise or self._compile not in self._stages:
+            return False
+        lag = self._lag(candidates)
+        return lag > LAGS and (lag <= HOPELESS or self._request.thorough)
 
     # ---------------------------------------------------------------- stages
 
@@ -171,17 +180,13 @@ class OwnSearch:
         ]
         return [*found, *_unspun(found[0])]
 
-    def _quantise(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
+    def _quantise(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
         """The next INT8 form; one at a time, since each answer may be the last in time."""
         lag = self._lag(candidates)
         if lag > HOPELESS and not self._request.thorough:
             text = f"the exported model in FP32 takes {lag:.1f}x the time of eager torch"
             self._exports.leave_out("int8", f"{text}; --thorough tries INT8 anyway")
             return []
-        if lag > LAGS and self._compile in self._stages:
-            self._stages.remove(self._compile)
-            self._stages.insert(0, self._compile)
-            return self.join(candidates, left_s) or None
         return self._admitted(self._exports.next_quantised(self.scenario, left_s))
 
     def _mix(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
@@ -384,10 +389,10 @@ class TrainingSearch(OwnSearch):
                 continue
             self._led.add(leader.case.id)
             waiting = leader.blocks[-1].metrics.get(WAITING_FRACTION, 0.0)
-            leads = leader.case
-            found = training.after(leads, self._space, self.scenario.batch, waiting)
+            case = leader.case
+            found = training.after(case, self._space, self.scenario.batch, waiting)
             if self._first is not None:  # it has raced the modes
-                found = [each for each in found if each.mode == leads.mode]
+                found = [each for each in found if each.mode == case.mode]
             if cases := self._affordable(self._new(found), left_s):
                 return cases
         return None

@@ -34,7 +34,7 @@ class CodeFacts(msgspec.Struct, frozen=True):
 
     kind: str  # "torch", "function", "command"
     name: str  # as in case ids: "package.module:build"
-    code_sha256: str  # hash of the file that holds it
+    code_sha256: str  # hash of the files that hold it
     inputs_sha256: str  # hash of its inputs
     precision: str = "fp32"  # that most parameters have
     parameters: int | None = None  # number of values in its weights
@@ -64,6 +64,7 @@ class CodeFacts(msgspec.Struct, frozen=True):
     # What a training's own loss takes.
     loss: Literal["output", "output, batch", "output, batch[-1]"] | None = None
     impossible: dict[str, str] = {}  # mode of a training to why it cannot be
+    compiled: bool = False  # it compiles itself, which is taken off for the race
     notes: list[str] = []  # sentences about what was found and how it is handled
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 import json
+import sys
 import time
 from contextlib import suppress
 from functools import cache
@@ -28,8 +29,8 @@ from .reference import (
     reference,
 )
 from .subject import Subject, hash_of, precision_of, subject
-from .target import NO_CUDA_MARKS, gpu_errors, noting_variables, user_errors
-from .tree import Example
+from .target import NO_CUDA_MARKS, gpu_errors, is_users, noting_variables, user_errors
+from .tree import Example, compiled_parts
 
 KNOWN, VARIABLE = "facts.json", "OMP_NUM_THREADS"
 SAME = 1e-6  # relative difference of two runs up to which they count as equal
@@ -59,11 +60,17 @@ def known(code: Code) -> dict[str, Any]:
 
 def _facts(code: Code, one: Subject) -> dict[str, Any]:
     notes: list[str] = []
+    if one.was_compiled:
+        notes.append("its torch.compile is taken off; compiled forms race as candidates")
+    if parts := compiled_parts(one.module):
+        names = shown(", ".join(parts), 60)
+        notes.append(f"parts of it are compiled ({names}), and stay so in every candidate")
     facts = {
         "code_sha256": _hash_of_code(code, one),
         "precision": precision_of(one.module),
         "parameters": sum(each.numel() for each in one.module.parameters()),
         "convolves": _convolves(one.module),
+        "compiled": one.was_compiled,
         **(_trained if code.train else _called)(code, one, notes),
     }
     if (listed := Path(code.folder, MODULES)).exists():  # those that a script called
@@ -87,8 +94,6 @@ def _trained(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
 
 def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
     """The facts of a module that is called."""
-    if one.was_compiled:
-        notes.append("its torch.compile is taken off; compiled forms race as candidates")
     if one.was_training and not code.target.endswith(".pt2"):  # a graph keeps its mode
         notes.append("it was in training mode; its inference is measured in evaluation mode")
     batch = one.own_batch
@@ -231,10 +236,13 @@ def _convolves(module: Any) -> bool:
 
 def _hash_of_code(code: Code, one: Subject) -> str:
     """SHA-256 of the file that the code is in; where a package re-exports a builder, also of the
-    file that defines it."""
-    file = code.target.partition("::")[0]
+    file that defines it, and of those in the user's folder that define its modules' classes."""
     places = (one.namespace, one.defined_in if one.has_builder else None)
     known = [getattr(place, "__file__", None) for place in places]
-    paths = dict.fromkeys(map(Path, filter(None, known))) or [Path(code.directory, file)]
-    read = [path.read_bytes() for path in paths if path.is_file()]
+    file = Path(code.directory, code.target.partition("::")[0])
+    named = list(map(Path, filter(None, known))) or [file]
+    kinds = {kind.__module__ for part in one.module.modules() for kind in type(part).__mro__}
+    files = (getattr(sys.modules.get(name), "__file__", None) or "" for name in kinds)
+    own = sorted(Path(f) for f in files if is_users(f) and Path(f).is_relative_to(code.directory))
+    read = [path.read_bytes() for path in dict.fromkeys([*named, *own]) if path.is_file()]
     return hashlib.sha256(b"".join(read)).hexdigest() if read else ""

@@ -267,8 +267,10 @@ def _facts(code: Code) -> dict[str, Any]:
     if task.spread > 0:
         notes.append("two calls with equal inputs differ")
     source = code.target.encode()
-    with suppress(TypeError, OSError):  # an object without a file
-        source = Path(inspect.getfile(inspect.unwrap(task.function))).read_bytes()
+    module: Any = sys.modules.get(code.target.partition(":")[0])
+    for each in (module, inspect.unwrap(task.function)):  # a partial or the like has no file
+        with suppress(TypeError, OSError):
+            source = Path(inspect.getfile(each)).read_bytes()
     return {
         "code_sha256": hashlib.sha256(source).hexdigest(),
         "inputs_sha256": inputs_sha256,

@@ -29,7 +29,7 @@ ARCHIVE, WEIGHTS, INPUTS = "model.pt2", "weights.pt", "inputs.pt"
 
 HEAD = '''"""{name} as it was measured: {label}.
 
-Run it where {name} can be imported; it prints the median time of {timed}.
+It prints the median time of {timed}.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, "")
+sys.path[:0] = [{directory!r}, ""]  # where it was measured, else where you are
 '''
 TARGET = """
 namespace = found = importlib.import_module({module!r})
@@ -73,7 +73,10 @@ if not isinstance(model, torch.nn.Module):
     takes = inspect.signature(found).parameters
     model = found(device={device!r}) if "device" in takes else found()
 model = model[0] if isinstance(model, (list, tuple)) else model
-model = getattr(model, "_orig_mod", model)  # inside torch.compile's
+model = getattr(model, "_orig_mod", model)  # without torch.compile
+model._compiled_call_impl = None
+if hasattr(vars(model).get("forward"), "_torchdynamo_orig_callable"):
+    del model.forward
 model.load_state_dict({weights})
 """
 TRAINED = """places = found, namespace, sys.modules.get(getattr(found, "__module__", None) or "")
@@ -169,35 +172,45 @@ def _script(
     renews: bool = False,  # the inputs before each call
 ) -> str:
     """The text of the script, with the lines to paste; what it loads is written into `folder`."""
-    module, _, attribute = code.target.partition(":")
-    target = TARGET.format(module=module, attribute=attribute)
     device = case.computes_on
-    kind = device.partition(":")[0]
-    wait = "lambda: None" if kind == "cpu" else f"torch.{kind}.synchronize"
+    kind, what = device.partition(":")[0], "50 calls"
+    if code.train:
+        what = "50 steps on one batch, without loading it"
     if subject is None:
-        work = WORK.format(asked=(case.batch, device, code.seed))
-        parts = [*setup, target, *map(inspect.getsource, COPIED), work]
-        call, wait = ["global result", *call], f"lambda: wait_for(result, {device!r})"
+        parts, call = _of_function(code, case, setup), ["global result", *call]
+        wait = f"lambda: wait_for(result, {device!r})"
     else:
         torch.save(_inputs(code, subject, case.batch), folder / INPUTS)
-        parts = [TORCH.format(seed=code.seed)]
         if case.backend in ONNX_BACKENDS:
-            _copy(Path(onnx_file), folder / MODEL)
-            setup = [line.replace(repr(MODEL), f'str(HERE / "{MODEL}")') for line in setup]
+            loaded = _of_onnx(folder, Path(onnx_file), setup)
         else:
-            parts += _module(folder, code, subject, case, target)
-        parts += setup
-    if renews and subject is not None:
-        parts.append(KEPT)
-    renewed = "    inputs, named = renewed()\n" if renews else ""
+            loaded = [*_module(folder, code, subject, case), *setup]
+            what += f" with inputs on {device}" if kind != "cpu" else ""
+        parts = [TORCH.format(seed=code.seed), *loaded, *([KEPT] if renews else [])]
+        wait = "lambda: None" if kind == "cpu" else f"torch.{kind}.synchronize"
     lines = "\n".join(f"    {line}" for line in call)
-    what = "50 steps on one batch, without loading it" if code.train else "50 calls"
-    if kind != "cpu" and subject is not None and case.backend not in ONNX_BACKENDS:
-        what += f" with inputs on {device}"
+    renewed = "    inputs, named = renewed()\n" if renews else ""
     timed = TIMED.format(call=lines, wait=wait, renewed=renewed, timed=what)
-    text = "\n".join([HEAD.format(name=code.name, label=case.label, timed=what), *parts, timed])
+    head = HEAD.format(name=code.name, label=case.label, timed=what, directory=code.directory)
     # The inputs of every call are the same: a keyword argument may be missing in the lines.
-    return text.replace("model(*inputs)", "model(*inputs, **named)")
+    return "\n".join([head, *parts, timed]).replace("model(*inputs)", "model(*inputs, **named)")
+
+
+def _of_function(code: Code, case: Case, setup: list[str]) -> list[str]:
+    """The parts that make a function `work` and its arguments."""
+    work = WORK.format(asked=(case.batch, case.computes_on, code.seed))
+    return [*setup, _target(code), *map(inspect.getsource, COPIED), work]
+
+
+def _of_onnx(folder: Path, file: Path, setup: list[str]) -> list[str]:
+    """Copy an exported model; returns the lines that load it from its new place."""
+    _copy(file, folder / MODEL)
+    return [line.replace(repr(MODEL), f'str(HERE / "{MODEL}")') for line in setup]
+
+
+def _target(code: Code) -> str:
+    module, _, attribute = code.target.partition(":")
+    return TARGET.format(module=module, attribute=attribute)
 
 
 def _inputs(code: Code, subject: Subject, batch: int | None) -> tuple[Any, ...]:
@@ -211,7 +224,7 @@ def _inputs(code: Code, subject: Subject, batch: int | None) -> tuple[Any, ...]:
     return call.args, call.kwargs, as_given(sample)
 
 
-def _module(folder: Path, code: Code, subject: Subject, case: Case, target: str) -> list[str]:
+def _module(folder: Path, code: Code, subject: Subject, case: Case) -> list[str]:
     """Write the module or its weights; returns the parts that load it as `model`."""
     device = case.computes_on
     builds, why = ":" in code.target and "::" not in code.target, f"{code.name} is trained"
@@ -220,7 +233,7 @@ def _module(folder: Path, code: Code, subject: Subject, case: Case, target: str)
             export.archive(subject, case.batch, folder / ARCHIVE)
             built = BUILT.format(weights="program.state_dict", device=device)
             if builds:
-                return [target, ARCHIVED, built]
+                return [_target(code), ARCHIVED, built]
             moved = "" if device == "cpu" else MOVED.format(device=device)
             return [ARCHIVED, moved, GRAPH]
         except WorkloadError as error:
@@ -232,8 +245,8 @@ def _module(folder: Path, code: Code, subject: Subject, case: Case, target: str)
     weights = f'torch.load(HERE / "{WEIGHTS}")'
     built = BUILT.format(weights=weights, device=device)
     if not code.train:
-        return [target, built]
-    return [target, built, *map(inspect.getsource, COPIED_TO_TRAIN), TRAINED]
+        return [_target(code), built]
+    return [_target(code), built, *map(inspect.getsource, COPIED_TO_TRAIN), TRAINED]
 
 
 def _copy(source: Path, target: Path) -> None:

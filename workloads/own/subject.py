@@ -95,7 +95,8 @@ class Subject:
         """The batch of the user's example; None where there is no axis that all inputs share."""
         is_open = self._given is None or self._given.batch is None
         asked = self.default_batch if is_open and self.takes_batch else None
-        return self.example(asked).batch or asked  # its first axes may be no batch
+        shared = self.example(asked).batch  # refuses inputs that take no batch
+        return asked or shared
 
     def example(self, batch: int | None) -> Example:
         """The inputs at `batch`; None: the user's own."""
@@ -129,7 +130,7 @@ class Subject:
             return given
         if self.takes_batch:
             made = self._drawn(self.code.seed, batch or self.default_batch)
-            if batch is not None and made.batch not in (None, batch):
+            if batch is not None and made.batch not in (None, batch) and not made.shows(batch):
                 text = f"inputs({batch}) of {self.name} makes a batch of {made.batch}"
                 raise unusable(text, "let the first axis of every input be the batch")
             return made

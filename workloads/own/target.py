@@ -18,7 +18,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-from workbench.contract import WorkloadError
+from workbench.contract import DEVICE_KINDS, WorkloadError
 from workbench.worker.code import Code
 from workbench.worker.failures import MEMORY_HINT, first_line, is_fatal, is_out_of_memory
 
@@ -34,6 +34,23 @@ _OTHERS = (
     str(Path(__file__).parents[2] / "workbench"),
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
 )
+HIDING = tuple(kind.hidden_by for kind in DEVICE_KINDS.values() if kind.hidden_by)
+_ignored: set[str] = set()  # variables of HIDING that the user's code set in vain
+
+
+class _Blind(os._Environ[str]):
+    """The environment of a worker that is to see no GPU: user code often sets what hides them."""
+
+    def __setitem__(self, key: str, value: str) -> None:
+        if key in HIDING:
+            _ignored.add(key)
+        super().__setitem__(key, "" if key in HIDING else value)
+
+
+def keep_hidden() -> None:
+    """Keep GPUs hidden where they are: else candidates on the CPU would compute on one."""
+    if any(os.environ.get(name) == "" for name in HIDING):
+        os.environ.__class__ = _Blind
 
 
 def resolve(code: Code) -> Any:
@@ -46,6 +63,7 @@ def resolve(code: Code) -> Any:
     have to precede this.  Raises WorkloadError: "bad_target" for a wrong name, "user_code" where
     the import fails.
     """
+    keep_hidden()
     place, _, name = code.target.partition(":")
     with suppress(ImportError):
         importlib.import_module("numpy")
@@ -126,10 +144,11 @@ def user_errors(what: str) -> Iterator[None]:
 
 @contextmanager
 def noting_variables(names: Iterable[str], notes: list[str]) -> Iterator[None]:
-    """Note which of these environment variables the block sets: they come too late to count."""
-    before = {name: os.environ.get(name) for name in names}
+    """Note which of these environment variables, or of those that hide GPUs, the block sets: they
+    come too late to count."""
+    before = {name: os.environ.get(name) for name in (*names, *HIDING)}
     yield
-    sets = [name for name, value in before.items() if os.environ.get(name) != value]
+    sets = [n for n, value in before.items() if os.environ.get(n) != value or n in _ignored]
     notes += [f"it sets {name}, which is not part of the code as written" for name in sets]
 
 
@@ -148,8 +167,13 @@ def gpu_errors(code: Code, hint: str) -> Iterator[None]:
 def users_line(error: BaseException) -> str:
     """` (train.py:12)`: the innermost line of the user's; empty where there is none."""
     frames = traceback.extract_tb(error.__traceback__)
-    users = [frame for frame in frames if not frame.filename.startswith(_OTHERS)]
+    users = [frame for frame in frames if is_users(frame.filename)]
     return f" ({Path(users[-1].filename).name}:{users[-1].lineno})" if users else ""
+
+
+def is_users(file: str) -> bool:
+    """Whether a file is neither of Python, an installed package nor ours."""
+    return not file.startswith(_OTHERS)
 
 
 def unusable(message: str, hint: str | None = None) -> WorkloadError:

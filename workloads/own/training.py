@@ -27,6 +27,7 @@ KEPT = "training.pt"  # the batch of the check, whether its modules are frozen, 
 SAME = 1e-6  # distance up to which two gradients count as equal
 REDUCED = 0.05  # tolerance of gradients in a reduced precision
 NO_OPTIMIZER = "it defines no optimizer, so torch.optim.AdamW is used with its usual settings"
+ONE_GROUP = "its optimizer has several groups of weights; here all are in one, with its defaults"
 NO_DATA = "it defines no dataset or loader, so each step has the same inputs, and no step waits"
 
 
@@ -159,6 +160,8 @@ def examine(code: Code, one: Subject) -> dict[str, Any]:
     notes = ["loss and gradients of one step are checked; where training ends up is not"]
     if parts.optimizer is None:
         notes.append(NO_OPTIMIZER)
+    if len(getattr(next(one.found("optimizer"), None), "param_groups", ())) > 1:
+        notes.append(ONE_GROUP)
     if parts.data is None:
         notes.append(NO_DATA)
     if one.part("check") is not None:

@@ -165,6 +165,8 @@ class TrainingParts:
                 if rows is None:
                     fewer = f" of {size or self.batch}" if self.loader is None else ""
                     raise unusable(f"{what} yields no batch{fewer}")
+                if isinstance(loader, Iterator):  # used up, unlike a list or a DataLoader
+                    loader = self._loader(size or self.batch, workers, pin)
 
     def _loader(self, size: int, workers: int, pin: bool) -> Any:
         from torch.utils.data import DataLoader, IterableDataset, RandomSampler
@@ -254,6 +256,7 @@ def _takes_two(function: Any) -> bool:
 def _is_torchs(function: Any) -> bool:
     """Whether it is a loss of torch, such as `nn.CrossEntropyLoss()` or `F.mse_loss`, which takes
     the target alone."""
+    function = function.func if isinstance(function, partial) else function
     defined = type(function) if isinstance(function, torch.nn.Module) else function
     return str(getattr(defined, "__module__", "")).startswith("torch.")
 

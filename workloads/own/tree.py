@@ -199,6 +199,19 @@ def _has_compiled_forward(module: Any) -> bool:
     return hasattr(vars(module).get("forward"), "_torchdynamo_orig_callable")
 
 
+def compiled_parts(module: Any) -> list[str]:
+    """The parts that every copy compiles too: torch.compile is around them, or on the `forward` of
+    their class."""
+
+    def stays(part: Any) -> bool:
+        forward = type(part).forward
+        is_wrapped = hasattr(forward, "_torchdynamo_orig_callable")
+        is_compiled = is_wrapped and not hasattr(forward, "_torchdynamo_disable")
+        return is_compiled or hasattr(part, "_orig_mod")
+
+    return [name or "forward" for name, part in module.named_modules() if stays(part)]
+
+
 def are_several(given: Any) -> bool:
     """Whether it is a list of arguments; a packed sequence, a named tuple, is one argument."""
     return isinstance(given, (tuple, list)) and not _is_packed(given)
@@ -247,6 +260,12 @@ class Example:
         """The size of the first axis, if all tensors that have axes share it."""
         sizes = {tensor.shape[0] for tensor in self.tensors().values() if tensor.dim()}
         return sizes.pop() if len(sizes) == 1 else None
+
+    def shows(self, batch: int) -> bool:
+        """Whether an axis, or a list of samples, has this size: a first axis may be the time."""
+        given = self._named.values()
+        sizes = {size for tensor in self.tensors().values() for size in tensor.shape}
+        return batch in sizes or any(isinstance(x, list) and len(x) == batch for x in given)
 
     def resized(self, batch: int) -> Example:
         """The same rows, repeated or left out, as a batch of another size."""

@@ -18,6 +18,7 @@ from ..evidence import was_missed
 from ..ranking import RankedCandidate, error_text, gain_over, gain_text, in_order, tie_text
 from ..reasons import listed
 
+AS_WRITTEN = "the code as written"
 RESIDENT = "resident_s"  # metric of a candidate: seconds of a call whose inputs are on the GPU
 TRAINS = "The script trains it, but this is about inference: name a builder and --train for that."
 MOST_LISTED = 2  # graph breaks, or candidates without a turn
@@ -41,6 +42,14 @@ def as_written(row: Row, code: CodeReport) -> Candidate | None:
     is_eager = (case.backend, case.precision, case.mode) == (TORCH, facts.precision, None)
     has_its_threads = None in (facts.threads, case.threads) or facts.threads == case.threads
     return first if facts.kind != TORCH or (is_eager and has_its_threads) else None
+
+
+def given_name(code: CodeReport) -> str:
+    """The first candidate in words: "eager" where the user's own calls differ from its, in what
+    they compile, in their context or in how data are loaded."""
+    facts = code.facts
+    altered = any(module.chosen and module.altered for module in facts.modules)
+    return "eager" if altered or facts.compiled or facts.data else AS_WRITTEN
 
 
 def ranked_candidates(report: Report, row: Row) -> list[RankedCandidate]:
@@ -129,13 +138,12 @@ def _run(pick: Candidate, row: Row, code: CodeReport) -> str:
     if pick is given:
         others = any(c is not pick and c.blocks for c in row.candidates)
         why = ": no other measured candidate was shown to be better" if others else ""
-        return f"Run it as it is{where}{ways}{why}."
+        how = "as it is" if given_name(code) == AS_WRITTEN else "eager"
+        return f"Run it {how}{where}{ways}{why}."
     text = f"Run it{where}{ways}"
     gained = gain_over(given, pick)
     if given is not None and gained is not None:
-        is_as_called = not any(m.chosen and m.altered for m in code.facts.modules)
-        known_as = "the code as written" if is_as_called else "eager"
-        other = f"{known_as} ({candidate_name(given.case)})"
+        other = f"{given_name(code)} ({candidate_name(given.case)})"
         text += f": {gain_text(gained, row, other)}"
     if accuracy is not None and accuracy.metric == "relative_error":
         text += f"; error {error_text(accuracy.value)} of {error_text(accuracy.limit)} allowed"

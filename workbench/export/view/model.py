@@ -200,7 +200,7 @@ def _refused(row: Row) -> Iterator[Fact]:
 
 def _leader(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:
     """The fastest candidate so far that may be picked."""
-    given = "the model as given" if report.model else "the code as written"
+    given = own.given_name(report.code) if report.code else "the model as given"
     for ranked in found:
         if ranked.gain is not None and not ranked.exceeds_limit:
             against = "" if ranked.given else f"{units.gain(ranked.gain)} against "

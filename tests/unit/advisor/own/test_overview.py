@@ -144,6 +144,16 @@ def test_code_that_is_best_as_written_stays_as_it_is() -> None:
     ]
 
 
+def test_code_that_runs_in_another_way_today_is_compared_with_eager() -> None:
+    report = Report.of(own_runs.net())
+    row = rows_of(report)[0]
+    for given in {"compiled": True}, {"data": "dataset"}:
+        report.code.facts = msgspec.structs.replace(NET, **given)
+        assert "faster than eager (cpu torch fp32 t2)" in recommendation(report)[0]
+    row.verdict = msgspec.structs.replace(row.verdict, pick=row.candidates[0].case.id)
+    assert recommendation(report)[0].startswith("Run it eager on the CPU with 2 threads: no other")
+
+
 def test_candidates_without_a_turn_are_named() -> None:
     report = Report.of(own_runs.GALLERY["function"]())
     last = rows_of(report)[0].candidates[-1]

@@ -55,11 +55,13 @@ def test_the_threads_that_a_builder_sets_are_known(examined) -> None:
         torch.set_num_threads(before)
 
 
-def test_a_variable_for_threads_is_noted(examined, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_that_come_too_late_are_noted(examined, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     _, facts = examined("by_variable")
     assert facts["threads"] is None, "it counts where torch is imported after it alone"
-    assert "it sets OMP_NUM_THREADS, which is not part of the code as written" in facts["notes"]
+    for name in "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES":
+        assert f"it sets {name}, which is not part of the code as written" in facts["notes"]
 
 
 def test_state_and_changed_inputs_are_found(examined) -> None:
@@ -89,7 +91,11 @@ def test_padding_is_no_chance(examined) -> None:
 
 
 def test_a_compiled_module_is_raced_without_it_and_that_is_said(examined) -> None:
-    assert any("torch.compile is taken off" in note for note in examined("compiled")[1]["notes"])
+    _, facts = examined("compiled")
+    assert facts["compiled"] and not examined("linear")[1]["compiled"]
+    assert any("torch.compile is taken off" in note for note in facts["notes"])
+    notes = examined("partly_compiled")[1]["notes"]
+    assert "parts of it are compiled (1), and stay so in every candidate" in notes
 
 
 def test_chance_is_not_taken_for_state(examined) -> None:
@@ -289,4 +295,15 @@ def test_the_hash_of_the_code_is_that_of_the_file_that_defines_a_builder_too(
     before = WORKLOAD.consult("examine", code=code.as_text())["code_sha256"]
     assert WORKLOAD.consult("examine", code=code.as_text())["code_sha256"] == before
     (package / "model.py").write_text(f"{text}# another\n")
+    assert WORKLOAD.consult("examine", code=code.as_text())["code_sha256"] != before
+
+
+def test_the_hash_of_the_code_is_that_of_its_classes_too(tmp_path: Path) -> None:
+    text = "import torch\nclass Net(torch.nn.Linear): pass\n"
+    (tmp_path / "far_nets.py").write_text(text)
+    build = "import torch, far_nets\ndef build(): return far_nets.Net(3, 2), torch.ones(1, 3)\n"
+    (tmp_path / "far_build.py").write_text(build)
+    code = Code("torch", "far_build:build", f"{tmp_path}/kept", str(tmp_path))
+    before = WORKLOAD.consult("examine", code=code.as_text())["code_sha256"]
+    (tmp_path / "far_nets.py").write_text(f"{text}# another\n")
     assert WORKLOAD.consult("examine", code=code.as_text())["code_sha256"] != before

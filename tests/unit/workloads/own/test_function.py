@@ -264,6 +264,15 @@ def test_facts_hold_hashes_and_no_precision(code) -> None:
     assert _facts(code("works:keywords", batch=2)).batch == 2
 
 
+def test_the_hash_of_an_object_that_is_called_is_that_of_its_module(tmp_path) -> None:
+    file, text = tmp_path / "partly.py", "import functools\nwork = functools.partial(sum, (1, 2))\n"
+    file.write_text(text)
+    own = Code(FUNCTION, "partly:work", str(tmp_path), str(tmp_path))
+    before = _facts(own).code_sha256
+    file.write_text(f"{text}# another\n")
+    assert _facts(own).code_sha256 != before
+
+
 ON_CUDA = ["cupy", "tensorflow", "numba"]
 
 

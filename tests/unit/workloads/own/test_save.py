@@ -28,6 +28,7 @@ from workbench.worker.code import Code
 from workloads.own import export
 from workloads.own.reference import Reference, arrays, call
 from workloads.own.save import save
+from workloads.own.tree import is_compiled
 
 USER = Path(__file__).parents[3] / "fixtures" / "own"
 PORTS = [
@@ -220,10 +221,35 @@ def test_parts_of_a_training_are_found_where_the_race_finds_them(
     assert len(left["optimizer"].param_groups[0]["params"]) == 1
 
 
+COMPILED = """
+import torch
+def build():
+    net = torch.nn.Linear(4, 3)
+    net.forward = torch.compile(net.forward)
+    net.compile()
+    return net, torch.ones(2, 4)
+"""
+
+
+def test_a_module_that_its_builder_compiles_runs_eager_where_that_is_the_pick(
+    saved: Saved, tmp_path: Path
+) -> None:
+    (tmp_path / "compiled_net.py").write_text(COMPILED)
+    one = Subject(torch.nn.Linear(4, 3), torch.ones(2, 4), name="compiled_net:build")
+    saved.save(saved.code(target="compiled_net:build"), one)
+    model = saved.run(tmp_path)["model"]
+    assert not is_compiled(model)
+
+
 def test_a_function(saved: Saved) -> None:
     assert saved.save(saved.code("function", "works:sized"), None) == ["reproduce.py"]
     assert "import torch" not in saved.text
     assert saved.runs()
+
+
+def test_a_script_finds_the_code_from_any_folder(saved: Saved, tmp_path: Path) -> None:
+    saved.save(saved.code("function", "works:sized"), None)
+    assert saved.runs(tmp_path)
 
 
 def test_a_command(saved: Saved) -> None:

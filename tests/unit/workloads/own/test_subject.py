@@ -207,6 +207,17 @@ def test_inputs_whose_first_axes_differ_make_batches_all_the_same(tmp_path: Path
     assert one.example(3).args[0].shape == (20, 3, 8)
 
 
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [("by_time", "torch.randn(20, batch, 8)"), ("listed", "([torch.ones(3, 8)] * batch,)")],
+)
+def test_inputs_whose_first_axis_is_no_batch_make_batches_too(tmp_path, name, made) -> None:
+    text = "import torch\ndef build(): return torch.nn.LSTM(8, 16)\n"
+    one = written(tmp_path, name, f"{text}def inputs(batch): return {made}\n")
+    assert one.own_batch == 1
+    one.example(5)
+
+
 def test_what_only_has_the_name_of_a_part_is_none(tmp_path: Path) -> None:
     one = written(tmp_path, "named_alike", NAMED_ALIKE)
     assert not one.takes_batch and one.own_batch == 4

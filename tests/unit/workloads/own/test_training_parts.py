@@ -6,6 +6,7 @@ import math
 import multiprocessing
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -90,6 +91,14 @@ def test_what_was_found_is_noted(tmp_path: Path) -> None:
     assert len(full["notes"]) == 2  # one on the checks, one on the optimiser
 
 
+def test_groups_of_weights_that_are_given_up_are_noted(tmp_path: Path) -> None:
+    groups = [{"params": [nn.Parameter(torch.ones(1))], "weight_decay": decay} for decay in (0, 1)]
+    grouped = examined(supervised(optimizer=torch.optim.SGD(groups, lr=0.1)), tmp_path / "grouped")
+    assert training.ONE_GROUP in grouped["notes"]
+    one = examined(supervised(optimizer=torch.optim.SGD(groups[:1], lr=0.1)), tmp_path / "one")
+    assert training.ONE_GROUP not in one["notes"]
+
+
 def test_a_saved_step_has_what_the_loss_takes(tmp_path: Path) -> None:
     code = Code("torch", "net:build", str(tmp_path), str(tmp_path), train=True)
     rows = torch.ones(2, 3)
@@ -137,6 +146,14 @@ def test_the_users_loader_gets_its_settings_and_goes_on_for_ever(tmp_path: Path)
     assert asked == [(BATCH, 0, False)]
 
 
+def test_a_loader_that_is_used_up_is_asked_for_the_next_epoch(tmp_path: Path) -> None:
+    def loader(batch_size: int, **_: Any) -> Iterator[Any]:
+        yield from [(torch.ones(batch_size, 3), torch.zeros(batch_size).long())] * 2
+
+    task = task_of(supervised(loader=loader, dataset=None), tmp_path)
+    assert [len(next(task.batches)[0]) for _ in range(5)] == [BATCH] * 5
+
+
 def test_a_first_axis_that_is_no_batch_drops_no_data(tmp_path: Path) -> None:
     lengths = iter([5, 3, 7, 4])
 
@@ -175,7 +192,14 @@ def test_a_loader_that_makes_its_own_batches_is_used(held: Any, size: int, tmp_p
     loader._iterator = None
 
 
-@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), nn.functional.cross_entropy])
+CROSS_ENTROPY = nn.functional.cross_entropy
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [nn.CrossEntropyLoss(), CROSS_ENTROPY, partial(CROSS_ENTROPY, label_smoothing=0.1)],
+    ids=["module", "function", "partial"],
+)
 def test_a_loss_of_torch_gets_the_target(loss: Any, tmp_path: Path) -> None:
     data = examined(supervised(loss=loss), tmp_path / "data")
     assert data["loss"] == "output, batch[-1]"

@@ -9,7 +9,15 @@ from types import MappingProxyType
 import torch
 
 from workloads.own.subject import as_example
-from workloads.own.tree import Example, inside, is_compiled, mapped, module_with_inputs, uncompiled
+from workloads.own.tree import (
+    Example,
+    compiled_parts,
+    inside,
+    is_compiled,
+    mapped,
+    module_with_inputs,
+    uncompiled,
+)
 
 
 @dataclass(frozen=True)
@@ -114,3 +122,24 @@ def test_a_packed_sequence_is_one_argument() -> None:
     example = as_example(packed)
     assert len(example.args) == 1
     assert torch.equal(net(*example.mapped(torch.clone).args)[1], net(packed)[1])
+
+
+class Half(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = torch.compile(torch.nn.Linear(3, 3))
+
+    @torch.compiler.disable
+    def forward(self, x):
+        return self.body(x)
+
+
+class Whole(Half):
+    @torch.compile
+    def forward(self, x):
+        return self.body(x)
+
+
+def test_parts_that_stay_compiled_are_named() -> None:
+    assert compiled_parts(Half()) == ["body"]
+    assert compiled_parts(Whole()) == ["forward", "body"]
