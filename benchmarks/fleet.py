@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from workbench.advisor.fleet import fleet_document, priced
-from workbench.advisor.fleet_nodes import read_folder
 from workbench.cli.program import head
 from workbench.export.view.fleet import sections
 from workbench.export.view.section import section_text
+from workbench.fleet.reader import read_folder
 
 SOURCE = Path(__file__).parent.parent / "tests/fixtures/documents/advise-prices.json"
 TYPES = {"old": 1.0, "new": 0.5, "next": 0.49}  # node type to its time; the last two are alike

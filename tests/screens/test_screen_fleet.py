@@ -15,8 +15,8 @@ from textual.screen import ModalScreen
 from benchmarks import fleet as made_up
 from screens.fleet import FleetApp
 from workbench.advisor.fleet import fleet_document, priced
-from workbench.advisor.fleet_nodes import read_folder
 from workbench.cli.program import head
+from workbench.fleet.reader import read_folder
 from workbench.planning.usage import UsageError
 from workbench.records.fleet import FleetDocument
 

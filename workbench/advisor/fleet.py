@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from ..records.fleet import (
     FleetCell,
     FleetDocument,
+    FleetFolder,
     FleetNode,
     FleetPlan,
     FleetRow,
@@ -28,14 +29,13 @@ from ..stats import ratios
 from ..stats.objectives import HOUR_S
 from ..stats.samples import Ratio
 from ..stats.unpaired import between_equals, far_ends, round_spread
-from .fleet_nodes import Folder
 
 ANSWERED = ("done", "partial", "running")  # states of nodes whose answers count
 Answers = list[tuple[FleetNode, NodeAnswer]]
 Side = tuple[str, tuple[float, tuple[float, float]], float]  # node type, value, spread of nodes
 
 
-def fleet_document(head: Mapping[str, Any], found: Folder) -> FleetDocument:
+def fleet_document(head: Mapping[str, Any], found: FleetFolder) -> FleetDocument:
     """What the folder says, without prices; `head` has the first members of every document."""
     plan, nodes = found.plan, _typed(_comparable(found.nodes, found.plan))
     engine, arguments = (plan.engine, plan.arguments) if plan else (None, [])

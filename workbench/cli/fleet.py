@@ -81,8 +81,8 @@ def fleet(context: click.Context) -> None:
 def read(place: Path, *, alone: bool = False) -> FleetDocument:
     """A collected document or that of a folder, `alone` without fleets in it; else UsageError."""
     from ..advisor.fleet import fleet_document
-    from ..advisor.fleet_nodes import decoded, read_folder
     from ..advisor.recordings import why
+    from ..fleet.reader import decoded, read_folder
     from ..report.journal import check_schema
     from ..report.plausible import absurdity
 

@@ -1,7 +1,7 @@
 """Submits the jobs of a plan, and says what becomes of them.
 
 A launcher knows nothing that is not in the folder, so another one can go on after it was killed.
-It says what a reader would see there (`advisor.fleet_nodes`), and takes no lock: a job that two of
+It says what a reader would see there (`fleet.reader`), and takes no lock: a job that two of
 them submit runs once (`assets/fleet/run.sh`).
 """
 
@@ -18,7 +18,6 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from ..advisor.fleet_nodes import Folder, decoded, job_node, read_plan
 from ..advisor.recordings import why
 from ..files.write import replace
 from ..planning.usage import UsageError
@@ -27,6 +26,7 @@ from ..records.fleet import JOBS, FleetInput, FleetJob, FleetPlan, Submitted
 from ..text.sanitize import shown
 from ..worker.code import KINDS
 from .plan import now, script
+from .reader import decoded, job_node, read_plan
 from .slurm import Slurm
 from .ssh import Ssh
 
@@ -173,7 +173,7 @@ class Launcher:
 
     def _end(self, job: FleetJob) -> None:
         self._ended.add(job.name)
-        node = job_node(Folder(self._folder, time.time(), self._plan, [], []), job)
+        node = job_node(self._folder, self._plan, job, time.time())
         said = [node.state, *([node.reason.message] if node.reason else []), *node.log[-1:]]
         self._say(f"{job.name} on {job.node}: {': '.join(said)}")
 

@@ -133,6 +133,14 @@ class FleetNode(msgspec.Struct, frozen=True):
     run: NodeRun | None = None
 
 
+class FleetFolder(msgspec.Struct):
+    """What the folder of a fleet holds at one moment, before nodes are compared."""
+
+    plan: FleetPlan | None = None
+    nodes: list[FleetNode] = []
+    warnings: list[Warning] = []
+
+
 class FleetCell(NodeAnswer, frozen=True):
     """One scenario on one node type: the answer of its middle node by time."""
 

@@ -14,8 +14,8 @@ from recorded_devices import document as recorded, matmul, put, rows
 from benchmarks import fleet as made_up
 from workbench.advisor import whatif_devices
 from workbench.advisor.fleet import fleet_document, is_complete, priced
-from workbench.advisor.fleet_nodes import NO_VERDICT, read_folder
 from workbench.cli.program import head
+from workbench.fleet.reader import NO_VERDICT, read_folder
 from workbench.planning.request import Request
 from workbench.planning.usage import UsageError
 from workbench.records.events import encode

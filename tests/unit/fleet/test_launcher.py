@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from workbench.advisor.fleet_nodes import read_folder
 from workbench.fleet import launcher as launchers
 from workbench.fleet.launcher import Launcher, begin, plan_in
 from workbench.fleet.nodes import Node
 from workbench.fleet.plan import make_plan, plan_lines
+from workbench.fleet.reader import read_folder
 from workbench.planning.request import Request
 from workbench.planning.usage import UsageError
 

@@ -11,7 +11,8 @@ from fleet_folder import NOW, only
 from hypothesis import given, strategies as st
 
 from benchmarks import fleet as made_up
-from workbench.advisor.fleet_nodes import Folder, read_folder
+from workbench.fleet.reader import read_folder
+from workbench.records.fleet import FleetFolder
 from workbench.report.run_files import MOST_BYTES
 
 
@@ -79,7 +80,7 @@ def test_odd_files_of_a_job_do_not_stop_the_others(folder: Path, name: str, kind
     assert all(text.isprintable() for text in texts(found))
 
 
-def texts(found: Folder) -> list[str]:
+def texts(found: FleetFolder) -> list[str]:
     """Everything in a folder that a terminal may show."""
     reasons = [node.reason.message for node in found.nodes if node.reason]
     names = [n for node in found.nodes for n in (node.name, node.node_type, node.node, *node.log)]

@@ -16,13 +16,18 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from ..advisor.comparison import TIMED
+from ..advisor.costs import MILLION
+from ..advisor.model.overview import MODEL_WORKLOAD
+from ..advisor.recordings import SHORTEST_S, fleets, is_valid, loose_files, why
+from ..advisor.whatif import devices_by_name, seconds_of
 from ..files.read import opened, whole
 from ..records import fleet
 from ..records.document import Measurement, Run, Tool
 from ..records.encoding import encode
 from ..records.errors import JournalError
 from ..records.events import LONGEST_S
-from ..records.fleet import FleetNode, NodeAnswer, NodeRun, ScaledCase
+from ..records.fleet import FleetFolder, FleetNode, NodeAnswer, NodeRun, ScaledCase
 from ..records.machine import Machine
 from ..records.reason import Reason, Warning
 from ..records.verdict import Verdict
@@ -32,11 +37,6 @@ from ..report.plausible import absurdity
 from ..report.report import summary_of
 from ..text.sanitize import printable_json, shown
 from ..text.units import clock
-from .comparison import TIMED
-from .costs import MILLION
-from .model.overview import MODEL_WORKLOAD
-from .recordings import SHORTEST_S, fleets, is_valid, loose_files, why
-from .whatif import devices_by_name, seconds_of
 
 NO_VERDICT = "it holds no verdict, and a fleet compares those of `advise`"
 TAIL_BYTES, TAIL_LINES = 4096, 5  # the end of a log
@@ -44,30 +44,24 @@ UNSEEN = ("COMPLETED", "ENDED", "FAILED")  # words of a job that may have found 
 T = TypeVar("T")
 
 
-@dataclasses.dataclass(frozen=True)
-class Folder:
-    """What lies in a folder at one moment."""
-
-    path: Path
-    now_s: float  # seconds since 1970
-    plan: fleet.FleetPlan | None
-    nodes: list[FleetNode]
-    warnings: list[Warning]
-
-
-def read_folder(path: Path, now_s: float, *, alone: bool = False) -> Folder:
-    """Read the folder and, unless `alone`, the fleets in it; the first plan is that of all."""
+def read_folder(path: Path, now_s: float, *, alone: bool = False) -> FleetFolder:
+    """Read the folder at `now_s`, seconds since 1970, and, unless `alone`, the fleets in it; the
+    first plan is that of all."""
+    found = FleetFolder()
     gc.disable()  # a thousand documents make many objects, and none of them is garbage
     try:
-        first, *others = (_fleet(at, now_s) for at in fleets(path)[: 1 if alone else None])
+        for at in fleets(path)[: 1 if alone else None]:
+            one, within = _fleet(at, now_s), shown(at.name, 80) if at != path else ""
+            found.plan = found.plan or one.plan
+            found.nodes += [
+                replace(n, name=f"{within}/{n.name}") if within else n for n in one.nodes
+            ]
+            found.warnings += [
+                replace(w, message=f"{within}: {w.message}") if within else w for w in one.warnings
+            ]
     finally:
         gc.enable()
-    plan = first.plan
-    for other in others:
-        plan, name = plan or other.plan, shown(other.path.name, 80)
-        first.nodes.extend(replace(node, name=f"{name}/{node.name}") for node in other.nodes)
-        first.warnings.extend(replace(w, message=f"{name}: {w.message}") for w in other.warnings)
-    return Folder(path, now_s, plan, first.nodes, first.warnings)
+    return found
 
 
 def _without_copies(
@@ -97,7 +91,7 @@ def _completeness(node: FleetNode) -> tuple[bool, int]:
     return (False, 0) if run is None else (run.status == "done", len(run.answers))
 
 
-def _fleet(path: Path, now_s: float) -> Folder:
+def _fleet(path: Path, now_s: float) -> FleetFolder:
     """The state of every job, and one more machine for every other document in the folder."""
     plan = None
     flaws: list[Warning] = []
@@ -111,16 +105,15 @@ def _fleet(path: Path, now_s: float) -> Folder:
     with suppress(OSError):
         for at in sorted((path / fleet.JOBS).iterdir()):
             jobs.setdefault(at.name, fleet.FleetJob(at.name, "", ""))
-    found = Folder(path, now_s, plan, [], flaws)
-    found.nodes.extend(job_node(found, job) for job in jobs.values())
+    nodes = [job_node(path, plan, job, now_s) for job in jobs.values()]
     files = []
     for file in loose_files(path):
         try:
             files.append(_ran(FleetNode(shown(file.name), "", "", ""), file, None))
         except Exception as error:
             flaws.append(_unusable(file.name, error, "remove it from the folder"))
-    found.nodes.extend(_without_copies(found.nodes, files, flaws))
-    return found
+    nodes += _without_copies(nodes, files, flaws)
+    return FleetFolder(plan, nodes, flaws)
 
 
 def decoded(path: Path, kind: type[T]) -> T:
@@ -146,9 +139,11 @@ def _unusable(name: str, error: Exception, remedy: str) -> Warning:
 # --------------------------------------------------------------------- jobs
 
 
-def job_node(found: Folder, job: fleet.FleetJob) -> FleetNode:
+def job_node(
+    folder: Path, plan: fleet.FleetPlan | None, job: fleet.FleetJob, now_s: float
+) -> FleetNode:
     """What has become of a job: launcher and readers see the same."""
-    at, flaw, submitted = found.path / fleet.JOBS / job.name, "", None
+    at, flaw, submitted = folder / fleet.JOBS / job.name, "", None
     node = FleetNode(shown(job.name), shown(job.node_type, 80), shown(job.node, 80), "")
     for name in (fleet.SUBMITTED, fleet.DOCUMENT, fleet.JOURNAL):
         if node.run is None and os.path.lexists(at / name):
@@ -164,7 +159,7 @@ def job_node(found: Folder, job: fleet.FleetJob) -> FleetNode:
             except Exception as error:
                 if name != fleet.JOURNAL:  # it may have just begun
                     flaw = flaw or shown(f"{name} is not usable: {why(error)}")
-    state, text = _state(at, submitted, found)
+    state, text = _state(at, submitted, plan, now_s)
     if state == "pending" and (node.run is not None or os.path.lexists(at / fleet.LOG)):
         state, text = "running", ""
     if state != "running" and node.state == "partial":
@@ -173,7 +168,9 @@ def job_node(found: Folder, job: fleet.FleetJob) -> FleetNode:
     return replace(node, state=state, reason=reason, log=_tail(at / fleet.LOG))
 
 
-def _state(at: Path, submitted: fleet.Submitted | None, found: Folder) -> tuple[str, str]:
+def _state(
+    at: Path, submitted: fleet.Submitted | None, plan: fleet.FleetPlan | None, now_s: float
+) -> tuple[str, str]:
     """The state of a job without a document, as far as the engine and the clock know."""
     word = shown(submitted.native_state or "", 80) if submitted else ""
     engine = f"; its last state was {word}" if word else ""
@@ -187,8 +184,8 @@ def _state(at: Path, submitted: fleet.Submitted | None, found: Folder) -> tuple[
         if word.startswith(UNSEEN) and not os.path.lexists(at / fleet.LOG):
             text += f"; {shown(str(at))} is empty: the node may not see it, so name a shared folder"
         return "failed", text
-    plan, began = found.plan, _moment(found.plan.created_at if found.plan else "")
-    if plan is not None and began is not None and found.now_s >= began + plan.deadline_s:
+    began = _moment(plan.created_at if plan else "")
+    if plan is not None and began is not None and now_s >= began + plan.deadline_s:
         never = "" if submitted else "; it was never submitted"
         return "lost", f"no document by the deadline, {clock(plan.deadline_s)}{never}{engine}"
     return "pending", f"submitted{engine}" if submitted else "not submitted yet"

@@ -13,10 +13,10 @@ from fleet_folder import NOW, only
 
 from benchmarks import fleet as made_up
 from workbench.advisor.fleet import fleet_document, is_complete
-from workbench.advisor.fleet_nodes import NO_VERDICT, read_folder
 from workbench.advisor.recordings import load
 from workbench.cli.program import head
 from workbench.export.view.fleet import sections
+from workbench.fleet.reader import NO_VERDICT, read_folder
 from workbench.records.events import encode
 from workbench.records.fleet import FleetNode
 
