@@ -51,14 +51,13 @@ def read_folder(path: Path, now_s: float, *, alone: bool = False) -> FleetFolder
     gc.disable()  # a thousand documents make many objects, and none of them is garbage
     try:
         for at in fleets(path)[: 1 if alone else None]:
-            one, within = _fleet(at, now_s), shown(at.name, 80) if at != path else ""
+            one, inner = _fleet(at, now_s), shown(at.name, 80)
+            if at != path:
+                one.nodes = [replace(n, name=f"{inner}/{n.name}") for n in one.nodes]
+                one.warnings = [replace(w, message=f"{inner}: {w.message}") for w in one.warnings]
             found.plan = found.plan or one.plan
-            found.nodes += [
-                replace(n, name=f"{within}/{n.name}") if within else n for n in one.nodes
-            ]
-            found.warnings += [
-                replace(w, message=f"{within}: {w.message}") if within else w for w in one.warnings
-            ]
+            found.nodes += one.nodes
+            found.warnings += one.warnings
     finally:
         gc.enable()
     return found
