@@ -78,13 +78,24 @@ class Race:
             self._finish(decided)  # even if the race of the others is cut short
         self._finish(self._active)
 
-    def _run_rounds(self, first: int | None = None) -> str:
-        """Rounds of the active candidates until their race is over; returns what ended it.
+    def _run_rounds(self) -> str:
+        """Rounds of the active candidates until their race is over; returns what ended it."""
+        first = self._number  # the race has looked at them from this round on
+        while True:
+            if (ended_by := self._race_those_in(first)) is not None:
+                return ended_by
+            are_going_on = bool(self._active)
+            if not self._enter_late():
+                break
+            if not are_going_on:
+                first = self._number
+        if self._active:
+            return "rounds"
+        return "budget" if self._number == first and self._left_s() <= 0 else "empty"
 
-        The race has looked at them from the round `first` on, by default from now.
-        """
+    def _race_those_in(self, first: int) -> str | None:
+        """Rounds until all who are in have had the most, or until something ended the race."""
         all_in = self._number  # the first round with all candidates
-        first = all_in if first is None else first
         most_rounds = MOST_ROUNDS if self._is_deciding else REFERENCE_ROUNDS
         if not self._number:
             self._fit_first_round()
@@ -106,12 +117,7 @@ class Race:
                 if not self._enter_late():
                     return "decided"
                 all_in = self._number
-        looked_at = first if self._active else None
-        if self._enter_late():
-            return self._run_rounds(looked_at)
-        if self._active:
-            return "rounds"
-        return "budget" if self._number == first and self._left_s() <= 0 else "empty"
+        return None
 
     def _run_round(self, number: int) -> None:
         # Every other round runs backwards, so that no candidate always follows the same one.
