@@ -243,7 +243,7 @@ def context(
         control=clock,
         report=report,
         emit=emit,
-        telemetry=MachineTelemetry(None, {}, now=clock.now, emit=emit),
+        telemetry=MachineTelemetry(clock.now, emit),
         overhead=OverheadMeter(None, clock.now),
     )
 

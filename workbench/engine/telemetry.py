@@ -2,8 +2,8 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 
@@ -96,31 +96,30 @@ class MachineTelemetry:
     The processor is read here, between turns; the GPUs in a process of their own.
     """
 
-    sampler: GpuSampler | None = None
-    indices: Mapping[str, int] = field(default_factory=dict)
-    _: KW_ONLY
     now: Callable[[], float]
     emit: Callable[[ev.AnyEvent], None]
-    host: HostReader | None = None
 
     def __post_init__(self) -> None:
+        self._host: HostReader | None = None  # from `watch` on
+        self._sampler: GpuSampler | None = None
         self._host_at_s = 0.0
-        self._watched = {device: _Watched() for device in ("cpu", *self.indices)}
+        self._watched = {"cpu": _Watched()}
 
     def watch(self, machine: Machine, devices: Collection[str]) -> None:
         """Begin to watch the processor and those of `devices` that NVML or AMD SMI knows."""
-        self.host = HostReader()
-        gpus = [gpu for gpu in machine.watched if gpu.device in devices]
-        self.indices = {g.device: g.index for g in gpus if g.device and g.index is not None}
-        if self.indices:
-            self.sampler = GpuSampler(sorted(self.indices.values()), vendor=machine.vendor)
-        for gpu in gpus:
+        self._host = HostReader()
+        for gpu in (gpu for gpu in machine.watched if gpu.device in devices):
             known = {process.pid for process in gpu.processes or ()}
             self._watched[gpu.device or ""] = _Watched(card=gpu, known=known)
+        if indices := sorted(gpu.index for gpu in self._cards() if gpu.index is not None):
+            self._sampler = GpuSampler(indices, vendor=machine.vendor)
+
+    def _cards(self) -> list[Gpu]:
+        return [watched.card for watched in self._watched.values() if watched.card]
 
     def close(self) -> None:
-        if self.sampler is not None:
-            self.sampler.close()
+        if self._sampler is not None:
+            self._sampler.close()
 
     def begin(self) -> None:
         self._read_host(time.monotonic())
@@ -129,8 +128,8 @@ class MachineTelemetry:
             watched.begin()
 
     def _read_host(self, at_s: float) -> None:
-        if self.host is not None and at_s - self._host_at_s >= HOST_EVERY_S:
-            host = self.host.read()
+        if self._host is not None and at_s - self._host_at_s >= HOST_EVERY_S:
+            host = self._host.read()
             state = GpuReading(
                 index=0,
                 sm_clock_mhz=host.frequency_mhz,
@@ -148,15 +147,15 @@ class MachineTelemetry:
 
     def _read_gpus(self) -> None:
         """Take in the samples since the last call."""
-        if self.sampler is None:
+        if self._sampler is None:
             return
-        for sample in self.sampler.drain():
+        for sample in self._sampler.drain():
             at_s = sample.monotonic_s
-            gpus = of_instances(sample.gpus, [w.card for w in self._watched.values() if w.card])
+            gpus = of_instances(sample.gpus, self._cards())
             readings = {reading.index: reading for reading in gpus}
-            for device, index in self.indices.items():
-                if index in readings:
-                    self._watched[device].readings.append(_Reading(at_s, readings[index]))
+            for watched in self._watched.values():
+                if watched.card is not None and watched.card.index in readings:
+                    watched.readings.append(_Reading(at_s, readings[watched.card.index]))
             self.emit(ev.MachineRead(at_s=self._run_s(at_s), gpus=gpus, gap=sample.reason))
 
     def measured(

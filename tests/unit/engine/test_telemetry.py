@@ -73,8 +73,14 @@ def script() -> Script:
 
 
 @pytest.fixture
-def telemetry(script: Script, emitted: list[ev.AnyEvent]) -> MachineTelemetry:
-    return MachineTelemetry(script, {"cuda:0": 0}, now=script._clock, emit=emitted.append)  # type: ignore[arg-type]
+def telemetry(
+    script: Script, emitted: list[ev.AnyEvent], monkeypatch: pytest.MonkeyPatch
+) -> MachineTelemetry:
+    monkeypatch.setattr(module, "GpuSampler", lambda _indices, vendor: script)
+    monkeypatch.setattr(module, "HostReader", lambda: None)
+    watching = MachineTelemetry(script._clock, emitted.append)
+    watching.watch(msgspec.structs.replace(machine("cuda:0"), nvml=Nvml(True)), ["cuda:0"])
+    return watching
 
 
 def codes(telemetry: MachineTelemetry) -> list[str]:
@@ -301,7 +307,7 @@ def test_power_and_energy_of_a_whole_gpu_are_not_those_of_its_instance(
     for uuid, expected in ((f"MIG-{'1' * 32}", None), ("GPU-0", 700.0)):
         [card] = [msgspec.structs.replace(g, index=0, uuid=uuid) for g in found.gpus]
         divided = msgspec.structs.replace(found, gpus=[card], nvml=Nvml(True))
-        watching = MachineTelemetry(now=script._clock, emit=emitted.append)
+        watching = MachineTelemetry(script._clock, emitted.append)
         watching.watch(divided, ["cuda:0"])
         watching.begin()
         for number in range(3):
@@ -359,13 +365,15 @@ def test_a_race_begins_afresh_but_for_the_last_look(
 
 
 def test_the_processor_is_read_after_a_block_and_no_more_than_twice_a_second(
-    emitted: list[ev.AnyEvent],
+    emitted: list[ev.AnyEvent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Host:
         def read(self) -> HostReading:
             return HostReading(frequency_mhz=2500.0, temperature_c=55.0, power_w=80.0)
 
-    telemetry = MachineTelemetry(None, {}, now=Clock(), emit=emitted.append, host=Host())  # type: ignore[arg-type]
+    monkeypatch.setattr(module, "HostReader", Host)
+    telemetry = MachineTelemetry(Clock(), emitted.append)
+    telemetry.watch(machine(), [])
     telemetry.begin()
     for end_s in (100.2, 100.4, 100.6, 100.8, 101.2):
         telemetry.measured("w/cpu/torch/fp32/t2", "cpu", end_s - 0.2, end_s)
