@@ -34,7 +34,7 @@ PAGE = 60  # runs that are read when the cursor reaches the last line
 QUESTION = "Delete {}?  Press del again to delete it, esc to keep it."
 EMPTY = "No run is kept yet{}."
 NEW = ": n starts one, and it appears here"
-LATER = "The list is read when the run has ended: reading would disturb it."
+LATER = "The list is read when the run has ended."  # it would disturb it
 AGAIN_S = 5.0  # between two looks at runs of other programs that are in progress
 NOT_KEPT = "Runs are not kept: set XDG_STATE_HOME to a folder that can be written, unlike {}."
 
