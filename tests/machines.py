@@ -115,7 +115,7 @@ def h200() -> Gpu:
         utilization_percent=3.0,
         sm_clock_mhz=1980.0,
         max_sm_clock_mhz=1980.0,
-        clock_event_reasons=["SwPowerCap"],
+        clock_event_reasons=["sw_power_cap"],
         ecc=True,
         mig=False,
         persistence=True,

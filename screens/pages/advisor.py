@@ -27,7 +27,7 @@ class AdvisorScreen(ViewScreen):
     HORIZONTAL_BREAKPOINTS = [(SIDE_BY_SIDE, "-side-by-side")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         FILTER,
-        Binding("escape", "follow", "Follow", tooltip="go back to the row that races now"),
+        Binding("escape", "follow", "Back", tooltip="back to the row raced now"),
     ]
 
     def body(self) -> ComposeResult:
@@ -109,7 +109,9 @@ class AdvisorScreen(ViewScreen):
         return super().check_action(action, parameters)
 
     def action_follow(self) -> None:
-        self.query_one(FilterBar).action_dismiss()
+        if (bar := self.query_one(FilterBar)).value:
+            bar.action_dismiss()
+            return
         self.query_one(Table).release()
         self.session.looked_at = None
         self.repaint()

@@ -99,7 +99,7 @@ class DetailScreen(ViewScreen):
             return
         names = self.session.walk()
         at = min(max(0, names.index(self._scenario) + step), len(names) - 1)
-        self._scenario = names[at]
+        self._scenario = self.session.looked_at = names[at]  # escape leads to it
         verdict = self.session.report.rows[self._scenario].verdict
         self._case_id = verdict.pick if verdict else None
         self.repaint()

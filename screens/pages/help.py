@@ -81,7 +81,11 @@ WORDS = (  # each with the screens where it stands; none: everywhere
         "value of the model or code as given over the value of this one; above 1 is better",
         "Model",
     ),
-    ("Error", "the largest relative error; A to B: B is the bound on unseen inputs", "Model"),
+    (
+        "Error",
+        "the largest relative error; A to B: B is the bound on unseen inputs",
+        "Model Detail",
+    ),
     ("limited by", "memory traffic, or the peak of the precision: what bounds a rate", "Roofline"),
     ("SAME", "within 10%; AMBIGUOUS: the two runs do not show which", "Compare"),
 )

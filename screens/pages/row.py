@@ -18,16 +18,21 @@ class RowScreen(ViewScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *STEPS,
-        Binding("escape", "follow", "Back", tooltip="back to the row raced now"),
+        Binding(
+            "escape", "follow", "Back", tooltip="back to the row raced now, or to the first one"
+        ),
     ]
 
     @property
     def row(self) -> Row | None:
-        """The row that the user looks at, or the one raced now; after the end the first, of a plain
-        run the last."""
+        """The row that the user looks at, or the one that the screen shows by itself."""
+        rows = self.session.report.rows
+        return rows.get(self.session.looked_at or "", self._home)
+
+    @property
+    def _home(self) -> Row | None:
+        """The row raced now; after the end the first, of a plain run the last."""
         session, rows = self.session, self.session.report.rows
-        if session.looked_at in rows:
-            return rows[session.looked_at]
         first = next(iter(rows.values()), None)
         is_last = session.going or (first is not None and not first.plan.owes_verdict)
         return rows.get(session.report.last_row or "", first) if is_last else first
@@ -59,7 +64,8 @@ class RowScreen(ViewScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "follow":
-            return self.session.looked_at is not None
+            away = self.session.going or self.row is not self._home
+            return away and self.session.looked_at is not None
         return super().check_action(action, parameters)
 
     def action_step(self, step: int) -> None:

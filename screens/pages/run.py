@@ -137,8 +137,10 @@ class RunScreen(RowScreen):
         return super().check_action(action, parameters)
 
     def action_follow(self) -> None:
-        self.query_one(FilterBar).action_dismiss()
-        super().action_follow()
+        if (bar := self.query_one(FilterBar)).value:
+            bar.action_dismiss()
+        else:
+            super().action_follow()
 
     def on_table_selected(self, message: Table.Selected) -> None:
         row = self.row

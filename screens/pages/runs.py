@@ -34,6 +34,7 @@ PAGE = 60  # runs that are read when the cursor reaches the last line
 QUESTION = "Delete {}?  Press del again to delete it, esc to keep it."
 EMPTY = "No run is kept yet{}."
 NEW = ": n starts one, and it appears here"
+LATER = "The list is read when the run has ended."  # it would disturb it
 AGAIN_S = 5.0  # between two looks at runs of other programs that are in progress
 NOT_KEPT = "Runs are not kept: set XDG_STATE_HOME to a folder that can be written, unlike {}."
 
@@ -81,7 +82,8 @@ class RunsScreen(ViewScreen):
 
     def on_screen_resume(self) -> None:
         super().on_screen_resume()
-        self._refresh_index()
+        if not self.session.going:  # reading would disturb it
+            self._refresh_index()
 
     def _look_again(self) -> None:
         others = any(run.status == "running" for _, run in self._found.values())
@@ -126,7 +128,7 @@ class RunsScreen(ViewScreen):
         if not journal.can_be_written(folder):
             empty = NOT_KEPT.format(folder)
         if self._index is None:
-            empty = "reading the runs..."
+            empty = LATER if session.going else "reading the runs..."
         elif self.query_one(FilterBar).value:
             empty = "nothing matches the filter"
         self.query_one(Table).show(

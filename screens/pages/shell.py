@@ -24,6 +24,7 @@ from ..state.session import Session
 from ..state.threads import in_thread
 from ..terminal import TerminalApp
 from ..theme import choose
+from ..widgets.filter import FilterBar
 from .base import ViewScreen
 
 ADVISOR, RUNS = "Advisor", "Runs"  # the modes of the answers and of the list of kept runs
@@ -149,6 +150,8 @@ class Shell(TerminalApp):
         """Put the cursor of the table of scenarios on a row."""
         self.session.looked_at = name
         self.show_mode(ADVISOR)
+        for bar in self.screen.query(FilterBar):  # it may hide the row
+            bar.action_dismiss()
         self.repaint()
 
     def choose_theme(self, name: str) -> None:

@@ -81,13 +81,23 @@ class RunForm:
             "device": ",".join(given.devices),
             "threads": ",".join(map(str, given.threads)),
             "effort": QUICK if given.quick else THOROUGH if given.thorough else "",
-            "budget": "" if given.budget_s is None else f"{given.budget_s:g}",
+            "budget": self._given_budget,
             "python": given.python or "",
             **own_form.texts_of(given),
         }
         for setting in given.settings:
             name, _, text = setting.partition("=")
             self.texts[f"{self.entry}.{name}"] = text
+
+    @property
+    def _given_budget(self) -> str:
+        return "" if self.before.budget_s is None else f"{self.before.budget_s:g}"
+
+    def take(self, key: str, text: str) -> None:
+        """Fill in a field.  An effort has its own budget, unless another one was typed."""
+        if key == "effort" and self.texts["budget"] in ("", self._given_budget):
+            self.texts["budget"] = "" if text else self._given_budget
+        self.texts[key] = text
 
     @property
     def workload(self) -> Workload | None:
@@ -277,8 +287,13 @@ def _outlook(rows: list[RowPlan], budget_s: float) -> tuple[str, bool]:
         return text, False
     share_s = budget_s / total
     text += f", {'' if count == 1 else 'up to '}{units.counted(most, 'candidate')}"
-    text += f"{' in each' if count > 1 else ''}, about {units.duration(share_s)} per candidate"
+    text += f"{' in each' if count > 1 else ''}, about {_rough(share_s)} per candidate"
     if share_s >= LEAST_S:
         return text, False
-    enough = units.duration(math.ceil(total * LEAST_S / 10) * 10)
+    enough = units.clock(math.ceil(total * LEAST_S / 10) * 10)
     return f"{text}: some may get no turn; {enough} would be enough", True
+
+
+def _rough(seconds: float) -> str:
+    """An estimate in two digits: `0.24 s`, `2.1 s`, `38 s`."""
+    return units.clock(seconds) if seconds >= 9.95 else f"{seconds:.2g} s"

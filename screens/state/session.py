@@ -45,7 +45,8 @@ class Session(RunView):
 
     def apply(self, event: AnyEvent) -> None:
         self.report.apply(event)
-        self._heard_at = self.monotonic()
+        if event.at_s == self.report.last_at_s:  # else it came without a time
+            self._heard_at = self.monotonic()
         line = narrate(event, self)
         if line is not None:
             self.log.append(line)

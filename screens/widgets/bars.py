@@ -111,8 +111,11 @@ def _activity(session: Session) -> Content:
         case "finished" | "incomplete":
             verdicts = [v for v in report.verdicts if v.choice != "unknown"]
             answered = sum(not verdict.is_open for verdict in verdicts)
-            owed = sum(row.plan.owes_verdict for row in report.rows.values())
-            return Content(f"{answered} of {owed} scenarios answered") if owed else Content("")
+            rows = report.rows.values()
+            if owed := sum(row.plan.owes_verdict for row in rows):
+                return Content(f"{answered} of {units.counted(owed, 'scenario')} answered")
+            raced = sum(any(c.blocks for c in row.candidates) for row in rows)
+            return Content(f"{units.counted(raced, 'row')} measured" if raced else "")
     case = run.case_name(report.current_case) if report.current_case else "preparing"
     if report.current_row is None and session.has_model:
         known = report.model is not None or report.code is not None

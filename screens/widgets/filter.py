@@ -38,6 +38,7 @@ class FilterBar(Horizontal):
         """Enter keeps the filter and returns the focus to the table."""
         self.display = bool(self.value)
         self.screen.query_one(Table).focus()
+        self.screen.refresh_bindings()
 
     def accepts(self, *texts: str) -> bool:
         return holds(self.value, *texts)

@@ -151,9 +151,9 @@ async def test_the_palette_opens_where_a_folder_of_workloads_is_gone(
 ) -> None:
     from screens.pages.palette import Entries
 
-    run = scenes.cpu_only()
+    app = replayed(scenes.cpu_only())
     monkeypatch.setenv(catalog.ENV, "/none/such")
-    async with replayed(run).run_test(size=SIZE) as pilot:
+    async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         kinds = {entry.text.split(":")[0] for entry in Entries(pilot.app.screen)._entries()}
         assert {"Row", "Screen", "Theme"} <= kinds and "Workload" not in kinds

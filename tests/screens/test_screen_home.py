@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import scenes
+from simulated_run import run
 from stage import HeldFeed, held, press, replayed, settle, text
 
 from screens.app import WorkbenchApp
+from screens.state.event_source import EventSourceError
 from screens.widgets.table import Table
 from workbench.planning import scenarios
 from workbench.planning.plan import planned, resolve
@@ -57,6 +59,33 @@ async def test_the_race_is_followed_again_after_another_screen_released_the_row(
         assert cursor(app) != MIDWAY
         await press(pilot, "2", "escape", "3")
         assert cursor(app) == MIDWAY
+
+
+async def test_what_is_not_reached_is_awaited_no_longer() -> None:
+    for failure, here in ((None, "..."), (EventSourceError("killed", "try again"), "-")):
+        app, _ = held(scenes.midway(), failure)
+        async with app.run_test(size=SIZE) as pilot:
+            await settle(pilot)
+            (line,) = [x for x in text(pilot).splitlines() if x.startswith(" Budget-conscious")]
+            assert line.split()[2:4] == ["CPU", here], "usual, here"
+
+
+async def test_a_low_terminal_shows_the_candidates_of_the_row_that_is_raced() -> None:
+    app, _ = held(scenes.midway())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        assert "Candidate " in text(pilot) and "●" in text(pilot)
+        await press(pilot, "down")  # an answered row
+        assert "Candidate " not in text(pilot)
+
+
+async def test_a_single_answer_is_not_counted() -> None:
+    request = Request(scenarios=("realtime",), quick=True, budget_s=60)
+    async with replayed(run(request, scenes.GPU_SERVER)).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        shown = text(pilot)
+    assert "1 of 1 scenario answered" in shown and " in 1 of 1" not in shown
+    assert "\n n: another run" in shown
 
 
 async def test_a_finished_run_says_its_result_and_what_comes_next() -> None:

@@ -87,3 +87,9 @@ async def test_the_help_names_our_own_keys_and_the_short_words_of_the_tables() -
 
 async def test_a_temperature_has_its_unit() -> None:
     assert "612 W, 58 °C" in in_one(await shown(scenes.h200, "enter", size=(120, 40)))
+
+
+async def test_the_form_shows_the_titles_in_full_at_120_columns() -> None:
+    lines = in_one(await shown(scenes.h200, "n", size=(120, 40)))
+    assert "Conv net inference, one picture at a time" in lines
+    assert "Handwritten digits, time to accuracy" in lines

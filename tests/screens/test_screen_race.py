@@ -172,7 +172,7 @@ def test_braille_names_lines_at_their_ends_and_shades_the_crossing() -> None:
         Series((mark, "cpu"), line, name)
         for mark, line, name in zip("*ox", places, ("first", "second", "third"), strict=True)
     ]
-    lines = [line.plain for line in chart(series, [], str, 70, 10, Band(0.5, 1.0, 0.7))]
+    lines = [line.plain for line in chart(series, [], str, 70, 10, [Band(0.5, 1.0, 0.7)])]
     ends = [line.split("  ")[-1].strip() for line in lines]
     for name in ("* first", "o second", "x third"):
         assert sum(name in end for end in ends) == 1, "level lines do not hide one another"

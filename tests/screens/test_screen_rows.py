@@ -60,7 +60,7 @@ async def test_a_second_run_is_followed_whatever_was_looked_at_before() -> None:
         await settle(pilot)
         await press(pilot, "up", "2", "left_square_bracket", "x", "x", "s")
         assert "Heavy convolution layers   [ 5 of 6 ]" in text(pilot)
-        assert "Follow" not in text(pilot)
+        assert "esc Back" not in text(pilot)
         await press(pilot, "3")
         assert app.screen.query_one(Table).cursor == "convolution"
 
@@ -81,6 +81,35 @@ async def test_every_screen_shows_the_row_that_was_chosen_on_another() -> None:
         walked = pilot.app.screen.row.plan.scenario
         await press(pilot, "3")
         assert pilot.app.screen.query_one(Table).cursor == walked != chosen
+
+
+async def test_escape_clears_a_kept_filter_and_keeps_the_place() -> None:
+    async with replayed(scenes.h200()).run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await press(pilot, "down", "down", "slash", *"floating", "enter", "escape")
+        assert "prototyping" in text(pilot)
+        assert pilot.app.screen.query_one(Table).cursor == "floating_point"
+        await press(pilot, "2", "slash", *"numpy", "enter", "escape")
+        assert "cuda:0 torch tf32" in text(pilot) and "[ 3 of 6 ]" in text(pilot)
+        assert "esc Back" in text(pilot)
+        await press(pilot, "escape")
+        assert "[ 1 of 6 ]" in text(pilot)
+
+
+async def test_back_is_offered_only_where_it_leads_somewhere() -> None:
+    async with replayed(scenes.h200()).run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        for keys, is_offered in ((("2",), False), (("right",), True), (("left", "left"), False)):
+            await press(pilot, *keys)
+            assert ("esc Back" in text(pilot)) == is_offered
+
+
+async def test_escape_from_the_details_leads_to_the_row_that_they_show() -> None:
+    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "enter", "right_square_bracket", "escape")
+        assert pilot.app.screen.query_one(Table).cursor == "realtime"
+        assert "Real-time inference, small device ─" in text(pilot)
 
 
 async def test_the_key_of_a_screen_leads_back_from_its_details() -> None:
@@ -145,3 +174,14 @@ async def test_a_row_is_shown_on_the_advisor_that_was_never_open() -> None:
             assert app.screen.query_one(Table).cursor == name
             await press(pilot, "2")
             assert app.screen.row.plan.scenario == name
+
+
+async def test_a_row_is_shown_though_a_filter_has_hidden_it() -> None:
+    app = replayed(scenes.h200())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "slash", *"conv", "enter")
+        app.show_row("branching")  # as the palette does
+        await settle(pilot)
+        assert app.screen.query_one(Table).cursor == "branching"
+        assert "Irregular, branching tasks ─" in text(pilot)

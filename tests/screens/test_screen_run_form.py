@@ -217,3 +217,15 @@ def test_a_pattern_that_is_none_names_its_field() -> None:
     draft.texts |= {"kind": "command", "code": "sh x", "until": "("}
     assert "--until is not a regular expression" in draft.check().error
     assert list(draft.check().wrong) == ["until"]
+
+
+def test_an_effort_has_its_own_budget_unless_another_one_was_typed() -> None:
+    draft = RunForm(Request(budget_s=300.0))
+    for key, text, command in (
+        ("effort", "quick", "advise --quick"),
+        ("effort", "", "advise --budget 300"),
+        ("budget", "30", "advise --budget 30"),
+        ("effort", "quick", "advise --quick --budget 30"),
+    ):
+        draft.take(key, text)
+        assert draft.check().command == f"workbench {command}"

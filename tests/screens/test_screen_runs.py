@@ -261,17 +261,34 @@ async def test_an_opened_sweep_comes_with_its_curves(kept: Path) -> None:
 
 
 async def test_a_run_in_progress_is_not_disturbed(kept: Path) -> None:
-    app, _ = held(scenes.midway())
+    feeds = [ReplaySource(scenes.cpu_only()), HeldFeed(scenes.midway())]
+    app = WorkbenchApp(lambda _: feeds.pop(0), monotonic=lambda: 0.0)
     async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+        await open_runs(pilot)
+        await press(pilot, "3", "s")
         own = app.session
-        await press(pilot, "5")
-        await loaded(pilot)
+        await open_runs(pilot)
+        assert cursor(pilot), "the list is the one that was read before"
         await press(pilot, "v", "down", "v", "c", "e", "enter")
         await loaded(pilot)
         assert app.session is own and isinstance(app.screen, RunsScreen)
         assert "enter Open" not in text(pilot)
         assert "wait for it to end" in text(pilot)
+
+
+async def test_no_journal_is_read_during_a_race(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[sqlite3.Connection] = []
+    refreshed = history.refreshed
+    monkeypatch.setattr(history, "refreshed", lambda: reads.append(refreshed()) or reads[-1])
+    app, _ = held(scenes.midway())
+    async with app.run_test(size=SIZE) as pilot:
+        await open_runs(pilot)
+        assert "The list is read when the run has ended" in text(pilot) and not reads
+        await press(pilot, "x", "x")
+        await loaded(pilot)
+        assert "5 runs" in text(pilot) and cursor(pilot) and reads
 
 
 async def test_the_list_follows_the_end_of_a_run_and_e_writes_no_other(

@@ -12,7 +12,7 @@ from screens.text.log import race_log
 from workbench.export.text import summary_text
 from workbench.export.view.derived import RunView
 from workbench.records import events as ev
-from workbench.records.reason import Reason
+from workbench.records.reason import Reason, Warning
 from workbench.report.from_document import report_of
 from workbench.report.names import short_cpu
 from workbench.report.report import Report
@@ -93,6 +93,16 @@ def test_the_clock_runs_on_between_events_but_not_while_paused() -> None:
     session.apply(ev.StatusChanged(at_s=last + 2.5, status="paused"))
     clock.now += 60.0
     assert session.elapsed_s == last + 2.5
+
+
+def test_a_stray_line_of_the_engine_does_not_turn_the_clock_back() -> None:
+    clock = Clock()
+    session = session_of(scenes.midway(), clock)
+    clock.now += 2.5
+    before = session.elapsed_s
+    stray = Warning("stray_output", "the engine printed a stray line", "report it")
+    session.apply(ev.WarningRaised(at_s=0.0, warning=stray))  # it came without a time
+    assert session.elapsed_s == before
 
 
 def test_numbers_are_computed_once_until_a_block_arrives() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 import scenes
 from stage import held, press, replayed, settle, text
@@ -83,6 +84,15 @@ async def test_the_advisor_lists_the_sizes_in_their_order_with_what_was_fastest(
     assert len(lines) == len(sizes)
 
 
+async def test_a_plain_run_promises_no_verdict_and_says_how_many_rows_it_measured() -> None:
+    async with replayed(scenes.sweep()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "3")
+        shown = text(pilot)
+    assert " Result" in shown and " Conf" not in shown and " ... " not in shown
+    assert "done  7 rows measured" in shown
+
+
 def test_every_curve_is_drawn_with_the_mark_that_leads_its_candidate() -> None:
     report = Report.of(scenes.sweep())
     row = last_of(report)
@@ -100,6 +110,24 @@ def test_every_curve_is_drawn_with_the_mark_that_leads_its_candidate() -> None:
         assert cells.count(marks[chosen].plain) >= points, "the chosen curve lies over the others"
         for label in marks:
             assert sum(line.rstrip().endswith(label.replace("/", " ")) for line in plot) == 1
+
+
+def test_all_sizes_between_which_the_lead_changes_device_are_shaded() -> None:
+    report = Report.of(scenes.sweep())
+    sweep = RunView(report).sweep(last_of(report))
+    assert sweep is not None
+    stays, moves = sweep.lead_changes
+    replace = msgspec.structs.replace
+    back = replace(moves, between=(1024, 2048), from_candidate="cuda:0/a", to_candidate="cpu/b")
+    for changes, title, count in (
+        ([stays, moves, back], "shaded where the lead changes device", 2),
+        ([stays], "shaded where the lead changes", 1),
+        ([], "matmul over n", 0),
+    ):
+        first, *lines = curve_lines(replace(sweep, lead_changes=changes), {}, None, 100, 30)
+        assert first.plain.partition(" ─")[0].endswith(title)
+        dark = {place for line in lines for place, c in enumerate(line.plain) if c == "░"}
+        assert len(dark - {place + 1 for place in dark}) == count
 
 
 @pytest.mark.parametrize("width", [60, 78, 200])

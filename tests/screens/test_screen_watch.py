@@ -14,6 +14,7 @@ from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
 from screens.state.event_source import WatchSource
+from workbench.export.view.machine import clock_events
 from workbench.machine.snapshots import Snapshot
 from workbench.planning.request import Request
 from workbench.records import events as ev
@@ -90,6 +91,11 @@ def test_the_watch_of_a_machine_with_a_gpu(
         await watch.read(pilot)
 
     assert snap_compare(watch.app, terminal_size=size, run_before=before)
+
+
+def test_clock_events_are_shown_in_words() -> None:
+    shown = clock_events(["gpu_idle", "sw_power_cap"])
+    assert shown is not None and shown.plain == "gpu idle, sw power cap"
 
 
 async def test_a_gap_takes_the_place_of_readings_that_would_be_old() -> None:

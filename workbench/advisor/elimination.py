@@ -103,7 +103,8 @@ def slower_precisions(standings: Standings) -> Iterator[Eliminated]:
         if not is_emulated and not is_plausible(candidate):
             continue  # other load may have slowed it
         factor = candidate.min_s / like.min_s
-        if reason := slower_precision(candidate.case, factor, "in its first turn", cpu):
+        shown = ratios.relative(candidate.step_rounds(), like.step_rounds())  # as in the tables
+        if reason := slower_precision(candidate.case, factor, "in its first turn", cpu, shown):
             yield Eliminated(candidate, reason)
 
 

@@ -125,8 +125,9 @@ def _undecided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
     yield f"{close if evidence.choice == 'either' else 'Undecided'}: {relation}."
     if is_open and not ratio.low <= 1 <= ratio.high:
         decisive = decisive if slower == "CPU" else decisive.inverse()
-        _, ci = units.ratio_parts(decisive.value, decisive.interval)
-        yield f"The interval that decides is {ci}, adjusted for repeated looks."
+        _, wider = units.ratio_parts(decisive.value, decisive.interval)
+        if wider != ci:
+            yield f"Adjusted for repeated looks, the interval is {wider} and includes 1."
     if evidence.choice == "either":
         yield from _weak_evidence(evidence)
 

@@ -31,8 +31,8 @@ from .options import (
 from .program import command, echo_json, head
 
 
-@command("workbench open last", "workbench open report.json --plain", name="open")
-@click.argument("run", metavar="RUN")
+@command("workbench open", "workbench open report.json --plain", name="open")
+@click.argument("run", metavar="[RUN]", default="last")
 @format_options(whole=True)
 @no_samples_option
 @anonymize_option
@@ -40,7 +40,7 @@ from .program import command, echo_json, head
 def open_(run: str, anonymize: bool, where: bool, **options: bool) -> None:
     """Show an earlier run.
 
-    RUN is a JSON document, a journal, the id of a run, or `last`.
+    RUN is a JSON document, a journal, the id of a run, or `last`, the default.
     """
     from ..export.formats import FORMATS, PLAIN, document
     from ..report.run_files import OpenedRun, open_run

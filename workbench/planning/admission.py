@@ -134,10 +134,12 @@ def small_probe_of(case: Case, workload: Workload, cpu: Cpu | None) -> tuple[Cas
     return small, replace(small, precision="fp32", quantization=None)
 
 
-def slower_precision(case: Case, factor: float, where: str, cpu: Cpu | None) -> Reason | None:
+def slower_precision(
+    case: Case, factor: float, where: str, cpu: Cpu | None, shown: float | None = None
+) -> Reason | None:
     """Why a reduced precision that takes `factor` times the time of FP32 is not worth racing.
 
-    `where` says at which job or when; None if it is not that slow.
+    `where` says at which job or when, `shown` is the factor to name; None if it is not that slow.
     """
     if factor < NOT_WORTH_RACING:
         return None
@@ -146,7 +148,7 @@ def slower_precision(case: Case, factor: float, where: str, cpu: Cpu | None) -> 
     why = f": this CPU has no {missing}" if missing else ""
     return Reason(
         "slower_precision",
-        f"{name} is {factor:.0f}x slower than fp32 {where}{why}",
+        f"{name} is {units.ratio(shown or factor)} slower than fp32 {where}{why}",
         "use fp32 here",
     )
 

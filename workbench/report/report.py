@@ -309,6 +309,13 @@ def summary_of(verdict: Verdict, pick: Case | None) -> Summary:
     picked = None
     if pick is not None:
         picked = Pick(**{name: getattr(pick, name) for name in Pick.__struct_fields__})
-    lead, lead_ci95 = verdict.lead
+    lead, bounds = verdict.lead
+    lead = lead if lead is None else _six_digits(lead)
+    bounds = bounds and (_six_digits(bounds[0]), _six_digits(bounds[1]))
     words = verdict.confidence, verdict.basis
-    return Summary(verdict.scenario, verdict.choice, picked, lead, lead_ci95, *words)
+    return Summary(verdict.scenario, verdict.choice, picked, lead, bounds, *words)
+
+
+def _six_digits(value: float) -> float:
+    """As many as samples have in a document."""
+    return float(f"{value:.6g}")

@@ -16,14 +16,14 @@ _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def significant(value: float) -> str:
-    """Three significant digits and never an exponent: 0.0123, 1.23, 123."""
+    """Three significant digits and never an exponent: 0.0123, 1.23, 123, 7,670."""
     if value == 0:
         return "0"
     magnitude = math.floor(math.log10(abs(value)))
     rounded = round(value, 2 - magnitude)
     # Rounding may carry into the next power of ten: 9.996 is written 10.0, not 10.00.
     magnitude = math.floor(math.log10(abs(rounded)))
-    return f"{rounded:.{max(0, 2 - magnitude)}f}"
+    return f"{rounded:,.{max(0, 2 - magnitude)}f}"
 
 
 def figure(value: float) -> str:
@@ -51,8 +51,8 @@ def joules(value: float) -> str:
 
 
 def _scaled(value: float, scales: Sequence[tuple[float, str]], like: float | None = None) -> str:
-    """The value with the prefix that suits it, or `like` where that is not a hundred times more."""
-    by = like if like is not None and value < like < 100 * value else value
+    """The value with the prefix that suits it, or `like`, if that is less than 1000 times more."""
+    by = like if like is not None and value < like < 1000 * value else value
     scale, unit = next((entry for entry in scales if by >= entry[0] * 0.9995), scales[-1])
     return f"{significant(value / scale)} {unit}"
 
@@ -66,7 +66,7 @@ def clock(seconds: float) -> str:
 def rate(value: float | None, unit: str, like: float | None = None) -> str:
     """`412 GFLOP/s`, `18.2 GB/s`; plain counts below a million: `12,300 samples/s`.
 
-    Next to the rate `like`, of which it is no less than a hundredth, it has the prefix of that one.
+    Next to the rate `like`, of which it is more than a thousandth, it has the prefix of that one.
     """
     if value is None:
         return NOT_AVAILABLE
@@ -76,9 +76,7 @@ def rate(value: float | None, unit: str, like: float | None = None) -> str:
         full = unit if prefixed else f" {unit}"
         scales = [*((scale, prefix + full) for scale, prefix in _PREFIXES), (1, unit)]
         return _scaled(value, scales, like)
-    if value >= 9_995:
-        return f"{round(value, -2):,.0f} {unit}"
-    return f"{value:,.0f} {unit}" if value >= 999.5 else f"{significant(value)} {unit}"
+    return f"{significant(value)} {unit}"
 
 
 def per_s(precision: str) -> str:

@@ -139,6 +139,13 @@ def test_a_reduced_precision_far_behind_fp32_goes_after_one_block() -> None:
     assert "200x slower than fp32 in its first turn" in left.reason.message
 
 
+def test_a_reduced_precision_is_behind_by_the_factor_that_tables_show() -> None:
+    emulated = case("cpu-a", "fp16")
+    candidates = field({CPU_A: [[1.0] * 3], emulated: [[3.2, 3.9, 4.0]]})
+    (left,) = elimination.slower_precisions(standings(candidates))
+    assert left.reason.message == "fp16 is 3.90x slower than fp32 in its first turn"
+
+
 def test_a_reduced_precision_that_comes_late_is_judged_by_its_own_first_turn() -> None:
     late = case("cpu-a", "fp16")
     for blocks, gone in (([[10.0] * 3], [late.id]), ([[10.0] * 3] * 2, [])):

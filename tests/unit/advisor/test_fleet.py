@@ -60,7 +60,8 @@ def test_the_paired_lead_within_a_node_stays_as_it_was(tmp_path: Path) -> None:
     made_up.make(tmp_path, 3)
     verdict = json.loads((tmp_path / "jobs/new-1/document.json").read_text())["verdicts"][2]
     cell = next(c for c in row(fleet(tmp_path)).cells if c.node_type == "new")
-    assert [cell.lead, list(cell.lead_ci95)] == [verdict["pick_ratio"], verdict["pick_ratio_ci95"]]
+    paired = [verdict["pick_ratio"], *verdict["pick_ratio_ci95"]]
+    assert [cell.lead, *cell.lead_ci95] == pytest.approx(paired, rel=1e-5)
 
 
 def test_one_node_type_that_answered_is_no_choice_while_others_run(tmp_path: Path) -> None:

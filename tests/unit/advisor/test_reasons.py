@@ -5,6 +5,7 @@ Their words stand in `golden/sentences.txt`; here stand the facts that a sentenc
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -22,6 +23,7 @@ from verdicts import (
     ROW,
     SPENT,
     clocked,
+    copying,
     machine_with,
     skipped,
     verdict,
@@ -88,8 +90,13 @@ def test_the_interval_that_decides_is_given_where_it_alone_decides() -> None:
     assert found.choice == "unknown"
     assert found.device_ratio_ci95 is not None
     assert found.device_ratio_ci95[1] < 1
-    assert "adjusted for repeated looks" in found.reasons[0]
+    assert "Adjusted for repeated looks, the interval is 0.79-1.63 and" in found.reasons[0]
     assert "budget" not in found.reasons[0]
+
+
+def test_an_interval_that_reads_the_same_is_not_given_twice() -> None:
+    found = GALLERY["a tie"]()
+    assert found.reasons[0].count("1.00-1.02") == 1
 
 
 def test_only_an_interval_around_1_is_too_close_to_call() -> None:
@@ -219,6 +226,11 @@ def test_a_copy_that_outweighs_a_step_is_mentioned() -> None:
     last = GALLERY["copying"]().reasons[-1]
     assert "cuda:0" in last
     assert "4.00 s (4.00 steps)" in last
+
+
+def test_a_count_of_steps_has_commas_as_in_other_sentences() -> None:
+    many = verdict({CPU: steady(2e-3), GPU: steady(5e-4)}, copying)
+    assert re.search(r"4\.00 s \(\d,\d\d0 steps\)", many.reasons[-1])
 
 
 # ----------------------------------------------------- the same words always

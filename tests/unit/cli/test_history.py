@@ -42,6 +42,12 @@ def test_a_run_under_way_is_listed_as_running_only(runs: Path) -> None:
     assert [ids("running"), ids("incomplete")] == [[], ["a"]]
 
 
+def test_open_shows_the_last_run_unless_another_one_is_named() -> None:
+    shown = [CliRunner().invoke(cli, ["open", *run, "--where"]) for run in ([], ["last"])]
+    assert [done.exit_code for done in shown] == [0, 0]
+    assert shown[0].stdout == shown[1].stdout
+
+
 def ids(status: str) -> list[str]:
     done = CliRunner().invoke(cli, ["runs", "--status", status, "--json"])
     return [run["id"] for run in msgspec.json.decode(done.stdout)["runs"]]

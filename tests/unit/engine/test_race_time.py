@@ -48,7 +48,7 @@ def test_a_slow_precision_in_second_place_stays_too_and_keeps_its_reason() -> No
     assert (last.case, last.beaten_by, last.ratio) == (bf16.id, CPU_A.id, pytest.approx(4.0))
     reasons = [report.candidates[c.id].reason for c in (bf16, fp16)]
     assert [reason and reason.code for reason in reasons] == ["slower_precision"] * 2
-    assert "4x slower than fp32 in its first turn" in str(reasons[0])
+    assert "4.00x slower than fp32 in its first turn" in str(reasons[0])
 
 
 def test_it_leaves_at_once_if_its_rounds_do_not_fit_or_another_has_an_interval() -> None:

@@ -25,6 +25,8 @@ from workbench.export.text import run_text
 from workbench.export.view.derived import RunView
 from workbench.export.view.model_facts import model_and_inputs, saved_text
 from workbench.export.view.ranked import candidate_lines
+from workbench.export.view.table import texts_of
+from workbench.export.view.tables import advisor_columns, candidate_line, run_columns
 from workbench.planning.request import Request
 from workbench.records import events as ev
 from workbench.records.model import Port, Saved
@@ -125,6 +127,24 @@ def test_candidates_stand_from_fastest_to_slowest_with_a_word_for_who_left() -> 
     facts = ["above the limit", "pick", "slower", "slower", "slower", "done", "slower", "slower"]
     assert all(fact in state for fact, state in zip(facts, states, strict=True))
     assert "1.00x" in table.splitlines()[6]  # the model as given, against itself
+
+
+def test_an_outcome_and_an_error_read_the_same_in_every_table() -> None:
+    run, row = RunView(REPORT), row_of(REPORT)
+    for ranked in ranked_candidates(REPORT):
+        (line,), other = candidate_lines([ranked], run), candidate_line(ranked.candidate, row, run)
+        states = [texts_of(each.cells["state"])[-1].plain for each in (line, other)]
+        assert states[0] == states[1]
+        error, check = (
+            texts_of(c)[0].plain for c in (line.cells["error"], other.cells["accuracy"])
+        )
+        assert error.removeprefix("! ") == check
+    assert "Error" in [column.title for column in run_columns(row, run, checks=True)]
+
+
+def test_the_lead_of_a_model_is_said_to_be_over_the_next_variant() -> None:
+    titles = [[c.title for c in advisor_columns([row_of(REPORT)], width)] for width in (120, 80)]
+    assert ["Lead over next" in each for each in titles] == [True, False]
 
 
 def test_every_section_stands_once_in_a_terminal_of_a_hundred_columns() -> None:

@@ -13,6 +13,7 @@ from builders import case, events, report, scenario, steady
 from workbench.advisor.verdict import decide
 from workbench.export.view.answers import answer_facts
 from workbench.export.view.derived import RunView
+from workbench.export.view.details import telemetry_text
 from workbench.export.view.events import narrate
 from workbench.export.view.spans import Text
 from workbench.export.view.tables import (
@@ -149,3 +150,14 @@ def test_where_no_gpu_may_be_picked_the_lead_is_that_of_the_pick_over_the_next()
     assert lead_of(found, row, gpu=True) == "3.00x"
     verdict = found.rows[row.id].verdict
     assert verdict is not None and (verdict.best_gpu, verdict.no_gpu) == (None, False)
+
+
+def test_a_clock_that_did_not_move_is_given_once() -> None:
+    run = RUNS["gpu"]
+    candidate = run.report.rows["training"].picked
+    assert candidate is not None
+    telemetry = run.measured(candidate).telemetry
+    assert telemetry is not None
+    assert telemetry_text(telemetry).startswith("1965 MHz, 612 W")
+    moved = msgspec.structs.replace(telemetry, clock_after_mhz=1700.0)
+    assert telemetry_text(moved).startswith("1965 MHz, 1965 MHz before, 1700 MHz after, 612 W")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.export.view.runs import COLUMNS, run_line
+from workbench.export.view.runs import COLUMNS, run_line, run_lines
 from workbench.export.view.spans import Text
 from workbench.export.view.table import Column, Line, table_lines
 from workbench.records.comparison import RunSummary
@@ -44,3 +44,10 @@ def test_only_a_run_that_was_asked_is_unanswered(command: str, word: str) -> Non
     run = RunSummary("1", "cancelled", command=command, answers={"training": "", "realtime": ""})
     answers = run_line(run).cells["answers"]
     assert isinstance(answers, list) and answers[-1].plain == word
+
+
+def test_a_device_has_the_name_that_it_has_elsewhere() -> None:
+    run = RunSummary("a", "done", answers={"training": "gpu", "forest": "cpu torch fp32 t2"})
+    shown = [line.plain for line in run_lines(run, 80)]
+    assert any("training: GPU" in line for line in shown)
+    assert any("forest: cpu torch fp32 t2" in line for line in shown)

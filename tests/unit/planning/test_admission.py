@@ -127,7 +127,7 @@ def test_a_slow_reduced_precision_is_reported_with_the_missing_extension() -> No
         "fp16 is 212x slower than fp32 in matmul[n=256]: this CPU has no AVX512-FP16"
     )
     native = admission.slower_precision(fp16, 5, "here", cpu(avx512_fp16=True))
-    assert native.message == "fp16 is 5x slower than fp32 here"
+    assert native.message == "fp16 is 5.00x slower than fp32 here"
     assert admission.slower_precision(fp16, 2.9, "here", cpu()) is None
 
 
@@ -140,7 +140,7 @@ def test_no_mode_of_an_emulated_precision_is_tried_that_was_far_slower_without_i
     }
     found = admission.slower_in_any_mode(nhwc, candidates, cpu())
     assert found.message == (
-        "bf16 is 14x slower than fp32 without nhwc: this CPU has no AVX512-BF16 or AMX"
+        "bf16 is 14.0x slower than fp32 without nhwc: this CPU has no AVX512-BF16 or AMX"
     )
     assert admission.slower_in_any_mode(bf16, candidates, cpu()) is None
     assert admission.slower_in_any_mode(nhwc, candidates, cpu(avx512_bf16=True)) is None
@@ -152,7 +152,7 @@ def test_no_mode_of_an_emulated_precision_is_tried_that_was_far_slower_without_i
     found = admission.slower_in_any_mode(nhwc, candidates, cpu())
     assert found.code == "slower_precision"
     assert found.message == (
-        "bf16 is 14x slower than fp32 at 4 px: this CPU has no AVX512-BF16 or AMX"
+        "bf16 is 14.0x slower than fp32 at 4 px: this CPU has no AVX512-BF16 or AMX"
         " (measured without nhwc)"
     )
 

@@ -19,7 +19,9 @@ def test_it_has_one_entry_for_each_verdict(events: list[ev.AnyEvent]) -> None:
     assert document.verdicts
     for entry, verdict in zip(document.summary, document.verdicts, strict=True):
         assert (entry.scenario, entry.device) == (verdict.scenario, verdict.choice)
-        assert (entry.lead, entry.lead_ci95) == verdict.lead
+        lead, bounds = verdict.lead
+        assert entry.lead == (lead and float(f"{lead:.6g}"))
+        assert entry.lead_ci95 == (bounds and tuple(float(f"{end:.6g}") for end in bounds))
         assert (entry.pick.id if entry.pick else None) == verdict.pick
         assert (entry.confidence, entry.basis) == (verdict.confidence, verdict.basis)
     assert report_of(document).document().summary == document.summary

@@ -54,8 +54,9 @@ def test_aligned_durations_end_in_one_column() -> None:
         (9.996e14, "FLOP/s", "1.00 PFLOP/s"),
         (950.0, "FLOP/s", "950 FLOP/s"),
         (3.214, "samples/s", "3.21 samples/s"),
-        (1234.4, "samples/s", "1,234 samples/s"),
+        (1234.4, "samples/s", "1,230 samples/s"),
         (12_345.0, "samples/s", "12,300 samples/s"),
+        (664_712.0, "products/s", "665,000 products/s"),
         (2.5e6, "samples/s", "2.50 M samples/s"),
     ],
 )
@@ -127,6 +128,11 @@ def test_a_rate_in_words_is_the_rate_to_three_digits(value: float) -> None:
     factor = 1000 ** ["FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"].index(unit)
     assert float(number) * factor == pytest.approx(value, rel=0.006)
     assert float(number) < 1000
+
+
+def test_a_rate_has_the_prefix_of_the_one_it_is_compared_with() -> None:
+    assert units.rate(4.84e11, "FLOP/s", like=5.2e13) == "0.484 TFLOP/s"
+    assert units.rate(4.84e11, "FLOP/s", like=5.2e14) == "484 GFLOP/s"
 
 
 @pytest.mark.parametrize(

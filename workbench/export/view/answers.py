@@ -29,7 +29,8 @@ NAMED_OPERATORS = 5  # in one line
 
 
 def answer_lines(row: Row, run: RunView, width: int, *, roomy: bool) -> list[Text]:
-    """Question, answer, reasons, warnings and command of a row; `roomy` adds the candidates."""
+    """Question, answer, reasons, warnings and command of a row; its candidates while it is raced,
+    and if `roomy` always."""
     facts = [fact("", row.plan.question, "dim")] if row.plan.question else []
     facts += answer_facts(row, run)
     left = [case_text(c.case.id, run) for c in row.candidates if not c.ended]
@@ -37,7 +38,7 @@ def answer_lines(row: Row, run: RunView, width: int, *, roomy: bool) -> list[Tex
         facts += [*_so_far(row, run), Fact("still in", join(left, ", "))]
     lines = [heading(row_title(row), width), *facts_lines(facts, width, INDENT)]
     lines += command_lines(row.plan.reproduce)
-    if roomy and row.started:
+    if row.started and (roomy or (run.going and row.verdict is None)):
         lines += [Text(), *table_lines(run_columns(row, run), raced_lines(row, run), width)]
     return lines
 
@@ -98,7 +99,8 @@ def ending_lines(run: RunView, width: int, *, starts: bool) -> list[Text]:
     that start a run unless it `starts` one."""
     verdicts = run.report.verdicts
     counts = Counter(choice_word(verdict.choice, verdict.best_gpu) for verdict in verdicts)
-    found = [f"{word} in {count} of {len(verdicts)}" for word, count in counts.most_common()]
+    most = counts.most_common() if len(verdicts) > 1 else []  # the table says it of one
+    found = [f"{word} in {count} of {len(verdicts)}" for word, count in most]
     if verdicts and all(verdict.no_gpu and verdict.choice == "cpu" for verdict in verdicts):
         found = ["No GPU was found: the CPU runs every scenario"]
     said = Text.of(("; ".join(found) + ".  " if found else "", "strong"))

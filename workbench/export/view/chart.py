@@ -54,7 +54,7 @@ def chart(
     level_text: Callable[[float], str],
     width: int,
     height: int,
-    band: Band | None = None,
+    bands: Sequence[Band] = (),
 ) -> list[Text]:
     """The series, the last over the others, with names at their ends, above an axis with as many
     labels as there is room for, the first ones first.
@@ -77,7 +77,7 @@ def chart(
         return round((top - y) / (top - bottom) * (4 * height - 1))
 
     grid = [[(" ", "")] * (width + name_room) for _ in range(height)]
-    if band is not None:
+    for band in bands:
         _shade(grid, band, lambda x: across(x) // 2)
     for each in series:
         places = [(across(x), down(y)) for x, y in each.places]

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from ...contract import COLUMNS, ParameterValue, kind_of
@@ -95,7 +95,7 @@ def chart_lines(
     height: int,
     at: Mapping[str, ParameterValue] = {},
     chosen: str | None = None,
-    band: Band | None = None,
+    bands: Sequence[Band] = (),
 ) -> list[Text]:
     """The curves over one number; empty where there is no such curve.
 
@@ -119,7 +119,7 @@ def chart_lines(
         for x in (sizes[0], sizes[-1], *sizes[1:-1])
     ]
     rate = partial(units.rate, unit=curves[0].unit)
-    return chart(series, labels, rate, width, height, band)
+    return chart(series, labels, rate, width, height, bands)
 
 
 def _marks(sweep: Sweep) -> dict[str, Span]:
@@ -155,22 +155,25 @@ def _line(curve: Curve) -> list[Place]:
     return found
 
 
-def crossing(sweep: Sweep, found: Crossover | None = None) -> Band | None:
-    """The sizes between which the lead goes to another candidate, if possible on another device."""
+def crossings(sweep: Sweep, found: Crossover | None = None) -> tuple[list[Band], str]:
+    """The sizes between which the lead goes to another device, or else to another candidate, and
+    which of the two it is."""
     if found is not None and found.value is not None:
         low, high = found.ci95 or (found.value, found.value)
-        return Band(math.log10(low), math.log10(high), math.log10(found.value))
-    for change in sorted(sweep.lead_changes, key=_stays):
-        from_, to = change.between
-        if not isinstance(from_, str) and not isinstance(to, str) and from_ > 0:
-            return Band(math.log10(from_), math.log10(to))
-    return None
+        return [Band(math.log10(low), math.log10(high), math.log10(found.value))], "changes device"
+    moves = [change for change in sweep.lead_changes if _moves(change)]
+    bands = [
+        Band(math.log10(low), math.log10(high))
+        for low, high in (change.between for change in moves or sweep.lead_changes)
+        if not isinstance(low, str) and not isinstance(high, str) and low > 0
+    ]
+    return bands, "changes device" if moves else "changes"
 
 
-def _stays(change: LeadChange) -> bool:
-    """Whether the lead stays on the kind of device that has it."""
+def _moves(change: LeadChange) -> bool:
+    """Whether the lead goes to another kind of device."""
     names = change.from_candidate, change.to_candidate
-    return len({kind_of(name.partition("/")[0]).column for name in names}) == 1
+    return len({kind_of(name.partition("/")[0]).column for name in names}) == 2
 
 
 def curve_lines(
@@ -182,8 +185,8 @@ def curve_lines(
     found: Crossover | None = None,
 ) -> list[Text]:
     """The plot first, then as many findings as fit; for `at` and `chosen` see `chart_lines`."""
-    band = crossing(sweep, found)
-    shaded = ", shaded where the lead changes" if band else ""
+    bands, change = crossings(sweep, found)
+    shaded = f", shaded where the lead {change}" if bands else ""
     title = heading(f"{sweep.workload} over {', '.join(sweep.axes)}{shaded}", width)
     found_out = [Text.of(sentence) for sentence in findings(sweep)]
     sentences = [sentence.truncate(width) for sentence in found_out]
@@ -192,7 +195,7 @@ def curve_lines(
     plot_height = max(LEAST_HEIGHT, room * 3 // 4, room - 1 - len(sentences))
     drawn: list[Text] = []
     if plot_width >= LABEL:
-        drawn = chart_lines(sweep, plot_width, plot_height, at, chosen, band)
+        drawn = chart_lines(sweep, plot_width, plot_height, at, chosen, bands)
     if not drawn:
         return [title, *sentences, *table_lines(*rate_table(sweep), width)][:height]
     if len(drawn) > height:

@@ -89,7 +89,7 @@ def _speed(found: Measurement) -> list[Fact]:
         parts = [f"{name} {units.duration(value)}" for name, value in named if value is not None]
         facts.append(fact("clocks", f"{', '.join(parts)}; the {clocks.counted} clock counts"))
     if found.telemetry is not None:
-        facts.append(fact("sensors", _telemetry(found.telemetry)))
+        facts.append(fact("sensors", telemetry_text(found.telemetry)))
     return facts
 
 
@@ -138,11 +138,14 @@ def trace_facts(trace: Trace | None) -> list[Fact]:
     return [*facts, fact("nsys", trace.nsys)] if trace.nsys is not None else facts
 
 
-def _telemetry(found: Telemetry) -> str:
+def telemetry_text(found: Telemetry) -> str:
+    """The sensors while it ran; a clock that did not move is given once."""
+    clocks = found.clock_mhz, found.clock_before_mhz, found.clock_after_mhz
+    has_moved = len({f"{mhz:.0f}" for mhz in clocks if mhz is not None}) > 1
     readings = (
         ("{:.0f} MHz", found.clock_mhz),
-        ("{:.0f} MHz before", found.clock_before_mhz),
-        ("{:.0f} MHz after", found.clock_after_mhz),
+        ("{:.0f} MHz before", found.clock_before_mhz if has_moved else None),
+        ("{:.0f} MHz after", found.clock_after_mhz if has_moved else None),
         ("{:.0f} W by its counter", found.counted_power_w),
         ("{:.0f} W", found.power_w if found.counted_power_w is None else None),
         ("{:.0f} °C", found.temperature_c),

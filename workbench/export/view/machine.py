@@ -35,7 +35,7 @@ MANY = 3  # equal GPUs, from which on they share a table
 READINGS = {
     "memory used": "memory",
     "power": "power",
-    "temperature": "heat",
+    "temperature": "temp",
     "busy": "busy",
     "SM clock": "clock",
 }
@@ -276,7 +276,8 @@ def clock_events(reasons: Sequence[str] | None) -> Text | None:
     if reasons is None:
         return None
     slowed = [reason for reason in reasons if "idle" not in reason.lower()]
-    return Text.of((", ".join(reasons) or "none", "warning" if slowed else ""))
+    said = ", ".join(reasons).replace("_", " ")
+    return Text.of((said or "none", "warning" if slowed else ""))
 
 
 def _processes(found: Sequence[GpuProcess] | None) -> str | None:

@@ -64,7 +64,7 @@ def _candidate_line(ranked: RankedCandidate, run: RunView, most: float) -> Line:
         "run": Text.of(ranked.how),
         "state": _states(ranked, run),
         "error": _error(ranked),
-        "top1": Text.of("" if share is None else f"{share:.0%}"),
+        "top1": Text.of("" if share is None else f"{share:.1%}"),
         "size": Text.of("" if ranked.size_bytes is None else units.size(ranked.size_bytes)),
         "counted": Text.of(untimed_text(candidate)),
         RESIDENT: Text.of("" if resident is None else units.duration(resident, align=True)),
@@ -98,9 +98,9 @@ def _states(ranked: RankedCandidate, run: RunView) -> list[Text]:
     if ranked.outcome == "pick":
         texts = [("pick", "strong good")]
     elif ranked.outcome == "slower":
-        texts = [(ranked.why, "dim"), (ranked.outcome, "dim")]
+        texts = [(f"eliminated: {ranked.why}", "dim"), ("eliminated", "dim")]
     elif ranked.outcome == "error" and (candidate.ended or not run.going):
-        texts = [(ranked.why, "error"), (ranked.outcome, "error")]
+        texts = [(text, "error") for text in (ranked.why, "over the limit", "over")]
     else:
         return state_texts(candidate, run)
     return [marked(Text.of(text), candidate, run) for text in texts]

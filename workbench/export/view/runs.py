@@ -10,6 +10,7 @@ from ...text import units
 from ...text.sanitize import shown
 from .spans import Text, fact, facts_lines, heading, listed
 from .table import Cell, Column, Line
+from .words import choice_word
 
 COLUMNS = (
     Column("started", "Started", rank=2),
@@ -55,7 +56,7 @@ def _answers(run: RunSummary) -> list[str]:
     """Each row with its answer and how certain that is, as far as there is one."""
     words = {row: f" ({word})" for row, word in run.confidences.items()}
     return [
-        f"{row}: {answer}{words.get(row, '')}" if answer else row
+        f"{row}: {choice_word(answer)}{words.get(row, '')}" if answer else row
         for row, answer in run.answers.items()
     ]
 

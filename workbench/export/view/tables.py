@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import msgspec
 
+from ...advisor.ranking import error_text
 from ...records.document import SetupTimes
 from ...records.verdict import Verdict
 from ...report.candidate import Candidate, Row
@@ -41,10 +42,14 @@ def has_gpu(rows: Iterable[Row]) -> bool:
 
 
 def advisor_columns(rows: Collection[Row], width: int = UNLIMITED) -> list[Column]:
-    """The columns for these rows; models have no usual advice."""
+    """The columns for these rows; models have no usual advice, and plain runs no verdict."""
     has_advice = not rows or any(row.plan.textbook for row in rows)
     columns = [c for c in _ADVISOR_COLUMNS if has_advice or c.key != "textbook"]
     short = width < ROOMY
+    if rows and not any(row.plan.owes_verdict for row in rows):
+        columns = [columns[0], Column("ratio", "Result")]
+    elif not (has_advice or short or has_gpu(rows)):  # its gain over what is given stands below
+        columns = [replace(c, title="Lead over next") if c.key == "ratio" else c for c in columns]
     if short:  # short names, in all rows
         least = 14 if width < NARROW else 18
         scenario, *others = columns
@@ -64,7 +69,7 @@ def advisor_line(row: Row, run: RunView, *, gpu: bool, words: bool = False) -> L
         "textbook": Text.of((choice_word(advice), advice)),
     }
     if verdict is None:
-        cells["here"] = Text.of(("...", "dim"))
+        cells["here"] = Text.of(("..." if run.going else "-", "dim"))
         return Line(plan.scenario, cells, ("ratio", pending_texts(row, run)))
     cells |= {"here": here_text(verdict), "confidence": confidence_text(verdict)}
     # A model's variants have a pick, whatever is known of other devices.
@@ -166,7 +171,7 @@ def run_columns(
         *counted,
         Column("median", "Median", rank=5 if has_values else 2, align="right"),
         Column("n", "n", rank=7, align="right"),
-        *([_CHECK] if checks else []),
+        *([_check_column(row)] if checks else []),
         _STATE,
     ]
 
@@ -179,9 +184,15 @@ def result_columns(row: Row) -> list[Column]:
         Column("median", "Median", rank=2, align="right"),
         Column("rate", "Rate", rank=4, align="right"),
         Column("n", "n", rank=7, align="right"),
-        _CHECK,
+        _check_column(row),
         _STATE,
     ]
+
+
+def _check_column(row: Row) -> Column:
+    """The errors, with their limits unless the row is about a user's model or code."""
+    found = [c.accuracy.limit for c in row.candidates if c.accuracy is not None]
+    return replace(_CHECK, title="Error") if NO_LIMIT in found else _CHECK
 
 
 def raced_lines(
@@ -252,16 +263,16 @@ def median_texts(candidate: Candidate, run: RunView) -> list[Text]:
 
 
 def accuracy_text(candidate: Candidate) -> str:
-    """`0.0012 / 0.01`: the error and its limit, where there is one, or `0.97 / >= 0.95` where more
-    is better; "" without a comparison."""
+    """`0.0012 / 0.01`: the error and its limit; `0.12%` where it has none, `0.97 / >= 0.95` where
+    more is better; "" without a comparison."""
     accuracy = candidate.accuracy
     if accuracy is None or accuracy.metric == "none":
         return ""
     mark = "" if accuracy.passed else "! "
-    limit = "" if accuracy.limit == NO_LIMIT else f" / {units.figure(accuracy.limit)}"
-    if accuracy.metric == MORE_IS_BETTER:
-        limit = f" / >= {units.figure(accuracy.limit)}"
-    return f"{mark}{units.figure(accuracy.value)}{limit}"
+    least = ">= " if accuracy.metric == MORE_IS_BETTER else ""
+    if accuracy.limit == NO_LIMIT and not least:
+        return f"{mark}{error_text(accuracy.value)}"
+    return f"{mark}{units.figure(accuracy.value)} / {least}{units.figure(accuracy.limit)}"
 
 
 def setup_text(setup: SetupTimes) -> str:
