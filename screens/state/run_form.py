@@ -3,7 +3,7 @@
 import math
 import shlex
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from workbench.planning import scenarios
 from workbench.planning.cases import fill_cases, is_lacking
 from workbench.planning.number_lists import whole_numbers, words
 from workbench.planning.plan import RowPlan, resolve
-from workbench.planning.questions import MODES
+from workbench.planning.questions import MODES, ModelQuestion
 from workbench.planning.request import Request, check_python, fake_devices
 from workbench.planning.usage import ScenarioError, UsageError
 from workbench.records.machine import Machine
@@ -123,21 +123,30 @@ class RunForm:
             backends = sorted({v.backend for v in workload.variants})
             modes = list(dict.fromkeys(v.mode for v in workload.variants if v.mode))
         unused = own_form.UNUSED.get(self.texts.get("kind", ""), ()) if self.entry == OWN else ()
-        effort = self.texts["effort"]
-        usual = replace(
-            self.before, budget_s=None, quick=effort == QUICK, thorough=effort == THOROUGH
-        )
+        cores = "as proposed" if workload is None else "all cores"
         common = [
             choices("precision", "number formats of the candidates", offered),
             choices("backend", "libraries that compete", self._not_lacking(backends)),
             *([choices("mode", "ways to run it", ["plain", *modes])] if modes else []),
             choices("device", "where it may run", self._devices()),
-            FormField("threads", "threads", "all cores", "for every CPU candidate", several=RACE),
+            FormField("threads", "threads", cores, "for every CPU candidate", several=RACE),
             _EFFORT,
-            FormField("budget", "budget", f"{usual.budget:g}", "wall time of the run", "seconds"),
+            FormField("budget", "budget", f"{self._usual_s:g}", "wall time of the run", "seconds"),
             FormField("python", "python", "its own", "interpreter with your libraries"),
         ]
         return [*own, *(each for each in common if each.key not in unused)]
+
+    @property
+    def _usual_s(self) -> float:
+        """The budget of the entry with its effort, where none is typed."""
+        is_model = self.entry == OWN and self.texts.get("kind") == own_form.MODEL
+        effort, named = self.texts["effort"], self.texts["scenarios"].strip()
+        return Request(
+            all_scenarios=self.before.all_scenarios and self.entry == SCENARIOS and not named,
+            model=ModelQuestion("") if is_model else None,
+            quick=effort == QUICK,
+            thorough=effort == THOROUGH,
+        ).budget
 
     def _not_lacking(self, backends: Iterable[str]) -> list[str]:
         is_known = self.texts["python"].strip() == (self.before.python or "")

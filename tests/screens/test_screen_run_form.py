@@ -10,7 +10,7 @@ import pytest
 from screens.state.run_form import OWN, SCENARIOS, RunForm
 from workbench import catalog
 from workbench.contract import Parameter
-from workbench.planning.questions import OwnQuestion
+from workbench.planning.questions import ModelQuestion, OwnQuestion
 from workbench.planning.request import Request
 
 
@@ -229,3 +229,22 @@ def test_an_effort_has_its_own_budget_unless_another_one_was_typed() -> None:
     ):
         draft.take(key, text)
         assert draft.check().command == f"workbench {command}"
+
+
+def test_the_budget_shown_is_the_one_that_the_entry_gets() -> None:
+    draft = RunForm(Request(model=ModelQuestion("m.onnx")))
+    for entry, kind, effort, expected in (
+        ("own", "model", "", "30"),
+        ("own", "torch", "", "60"),
+        ("matmul", "", "", "60"),
+        ("matmul", "", "quick", "20"),
+    ):
+        draft.entry = OWN if entry == "own" else entry
+        draft.texts |= {"kind": kind, "effort": effort}
+        shown = {field.key: field.default for field in draft.fields()}
+        assert shown["budget"] == expected, (entry, kind, effort)
+        assert shown["threads"] == ("as proposed" if entry == "own" else "all cores")
+    every = RunForm(Request(all_scenarios=True))
+    for names, expected in (("", "300"), ("training", "60")):
+        every.texts["scenarios"] = names
+        assert next(f.default for f in every.fields() if f.key == "budget") == expected
