@@ -183,6 +183,7 @@ class Outcome:
     pick: str
     weak: bool  # the pick carries a warning about its samples
     is_clear: bool  # in truth, the best leads by more than the tolerance
+    is_whole: bool  # every candidate had a turn; otherwise the verdict says so
 
     @property
     def right(self) -> bool:
@@ -264,6 +265,9 @@ def judged(
     if verdict.choice == "either":
         either_wrong = max(kinds.values()) > TIED * min(kinds.values())  # type: ignore[type-var]
     row = report.rows["row"]
+    is_whole = all(candidate.blocks for candidate in row.candidates)
+    assert is_whole or verdict.confidence in ("likely", "open")
+    assert is_whole or any(w.code == "unmeasured" for w in verdict.warnings)
     return Outcome(
         regret=true[verdict.pick] / min(true.values()),
         rounds=row.rounds,
@@ -277,6 +281,7 @@ def judged(
         pick=verdict.pick,
         weak=any(w.subject == verdict.pick and w.code in WEAK for w in verdict.warnings),
         is_clear=sorted(true.values())[1] > RIGHT * min(true.values()),
+        is_whole=is_whole,
     )
 
 

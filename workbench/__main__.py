@@ -37,6 +37,8 @@ def _leave(_number: int, _frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
-    if not sys.flags.safe_path:  # the current folder goes last: a statistics.py there hides nothing
+    # Unless it is ours, the current folder goes last: a statistics.py there hides nothing.
+    ours = os.path.realpath(f"{__file__}/../..")
+    if not sys.flags.safe_path and os.path.realpath(sys.path[0]) != ours:
         sys.path.append(sys.path.pop(0))
     main()

@@ -99,7 +99,9 @@ class DetailScreen(ViewScreen):
             return
         names = self.session.walk()
         at = min(max(0, names.index(self._scenario) + step), len(names) - 1)
-        self._scenario = self.session.looked_at = names[at]  # escape leads to it
+        self._scenario = names[at]
+        live = self.session.report.current_row if self.session.going else None
+        self.session.looked_at = None if names[at] == live else names[at]  # escape leads to it
         verdict = self.session.report.rows[self._scenario].verdict
         self._case_id = verdict.pick if verdict else None
         self.repaint()

@@ -19,7 +19,10 @@ class RowScreen(ViewScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         *STEPS,
         Binding(
-            "escape", "follow", "Back", tooltip="back to the row raced now, or to the first one"
+            "escape",
+            "follow",
+            "Back",
+            tooltip="back to the row raced now, or to the one shown after the run",
         ),
     ]
 

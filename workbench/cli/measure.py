@@ -40,7 +40,7 @@ def advise(scenarios: tuple[str, ...], **options: Any) -> None:
 
 adapt(
     advise,
-    batch="Batch size; for your own code several make a row each, for a scenario one.",
+    batch="Batch size: one for a scenario or a model; several make a row each for your own code.",
     settings="A parameter of a scenario's workload (workbench list).",
 )
 

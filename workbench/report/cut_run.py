@@ -59,7 +59,8 @@ class CutRun:
 
     def weighed(self, weights: Mapping[str, float]) -> CutRun:
         """The same with the budget that its other rows get by the weights of all rows."""
-        due = {row: share for row, share in weights.items() if row not in self.started.carried}
+        planned = self.old.report.rows.keys() - set(self.started.carried)  # some have no candidate
+        due = {row: share for row, share in weights.items() if row in planned}
         left = sum(share for row, share in due.items() if row not in self.carried)
         share = left / (sum(due.values()) or 1.0)
         return replace(self, budget_s=round(START_S + share * self.started.budget_s))

@@ -46,6 +46,8 @@ def open_run(name: str) -> OpenedRun:
     matches = ids[:1] if name == "last" else [each for each in ids if each.startswith(name)]
     if len(matches) == 1:
         return read_journal(journal.runs_folder() / f"{matches[0]}.jsonl")
+    if name == "last" and not ids:
+        raise JournalError("no run is kept yet: `workbench` starts one")
     latest = ", ".join(matches[:5] or ids[:5]) or "none yet"
     is_other = os.path.exists(path)  # noqa: PTH110 - as above
     missing = "neither a regular file nor a run:" if is_other else "no such file or run:"

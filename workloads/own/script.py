@@ -23,7 +23,7 @@ from workbench.worker.libraries import torch
 
 from .._shared.torch_task import end_compilers
 from .calls import Called, Run
-from .target import flush_at_exit, flush_files, keep_hidden, unusable, users_line
+from .target import flush_at_exit, flush_files, unusable, users_line
 from .tree import Example, uncompiled
 
 PICKLE, PATHS = "module.pt", "paths.json"  # files in `Code.folder`
@@ -185,7 +185,6 @@ def received(code: Code, dtype: str | None = None) -> tuple[Any, Example]:
     """
     if dtype is not None:
         torch.set_default_dtype(getattr(torch, dtype))
-    keep_hidden()
     folder, path = Path(code.folder), list(sys.path)
     added = [entry for entry in json.loads((folder / PATHS).read_text()) if entry not in path]
     sys.path[:0] = added

@@ -124,13 +124,18 @@ class Subject:
         with user_errors(f"inputs of {self.name}"):
             return as_example(self.part("inputs")(*batch))
 
+    def _follows(self, batch: int) -> bool:
+        """Whether an axis of the inputs is the batch: one of that size by chance does not grow."""
+        sizes = (batch, batch + 1)
+        return all(self._drawn(self.code.seed, size).shows(size) for size in sizes)
+
     def _made(self, batch: int | None) -> Example:
         given = self._given
         if given is not None and batch in (None, given.batch):
             return given
         if self.takes_batch:
             made = self._drawn(self.code.seed, batch or self.default_batch)
-            if batch is not None and made.batch not in (None, batch) and not made.shows(batch):
+            if batch is not None and made.batch not in (None, batch) and not self._follows(batch):
                 text = f"inputs({batch}) of {self.name} makes a batch of {made.batch}"
                 raise unusable(text, "let the first axis of every input be the batch")
             return made
@@ -234,6 +239,7 @@ def _check_values(name: str, module: Any) -> None:
 @cache
 def subject(code: Code) -> Subject:
     """The subject of `code`, built once in each process."""
+    target.keep_hidden()  # before any code of the user's
     file = code.target.partition("::")[0]
     if file.endswith(".py"):
         return Subject(code, *script.opened(code))

@@ -8,6 +8,7 @@ import io
 import operator
 import os
 import random
+import site
 import sys
 import sysconfig
 import traceback
@@ -33,6 +34,7 @@ _OTHERS = (
     str(Path(__file__).parents[1]),
     str(Path(__file__).parents[2] / "workbench"),
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    site.getusersitepackages(),
 )
 HIDING = tuple(kind.hidden_by for kind in DEVICE_KINDS.values() if kind.hidden_by)
 _ignored: set[str] = set()  # variables of HIDING that the user's code set in vain

@@ -204,7 +204,7 @@ def compiled_parts(module: Any) -> list[str]:
     their class."""
 
     def stays(part: Any) -> bool:
-        forward = type(part).forward
+        forward = getattr(type(part), "forward", None)  # TorchScript's exists on instances alone
         is_wrapped = hasattr(forward, "_torchdynamo_orig_callable")
         is_compiled = is_wrapped and not hasattr(forward, "_torchdynamo_disable")
         return is_compiled or hasattr(part, "_orig_mod")

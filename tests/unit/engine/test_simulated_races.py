@@ -21,7 +21,12 @@ def race_all(races: int) -> dict[str, list[Outcome]]:
     return found
 
 
-def check_choices(found: Summary) -> None:
+def check_choices(outcomes: list[Outcome]) -> None:
+    """A budget of little more than a round may leave the best without a turn; the verdict says so
+    (`simulation.judged`)."""
+    whole = [outcome for outcome in outcomes if outcome.is_whole]
+    assert len(whole) >= 0.98 * len(outcomes)
+    found = summary(whole)
     assert found.right >= 0.99
     assert found.mean_regret <= 1.005
     assert found.worst_regret <= 1.10
@@ -42,25 +47,25 @@ def every_day() -> dict[str, list[Outcome]]:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_picks_are_right_whatever_the_noise(every_day, family: str) -> None:
-    check_choices(summary(every_day[family]))
+    check_choices(every_day[family])
 
 
 def test_what_verdicts_claim_is_true(every_day) -> None:
-    found = summary(together(every_day))
+    outcomes = together(every_day)
+    found = summary(outcomes)
     assert min(found.leads, found.devices, found.ties) >= 20
-    check_choices(found)
+    check_choices(outcomes)
     check_claims(found)
 
 
 def check_drifting(outcomes: list[Outcome], coverage: float, wrong: float) -> None:
     """A race ends where it looks clear, so its interval holds less often than that of its rounds.
 
-    See docs/decisions/025-tails-and-drift.md.  A budget of one round may leave the best without a
-    turn, whatever the noise.
+    See docs/decisions/025-tails-and-drift.md.
     """
     found = summary([outcome for outcome in outcomes if outcome.rounds > 1])
     print(found.line(OWN_DRIFT))
-    check_choices(found)
+    check_choices(outcomes)
     assert max(found.wrong_leads, found.wrong_devices, found.wrong_ties) <= wrong
     assert found.coverage >= coverage
 
@@ -79,7 +84,7 @@ def test_the_same_seed_gives_the_same_race() -> None:
 def test_picks_and_claims_hold_over_ten_thousand_races() -> None:
     found = race_all(CAMPAIGN)
     for outcomes in [*found.values(), together(found)]:
-        check_choices(summary(outcomes))
+        check_choices(outcomes)
         check_claims(summary(outcomes))
 
 

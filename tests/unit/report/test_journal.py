@@ -183,7 +183,7 @@ def test_runs_are_found_by_id_by_its_beginning_and_as_the_last(state: Path) -> N
 
 
 def test_without_any_run_the_message_says_so() -> None:
-    with pytest.raises(JournalError, match="none yet"):
+    with pytest.raises(JournalError, match="no run is kept yet"):
         open_run("last")
 
 

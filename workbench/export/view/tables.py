@@ -190,7 +190,7 @@ def result_columns(row: Row) -> list[Column]:
 
 
 def _check_column(row: Row) -> Column:
-    """The errors, with their limits unless the row is about a user's model or code."""
+    """The errors, with their limits unless the row is about a user's ONNX model."""
     found = [c.accuracy.limit for c in row.candidates if c.accuracy is not None]
     return replace(_CHECK, title="Error") if NO_LIMIT in found else _CHECK
 

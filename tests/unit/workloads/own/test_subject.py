@@ -218,6 +218,13 @@ def test_inputs_whose_first_axis_is_no_batch_make_batches_too(tmp_path, name, ma
     one.example(5)
 
 
+def test_inputs_that_ignore_their_batch_are_refused_although_an_axis_has_its_size(tmp_path) -> None:
+    text = "import torch\ndef build(): return torch.nn.Flatten()\n"
+    one = written(tmp_path, "ignoring", f"{text}def inputs(batch): return torch.ones(8, 1, 4)\n")
+    with pytest.raises(WorkloadError, match=r"inputs\(1\) of .* makes a batch of 8"):
+        one.example(1)
+
+
 def test_what_only_has_the_name_of_a_part_is_none(tmp_path: Path) -> None:
     one = written(tmp_path, "named_alike", NAMED_ALIKE)
     assert not one.takes_batch and one.own_batch == 4

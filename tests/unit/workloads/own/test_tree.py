@@ -143,3 +143,4 @@ class Whole(Half):
 def test_parts_that_stay_compiled_are_named() -> None:
     assert compiled_parts(Half()) == ["body"]
     assert compiled_parts(Whole()) == ["forward", "body"]
+    assert compiled_parts(torch.jit.trace(torch.nn.Linear(2, 2), torch.ones(1, 2))) == []
