@@ -67,7 +67,7 @@ adapt(
     ("modes", "settings"),
     budget_s="Wall time; default 30, or 20 with --quick.",
     backends=f"{' or '.join(ONNX_BACKENDS)}.",
-    batch="Batch size.",
+    batch="Batch size; one value.",
     objective="Objective of the pick; default latency (median time of one run).",
     max_error="Largest relative error of the outputs against the original's; default 0.02.",
     save_best="Write the pick to a file.",
