@@ -64,9 +64,9 @@ class AdvisorScreen(ViewScreen):
         table.show(columns, lines, Text.of((empty, "dim")))
         table.lead(session.report.current_row if session.going else next(iter(keys), None))
         if session.looked_at is not None:
-            looked_at = session.report.rows.get(session.looked_at)
-            whole = looked_at.plan.of if looked_at is not None else None  # of a crossover's size
-            table.choose(whole or session.looked_at)
+            row = session.report.rows.get(session.looked_at)
+            # A size of a crossover has no line: its scenario stands for it.
+            table.choose((row and row.plan.of) or session.looked_at)
         ending = self.query_one("#ending", Drawn)
         ending.display = session.phase == "finished" and not session.has_model
         starts = bool(self.app.check_action("new", ()))

@@ -97,11 +97,7 @@ class DetailScreen(ViewScreen):
         """Show the details of the row before or after."""
         if self.row is None:  # another run began, which has not announced it
             return
-        names = self.session.walk()
-        at = min(max(0, names.index(self._scenario) + step), len(names) - 1)
-        self._scenario = names[at]
-        live = self.session.report.current_row if self.session.going else None
-        self.session.looked_at = None if names[at] == live else names[at]  # escape leads to it
+        self._scenario = self.session.step(self._scenario, step)
         verdict = self.session.report.rows[self._scenario].verdict
         self._case_id = verdict.pick if verdict else None
         self.repaint()

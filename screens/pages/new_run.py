@@ -301,7 +301,7 @@ class NewRunScreen(ModalScreen[Request | None]):
         line = control.parent
         if isinstance(line, FieldLine) and line.field is not None:
             self._form.take(line.field.key, value)
-            if line.field.decides or line.field.key == "scenarios":  # that decides the budget
+            if line.field.decides:
                 self._show_entry()
             else:
                 self._check()

@@ -72,16 +72,12 @@ class RowScreen(ViewScreen):
         return super().check_action(action, parameters)
 
     def action_step(self, step: int) -> None:
-        row, names = self.row, self.session.walk()
-        if row is not None:
-            index = names.index(row.plan.scenario) + step
-            wanted = names[min(max(0, index), len(names) - 1)]
-            self._look_at(None if wanted == self.session.report.current_row else wanted)
+        if self.row is not None:
+            self.session.step(self.row.plan.scenario, step)
+            self.refresh_bindings()
+            self.repaint()
 
     def action_follow(self) -> None:
-        self._look_at(None)
-
-    def _look_at(self, row: str | None) -> None:
-        self.session.looked_at = row
+        self.session.looked_at = None
         self.refresh_bindings()
         self.repaint()

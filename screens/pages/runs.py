@@ -134,15 +134,15 @@ class RunsScreen(ViewScreen):
         self.query_one(Table).show(
             (MARKED, *COLUMNS), lines, Text.of((self._problem or empty, "dim"))
         )
-        said = ""
+        said = []
         if self._index is not None:
             count = history.count(self._index)
-            said = units.counted(count, "run")
-            said += f", {len(lines):,} shown" if len(lines) < count else ""
+            some = f", {len(lines):,} shown" if len(lines) < count else ""
+            said.append(units.counted(count, "run") + some)
         if session.going:
-            said += "   a run is in progress: wait for it to end, or stop it with x"
+            said.append("a run is in progress: wait for it to end, or stop it with x")
         asked = QUESTION.format(self.query_one(Table).cursor)
-        line = Text.of((asked, "strong warning") if self._asked else (said.lstrip(), "dim"))
+        line = Text.of((asked, "strong warning") if self._asked else ("   ".join(said), "dim"))
         title = self.query_one("#runs-title", Drawn)
         title.show(line.truncate)
         self._draw_chosen()

@@ -20,7 +20,7 @@ class FormField:
     several: str = ""
     choices: tuple[str, ...] = ()
     single: bool = False  # whether one choice excludes the others
-    decides: bool = False  # which other fields there are
+    decides: bool = False  # which other fields there are, or their defaults
 
     @property
     def description(self) -> str:
@@ -30,9 +30,11 @@ class FormField:
         return f"{self.label}: {self.help}{allowed}{several}"
 
 
-def choices(key: str, purpose: str, names: Iterable[str], empty: str = "all") -> FormField:
+def choices(
+    key: str, purpose: str, names: Iterable[str], empty: str = "all", *, decides: bool = False
+) -> FormField:
     """A field whose choices compete with one another; `empty` stands for none of them."""
-    return FormField(key, key, empty, purpose, choices=(empty, *names))
+    return FormField(key, key, empty, purpose, choices=(empty, *names), decides=decides)
 
 
 def only_one(key: str, purpose: str, names: tuple[str, ...], *, decides: bool = False) -> FormField:

@@ -112,7 +112,7 @@ class RunForm:
             offered, backends = list(PRECISIONS), list(catalog.backends())
         elif workload is None:
             names = _scenario_names(self.before.scenario_file)
-            own = [choices("scenarios", "rows of the table", names, empty="default")]
+            own = [choices("scenarios", "rows of the table", names, "default", decides=True)]
             offered, backends, modes = list(PRECISIONS), list(catalog.backends()), []
         else:
             own = [_parameter_field(workload, parameter) for parameter in workload.parameters]

@@ -94,6 +94,15 @@ class Session(RunView):
             return report.last_at_s
         return report.last_at_s + max(0.0, self.monotonic() - self._heard_at)
 
+    def step(self, row: str, places: int) -> str:
+        """The row that many places after `row`, at which all screens look from now on; they follow
+        the race again if it is the one raced now."""
+        names = self.walk()
+        wanted = names[min(max(0, names.index(row) + places), len(names) - 1)]
+        is_live = self.going and wanted == self.report.current_row
+        self.looked_at = None if is_live else wanted
+        return wanted
+
     @property
     def share(self) -> float | None:
         """The share of the budget that a run in progress has used."""

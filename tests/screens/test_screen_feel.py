@@ -19,11 +19,9 @@ from screens.terminal import TerminalApp
 from screens.theme import DARK, LIGHT, SIXTEEN, themes
 from screens.widgets.pane import Pane
 from screens.widgets.table import Table
-from workbench import catalog
 from workbench.export.view.spans import Text
 from workbench.export.view.table import Line, sorted_lines
 from workbench.files import config
-from workbench.records.events import encode
 
 SIZE = (120, 40)
 
@@ -109,54 +107,6 @@ async def test_drawn_times_sort_too() -> None:
         shown = [line.key for line in app.screen.query_one(Table)._shown.lines]
         known = [behind[key] for key in shown if key in behind]
         assert len(known) > 2 and known == sorted(known)
-
-
-async def test_the_palette_finds_rows_screens_and_themes_and_a_theme_is_remembered() -> None:
-    app = replayed(scenes.h200())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        for words, wanted in (("branching", "[3 Advisor]"), ("screen: hard", "[1 Hardware]")):
-            await pilot.press("ctrl+p")
-            await pilot.pause()
-            for letter in words:
-                await pilot.press({" ": "space", ":": "colon"}.get(letter, letter))
-            while not app.screen.query("CommandList")[0].option_count:
-                await pilot.pause(0.01)
-            await press(pilot, "enter")
-            assert wanted in text(pilot)
-        await press(pilot, "3")
-        assert app.screen.query_one(Table).cursor == "branching"
-        app.choose_theme("nord")
-        await settle(pilot)
-        assert app.theme == "nord" and config.load() == ({"theme": "nord"}, [])
-    assert replayed(scenes.h200()).theme == "nord"
-
-
-async def test_the_palette_offers_workloads_and_recent_runs_only_between_runs() -> None:
-    from screens.pages.palette import Entries
-
-    def kinds(app: WorkbenchApp) -> set[str]:
-        return {entry.text.split(":")[0] for entry in Entries(app.screen)._entries()}
-
-    app, _ = held(scenes.midway())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        assert "Workload" not in kinds(app)
-        await press(pilot, "x", "x")
-        assert {"Workload", "Row", "Screen", "Theme", "Export", "New run"} <= kinds(app)
-
-
-async def test_the_palette_opens_where_a_folder_of_workloads_is_gone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from screens.pages.palette import Entries
-
-    app = replayed(scenes.cpu_only())
-    monkeypatch.setenv(catalog.ENV, "/none/such")
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        kinds = {entry.text.split(":")[0] for entry in Entries(pilot.app.screen)._entries()}
-        assert {"Row", "Screen", "Theme"} <= kinds and "Workload" not in kinds
 
 
 async def test_every_theme_has_our_roles() -> None:
@@ -308,29 +258,6 @@ async def test_m_starts_the_run_that_the_answer_proposes() -> None:
         await press(pilot, "m")
         assert asked == [proposed] and "racing" in text(pilot)
         assert "m Next step" not in text(pilot)
-
-
-async def test_an_earlier_run_opens_from_the_palette_and_the_last_result_is_not_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "workbench" / "runs"
-    folder.mkdir(parents=True)
-    earlier = scenes.cpu_only()
-    (folder / f"{earlier[0].id}.jsonl").write_bytes(b"".join(encode(e) + b"\n" for e in earlier))
-    app = replayed(scenes.h200())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
-        mine = app.session
-        app.read_run(folder / "gone.jsonl", app.show_run)
-        await app.workers.wait_for_complete([w for w in app.workers if w.group == "read"])
-        assert app.session is mine and app._notifications
-        app.read_run(folder / f"{earlier[0].id}.jsonl", app.show_run)
-        await app.workers.wait_for_complete([w for w in app.workers if w.group == "read"])
-        await settle(pilot)
-        assert app.session.replay and "recorded, done" in text(pilot)
-        assert app.raced is mine
-        await press(pilot, "escape")
-        assert app.session is mine
 
 
 async def test_a_terminal_that_is_too_small_says_so_in_one_line_and_grows_back() -> None:

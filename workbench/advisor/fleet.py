@@ -78,23 +78,31 @@ def _comparable(nodes: Sequence[FleetNode], plan: FleetPlan | None) -> list[Flee
     model = plan.inputs.get("model") if plan else None
     subject = model.sha256 if model else mode([run.subject for run in voters] or [""])
     usual = _usual_work(every) | _usual_work(voters)
-    found = []
-    for node in nodes:
-        text, run = "", node.run
-        if run is None or not _has_answered(run):
-            pass  # it has its own reason, or none yet
-        elif run.version != version:
-            text = f"it was run by workbench {run.version}, not {version}"
-        elif run.subject != subject and not run.scaling:
-            text = "it is about another model or other code"
-        else:
-            others = (a for a in run.answers if a.job and _work(a) != usual[a.scenario])
-            if (other := next(others, None)) is not None:
-                did = f"{other.job} for {other.objective}"
-                text = f"its {other.scenario} measured other work than the others: {did}"
+
+    def judged(node: FleetNode) -> FleetNode:
+        if node.run is None or not _has_answered(node.run):
+            return node  # it has a reason of its own, or none yet
+        if (text := _difference(node.run, version, subject, usual)) is None:
+            return node
         reason = Reason("incomparable", text, "measure it with the options of the others")
-        found.append(replace(node, state="incomparable", reason=reason) if text else node)
-    return found
+        return replace(node, state="incomparable", reason=reason)
+
+    return list(map(judged, nodes))
+
+
+def _difference(
+    run: NodeRun, version: str, subject: str, usual: Mapping[str, tuple[str, str]]
+) -> str | None:
+    """Why a run cannot be compared with those of this version, subject and work."""
+    if run.version != version:
+        return f"it was run by workbench {run.version}, not {version}"
+    if run.subject != subject and not run.scaling:
+        return "it is about another model or other code"
+    for answer in run.answers:
+        if answer.job and _work(answer) != usual[answer.scenario]:
+            did = f"{answer.job} for {answer.objective}"
+            return f"its {answer.scenario} measured other work than the others: {did}"
+    return None
 
 
 def _has_answered(run: NodeRun) -> bool:
@@ -102,12 +110,12 @@ def _has_answered(run: NodeRun) -> bool:
 
 
 def _work(answer: NodeAnswer) -> tuple[str, str]:
-    """Equal where two values are times of the same."""
+    """The work that was timed, and the objective: equal where two times can be compared."""
     return answer.job, answer.objective
 
 
 def _usual_work(runs: Sequence[NodeRun]) -> dict[str, tuple[str, str]]:
-    """What most of these runs did, by scenario."""
+    """The work that most of these runs timed, by scenario."""
     found: dict[str, list[tuple[str, str]]] = {}
     for answer in (each for run in runs for each in run.answers if each.job):
         found.setdefault(answer.scenario, []).append(_work(answer))

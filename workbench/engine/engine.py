@@ -196,7 +196,7 @@ class Engine:
         old, fingerprint = cut.old.report, ceiling_store.fingerprint
 
         def rules(report: Report) -> dict[str, object]:
-            """What each carried row compares, and by what."""
+            """The cases, objective and prices of each carried row."""
             plans = [report.rows[row].plan for row in cut.carried if row in report.rows]
             return {p.scenario: ({c.id for c in p.cases}, p.objective, p.prices) for p in plans}
 

@@ -147,11 +147,8 @@ class Exports:
             return []
         if leader.precision == BFLOAT:  # as the lab calls it
             leader = replace(leader, mode=BFLOAT)
-        asked = self.space.request.precisions
-        found = list(self._search.neighbours(leader))
-        if asked and BFLOAT not in asked:  # an FP32 case of ONNX Runtime may round its products
-            found = [each for each in found if each.mode != BFLOAT]
-        return self._search.admit(found, scenario, self._until(left_s, NEIGHBOURS))
+        found, until_s = self._search.neighbours(leader), self._until(left_s, NEIGHBOURS)
+        return self._search.admit(found, scenario, until_s)
 
     def _until(self, left_s: float, share: float) -> float:
         """When the last build may start, of a row that has `left_s`; none outlasts the row."""
@@ -178,13 +175,15 @@ class Exports:
         except (WorkerFailed, UsageError) as error:
             self.left_out["int8"] = str(error)
             return None
+        asked = self.space.request.precisions
+        may_round = not asked or BFLOAT in asked  # products of the exported FP32 model
         space = SearchSpace(
             facts=facts,
             products=products,
             cpu=self.space.cpu,
             threads=self.space.threads,
             backends=self.backends,
-            precisions=("int8",),
+            precisions=("int8", BFLOAT) if may_round else ("int8",),
             thorough=self.space.request.thorough,
         )
         found, unpromising = first(space)

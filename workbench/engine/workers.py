@@ -33,7 +33,7 @@ NO_TURN = Reason(BUDGET, "no time was left for its turn", "raise --budget or rac
 
 
 def settings_of(request: Request, machine: Machine, run_id: str) -> WorkerSettings:
-    """What all workers of a run have in common."""
+    """The settings that all workers of a run share."""
     return WorkerSettings(
         run_id=run_id,
         python=request.python or sys.executable,

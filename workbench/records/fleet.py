@@ -134,7 +134,7 @@ class FleetNode(msgspec.Struct, frozen=True):
 
 
 class FleetFolder(msgspec.Struct):
-    """What the folder of a fleet holds at one moment, before nodes are compared."""
+    """The content of a fleet's folder at one moment, before its nodes are compared."""
 
     plan: FleetPlan | None = None
     nodes: list[FleetNode] = []

@@ -136,8 +136,7 @@ def rivals(ranked: Sequence[Case]) -> list[Case]:
 def _other_ways(leader: Proposal, space: SearchSpace) -> Iterator[Proposal]:
     """The leader's variant with other options, and in the other library."""
     is_float = leader.recipe.method is None
-    asked = space.precisions  # of an exported module INT8 only: its own search filters the rest
-    may_round = BFLOAT in asked or space.facts.precision not in asked
+    may_round = not space.precisions or BFLOAT in space.precisions
     rounds = is_float and may_round and native("bf16", space.cpu)
     if leader.backend == OPENVINO:
         if rounds:
