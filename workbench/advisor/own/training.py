@@ -54,7 +54,7 @@ def workers(space: Space, batch: int | None) -> list[int]:
     if step_s:
         bound = min(bound, max(2, int(LONGEST_SAMPLE_S / step_s)))
     largest = 1 << (bound.bit_length() - 1)
-    return sorted({count for count in (0, 2, 4, largest) if count <= bound})
+    return sorted({count for count in (0, 2, 4, 8, largest) if count <= bound})
 
 
 def steps_per_sample(space: Space, batch: int | None) -> int:

@@ -145,7 +145,7 @@ def test_numbers_of_loaders_are_powers_of_two_within_cores_and_time() -> None:
     assert counts(2) == [0, 2]
     assert counts(6) == [0, 2, 4]
     assert counts(12) == [0, 2, 4, 8]
-    assert counts(192) == [0, 2, 4, 16]
+    assert counts(192) == [0, 2, 4, 8, 16]
     assert counts(192, step_s=0.4) == [0, 2, 4]
     assert counts(192, step_s=30.0) == [0, 2]
 
