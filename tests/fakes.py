@@ -152,7 +152,7 @@ class LateSource:
     """A candidate source whose `cases` join after round `at`.
 
     `seen` lists each call: how many candidates there were, and the seconds left.  `kept` is the id
-    of the baseline.
+    of the baseline, and `missing` what it had no time to propose.
     """
 
     def __init__(self, at: int, *cases: Case) -> None:
@@ -160,6 +160,7 @@ class LateSource:
         self.extra: set[str] = set()
         self.seen: list[tuple[int, float]] = []
         self.kept: str | None = None
+        self.missing: str | None = None
 
     def files(self, case: Case) -> Mapping[str, str]:
         return {"model": f"{case.params['of']}.onnx"}
@@ -172,6 +173,9 @@ class LateSource:
 
     def baseline(self, candidates: Sequence[Candidate]) -> str | None:
         return self.kept
+
+    def gap(self, candidates: Sequence[Candidate]) -> str | None:
+        return self.missing
 
 
 def run_race(

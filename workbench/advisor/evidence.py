@@ -173,7 +173,7 @@ class Evidence:
         raced = {c.case.device_kind for c in self.by_id if c.blocks}
         missed = {c.case.device_kind for c in self.by_id if was_missed(c)}
         # Where both kinds of device raced, one more on the better kind could only add to its lead.
-        if missed and (len(raced) == 1 or missed != {pick.case.device_kind}):
+        if len(raced) == 1 or missed - {pick.case.device_kind}:
             yield from ((None, w.message) for w in of_row if w.code == "unmeasured")
         if is_cut_short(self.row):
             yield None, "the run was cut short"

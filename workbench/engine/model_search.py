@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from ..advisor.comparison import ranked
 from ..advisor.limits import eligible, exceeds_error_limit
 from ..advisor.model.candidates import rivals
+from ..advisor.reasons import listed
 from ..advisor.refinements import SETTLED_ROUNDS
 from ..contract import Case
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
 from ..worker.recipe import ORIGINAL
+from .model_variants import NO_TIME
 from .variant_search import VariantSearch
 
 BUILD_SHARE = 0.4  # longest time for a variant without which there is no race, of the budget
@@ -18,6 +20,7 @@ JOIN_SHARE = 0.2  # time that must be left for a new variant, of the budget
 JOIN_LEAST_SHARE = 0.08  # time that must be left for another way to run a variant, of the budget
 MIX_SHARE = 0.5  # time for a search of nodes to leave in FP32, of the time left
 MOST_CANDIDATES = 16  # in a default run
+MOST_LISTED = 3  # variants that had no turn, by name
 RIVALS = 3  # number of next best candidates to try with the leader's threads
 
 
@@ -34,7 +37,7 @@ class CandidateSearch(VariantSearch):
         until_s = context.now() + BUILD_SHARE * context.request.budget
         given = [proposal for proposal in self.waiting if proposal.recipe == ORIGINAL]
         self.waiting = [proposal for proposal in self.waiting if proposal.recipe != ORIGINAL]
-        return self.admit(given, scenario, until_s) or self.next(scenario, until_s)
+        return self.admit(given, scenario, until_s) or self.next((), scenario, until_s)
 
     # --------------------------------------------------------- the race asks
 
@@ -45,7 +48,9 @@ class CandidateSearch(VariantSearch):
         """A variant that waits, else a mixed variant, else neighbours of the leader."""
         context, scenario = self.variants.context, self.scenario
         request, until_s = context.request, context.now() + left_s / 2
-        if left_s >= JOIN_SHARE * request.budget and (cases := self.next(scenario, until_s)):
+        if left_s >= JOIN_SHARE * request.budget and (
+            cases := self.next(candidates, scenario, until_s)
+        ):
             return cases
         measured = [c for c in candidates if c.blocks and c.case.device == "cpu"]
         order = ranked(eligible(measured, scenario))
@@ -68,3 +73,9 @@ class CandidateSearch(VariantSearch):
         given = [c for c in on_cpu if self.proposal(c.case).recipe == ORIGINAL]
         usable = [c for c in given if not exceeds_error_limit(c, self.scenario)]
         return next((c.case.id for c in ranked(usable or given)), None)
+
+    def gap(self, candidates: Sequence[Candidate]) -> str | None:
+        """The variants that no time was left to build."""
+        self.stop()
+        missed = [name for name, why in self.variants.left_out.items() if why == NO_TIME]
+        return f"{listed(missed, MOST_LISTED)} had no turn" if missed else None

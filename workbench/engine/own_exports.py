@@ -81,6 +81,7 @@ class Exports:
     _probed: bool = False  # for graph breaks
     _to_compile: GraphBreaks | None = None  # None before it was probed
     _uncompilable: str = ""  # why torch.compile cannot help
+    no_time_to_compile: str | None = None  # why nothing was compiled, where time was short
     _search: VariantSearch | None = None  # once the lab has prepared the exported model
 
     def leave_out(self, name: str, why: str) -> None:
@@ -122,14 +123,16 @@ class Exports:
         """Where the module's inputs and reference outputs at `batch` are."""
         return str(Path(self.code.folder, f"b{batch or 0}"))
 
-    def next_quantised(self, scenario: Scenario, left_s: float) -> list[Case]:
+    def next_quantised(
+        self, measured: Sequence[Candidate], scenario: Scenario, left_s: float
+    ) -> list[Case]:
         """The next INT8 form of the exported model; none if all are, or in so little time."""
         end_s = self.context.now() + left_s
         is_possible = self.has_quantised and "int8" not in self.left_out
         if self._search is None and self.exported and is_possible:
             self._search = self._quantisable(self.exported, end_s - left_s * BUILD)
         until_s = self._until(end_s - self.context.now(), BUILD)
-        return self._search.next(scenario, until_s) if self._search else []
+        return self._search.next(measured, scenario, until_s) if self._search else []
 
     def mixed(
         self, measured: Sequence[Candidate], leader: Candidate, scenario: Scenario, left_s: float
@@ -229,11 +232,13 @@ class Exports:
         why = self._uncompilable
         if not why and share * need_s > left_s:
             why = f"compiling may take {need_s:.0f} s, but only {max(0.0, left_s):.0f} s were left"
+            self.no_time_to_compile = self.no_time_to_compile or why
             why += "; raise --budget"
         if why:
             self.leave_out("compile", why)  # the first time counts: later, less is left
         else:
             self.left_out.pop("compile", None)
+            self.no_time_to_compile = None
         return not why
 
     @property

@@ -55,6 +55,9 @@ class FixedCases:
         """The code as written: the first candidate."""
         return candidates[0].case.id if candidates else None
 
+    def gap(self, candidates: Sequence[Candidate]) -> str | None:
+        return None
+
 
 class OwnSearch:
     """The candidate source of one row.  `first`: the search of the row at the user's own batch,
@@ -113,6 +116,15 @@ class OwnSearch:
     def baseline(self, candidates: Sequence[Candidate]) -> str | None:
         """The code as written; where an option leaves it out, the first candidate."""
         return candidates[0].case.id if candidates else None
+
+    def gap(self, candidates: Sequence[Candidate]) -> str | None:
+        """The compiled form of the best candidate, where no time was left to compile any."""
+        why = self._exports.no_time_to_compile
+        if why is None or any(c.case.is_compiled for c in candidates):
+            return None
+        leader = next(iter(self._ranked(candidates)), None)
+        is_eager = leader is not None and _is_eager(leader.case)
+        return f"its compiled form had no turn: {why}" if is_eager else None
 
     def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
         """The cases of the next stage that has some.  A stage without any is over; one that
@@ -187,7 +199,7 @@ class OwnSearch:
             text = f"the exported model in FP32 takes {lag:.1f}x the time of eager torch"
             self._exports.leave_out("int8", f"{text}; --thorough tries INT8 anyway")
             return []
-        return self._admitted(self._exports.next_quantised(self.scenario, left_s))
+        return self._admitted(self._exports.next_quantised(candidates, self.scenario, left_s))
 
     def _mix(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
         """The mix of a fast INT8 form that exceeds its error limit.
@@ -223,11 +235,16 @@ class OwnSearch:
         return self._new(found)
 
     def _compile_first(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
-        """torch.compile at a further batch, if another library was too far ahead in the first row:
-        it need not be so here."""
-        if self._first is None or not self._first._is_far_ahead(self._first.candidates):
+        """torch.compile at a further batch, if another library was too far ahead in the first row,
+        which need not be so here, or if no time was left there and eager torch leads here.  Where
+        two devices race, their turns need that time."""
+        if self._first is None or any(c.case.is_compiled for c in self._first.candidates):
             return []
-        return self._compile(candidates, left_s)
+        if self._first._is_far_ahead(self._first.candidates):
+            return self._compile(candidates, left_s)
+        leads = any(_is_eager(c.case) for c in self._ranked(candidates)[:1])
+        leads &= len(self._space.devices) == 1
+        return self._compile(candidates, left_s, TRIED) if leads else []
 
     def _vary(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
         """The leader with other numbers of threads, and other options of its library."""
@@ -254,7 +271,8 @@ class OwnSearch:
         if self._first is not None or any(c.case.is_compiled for c in candidates):
             return None  # another may lead later
         at_last = self._compile(candidates, left_s, TRIED)
-        self.extra |= {each.id for each in at_last}
+        if not _is_eager(case):  # compiling would rarely make up for the lead of another library
+            self.extra |= {each.id for each in at_last}
         return at_last or None
 
     def _vary_compiled(self, ranked: Sequence[Candidate], left_s: float) -> list[Case]:

@@ -10,6 +10,7 @@ from ..contract import Case, kind_of
 from ..machine.host.disturbance import DisturbanceMonitor
 from ..planning.plan import RowPlan
 from ..records import events as ev
+from ..records.reason import Warning
 from ..report.candidate import CANCELLED, Candidate
 from ..stats.samples import MIN_PAIRS
 from .blocks import BlockRunner
@@ -18,6 +19,7 @@ from .entry import by_promise, entry_order, in_turns
 from .overhead import PREPARING
 from .preparation import Preparation, PreparedCase
 from .schedule import RoundBudget
+from .workers import RAISE_BUDGET
 
 MOST_ROUNDS = 40
 REFERENCE_ROUNDS = 5  # for reference-only precisions
@@ -356,6 +358,9 @@ class Race:
         context, subject = self._context, self._plan.scenario.id
         own = context.pool.process_ids()
         found = [*disturbance.warnings(subject), *context.telemetry.warnings(subject, own)]
+        source = self._plan.source
+        if source is not None and (gap := source.gap(self._row_candidates())) is not None:
+            found.append(Warning("unmeasured", gap, RAISE_BUDGET, subject))
         for warning in found:
             context.emit(ev.WarningRaised(at_s=context.now(), warning=warning))
 

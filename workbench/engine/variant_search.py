@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from ..advisor.limits import exceeds_error_limit
+from ..advisor.limits import error_limit, exceeds_error_limit
 from ..advisor.model.candidates import Proposal, SearchSpace, convolves, neighbours
 from ..advisor.model.overview import variant_of
 from ..contract import Case
@@ -13,6 +13,9 @@ from ..worker.recipe import ORIGINAL, Recipe
 from .model_variants import ModelVariants
 
 NEAR = 1.25  # times the smallest error: variants as suitable to start a mix from
+# Times the error limit: of 17 modules beyond it, scales per tensor keep it in none (make own).
+FAR = 2.0
+TOO_COARSE = "with a scale per channel its error is far above the limit; --thorough measures it"
 MIX_GAIN = 0.95  # times the leader's time: a variant over the limit must be faster to be mixed
 
 
@@ -47,18 +50,34 @@ class VariantSearch:
         self.variants.leave_out(proposal.recipe for proposal in self.waiting)
         self.waiting.clear()
 
-    def next(self, scenario: Scenario, until_s: float) -> list[Case]:
+    def next(self, measured: Iterable[Candidate], scenario: Scenario, until_s: float) -> list[Case]:
         """The next variant that waits, if it is built before `until_s`.
 
         One at a time: what was measured so far is an answer already, should time run out.
         """
-        cases: list[Case] = []
+        cases, too_coarse = list[Case](), self._too_coarse(measured, scenario)
         while self.waiting and not cases:
+            recipe = self.waiting[0].recipe
             if self.variants.timed_out:
                 self.stop()
+            elif recipe in too_coarse and not self.space.thorough:
+                self.variants.left_out[recipe.label] = TOO_COARSE
+                self.waiting.pop(0)
             else:
                 cases = self.admit([self.waiting.pop(0)], scenario, until_s)
         return cases
+
+    def _too_coarse(self, measured: Iterable[Candidate], scenario: Scenario) -> set[Recipe]:
+        """Static forms with a scale per tensor, where that per channel is far above the limit."""
+        errors = [
+            (self.proposal(each.case).recipe, each.accuracy.worst, limit)
+            for each in measured
+            if each.accuracy is not None
+            and (limit := error_limit(each, scenario)) is not None
+            and (each.case.quantization or "").startswith("static")
+        ]
+        far_off = (each for each, error, limit in errors if error > FAR * limit)
+        return {replace(each, per_channel=False) for each in far_off if each.per_channel}
 
     def admit(
         self, proposals: Iterable[Proposal], scenario: Scenario, until_s: float

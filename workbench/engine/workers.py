@@ -29,7 +29,8 @@ CANNOT_HERE = (
     "unsupported_device",
     "unsupported_precision",
 )
-NO_TURN = Reason(BUDGET, "no time was left for its turn", "raise --budget or race fewer rows")
+RAISE_BUDGET = "raise --budget or race fewer rows"
+NO_TURN = Reason(BUDGET, "no time was left for its turn", RAISE_BUDGET)
 
 
 def settings_of(request: Request, machine: Machine, run_id: str) -> WorkerSettings:

@@ -44,6 +44,9 @@ class CandidateSource(Protocol):
     def baseline(self, candidates: Sequence[Candidate]) -> str | None:
         """The id of the case that keeps racing although it is slower: gains are stated over it."""
 
+    def gap(self, candidates: Sequence[Candidate]) -> str | None:
+        """After the race: what might have been picked, had the budget left time to make it."""
+
 
 @dataclass
 class RowPlan:

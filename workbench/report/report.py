@@ -225,8 +225,10 @@ class Report:
         """The warnings on this candidate's result and on its row; none without a sample."""
         if not candidate.blocks:
             return []
-        row = self.rows[candidate.scenario]
-        return [*self.disturbances(row), *measurement_warnings(candidate, self.machine)]
+        # That others had no turn says nothing about this result.
+        of_row = self.disturbances(self.rows[candidate.scenario])
+        own = measurement_warnings(candidate, self.machine)
+        return [*(each for each in of_row if each.code != "unmeasured"), *own]
 
     @property
     def most_s(self) -> float:

@@ -6,8 +6,10 @@ from typing import Any, ClassVar
 from unittest.mock import patch
 
 import pytest
+import simulated_own
 from simulated_own import SimulatedOwn, raced
 
+from workbench.advisor.own.overview import recommendation
 from workbench.contract import Case
 from workbench.engine import own_exports
 from workbench.pool.pool import WorkerFailed
@@ -77,6 +79,10 @@ def test_once_nothing_else_is_left_a_compilation_is_tried_in_less_time(
     compiled = [c for c in report.candidates.values() if c.case.is_compiled and c.blocks]
     assert bool(compiled) == tried
     assert ("compile" in report.code.left_out) == (not tried)
+    verdict = report.rows["own"].verdict
+    assert verdict is not None and verdict.confidence == ("sure" if tried else "likely")
+    gap = "Its compiled form had no turn: compiling may take 3"
+    assert (gap in " ".join(recommendation(report))) == (not tried)
 
 
 class TooSlow(Hasty):
@@ -88,10 +94,42 @@ class TooSlow(Hasty):
         return super().prepare(request)
 
 
-def test_a_compilation_that_was_tried_at_last_leaves_no_doubt_where_it_is_late() -> None:
+class TooSlowBehind(TooSlow):
+    """The same, where another library leads."""
+
+    failures: ClassVar = {}
+
+
+@pytest.mark.parametrize(
+    ("code", "budget_s", "reason", "confidence"),
+    [(TooSlow, 40.0, "budget", "likely"), (TooSlowBehind, 50.0, "no_time", "tie")],
+)
+def test_a_compilation_that_is_late_leaves_a_doubt_where_eager_torch_leads(
+    code: type[TooSlow], budget_s: float, reason: str, confidence: str
+) -> None:
     with patch.object(own_exports.ways, "compile_s", lambda *_, **__: 30.0):
-        report = Report.of(raced(TooSlow, budget_s=40.0, batch=(1,)))
+        report = Report.of(raced(code, budget_s=budget_s, batch=(1,)))
     (late,) = [c for c in report.candidates.values() if c.case.is_compiled]
-    assert late.reason is not None and late.reason.code == "no_time"
+    assert late.reason is not None and late.reason.code == reason
     verdict = report.rows["own"].verdict
-    assert verdict is not None and verdict.confidence == "sure"
+    assert verdict is not None and verdict.confidence == confidence
+
+
+class LateAtFirst(Hasty):
+    """Another library leads at the first batch and takes its time, eager torch at the further."""
+
+    failures: ClassVar = {}
+
+    def step_s(self, case: Case) -> float:
+        slow = case.backend == "onnxruntime" and case.batch == 8
+        return super().step_s(case) * (3 if slow else 1)
+
+
+def test_a_further_batch_compiles_where_the_first_had_no_time_and_eager_torch_leads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(own_exports.ways, "compile_s", lambda *_, **__: 9.0)
+    monkeypatch.setattr(simulated_own, "BUILD_S", 6.0)
+    report = Report.of(raced(LateAtFirst, budget_s=60.0, batch=(1, 8)))
+    raced_in = {c.scenario for c in report.candidates.values() if c.case.is_compiled and c.blocks}
+    assert raced_in == {"own[batch=8]"}

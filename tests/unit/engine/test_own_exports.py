@@ -90,7 +90,7 @@ def test_an_int8_form_of_the_module_races_at_both_batches(exports: Exports) -> N
     scenario = msgspec.structs.replace(scenario, batch=4)
     assert exports.export(60.0)
     assert exports.exported is not None and exports.exported.dynamic
-    (case,) = exports.next_quantised(scenario, 60.0)
+    (case,) = exports.next_quantised((), scenario, 60.0)
     assert (case.backend, case.precision, case.batch) == ("onnxruntime", "int8", 4)
     assert exports.files(case)["model"] != exports.exported.model
     for batch in (4, 8):
@@ -111,7 +111,7 @@ def test_a_model_that_the_lab_cannot_use_is_left_out(exports: Exports, tmp_path:
     model.write_bytes(b"broken")
     exports.exported = ExportedCode(str(model), dynamic=False, operations=1, convolutions=0)
     scenario = OwnQuestion("torch", "modules:picture").scenario()
-    assert exports.next_quantised(scenario, 60.0) == []
+    assert exports.next_quantised((), scenario, 60.0) == []
     assert "model.onnx" in exports.left_out["int8"]
 
 

@@ -217,6 +217,20 @@ def test_with_memory_as_objective_each_case_has_a_worker_to_itself() -> None:
     assert len({key for key, _ in pool.asked}) == 1
 
 
+def test_what_had_no_time_makes_the_answer_less_sure_but_not_the_results() -> None:
+    answers = []
+    for missing in (None, "int8-static had no turn"):
+        source = LateSource(9)
+        source.missing = missing
+        report, _, _ = run_race({CPU_A: 2e-3, CPU_B: 1e-3}, source=source)
+        answers.append(decide(report, scenario(textbook="")))
+        marks = report.measurement_warnings(report.candidates[CPU_B.id])
+        assert "unmeasured" not in {warning.code for warning in marks}
+    assert [answer.confidence for answer in answers] == ["sure", "likely"]
+    assert "int8-static had no turn" in " ".join(answers[1].reasons)
+    assert answers[1].next_best.startswith("Raise the budget")
+
+
 def test_a_report_reads_newcomers_from_a_journal() -> None:
     _, emitted, _ = run_race(
         {CPU_A: 1.0, CPU_B: 1.0, CPU_C: 1.0}, starters=[CPU_A, CPU_B], source=LateSource(1, CPU_C)

@@ -153,10 +153,29 @@ def test_a_spent_budget_leaves_variants_out_with_the_reason() -> None:
     bench.open_row()
     assert len(bench.join([], left_s=5.0)) == 1  # one at a time
     assert bench.join([], left_s=1.0) == []
-    bench.run.search.stop()
+    gap = bench.run.search.gap([])
+    assert gap is not None and gap.endswith(" and 1 more had no turn")
     late = {name for name, why in bench.left_out.items() if why == NO_TIME}
     assert len(late) == 4
     assert not labels(bench.cases) & {f"{name}/t4" for name in late}
+
+
+@pytest.mark.parametrize(
+    ("error", "thorough", "is_built"),
+    [(0.05, False, False), (0.05, True, True), (0.03, False, True)],
+)
+def test_scales_per_tensor_are_not_built_where_those_per_channel_are_far_above_the_limit(
+    error: float, thorough: bool, is_built: bool
+) -> None:
+    bench = Bench(thorough=thorough)
+    bench.open_row()
+    while f"{STATIC}-products-channel/t4" not in labels(bench.cases):
+        measured = bench.measured(
+            lambda _: 1e-3, errors=lambda case: error * (case.quantization is not None)
+        )
+        assert bench.join(measured, left_s=200.0)
+    assert (f"{STATIC}/t4" in labels(bench.cases)) == is_built
+    assert (STATIC not in bench.left_out) == is_built
 
 
 def test_a_variant_that_was_built_is_not_left_out() -> None:
@@ -168,7 +187,7 @@ def test_a_variant_that_was_built_is_not_left_out() -> None:
     bench.open_row()
     while not any(case.threads == 2 for case in bench.cases if case.quantization):
         assert bench.join([], left_s=200.0)
-    bench.run.search.stop()  # other threads and options of most still wait
+    assert bench.run.search.gap([]) is None  # other threads and options of most still wait
     assert NO_TIME not in bench.left_out.values()
 
 

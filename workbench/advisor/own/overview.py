@@ -126,7 +126,8 @@ def answer(row: Row, report: Report) -> list[str]:
         sentences.append(tie_text(verdict, candidate_name(verdict.runner_up)))
     if missed := [candidate_name(each.case) for each in row.candidates if was_missed(each)]:
         sentences.append(f"Not measured, for lack of time: {listed(missed, MOST_LISTED)}.")
-    return sentences
+    gaps = (each for each in report.disturbances(row) if each.code == "unmeasured")
+    return [*sentences, *(f"{each.message.capitalize()}; {each.remedy}." for each in gaps)]
 
 
 def _run(pick: Candidate, row: Row, code: CodeReport) -> str:

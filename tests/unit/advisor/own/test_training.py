@@ -95,7 +95,7 @@ def test_modes_join_the_leader_in_one_order() -> None:
 def test_loaders_follow_the_leader_only_while_it_waits() -> None:
     leader = replace(way("cpu", "fp32", "fused+compile", 8), tuning={"workers": 0})
     waits, idle = (after(leader, space(data="dataset"), 32, w) for w in (0.5, 0.01))
-    assert labels(waits) == [f"cpu/fp32/fused+compile/8/workers={n}" for n in (0, 2, 4, 16)]
+    assert labels(waits) == [f"cpu/fp32/fused+compile/8/workers={n}" for n in (0, 2, 4, 8, 16)]
     assert idle == []
     assert after(leader, space(), 32, 0.5) == []  # no data, no loaders
 
@@ -118,6 +118,7 @@ def test_pinning_and_numbers_of_loaders_are_changed_one_at_a_time() -> None:
         {"workers": 0, "pin": 0},
         {"workers": 2, "pin": 0},
         {"workers": 4, "pin": 0},
+        {"workers": 8, "pin": 0},
         {"workers": 16, "pin": 0},
         {"workers": 2, "pin": 1},
     ]
