@@ -80,6 +80,6 @@ class Profile:
 
     events: list[dict[str, Any]]
     operators: list[Operator]  # the longest, longest first
-    total_s: float  # seconds of all operators, including those not listed
+    total_s: float  # seconds of all operators, including those not listed; else of the pass
     device: str  # where that time was spent: "cpu" or "gpu"
     fallback_s: float = 0.0  # part of `total_s` in nodes that another provider left to the CPU

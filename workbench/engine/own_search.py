@@ -9,8 +9,6 @@ train is looked for one setting at a time.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import msgspec
-
 from ..advisor.comparison import ranked
 from ..advisor.limits import eligible
 from ..advisor.model.candidates import on_threads, rivals
@@ -375,16 +373,15 @@ class TrainingSearch(OwnSearch):
     def __init__(
         self, space: Space, scenario: Scenario, exports: Exports, first: OwnSearch | None = None
     ) -> None:
-        steps = training.steps_per_sample(space, scenario.batch)
-        planned = msgspec.structs.replace(scenario, params={**scenario.params, "batches": steps})
-        super().__init__(space, planned, exports, first)
+        super().__init__(space, scenario, exports, first)
         self._led: set[str] = set()  # leaders whose neighbours were tried
 
     def _here(self, case: Case) -> Case:
         """The case at this row's batch, with no more loaders than a sample has steps: a sample
         holds whole rounds of the loaders."""
         here = super()._here(case)
-        most = int(here.params["batches"])
+        most = training.steps_per_sample(self._space, here.batch, here.device)
+        here = replace(here, params={**here.params, "batches": most})
         if int(here.tuning.get("workers", 0)) <= most:
             return here
         return replace(here, tuning={**here.tuning, "workers": most})

@@ -42,6 +42,7 @@ RELEASE_DEADLINE_S = 5.0
 
 EMULATED = ("bf16", "fp16")  # precisions for which a CPU without their instructions uses FP32's
 COMMAND_HINT = "raise --budget, or time it until it prints a line: --until REGEX"
+FEWER = "others hold memory too: race fewer (--precision, --mode), or a smaller batch or size"
 
 
 class Refused(Exception):
@@ -379,8 +380,10 @@ class Preparation:
 
     def fail(self, case: Case, failure: WorkerFailed) -> None:
         """End a case whose worker failed or refused it."""
-        is_late = self._context.now() >= self._share.end_s
-        self.finish(case, *outcome(failure.reason, is_late=is_late))
+        is_late, reason = self._context.now() >= self._share.end_s, failure.reason
+        if reason.code == "no_memory" and self._neighbours(case):
+            reason = msgspec.structs.replace(reason, hint=FEWER)
+        self.finish(case, *outcome(reason, is_late=is_late))
 
     def finish(
         self, case: Case, status: str, reason: Reason | None, proof: ProvenSlower | None = None

@@ -27,6 +27,7 @@ PROVIDERS = {
     "migraphx": "MIGraphXExecutionProvider",
 }
 SILENT = 4  # log severity: fatal messages only, since errors are raised
+LOCATION = b"\n\x08location\x12"  # in an ONNX file, before the name of a file with its weights
 # Types of OpenVINO as ONNX names them.
 TYPES = {"f16": "float16", "f32": "float", "f64": "double", "boolean": "bool"}
 TYPES |= {f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)}
@@ -54,7 +55,8 @@ def open_session(
         return OpenVinoSession(model, case)
     onnxruntime = _onnxruntime()
     provider = provider_of(case)
-    options = _options(case.mode, case.threads or 1, profile)
+    # What a provider leaves to the CPU has all cores, as in a session without this option.
+    options = _options(case.mode, case.threads or (_cores() if shared else 1), profile)
     if provider == CPU:
         return onnxruntime.InferenceSession(model, options, providers=[CPU])
     if not shared:
@@ -71,7 +73,12 @@ def _engines(model: bytes | str) -> str:
     """The folder for TensorRT's engines of `model`, whose names say nothing about its weights."""
     with onnx_gpu.overheard([]):
         onnx_gpu.preload(_onnxruntime(), TENSORRT)
-    found = hashlib.sha256(model if isinstance(model, bytes) else Path(model).read_bytes())
+    content = model if isinstance(model, bytes) else Path(model).read_bytes()
+    found = hashlib.sha256(content)
+    if isinstance(model, str) and LOCATION in content:  # whose files are too large to hash
+        for each in sorted(Path(model).parent.iterdir()):
+            if os.fsencode(each.name) in content:
+                found.update(f"{each.stat().st_size} {each.stat().st_mtime_ns}".encode())
     for name in ("onnxruntime", "tensorrt"):  # an engine suits the version that built it
         found.update(getattr(sys.modules.get(name), "__version__", "").encode())
     folder = Path(os.environ.get(onnx_gpu.CACHE, tempfile.gettempdir()), found.hexdigest()[:32])
@@ -158,13 +165,16 @@ def cpu_session(
     A profile goes to a file whose name begins with `profile`, the graph that runs after
     optimisation to the file `optimised`.
     """
-    # The engine sets it to the cores that this process may use, as counted with quotas.
-    cores = int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
-    options = _options(mode, cores, profile)
+    options = _options(mode, _cores(), profile)
     if optimised is not None:
         options.optimized_model_filepath = str(optimised)
     source = model if isinstance(model, bytes) else str(model)
     return _onnxruntime().InferenceSession(source, options, providers=[CPU])
+
+
+def _cores() -> int:
+    """The cores that this process may use: the engine sets the variable, as counted with quotas."""
+    return int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
 
 
 def _onnxruntime() -> Any:

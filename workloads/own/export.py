@@ -178,7 +178,7 @@ def archive(subject: Subject, batch: int | None, path: Path) -> None:
 
     WorkloadError `not_exported` where torch.export cannot follow the module.
     """
-    example = subject.example(batch)
+    example = subject.example(batch).mapped(lambda tensor: tensor.to(subject.code.home))
     try:
         with torch.no_grad():
             program = torch.export.export(subject.copy(), example.args, example.kwargs)

@@ -12,12 +12,13 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from workbench.contract import THREAD_VARIABLES, Accuracy, Case, Task, WorkloadError
+from workbench.contract import THREAD_VARIABLES, Accuracy, Case, Task, WorkloadError, kind_of
 from workbench.worker.block import time_sample
 from workbench.worker.code import OWN, Code
 
 from .inference import user_check
 from .plain import digest, is_array, parts, relative_error, unreadable
+from .reference import REDUCED
 from .subject import takes_device
 from .target import gpu_errors, noting_variables, resolve, seed_loaded, unusable, user_errors
 from .tree import leaves
@@ -67,7 +68,9 @@ class FunctionTask(Task):
         self.takes_device = takes_device(self.function) or takes_device(self._inputs)
         self.batch = self._size(case.batch)
         self._device = case.computes_on
-        self._limit = LIMIT if code.max_error is None else code.max_error
+        # On a GPU torch, JAX and TensorFlow use TF32 unless they are told not to.
+        usual = LIMIT if kind_of(case.device).on_host else REDUCED
+        self._limit = usual if code.max_error is None else code.max_error
         self._result: Any = None
         self.mutated: list[str] = []  # arguments that a call changes
         self.spread = 0.0  # relative difference of two equal calls; 0 where that is not asked

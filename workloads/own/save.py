@@ -187,7 +187,8 @@ def _script(
             loaded = [*_module(folder, code, subject, case), *setup]
             what += f" with inputs on {device}" if kind != "cpu" else ""
         parts = [TORCH.format(seed=code.seed), *loaded, *([KEPT] if renews else [])]
-        wait = "lambda: None" if kind == "cpu" else f"torch.{kind}.synchronize"
+        waited = "" if kind == "mps" else repr(device)  # without it, that of the current device
+        wait = "lambda: None" if kind == "cpu" else f"lambda: torch.{kind}.synchronize({waited})"
     lines = "\n".join(f"    {line}" for line in call)
     renewed = "    inputs, named = renewed()\n" if renews else ""
     timed = TIMED.format(call=lines, wait=wait, renewed=renewed, timed=what)

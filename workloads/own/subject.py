@@ -246,10 +246,13 @@ def subject(code: Code) -> Subject:
     if file.endswith(ARCHIVES):
         if code.pickled:  # its classes may be there
             target.search_first(code.directory)
-        return Subject(code, *archive.opened(Path(code.directory, file), code.pickled))
+        path = Path(code.directory, file)
+        module, example = archive.opened(path, code.pickled)
+        if code.home != "cpu" and path.suffix == ".pt2":  # its graph may name a device
+            module = archive.on(path, code.pickled, code.home)
+        return Subject(code, module, example)
     build = target.resolve(code)
-    module, example = built(code, build, code.home)
-    return Subject(code, module, example, build=build)
+    return Subject(code, *built(code, build, code.home), build=build)
 
 
 def built(code: Code, build: Any, device: str) -> tuple[Any, Example | None]:

@@ -4,11 +4,12 @@
 """
 
 import math
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from workbench.contract import Accuracy, Case, Setup
+from workbench.contract import Accuracy, Case, Setup, kind_of
 from workbench.worker.block import time_sample
 from workbench.worker.code import OWN, Code
 from workbench.worker.failures import first_line
@@ -17,7 +18,7 @@ from workbench.worker.libraries import Array, np, torch
 from .._shared.torch_task import synchronize, true_fp32
 from .._shared.training import gradients, untouched
 from .._shared.waiting import FedTraining
-from .reference import Reference, errors
+from .reference import Reference, affords_float64, errors
 from .subject import Subject, folder_of, kept, precision_of
 from .target import unusable, user_errors
 from .training_parts import TrainingParts, rows_of
@@ -130,12 +131,15 @@ def computed(parts: TrainingParts, batch: Any, seed: int) -> tuple[bool, Referen
         calm = eager(frozen=True)
         if max(errors(plain, calm)) > SAME:
             frozen, plain = True, calm
-    try:
-        exact, source = eager(frozen=frozen, double=True), "gradients of eager float64"
-    except Exception:  # some modules name their types
-        exact, source = plain, "gradients of eager FP32"
     # What chance decides even so is drawn otherwise on a GPU and in compiled code.
+    began = time.perf_counter()
     other = eager(frozen=frozen, drawn=seed + 1)
+    took_s = time.perf_counter() - began
+    exact, source = plain, "gradients of eager FP32"
+    # A CPU takes about twice as long for it.
+    if kind_of(parts.one.code.home).on_host or affords_float64(parts.one.code, took_s):
+        with suppress(Exception):  # some modules name their types
+            exact, source = eager(frozen=frozen, double=True), "gradients of eager float64"
     floors = [max(pair) for pair in zip(errors(plain, exact), errors(other, plain), strict=True)]
     return frozen, Reference(["loss", "gradients"], exact, floors, source, REDUCED)
 

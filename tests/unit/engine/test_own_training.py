@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 from simulated_own import FACTS, SimulatedOwn, raced
 
 from workbench.contract import Case
+from workbench.export.text import run_text
+from workbench.export.view.derived import RunView
 from workbench.planning.questions import OwnQuestion
 from workbench.records import events as ev
 from workbench.report.report import Report
@@ -76,6 +78,24 @@ def test_a_sample_of_a_further_batch_holds_whole_rounds_of_the_loaders_that_are_
     most = [max(int(c.case.tuning["workers"]) for c in row.candidates) for row in (first, second)]
     assert most[0] > most[1]
     assert {int(c.case.params["batches"]) for c in second.candidates} == {most[1]}
+
+
+class Slow(Loading):
+    """A step takes seconds on the CPU."""
+
+    facts: ClassVar[dict[str, Any]] = {**Loading.facts, "step_s": 1.0}
+
+
+def test_long_steps_on_the_cpu_leave_the_loaders_of_a_gpu_alone() -> None:
+    report = Report.of(raced(Slow, own=QUESTION, gpu=True))
+    cases = [each.case for each in report.rows["own"].candidates]
+    for device, most in (("cpu", 2), ("cuda:0", 16)):
+        there = [case for case in cases if case.device == device]
+        assert max(int(case.tuning["workers"]) for case in there) == most
+        assert {case.params["batches"] for case in there} == {most}, "whole rounds of all loaders"
+    names = {RunView(report).case_name(case.id) for case in cases}
+    assert not any("batches" in name for name in names)
+    assert "the mean of 2 or 16 steps" in run_text(report)
 
 
 def test_an_impossible_mode_is_left_out_with_its_reason() -> None:

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 from builders import case, context, machine
-from fakes import CPU_A, CPU_B, IdleWorkload
+from fakes import CPU_A, CPU_B, CPU_C, IdleWorkload
 from preparing import RUN_S, Row, StartingPool, asked_s
 
 from workbench.contract import DEFAULT_CACHE_BYTES, Accuracy, Case, Setup, Task
 from workbench.engine.context import SLACK_S, Share
-from workbench.engine.preparation import COMMAND_HINT, Preparation
+from workbench.engine.preparation import COMMAND_HINT, FEWER, Preparation
 from workbench.engine.workers import NO_TURN, worker_key
 from workbench.planning.questions import OwnQuestion
 from workbench.pool.pool import Answer, WorkerFailed
@@ -41,6 +41,16 @@ def test_a_candidate_that_leaves_gives_back_its_memory_of_a_gpu_at_once() -> Non
     for left in (alone, CPU_A):
         row.preparation.finish(left, "ok", Reason("beaten", "slower"))
     assert row.pool.ended == [worker_key(alone)]
+
+
+def test_memory_that_other_candidates_hold_is_not_said_to_be_too_small() -> None:
+    row = Row(CPU_A, CPU_B, CPU_C)
+    full = WorkerFailed(Reason("no_memory", "full", "free memory"))
+    row.preparation.fail(CPU_A, full)
+    assert row.prepare(CPU_B) == [True]
+    row.preparation.fail(CPU_C, full)
+    reasons = [row.report.candidates[each.id].reason for each in (CPU_A, CPU_C)]
+    assert [each.hint for each in reasons if each is not None] == ["free memory", FEWER]
 
 
 def test_after_the_end_of_the_run_no_worker_is_asked_to_release() -> None:

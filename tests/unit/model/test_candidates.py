@@ -187,6 +187,14 @@ def test_a_gpu_takes_fp32_and_fp16() -> None:
     assert all(e.threads is None for e in on_gpu)
 
 
+def test_fp16_is_made_before_int8_and_tensorrt() -> None:
+    found, _ = first(space("mlp", gpus=("cuda:0",), providers=("tensorrt",)))
+    made = [each for each in found if each.recipe != ORIGINAL]
+    assert (made[0].recipe, made[0].mode) == (Recipe("fp16"), None)
+    assert {each.recipe.precision for each in made[1:-1]} == {"int8"}
+    assert (made[-1].recipe, made[-1].mode) == (Recipe("fp16"), "tensorrt")
+
+
 def test_a_model_in_fp16_is_not_converted_to_it() -> None:
     found, _ = first(space("fp16", gpus=("cuda:0",)))
     assert [e.recipe for e in found if e.device == "cuda:0"] == [ORIGINAL]

@@ -234,7 +234,12 @@ def test_without_profiles_the_ratio_is_all_there_is() -> None:
 def test_what_a_provider_leaves_to_the_cpu() -> None:
     away = candidate(case(mode="openvino"), 2e-3, {"Conv": 1e-3})
     away.fallback_fraction = 0.4
-    assert "40% of the operators' time" in sentences(away)
+    said = "leaves 40% of the time to the CPU"
+    assert said in sentences(away)
+    given = candidate(case("int8", threads=None, device="cuda:0"), 2e-3)
+    assert said not in sentences(given, given)
+    given.fallback_fraction = 0.4
+    assert said in sentences(given, given)
 
 
 def test_fp16_is_not_judged_as_if_it_were_int8() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any
 
 import lab_models
 import numpy as np
+import onnx
 import pytest
 from lab_builders import case
 
@@ -286,9 +288,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_the_cpu_takes_the_rest_of_shared_models_only(asked: Asked, shared: bool) -> None:
+def test_the_cpu_takes_the_rest_of_shared_models_only(
+    asked: Asked, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
     wanted = ["TensorrtExecutionProvider", "CUDAExecutionProvider"]
-    session.open_session(b"", case(mode="tensorrt", device="cuda:0"), shared=shared)
+    wished = case(mode="tensorrt", device="cuda:0", threads=None)
+    session.open_session(b"", wished, shared=shared)
     assert asked.providers == (wanted + ["CPUExecutionProvider"] * shared)
     key = "session.disable_cpu_ep_fallback"
     if shared:
@@ -296,6 +302,7 @@ def test_the_cpu_takes_the_rest_of_shared_models_only(asked: Asked, shared: bool
             asked.options.get_session_config_entry(key)
     else:
         assert asked.options.get_session_config_entry(key) == "1"
+    assert asked.options.intra_op_num_threads == (3 if shared else 1)
 
 
 def test_engines_are_kept_by_weights_and_versions(
@@ -319,6 +326,24 @@ def test_engines_are_kept_by_weights_and_versions(
     asked.__version__ = "1.32.0"
     assert kept(b"a") != first
     assert capfd.readouterr().out == ""
+
+
+def test_an_engine_of_weights_in_a_file_of_their_own_is_not_that_of_other_weights(
+    asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORT_TENSORRT_CACHE_PATH", str(tmp_path / "engines"))
+    file, weights = tmp_path / "m.onnx", tmp_path / "m.weights"
+    own = {"save_as_external_data": True, "location": weights.name, "size_threshold": 0}
+    onnx.save(lab_models.perceptron(), file, **own)
+
+    def kept() -> str:
+        session.open_session(str(file), case(mode="tensorrt", device="cuda:0"))
+        return asked.engines
+
+    first = kept()
+    assert kept() == first
+    os.utime(weights, ns=(0, 0))  # written by another training
+    assert kept() != first
 
 
 def test_an_engine_has_the_time_of_a_compilation() -> None:

@@ -65,6 +65,8 @@ def first(space: SearchSpace) -> tuple[list[Proposal], dict[str, str]]:
         found += _on_gpu(gpu, space, left_out)
     if space.precisions:
         found = [e for e in found if _precision(e, space) in space.precisions]
+    # INT8 forms take longest to make, and one that takes too long ends what waits behind it.
+    found.sort(key=lambda each: each.recipe.precision == "int8" or each.mode == "tensorrt")
     return list(dict.fromkeys(found)), left_out
 
 

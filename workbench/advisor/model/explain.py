@@ -94,7 +94,8 @@ def explain(
 ) -> Explanation:
     """`candidate` against `given`, the fastest run of the model as given on the same device."""
     if candidate.case == given.case:
-        return Explanation(candidate.case.id, won, list(_limits(candidate, context)))
+        limits = [*_limits(candidate, context), *_left_to_the_cpu(candidate)]
+        return Explanation(candidate.case.id, won, limits)
     mine, other = KernelTimes.of(candidate), KernelTimes.of(given)
     sentences = [_headline(candidate, given)]
     sentences += _too_far_off(candidate, context)
@@ -109,11 +110,7 @@ def explain(
             sentences += _losses(mine, other, context)
         if candidate.case.precision == "int8":
             sentences += _left_in_fp32(candidate, mine, context)
-    if candidate.fallback_fraction > NOTABLE:
-        sentences.append(
-            f"Its provider leaves {candidate.fallback_fraction:.0%} of the operators' time to the "
-            "CPU, with copies there and back."
-        )
+    sentences += _left_to_the_cpu(candidate)
     if is_faster:
         sentences += _threads(candidate, given)
     return Explanation(candidate.case.id, won, sentences, _table(mine, other))
@@ -232,6 +229,12 @@ def _limits(candidate: Candidate, context: ModelContext) -> Iterator[str]:
                 "Memory limits it; smaller weights would help."
             )
     yield from _idle(profile)
+
+
+def _left_to_the_cpu(candidate: Candidate) -> Iterator[str]:
+    if candidate.fallback_fraction > NOTABLE:
+        share = f"{candidate.fallback_fraction:.0%} of the time"
+        yield f"Its provider leaves {share} to the CPU, with copies there and back."
 
 
 def _idle(profile: KernelTimes) -> Iterator[str]:

@@ -44,12 +44,13 @@ def as_written(row: Row, code: CodeReport) -> Candidate | None:
     return first if facts.kind != TORCH or (is_eager and has_its_threads) else None
 
 
-def given_name(code: CodeReport) -> str:
+def given_name(code: CodeReport, first: Case) -> str:
     """The first candidate in words: "eager" where the user's own calls differ from its, in what
-    they compile, in their context or in how data are loaded."""
+    they compile, in their context, in how data are loaded or in what they ask of a GPU (TF32)."""
     facts = code.facts
     altered = any(module.chosen and module.altered for module in facts.modules)
-    return "eager" if altered or facts.compiled or facts.data else AS_WRITTEN
+    on_gpu = facts.kind == TORCH and first.computes_on != "cpu"
+    return "eager" if altered or facts.compiled or facts.data or on_gpu else AS_WRITTEN
 
 
 def ranked_candidates(report: Report, row: Row) -> list[RankedCandidate]:
@@ -133,18 +134,19 @@ def answer(row: Row, report: Report) -> list[str]:
 def _run(pick: Candidate, row: Row, code: CodeReport) -> str:
     """`Run it on the CPU with 2 threads: 1.92x faster than the code as written (...).`"""
     given, case, accuracy = as_written(row, code), pick.case, pick.accuracy
+    known_as = given_name(code, row.candidates[0].case)
     where = " on the CPU" if case.device == "cpu" else f" on {case.device}"
     where = "" if case.backend == COMMAND else where
     ways = f" with {listed(found)}" if (found := _ways(case, code.facts.precision)) else ""
     if pick is given:
         others = any(c is not pick and c.blocks for c in row.candidates)
         why = ": no other measured candidate was shown to be better" if others else ""
-        how = "as it is" if given_name(code) == AS_WRITTEN else "eager"
+        how = "as it is" if known_as == AS_WRITTEN else "eager"
         return f"Run it {how}{where}{ways}{why}."
     text = f"Run it{where}{ways}"
     gained = gain_over(given, pick)
     if given is not None and gained is not None:
-        other = f"{given_name(code)} ({candidate_name(given.case)})"
+        other = f"{known_as} ({candidate_name(given.case)})"
         text += f": {gain_text(gained, row, other)}"
     if accuracy is not None and accuracy.metric == "relative_error":
         text += f"; error {error_text(accuracy.value)} of {error_text(accuracy.limit)} allowed"

@@ -36,7 +36,8 @@ def after(leader: Case, space: Space, batch: int | None, waiting: float) -> list
     """
     found = list(_with_modes(leader, space))
     if space.facts.data and waiting >= WORKERS_JOIN_FROM:
-        found += [_loading(leader, workers=count) for count in workers(space, batch)]
+        counts = workers(space, batch, leader.device)
+        found += [_loading(leader, workers=count) for count in counts]
         if "pin" in leader.tuning:
             found.append(_loading(leader, pin=1 - int(leader.tuning["pin"])))
     if leader.tuning.get("workers"):
@@ -45,25 +46,28 @@ def after(leader: Case, space: Space, batch: int | None, waiting: float) -> list
     return found
 
 
-def workers(space: Space, batch: int | None) -> list[int]:
-    """Numbers of loader processes: powers of two, since one sample holds whole rounds."""
+def workers(space: Space, batch: int | None, device: str) -> list[int]:
+    """Numbers of loader processes: powers of two, since one sample holds whole rounds.
+
+    Long steps allow fewer; a step on the CPU, if there was one, says nothing about those on a GPU.
+    """
     bound = min(space.cpu.effective_cores, MOST_WORKERS)
     facts, step_s = space.facts, space.facts.step_s
     if batch and facts.batch:
         step_s *= batch / facts.batch
-    if step_s:
+    if step_s and (kind_of(device).on_host or not space.on_cpu):
         bound = min(bound, max(2, int(LONGEST_SAMPLE_S / step_s)))
     largest = 1 << (bound.bit_length() - 1)
     return sorted({count for count in (0, 2, 4, 8, largest) if count <= bound})
 
 
-def steps_per_sample(space: Space, batch: int | None) -> int:
-    """Steps in one sample of every candidate: a round of the largest number of loaders.
+def steps_per_sample(space: Space, batch: int | None, device: str) -> int:
+    """Steps in one sample of every candidate of a device: a round of the largest number of loaders.
 
     Loaders that are the limit finish their batches together: of four steps one would wait and three
     would not, and a median of single steps would hide the wait.
     """
-    return max(1, *workers(space, batch)) if space.facts.data else 1
+    return max(1, *workers(space, batch, device)) if space.facts.data else 1
 
 
 def _with_modes(leader: Case, space: Space) -> Iterator[Case]:

@@ -15,6 +15,7 @@ from ...report.report import Report
 from ...stats import ratios
 from ...stats.samples import Ratio
 from ...text import units
+from ...worker.code import OWN
 from .curves import value_text
 
 T = TypeVar("T")
@@ -198,8 +199,9 @@ def row_title(row: Row) -> str:
 
 
 def _own_parameters(case: Case, row: Row) -> Mapping[str, ParameterValue]:
-    """The parameters in which candidates of one row differ, such as `channels_last`."""
-    cases = [candidate.case for candidate in row.candidates]
+    """The parameters in which candidates of one row differ, such as `channels_last`; those of a
+    training count the steps of a sample, which is no way to run it."""
+    cases = [candidate.case for candidate in row.candidates if case.workload != OWN]
     return {
         name: value
         for name, value in sorted(case.params.items())

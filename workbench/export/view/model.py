@@ -179,10 +179,11 @@ def _confidence(report: Report) -> Iterator[str]:
 
 def _steps_note(report: Report) -> Iterator[str]:
     """Say how many steps a training's sample covers: a mean, or in older documents their total."""
-    first = next(iter(report.candidates.values()), None)
-    steps = int(first.case.params.get("batches", 1)) if first and report.code else 1
-    if first is None or steps == 1:
+    found = list(report.candidates.values()) if report.code else []
+    counts = sorted({int(each.case.params.get("batches", 1)) for each in found})
+    if counts in ([], [1]):
         return
+    first, steps = found[0], " or ".join(map(str, counts))  # each device may have its own
     if first.work.items == first.case.batch:
         yield f"each sample is the mean of {steps} steps, so that all loaders count alike"
     else:
@@ -200,7 +201,9 @@ def _refused(row: Row) -> Iterator[Fact]:
 
 def _leader(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:
     """The fastest candidate so far that may be picked."""
-    given = own.given_name(report.code) if report.code else "the model as given"
+    first, given = next(iter(report.candidates.values()), None), "the model as given"
+    if report.code is not None and first is not None:
+        given = own.given_name(report.code, first.case)
     for ranked in found:
         if ranked.gain is not None and not ranked.exceeds_limit:
             against = "" if ranked.given else f"{units.gain(ranked.gain)} against "

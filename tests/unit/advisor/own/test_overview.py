@@ -129,6 +129,12 @@ def test_the_candidate_above_its_limit_leads_the_table_and_is_not_the_pick() -> 
     assert [each.gain for each in found if each.given] == [1.0]
 
 
+def test_true_fp32_on_a_gpu_is_not_called_the_code_as_written() -> None:
+    report = Report.of(own_runs.gpu())
+    del rows_of(report)[0].candidates[0]  # --device gpu
+    assert "faster than eager (cuda:0 torch fp32)" in recommendation(report)[0]
+
+
 def test_the_times_on_a_gpu_are_with_and_without_transfers() -> None:
     first, resident, devices = recommendation(REPORTS["gpu"])
     assert first.startswith("Run it on cuda:0 with FP16 autocast and a CUDA graph: 2.43x")

@@ -139,8 +139,8 @@ def test_the_start_is_tried_again_with_loaders_that_lead() -> None:
 
 
 def test_numbers_of_loaders_are_powers_of_two_within_cores_and_time() -> None:
-    def counts(cores: int, step_s: float = 0.0) -> list[int]:
-        return workers(space(on=cpu(effective_cores=cores), step_s=step_s), 32)
+    def counts(cores: int, step_s: float = 0.0, device: str = "cpu", **more: Any) -> list[int]:
+        return workers(space(on=cpu(effective_cores=cores), step_s=step_s, **more), 32, device)
 
     assert counts(1) == [0, 1]
     assert counts(2) == [0, 2]
@@ -149,10 +149,15 @@ def test_numbers_of_loaders_are_powers_of_two_within_cores_and_time() -> None:
     assert counts(192) == [0, 2, 4, 8, 16]
     assert counts(192, step_s=0.4) == [0, 2, 4]
     assert counts(192, step_s=30.0) == [0, 2]
+    for_gpu = counts(192, step_s=30.0, device="cuda:0")
+    assert for_gpu == [0, 2, 4, 8, 16], "a step on the CPU says nothing about one on a GPU"
+    alone = Request(devices=("gpu",))
+    assert counts(192, step_s=30.0, device="cuda:0", request=alone) == [0, 2], "it ran there"
 
 
 def test_a_timed_step_holds_a_whole_round_of_every_number_of_loaders() -> None:
     for cores in range(1, 40):
         one = space(on=cpu(effective_cores=cores), data="dataset")
-        assert all(steps_per_sample(one, 32) % count == 0 for count in workers(one, 32) if count)
-    assert steps_per_sample(space(), 32) == 1
+        steps, counts = (each(one, 32, "cpu") for each in (steps_per_sample, workers))
+        assert all(steps % count == 0 for count in counts if count)
+    assert steps_per_sample(space(), 32, "cpu") == 1

@@ -13,7 +13,7 @@ from workbench.contract import Case, Setup, WorkloadError
 from workbench.worker.block import time_sample
 from workbench.worker.code import Code
 from workloads.own.examine import _consequence
-from workloads.own.reference import Reference, reference
+from workloads.own.reference import Reference, affords_float64, reference
 from workloads.own.workload import WORKLOAD
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "own"
@@ -124,6 +124,25 @@ def test_a_module_that_casts_is_compared_with_fp32(examined) -> None:
 
 
 @pytest.mark.parametrize(
+    ("home", "capability", "affords"),
+    [
+        ("cpu", None, True),
+        ("cuda:0", (9, 0), True),
+        ("cuda:0", (8, 9), False),
+        ("xpu:0", None, False),
+    ],
+)
+def test_float64_takes_far_longer_on_most_gpus(
+    monkeypatch: pytest.MonkeyPatch, home: str, capability: tuple[int, int] | None, affords: bool
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    code = Code("torch", "m:build", "", "", home=home, seconds=20.0)
+    assert affords_float64(code, call_s=0.5) == affords
+    assert affords_float64(code, call_s=0.1)
+    assert not affords_float64(code, call_s=2.0)
+
+
+@pytest.mark.parametrize(
     ("name", "code_word", "says"),
     [
         ("not_a_number", "bad_input", "NaN"),
@@ -189,11 +208,12 @@ def test_small_outputs_and_reduced_precision_get_the_larger_multiple(examined) -
         .judge(code, precision, [values])
         .limit
         for size, values in (("large", large), ("small", small))
-        for precision in ("fp32", "bf16")
+        for precision in ("fp32", "tf32", "bf16")
     }
     assert limits["large", "fp32"] == pytest.approx(0.0201)
     assert limits["small", "fp32"] == pytest.approx(0.0301)
     assert limits["large", "bf16"] == limits["small", "bf16"] == pytest.approx(0.05)
+    assert limits["large", "tf32"] == limits["large", "bf16"], "it reads no more bits than FP16"
 
 
 def test_the_users_own_check_counts(examined, monkeypatch) -> None:

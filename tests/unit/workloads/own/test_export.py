@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -255,15 +256,39 @@ def test_pickles_on_request(tmp_path: Path) -> None:
         assert found.code == "bad_input"
 
 
-def test_an_archive_moves_with_the_devices_that_its_graph_names(tmp_path: Path) -> None:
+def numbered(folder: Path, home: str = "cpu") -> Code:
+    """The code of an archive whose graph names the CPU."""
+
     class Numbered(torch.nn.Module):
         def forward(self, x: Any) -> Any:
             return x + torch.arange(x.shape[1], device=x.device)
 
     program = torch.export.export(Numbered(), (torch.zeros(2, 3),))
-    torch.export.save(program, tmp_path / "net.pt2")
-    (tmp_path / "own").mkdir()
-    code = Code("torch", "net.pt2", str(tmp_path / "own"), str(tmp_path))
+    torch.export.save(program, folder / "net.pt2")
+    (folder / "own").mkdir()
+    return Code("torch", "net.pt2", str(folder / "own"), str(folder), home=home)
+
+
+def test_an_archive_moves_with_the_devices_that_its_graph_names(tmp_path: Path) -> None:
+    code = numbered(tmp_path)
     moved = subject(code).on(torch.device("meta"))
     assert moved(torch.zeros(2, 3, device="meta")).is_meta
     assert moved is not subject(code).module
+
+
+def test_a_module_that_lives_on_a_gpu_is_archived_with_its_inputs_there(tmp_path: Path) -> None:
+    net = Subject(nn.Linear(3, 2).to("meta"), torch.ones(2, 3))
+    net.code = replace(net.code, home="meta")  # stands for a GPU: no other device computes with it
+    export.archive(net, 2, tmp_path / "net.pt2")
+    ((given,), _) = torch.export.load(tmp_path / "net.pt2").example_inputs
+    assert given.device.type == "meta"
+
+
+def test_an_archive_is_examined_on_a_gpu_with_the_devices_that_its_graph_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = numbered(tmp_path, home="cpu:0")  # another name of the CPU
+    moved: list[str] = []
+    monkeypatch.setattr(archive, "on", lambda *how: moved.append(how[-1]) or nn.Linear(3, 3))
+    assert isinstance(subject(code).module, nn.Linear)
+    assert moved == ["cpu:0"]

@@ -137,6 +137,9 @@ def test_results_are_compared_with_the_first_call_in_any_worker(code) -> None:
     assert wrong.value == pytest.approx(0.01)
     assert not wrong.passed
     assert _task(of, batch=9).check().passed, "each size has its own"
+    on_gpu = _task(of, batch=8, device="cuda:0")
+    on_gpu.function = other.function
+    assert on_gpu.check().passed, "libraries use TF32 there"
 
 
 def test_the_users_limit_counts(code) -> None:

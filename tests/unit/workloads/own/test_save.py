@@ -120,6 +120,15 @@ def test_a_graph_that_runs_on_a_gpu_is_moved_with_the_devices_that_it_names(save
     assert "50 calls with inputs on cuda:0" in saved.text
 
 
+@pytest.mark.parametrize(
+    ("device", "waits"),
+    [("cuda:1", "torch.cuda.synchronize('cuda:1')"), ("mps", "torch.mps.synchronize()")],
+)
+def test_a_script_waits_for_the_gpu_that_it_uses(saved: Saved, device: str, waits: str) -> None:
+    saved.save(Code("torch", "net.pt2", saved.scratch, str(USER)), built("build"), device=device)
+    assert f"wait = lambda: {waits}\n" in saved.text
+
+
 def test_a_module_that_exports(saved: Saved) -> None:
     net = built("build")
     files = saved.save(saved.code(), net, precision="bf16", mode="nhwc")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from own_training import (
 )
 from torch import nn
 
-from workbench.contract import WorkloadError
+from workbench.contract import WorkloadError, kind_of
 from workloads.own import training
 
 # ------------------------------------------------------------- the step
@@ -183,6 +184,16 @@ def test_a_module_that_names_its_type_is_compared_with_fp32(tmp_path: Path) -> N
     assert accuracy.reference == "gradients of eager FP32"
     assert accuracy.value == 0.0
     assert accuracy.limit == 1e-4
+
+
+def test_where_float64_would_take_too_long_on_a_gpu_gradients_are_compared_with_fp32(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "kind_of", lambda _: kind_of("cuda:0"))
+    one = dropped()
+    assert task_of(one, tmp_path / "quick").check().reference == "gradients of eager float64"
+    one.code = replace(one.code, seconds=0.0)
+    assert task_of(one, tmp_path / "slow").check().reference == "gradients of eager FP32"
 
 
 def test_only_modules_that_depend_on_their_mode_are_checked_in_evaluation(tmp_path: Path) -> None:
