@@ -17,7 +17,9 @@ from workloads._shared import torch_task
 
 @pytest.fixture
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder for temporary files."""
+    """The folder for temporary files, without that of torch's compiler, which a first profile
+    may import."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path.parent / "inductor"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     return tmp_path
