@@ -101,11 +101,14 @@ def _raise_budget(evidence: Evidence) -> str:
 def _longer(evidence: Evidence) -> str:
     """The command of the row with twice the budget of this run, and enough to start workers."""
     words = shlex.split(evidence.row.plan.reproduce)
+    # What follows `--` are the arguments of a user's script.
+    end = words.index("--") if "--" in words else len(words)
+    words, of_script = words[:end], words[end:]
     if "--budget" in words:
         at = words.index("--budget")
         del words[at : at + 2]
     budget_s = max(LEAST_BUDGET_S, evidence.report.larger_budget_s)
-    return shlex.join([*words, "--budget", f"{budget_s:g}"])
+    return shlex.join([*words, "--budget", f"{budget_s:g}", *of_script])
 
 
 def _for_the_gpu(evidence: Evidence) -> Iterator[str]:

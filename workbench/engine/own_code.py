@@ -44,8 +44,9 @@ from ..worker.code import COMMAND, FUNCTION, MODULES, OWN, TORCH
 from ..worker.session_options import ONNX_BACKENDS
 from .context import RunContext
 from .own_exports import EXPORTER, Exports, consult, importing_meanwhile
-from .own_search import FixedCases, OwnSearch, TrainingSearch
+from .own_search import FixedCases, OwnSearch
 from .profiling import Profiling
+from .training_search import TrainingSearch
 
 EXAMINE_SHARE = 0.5  # longest time to import, build and call the code once, of the budget
 SCRIPT_SHARE = 1 / 3  # a script is cut after this share of the budget

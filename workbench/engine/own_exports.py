@@ -26,7 +26,7 @@ from ..worker.code import OWN, Code
 from ..worker.recipe import ORIGINAL
 from ..worker.session_options import BFLOAT, ONNX_BACKENDS, OPENVINO
 from .context import START_S, RunContext
-from .model_variants import LAB, ModelVariants
+from .model_variants import LAB, NO_TIME, ModelVariants
 from .variant_search import VariantSearch, case_of
 
 EXPORTER = WorkerKey("cpu", "torch", alone="export")
@@ -81,11 +81,32 @@ class Exports:
     _probed: bool = False  # for graph breaks
     _to_compile: GraphBreaks | None = None  # None before it was probed
     _uncompilable: str = ""  # why torch.compile cannot help
-    no_time_to_compile: str | None = None  # why nothing was compiled, where time was short
+    late: set[str] = field(default_factory=set)  # those of `left_out` that only lacked time
     _search: VariantSearch | None = None  # once the lab has prepared the exported model
 
-    def leave_out(self, name: str, why: str) -> None:
+    def leave_out(self, name: str, why: str, *, late: bool = False) -> None:
         self.left_out.setdefault(name, why)
+        if late:
+            self.late.add(name)
+
+    def take_in(self, name: str) -> None:
+        """Forget why something was left out, since it is not."""
+        self.left_out.pop(name, None)
+        self.late.discard(name)
+
+    def late_forms(self) -> list[str]:
+        """After the race: the exported forms that no time was left for."""
+        if "onnx" in self.late:
+            return ["its ONNX form"]
+        is_possible = self.exported is not None and self.has_quantised
+        if is_possible and self._search is None:
+            self.leave_out("int8", NO_TIME, late="int8" not in self.left_out)
+        if "int8" in self.late:
+            return ["its INT8 forms"]
+        if self._search is None:
+            return []
+        self._search.stop()
+        return [name for name, why in self.left_out.items() if why == NO_TIME]
 
     def export(self, left_s: float) -> bool:
         """Whether there is an ONNX file of the module, made in a share of `left_s` if necessary."""
@@ -99,7 +120,9 @@ class Exports:
                     asked = {"batches": self.batches}
                     self.exported = self._ask("export", ExportedCode, left_s, EXPORT, **asked)
             except WorkerFailed as failure:
-                self.left_out["onnx"] = failure.reason.message
+                self.leave_out(
+                    "onnx", failure.reason.message, late=failure.reason.code == "timeout"
+                )
             if self.exported and not self.exported.dynamic and len(self.batches) > 1:
                 self.left_out["ONNX Runtime at other batches"] = "its graph takes one batch only"
         return self.exported is not None
@@ -229,16 +252,14 @@ class Exports:
         cold, trains = not knows_compiler(), self.code.train
         compile_s = ways.compile_s(*size, cold=cold, trains=trains, import_s=import_s)
         need_s = self.load_s + compile_s
-        why = self._uncompilable
-        if not why and share * need_s > left_s:
+        why, late = self._uncompilable, share * need_s > left_s
+        if not why and late:
             why = f"compiling may take {need_s:.0f} s, but only {max(0.0, left_s):.0f} s were left"
-            self.no_time_to_compile = self.no_time_to_compile or why
             why += "; raise --budget"
-        if why:
-            self.leave_out("compile", why)  # the first time counts: later, less is left
+        if why:  # the first time counts: later, less is left
+            self.leave_out("compile", why, late=not self._uncompilable)
         else:
-            self.left_out.pop("compile", None)
-            self.no_time_to_compile = None
+            self.take_in("compile")
         return not why
 
     @property

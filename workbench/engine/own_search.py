@@ -2,8 +2,7 @@
 
 What answers soonest starts: the code as written.  The rest joins round by round, the cheap first:
 other precisions and layouts, ONNX Runtime, INT8 forms, torch.compile, other numbers of threads.
-Where torch leads ONNX Runtime by far, torch.compile comes before the INT8 forms.  The best way to
-train is looked for one setting at a time.
+Where torch leads ONNX Runtime by far, torch.compile comes before the INT8 forms.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -12,10 +11,11 @@ from dataclasses import dataclass, replace
 from ..advisor.comparison import ranked
 from ..advisor.limits import eligible
 from ..advisor.model.candidates import on_threads, rivals
-from ..advisor.own import candidates as ways, training
+from ..advisor.own import candidates as ways
 from ..advisor.own.candidates import Space, way
-from ..advisor.refinements import SETTLED_ROUNDS, settled_leaders
-from ..contract import WAITING_FRACTION, Case
+from ..advisor.reasons import listed
+from ..advisor.refinements import SETTLED_ROUNDS
+from ..contract import Case
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
 from ..worker.code import Code
@@ -31,6 +31,8 @@ MOST_CANDIDATES = 24  # in a row: each new leader is varied until there are so m
 LAGS = 1.5  # times as slow in FP32 as eager torch: compiling promises more than INT8
 HOPELESS = 3.5  # times as slow in FP32 as eager torch: ONNX Runtime gains less by INT8
 FAR_AHEAD = 2.5  # times as fast as the best eager way: compiling does not make up for that
+MOST_LISTED = 3  # forms that had no turn, by name
+NO_EXPORT = "the budget left no time to export it; raise --budget"
 TRIED = 0.6  # share of the longest compilation time that must be left for a last attempt
 
 Stage = Callable[[Sequence[Candidate], float], list[Case] | None]
@@ -116,13 +118,11 @@ class OwnSearch:
         return candidates[0].case.id if candidates else None
 
     def gap(self, candidates: Sequence[Candidate]) -> str | None:
-        """The compiled form of the best candidate, where no time was left to compile any."""
-        why = self._exports.no_time_to_compile
-        if why is None or any(c.case.is_compiled for c in candidates):
-            return None
-        leader = next(iter(self._ranked(candidates)), None)
-        is_eager = leader is not None and _is_eager(leader.case)
-        return f"its compiled form had no turn: {why}" if is_eager else None
+        """Forms of the exported module, and the compiled form of a leader in eager torch."""
+        missed = self._exports.late_forms()
+        if "compile" in self._exports.late and not any(c.case.is_compiled for c in candidates):
+            missed += ["its compiled form"] if self._leads_in_eager(candidates) else []
+        return f"{listed(missed, MOST_LISTED)} had no turn" if missed else None
 
     def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
         """The cases of the next stage that has some.  A stage without any is over; one that
@@ -170,9 +170,9 @@ class OwnSearch:
         elif not self._space.on_cpu:
             why = "exported models race on the CPU only"
         elif left_s < EXPORT_SHARE * self._request.budget:
-            why = "the budget left no time to export it; raise --budget"
+            why = NO_EXPORT
         if why:
-            self._exports.leave_out("onnx", why)
+            self._exports.leave_out("onnx", why, late=why == NO_EXPORT)
             return []
         if not self._exports.export(left_s):
             return []
@@ -240,9 +240,9 @@ class OwnSearch:
             return []
         if self._first._is_far_ahead(self._first.candidates):
             return self._compile(candidates, left_s)
-        leads = any(_is_eager(c.case) for c in self._ranked(candidates)[:1])
-        leads &= len(self._space.devices) == 1
-        return self._compile(candidates, left_s, TRIED) if leads else []
+        if len(self._space.devices) > 1 or not self._leads_in_eager(candidates):
+            return []
+        return self._compile(candidates, left_s, TRIED)
 
     def _vary(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
         """The leader with other numbers of threads, and other options of its library."""
@@ -284,7 +284,7 @@ class OwnSearch:
         others += [replace(case, precision=precision) for precision in raced]
         new = [each for each in others if each.id not in self._known][:1]
         if not new or not self._exports.may_compile(left_s):
-            self._exports.left_out.pop("compile", None)  # one of them has raced
+            self._exports.take_in("compile")  # one of them has raced
             return []
         return self._admitted(new)
 
@@ -329,6 +329,9 @@ class OwnSearch:
         """The admissible candidates, fastest first."""
         return ranked(eligible(candidates, self.scenario))
 
+    def _leads_in_eager(self, candidates: Sequence[Candidate]) -> bool:
+        return any(_is_eager(c.case) for c in self._ranked(candidates)[:1])
+
     def _lag(self, candidates: Sequence[Candidate]) -> float:
         """The time of the exported model as it is over that of the best eager way; 1 if unknown."""
         eager = [c.min_s for c in self._ranked(candidates) if _is_eager(c.case)]
@@ -365,52 +368,6 @@ class OwnSearch:
         found = {i: case for i, case in new.items() if self._request.admits(case)}
         self._known.update(found)
         return list(found.values())
-
-
-class TrainingSearch(OwnSearch):
-    """The candidate source of a training's row."""
-
-    def __init__(
-        self, space: Space, scenario: Scenario, exports: Exports, first: OwnSearch | None = None
-    ) -> None:
-        super().__init__(space, scenario, exports, first)
-        self._led: set[str] = set()  # leaders whose neighbours were tried
-
-    def _here(self, case: Case) -> Case:
-        """The case at this row's batch, with no more loaders than a sample has steps: a sample
-        holds whole rounds of the loaders."""
-        here = super()._here(case)
-        most = training.steps_per_sample(self._space, here.batch, here.device)
-        here = replace(here, params={**here.params, "batches": most})
-        if int(here.tuning.get("workers", 0)) <= most:
-            return here
-        return replace(here, tuning={**here.tuning, "workers": most})
-
-    def _plan(self) -> list[Stage]:
-        if self._first is not None:
-            return [self._carry_over, self._vary_settings]
-        return [self._vary_settings]
-
-    def _start(self) -> list[Case]:
-        for mode, why in self._space.facts.impossible.items():
-            self._exports.leave_out(mode, why)
-        return self._new(training.start(self._space))
-
-    def _vary_settings(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
-        """Neighbours of the leader of each device, once it has led for some rounds."""
-        leaders = [] if self._is_short(left_s) else settled_leaders(candidates, self.scenario)
-        for leader in leaders:
-            if leader.case.id in self._led:
-                continue
-            self._led.add(leader.case.id)
-            waiting = leader.blocks[-1].metrics.get(WAITING_FRACTION, 0.0)
-            case = leader.case
-            found = training.after(case, self._space, self.scenario.batch, waiting)
-            if self._first is not None:  # it has raced the modes
-                found = [each for each in found if each.mode == case.mode]
-            if cases := self._affordable(self._new(found), left_s):
-                return cases
-        return None
 
 
 def _unspun(case: Case) -> list[Case]:

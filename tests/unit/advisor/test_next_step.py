@@ -86,10 +86,17 @@ def test_the_crossover_is_advised_where_it_was_not_looked_for(command: str, advi
     assert found.with_crossover(CROSSOVER).next_best == ""
 
 
-def test_a_larger_budget_replaces_the_one_that_was_given() -> None:
-    given = reproduced_by("workbench advise row --budget 60")
+@pytest.mark.parametrize(
+    ("command", "longer"),
+    [
+        ("advise row --budget 60", "advise row --budget 120"),
+        ("advise --torch a.py -- --budget 5", "advise --torch a.py --budget 120 -- --budget 5"),
+    ],
+)
+def test_a_larger_budget_replaces_the_one_that_was_given(command: str, longer: str) -> None:
+    given = reproduced_by(f"workbench {command}")
     found = verdict({CPU: NOISY, GPU: NOISY[::-1]}, given)
-    assert "`workbench advise row --budget 120`" in found.next_best
+    assert f"`workbench {longer}`" in found.next_best
 
 
 def test_no_larger_budget_is_advised_where_the_rounds_were_enough() -> None:

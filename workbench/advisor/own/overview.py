@@ -128,7 +128,8 @@ def answer(row: Row, report: Report) -> list[str]:
     if missed := [candidate_name(each.case) for each in row.candidates if was_missed(each)]:
         sentences.append(f"Not measured, for lack of time: {listed(missed, MOST_LISTED)}.")
     gaps = (each for each in report.disturbances(row) if each.code == "unmeasured")
-    return [*sentences, *(f"{each.message.capitalize()}; {each.remedy}." for each in gaps)]
+    found = [f"{each.message}; {each.remedy}." for each in gaps]
+    return [*sentences, *(each[0].upper() + each[1:] for each in found)]
 
 
 def _run(pick: Candidate, row: Row, code: CodeReport) -> str:

@@ -1,0 +1,59 @@
+"""The search for the best way to train the user's module, one setting at a time."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..advisor.own import training
+from ..advisor.own.candidates import Space
+from ..advisor.refinements import settled_leaders
+from ..contract import WAITING_FRACTION, Case
+from ..planning.scenario import Scenario
+from ..report.candidate import Candidate
+from .own_exports import Exports
+from .own_search import OwnSearch, Stage
+
+
+class TrainingSearch(OwnSearch):
+    """The candidate source of a training's row."""
+
+    def __init__(
+        self, space: Space, scenario: Scenario, exports: Exports, first: OwnSearch | None = None
+    ) -> None:
+        super().__init__(space, scenario, exports, first)
+        self._led: set[str] = set()  # leaders whose neighbours were tried
+
+    def _here(self, case: Case) -> Case:
+        """The case at this row's batch, with no more loaders than a sample has steps: a sample
+        holds whole rounds of the loaders."""
+        here = super()._here(case)
+        most = training.steps_per_sample(self._space, here.batch, here.device)
+        here = replace(here, params={**here.params, "batches": most})
+        if int(here.tuning.get("workers", 0)) <= most:
+            return here
+        return replace(here, tuning={**here.tuning, "workers": most})
+
+    def _plan(self) -> list[Stage]:
+        if self._first is not None:
+            return [self._carry_over, self._vary_settings]
+        return [self._vary_settings]
+
+    def _start(self) -> list[Case]:
+        for mode, why in self._space.facts.impossible.items():
+            self._exports.leave_out(mode, why)
+        return self._new(training.start(self._space))
+
+    def _vary_settings(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
+        """Neighbours of the leader of each device, once it has led for some rounds."""
+        leaders = [] if self._is_short(left_s) else settled_leaders(candidates, self.scenario)
+        for leader in leaders:
+            if leader.case.id in self._led:
+                continue
+            self._led.add(leader.case.id)
+            waiting = leader.blocks[-1].metrics.get(WAITING_FRACTION, 0.0)
+            case = leader.case
+            found = training.after(case, self._space, self.scenario.batch, waiting)
+            if self._first is not None:  # it has raced the modes
+                found = [each for each in found if each.mode == case.mode]
+            if cases := self._affordable(self._new(found), left_s):
+                return cases
+        return None
