@@ -78,4 +78,4 @@ class CandidateSearch(VariantSearch):
         """The variants that no time was left to build."""
         self.stop()
         missed = [name for name, why in self.variants.left_out.items() if why == NO_TIME]
-        return f"{listed(missed, MOST_LISTED)} had no turn" if missed else None
+        return f"no time was left for {listed(missed, MOST_LISTED)}" if missed else None

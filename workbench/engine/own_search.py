@@ -122,7 +122,7 @@ class OwnSearch:
         missed = self._exports.late_forms()
         if "compile" in self._exports.late and not any(c.case.is_compiled for c in candidates):
             missed += ["its compiled form"] if self._leads_in_eager(candidates) else []
-        return f"{listed(missed, MOST_LISTED)} had no turn" if missed else None
+        return f"no time was left for {listed(missed, MOST_LISTED)}" if missed else None
 
     def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
         """The cases of the next stage that has some.  A stage without any is over; one that

@@ -19,7 +19,6 @@ from .entry import by_promise, entry_order, in_turns
 from .overhead import PREPARING
 from .preparation import Preparation, PreparedCase
 from .schedule import RoundBudget
-from .workers import RAISE_BUDGET
 
 MOST_ROUNDS = 40
 REFERENCE_ROUNDS = 5  # for reference-only precisions
@@ -360,7 +359,7 @@ class Race:
         found = [*disturbance.warnings(subject), *context.telemetry.warnings(subject, own)]
         source = self._plan.source
         if source is not None and (gap := source.gap(self._row_candidates())) is not None:
-            found.append(Warning("unmeasured", gap, RAISE_BUDGET, subject))
+            found.append(Warning("unmeasured", gap, "raise --budget", subject))
         for warning in found:
             context.emit(ev.WarningRaised(at_s=context.now(), warning=warning))
 

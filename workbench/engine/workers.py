@@ -29,8 +29,7 @@ CANNOT_HERE = (
     "unsupported_device",
     "unsupported_precision",
 )
-RAISE_BUDGET = "raise --budget or race fewer rows"
-NO_TURN = Reason(BUDGET, "no time was left for its turn", RAISE_BUDGET)
+NO_TURN = Reason(BUDGET, "no time was left for its turn", "raise --budget or race fewer rows")
 
 
 def settings_of(request: Request, machine: Machine, run_id: str) -> WorkerSettings:

@@ -3,6 +3,8 @@
 Standard library only, since workers may run under a foreign interpreter.
 """
 
+import traceback
+
 from ..text.sanitize import shown
 
 LONGEST = 600  # characters of a message
@@ -61,8 +63,11 @@ PROTOBUF_CAUSES = tuple(
 
 
 def first_line(error: BaseException) -> str:
-    """`ValueError: no such axis`: the type and the first line of its message."""
+    """`ValueError: no such axis`: the type and the first line of its message; an assertion without
+    one is shown itself."""
     line = (str(error).strip().splitlines() or [""])[0]
+    if not line and isinstance(error, AssertionError) and error.__traceback__ is not None:
+        line = traceback.extract_tb(error.__traceback__)[-1].line or ""
     return shown(f"{type(error).__name__}: {line}" if line else type(error).__name__, LONGEST)
 
 

@@ -53,9 +53,11 @@ def test_the_answer_is_less_sure_where_int8_forms_had_no_turn() -> None:
     verdict = report.rows["own"].verdict
     assert verdict is not None
     assert verdict.confidence == "open"
-    assert "its INT8 forms and its compiled form had no turn" in verdict.reasons[0]
+    assert "no time was left for its INT8 forms and its compiled form" in verdict.reasons[0]
     assert verdict.next_best.startswith("Raise the budget")
-    assert "Its INT8 forms and its compiled form" in " ".join(recommendation(report))
+    assert "No time was left for its INT8 forms and its compiled form; raise --budget." in " ".join(
+        recommendation(report)
+    )
     assert report.code is not None and report.code.left_out["int8"] == NO_TIME
 
 
@@ -103,7 +105,7 @@ def test_once_nothing_else_is_left_a_compilation_is_tried_in_less_time(
     assert ("compile" in report.code.left_out) == (not tried)
     verdict = report.rows["own"].verdict
     assert verdict is not None and verdict.confidence == ("sure" if tried else "likely")
-    gap = "Its compiled form had no turn; raise --budget"
+    gap = "No time was left for its compiled form; raise --budget."
     assert (gap in " ".join(recommendation(report))) == (not tried)
 
 
