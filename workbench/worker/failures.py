@@ -66,7 +66,7 @@ def first_line(error: BaseException) -> str:
     """`ValueError: no such axis`: the type and the first line of its message; an assertion without
     one is shown itself."""
     line = (str(error).strip().splitlines() or [""])[0]
-    if not line and isinstance(error, AssertionError) and error.__traceback__ is not None:
+    if not line and isinstance(error, AssertionError) and error.__traceback__:
         line = traceback.extract_tb(error.__traceback__)[-1].line or ""
     return shown(f"{type(error).__name__}: {line}" if line else type(error).__name__, LONGEST)
 

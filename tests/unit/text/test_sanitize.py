@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
+
 import pytest
 
 from workbench.cli.main import LONGEST, fail
@@ -54,6 +57,13 @@ def test_an_error_that_repeats_a_huge_argument_is_cut(capsys: pytest.CaptureFixt
 def test_what_a_workload_raises_is_one_short_line(error: Exception) -> None:
     for text in (first_line(error), describe(error)["message"]):
         assert text.isprintable() and len(text) < 700
+
+
+def test_an_assertion_without_a_message_is_shown_itself(tmp_path: Path) -> None:
+    (tmp_path / "data.py").write_text("path = ''\nassert path\n")
+    with pytest.raises(AssertionError) as raised:
+        runpy.run_path(str(tmp_path / "data.py"))
+    assert first_line(raised.value) == "AssertionError: assert path"
 
 
 def test_the_end_of_a_log_is_quoted_safely() -> None:
