@@ -90,6 +90,20 @@ def summary_text(summary: RaceSummary) -> str:
     return "; ".join(parts)
 
 
+def counts_text(summary: RaceSummary) -> str:
+    """`decided after 14 rounds; 2 joined, 1 eliminated, 3 finished`; a table names them."""
+    measured = sum(each.rounds > 0 for each in summary.left)
+    counts = {
+        "joined": len(summary.joined),
+        "eliminated": measured,
+        "not measured": len(summary.left) - measured,
+        "finished": len(summary.stayed),
+    }
+    found = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    ended = ended_text(summary.rounds, summary.ended_by)
+    return f"{ended}; {found}" if found else ended
+
+
 def _listed(word: str, left: Sequence[Elimination]) -> Iterator[str]:
     """One part of the summary; consecutive eliminations for the same reason share its words."""
     texts = []

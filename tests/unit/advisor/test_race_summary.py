@@ -8,7 +8,7 @@ import simulated_lab
 from builders import case, events, scenario, steady
 from verdicts import cut_short
 
-from workbench.advisor.race_summary import summarise, summary_text
+from workbench.advisor.race_summary import counts_text, summarise, summary_text
 from workbench.advisor.verdict import decide
 from workbench.engine.engine import Engine
 from workbench.export.text import run_text
@@ -169,7 +169,7 @@ def test_interrupted_and_failed_races_survive_in_a_document() -> None:
         assert decide(report_of(live.document()), row) == verdict
 
 
-def test_plain_text_has_the_summary() -> None:
+def test_plain_text_counts_who_raced() -> None:
     live = with_verdict(eliminated(after=3))
     text = " ".join(run_text(live).split())
-    assert f"race {summary_text(summary(live))}" in text
+    assert f"race {counts_text(summary(live))}" in text

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from ...advisor import break_even, crossover, whatif
 from ...advisor.comparison import BELOW
-from ...advisor.race_summary import eliminated_by_first_block, summary_text
+from ...advisor.race_summary import counts_text, eliminated_by_first_block
 from ...advisor.subject import answer
 from ...records.reason import Reason, Warning
 from ...records.verdict import CaseCost, ObjectivePick, Verdict
@@ -57,7 +57,7 @@ def result_facts(row: Row, run: RunView) -> list[Fact]:
     """The answer and the race of a finished row; without a verdict the fastest candidate."""
     if (verdict := row.verdict) is None:
         return _fastest(row, run)
-    race = [fact("race", summary_text(verdict.race))] if verdict.race is not None else []
+    race = [fact("race", counts_text(verdict.race))] if verdict.race is not None else []
     return [*answer_facts(row, run), *race]
 
 

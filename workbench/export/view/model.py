@@ -11,7 +11,7 @@ from ...advisor.model.overview import (
     unprofiled,
 )
 from ...advisor.own import overview as own
-from ...advisor.race_summary import summary_text
+from ...advisor.race_summary import counts_text
 from ...advisor.ranking import RankedCandidate, gain_over
 from ...advisor.subject import (
     brief,
@@ -336,9 +336,7 @@ def model_lines(run: RunView, width: int, table_width: int) -> list[Text]:
     parts.append([heading("Why", width), *facts_lines(why, width)] if why else [])
     parts.append(module_lines(report, width) or operator_lines(None, report, width))
     if verdict is not None and verdict.race is not None:
-        parts.append(
-            facts_lines([fact("race", brief(summary_text(verdict.race), report))], width, INDENT)
-        )
+        parts.append(facts_lines([fact("race", counts_text(verdict.race))], width, INDENT))
     parts.append(rest_lines(None, run, width))
     if code is not None:
         parts.append([heading("To run it as it was measured", width)])
