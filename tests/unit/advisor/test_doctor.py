@@ -235,6 +235,7 @@ def test_two_cudas_that_work_side_by_side_are_worth_a_look() -> None:
         ({"pcie": Pcie(4, 16, 4, 16, 5)}, "warn", "PCIe 4.0, card supports 5.0"),
         ({"processes": [GpuProcess(1, None)]}, "warn", "another process"),
         ({"device": None, "visible": False}, "warn", "not used"),
+        ({"device": None}, "warn", "cannot be used"),
     ],
 )
 def test_each_sign_of_a_card_that_is_not_as_it_should_be(
@@ -345,8 +346,11 @@ def test_a_slow_gpu_is_found_next_to_one_of_a_faster_model() -> None:
 def test_the_links_are_a_table() -> None:
     found = examine(with_gpu(), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
     joined = Links([["", "NVLink"], ["NVLink", ""]])
-    text = doctor_text(found.with_all_gpus(two_gpus(1.0), joined))
+    links = found.with_all_gpus(two_gpus(1.0), joined)
+    text = doctor_text(links)
     assert re.search(r"^GPU 0 +NVLink$", text, re.MULTILINE)
+    names = [msgspec.structs.replace(HEALTHY, device="cuda:1")]
+    assert re.search(r"^cuda:1 +NVLink$", doctor_text(links, names), re.MULTILINE)
     unknown = Links([], Reason("library_missing", "no NVML"))
     assert "not known: no NVML" in doctor_text(found.with_all_gpus(two_gpus(1.0), unknown))
 
@@ -378,6 +382,17 @@ def test_a_gpu_of_other_jobs_is_not_yours_and_no_failure() -> None:
     assert not found.failed and bad(found) == {}
     (check,) = (check for check in found.checks if check.name == "gpu 1")
     assert check.message.startswith("not yours: no permission (NVML 4)")
+    assert [level.note for level in found.stack if level.name == "GPU"] == ["cuda:0", "not yours"]
+    hidden = {"device": "hidden by CUDA_VISIBLE_DEVICES=0 in a batch job"}
+    other = msgspec.structs.replace(HEALTHY, device=None, visible=False, unavailable=hidden)
+    in_job = msgspec.structs.replace(with_gpu(), gpus=[HEALTHY, other])
+    assert bad(examine(in_job, software("CUDA 13.0", "CUDA 13.0"), ON_GPU)) == {}
+
+
+def test_mps_shares_an_exclusive_card() -> None:
+    card = msgspec.structs.replace(HEALTHY, compute_mode="exclusive_process")
+    found = examine(with_gpu(card, mps=True), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
+    assert bad(found) == {}
 
 
 @pytest.mark.parametrize(
