@@ -60,7 +60,7 @@ def test_the_sensors_of_all_devices_stand_in_one_line() -> None:
     gpus = {card: [GpuReading(card, utilization_percent=100.0, power_w=612.0)]}
     line = now_line(here, host, gpus).plain
     assert line == "CPU 97% ▅█    GPU 100%  612 W █"
-    assert now_line(machine, [], {}).plain == ""
+    assert now_line(here, [], {}).plain == ""
 
 
 @pytest.mark.parametrize(

@@ -100,18 +100,15 @@ def with_readings(
     held = machine.memory
     if free is not None:
         held = msgspec.structs.replace(held, available_bytes=free)
-    read: dict[int | None, Sequence[GpuReading]] = {**gpus}
     watched = machine.watched
-    cards = [
-        _with_readings(card, read.get(card.index)) if card in watched else card
-        for card in machine.gpus
-    ]
+    cards = []
+    for card in machine.gpus:
+        readings = gpus.get(-1 if card.index is None else card.index)
+        cards.append(_with_readings(card, readings) if readings and card in watched else card)
     return msgspec.structs.replace(machine, memory=held, gpus=cards)
 
 
-def _with_readings(found: Gpu, readings: Sequence[GpuReading] | None) -> Gpu:
-    if not readings:
-        return found
+def _with_readings(found: Gpu, readings: Sequence[GpuReading]) -> Gpu:
     common = {*GpuReading.__struct_fields__} & {*Gpu.__struct_fields__} - {"index", "unavailable"}
     read, why = {field: getattr(readings[-1], field) for field in common}, readings[-1].unavailable
     listed = (each.processes for each in reversed(readings) if each.processes is not None)
