@@ -162,7 +162,7 @@ def without_driver(nvml: Nvml, root: Path) -> Nvml:
 def has_mps(root: Path) -> bool:
     """Whether the daemon of the Multi-Process Service has its pipe (NVIDIA MPS manual)."""
     pipes = os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or root / "tmp/nvidia-mps"
-    return Path(pipes, "control").exists()
+    return os.access(Path(pipes, "control"), os.F_OK)  # a folder of another user raises nothing
 
 
 def cuda_remedy(machine: Machine) -> str | None:
