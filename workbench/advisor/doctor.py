@@ -13,6 +13,7 @@ from ..machine.nvidia.driver_errors import ABSENT
 from ..machine.nvidia.gpus import GPU_WITHOUT_DRIVER
 from ..machine.nvidia.nvml import Links
 from ..machine.packages import onnx_cuda
+from ..machine.packages.software import WARNED
 from ..machine.packages.trials import Trial
 from ..machine.warnings import (
     NOT_BY_TORCH,
@@ -142,9 +143,8 @@ def _host(machine: Machine, warnings: Sequence[Warning]) -> Iterator[Check]:
         yield Check("memory", WARN, f"only {free}", "stop other processes or measure small sizes")
     else:
         yield Check("memory", OK, free)
-    codes = ("thread_variable", "isa_variable", "precision_variable", "debug_variable")
     unset = "no environment variables affect results"
-    yield from _from(warnings, *codes, name="environment", otherwise=unset)
+    yield from _from(warnings, *WARNED, name="environment", otherwise=unset)
 
 
 # ----------------------------------------------------------------- packages
@@ -253,7 +253,8 @@ def _driver(machine: Machine, warnings: Sequence[Warning]) -> Iterator[Check]:
 def _gpu(gpu: Gpu, machine: Machine, warnings: Sequence[Warning]) -> Iterator[Check]:
     name = gpu.device or f"gpu {gpu.index}"
     if of_others(gpu, machine):
-        yield Check(name, OK, f"not yours: {gpu.unavailable['name']}")
+        why = gpu.unavailable.get("name") or gpu.unavailable["device"]
+        yield Check(name, OK, f"not yours: {why}")
         return
     codes = ("gpu_hidden", "gpu_prohibited", "gpu_unreadable", "busy_gpu", "unproven_device")
     warned = _from(warnings, *codes, name=name, subject=subject(gpu))
@@ -265,6 +266,11 @@ def _gpu(gpu: Gpu, machine: Machine, warnings: Sequence[Warning]) -> Iterator[Ch
 
 def _health(gpu: Gpu, machine: Machine, name: str) -> Iterator[Check]:
     """Readings that a healthy card does not show; those that could not be read are skipped."""
+    usable = machine.cuda.available or gpu.platform  # else the driver's check says why
+    if gpu.device is None and gpu.visible and gpu.name and usable:
+        message = f"cannot be used: {gpu.unavailable.get('device', 'unknown')}"
+        remedy = "see `nvidia-smi -L`; where MIG is on, CUDA offers one instance alone"
+        yield Check(name, WARN, message, None if gpu.platform else remedy)
     total, used = gpu.memory_total_bytes, gpu.memory_used_bytes
     if total and used is not None and total - used < LEAST_FREE * total:
         message = f"only {units.size(total - used)} of {units.size(total)} free"
@@ -280,7 +286,7 @@ def _health(gpu: Gpu, machine: Machine, name: str) -> Iterator[Check]:
     if gpu.ecc_uncorrected:
         message = f"{gpu.ecc_uncorrected} uncorrected memory errors since the driver was loaded"
         yield Check(name, FAIL, message, "reset or replace the card: `nvidia-smi -q -d ECC`")
-    if gpu.compute_mode == "exclusive_process":
+    if gpu.device in machine.exclusive:
         message = "admits one process at a time, so candidates in another process are skipped"
         remedy = f"sudo nvidia-smi -i {gpu.index} -c DEFAULT, unless this is intended"
         yield Check(name, WARN, message, remedy)
@@ -374,6 +380,9 @@ def _driver_levels(machine: Machine) -> Iterator[Level]:
         yield Level(0, "driver", "none", None if missing else FAIL, why)
     cards = [gpu for gpu in machine.gpus if not gpu.simulated]
     for gpu in cards:
+        if of_others(gpu, machine):
+            yield Level(0, "GPU", gpu.name or "not readable", None, "not yours")
+            continue
         found = ", ".join(filter(None, [gpu.name or "unreadable", gpu.platform]))
         yield Level(0, "GPU", found, OK if gpu.device else WARN, gpu.device or "not usable")
     if not cards:

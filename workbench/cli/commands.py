@@ -129,7 +129,7 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
         parts = {**head("doctor"), **asdict(examined), "trials": trials}
         echo_json(Pseudonyms(found)({**parts, "machine": found, "software": software}))
     else:
-        click.echo(doctor_text(examined))
+        click.echo(doctor_text(examined, found.gpus))
     sys.exit(FAILED if examined.failed else OK)
 
 

@@ -27,8 +27,10 @@ def fingerprint(machine: Machine, software: Software) -> str:
     parts = [
         METHOD,
         [cpu.model, cpu.architecture, cpu.logical_cores, cpu.effective_cores],
+        cpu.usable_physical_cores,  # eight threads may be those of four cores or of eight
         [round(machine.memory.total_bytes / 2**30)],
-        [[gpu.uuid, gpu.name, gpu.driver_version] for gpu in machine.gpus if not gpu.simulated],
+        [[g.uuid, g.name, g.driver_version, g.mig, g.ecc] for g in machine.gpus if not g.simulated],
+        machine.mps,
         sorted((name, package.version) for name, package in software.packages.items()),
         sorted(each for each in software.environment.items() if each[0] not in OF_A_JOB),
         machine.os.release,

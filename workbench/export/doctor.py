@@ -1,10 +1,11 @@
 """The output of `workbench doctor`."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..advisor.doctor import FAIL, OK, WARN, Check, Examination
 from ..machine.nvidia.nvml import Links
+from ..records.machine import Gpu
 from ..text import units
 from .view.section import Section, section_text
 from .view.spans import Fact, fact
@@ -12,8 +13,9 @@ from .view.spans import Fact, fact
 _WORDS = {OK: "ok", WARN: "WARN", FAIL: "FAIL", None: "-"}
 
 
-def doctor_text(found: Examination) -> str:
-    """The stack, the checks with their remedies, and a summary."""
+def doctor_text(found: Examination, gpus: Sequence[Gpu] = ()) -> str:
+    """The stack, the checks with their remedies, and a summary, with the names of `gpus`."""
+    names = {gpu.index: gpu.device for gpu in gpus}
     stack = [
         ("  " * level.depth + level.name, _WORDS[level.status], level.found, level.note)
         for level in found.stack
@@ -21,7 +23,7 @@ def doctor_text(found: Examination) -> str:
     parts = [
         Section.of("The stack", (), ("", "", "Found", ""), stack),
         Section("Checks", facts=[fact for check in found.checks for fact in _check(check)]),
-        *([_links(found.links)] if found.links is not None else []),
+        *([_links(found.links, names)] if found.links is not None else []),
     ]
     return f"{section_text(parts)}\n\n{_summary(found.checks)}"
 
@@ -32,12 +34,12 @@ def _check(check: Check) -> list[Fact]:
     return [found, *([fact(" ", f"-> {check.remedy}")] if check.remedy is not None else [])]
 
 
-def _links(links: Links) -> Section:
+def _links(links: Links, names: Mapping[int | None, str | None]) -> Section:
     """The connections between the GPUs, in the words of `nvidia-smi topo`."""
     notes = [f"not known: {links.reason.message}"] if links.reason is not None else []
-    header = ("", *(f"GPU {number}" for number in range(len(links.matrix))))
-    rows = [(f"GPU {number}", *row) for number, row in enumerate(links.matrix)]
-    return Section.of("How the GPUs are linked", notes, header, rows)
+    titles = [names.get(number) or f"GPU {number}" for number in range(len(links.matrix))]
+    rows = [(title, *row) for title, row in zip(titles, links.matrix, strict=True)]
+    return Section.of("How the GPUs are linked", notes, ("", *titles), rows)
 
 
 def _summary(checks: Sequence[Check]) -> str:

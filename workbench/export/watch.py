@@ -9,7 +9,9 @@ from ..text import units
 def header(machine: Machine) -> list[str]:
     """The devices that are watched."""
     lines = [f"cpu: {machine.cpu.model or 'unknown'}, {machine.cpu.effective_cores} cores"]
-    return lines + [f"gpu {gpu.index}: {gpu_line(gpu)}" for gpu in machine.gpus]
+    return lines + [
+        f"gpu {gpu.index} ({gpu.device or 'not usable'}): {gpu_line(gpu)}" for gpu in machine.gpus
+    ]
 
 
 def line(snapshot: Snapshot) -> str:
@@ -33,4 +35,6 @@ def _device(
     named = zip(values, ("%", "MHz", "W", "C"), strict=True)
     known = [f"{value:.0f} {unit}" for value, unit in named if value is not None]
     held = "" if memory is None else f", {units.size(memory)} {word}"
-    return f"{name} {', '.join(known) or units.NOT_AVAILABLE}{held}"
+    why = next(iter(found.unavailable.values()), "") if not known else ""
+    nothing = f"{units.NOT_AVAILABLE} ({why})" if why else units.NOT_AVAILABLE
+    return f"{name} {', '.join(known) or nothing}{held}"

@@ -27,7 +27,7 @@ def detect(
     from .host.memory import read_memory
     from .host.system import read_os
     from .nvidia.cuda_driver import VISIBLE_DEVICES
-    from .nvidia.gpus import join, without_driver
+    from .nvidia.gpus import has_mps, join, without_driver
     from .nvidia.placement import placed
     from .nvidia.probe_client import DEADLINE_S, GpuProbes
     from .others import other_gpus
@@ -50,5 +50,6 @@ def detect(
         gpus=placed(gpus, root),
         nvml=without_driver(nvml, root),
         cuda=cuda.driver,
+        mps=has_mps(root),
     )
     return machine, software

@@ -73,4 +73,13 @@ def joined(found: list[Gpu], cards: list[Gpu]) -> list[Gpu]:
             why = {name: text for name, text in card.unavailable.items() if name != "device"}
             gpu = msgspec.structs.replace(card, **own, unavailable=why)
         result.append(gpu)
-    return [*result, *left.values()]
+    by_torch = [gpu for gpu in found if (gpu.platform or "").startswith("ROCm")]
+    if not by_torch:
+        return [*result, *left.values()]
+    if not any(gpu.pci_bus_id for gpu in by_torch):  # torch before 2.8: which is which is unknown
+        return result
+    hidden = {"device": "torch does not list it; see HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES"}
+    return result + [
+        msgspec.structs.replace(card, unavailable=card.unavailable | hidden)
+        for card in left.values()
+    ]

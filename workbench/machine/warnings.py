@@ -8,7 +8,7 @@ from ..records.machine import Gpu, Machine, Package, Software
 from ..records.reason import Warning
 from ..text import units
 from .nvidia.driver_errors import ABSENT, NVML_NO_PERMISSION, nvml_text
-from .nvidia.gpus import cuda_remedy
+from .nvidia.gpus import IN_JOB, cuda_remedy
 from .packages.software import WARNED
 
 # The driver works, and torch cannot use it.
@@ -29,6 +29,10 @@ _VARIABLES = {
         "`unset {}`, or expect other results where it is set",
     ),
     "debug_variable": ("{} is set; it helps to find errors and slows the work down", "`unset {}`"),
+    "share_variable": (
+        "{} is set; under MPS it limits this process to a part of the GPU",
+        "`unset {}` to measure the whole GPU",
+    ),
 }
 _CUDA_BUILD = "CUDA "
 _ORT = "onnxruntime"
@@ -154,6 +158,8 @@ def torch_remedy(machine: Machine, executable: str) -> str:
     for CUDA 12.0 runs a 12.6 build by minor-version compatibility.
     """
     gpus, driver = _cuda_gpus(machine), _numbers(machine.cuda.api_version)
+    if "tegra" in machine.os.release and (driver or _CUDA_13) < _CUDA_13:
+        return "install NVIDIA's build of torch for this JetPack, or use --device cpu"
     if machine.cpu.architecture == "aarch64" and any(lacks_capability(g, _AMPERE) for g in gpus):
         return "use --device cpu: torch's builds for Arm have no code for this GPU"
     if driver is not None and _is_too_old(driver, gpus):
@@ -215,9 +221,10 @@ def _unproven(machine: Machine) -> Iterator[Warning]:
 
 
 def of_others(gpu: Gpu, machine: Machine) -> bool:
-    """Whether the system lets others use this GPU, and this process one that NVML can read."""
+    """Whether the system, or a scheduler, lets others use this GPU, and NVML can read some GPU."""
     refused = gpu.unavailable.get("name", "").startswith(nvml_text(NVML_NO_PERMISSION))
-    return refused and any(other.uuid for other in machine.gpus)
+    hidden = gpu.unavailable.get("device", "").endswith(IN_JOB)
+    return (refused or hidden) and any(other.uuid for other in machine.gpus)
 
 
 def _gpus(machine: Machine) -> Iterator[Warning]:
@@ -234,9 +241,11 @@ def _gpus(machine: Machine) -> Iterator[Warning]:
         elif gpu.compute_mode == "prohibited":
             text = f"{name} is in compute mode prohibited, which admits no program"
             found = "gpu_prohibited", text, f"`sudo nvidia-smi -i {gpu.index} -c DEFAULT`"
-        elif gpu.processes:  # nothing of ours runs yet
-            count = len(gpu.processes)
+        elif gpu.is_busy:  # nothing of ours runs yet
+            count = len(gpu.processes or ())
             programs = "another process uses" if count == 1 else f"{count} other processes use"
+            if not count:  # NVML lists no program that draws, as by Vulkan
+                programs = "something that the driver does not list uses"
             used = f", {gpu.utilization_percent:.0f}% busy" if gpu.utilization_percent else ""
             text = f"{programs} {gpu.name or 'the GPU'} ({gpu.device or 'no CUDA device'}{used})"
             remedy = "see which with `nvidia-smi`; wait or choose another GPU with --device"
@@ -283,8 +292,9 @@ def _environment(machine: Machine, software: Software) -> Iterator[Warning]:
             value = software.environment.get(name, "")
             if by_torchrun and name == "OMP_NUM_THREADS":
                 continue
-            # A 0 switches the others off, and forbids TF32.
-            if value and (value != "0" or name == "NVIDIA_TF32_OVERRIDE"):
+            # A 0 switches the others off, and forbids TF32; 100 percent are a whole GPU.
+            is_off = value == ("100" if name.endswith("_PERCENTAGE") else "0")
+            if value and (not is_off or name == "NVIDIA_TF32_OVERRIDE"):
                 yield Warning(code, message.format(f"{name}={value}"), remedy.format(name))
     for build in software.debug_builds:
         yield Warning(

@@ -30,7 +30,7 @@ def gpu_devices(request: Request, machine: Machine) -> list[str]:
     if request.devices and not names:
         raise UsageError("no GPU here can be used; see workbench detect")
     usable = [gpu for gpu in machine.gpus if gpu.device is not None]
-    idle_first = sorted(usable, key=lambda gpu: bool(gpu.processes))
+    idle_first = sorted(usable, key=lambda gpu: gpu.is_busy)
     one_of_each = {gpu.name: gpu.device for gpu in idle_first[::-1]}.values()
     return list(dict.fromkeys([*explicit, *(name for name in names if name in one_of_each)]))
 

@@ -8,6 +8,8 @@ import msgspec
 from ..contract import DEFAULT_CACHE_BYTES
 from .reason import Reason
 
+BUSY_PERCENT = 25.0  # a desktop uses less
+
 
 class Cache(msgspec.Struct, frozen=True):
     """The caches of one level and kind."""
@@ -184,6 +186,15 @@ class Gpu(msgspec.Struct, frozen=True):
         return "" if self.simulated else (self.platform or "CUDA").split()[0]
 
     @property
+    def is_busy(self) -> bool:
+        """Whether others compute or draw on it, as long as nothing of ours runs there.
+
+        A card that just loads its driver, without persistence, may read 100% for a moment.
+        """
+        draws = (self.utilization_percent or 0.0) >= BUSY_PERCENT and self.persistence is not False
+        return bool(self.processes) or draws
+
+    @property
     def is_virtual(self) -> bool:
         """Whether a virtual machine has it, whose own bus hides the real link."""
         return self.virtualization in ("passthrough", "vgpu")
@@ -226,6 +237,7 @@ class Machine(msgspec.Struct, frozen=True):
     gpus: list[Gpu]
     nvml: Nvml
     cuda: CudaDriver
+    mps: bool = False  # NVIDIA's Multi-Process Service runs
 
     @property
     def watched(self) -> list[Gpu]:
@@ -240,9 +252,10 @@ class Machine(msgspec.Struct, frozen=True):
 
     @property
     def exclusive(self) -> frozenset[str]:
-        """The GPUs that admit one process at a time."""
+        """The GPUs that admit one process at a time; under MPS that one is its server."""
         exclusive = (gpu for gpu in self.gpus if gpu.compute_mode == "exclusive_process")
-        return frozenset(gpu.device for gpu in exclusive if gpu.device is not None)
+        names = frozenset(gpu.device for gpu in exclusive if gpu.device is not None)
+        return frozenset() if self.mps else names
 
 
 class Package(msgspec.Struct, frozen=True):

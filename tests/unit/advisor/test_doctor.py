@@ -7,13 +7,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import case, events, machine as build_machine, steady
+from builders import machine as build_machine
 
 from workbench.advisor import doctor
 from workbench.advisor.doctor import Check, Examination, examine
 from workbench.export.doctor import doctor_text
 from workbench.machine.nvidia.driver_errors import nvml_text
-from workbench.machine.nvidia.nvml import Links
 from workbench.machine.packages.trials import Trial
 from workbench.records.machine import (
     CudaDriver,
@@ -28,7 +27,6 @@ from workbench.records.machine import (
     Software,
 )
 from workbench.records.reason import Reason
-from workbench.report.report import Report
 
 CPU = "CPUExecutionProvider"
 CUDA = "CUDAExecutionProvider"
@@ -235,6 +233,7 @@ def test_two_cudas_that_work_side_by_side_are_worth_a_look() -> None:
         ({"pcie": Pcie(4, 16, 4, 16, 5)}, "warn", "PCIe 4.0, card supports 5.0"),
         ({"processes": [GpuProcess(1, None)]}, "warn", "another process"),
         ({"device": None, "visible": False}, "warn", "not used"),
+        ({"device": None}, "warn", "cannot be used"),
     ],
 )
 def test_each_sign_of_a_card_that_is_not_as_it_should_be(
@@ -310,47 +309,6 @@ def test_the_text_shows_stack_checks_and_remedies() -> None:
     assert max(map(len, text.splitlines())) <= 100 or "://" in text
 
 
-def two_gpus(second_s: float, *, alike: bool = True) -> Report:
-    a, b = case("cuda:0-a"), case("cuda:1-a")
-    found = Report.of(events({a: steady(1.0), b: steady(second_s)}, gpus=["cuda:0", "cuda:1"]))
-    if not alike:
-        first, second = found.machine.gpus
-        other = msgspec.structs.replace(second, name="Another GPU")
-        found.machine = msgspec.structs.replace(found.machine, gpus=[first, other])
-    return found
-
-
-def test_of_equal_gpus_only_the_slower_one_is_named() -> None:
-    slow = {check.name: check for check in doctor.stragglers(two_gpus(1.4))}
-    assert slow["cuda:0 product"].status == "ok"
-    assert slow["cuda:1 product"].status == "warn"
-    assert "1.40x slower than cuda:0" in slow["cuda:1 product"].message
-    assert {check.status for check in doctor.stragglers(two_gpus(1.01))} == {"ok"}
-    assert {check.status for check in doctor.stragglers(two_gpus(1.4, alike=False))} == {"ok"}
-
-
-def test_a_slow_gpu_is_found_next_to_one_of_a_faster_model() -> None:
-    names = [f"cuda:{number}" for number in range(3)]
-    steps_s = dict(zip(names, (0.3, 1.0, 1.4), strict=True))
-    found = Report.of(events({case(f"{n}-a"): steady(s) for n, s in steps_s.items()}, gpus=names))
-    assert found.machine is not None
-    first, *others = found.machine.gpus
-    faster = msgspec.structs.replace(first, name="Another GPU")
-    found.machine = msgspec.structs.replace(found.machine, gpus=[faster, *others])
-    *fine, slow = doctor.stragglers(found)
-    assert [check.status for check in fine] == ["ok", "ok"]
-    assert slow.status == "warn" and "1.40x slower than cuda:1" in slow.message
-
-
-def test_the_links_are_a_table() -> None:
-    found = examine(with_gpu(), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
-    joined = Links([["", "NVLink"], ["NVLink", ""]])
-    text = doctor_text(found.with_all_gpus(two_gpus(1.0), joined))
-    assert re.search(r"^GPU 0 +NVLink$", text, re.MULTILINE)
-    unknown = Links([], Reason("library_missing", "no NVML"))
-    assert "not known: no NVML" in doctor_text(found.with_all_gpus(two_gpus(1.0), unknown))
-
-
 @pytest.mark.parametrize(
     ("changes", "container"),
     [
@@ -378,6 +336,17 @@ def test_a_gpu_of_other_jobs_is_not_yours_and_no_failure() -> None:
     assert not found.failed and bad(found) == {}
     (check,) = (check for check in found.checks if check.name == "gpu 1")
     assert check.message.startswith("not yours: no permission (NVML 4)")
+    assert [level.note for level in found.stack if level.name == "GPU"] == ["cuda:0", "not yours"]
+    hidden = {"device": "hidden by CUDA_VISIBLE_DEVICES=0 in a batch job"}
+    other = msgspec.structs.replace(HEALTHY, device=None, visible=False, unavailable=hidden)
+    in_job = msgspec.structs.replace(with_gpu(), gpus=[HEALTHY, other])
+    assert bad(examine(in_job, software("CUDA 13.0", "CUDA 13.0"), ON_GPU)) == {}
+
+
+def test_mps_shares_an_exclusive_card() -> None:
+    card = msgspec.structs.replace(HEALTHY, compute_mode="exclusive_process")
+    found = examine(with_gpu(card, mps=True), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
+    assert bad(found) == {}
 
 
 @pytest.mark.parametrize(

@@ -287,6 +287,8 @@ def test_the_fingerprint_changes_with_what_ceilings_depend_on() -> None:
     plain = ceiling_store.fingerprint(HERE, SOFTWARE)
     assert plain == ceiling_store.fingerprint(HERE, SOFTWARE)
     fewer = msgspec.structs.replace(HERE, cpu=msgspec.structs.replace(HERE.cpu, effective_cores=4))
+    cpu = msgspec.structs.replace(HERE.cpu, usable_physical_cores=4)
+    halved = msgspec.structs.replace(HERE, cpu=cpu)
     other = msgspec.structs.replace(SOFTWARE, environment={"OPENBLAS_CORETYPE": "Haswell"})
     newer = msgspec.structs.replace(SOFTWARE, packages={"torch": Package("2.14.0")})
     marks = {
@@ -294,8 +296,10 @@ def test_the_fingerprint_changes_with_what_ceilings_depend_on() -> None:
         ceiling_store.fingerprint(fewer, SOFTWARE),
         ceiling_store.fingerprint(HERE, other),
         ceiling_store.fingerprint(HERE, newer),
+        ceiling_store.fingerprint(halved, SOFTWARE),
+        ceiling_store.fingerprint(msgspec.structs.replace(HERE, mps=True), SOFTWARE),
     }
-    assert len(marks) == 4
+    assert len(marks) == 6
     busier = msgspec.structs.replace(
         HERE, memory=msgspec.structs.replace(HERE.memory, available_bytes=1)
     )

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 import scenes
+from builders import machine
 
 from workbench.export.view.answers import answer_lines
 from workbench.export.view.derived import RunView
 from workbench.export.view.events import log_line
-from workbench.export.view.sensors import now_line
+from workbench.export.view.sensors import now_line, sensors, with_readings
 from workbench.export.view.tables import pending_texts
 from workbench.records import events as ev
-from workbench.records.machine import GpuReading, HostReading
+from workbench.records.machine import GpuProcess, GpuReading, HostReading
 from workbench.report.report import Report
 
 
@@ -51,14 +53,14 @@ def test_the_leader_is_named_once_its_lead_has_an_interval() -> None:
 
 
 def test_the_sensors_of_all_devices_stand_in_one_line() -> None:
-    machine = live("branching", 1).report.machine
-    assert machine is not None
+    here = live("branching", 1).report.machine
+    assert here is not None
     host = [HostReading(50.0, 3100.0, None, None, 2**34, {}), HostReading(97.0)]
-    card = machine.gpus[0].index or 0
+    card = here.gpus[0].index or 0
     gpus = {card: [GpuReading(card, utilization_percent=100.0, power_w=612.0)]}
-    line = now_line(machine, host, gpus).plain
+    line = now_line(here, host, gpus).plain
     assert line == "CPU 97% ▅█    GPU 100%  612 W █"
-    assert now_line(machine, [], {}).plain == ""
+    assert now_line(here, [], {}).plain == ""
 
 
 @pytest.mark.parametrize(
@@ -74,3 +76,17 @@ def test_the_first_extension_is_said_without_verbose(
         report.apply(event)
         lines.append(log_line(event, report, verbose=False))
     assert [line is not None for line in lines] == said
+
+
+def test_readings_that_are_gone_are_not_shown_as_those_of_now() -> None:
+    job = [GpuProcess(7, 2**30)]
+    good = GpuReading(0, utilization_percent=99.0, power_w=612.0, processes=job)
+    between = msgspec.structs.replace(good, processes=None)
+    (card,) = with_readings(machine("cuda:0"), [], {0: [good, between]}).gpus
+    assert card.processes == job, "only some readings have them"
+    lost = GpuReading(0, unavailable={"*": "off the bus"})
+    then = msgspec.structs.replace(machine("cuda:0"), gpus=[card])
+    (gone,) = with_readings(then, [], {0: [good, lost]}).gpus
+    assert (gone.power_w, gone.utilization_percent) == (None, None)
+    shown = {each.label: each.text.plain for each in sensors([good, lost], gone, "gpu")}
+    assert shown == {"n/a": "all: off the bus"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from stub_driver import StubDriver, build, compiler
 
-from workbench.machine.nvidia import probe_client
+from workbench.machine.nvidia import driver_errors, probe_client
 from workbench.machine.nvidia.cuda_driver import CudaAnswer, CudaDevice
 from workbench.machine.nvidia.probe_client import cuda_answer, start_probe
 
@@ -102,4 +102,28 @@ def test_a_corrupt_library_is_told_from_a_missing_one(
     assert reason is not None and reason.code == "library_broken"
     absent = probe_client.missing("libcuda-of-nobody.so.1")
     assert absent is not None and absent.code == "library_missing"
-    assert "--gpus all" in str(absent.hint)
+    assert "nvidia.com/gpu: 1" in str(absent.hint)
+
+
+@pytest.mark.parametrize(
+    ("kind", "release", "remedy"),
+    [
+        ("apptainer", "6.8.0", "--nv"),
+        ("docker", "5.15.90.1-microsoft-standard-WSL2", "--gpus all"),
+        (None, "5.15.90.1-microsoft-standard-WSL2", "driver of Windows"),
+        (None, "6.8.0", "install the NVIDIA driver"),
+    ],
+)
+def test_a_missing_library_has_the_remedy_of_its_place(
+    monkeypatch: pytest.MonkeyPatch, kind: str | None, release: str, remedy: str
+) -> None:
+    monkeypatch.setattr(driver_errors, "container", lambda: kind)
+    monkeypatch.setattr(driver_errors.platform, "release", lambda: release)
+    absent = probe_client.missing("libcuda-of-nobody.so.1")
+    assert absent is not None and remedy in str(absent.hint)
+
+
+def test_a_job_without_a_gpu_asks_for_one(stub: StubDriver) -> None:
+    settings = {"CUDA_VISIBLE_DEVICES": "NoDevFiles", "SLURM_JOB_ID": "7"}
+    reason = ask_cuda(stub, CUDA_STUB="cuInit=100", **settings).driver.reason
+    assert reason is not None and "--gres=gpu:1" in str(reason.hint)

@@ -74,6 +74,28 @@ def test_a_hidden_gpu_is_shown_as_hidden(stub: StubDriver) -> None:
     assert answer["software"]["environment"]["CUDA_VISIBLE_DEVICES"] == "1"
 
 
+def test_the_gpus_of_other_jobs_are_no_complaint(stub: StubDriver) -> None:
+    environ = stub.environ(
+        "nvml", "cuda", NVML_STUB_GPUS="2", CUDA_STUB_DEVICES="1", CUDA_VISIBLE_DEVICES="1"
+    )
+    answer = run({**environ, "SLURM_JOB_ID": "7"})
+    assert "gpu_hidden" not in answer["warnings"]
+    assert answer["machine"]["gpus"][0]["unavailable"]["device"].endswith("in a batch job")
+
+
+def test_under_mps_an_exclusive_gpu_admits_further_processes(
+    stub: StubDriver, tmp_path: Path
+) -> None:
+    environ = stub.environ("nvml", "cuda", CUDA_MPS_PIPE_DIRECTORY=str(tmp_path))
+    assert run(environ)["machine"]["mps"] is False
+    os.mkfifo(tmp_path / "control")
+    here = msgspec.convert(run(environ)["machine"], Machine)
+    gpu = msgspec.structs.replace(here.gpus[0], compute_mode="exclusive_process")
+    shared = msgspec.structs.replace(here, gpus=[gpu])
+    assert shared.mps and shared.exclusive == frozenset()
+    assert msgspec.structs.replace(shared, mps=False).exclusive == {"cuda:0"}
+
+
 def test_cuda_without_nvml_as_in_a_container_without_utility(stub: StubDriver) -> None:
     answer = run(stub.environ("cuda"))
     [gpu] = answer["machine"]["gpus"]

@@ -78,6 +78,12 @@ def test_only_our_cores_count(full: Path) -> None:
     assert (found.utilization_percent, found.frequency_mhz) == (0.0, 3000.0)
 
 
+def test_a_container_whose_cores_are_numbered_anew_is_read(full: Path) -> None:
+    reader = HostReader(root=full, allowed=[2, 24])
+    write(full, {"proc/stat": stat(130, 170)})
+    assert reader.read().utilization_percent == pytest.approx(30.0)
+
+
 def test_each_absence_has_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path / "proc"))
     found = HostReader(root=tmp_path, allowed=[0]).read()

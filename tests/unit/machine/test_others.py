@@ -18,7 +18,7 @@ from workbench.machine.amd import probe as amd_smi
 from workbench.machine.nvidia.gpus import no_gpu
 from workbench.machine.nvidia.nvml import GpuSample
 from workbench.machine.nvidia.probe_client import start_probe
-from workbench.machine.others import other_gpus
+from workbench.machine.others import joined, other_gpus
 from workbench.machine.packages.stack_query import torch_build
 from workbench.machine.warnings import hardware_warnings
 from workbench.process.line_process import Ended, QueryProcess
@@ -100,7 +100,8 @@ def test_rocm_and_amd_smi_are_joined_by_the_bus(stand_in: Path) -> None:
     assert [one.platform, one.driver_version] == ["ROCm 7.0.1", "6.12.12"]
     assert one.temperature_c is None and one.unavailable["temperature_c"] == amd_smi.NOT_GIVEN
     assert one.compute_capability is None, "CUDA's generations say nothing about AMD's"
-    assert "device" in other.unavailable and "device" not in one.unavailable
+    assert other.unavailable["device"].startswith("torch does not list it")
+    assert "device" not in one.unavailable
     assert (machine.vendor, machine.watched) == ("amd", machine.gpus)
 
     found = {warning.code: warning for warning in hardware_warnings(machine, software)}
@@ -121,6 +122,12 @@ def test_without_amd_smi_torch_alone_describes_them(stand_in: Path) -> None:
     assert [gpu.device for gpu in machine.gpus] == ["cuda:0", "cuda:1"]
     assert machine.gpus[0].unavailable == {"*": "only torch describes this device"}
     assert machine.watched == [] and no_gpu(machine) is None
+
+
+def test_a_torch_that_gives_no_place_on_the_bus_doubles_no_card() -> None:
+    gpu = Gpu(None, "cuda:0", None, None, "MI300X", platform="ROCm 6.3")
+    card = Gpu(0, None, None, "0000:23:00.0", "MI300X", platform="ROCm")
+    assert joined([gpu], [card]) == [gpu]
 
 
 def test_a_card_without_a_build_for_it_says_so(stand_in: Path) -> None:

@@ -124,9 +124,11 @@ def test_a_line_tells_what_is_known() -> None:
         "12:00:01  cpu 37 %, 2500 MHz, 1 GiB free"
         " | gpu 0 98 %, 1980 MHz, 650 W, 61 C, 2 GiB used, sw power cap"
     )
+    lost = Snapshot(look.time, host, [GpuReading(5, unavailable={"*": "off the bus"})])
+    assert line(lost).endswith(" | gpu 5 n/a (off the bus)")
     gone = Snapshot("2026-11-21T12:00:02.250Z", HostReading(), [], LOST)
     assert line(gone) == f"12:00:02  cpu n/a | GPUs: {LOST.message}"
 
 
 def test_the_header_names_what_is_watched() -> None:
-    assert header(machine("cuda:0")) == ["cpu: Test CPU, 8 cores", "gpu 0: Test GPU"]
+    assert header(machine("cuda:0")) == ["cpu: Test CPU, 8 cores", "gpu 0 (cuda:0): Test GPU"]

@@ -276,3 +276,29 @@ def test_a_gpu_that_the_system_gives_to_others_is_no_complaint() -> None:
     assert hardware_warnings(machine(GPU, others), torch("CUDA 13.0")) == []
     alone = hardware_warnings(machine(others), torch("CUDA 13.0"))
     assert "gpu_unreadable" in [warning.code for warning in alone]
+
+
+def test_a_gpu_that_is_busy_though_no_program_is_listed() -> None:
+    drawing = msgspec.structs.replace(GPU, processes=[], utilization_percent=99.0)
+    found = hardware_warnings(machine(drawing), torch("CUDA 13.0"))
+    assert "the driver does not list" in (text := only(found, "busy_gpu").message)
+    assert "99% busy" in text
+    waking = msgspec.structs.replace(drawing, persistence=False)
+    assert hardware_warnings(machine(waking), torch("CUDA 13.0")) == []
+
+
+def test_a_share_of_the_gpu_under_mps() -> None:
+    name, codes = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", []
+    for value in ("25", "100"):
+        stack = msgspec.structs.replace(torch("CPU build"), environment={name: value})
+        codes.append([w.code for w in hardware_warnings(machine(), stack)])
+    assert codes == [["share_variable"], []]
+
+
+@pytest.mark.parametrize(("cuda", "builds"), [("12.6", "JetPack"), ("13.0", "whl/cu130")])
+def test_a_jetson_whose_driver_is_its_own_needs_nvidias_build(cuda: str, builds: str) -> None:
+    orin = msgspec.structs.replace(GPU, compute_capability="8.7", name="Orin")
+    here = machine(orin, cuda=msgspec.structs.replace(CUDA, api_version=cuda))
+    here = msgspec.structs.replace(here, os=Os("Linux", "5.15.148-tegra", None, None))
+    found = hardware_warnings(here, torch("CPU build"))
+    assert builds in only(found, "torch_without_cuda").remedy

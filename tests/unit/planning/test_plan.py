@@ -232,10 +232,13 @@ def test_a_quick_row_is_smaller() -> None:
     assert quick.cases[0].params["n"] < full.cases[0].params["n"] == 4096
 
 
-def test_of_several_equal_gpus_an_idle_one_races() -> None:
+@pytest.mark.parametrize(
+    "use", [{"processes": [GpuProcess(1, None)]}, {"processes": [], "utilization_percent": 98.0}]
+)
+def test_of_several_equal_gpus_an_idle_one_races(use: dict[str, Any]) -> None:
     rows = resolve(Request(scenarios=("floating_point",)), SHIPPED)
     found = machine("cuda:0", "cuda:1")
-    busy = msgspec.structs.replace(found.gpus[0], processes=[GpuProcess(1, None)])
+    busy = msgspec.structs.replace(found.gpus[0], **use)
     fill_cases(rows, Request(), msgspec.structs.replace(found, gpus=[busy, found.gpus[1]]))
     used = {case.device for row in rows for case in row.cases}
     assert used == {"cpu", "cuda:1"}

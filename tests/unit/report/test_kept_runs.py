@@ -45,6 +45,7 @@ def expected(name: str) -> Any:
         model["facts"] |= {"check_samples": 0, "folds": 0}
         model["facts"] |= {"needed_inputs": None, "no_promise": None}
     document["machine"]["cpu"].setdefault("usable_physical_cores", None)
+    document["machine"].setdefault("mps", False)
     for gpu in document["machine"]["gpus"]:
         gpu.setdefault("compute_mode", None)
         gpu.setdefault("worker_cores", None)

@@ -55,9 +55,10 @@ def sensors(
     facts = []
     for field, (label, unit, limit) in SENSORS.items():
         course = [v for each in readings if (v := getattr(each, field, None)) is not None]
-        if course:
+        now = getattr(readings[-1], field, None)
+        if now is not None:  # an old reading must not pass for a new one
             most = getattr(limits, limit, None)
-            text = number_text(course[-1], unit, most) or ""
+            text = number_text(now, unit, most) or ""
             high = most or (max(course) if limit else 100.0) or 1.0
             # One cell for each reading, the newest at the right: it moves and never stretches.
             line = glyphs.sparkline(course, len(course), 0.0, high).rjust(KEPT)
@@ -99,17 +100,18 @@ def with_readings(
     held = machine.memory
     if free is not None:
         held = msgspec.structs.replace(held, available_bytes=free)
-    latest: dict[int | None, GpuReading] = {n: readings[-1] for n, readings in gpus.items()}
     watched = machine.watched
-    cards = [
-        _with_reading(card, latest.get(card.index)) if card in watched else card
-        for card in machine.gpus
-    ]
+    cards = []
+    for card in machine.gpus:
+        readings = gpus.get(-1 if card.index is None else card.index)
+        cards.append(_with_readings(card, readings) if readings and card in watched else card)
     return msgspec.structs.replace(machine, memory=held, gpus=cards)
 
 
-def _with_reading(found: Gpu, now: GpuReading | None) -> Gpu:
+def _with_readings(found: Gpu, readings: Sequence[GpuReading]) -> Gpu:
     common = {*GpuReading.__struct_fields__} & {*Gpu.__struct_fields__} - {"index", "unavailable"}
-    read = {field: getattr(now, field, None) for field in common}
-    known = {field: value for field, value in read.items() if value is not None}
+    read, why = {field: getattr(readings[-1], field) for field in common}, readings[-1].unavailable
+    listed = (each.processes for each in reversed(readings) if each.processes is not None)
+    read["processes"] = next(listed, None)  # only some readings have them
+    known = {f: now for f, now in read.items() if now is not None or f in why or "*" in why}
     return msgspec.structs.replace(found, **known)

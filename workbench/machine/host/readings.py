@@ -138,11 +138,13 @@ def core_times(cores: Iterable[int]) -> dict[int, Any]:
         times = psutil.cpu_times(percpu=True)
     except OSError:
         return {}
-    numbers = sorted(online_cpus(Path("/")))  # psutil leaves them out
-    if len(numbers) != len(times):  # in some containers psutil sees fewer cores than sysfs shows
+    chosen, numbers = sorted(cores), sorted(online_cpus(Path("/")))  # psutil leaves them out
+    if len(chosen) == len(times):  # lxcfs shows a container its own cores, numbered from 0
+        numbers = chosen
+    elif len(numbers) != len(times):  # in some containers psutil sees fewer than sysfs shows
         numbers = list(range(len(times)))
     numbered = dict(zip(numbers, times, strict=True))
-    return {core: numbered[core] for core in cores if core in numbered}
+    return {core: numbered[core] for core in chosen if core in numbered}
 
 
 def busy_s(times: Any) -> float:

@@ -71,11 +71,21 @@ def failed(reason: Reason, api: str | None = None) -> CudaAnswer:
     return CudaAnswer(CudaDriver(False, 0, reason, api), [])
 
 
+def in_job() -> bool:
+    """Whether a scheduler started this process: Slurm, PBS, LSF or Grid Engine."""
+    return not os.environ.keys().isdisjoint(
+        ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "SGE_TASK_ID")
+    )
+
+
 def _reason(code: int) -> Reason:
     if code == CUDA_NO_DEVICE and VISIBLE_DEVICES in os.environ:
         given = os.environ[VISIBLE_DEVICES]
         message = f"CUDA finds no GPU with {VISIBLE_DEVICES}={given!r} (CUDA {code})"
-        return Reason("hidden", message, f"`unset {VISIBLE_DEVICES}`, or name GPUs that exist")
+        remedy = f"`unset {VISIBLE_DEVICES}`, or name GPUs that exist"
+        if in_job():  # the other GPUs may be those of other jobs
+            remedy = "ask the scheduler for a GPU, as by `--gres=gpu:1` of Slurm"
+        return Reason("hidden", message, remedy)
     if code == _NO_SYMBOL:
         return library_broken(LIBRARY, "it lacks the driver API's basic functions")
     return error_reason("CUDA", code)

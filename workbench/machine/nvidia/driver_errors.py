@@ -1,5 +1,6 @@
 """Errors of NVML and CUDA in words, with remedies (assets/driver_errors.toml)."""
 
+import platform
 from functools import cache
 
 import msgspec
@@ -53,16 +54,25 @@ def error_reason(api: str, code: int) -> Reason:
         name, text = f"{api.lower()}_error_{code}", f"{api} error {code}"
         return Reason(name, text, file.hints["kernel_log"])
     hint = (meaning.container_hint if container() else None) or meaning.hint
-    hint = file.hints.get(hint, hint) if hint else None
-    return Reason(meaning.code, f"{meaning.message} ({api} {code})", hint)
+    return Reason(meaning.code, f"{meaning.message} ({api} {code})", hint and _hint(hint))
 
 
 def loading_failure(library: str, error: OSError) -> Reason:
     """The reason why `library` does not load; dlopen gives it only in words."""
     if str(error).startswith(f"{library}: cannot open shared object file: No such file"):
-        hint = _file().hints["container" if container() else "driver"]
+        hint = _hint("container" if container() else "driver")
         return Reason("library_missing", f"{library} is not installed", hint)
     return library_broken(library, str(error))
+
+
+def _hint(hint: str) -> str:
+    """The sentence of that name in [hints]; another sentence is itself."""
+    hints = _file().hints
+    if hint == "container":
+        return hints.get(container() or "", hints[hint])
+    if hint in ("driver", "reload") and "microsoft" in platform.release().lower():
+        hint = "wsl"
+    return hints.get(hint, hint)
 
 
 def library_broken(library: str, detail: str) -> Reason:

@@ -4,6 +4,7 @@ They are matched by UUID, else by PCI bus id, never by position: NVML counts in 
 bus, CUDA in its own order and after CUDA_VISIBLE_DEVICES.
 """
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import msgspec
 from ...records.machine import Gpu, GpuReading, Machine, Nvml
 from ...records.reason import Reason
 from ..host.sysfs import read_text
-from .cuda_driver import VISIBLE_DEVICES, CudaAnswer, CudaDevice
+from .cuda_driver import VISIBLE_DEVICES, CudaAnswer, CudaDevice, in_job
 from .driver_errors import ABSENT
 from .gpu_fields import with_reasons
 
@@ -21,6 +22,7 @@ GPU_WITHOUT_DRIVER = "gpu_without_driver"
 _NVIDIA_VENDOR = "0x10de"
 _DISPLAY_CLASS = "0x03"  # PCI base class 03: VGA and 3D controllers
 _WHOLE_GPU_ONLY = "NVML gives it for the whole GPU only, not for this MIG instance"
+IN_JOB = " in a batch job"
 _DISCRETE = "NVML does not support it on this GPU"
 
 
@@ -119,7 +121,7 @@ def _without_cuda(gpu: Gpu, cuda: CudaAnswer, visible_devices: str | None) -> Gp
     if gpu.uuid is None and gpu.pci_bus_id is None:
         hidden, text = False, "NVML could not read this GPU, so it cannot be matched with CUDA"
     elif hidden:
-        text = f"hidden by {VISIBLE_DEVICES}={visible_devices}"
+        text = f"hidden by {VISIBLE_DEVICES}={visible_devices}{IN_JOB if in_job() else ''}"
     elif reason is not None:
         text = f"CUDA: {reason.message}"
     else:
@@ -155,6 +157,12 @@ def without_driver(nvml: Nvml, root: Path) -> Nvml:
     message = f"{reason.message}, but NVIDIA GPUs are on the bus: {', '.join(addresses)}"
     better = Reason(GPU_WITHOUT_DRIVER, message, reason.hint)
     return msgspec.structs.replace(nvml, reason=better)
+
+
+def has_mps(root: Path) -> bool:
+    """Whether the daemon of the Multi-Process Service has its pipe (NVIDIA MPS manual)."""
+    pipes = os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or root / "tmp/nvidia-mps"
+    return os.access(Path(pipes, "control"), os.F_OK)  # a folder of another user raises nothing
 
 
 def cuda_remedy(machine: Machine) -> str | None:

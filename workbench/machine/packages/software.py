@@ -33,6 +33,7 @@ WARNED = {
     "debug_variable": (
         "CUDA_LAUNCH_BLOCKING PYTHONDEVMODE PYTHONMALLOC PYTORCH_NO_CUDA_MEMORY_CACHING"
     ),
+    "share_variable": "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
 }
 # These override a program's own precision; a case names its precision, so workers run without them.
 PRECISION_VARIABLES = WARNED["precision_variable"].split()
