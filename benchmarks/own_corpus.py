@@ -18,9 +18,8 @@ from torch import nn
 # graph_sage and albert, which led to changes of the search.
 # fmt: off
 HELD_OUT = {
-    "efficientnet_b0", "eva02_tiny", "gat", "gru", "mobilenet_v3_small", "mobilevit",
-    "point_net", "r3d_18", "resmlp", "segformer", "squeezenet", "swin", "t5_encoder",
-    "vit_tiny", "wav2vec2",
+    "efficientnet_b0", "gat", "gru", "mobilenet_v3_small", "mobilevit", "point_net",
+    "r3d_18", "resmlp", "squeezenet", "swin", "t5_encoder", "vit_tiny", "wav2vec2",
 }
 # fmt: on
 Feed = Callable[[int], tuple[Any, ...]]
