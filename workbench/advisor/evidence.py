@@ -172,7 +172,7 @@ class Evidence:
         name, lead = candidate_name(pick.case), ratio_of(pick, self.rival)
         raced = {c.case.device_kind for c in self.by_id if c.blocks}
         missed = {c.case.device_kind for c in self.by_id if was_missed(c)}
-        if any(w.code == "unmeasured" for w in self.report.disturbances(self.row)):
+        if self.report.gaps(self.row):
             missed.add("cpu")  # where forms that were not made would have run
         # Where both kinds of device raced, one more on the better kind could only add to its lead.
         if len(raced) == 1 or missed - {pick.case.device_kind}:
@@ -215,6 +215,7 @@ class Evidence:
         unique = {c.case.id: c for c in named}.values()
         return [
             *self.report.disturbances(self.row),
+            *self.report.gaps(self.row),
             *self._unsettled(),
             *self._unmeasured(),
             *chain.from_iterable(measurement_warnings(c, self.report.machine) for c in unique),

@@ -218,17 +218,20 @@ class Report:
 
     def disturbances(self, row: Row) -> list[Warning]:
         """The warnings on the whole race of a row, such as a busy machine."""
-        name, after = row.plan.scenario, "no_crossover"
-        return [each for each in self.warnings if each.subject == name and each.code != after]
+        name, others = row.plan.scenario, ("no_crossover", "unmeasured")
+        return [each for each in self.warnings if each.subject == name and each.code not in others]
+
+    def gaps(self, row: Row) -> list[Warning]:
+        """What a race had no time to make, which says nothing about the results of others."""
+        name, code = row.plan.scenario, "unmeasured"
+        return [each for each in self.warnings if each.subject == name and each.code == code]
 
     def measurement_warnings(self, candidate: Candidate) -> list[Warning]:
         """The warnings on this candidate's result and on its row; none without a sample."""
         if not candidate.blocks:
             return []
-        # That others had no turn says nothing about this result.
-        of_row = self.disturbances(self.rows[candidate.scenario])
-        own = measurement_warnings(candidate, self.machine)
-        return [*(each for each in of_row if each.code != "unmeasured"), *own]
+        row = self.rows[candidate.scenario]
+        return [*self.disturbances(row), *measurement_warnings(candidate, self.machine)]
 
     @property
     def most_s(self) -> float:

@@ -226,6 +226,7 @@ def test_what_had_no_time_makes_the_answer_less_sure_but_not_the_results() -> No
         answers.append(decide(report, scenario(textbook="")))
         marks = report.measurement_warnings(report.candidates[CPU_B.id])
         assert "unmeasured" not in {warning.code for warning in marks}
+        assert report.disturbances(report.rows["row"]) == []
     assert [answer.confidence for answer in answers] == ["sure", "likely"]
     assert "int8-static had no turn" in " ".join(answers[1].reasons)
     assert answers[1].next_best.startswith("Raise the budget")

@@ -127,9 +127,8 @@ def answer(row: Row, report: Report) -> list[str]:
         sentences.append(tie_text(verdict, candidate_name(verdict.runner_up)))
     if missed := [candidate_name(each.case) for each in row.candidates if was_missed(each)]:
         sentences.append(f"Not measured, for lack of time: {listed(missed, MOST_LISTED)}.")
-    gaps = (each for each in report.disturbances(row) if each.code == "unmeasured")
-    found = [f"{each.message}; {each.remedy}." for each in gaps]
-    return [*sentences, *(each[0].upper() + each[1:] for each in found)]
+    gaps = [f"{each.message}; {each.remedy}." for each in report.gaps(row)]
+    return [*sentences, *(each[0].upper() + each[1:] for each in gaps)]
 
 
 def _run(pick: Candidate, row: Row, code: CodeReport) -> str:
