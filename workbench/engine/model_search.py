@@ -6,13 +6,11 @@ from dataclasses import dataclass, field
 from ..advisor.comparison import ranked
 from ..advisor.limits import eligible, exceeds_error_limit
 from ..advisor.model.candidates import rivals
-from ..advisor.reasons import listed
 from ..advisor.refinements import SETTLED_ROUNDS
 from ..contract import Case
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
 from ..worker.recipe import ORIGINAL
-from .model_variants import NO_TIME
 from .variant_search import VariantSearch
 
 BUILD_SHARE = 0.4  # longest time for a variant without which there is no race, of the budget
@@ -20,7 +18,6 @@ JOIN_SHARE = 0.2  # time that must be left for a new variant, of the budget
 JOIN_LEAST_SHARE = 0.08  # time that must be left for another way to run a variant, of the budget
 MIX_SHARE = 0.5  # time for a search of nodes to leave in FP32, of the time left
 MOST_CANDIDATES = 16  # in a default run
-MOST_LISTED = 3  # variants that had no turn, by name
 RIVALS = 3  # number of next best candidates to try with the leader's threads
 
 
@@ -74,8 +71,5 @@ class CandidateSearch(VariantSearch):
         usable = [c for c in given if not exceeds_error_limit(c, self.scenario)]
         return next((c.case.id for c in ranked(usable or given)), None)
 
-    def gap(self, candidates: Sequence[Candidate]) -> str | None:
-        """The variants that no time was left to build."""
-        self.stop()
-        missed = [name for name, why in self.variants.left_out.items() if why == NO_TIME]
-        return f"no time was left for {listed(missed, MOST_LISTED)}" if missed else None
+    def reopen(self) -> None:
+        """The proposals that wait do so still."""

@@ -5,6 +5,7 @@ other precisions and layouts, ONNX Runtime, INT8 forms, torch.compile, other num
 Where torch leads ONNX Runtime by far, torch.compile comes before the INT8 forms.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,9 +14,9 @@ from ..advisor.limits import eligible
 from ..advisor.model.candidates import on_threads, rivals
 from ..advisor.own import candidates as ways
 from ..advisor.own.candidates import Space, way
-from ..advisor.reasons import listed
 from ..advisor.refinements import SETTLED_ROUNDS
 from ..contract import Case
+from ..planning.plan import Gap
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
 from ..worker.code import Code
@@ -31,7 +32,7 @@ MOST_CANDIDATES = 24  # in a row: each new leader is varied until there are so m
 LAGS = 1.5  # times as slow in FP32 as eager torch: compiling promises more than INT8
 HOPELESS = 3.5  # times as slow in FP32 as eager torch: ONNX Runtime gains less by INT8
 FAR_AHEAD = 2.5  # times as fast as the best eager way: compiling does not make up for that
-MOST_LISTED = 3  # forms that had no turn, by name
+COMPILED = "its compiled form"
 NO_EXPORT = "the budget left no time to export it; raise --budget"
 TRIED = 0.6  # share of the longest compilation time that must be left for a last attempt
 
@@ -55,8 +56,11 @@ class FixedCases:
         """The code as written: the first candidate."""
         return candidates[0].case.id if candidates else None
 
-    def gap(self, candidates: Sequence[Candidate]) -> str | None:
+    def gap(self, candidates: Sequence[Candidate]) -> Gap | None:
         return None
+
+    def reopen(self) -> None:
+        pass
 
 
 class OwnSearch:
@@ -117,12 +121,21 @@ class OwnSearch:
         """The code as written; where an option leaves it out, the first candidate."""
         return candidates[0].case.id if candidates else None
 
-    def gap(self, candidates: Sequence[Candidate]) -> str | None:
+    def gap(self, candidates: Sequence[Candidate]) -> Gap | None:
         """Forms of the exported module, and the compiled form of a leader in eager torch."""
-        missed = self._exports.late_forms()
-        if "compile" in self._exports.late and not any(c.case.is_compiled for c in candidates):
-            missed += ["its compiled form"] if self._leads_in_eager(candidates) else []
-        return f"no time was left for {listed(missed, MOST_LISTED)}" if missed else None
+        forms, names, seconds = self._exports.late_forms(), list[str](), 0.0
+        if forms is not None:
+            names.append(forms.names)
+            seconds = forms.seconds if self._first is None else math.inf  # made in the first row
+        is_late = "compile" in self._exports.late and self._leads_in_eager(candidates)
+        if is_late and not _has_compiled(candidates):
+            names.append(COMPILED)
+            seconds = self._exports.compile_s + (seconds if math.isfinite(seconds) else 0.0)
+        return Gap(" and ".join(names), seconds) if names else None
+
+    def reopen(self) -> None:
+        self._exports.reopen()
+        self._stages = self._plan()
 
     def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
         """The cases of the next stage that has some.  A stage without any is over; one that
@@ -236,7 +249,7 @@ class OwnSearch:
         """torch.compile at a further batch, if another library was too far ahead in the first row,
         which need not be so here, or if no time was left there and eager torch leads here.  Where
         two devices race, their turns need that time."""
-        if self._first is None or any(c.case.is_compiled for c in self._first.candidates):
+        if self._first is None or _has_compiled(self._first.candidates):
             return []
         if self._first._is_far_ahead(self._first.candidates):
             return self._compile(candidates, left_s)
@@ -266,7 +279,7 @@ class OwnSearch:
                     return new
         if joining := self._vary_compiled(ranked, left_s):
             return joining
-        if self._first is not None or any(c.case.is_compiled for c in candidates):
+        if self._first is not None or _has_compiled(candidates):
             return None  # another may lead later
         at_last = self._compile(candidates, left_s, TRIED)
         if not _is_eager(case):  # compiling would rarely make up for the lead of another library
@@ -374,6 +387,10 @@ def _unspun(case: Case) -> list[Case]:
     """ONNX Runtime's case without spinning threads, which takes no time to make either."""
     spins = case.backend == "onnxruntime" and case.mode is None and (case.threads or 0) > 1
     return [replace(case, mode=NO_SPIN)] if spins else []
+
+
+def _has_compiled(candidates: Iterable[Candidate]) -> bool:
+    return any(candidate.case.is_compiled for candidate in candidates)
 
 
 def _is_eager(case: Case) -> bool:

@@ -185,7 +185,7 @@ def _costly(case: Case) -> bool:
 
 
 def test_a_gpu_that_wins_at_large_batches_has_a_crossover() -> None:
-    found = Report.of(raced(gpu=True)).rows["own"].verdict
+    found = Report.of(raced(gpu=True, budget_s=60.0)).rows["own"].verdict
     assert found is not None and found.crossover is not None
     assert (found.crossover.below, found.crossover.above) == ("cpu", "gpu")
     assert found.crossover.value is not None and 1 < found.crossover.value <= 8

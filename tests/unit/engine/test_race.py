@@ -219,7 +219,7 @@ def test_with_memory_as_objective_each_case_has_a_worker_to_itself() -> None:
 
 def test_what_had_no_time_makes_the_answer_less_sure_but_not_the_results() -> None:
     answers = []
-    for missing in (None, "int8-static had no turn"):
+    for missing in (None, "int8-static"):
         source = LateSource(9)
         source.missing = missing
         report, _, _ = run_race({CPU_A: 2e-3, CPU_B: 1e-3}, source=source)
@@ -228,7 +228,7 @@ def test_what_had_no_time_makes_the_answer_less_sure_but_not_the_results() -> No
         assert "unmeasured" not in {warning.code for warning in marks}
         assert report.disturbances(report.rows["row"]) == []
     assert [answer.confidence for answer in answers] == ["sure", "likely"]
-    assert "int8-static had no turn" in " ".join(answers[1].reasons)
+    assert "no time was left for int8-static" in " ".join(answers[1].reasons)
     assert answers[1].next_best.startswith("Raise the budget")
 
 
