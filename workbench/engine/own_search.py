@@ -127,8 +127,11 @@ class OwnSearch:
         if forms is not None:
             names.append(forms.names)
             seconds = forms.seconds if self._first is None else math.inf  # made in the first row
-        is_late = "compile" in self._exports.late and self._leads_in_eager(candidates)
-        if is_late and not _has_compiled(candidates):
+        raced = [*candidates, *(self._first.candidates if self._first else ())]
+        may_gain = self._leads_in_eager(candidates) and not _has_compiled(raced)
+        if may_gain:
+            self._compile(candidates, 0.0)  # to know whether it could be: it may never have come up
+        if may_gain and "compile" in self._exports.late:
             names.append(COMPILED)
             seconds = self._exports.compile_s + (seconds if math.isfinite(seconds) else 0.0)
         return Gap(" and ".join(names), seconds) if names else None

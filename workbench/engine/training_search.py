@@ -42,6 +42,11 @@ class TrainingSearch(OwnSearch):
             self._exports.leave_out(mode, why)
         return self._new(training.start(self._space))
 
+    def _compile(
+        self, candidates: Sequence[Candidate], left_s: float, share: float = 1.0
+    ) -> list[Case]:
+        return []  # it is one of the settings
+
     def _vary_settings(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
         """Neighbours of the leader of each device, once it has led for some rounds."""
         leaders = [] if self._is_short(left_s) else settled_leaders(candidates, self.scenario)
