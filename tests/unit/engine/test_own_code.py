@@ -123,37 +123,6 @@ def test_no_question_may_outlast_the_row_that_asks_it(budget_s: float) -> None:
     assert [each for each in found if each[1] + each[2] > row_s] == []
 
 
-class CompiledIsBeaten(SimulatedOwn):
-    """Compiled it is the best of torch, and takes 2.3 times as long as INT8."""
-
-    def step_s(self, case: Case) -> float:
-        faster = 1.3 if case.precision == "int8" else 1.2 if case.is_compiled else 1.0
-        return super().step_s(case) / faster
-
-
-def test_a_compiled_candidate_that_was_beaten_is_not_compiled_for_another_batch() -> None:
-    own, large = Report.of(raced(CompiledIsBeaten, budget_s=240)).rows.values()
-    assert any(candidate.case.is_compiled for candidate in own.candidates)
-    assert not any(candidate.case.is_compiled for candidate in large.candidates)
-    assert "cpu/torch/bf16/nhwc/t2" in labels(large)
-
-
-class AheadAtFirst(SimulatedOwn):
-    """ONNX Runtime is far ahead at the first batch, and far behind at the other."""
-
-    def step_s(self, case: Case) -> float:
-        factor = 0.25 if (case.batch or 1) == 1 else 4.0
-        return super().step_s(case) * (factor if case.backend == "onnxruntime" else 1.0)
-
-
-def test_torch_is_compiled_for_another_batch_where_it_leads_there_alone() -> None:
-    report = Report.of(raced(AheadAtFirst, budget_s=240))
-    own, large = report.rows.values()
-    assert not any(candidate.case.is_compiled for candidate in own.candidates)
-    assert any(c.case.is_compiled and c.blocks for c in large.candidates)
-    assert report.code is not None and "compile" not in report.code.left_out
-
-
 class Hopeless(SimulatedOwn):
     def step_s(self, case: Case) -> float:
         return super().step_s(case) * (8 if case.backend == "onnxruntime" else 1)
@@ -165,23 +134,6 @@ def test_int8_is_left_out_where_onnx_runtime_is_far_behind() -> None:
     assert report.code.left_out["int8"].startswith("the exported model in FP32 takes ")
     assert not any(c.case.precision == "int8" for c in report.candidates.values())
     assert any(c.case.is_compiled for c in report.candidates.values())
-
-
-class Behind(SimulatedOwn):
-    def step_s(self, case: Case) -> float:
-        return super().step_s(case) * (2.5 if case.backend == "onnxruntime" else 1)
-
-
-@pytest.mark.parametrize(("pool", "first"), [(SimulatedOwn, "int8"), (Behind, "compile")])
-def test_the_more_promising_of_compiling_and_int8_comes_first(pool: Any, first: str) -> None:
-    report = Report.of(raced(pool, budget_s=120))
-    race = [c.case for c in report.candidates.values()]  # in the order of joining
-    kinds = ["int8" if c.precision == "int8" else "compile" for c in race if _costly(c)]
-    assert kinds[0] == first and {"int8", "compile"} == set(kinds)
-
-
-def _costly(case: Case) -> bool:
-    return case.precision == "int8" or case.is_compiled
 
 
 def test_a_gpu_that_wins_at_large_batches_has_a_crossover() -> None:
