@@ -238,7 +238,7 @@ def require_shared_memory(loaders: int, ahead: int, batch_bytes: float) -> None:
         raise WorkloadError(
             f"{loaders} loaders need {needed / 1e6:.0f} MB of shared memory, {SHARED_MEMORY} has "
             f"{free / 1e6:.0f} MB",
-            code="no_memory",
+            code="shared_memory",
             hint="use fewer loaders, a smaller prefetch or batch, or docker run --shm-size=1g",
         )
 
