@@ -53,6 +53,7 @@ class TrainGpt(Workload):
     def work(self, case: Case) -> Work:
         length, width, blocks = (int(case.params[n]) for n in ("tokens", "width", "blocks"))
         tokens = (case.batch or 1) * length
+        on_gpu = case.device_kind == "gpu"
         matrices = 12 * width**2 * blocks + VOCABULARY * width
         weights = matrices + width * (length + 13 * blocks + 2)
         # A token attends to itself and to those before it, (length + 1) / 2 on average: queries
@@ -68,8 +69,11 @@ class TrainGpt(Workload):
             bytes_moved=4.0 * (2 * tokens * saved + 9 * weights),
             items=tokens,
             item="tokens",
-            # The check holds weights and gradients in float64 too.
-            memory_bytes=4.0 * (1.3 * tokens * saved + 10 * weights) + 16.0 * STREAM,
+            # A step holds weights, gradients, two moments and as much again.  The check, on the
+            # host, holds weights and gradients in float64, and the gradients to compare.
+            memory_bytes=4.0 * (1.3 * tokens * saved + (5 if on_gpu else 10) * weights)
+            + 16.0 * STREAM,
+            host_bytes=20.0 * weights if on_gpu else 0.0,
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:

@@ -292,10 +292,11 @@ def _health(gpu: Gpu, machine: Machine, name: str) -> Iterator[Check]:
         yield Check(name, WARN, message, remedy)
     link, is_real = gpu.pcie, not gpu.is_virtual
     is_awake = link.generation == link.max_generation  # an idle link has fewer lanes, too
-    if is_real and is_awake and 0 < (link.width or 0) < (link.max_width or 0):
+    has_slot = is_real and not gpu.is_soldered
+    if has_slot and is_awake and 0 < (link.width or 0) < (link.max_width or 0):
         message = f"PCIe link uses {link.width} of {link.max_width} lanes"
-        yield Check(name, WARN, message, "reseat the card or use another slot")
-    if is_real and 0 < (link.max_generation or 0) < (link.gpu_max_generation or 0):
+        yield Check(name, WARN, message, "reseat it or use another slot, unless it was built so")
+    if has_slot and 0 < (link.max_generation or 0) < (link.gpu_max_generation or 0):
         message = f"slot is PCIe {link.max_generation}.0, card supports {link.gpu_max_generation}.0"
         yield Check(name, WARN, message, "use a faster slot or check the BIOS settings")
     if is_real and gpu.persistence is False and machine.os.container is None:

@@ -197,7 +197,8 @@ def kept_or_measured(
     if found is None:
         return kept
     found = ceiling_store.merged(kept, found)
-    if not aside.warnings and not request.threads:  # with fewer it is not the machine's best
+    disturbed = any(warning.code not in LASTING for warning in aside.warnings)
+    if not disturbed and not request.threads:  # with fewer it is not the machine's best
         ceiling_store.save(found)
     return found
 

@@ -164,4 +164,4 @@ def _outcome(found: LargestBatch) -> tuple[str, Reason | None]:
 
 def _is_bound(reason: Reason) -> bool:
     """Whether a smaller batch may fit: memory or the data set was too small."""
-    return _is_memory(reason) or reason.code == "bad_input"
+    return _is_memory(reason) or reason.code in ("bad_input", "shared_memory")

@@ -271,15 +271,15 @@ def _held_low(device: str, watched: _Watched) -> Iterator[Warning]:
         message = f"the clock of {device} stayed at {highest:.0f} of {most_mhz:.0f} MHz"
         remedy = "check for locked clocks or a low power limit: `nvidia-smi -q`"
         yield Warning("clock_low", message, remedy)
-    if card.is_virtual:
-        return  # its link is the host's
+    if card.is_virtual or card.is_soldered:
+        return  # its link is the host's, or as the board was built
     for noun, most, seen in (
         ("generation", card.pcie.max_generation, [state.pcie_generation for state in busy]),
         ("lanes", card.pcie.max_width, [state.pcie_width for state in busy]),
     ):
         if 0 < (best := max(now or 0 for now in seen)) < (most or 0):
             message = f"the PCIe link of {device} stayed at {best} of {most} {noun} under load"
-            remedy = "reseat the card, use another slot, or check the BIOS"
+            remedy = "reseat the card, use another slot, or check the BIOS, unless it was built so"
             yield Warning("pcie_slow", message, remedy)
 
 

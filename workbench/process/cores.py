@@ -20,6 +20,10 @@ def affinity_mask() -> set[int] | None:
         return None
 
 
+# The cores before `bind_near`, which children that only feed this process may use.
+UNBOUND = affinity_mask()
+
+
 def allowed_cores() -> list[int]:
     """The numbers of the logical cores this process may run on."""
     return sorted(affinity_mask() or range(os.cpu_count() or 1))

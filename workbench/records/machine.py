@@ -199,6 +199,11 @@ class Gpu(msgspec.Struct, frozen=True):
         """Whether a virtual machine has it, whose own bus hides the real link."""
         return self.virtualization in ("passthrough", "vgpu")
 
+    @property
+    def is_soldered(self) -> bool:
+        """Whether it is a laptop's: NVML may know of more lanes than its board has."""
+        return (self.name or "").endswith(("Laptop GPU", "with Max-Q Design"))
+
 
 class Nvml(msgspec.Struct, frozen=True):
     """NVIDIA's management library."""

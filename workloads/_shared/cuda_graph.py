@@ -22,7 +22,9 @@ def graphed(call: Callable[[], Any], inside: Iterable[Any] = ()) -> Callable[...
             call()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    # Not on torch's one stream for captures: the end of a graph frees the memory that cuBLAS has
+    # for its stream, and other graphs that were captured there still use it (pytorch#193402).
+    with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
         output = call()
 
     def replay(*given: Any) -> Any:

@@ -5,10 +5,11 @@ import os
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from workbench.contract import COMPILED, Accuracy, Case, Setup, Variant, WorkloadError
+from workbench.process.cores import UNBOUND
 from workbench.worker.libraries import np, torch
 
 from .network import relative_error, worst
@@ -217,14 +218,22 @@ def loader(data: Any, sampler: Any, workers: int, *, pin: bool, **settings: Any)
     `workers`.
 
     Forked children share the memory of the data.  They wait without a time limit, so a task can be
-    frozen and resumed.
+    frozen and resumed.  They run on any core, as without workbench, also where a GPU's worker is
+    bound to the cores near it.
     """
     from torch.utils.data import DataLoader
 
     if sys.platform == "linux":
         settings["multiprocessing_context"] = multiprocessing.get_context("fork")
     given = {"sampler": sampler, "num_workers": workers, "pin_memory": pin}
+    given["worker_init_fn"] = _unbind
     return DataLoader(data, batch_size=None, **given, **(settings if workers else {}))
+
+
+def _unbind(_: int) -> None:
+    if UNBOUND:
+        with suppress(OSError):  # the cores were taken away meanwhile
+            os.sched_setaffinity(0, UNBOUND)
 
 
 def require_shared_memory(loaders: int, ahead: int, batch_bytes: float) -> None:
@@ -238,7 +247,7 @@ def require_shared_memory(loaders: int, ahead: int, batch_bytes: float) -> None:
         raise WorkloadError(
             f"{loaders} loaders need {needed / 1e6:.0f} MB of shared memory, {SHARED_MEMORY} has "
             f"{free / 1e6:.0f} MB",
-            code="no_memory",
+            code="shared_memory",
             hint="use fewer loaders, a smaller prefetch or batch, or docker run --shm-size=1g",
         )
 

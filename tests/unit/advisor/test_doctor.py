@@ -252,6 +252,13 @@ def test_what_an_idle_card_shows_is_no_complaint() -> None:
     assert bad(found) == {}
 
 
+def test_a_laptop_whose_board_has_fewer_lanes_is_no_complaint() -> None:
+    name, link = "NVIDIA GeForce RTX 3060 Laptop GPU", Pcie(4, 8, 4, 16, 4)
+    card = msgspec.structs.replace(HEALTHY, name=name, pcie=link)
+    found = examine(with_gpu(card), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
+    assert bad(found) == {}
+
+
 def test_readings_that_are_missing_are_no_complaint() -> None:
     blank = Gpu(0, "cuda:0", "GPU-1", None, "NVIDIA GB10", compute_capability="12.1")
     found = examine(with_gpu(blank), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 import scenes
+from builders import machine
 from click.testing import CliRunner
 
-from workbench.cli.launch import _finish
+from workbench import machine as this_machine
+from workbench.cli.launch import _finish, take_part
 from workbench.cli.main import cli
+from workbench.planning.request import Request
 from workbench.planning.usage import UsageError, check_apart, target
 from workbench.report.report import Report
 
@@ -44,3 +47,14 @@ def test_two_results_that_lead_to_one_file_are_refused(
 
 def test_results_that_nobody_keeps_may_go_to_one_place() -> None:
     check_apart({"--trace": "/dev/null", "--save-best": None, "--output": "/dev/null"})
+
+
+@pytest.mark.parametrize(("gpu", "expected"), [("xpu:0", "cpu"), ("cuda:0", "cuda:0")])
+def test_ranks_of_a_launcher_use_a_gpu_only_if_it_is_cudas(
+    monkeypatch: pytest.MonkeyPatch, gpu: str, expected: str
+) -> None:
+    for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "x")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("MASTER_PORT", "29511")
+    monkeypatch.setattr(this_machine, "detect", lambda *_: (machine(gpu), None))
+    assert take_part(Request(workloads=("scaling",))).devices == (expected,)

@@ -252,6 +252,15 @@ def test_disturbed_ceilings_serve_their_run_only_and_short_runs_measure_none(mon
     assert kept_or_measured(monkeypatch, kept, 0.01, budget_s=20.0) == (kept, [], [])
 
 
+def test_a_warning_that_every_run_here_has_does_not_keep_ceilings_from_later_runs(
+    monkeypatch,
+) -> None:
+    quota = Warning("cgroup_throttled", "the container's quota held it back", "raise it", "matmul")
+    found, _, saved = kept_or_measured(monkeypatch, None, 0.01, warn=[quota])
+    assert saved == [found]
+    assert kept_or_measured(monkeypatch, found, 0.01, warn=[quota])[1] == []
+
+
 # --------------------------------------------------------- burst and sustained
 
 

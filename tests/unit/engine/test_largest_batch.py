@@ -109,9 +109,12 @@ def test_any_other_failure_ends_the_search_with_its_name() -> None:
     assert search(Memory(100, reason=crashed)).ended_by == "worker_died"
 
 
-def test_a_data_set_that_holds_no_more_bounds_it_as_memory_does() -> None:
-    found = search(Memory(100, reason=Reason("bad_input", "more than the 100 pictures")))
-    assert found.ended_by == "bad_input"
+@pytest.mark.parametrize("code", ["bad_input", "shared_memory"])
+def test_a_data_set_or_shared_memory_that_holds_no_more_bounds_it_as_memory_does(
+    code: str,
+) -> None:
+    found = search(Memory(100, reason=Reason(code, "more than the 100 pictures")))
+    assert found.ended_by == code
     assert found.batch is not None
     assert found.batch <= 100 <= CLOSE * found.batch
 
@@ -188,6 +191,7 @@ def test_nothing_is_tried_in_less_time_than_a_build_needs(import_s: float, start
     [
         ("timeout", "not found: lack of time"),
         ("no_memory", "batch none, ended by lack of memory"),
+        ("shared_memory", "batch none, ended by lack of shared memory, see docker run --shm-size"),
         ("failed", "not found: failed"),
     ],
 )

@@ -13,7 +13,7 @@ from builders import case, context, machine
 from fakes import CPU_A, CPU_B, CPU_C, IdleWorkload
 from preparing import RUN_S, Row, StartingPool, asked_s
 
-from workbench.contract import DEFAULT_CACHE_BYTES, Accuracy, Case, Setup, Task
+from workbench.contract import DEFAULT_CACHE_BYTES, Accuracy, Case, Setup, Task, WorkloadError
 from workbench.engine.context import SLACK_S, Share
 from workbench.engine.preparation import COMMAND_HINT, FEWER, Preparation
 from workbench.engine.workers import NO_TURN, worker_key
@@ -24,6 +24,7 @@ from workbench.records.machine import Cache, Software
 from workbench.records.reason import Reason
 from workbench.worker import worker
 from workbench.worker.worker import Worker
+from workloads._shared import training
 
 
 def test_one_request_releases_all_that_a_worker_holds() -> None:
@@ -51,6 +52,20 @@ def test_memory_that_other_candidates_hold_is_not_said_to_be_too_small() -> None
     row.preparation.fail(CPU_C, full)
     reasons = [row.report.candidates[each.id].reason for each in (CPU_A, CPU_C)]
     assert [each.hint for each in reasons if each is not None] == ["free memory", FEWER]
+
+
+def test_lack_of_shared_memory_keeps_its_own_remedy_beside_other_candidates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(training.os.path, "isdir", lambda _: True)
+    monkeypatch.setattr(training.os, "statvfs", lambda _: SimpleNamespace(f_bavail=1, f_frsize=1))
+    with pytest.raises(WorkloadError) as caught:
+        training.require_shared_memory(2, 2, 8.0)
+    row, error = Row(CPU_A, CPU_B), caught.value
+    assert row.prepare(CPU_A) == [True]
+    refused = Reason(error.code, str(error), error.hint)
+    row.preparation.fail(CPU_B, WorkerFailed(refused))
+    assert row.report.candidates[CPU_B.id].reason == refused
 
 
 def test_after_the_end_of_the_run_no_worker_is_asked_to_release() -> None:

@@ -404,12 +404,19 @@ def test_process_ids_of_another_namespace_are_no_intruders(
     assert codes(telemetry) == []
 
 
-@pytest.mark.parametrize(("mode", "expected"), [("passthrough", []), ("none", ["pcie_slow"])])
-def test_the_link_of_a_virtual_machine_is_not_judged(
-    telemetry: MachineTelemetry, script: Script, mode: str, expected: list[str]
+@pytest.mark.parametrize(
+    ("name", "mode", "expected"),
+    [
+        ("Test", "passthrough", []),
+        ("Test", "none", ["pcie_slow"]),
+        ("Test Laptop GPU", "none", []),
+    ],
+)
+def test_the_link_of_a_virtual_machine_or_a_laptop_is_not_judged(
+    telemetry: MachineTelemetry, script: Script, name: str, mode: str, expected: list[str]
 ) -> None:
     telemetry._watched["cuda:0"].card = Gpu(
-        *(0, "cuda:0", None, None, "Test"), pcie=Pcie(1, 16, 5, 16, 5), virtualization=mode
+        *(0, "cuda:0", None, None, name), pcie=Pcie(1, 16, 5, 16, 5), virtualization=mode
     )
     telemetry.begin()
     for position in range(4):

@@ -159,6 +159,27 @@ def test_a_worker_binds_itself_and_only_to_the_cores_of_its_gpu() -> None:
         assert json.loads(done.stdout) == expected
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux only")
+def test_loaders_of_a_bound_worker_may_use_every_core_as_without_workbench() -> None:
+    code = (
+        "import os; from workbench.process.cores import bind_near;"
+        "from workloads._shared.training import loader;"
+        "Cores = type('Cores', (), {'__getitem__': lambda *_: sorted(os.sched_getaffinity(0))});"
+        "bind_near('cuda:0');"
+        "[near, far] = [list(loader(Cores(), [0], n, pin=False)) for n in (0, 1)]; print(near, far)"
+    )
+    allowed = sorted(os.sched_getaffinity(0))
+    lists = json.dumps({"cuda:0": str(allowed[-1])})
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, cores.GPU_CORES: lists},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == f"[[{allowed[-1]}]] [{allowed}]"
+
+
 class Bound(Exception):
     pass
 

@@ -256,6 +256,18 @@ def test_operands_that_the_host_cannot_hold_are_refused(name: str, params: dict[
     assert refusal(small, workload=product, memory_total_bytes=141 * 10**9) is None
 
 
+def test_a_training_is_refused_for_the_memory_that_its_check_takes_on_the_host() -> None:
+    training, card = catalog.load("train_gpt"), {"memory_total_bytes": 141 * 10**9}
+    params = training.values({"width": 1024, "blocks": 40})  # 504 million weights
+    wanted = Case("train_gpt", "cuda:0", "torch", "fp32", batch=1, params=params)
+    found = refusal(wanted, workload=training, **card)
+    assert found is not None and "9.4 GiB of main memory" in found.message
+    small = replace(wanted, params=training.values({"width": 1024, "blocks": 30}))
+    assert refusal(small, workload=training, **card) is None
+    # Its check takes nothing of the card's memory: 7.6 GB are for the steps.
+    assert refusal(small, workload=training, memory_total_bytes=10 * 10**9) is None
+
+
 def test_a_command_for_a_gpu_that_is_not_here_is_refused() -> None:
     found = refusal(case("cuda:3-a"))
     assert found is not None and found.code == "no_device"

@@ -29,6 +29,12 @@ def test_by_default_all_scenarios_are_raced_in_their_order() -> None:
     assert all(row.cases for row in rows)
 
 
+def test_only_gpus_that_ranks_can_use_count_for_the_number_of_ranks() -> None:
+    (row,) = plan(Request(workloads=("scaling",)), "cuda:0", "xpu:0")
+    worlds = {case.tuning["world"] for case in row.cases if case.device_kind == "gpu"}
+    assert worlds == {1}
+
+
 def test_those_on_request_race_by_name_or_with_all() -> None:
     rows = plan(Request(all_scenarios=True))
     assert [row.scenario.id for row in rows] == list(SHIPPED)

@@ -65,12 +65,12 @@ class FakeCuda:
         import torch
 
         self.calls: list[str] = []
-        self.streams = iter(("current", "side"))
+        self.captured_on: list[Any] = []
         monkeypatch.setattr(torch.cuda, "Stream", lambda: self.stream("side"))
         monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: self.stream("current"))
         monkeypatch.setattr(torch.cuda, "stream", lambda it: self.inside(f"on {it.name}"))
         monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: self)
-        monkeypatch.setattr(torch.cuda, "graph", lambda _: self.inside("capture"))
+        monkeypatch.setattr(torch.cuda, "graph", self.capture)
 
     def stream(self, name: str) -> Any:
         calls = self.calls
@@ -83,6 +83,10 @@ class FakeCuda:
                 calls.append(f"{name} waits for {other.name}")
 
         return Stream()
+
+    def capture(self, graph: Any, stream: Any = None) -> Any:
+        self.captured_on.append(stream)
+        return self.inside("capture")
 
     @contextmanager
     def inside(self, what: str) -> Iterator[None]:
@@ -121,6 +125,15 @@ def test_a_graph_is_captured_after_warm_ups_on_a_side_stream_and_then_only_repla
     assert fake.calls == ["replay"]
     with pytest.raises(ValueError, match="argument"):  # an input that the graph does not read
         replay()
+
+
+def test_no_two_graphs_are_captured_on_one_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of a graph frees what cuBLAS holds for its stream, where the others' may read."""
+    fake = FakeCuda(monkeypatch)
+    for _ in range(2):
+        cuda_graph.graphed(lambda: None)
+    first, second = fake.captured_on
+    assert None not in (first, second) and first is not second  # None: the one stream of torch
 
 
 @pytest.fixture

@@ -233,7 +233,7 @@ def test_too_little_shared_memory_is_refused_beforehand(monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=1, f_frsize=4096))
     with pytest.raises(WorkloadError, match="shared memory") as caught:
         feeding(loaders=2)
-    assert caught.value.code == "no_memory"
+    assert caught.value.code == "shared_memory"
     assert "--shm-size" in (caught.value.hint or "")
     feeding(loaders=0)
 
@@ -247,7 +247,7 @@ def test_a_training_whose_batches_do_not_fit_into_shared_memory_is_refused(
     case = Case("train_cnn", "cpu", "torch", "fp32", None, 1, 8, params, None, {"loaders": 2})
     with pytest.raises(WorkloadError, match="2 loaders need ") as caught:
         catalog.load("train_cnn").prepare(case, Setup())
-    assert caught.value.code == "no_memory"
+    assert caught.value.code == "shared_memory"
 
 
 # ------------------------------------------------------------- the user's own pictures

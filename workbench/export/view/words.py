@@ -13,6 +13,7 @@ from .spans import Text, join
 
 ENDED_BY = {  # why the search for the largest batch ended, by its code
     "memory": "lack of memory",
+    "shared_memory": "lack of shared memory, see docker run --shm-size",
     "bad_input": "the workload's own limit",
     "range": "the largest allowed batch",
     "budget": "lack of time",
@@ -136,7 +137,7 @@ def state_texts(candidate: Candidate, run: RunView) -> list[Text]:
 
 def largest_texts(found: LargestBatch) -> list[str]:
     """`batch 128, ended by lack of memory`, `batch >= 128` if memory did not; longest first."""
-    is_known = found.ended_by in ("memory", "bad_input")
+    is_known = found.ended_by in ("memory", "shared_memory", "bad_input")
     why = ENDED_BY.get(found.ended_by, found.ended_by.replace("_", " "))
     if found.batch is None and not is_known:
         return [f"not {'found' if found.attempts else 'tried'}: {why}"]
