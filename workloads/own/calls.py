@@ -37,6 +37,7 @@ class Called:
     module: Any
     calls: int = 0
     seconds: float = 0.0  # each call lasts until CUDA is done
+    graded: bool = False  # a backward pass has left gradients
     example: Example | None = None  # copies of inputs of the most frequent shapes, or large ones
     _counts: Counter[str] = field(default_factory=Counter)  # calls by shapes
     _ways: Counter[str] = field(default_factory=Counter)  # calls "in training mode"
@@ -101,7 +102,7 @@ class Run:
         import torch._dynamo  # it compares with the method that it finds when it is imported
         from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-        original = torch.nn.Module.__call__
+        original, backward = torch.nn.Module.__call__, torch.autograd.backward
 
         @functools.wraps(original)
         def call(module: Any, *args: Any, **kwargs: Any) -> Any:
@@ -110,9 +111,14 @@ class Run:
                 return original(module, *args, **kwargs)
             return self._call(original, module, Example(args, kwargs))
 
+        @functools.wraps(backward)
+        def back(*args: Any, **kwargs: Any) -> None:
+            backward(*args, **kwargs)
+            self._note_gradients()  # the next step clears them
+
         handler = signal.signal(signal.SIGALRM, self._stop)
         hook = register_optimizer_step_pre_hook(self._note_step)
-        torch.nn.Module.__call__ = call
+        torch.nn.Module.__call__, torch.autograd.backward = call, back
         began = time.perf_counter()
         try:
             with suppress(TimeUp):
@@ -122,15 +128,20 @@ class Run:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             self.seconds += time.perf_counter() - began
-            torch.nn.Module.__call__ = original
+            torch.nn.Module.__call__, torch.autograd.backward = original, backward
             hook.remove()
             signal.signal(signal.SIGALRM, handler)
 
-    def trains(self, module: Any) -> bool:
+    def trains(self, called: Called) -> bool:
         """Whether an optimizer has changed the module, or a backward pass has left gradients."""
         groups = (group for each in self.optimizers for group in each.param_groups)
         changed = {id(weight) for group in groups for weight in group["params"]}
-        return any(id(each) in changed or each.grad is not None for each in module.parameters())
+        return called.graded or any(id(each) in changed for each in called.module.parameters())
+
+    def _note_gradients(self) -> None:
+        for each in self.modules:
+            weights = () if each.graded else each.module.parameters()
+            each.graded |= any(weight.grad is not None for weight in weights)
 
     def _note_step(self, optimizer: Any, *_: object) -> None:
         if optimizer not in self.optimizers:  # they compare by identity

@@ -57,7 +57,7 @@ def opened(code: Code) -> tuple[Any, Example | None]:
             "shapes": [shown(shape, 60) for shape in each.shapes],
             "sizes": each.sizes,
             "chosen": each is chosen,
-            "altered": each.altered or ran.trains(each.module),
+            "altered": each.altered or ran.trains(each),
         }
         for each in ran.modules
     ]
@@ -67,7 +67,7 @@ def opened(code: Code) -> tuple[Any, Example | None]:
         "cut": ran.cut,
         "threads": ran.threads,
         "dtype": ran.dtype,
-        "trains": ran.trains(chosen.module),
+        "trains": ran.trains(chosen),
         "notes": [*ran.notes, *chosen.notes],
         "not_handed_over": why_not,
         "lingers": ran.lingers and why_not is None,
