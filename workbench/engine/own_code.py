@@ -59,7 +59,7 @@ NOT_USABLE = ("bad_target", "bad_input", "missing_package", "unsupported")
 # Failures on the CPU after which a module is examined on a GPU: its operators may be CUDA's alone.
 NOT_ON_A_CPU = ("needs_gpu", "user_code", "no_memory", "timeout", "worker_died")
 HANGS = "make it return sooner, or raise --budget"
-SLOW = "give it a smaller batch after --, or raise --budget"
+SLOW = "pass a smaller batch after --, or raise --budget"
 SAVE_S, SAVE_SHARE = 10.0, 0.2  # reserved for --save-best: seconds, or share if that is less
 
 

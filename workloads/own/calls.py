@@ -114,7 +114,8 @@ class Run:
         @functools.wraps(backward)
         def back(*args: Any, **kwargs: Any) -> None:
             backward(*args, **kwargs)
-            self._note_gradients()  # the next step clears them
+            if not torch.compiler.is_compiling():
+                self._note_gradients()  # the next step clears them
 
         handler = signal.signal(signal.SIGALRM, self._stop)
         hook = register_optimizer_step_pre_hook(self._note_step)
@@ -130,6 +131,7 @@ class Run:
             self.seconds += time.perf_counter() - began
             torch.nn.Module.__call__, torch.autograd.backward = original, backward
             hook.remove()
+            self._note_gradients()  # of a step that was compiled
             signal.signal(signal.SIGALRM, handler)
 
     def trains(self, called: Called) -> bool:

@@ -81,7 +81,7 @@ def test_a_module_gets_its_time_after_that_of_its_script(
     assert calls_s == [pytest.approx(30.0)]  # as those of a module that a builder gives
     (candidate,) = Report.of(events).rows["own"].candidates
     assert candidate.reason is not None
-    assert candidate.reason.hint == "give it a smaller batch after --, or raise --budget"
+    assert candidate.reason.hint == "pass a smaller batch after --, or raise --budget"
 
 
 def test_a_wrong_name_is_a_usage_error() -> None:
