@@ -59,6 +59,7 @@ NOT_USABLE = ("bad_target", "bad_input", "missing_package", "unsupported")
 # Failures on the CPU after which a module is examined on a GPU: its operators may be CUDA's alone.
 NOT_ON_A_CPU = ("needs_gpu", "user_code", "no_memory", "timeout", "worker_died")
 HANGS = "make it return sooner, or raise --budget"
+SLOW = "pass a smaller batch after --, or raise --budget"
 SAVE_S, SAVE_SHARE = 10.0, 0.2  # reserved for --save-best: seconds, or share if that is less
 
 
@@ -120,7 +121,7 @@ class OwnCode:
         kind = self._question.kind
         case = Case(OWN, "cpu", BACKENDS[kind], "fp32" if kind == TORCH else "")
         if reason.hint == HINTS["timeout"]:
-            reason = msgspec.structs.replace(reason, hint=HANGS)
+            reason = msgspec.structs.replace(reason, hint=SLOW if self._code.is_script else HANGS)
         return replace(self.plan, cases=[case], refused=reason)
 
     def _planned(self, space: Space, load_s: float) -> list[RowPlan]:
@@ -175,11 +176,7 @@ class OwnCode:
     @property
     def _is_module(self) -> bool:
         """Whether the code is a module that a builder or an archive gives."""
-        return self._question.kind == TORCH and not self._is_script
-
-    @property
-    def _is_script(self) -> bool:
-        return self._code.target.partition("::")[0].endswith(".py")
+        return self._question.kind == TORCH and not self._code.is_script
 
     def _examine(self, gpus: Sequence[str]) -> CodeFacts:
         """The facts, found on the CPU, or on a GPU where the code cannot do without one.
@@ -188,7 +185,7 @@ class OwnCode:
         use it.
         """
         place = "cpu"
-        if gpus and self._is_script:
+        if gpus and self._code.is_script:
             with suppress(WorkerFailed):
                 self.context.start(self._key(gpus[0]))
                 place = gpus[0]
@@ -202,7 +199,7 @@ class OwnCode:
         except WorkerFailed as failure:
             if failure.reason.code not in NOT_ON_A_CPU or not real:
                 raise
-            if self._is_script and not Path(self._code.folder, MODULES).exists():
+            if self._code.is_script and not Path(self._code.folder, MODULES).exists():
                 raise  # it failed itself, and runs once
             with suppress(WorkerFailed):  # else the CPU is not to blame
                 found = self._ask_at_home(real[0])
@@ -210,7 +207,8 @@ class OwnCode:
                 on_first = failure.reason.code == "needs_gpu" and is_first(real[0])
                 if self._question.kind == FUNCTION and not (found.takes_device or on_first):
                     raise failure
-                return msgspec.structs.replace(found, needs_gpu=failure.reason)
+                notes = [*found.notes, f"it did not run on the CPU: {_one_line(failure.reason)}"]
+                return msgspec.structs.replace(found, needs_gpu=failure.reason, notes=notes)
             raise
 
     def _with_imports(self, facts: CodeFacts) -> CodeFacts:
@@ -240,7 +238,8 @@ class OwnCode:
     def _ask(self, device: str) -> CodeFacts:
         context, key, budget = self.context, self._key(device), self.request.budget
         context.start(key)
-        deadline_s = max(1.0, context.deadline(EXAMINE_SHARE * budget))
+        share = EXAMINE_SHARE + SCRIPT_SHARE * self._code.is_script
+        deadline_s = max(1.0, context.deadline(share * budget))
         # A script is cut in time for the calls that follow.
         seconds = min(SCRIPT_SHARE * budget, 2 / 3 * deadline_s)
         self._code = replace(self._code, seconds=seconds)

@@ -78,6 +78,10 @@ class Code:
         """Its name without folders, as in case ids; of a command the command itself."""
         return self.target.rpartition("/")[2] if self.kind != COMMAND else shown(self.target, 60)
 
+    @property
+    def is_script(self) -> bool:
+        return self.kind == TORCH and self.target.partition("::")[0].endswith(".py")
+
     def as_text(self) -> str:
         return json.dumps(asdict(self))
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from .tree import Example, inside, is_compiled, tensors
+from .tree import Example, alone, inside, is_compiled, tensors
 
 INSTANCES = 8  # kept apart for each class; a program may make a new one for every call
 SHAPES = 5  # most that are listed
@@ -37,10 +37,12 @@ class Called:
     module: Any
     calls: int = 0
     seconds: float = 0.0  # each call lasts until CUDA is done
-    example: Example | None = None  # copies of inputs of the most frequent shapes
+    graded: bool = False  # a backward pass has left gradients
+    example: Example | None = None  # copies of inputs of the most frequent shapes, or large ones
     _counts: Counter[str] = field(default_factory=Counter)  # calls by shapes
     _ways: Counter[str] = field(default_factory=Counter)  # calls "in training mode"
     _kept: str = ""  # shapes of the example
+    _size: int = 0  # number of values in the example
 
     @property
     def shapes(self) -> list[str]:
@@ -65,13 +67,17 @@ class Called:
         """Whether its calls are others than those of its race."""
         return bool(self._ways)
 
-    def begin(self, example: Example, *, compiled: bool) -> None:
-        """Note a call, and keep copies of its inputs before it may change them."""
-        self._ways.update(ways(self.module, self._modal, compiled=compiled))
+    def begin(self, example: Example, called: Any) -> None:
+        """Note a call of the module, or of what is around it, and keep copies of its inputs before
+        it may change them."""
+        self._ways.update(ways(called, self._modal))
         shapes = _shapes(example)
         self._counts[shapes] += 1
-        if self._counts[shapes] > self._counts[self._kept]:
-            self.example, self._kept = _copied(example), shapes
+        count, most = self._counts[shapes], self._counts[self._kept]
+        size = sum(each.numel() for each in example.tensors().values())
+        # Among equals the larger; the factor bounds the copies of inputs that grow with each call.
+        if count > most or (count == most and shapes != self._kept and size >= 2 * self._size):
+            self.example, self._kept, self._size = _copied(example), shapes, size
 
 
 @dataclass
@@ -96,18 +102,24 @@ class Run:
         import torch._dynamo  # it compares with the method that it finds when it is imported
         from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-        original = torch.nn.Module.__call__
+        original, backward = torch.nn.Module.__call__, torch.autograd.backward
 
         @functools.wraps(original)
         def call(module: Any, *args: Any, **kwargs: Any) -> Any:
             # torch.compile and torch.export trace this line, and nothing of the watch.
-            if torch.compiler.is_compiling() or self._passes():
+            if torch.compiler.is_compiling() or self._passes(module):
                 return original(module, *args, **kwargs)
             return self._call(original, module, Example(args, kwargs))
 
+        @functools.wraps(backward)
+        def back(*args: Any, **kwargs: Any) -> None:
+            backward(*args, **kwargs)
+            if not torch.compiler.is_compiling():
+                self._note_gradients()  # the next step clears them
+
         handler = signal.signal(signal.SIGALRM, self._stop)
         hook = register_optimizer_step_pre_hook(self._note_step)
-        torch.nn.Module.__call__ = call
+        torch.nn.Module.__call__, torch.autograd.backward = call, back
         began = time.perf_counter()
         try:
             with suppress(TimeUp):
@@ -117,15 +129,21 @@ class Run:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             self.seconds += time.perf_counter() - began
-            torch.nn.Module.__call__ = original
+            torch.nn.Module.__call__, torch.autograd.backward = original, backward
             hook.remove()
+            self._note_gradients()  # of a step that was compiled
             signal.signal(signal.SIGALRM, handler)
 
-    def trains(self, module: Any) -> bool:
-        """Whether an optimizer has changed the module."""
+    def trains(self, called: Called) -> bool:
+        """Whether an optimizer has changed the module, or a backward pass has left gradients."""
         groups = (group for each in self.optimizers for group in each.param_groups)
         changed = {id(weight) for group in groups for weight in group["params"]}
-        return any(id(weight) in changed for weight in module.parameters())
+        return called.graded or any(id(each) in changed for each in called.module.parameters())
+
+    def _note_gradients(self) -> None:
+        for each in self.modules:
+            weights = () if each.graded else each.module.parameters()
+            each.graded |= any(weight.grad is not None for weight in weights)
 
     def _note_step(self, optimizer: Any, *_: object) -> None:
         if optimizer not in self.optimizers:  # they compare by identity
@@ -135,12 +153,12 @@ class Run:
         self.cut = True
         raise TimeUp
 
-    def _passes(self) -> bool:
-        """Whether a call is inside another, or in the capture of a CUDA graph, where synchronising
-        is an error."""
+    def _passes(self, module: Any) -> bool:
+        """Whether a call is inside another, as those of DataParallel's threads are, or in the
+        capture of a CUDA graph, where synchronising is an error."""
         import torch
 
-        if getattr(self._thread, "inside", False):
+        if getattr(self._thread, "inside", False) or getattr(module, "_is_replica", False):
             return True
         return torch.cuda.is_initialized() and bool(torch.cuda.is_current_stream_capturing())
 
@@ -148,10 +166,10 @@ class Run:
         began = time.perf_counter()
         self._thread.inside = True
         try:
-            called = self._record(inside(module))
+            called = self._record(inside(alone(inside(module))))
             called.calls += 1
             with suppress(Exception):  # inputs that cannot be copied are no fault of the program
-                called.begin(example, compiled=is_compiled(module))
+                called.begin(example, module)
             _synchronize()
             ready = time.perf_counter()
             self.seconds -= ready - began
@@ -174,12 +192,15 @@ class Run:
         return self.modules[-1]
 
 
-def ways(module: Any, modal: Sequence[Any], *, compiled: bool) -> Iterator[str]:
+def ways(module: Any, modal: Sequence[Any]) -> Iterator[str]:
     """The circumstances of a call that its race will not have; `modal` are its `modal_parts`."""
     import torch
 
-    if compiled:
+    around = inside(module)
+    if is_compiled(module) or is_compiled(alone(around)):
         yield "compiled"
+    if around is not alone(around):
+        yield f"in {type(around).__name__}"
     first = next(module.parameters(), None)
     if first is not None and first.device.type != "cpu":
         yield f"on {first.device}"
@@ -227,7 +248,8 @@ def _copied(example: Example) -> Example:
     import torch
 
     with torch.inference_mode(False), torch.no_grad():
-        memo: dict[int, Any] = {id(x): x.detach().clone() for x in tensors(example).values()}
+        given = tensors(example).values()  # a GPU has no room for inputs of many models
+        memo: dict[int, Any] = {id(x): x.detach().to("cpu", copy=True) for x in given}
         return copy.deepcopy(example, memo)
 
 

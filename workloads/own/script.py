@@ -2,6 +2,7 @@
 
 import gc
 import importlib
+import itertools
 import json
 import os
 import sys
@@ -23,8 +24,15 @@ from workbench.worker.libraries import torch
 
 from .._shared.torch_task import end_compilers
 from .calls import Called, Run
-from .target import flush_at_exit, flush_files, unusable, users_line
-from .tree import Example, uncompiled
+from .target import (
+    NO_CUDA_MARKS,
+    flush_at_exit,
+    flush_files,
+    is_users,
+    unusable,
+    users_line,
+)
+from .tree import Example, alone, uncompiled
 
 PICKLE, PATHS = "module.pt", "paths.json"  # files in `Code.folder`
 
@@ -49,7 +57,7 @@ def opened(code: Code) -> tuple[Any, Example | None]:
             "shapes": [shown(shape, 60) for shape in each.shapes],
             "sizes": each.sizes,
             "chosen": each is chosen,
-            "altered": each.altered or ran.trains(each.module),
+            "altered": each.altered or ran.trains(each),
         }
         for each in ran.modules
     ]
@@ -59,7 +67,7 @@ def opened(code: Code) -> tuple[Any, Example | None]:
         "cut": ran.cut,
         "threads": ran.threads,
         "dtype": ran.dtype,
-        "trains": ran.trains(chosen.module),
+        "trains": ran.trains(chosen),
         "notes": [*ran.notes, *chosen.notes],
         "not_handed_over": why_not,
         "lingers": ran.lingers and why_not is None,
@@ -75,8 +83,8 @@ def run(code: Code) -> Run:
     """Run the script of `code` as `python script.py ARGUMENTS` would, for `code.seconds` at most.
 
     Call it once, in the main thread.  Modules called inside a compiled function are not seen.
-    WorkloadError: `user_code` if it failed before it called a module, `bad_input` if it called
-    none.
+    WorkloadError: `user_code` or `missing_package` if it failed before it called a module,
+    `bad_input` if it called none.
     """
     name = code.target.partition("::")[0]
     script, settings = Path(code.directory, name), _settings()
@@ -103,19 +111,17 @@ def run(code: Code) -> Run:
     end_compilers()
     if not ran.modules:
         if failure:
-            hint = "pass its arguments after --" if failure == "exited with 2" else None
-            text = f"{name} {failure} before it called a module"
-            raise WorkloadError(text, code="user_code", hint=hint)
-        within = f" within {code.seconds:.3g} s" if ran.cut else ""
-        raise unusable(
-            f"{name} called no torch module{within}",
-            "name a function that returns the module: `--torch package.module:build`",
-        )
+            raise _failed(f"{name} {failure} before it called a module")
+        if ran.cut:
+            hint = "raise --budget: a script gets a third of it"
+            raise unusable(f"{name} called no torch module within {code.seconds:.3g} s", hint)
+        hint = "name a function that returns the module: `--torch package.module:build`"
+        raise unusable(f"{name} called no torch module", hint)
     if failure:
         ran.notes.append(f"the script {failure}")
     if ran.cut:
         ran.notes.append(f"the script was cut after {code.seconds:.3g} s")
-    if (left := threading.active_count() - len(alive)) > 0:
+    if (left := _threads_left() - len(alive)) > 0:
         ran.lingers = True
         ran.notes.append(f"the script left {left} {'threads' if left > 1 else 'thread'} running")
     others.add(getattr(resource_tracker._resource_tracker, "_pid", 0))  # it only waits
@@ -123,6 +129,25 @@ def run(code: Code) -> Run:
         ran.lingers = True
         ran.notes.append(f"the script left {left} {'processes' if left > 1 else 'process'} running")
     return ran
+
+
+def _failed(text: str) -> WorkloadError:
+    """The error of a script that failed before it called a module, with a remedy."""
+    if " raised ModuleNotFoundError: " in text:
+        hint = "--python names the environment that has it"
+        return WorkloadError(text, code="missing_package", hint=hint)
+    remedy = "pass its arguments after --" if " exited with 2 " in text else None
+    if any(mark in text for mark in NO_CUDA_MARKS):
+        remedy = "pass its option for the CPU after --, such as --device cpu"
+    return WorkloadError(text, code="user_code", hint=remedy)
+
+
+def _threads_left() -> int:
+    """The number of threads, after the end of those that watch the bars of tqdm."""
+    for each in threading.enumerate():
+        if type(each).__module__ == "tqdm._monitor":
+            each.exit()  # type: ignore[attr-defined]
+    return threading.active_count()
 
 
 def _settings() -> dict[Callable[[Any], Any], Any]:
@@ -167,7 +192,8 @@ def hand_over(chosen: Called, ran: Run, code: Code) -> str | None:
     by name.  Returns why it cannot be handed over, or None.
     """
     folder = Path(code.folder)
-    (folder / PATHS).write_text(json.dumps(ran.paths))
+    homes = [home for home in _homes(chosen.module) if home not in (*sys.path, *ran.paths)]
+    (folder / PATHS).write_text(json.dumps([*ran.paths, *homes]))
     try:
         handed, pickler = (uncompiled(chosen.module), chosen.example), cloudpickle(code)
         torch.save(handed, folder / PICKLE, pickle_module=pickler, pickle_protocol=5)
@@ -175,6 +201,15 @@ def hand_over(chosen: Called, ran: Run, code: Code) -> str | None:
         (folder / PICKLE).unlink(missing_ok=True)
         return f"{chosen.name} cannot be handed to another process: {first_line(error)}"
     return None
+
+
+def _homes(module: Any) -> set[str]:
+    """The folders with the user's packages that define its parts: a script, or torch.hub, may have
+    taken them off `sys.path` again."""
+    names = {type(part).__module__.partition(".")[0] for part in module.modules()}
+    found = map(sys.modules.get, names)
+    places = (getattr(x, "__path__", None) or [getattr(x, "__file__", None) or "<"] for x in found)
+    return {str(Path(each).parent) for each in itertools.chain(*places) if is_users(each)}
 
 
 def received(code: Code, dtype: str | None = None) -> tuple[Any, Example]:
@@ -196,6 +231,10 @@ def received(code: Code, dtype: str | None = None) -> tuple[Any, Example]:
         raise WorkloadError(message, code="user_code") from error
     finally:
         sys.path[:] = [*path, *added]
+    for part in list(module.modules()):
+        for name, child in part.named_children():
+            if child is not alone(child):
+                setattr(part, name, alone(child))
     return module, example
 
 

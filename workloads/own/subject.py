@@ -44,7 +44,7 @@ class Subject:
         _check_values(self.name, module)
         if not code.train:
             module.eval()  # a class may override `train`, and return nothing
-        self.module = module.to(code.home)
+        self.module = self._moved(module, code.home)
         self._build = build
         self._example = example
         self.namespace = sys.modules.get(code.target.partition(":")[0])
@@ -168,8 +168,17 @@ class Subject:
             file = Path(self.code.directory, self.code.target)
             return archive.on(file, self.code.pickled, str(device))
         if device.type == "cpu" or self._build is None or not takes_device(self._build):
-            return self.copy().to(device)
+            return self._moved(self.copy(), device)
         return self._built_again(str(device)) or self.copy().to(device)
+
+    def _moved(self, module: Any, device: Any) -> Any:
+        """The module on `device`, with what calls of a script have left in plain attributes."""
+        module = module.to(device)
+        for part in module.modules() if self.code.is_script else ():
+            held = vars(part).items()
+            tensors = {name: each for name, each in held if isinstance(each, torch.Tensor)}
+            vars(part).update({name: each.to(device) for name, each in tensors.items()})
+        return module
 
     def _built_again(self, device: str) -> Any:
         """A fresh module on `device`; None where the builder returns the same one each time."""
@@ -241,7 +250,7 @@ def subject(code: Code) -> Subject:
     """The subject of `code`, built once in each process."""
     target.keep_hidden()  # before any code of the user's
     file = code.target.partition("::")[0]
-    if file.endswith(".py"):
+    if code.is_script:
         return Subject(code, *script.opened(code))
     if file.endswith(ARCHIVES):
         if code.pickled:  # its classes may be there
@@ -280,8 +289,8 @@ def folder_of(code: Code, batch: int | None) -> Path:
 
 def kept(code: Code, file: Path, make: Callable[[], Any]) -> Any:
     """What the first worker made and left in `file`, whole or not at all: it may be killed."""
-    is_script = code.target.partition("::")[0].endswith(".py")  # no process can import its types
-    pickler = script.cloudpickle(code) if is_script else pickle
+    # No process can import the types of a script.
+    pickler = script.cloudpickle(code) if code.is_script else pickle
     if file.exists():  # ours, and it may hold types of the user
         return torch.load(file, map_location="cpu", weights_only=False)
     file.parent.mkdir(parents=True, exist_ok=True)

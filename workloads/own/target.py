@@ -156,11 +156,11 @@ def noting_variables(names: Iterable[str], notes: list[str]) -> Iterator[None]:
 
 @contextmanager
 def gpu_errors(code: Code, hint: str) -> Iterator[None]:
-    """Turn a message about missing CUDA into a WorkloadError "needs_gpu" with this hint."""
+    """Turn a message about missing CUDA, without a hint, into a WorkloadError "needs_gpu"."""
     try:
         yield
     except WorkloadError as error:
-        if not any(mark in str(error) for mark in NO_CUDA_MARKS):
+        if error.hint or not any(mark in str(error) for mark in NO_CUDA_MARKS):
             raise
         text = f"{code.name} cannot run on the CPU: {str(error).removeprefix(f'{code.name}: ')}"
         raise WorkloadError(text, code="needs_gpu", hint=hint) from error

@@ -180,6 +180,14 @@ def inside(module: Any) -> Any:
     return getattr(module, "_orig_mod", module)
 
 
+def alone(module: Any) -> Any:
+    """The module inside DataParallel, which wants the weights on the GPU that its code named; any
+    other as it is."""
+    from torch.nn.parallel import DataParallel, DistributedDataParallel
+
+    return module.module if isinstance(module, DataParallel | DistributedDataParallel) else module
+
+
 def is_compiled(module: Any) -> bool:
     """Whether torch.compile was applied to it: around it, in place, or to its `forward`."""
     in_place = getattr(module, "_compiled_call_impl", None) is not None

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from simulated_own import DIED, FACTS, SimulatedOwn, raced
 
+from workbench.planning.questions import OwnQuestion
 from workbench.planning.usage import UsageError
-from workbench.pool.pool import HINTS
+from workbench.pool.pool import HINTS, WorkerFailed
 from workbench.records import events as ev
 from workbench.records.reason import Reason
 from workbench.report.report import Report
+from workbench.worker.code import Code
 
 
 class Unbatched(SimulatedOwn):
@@ -59,6 +62,26 @@ def test_code_that_hangs_gets_a_remedy_that_fits() -> None:
     (candidate,) = Report.of(raced(Hangs)).rows["own"].candidates
     assert candidate.reason is not None
     assert candidate.reason.hint == "make it return sooner, or raise --budget"
+
+
+def test_a_module_gets_its_time_after_that_of_its_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(SimulatedOwn):
+        def ask(self, key: Any, deadline_s: float, kind: Any, **request: Any) -> Any:
+            if request.get("question") == "examine":
+                calls_s.append(deadline_s - Code.of(request["code"]).seconds)
+                raise WorkerFailed(Reason("timeout", "no answer", HINTS["timeout"]))
+            return super().ask(key, deadline_s, kind, **request)
+
+    calls_s: list[float] = []
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").touch()
+    events = raced(Slow, budget_s=60, own=OwnQuestion("torch", "train.py"))
+    assert calls_s == [pytest.approx(30.0)]  # as those of a module that a builder gives
+    (candidate,) = Report.of(events).rows["own"].candidates
+    assert candidate.reason is not None
+    assert candidate.reason.hint == "pass a smaller batch after --, or raise --budget"
 
 
 def test_a_wrong_name_is_a_usage_error() -> None:

@@ -41,6 +41,8 @@ def test_a_module_that_fails_on_the_cpu_is_examined_on_a_gpu(
     assert report.code is not None
     assert {candidate.case.device for candidate in report.candidates.values()} == {"cuda:0"}
     assert report.code.facts.needs_gpu == (None if devices else OnGpus.error)
+    why = "it did not run on the CPU: flash_attn needs CUDA"
+    assert report.code.facts.notes == ([] if devices else [why])
 
 
 def test_a_function_that_fails_without_a_gpu_is_asked_again_on_one() -> None:

@@ -38,6 +38,14 @@ REQUESTS: dict[str, tuple[str, list[str], float, list[str]]] = {
     "leaves": ("scripts/leaves.py", [], 60.0, []),
     "spawns": ("scripts/spawns.py", [], 60.0, []),
     "settings": ("scripts/settings.py", [], 60.0, [""]),
+    "hub": ("scripts/hub.py", [], 60.0, [""]),
+    "by_hand": ("scripts/by_hand.py", [], 60.0, []),
+    "spread": ("scripts/spread.py", [], 60.0, [""]),
+    "grows": ("scripts/grows.py", [], 60.0, []),
+    "bars": ("scripts/bars.py", [], 60.0, []),
+    "lacks": ("scripts/lacks.py", [], 60.0, []),
+    "on_cuda": ("scripts/lacks.py", ["cuda"], 60.0, []),
+    "slow_start": ("scripts/lacks.py", ["sleep"], 0.2, []),
 }
 
 
@@ -112,7 +120,7 @@ def test_a_module_is_chosen_by_its_share_or_by_name(outcomes: Outcomes) -> None:
     assert chosen[""]["name"] == max(modules, key=lambda name: modules[name]["seconds"])
     assert chosen["Net#2"]["name"] == "Net#2"
     message = "the script calls no 'Nut'; it calls Net, Net#2, Wide"
-    assert chosen["Nut"] == {"error": "bad_target", "message": message}
+    assert chosen["Nut"] == {"error": "bad_target", "message": message, "hint": None}
 
 
 def test_the_worker_is_left_as_it_was(outcomes: Outcomes) -> None:
@@ -147,8 +155,8 @@ class Plain(torch.nn.Module):
 )
 def test_training_mode_counts_where_it_changes_something(module: Any, noted: bool) -> None:
     parts = modal_parts(module)
-    assert ("in training mode" in ways(module, parts, compiled=False)) == noted
-    assert "in training mode" not in ways(module.eval(), parts, compiled=False)
+    assert ("in training mode" in ways(module, parts)) == noted
+    assert "in training mode" not in ways(module.eval(), parts)
 
 
 def test_the_threads_that_a_script_sets_are_known(outcomes: Outcomes) -> None:
@@ -183,25 +191,52 @@ def test_what_was_seen_before_the_end_counts(outcomes: Outcomes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "error", "message"),
+    ("name", "error", "message", "remedy"),
     [
         (
             "refused",
             "user_code",
             "scripts/unguarded.py exited with 2 before it called a module",
+            "pass its arguments after --",
         ),
         (
             "broken",
             "user_code",
             "scripts/none.py raised ValueError: no data (none.py:8) before it called a module",
+            None,
         ),
-        ("none", "bad_input", "scripts/none.py called no torch module"),
+        (
+            "lacks",
+            "missing_package",
+            "scripts/lacks.py raised ModuleNotFoundError: No module named 'not_there'"
+            " (lacks.py:13) before it called a module",
+            "--python names the environment that has it",
+        ),
+        (
+            "on_cuda",
+            "user_code",
+            "scripts/lacks.py raised AssertionError: Torch not compiled with CUDA enabled"
+            " (lacks.py:9) before it called a module",
+            "pass its option for the CPU after --, such as --device cpu",
+        ),
+        (
+            "none",
+            "bad_input",
+            "scripts/none.py called no torch module",
+            "name a function that returns the module: `--torch package.module:build`",
+        ),
+        (
+            "slow_start",
+            "bad_input",
+            "scripts/lacks.py called no torch module within 0.2 s",
+            "raise --budget: a script gets a third of it",
+        ),
     ],
 )
-def test_a_script_that_calls_no_module_says_why(
-    outcomes: Outcomes, name: str, error: str, message: str
+def test_a_script_that_calls_no_module_says_why_and_what_to_do(
+    outcomes: Outcomes, name: str, error: str, message: str, remedy: str | None
 ) -> None:
-    assert outcomes.found[name] == {"error": error, "message": message}
+    assert outcomes.found[name] == {"error": error, "message": message, "hint": remedy}
 
 
 def test_a_script_that_does_not_end_is_cut(outcomes: Outcomes) -> None:
@@ -231,6 +266,34 @@ def test_a_training_script(outcomes: Outcomes) -> None:
     ]
     # Copied before the module halved it, and without what the loader adds later.
     assert net["example"] == {"args.0": [[float(row)] * 6 for row in range(4)]}
+
+
+def test_a_training_without_an_optimizer_of_torch_is_one(outcomes: Outcomes) -> None:
+    assert outcomes.found["by_hand"]["trains"] == ["Linear"]
+
+
+def test_a_module_in_data_parallel_is_seen_and_handed_over_without_it(outcomes: Outcomes) -> None:
+    found = outcomes.found["spread"]
+    (outer,) = found["modules"].values()
+    assert outer["kind"] == "Sequential"
+    assert outer["notes"] == ["Sequential was in DataParallel in 2 of 2 calls"]
+    assert found["chosen"][""]["parts"] == ["Sequential", "Linear", "ReLU"]
+
+
+def test_a_package_whose_folder_the_script_takes_off_the_path_is_found(outcomes: Outcomes) -> None:
+    handed = outcomes.found["hub"]["chosen"][""]
+    assert handed["reason"] is None and handed["name"] == "Wide"
+    assert outcomes.received[handed["folder"]].keys() == handed["result"].keys()
+
+
+def test_among_inputs_of_equal_frequency_the_large_ones_are_kept(outcomes: Outcomes) -> None:
+    net = outcomes.found["grows"]["modules"]["ReLU"]
+    assert net["shapes"][0] == "1x1"
+    assert net["example"] == {"args.0": [[0.0] * 4]}
+
+
+def test_the_thread_that_watches_bars_is_no_thread_of_the_script(outcomes: Outcomes) -> None:
+    assert outcomes.found["bars"]["notes"] == []
 
 
 def test_a_script_with_many_modules(outcomes: Outcomes) -> None:
@@ -274,7 +337,7 @@ def test_what_cannot_be_pickled_or_copied_is_named_with_the_reason(outcomes: Out
     assert reason.startswith("Locked cannot be handed to another process: TypeError: cannot pickle")
     assert not Path(chosen["Locked"]["folder"], script.PICKLE).exists()
     message = "the inputs of Guarded cannot be copied"
-    assert chosen["Guarded"] == {"error": "unsupported", "message": message}
+    assert chosen["Guarded"] == {"error": "unsupported", "message": message, "hint": None}
 
 
 def test_another_process_without_cloudpickle_gets_the_same_module(outcomes: Outcomes) -> None:
@@ -282,7 +345,7 @@ def test_another_process_without_cloudpickle_gets_the_same_module(outcomes: Outc
         each for found in outcomes.found.values() for each in found.get("chosen", {}).values()
     ]
     handed = [each for each in all_chosen if each.get("reason", "") is None]
-    assert len(handed) == 6
+    assert len(handed) == 8
     assert {each["folder"] for each in handed} == outcomes.received.keys()
     for each in handed:
         received, expected = outcomes.received[each["folder"]], each["result"]

@@ -266,6 +266,25 @@ def test_a_module_with_its_own_ways_of_saving_and_training_is_taken(tmp_path: Pa
     assert again.module is one.module
 
 
+class Masked(torch.nn.Module):
+    """Keeps a mask that a call made in a plain attribute."""
+
+    mask = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.mask = torch.ones_like(x) if self.mask is None else self.mask
+        return x * self.mask
+
+
+def test_what_a_script_left_in_plain_attributes_goes_to_the_device_too(tmp_path: Path) -> None:
+    module = Masked()
+    module(torch.ones(2, 3))
+    one = Subject(Code("torch", "train.py", str(tmp_path), str(tmp_path)), module, None)
+    moved = one.on(torch.device("meta"))
+    assert moved(torch.ones(2, 3, device="meta")).is_meta
+    assert one.module.mask.device.type == "cpu"
+
+
 def test_a_named_module_that_cannot_be_copied_is_refused(code) -> None:
     one = subject(code("holds_a_lock"))
     with pytest.raises(WorkloadError, match="cannot be copied"):
