@@ -16,7 +16,7 @@ from workbench.advisor.elimination import Standings
 from workbench.contract import Case, Task, Work, Workload, kind_of
 from workbench.engine.context import Share
 from workbench.engine.race import Race
-from workbench.planning.plan import Gap, RowPlan, planned
+from workbench.planning.plan import RowPlan, planned
 from workbench.planning.request import Request
 from workbench.planning.scenario import Scenario
 from workbench.pool.control import Cancelled
@@ -160,8 +160,7 @@ class LateSource:
         self.extra: set[str] = set()
         self.seen: list[tuple[int, float]] = []
         self.kept: str | None = None
-        self.missing: str | None = None
-        self.missing_s = math.inf
+        self.missing = ""
 
     def files(self, case: Case) -> Mapping[str, str]:
         return {"model": f"{case.params['of']}.onnx"}
@@ -175,11 +174,8 @@ class LateSource:
     def baseline(self, candidates: Sequence[Candidate]) -> str | None:
         return self.kept
 
-    def gap(self, candidates: Sequence[Candidate]) -> Gap | None:
-        return Gap(self.missing, self.missing_s) if self.missing else None
-
-    def reopen(self) -> None:
-        self.missing, self.at = None, len(self.seen) + 1
+    def gap(self, candidates: Sequence[Candidate]) -> str:
+        return self.missing
 
 
 def run_race(

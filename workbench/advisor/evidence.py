@@ -172,8 +172,6 @@ class Evidence:
         name, lead = candidate_name(pick.case), ratio_of(pick, self.rival)
         raced = {c.case.device_kind for c in self.by_id if c.blocks}
         missed = {c.case.device_kind for c in self.by_id if was_missed(c)}
-        if self.report.gaps(self.row):
-            missed.add("cpu")  # where forms that were not made would have run
         # Where both kinds of device raced, one more on the better kind could only add to its lead.
         if len(raced) == 1 or missed - {pick.case.device_kind}:
             yield from ((None, w.message) for w in of_row if w.code == "unmeasured")

@@ -70,6 +70,3 @@ class CandidateSearch(VariantSearch):
         given = [c for c in on_cpu if self.proposal(c.case).recipe == ORIGINAL]
         usable = [c for c in given if not exceeds_error_limit(c, self.scenario)]
         return next((c.case.id for c in ranked(usable or given)), None)
-
-    def reopen(self) -> None:
-        """The proposals that wait do so still."""

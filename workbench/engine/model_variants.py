@@ -54,7 +54,6 @@ class ModelVariants:
     _precision: str = ""  # the model's own, once it was inspected
     _files: dict[str, str] = field(default_factory=dict)  # by label
     _failed: set[Recipe] = field(default_factory=set)
-    longest_s: float = 0.0  # the longest build so far
 
     # ---------------------------------------------------------- the model
 
@@ -156,7 +155,6 @@ class ModelVariants:
             built = Built(label, time.monotonic() - began, reason=made)
         else:
             self._files[label] = made.file
-            self.longest_s = max(self.longest_s, time.monotonic() - began)
             self.left_out.pop(label, None)  # there may have been no time for it at first
             built = Built(
                 recipe=label,
@@ -169,16 +167,11 @@ class ModelVariants:
         context.emit(ev.ModelBuilt(at_s=context.now(), built=built))
         return made
 
-    def unbuilt(self, recipes: Iterable[Recipe]) -> list[str]:
-        """The labels of those that were neither built nor failed."""
-        left = [each for each in recipes if each not in self._failed]
-        found = [each.label for each in left if self._label(each) not in self._files]
-        return list(dict.fromkeys(found))
-
     def leave_out(self, recipes: Iterable[Recipe]) -> None:
         """Record that no time is left for these, unless they were built or failed."""
-        for label in self.unbuilt(recipes):
-            self.left_out.setdefault(label, NO_TIME)
+        for recipe in recipes:
+            if self._label(recipe) not in self._files and recipe not in self._failed:
+                self.left_out.setdefault(recipe.label, NO_TIME)
 
     def file(self, case: Case) -> str:
         return self._files[variant_of(case)]

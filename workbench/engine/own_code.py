@@ -290,8 +290,6 @@ class OwnCode:
             at_s = context.now()
             context.emit(ev.CrossoverFound(at_s=at_s, scenario=OWN, crossover=found))
         exports, facts = self._exports, self._facts
-        if exports is not None:
-            exports.stop()
         pick, advice = best.picked, None
         if pick is not None and facts is not None:
             is_last = row.plan.scenario == self._last  # `reserved_s` is left after it

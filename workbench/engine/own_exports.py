@@ -13,7 +13,6 @@ from typing import TypeVar
 from ..advisor.model.candidates import Proposal, SearchSpace, first
 from ..advisor.own import candidates as ways
 from ..contract import Case
-from ..planning.plan import Gap
 from ..planning.questions import ModelQuestion
 from ..planning.scenario import Scenario
 from ..planning.usage import UsageError
@@ -34,7 +33,6 @@ EXPORTER = WorkerKey("cpu", "torch", alone="export")
 # Shares of the row's time left: longest export and probe for graph breaks once the code is loaded,
 # and time in which the last INT8 form, or the last neighbour of a leader, starts to be built.
 EXPORT, PROBE, BUILD, NEIGHBOURS = 0.8, 0.25, 0.5, 0.25
-EXPORT_S, FORMS_S = 10.0, 20.0  # that exporting, and INT8 forms, may take where nothing is known
 
 T = TypeVar("T")
 
@@ -83,7 +81,6 @@ class Exports:
     _probed: bool = False  # for graph breaks
     _to_compile: GraphBreaks | None = None  # None before it was probed
     _uncompilable: str = ""  # why torch.compile cannot help
-    compile_s: float = 0.0  # that compiling may take, once that was asked
     late: set[str] = field(default_factory=set)  # those of `left_out` that only lacked time
     _search: VariantSearch | None = None  # once the lab has prepared the exported model
 
@@ -97,26 +94,17 @@ class Exports:
         self.left_out.pop(name, None)
         self.late.discard(name)
 
-    def late_forms(self) -> Gap | None:
-        """The exported forms that the race so far had no time for."""
+    def late_forms(self) -> str:
+        """After a race: the exported forms that no time was left for; empty if there are none."""
         if "onnx" in self.late:
-            return Gap("its ONNX form", EXPORT_S + FORMS_S)
+            return "its ONNX form"
         if self._search is not None:
             return self._search.gap()
-        is_late = self.exported is not None and self.has_quantised and "int8" not in self.left_out
-        return Gap("its INT8 forms", FORMS_S) if is_late else None
-
-    def reopen(self) -> None:
-        """There is more time: try again what only lacked it."""
-        for name in list(self.late):
-            self.take_in(name)
-
-    def stop(self) -> None:
-        """No time is left: name what the race had none for."""
-        if self._search is not None:
-            self._search.stop()
-        elif self.late_forms() is not None:
-            self.leave_out("int8", NO_TIME)
+        is_possible = self.exported is not None and self.has_quantised
+        if is_possible and ("int8" not in self.left_out or "int8" in self.late):
+            self.leave_out("int8", NO_TIME, late=True)
+            return "its INT8 forms"
+        return ""
 
     def export(self, left_s: float) -> bool:
         """Whether there is an ONNX file of the module, made in a share of `left_s` if necessary."""
@@ -261,7 +249,7 @@ class Exports:
         import_s = min(took_s, default=0.0)
         cold, trains = not knows_compiler(), self.code.train
         compile_s = ways.compile_s(*size, cold=cold, trains=trains, import_s=import_s)
-        need_s = self.compile_s = self.load_s + compile_s
+        need_s = self.load_s + compile_s
         why, late = self._uncompilable, share * need_s > left_s
         if not why and late:
             why = f"compiling may take {need_s:.0f} s, but only {max(0.0, left_s):.0f} s were left"

@@ -5,7 +5,6 @@ other precisions and layouts, ONNX Runtime, INT8 forms, torch.compile, other num
 Where torch leads ONNX Runtime by far, torch.compile comes before the INT8 forms.
 """
 
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,9 +13,9 @@ from ..advisor.limits import eligible
 from ..advisor.model.candidates import on_threads, rivals
 from ..advisor.own import candidates as ways
 from ..advisor.own.candidates import Space, way
+from ..advisor.reasons import listed
 from ..advisor.refinements import SETTLED_ROUNDS
 from ..contract import Case
-from ..planning.plan import Gap
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
 from ..worker.code import Code
@@ -56,11 +55,8 @@ class FixedCases:
         """The code as written: the first candidate."""
         return candidates[0].case.id if candidates else None
 
-    def gap(self, candidates: Sequence[Candidate]) -> Gap | None:
-        return None
-
-    def reopen(self) -> None:
-        pass
+    def gap(self, candidates: Sequence[Candidate]) -> str:
+        return ""
 
 
 class OwnSearch:
@@ -121,24 +117,21 @@ class OwnSearch:
         """The code as written; where an option leaves it out, the first candidate."""
         return candidates[0].case.id if candidates else None
 
-    def gap(self, candidates: Sequence[Candidate]) -> Gap | None:
-        """Forms of the exported module, and the compiled form of a leader in eager torch."""
-        forms, names, seconds = self._exports.late_forms(), list[str](), 0.0
-        if forms is not None:
-            names.append(forms.names)
-            seconds = forms.seconds if self._first is None else math.inf  # made in the first row
+    def gap(self, candidates: Sequence[Candidate]) -> str:
+        """Other precisions, exported forms, and the compiled form of a leader in eager torch."""
+        names = []
+        if self._first is None:
+            if any(self._is_missing(case) for case in ways.quick_changes(self._space)):
+                names.append("its other precisions")
+            self._export(candidates, 0.0)  # to know whether it could be: it may never have come up
+        if forms := self._exports.late_forms():
+            names.append(forms)
         raced = [*candidates, *(self._first.candidates if self._first else ())]
-        may_gain = self._leads_in_eager(candidates) and not _has_compiled(raced)
-        if may_gain:
-            self._compile(candidates, 0.0)  # to know whether it could be: it may never have come up
-        if may_gain and "compile" in self._exports.late:
-            names.append(COMPILED)
-            seconds = self._exports.compile_s + (seconds if math.isfinite(seconds) else 0.0)
-        return Gap(" and ".join(names), seconds) if names else None
-
-    def reopen(self) -> None:
-        self._exports.reopen()
-        self._stages = self._plan()
+        if self._leads_in_eager(candidates) and not has_compiled(raced):
+            self._compile(candidates, 0.0)  # the same
+            if "compile" in self._exports.late:
+                names.append(COMPILED)
+        return listed(names) if names else ""
 
     def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
         """The cases of the next stage that has some.  A stage without any is over; one that
@@ -173,7 +166,8 @@ class OwnSearch:
         return self._new(ways.quick_changes(self._space))
 
     def _export(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
-        if not self._exports.backends or self._exports.exported is not None:
+        is_done = self._exports.exported is not None or "onnx" in self._exports.left_out
+        if is_done or not self._exports.backends:
             return []
         found = self._as_exported()
         if not (self._exports.has_quantised or any(map(self._request.admits, found))):
@@ -252,7 +246,7 @@ class OwnSearch:
         """torch.compile at a further batch, if another library was too far ahead in the first row,
         which need not be so here, or if no time was left there and eager torch leads here.  Where
         two devices race, their turns need that time."""
-        if self._first is None or _has_compiled(self._first.candidates):
+        if self._first is None or has_compiled(self._first.candidates):
             return []
         if self._first._is_far_ahead(self._first.candidates):
             return self._compile(candidates, left_s)
@@ -282,7 +276,7 @@ class OwnSearch:
                     return new
         if joining := self._vary_compiled(ranked, left_s):
             return joining
-        if self._first is not None or _has_compiled(candidates):
+        if self._first is not None or has_compiled(candidates):
             return None  # another may lead later
         at_last = self._compile(candidates, left_s, TRIED)
         if not _is_eager(case):  # compiling would rarely make up for the lead of another library
@@ -345,6 +339,9 @@ class OwnSearch:
         """The admissible candidates, fastest first."""
         return ranked(eligible(candidates, self.scenario))
 
+    def _is_missing(self, case: Case) -> bool:
+        return self._here(case).id not in self._known and self._request.admits(case)
+
     def _leads_in_eager(self, candidates: Sequence[Candidate]) -> bool:
         return any(_is_eager(c.case) for c in self._ranked(candidates)[:1])
 
@@ -392,7 +389,7 @@ def _unspun(case: Case) -> list[Case]:
     return [replace(case, mode=NO_SPIN)] if spins else []
 
 
-def _has_compiled(candidates: Iterable[Candidate]) -> bool:
+def has_compiled(candidates: Iterable[Candidate]) -> bool:
     return any(candidate.case.is_compiled for candidate in candidates)
 
 

@@ -8,7 +8,7 @@ from ..advisor.limits import exceeds_error_limit
 from ..advisor.verdict import decide
 from ..contract import Case, kind_of
 from ..machine.host.disturbance import DisturbanceMonitor
-from ..planning.plan import Gap, RowPlan
+from ..planning.plan import RowPlan
 from ..records import events as ev
 from ..records.reason import Warning
 from ..report.candidate import CANCELLED, Candidate
@@ -43,7 +43,6 @@ class Race:
         self._number = 0  # index of the next round
         self._began_s = context.now()
         self._extended_s = 0.0  # added to the row's share
-        self._fills = False  # whether it was lengthened to fill the gap of its source
 
     # ------------------------------------------------------------ the whole
 
@@ -76,7 +75,7 @@ class Race:
                 )
             )
             if self._number:
-                self._report_warnings(disturbance)
+                self._report_warnings(disturbance, ended_by)
             self._finish(decided)  # even if the race of the others is cut short
         self._finish(self._active)
 
@@ -85,8 +84,6 @@ class Race:
         first = self._number  # the race has looked at them from this round on
         while True:
             if (ended_by := self._race_those_in(first)) is not None:
-                if self._fills_gap():
-                    continue
                 return ended_by
             are_going_on = bool(self._active)
             if not self._enter_late():
@@ -113,7 +110,7 @@ class Race:
             self._number += 1
             rounds = self._number - first
             self._eliminate(rounds)
-            if rounds >= MIN_PAIRS and self._is_decided() and not self._fills:
+            if rounds >= MIN_PAIRS and self._is_decided():
                 self._give_back()
             if self._enter_joining():
                 all_in = self._number
@@ -141,10 +138,6 @@ class Race:
         """
         if not self._plan.scenario.owes_verdict or self._plan.source is not None:
             return 0.0
-        return self._room_s(least_share)
-
-    def _room_s(self, least_share: float = 0.0) -> float:
-        """The same for a row that may be lengthened for any reason."""
         of_others_s = self._context.report.extended_s - self._extended_s
         whole_s = self._context.request.extension_s - of_others_s
         return max(least_share, 1 / self._share.rows) * whole_s - self._extended_s
@@ -164,24 +157,6 @@ class Race:
         more_s = min(spare_s, max(LEAST_EXTENSION_S, missing_s))
         verdict = decide(self._context.report, self._plan.scenario)
         return more_s if more_s >= LEAST_EXTENSION_S and verdict.is_open else 0.0
-
-    def _gap(self) -> Gap | None:
-        source = self._plan.source
-        return source.gap(self._row_candidates()) if source is not None else None
-
-    def _fills_gap(self) -> bool:
-        """Lengthen the row once for what its source had no time for; whether any of it joins."""
-        source, gap = self._plan.source, self._gap() if self._is_deciding else None
-        if source is None or gap is None or self._fills or not self._active:
-            return False
-        rounds_s = stopping.PATIENCE * self._budget.round_s(self._active)
-        more_s = gap.seconds + rounds_s - max(0.0, self._left_s())
-        if more_s > self._room_s():
-            return False
-        self._fills = True
-        self._extend(max(0.0, more_s))
-        source.reopen()
-        return self._enter_joining()
 
     def _give_back(self) -> None:
         """Return the time beyond its share that the row does not need."""
@@ -378,12 +353,13 @@ class Race:
 
     # ------------------------------------------------------------ the end
 
-    def _report_warnings(self, disturbance: DisturbanceMonitor) -> None:
+    def _report_warnings(self, disturbance: DisturbanceMonitor, ended_by: str) -> None:
         context, subject = self._context, self._plan.scenario.id
         own = context.pool.process_ids()
         found = [*disturbance.warnings(subject), *context.telemetry.warnings(subject, own)]
-        if (gap := self._gap()) is not None:
-            text = f"no time was left for {gap.names}"
+        source = None if ended_by == CANCELLED else self._plan.source
+        if source is not None and (gap := source.gap(self._row_candidates())):
+            text = f"no time was left for {gap}"
             found.append(Warning("unmeasured", text, "raise --budget", subject))
         for warning in found:
             context.emit(ev.WarningRaised(at_s=context.now(), warning=warning))

@@ -10,7 +10,7 @@ from ..contract import WAITING_FRACTION, Case
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
 from .own_exports import Exports
-from .own_search import OwnSearch, Stage
+from .own_search import COMPILED, OwnSearch, Stage, has_compiled
 
 
 class TrainingSearch(OwnSearch):
@@ -42,10 +42,10 @@ class TrainingSearch(OwnSearch):
             self._exports.leave_out(mode, why)
         return self._new(training.start(self._space))
 
-    def _compile(
-        self, candidates: Sequence[Candidate], left_s: float, share: float = 1.0
-    ) -> list[Case]:
-        return []  # it is one of the settings
+    def gap(self, candidates: Sequence[Candidate]) -> str:
+        """The compiled form of a leader in eager torch."""
+        is_late = "compile" in self._exports.late and not has_compiled(candidates)
+        return COMPILED if is_late and self._leads_in_eager(candidates) else ""
 
     def _vary_settings(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
         """Neighbours of the leader of each device, once it has led for some rounds."""

@@ -1,6 +1,5 @@
 """The variants of an ONNX model as candidates, be it the user's own or exported from a module."""
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -9,14 +8,12 @@ from ..advisor.model.candidates import Proposal, SearchSpace, convolves, neighbo
 from ..advisor.model.overview import variant_of
 from ..advisor.reasons import listed
 from ..contract import Case
-from ..planning.plan import Gap
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
 from ..worker.recipe import ORIGINAL, Recipe
 from .model_variants import NO_TIME, ModelVariants
 
 NEAR = 1.25  # times the smallest error: variants as suitable to start a mix from
-BUILD_S, RACE_S = 2.0, 1.5  # that a variant may take to build, and to race until it is judged
 MOST_LISTED = 3  # variants that no time was left for, by name
 # Times the error limit: of 17 modules beyond it, scales per tensor keep it in none (make own).
 FAR = 2.0
@@ -55,15 +52,11 @@ class VariantSearch:
         self.variants.leave_out(proposal.recipe for proposal in self.waiting)
         self.waiting.clear()
 
-    def gap(self, candidates: Sequence[Candidate] = ()) -> Gap | None:
-        """The variants that no time was left to build."""
+    def gap(self, candidates: Sequence[Candidate] = ()) -> str:
+        """After the race: the variants that no time was left to build."""
+        self.stop()
         late = [name for name, why in self.variants.left_out.items() if why == NO_TIME]
-        late += self.variants.unbuilt(proposal.recipe for proposal in self.waiting)
-        if not late:
-            return None
-        each_s = max(BUILD_S, self.variants.longest_s) + RACE_S
-        is_lost = self.variants.timed_out
-        return Gap(listed(late, MOST_LISTED), math.inf if is_lost else len(late) * each_s)
+        return listed(late, MOST_LISTED) if late else ""
 
     def next(self, measured: Iterable[Candidate], scenario: Scenario, until_s: float) -> list[Case]:
         """The next variant that waits, if it is built before `until_s`.
@@ -75,8 +68,6 @@ class VariantSearch:
             recipe = self.waiting[0].recipe
             if self.variants.timed_out:
                 self.stop()
-            elif self.variants.context.now() >= until_s:
-                break
             elif recipe in too_coarse and not self.space.thorough:
                 self.variants.left_out[recipe.label] = TOO_COARSE
                 self.waiting.pop(0)

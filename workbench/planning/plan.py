@@ -27,14 +27,6 @@ from .usage import UsageError, check_known, unknown
 MOST_ROWS = 512  # in one run
 
 
-@dataclass(frozen=True)
-class Gap:
-    """What might have been picked, had the budget left time to make it."""
-
-    names: str  # "its INT8 forms and its compiled form"
-    seconds: float  # that making it may take
-
-
 class CandidateSource(Protocol):
     """Proposes further candidates while their row races, and provides the files each one needs."""
 
@@ -52,11 +44,9 @@ class CandidateSource(Protocol):
     def baseline(self, candidates: Sequence[Candidate]) -> str | None:
         """The id of the case that keeps racing although it is slower: gains are stated over it."""
 
-    def gap(self, candidates: Sequence[Candidate]) -> Gap | None:
-        """What the race so far had no time for, of what might be picked."""
-
-    def reopen(self) -> None:
-        """The row has got more time: what the gap names may join."""
+    def gap(self, candidates: Sequence[Candidate]) -> str:
+        """After the race: what might have been picked, had the budget left time to make it, such
+        as "its INT8 forms"; empty if there is nothing."""
 
 
 @dataclass

@@ -92,9 +92,7 @@ class Request:
         """Seconds by which a run may exceed `budget` for rows that are open at its end."""
         if self.budget_s is not None or self.thorough:
             return 0.0
-        if self.quick:
-            return QUICK_BUDGET_S
-        return DEFAULT_BUDGET_S if self.model is None else MODEL_BUDGET_S
+        return QUICK_BUDGET_S if self.quick else DEFAULT_BUDGET_S
 
     @property
     def question(self) -> ModelQuestion | OwnQuestion | None:

@@ -14,7 +14,6 @@ from workbench.contract import Case
 from workbench.engine import own_exports
 from workbench.engine.model_variants import NO_TIME
 from workbench.pool.pool import WorkerFailed
-from workbench.records import events as ev
 from workbench.records.reason import Reason
 from workbench.report.report import Report
 
@@ -108,21 +107,6 @@ def test_once_nothing_else_is_left_a_compilation_is_tried_in_less_time(
     assert verdict is not None and verdict.confidence == ("sure" if tried else "likely")
     gap = "No time was left for its compiled form; raise --budget."
     assert (gap in " ".join(recommendation(report))) == (not tried)
-
-
-@pytest.mark.parametrize(("budget_s", "confidence"), [(None, "sure"), (60.0, "likely")])
-def test_without_a_budget_there_is_time_to_compile_an_eager_leader(
-    budget_s: float | None, confidence: str
-) -> None:
-    with patch.object(own_exports.ways, "compile_s", lambda *_, **__: 86.0):
-        found = raced(Hasty, budget_s=budget_s, batch=(1,))
-    added = [event.by_s for event in found if isinstance(event, ev.BudgetExtended)]
-    report = Report.of(found)
-    verdict = report.rows["own"].verdict
-    assert verdict is not None and verdict.pick is not None
-    assert verdict.confidence == confidence
-    assert ("compile" in verdict.pick) == (budget_s is None) == bool(added)
-    assert report.extended_s == sum(added) <= 60.0
 
 
 class TooSlow(Hasty):

@@ -219,7 +219,7 @@ def test_with_memory_as_objective_each_case_has_a_worker_to_itself() -> None:
 
 def test_what_had_no_time_makes_the_answer_less_sure_but_not_the_results() -> None:
     answers = []
-    for missing in (None, "int8-static"):
+    for missing in ("", "int8-static"):
         source = LateSource(9)
         source.missing = missing
         report, _, _ = run_race({CPU_A: 2e-3, CPU_B: 1e-3}, source=source)

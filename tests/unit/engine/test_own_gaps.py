@@ -1,0 +1,70 @@
+"""What a race of the user's module names as missing, by the real engine."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+from unittest.mock import patch
+
+import machines
+from simulated_own import SimulatedOwn, raced
+from simulated_run import SimulatedMachine, run
+
+from workbench.contract import Case
+from workbench.engine import own_exports
+from workbench.planning.questions import OwnQuestion
+from workbench.planning.request import Request
+from workbench.records.reason import Reason
+from workbench.report.report import Report
+
+
+def gaps(report: Report) -> dict[str, list[str]]:
+    return {name: [gap.message for gap in report.gaps(row)] for name, row in report.rows.items()}
+
+
+class Slow(SimulatedOwn):
+    def step_s(self, case: Case) -> float:
+        return 50 * super().step_s(case)
+
+
+def test_the_less_a_budget_has_room_for_the_more_is_named() -> None:
+    for budget_s, missing in (
+        (30.0, "its other precisions and its ONNX form"),
+        (60.0, "its ONNX form"),
+    ):
+        report = Report.of(raced(Slow, batch=(1,), budget_s=budget_s, modes=("plain",)))
+        verdict = report.rows["own"].verdict
+        assert verdict is not None and verdict.confidence == "likely"
+        assert gaps(report) == {"own": [f"no time was left for {missing}"]}
+
+
+class SlowToExport(SimulatedOwn):
+    def consult(self, request: dict[str, Any]) -> dict[str, Any]:
+        if request["question"] == "export":
+            self.control.at_s += 11.0
+        return super().consult(request)
+
+
+def test_what_the_first_batch_had_no_time_for_is_missing_at_the_next_too() -> None:
+    found = gaps(Report.of(raced(SlowToExport, budget_s=25.0, batch=(1, 8))))
+    assert list(found) == ["own", "own[batch=8]"]
+    for (message,) in found.values():
+        assert message.startswith("no time was left for its INT8 forms")
+
+
+class NotExported(SimulatedOwn):
+    failures: ClassVar = {"export": Reason("not_exported", "it has no ONNX form")}
+
+
+def test_what_cannot_be_or_was_not_asked_for_is_not_missing() -> None:
+    assert gaps(Report.of(raced(NotExported, budget_s=120.0, batch=(1,)))) == {"own": []}
+    filtered = raced(Slow, batch=(1,), modes=("plain",), precisions=("fp32",), backends=("torch",))
+    assert gaps(Report.of(filtered)) == {"own": []}
+
+
+def test_a_run_that_the_user_stops_had_time() -> None:
+    where = SimulatedMachine(*machines.cpu_server(), noise={"own": 0.004})
+    asked = Request(own=OwnQuestion("torch", "shop.model:build"))
+    with patch.object(own_exports, "knows_compiler", lambda: True):
+        report = Report.of(run(asked, where, pool=SimulatedOwn, cancel_at_s=9.0))
+    assert report.rows["own"].ended_by == "cancelled"
+    assert gaps(report)["own"] == []
