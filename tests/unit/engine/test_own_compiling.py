@@ -159,6 +159,13 @@ def test_a_further_batch_compiles_where_the_first_had_no_time_and_eager_torch_le
     assert raced_in == {"own[batch=8]"}
 
 
+def test_what_only_a_further_batch_misses_is_named_with_it() -> None:
+    with patch.object(own_exports.ways, "compile_s", lambda *_, **__: 60.0):
+        report = Report.of(raced(LateAtFirst, budget_s=60.0, batch=(1, 8)))
+    said = "At batch 8 no time was left for its compiled form; raise --budget."
+    assert said in recommendation(report)
+
+
 class CompiledIsBeaten(SimulatedOwn):
     """Compiled it is the best of torch, and takes 2.3 times as long as INT8."""
 

@@ -9,6 +9,7 @@ import machines
 from simulated_own import SimulatedOwn, raced
 from simulated_run import SimulatedMachine, run
 
+from workbench.advisor.own.overview import recommendation
 from workbench.contract import Case
 from workbench.engine import own_exports
 from workbench.planning.questions import OwnQuestion
@@ -45,10 +46,14 @@ class SlowToExport(SimulatedOwn):
 
 
 def test_what_the_first_batch_had_no_time_for_is_missing_at_the_next_too() -> None:
-    found = gaps(Report.of(raced(SlowToExport, budget_s=25.0, batch=(1, 8))))
+    report = Report.of(raced(SlowToExport, budget_s=25.0, batch=(1, 8)))
+    found = gaps(report)
     assert list(found) == ["own", "own[batch=8]"]
     for (message,) in found.values():
         assert message.startswith("no time was left for its INT8 forms")
+    said = [each for each in recommendation(report) if "time was left" in each]
+    assert len(said) == len({message for (message,) in found.values()})
+    assert said[0].startswith("No time was left for its INT8 forms")
 
 
 class NotExported(SimulatedOwn):

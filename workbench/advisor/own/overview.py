@@ -89,6 +89,7 @@ def recommendation(report: Report) -> list[str]:
         found.append(TRAINS)
     if code.advice is not None:
         found += filter(None, [*code.advice.flips, code.advice.share])
+    found += gap_sentences(report, rows)
     compiles = any(picks_compiled(row) for row in rows)
     if code.compile_calls is not None and compiles:
         pick = next(filter(picks_compiled, rows)).picked
@@ -101,6 +102,17 @@ def recommendation(report: Report) -> list[str]:
     if code.breaks:
         found.append(f"Graph breaks: {listed(code.breaks, MOST_LISTED)}.")
     return found
+
+
+def gap_sentences(report: Report, rows: Sequence[Row]) -> list[str]:
+    """What no time was left for, once for all batches where it is the same."""
+    found: dict[str, str] = {}  # sentence to where it holds first
+    for row in rows:
+        where = "" if row is rows[0] else f"At batch {row.candidates[0].case.batch} "
+        for gap in report.gaps(row):
+            found.setdefault(f"{gap.message}; {gap.remedy}.", where)
+    texts = (f"{where}{text}" for text, where in found.items())
+    return [text[0].upper() + text[1:] for text in texts]
 
 
 def answer(row: Row, report: Report) -> list[str]:
@@ -127,8 +139,7 @@ def answer(row: Row, report: Report) -> list[str]:
         sentences.append(tie_text(verdict, candidate_name(verdict.runner_up)))
     if missed := [candidate_name(each.case) for each in row.candidates if was_missed(each)]:
         sentences.append(f"Not measured, for lack of time: {listed(missed, MOST_LISTED)}.")
-    gaps = [f"{each.message}; {each.remedy}." for each in report.gaps(row)]
-    return [*sentences, *(each[0].upper() + each[1:] for each in gaps)]
+    return sentences
 
 
 def _run(pick: Candidate, row: Row, code: CodeReport) -> str:
