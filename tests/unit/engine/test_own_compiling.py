@@ -12,7 +12,6 @@ from simulated_own import SimulatedOwn, raced
 from workbench.advisor.own.overview import recommendation
 from workbench.contract import Case
 from workbench.engine import own_exports
-from workbench.engine.model_variants import NO_TIME
 from workbench.pool.pool import WorkerFailed
 from workbench.records.reason import Reason
 from workbench.report.report import Report
@@ -36,29 +35,6 @@ def test_a_compiled_mode_that_the_user_names_races_behind_another_library_far_ah
     report = Report.of(raced(FarAhead, gpu=True, budget_s=120, modes=named))
     assert report.code is not None and "compile" not in report.code.left_out
     assert {c.case.mode for c in report.candidates.values()} == {None, named[1]}
-
-
-class SlowToBuild(FarAhead):
-    """INT8 is the best way, and is not built in time."""
-
-    def consult(self, request: dict[str, Any]) -> dict[str, Any]:
-        if request["question"] == "export":
-            self.control.at_s += 11.0
-        return super().consult(request)
-
-
-def test_the_answer_is_less_sure_where_int8_forms_had_no_turn() -> None:
-    report = Report.of(raced(SlowToBuild, budget_s=25.0, batch=(1,)))
-    assert not any(c.case.precision == "int8" for c in report.candidates.values())
-    verdict = report.rows["own"].verdict
-    assert verdict is not None
-    assert verdict.confidence == "open"
-    assert "no time was left for its INT8 forms and its compiled form" in verdict.reasons[0]
-    assert verdict.next_best.startswith("Raise the budget")
-    assert "No time was left for its INT8 forms and its compiled form; raise --budget." in " ".join(
-        recommendation(report)
-    )
-    assert report.code is not None and report.code.left_out["int8"] == NO_TIME
 
 
 class NothingToCompile(SimulatedOwn):

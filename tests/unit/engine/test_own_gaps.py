@@ -12,6 +12,7 @@ from simulated_run import SimulatedMachine, run
 from workbench.advisor.own.overview import recommendation
 from workbench.contract import Case
 from workbench.engine import own_exports
+from workbench.engine.model_variants import NO_TIME
 from workbench.planning.questions import OwnQuestion
 from workbench.planning.request import Request
 from workbench.records.reason import Reason
@@ -43,6 +44,20 @@ class SlowToExport(SimulatedOwn):
         if request["question"] == "export":
             self.control.at_s += 11.0
         return super().consult(request)
+
+
+def test_the_answer_is_less_sure_where_int8_forms_had_no_turn() -> None:
+    report = Report.of(raced(SlowToExport, budget_s=25.0, batch=(1,)))
+    assert not any(c.case.precision == "int8" for c in report.candidates.values())
+    verdict = report.rows["own"].verdict
+    assert verdict is not None
+    assert verdict.confidence == "open"
+    assert "no time was left for its INT8 forms and its compiled form" in verdict.reasons[0]
+    assert verdict.next_best.startswith("Raise the budget")
+    assert "No time was left for its INT8 forms and its compiled form; raise --budget." in " ".join(
+        recommendation(report)
+    )
+    assert report.code is not None and report.code.left_out["int8"] == NO_TIME
 
 
 def test_what_the_first_batch_had_no_time_for_is_missing_at_the_next_too() -> None:
