@@ -266,7 +266,7 @@ def _gpu(gpu: Gpu, machine: Machine, warnings: Sequence[Warning]) -> Iterator[Ch
 
 def _health(gpu: Gpu, machine: Machine, name: str) -> Iterator[Check]:
     """Readings that a healthy card does not show; those that could not be read are skipped."""
-    usable = machine.cuda.available or gpu.platform  # else the driver's check says why
+    usable = machine.cuda.available or gpu.platform  # otherwise the driver's check says why
     if gpu.device is None and gpu.visible and gpu.name and usable:
         message = f"cannot be used: {gpu.unavailable.get('device', 'unknown')}"
         remedy = "see `nvidia-smi -L`; where MIG is on, CUDA offers one instance alone"
@@ -295,7 +295,8 @@ def _health(gpu: Gpu, machine: Machine, name: str) -> Iterator[Check]:
     has_slot = is_real and not gpu.is_soldered
     if has_slot and is_awake and 0 < (link.width or 0) < (link.max_width or 0):
         message = f"PCIe link uses {link.width} of {link.max_width} lanes"
-        yield Check(name, WARN, message, "reseat it or use another slot, unless it was built so")
+        remedy = "reseat it or use another slot, unless the board limits it"
+        yield Check(name, WARN, message, remedy)
     if has_slot and 0 < (link.max_generation or 0) < (link.gpu_max_generation or 0):
         message = f"slot is PCIe {link.max_generation}.0, card supports {link.gpu_max_generation}.0"
         yield Check(name, WARN, message, "use a faster slot or check the BIOS settings")

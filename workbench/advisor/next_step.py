@@ -101,7 +101,7 @@ def _raise_budget(evidence: Evidence) -> str:
 def _longer(evidence: Evidence) -> str:
     """The command of the row with twice the budget of this run, and enough to start workers."""
     words = shlex.split(evidence.row.plan.reproduce)
-    # What follows `--` are the arguments of a user's script.
+    # The arguments of a user's script follow `--`.
     end = words.index("--") if "--" in words else len(words)
     words, of_script = words[:end], words[end:]
     if "--budget" in words:

@@ -156,8 +156,8 @@ def take_part(request: Request) -> Request:
             raise UsageError(f"--python: {text}; {NAME_PYTHON}") from None
     if not request.devices:
         found, _ = machine.detect(request.python)
-        has_cuda = any((gpu.device or "").startswith("cuda") for gpu in found.gpus)
-        return replace(request, devices=("cuda:0" if has_cuda else "cpu",))
+        device = "cuda:0" if any(gpu.is_cuda for gpu in found.gpus) else "cpu"
+        return replace(request, devices=(device,))
     return replace(request, devices=("cuda:0",)) if request.devices == ("gpu",) else request
 
 

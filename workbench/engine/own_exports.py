@@ -90,7 +90,7 @@ class Exports:
             self.late.add(name)
 
     def take_in(self, name: str) -> None:
-        """Forget why something was left out, since it is not."""
+        """Forget the reason for leaving something out, since it races after all."""
         self.left_out.pop(name, None)
         self.late.discard(name)
 
@@ -118,9 +118,8 @@ class Exports:
                     asked = {"batches": self.batches}
                     self.exported = self._ask("export", ExportedCode, left_s, EXPORT, **asked)
             except WorkerFailed as failure:
-                self.leave_out(
-                    "onnx", failure.reason.message, late=failure.reason.code == "timeout"
-                )
+                why = failure.reason
+                self.leave_out("onnx", why.message, late=why.code == "timeout")
             if self.exported and not self.exported.dynamic and len(self.batches) > 1:
                 self.left_out["ONNX Runtime at other batches"] = "its graph takes one batch only"
         return self.exported is not None
@@ -250,15 +249,16 @@ class Exports:
         cold, trains = not knows_compiler(), self.code.train
         compile_s = ways.compile_s(*size, cold=cold, trains=trains, import_s=import_s)
         need_s = self.load_s + compile_s
-        why, late = self._uncompilable, share * need_s > left_s
-        if not why and late:
+        if self._uncompilable:
+            self.leave_out("compile", self._uncompilable)
+        elif share * need_s > left_s:
             why = f"compiling may take {need_s:.0f} s, but only {max(0.0, left_s):.0f} s were left"
-            why += "; raise --budget"
-        if why:  # the first time counts: later, less is left
-            self.leave_out("compile", why, late=not self._uncompilable)
+            # The first reason counts, since less time is left later.
+            self.leave_out("compile", f"{why}; raise --budget", late=True)
         else:
             self.take_in("compile")
-        return not why
+            return True
+        return False
 
     @property
     def _is_loaded(self) -> bool:

@@ -121,14 +121,15 @@ class OwnSearch:
         """Other precisions, exported forms, and the compiled form of a leader in eager torch."""
         names = []
         if self._first is None:
-            if any(self._is_missing(case) for case in ways.quick_changes(self._space)):
+            # The race may never have come to these stages: they note what only lacked time.
+            if self._change(candidates, 0.0):
                 names.append("its other precisions")
-            self._export(candidates, 0.0)  # to know whether it could be: it may never have come up
+            self._export(candidates, 0.0)
         if forms := self._exports.late_forms():
             names.append(forms)
         raced = [*candidates, *(self._first.candidates if self._first else ())]
         if self._leads_in_eager(candidates) and not has_compiled(raced):
-            self._compile(candidates, 0.0)  # the same
+            self._compile(candidates, 0.0)
             if "compile" in self._exports.late:
                 names.append(COMPILED)
         return listed(names) if names else ""
@@ -338,9 +339,6 @@ class OwnSearch:
     def _ranked(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The admissible candidates, fastest first."""
         return ranked(eligible(candidates, self.scenario))
-
-    def _is_missing(self, case: Case) -> bool:
-        return self._here(case).id not in self._known and self._request.admits(case)
 
     def _leads_in_eager(self, candidates: Sequence[Candidate]) -> bool:
         return any(_is_eager(c.case) for c in self._ranked(candidates)[:1])

@@ -272,14 +272,14 @@ def _held_low(device: str, watched: _Watched) -> Iterator[Warning]:
         remedy = "check for locked clocks or a low power limit: `nvidia-smi -q`"
         yield Warning("clock_low", message, remedy)
     if card.is_virtual or card.is_soldered:
-        return  # its link is the host's, or as the board was built
+        return  # a virtual machine hides the link, and a laptop's board limits it
     for noun, most, seen in (
         ("generation", card.pcie.max_generation, [state.pcie_generation for state in busy]),
         ("lanes", card.pcie.max_width, [state.pcie_width for state in busy]),
     ):
         if 0 < (best := max(now or 0 for now in seen)) < (most or 0):
             message = f"the PCIe link of {device} stayed at {best} of {most} {noun} under load"
-            remedy = "reseat the card, use another slot, or check the BIOS, unless it was built so"
+            remedy = "reseat it, use another slot, or check the BIOS, unless the board limits it"
             yield Warning("pcie_slow", message, remedy)
 
 

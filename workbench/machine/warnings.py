@@ -221,7 +221,7 @@ def _unproven(machine: Machine) -> Iterator[Warning]:
 
 
 def of_others(gpu: Gpu, machine: Machine) -> bool:
-    """Whether the system, or a scheduler, lets others use this GPU, and NVML can read some GPU."""
+    """Whether permissions or a scheduler leave this GPU to others, while NVML can read some GPU."""
     refused = gpu.unavailable.get("name", "").startswith(nvml_text(NVML_NO_PERMISSION))
     hidden = gpu.unavailable.get("device", "").endswith(IN_JOB)
     return (refused or hidden) and any(other.uuid for other in machine.gpus)

@@ -178,8 +178,7 @@ def _is_wanted(variant: Variant, scenario: Scenario, request: Request) -> bool:
 
 def _tunings(row: RowPlan, machine: Machine, device_kind: str) -> list[dict[str, ParameterValue]]:
     """Every combination of the tuning parameters, as requested or as the workload proposes."""
-    # A rank needs a GPU that torch calls "cuda", as it calls AMD's too.
-    gpus = sum(g.simulated or (g.device or "").startswith("cuda") for g in machine.gpus)
+    gpus = sum(gpu.simulated or gpu.is_cuda for gpu in machine.gpus)  # those that ranks can use
     host = Host(cores=machine.cpu.effective_cores, gpus=gpus)
     names = [parameter.name for parameter in row.workload.parameters if parameter.tuning]
     values = {

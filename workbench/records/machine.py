@@ -200,8 +200,13 @@ class Gpu(msgspec.Struct, frozen=True):
         return self.virtualization in ("passthrough", "vgpu")
 
     @property
+    def is_cuda(self) -> bool:
+        """Whether torch calls it "cuda", as it calls AMD's GPUs too."""
+        return (self.device or "").startswith("cuda")
+
+    @property
     def is_soldered(self) -> bool:
-        """Whether it is a laptop's: NVML may know of more lanes than its board has."""
+        """Whether it is a laptop's, whose board may have fewer lanes than NVML reports."""
         return (self.name or "").endswith(("Laptop GPU", "with Max-Q Design"))
 
 

@@ -218,13 +218,16 @@ class Report:
 
     def disturbances(self, row: Row) -> list[Warning]:
         """The warnings on the whole race of a row, such as a busy machine."""
-        name, others = row.plan.scenario, ("no_crossover", "unmeasured")
-        return [each for each in self.warnings if each.subject == name and each.code not in others]
+        others = ("no_crossover", "unmeasured")
+        return [each for each in self._about(row) if each.code not in others]
 
     def gaps(self, row: Row) -> list[Warning]:
-        """What a race had no time to make, which says nothing about the results of others."""
-        name, code = row.plan.scenario, "unmeasured"
-        return [each for each in self.warnings if each.subject == name and each.code == code]
+        """The warnings about candidates that the race had no time to make; results that were
+        measured do not suffer from these."""
+        return [each for each in self._about(row) if each.code == "unmeasured"]
+
+    def _about(self, row: Row) -> Iterator[Warning]:
+        return (each for each in self.warnings if each.subject == row.plan.scenario)
 
     def measurement_warnings(self, candidate: Candidate) -> list[Warning]:
         """The warnings on this candidate's result and on its row; none without a sample."""

@@ -55,7 +55,7 @@ def open_session(
         return OpenVinoSession(model, case)
     onnxruntime = _onnxruntime()
     provider = provider_of(case)
-    # What a provider leaves to the CPU has all cores, as in a session without this option.
+    # Nodes that a provider leaves to the CPU use all cores, as they do without this option.
     options = _options(case.mode, case.threads or (_cores() if shared else 1), profile)
     if provider == CPU:
         return onnxruntime.InferenceSession(model, options, providers=[CPU])
@@ -75,7 +75,8 @@ def _engines(model: bytes | str) -> str:
         onnx_gpu.preload(_onnxruntime(), TENSORRT)
     content = model if isinstance(model, bytes) else Path(model).read_bytes()
     found = hashlib.sha256(content)
-    if isinstance(model, str) and LOCATION in content:  # whose files are too large to hash
+    if isinstance(model, str) and LOCATION in content:
+        # Files with weights are too large to hash: sizes and times stand for them.
         for each in sorted(Path(model).parent.iterdir()):
             if os.fsencode(each.name) in content:
                 found.update(f"{each.stat().st_size} {each.stat().st_mtime_ns}".encode())

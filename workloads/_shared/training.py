@@ -226,8 +226,9 @@ def loader(data: Any, sampler: Any, workers: int, *, pin: bool, **settings: Any)
     if sys.platform == "linux":
         settings["multiprocessing_context"] = multiprocessing.get_context("fork")
     given = {"sampler": sampler, "num_workers": workers, "pin_memory": pin}
-    given["worker_init_fn"] = _unbind
-    return DataLoader(data, batch_size=None, **given, **(settings if workers else {}))
+    if workers:
+        given |= settings
+    return DataLoader(data, batch_size=None, worker_init_fn=_unbind, **given)
 
 
 def _unbind(_: int) -> None:

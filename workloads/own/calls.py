@@ -42,7 +42,6 @@ class Called:
     _counts: Counter[str] = field(default_factory=Counter)  # calls by shapes
     _ways: Counter[str] = field(default_factory=Counter)  # calls "in training mode"
     _kept: str = ""  # shapes of the example
-    _size: int = 0  # number of values in the example
 
     @property
     def shapes(self) -> list[str]:
@@ -73,11 +72,14 @@ class Called:
         self._ways.update(ways(called, self._modal))
         shapes = _shapes(example)
         self._counts[shapes] += 1
-        count, most = self._counts[shapes], self._counts[self._kept]
-        size = sum(each.numel() for each in example.tensors().values())
-        # Among equals the larger; the factor bounds the copies of inputs that grow with each call.
-        if count > most or (count == most and shapes != self._kept and size >= 2 * self._size):
-            self.example, self._kept, self._size = _copied(example), shapes, size
+        ahead = self._counts[shapes] - self._counts[self._kept]
+        if ahead > 0 or (ahead == 0 and shapes != self._kept and self._is_larger(example)):
+            self.example, self._kept = _copied(example), shapes
+
+    def _is_larger(self, example: Example) -> bool:
+        """Whether it has at least twice as many values as the one that is kept: inputs that grow
+        with each call are not all copied."""
+        return self.example is not None and _values(example) >= 2 * _values(self.example)
 
 
 @dataclass
@@ -85,7 +87,7 @@ class Run:
     """A program's run: the modules that it calls, and what became of it."""
 
     modules: list[Called] = field(default_factory=list)  # in the order of their first calls
-    seconds: float = 0.0  # until it ended or was cut, less the copying of inputs
+    seconds: float = 0.0  # until it ended or was cut, less those of the watch
     cut: bool = False  # time was up
     notes: list[str] = field(default_factory=list)  # how it ended, what it left
     paths: list[str] = field(default_factory=list)  # folders that it added to `sys.path`
@@ -115,7 +117,9 @@ class Run:
         def back(*args: Any, **kwargs: Any) -> None:
             backward(*args, **kwargs)
             if not torch.compiler.is_compiling():
-                self._note_gradients()  # the next step clears them
+                ended = time.perf_counter()
+                self._note_gradients()  # before the next step clears them
+                self.seconds -= time.perf_counter() - ended
 
         handler = signal.signal(signal.SIGALRM, self._stop)
         hook = register_optimizer_step_pre_hook(self._note_step)
@@ -131,7 +135,7 @@ class Run:
             self.seconds += time.perf_counter() - began
             torch.nn.Module.__call__, torch.autograd.backward = original, backward
             hook.remove()
-            self._note_gradients()  # of a step that was compiled
+            self._note_gradients()  # compiled steps were not watched
             signal.signal(signal.SIGALRM, handler)
 
     def trains(self, called: Called) -> bool:
@@ -232,6 +236,10 @@ def _mentions_mode(kind: type) -> bool:
         return "training" in inspect.getsource(kind)
     except (OSError, TypeError):
         return True
+
+
+def _values(example: Example) -> int:
+    return sum(tensor.numel() for tensor in example.tensors().values())
 
 
 def _shapes(example: Example) -> str:

@@ -68,7 +68,7 @@ class FunctionTask(Task):
         self.takes_device = takes_device(self.function) or takes_device(self._inputs)
         self.batch = self._size(case.batch)
         self._device = case.computes_on
-        # On a GPU torch, JAX and TensorFlow use TF32 unless they are told not to.
+        # By default torch, JAX and TensorFlow use TF32 on a GPU, torch in convolutions only.
         usual = LIMIT if kind_of(case.device).on_host else REDUCED
         self._limit = usual if code.max_error is None else code.max_error
         self._result: Any = None

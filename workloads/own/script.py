@@ -13,7 +13,7 @@ from functools import partial
 from multiprocessing import resource_tracker
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from workbench.contract import WorkloadError
 from workbench.process import children
@@ -88,7 +88,7 @@ def run(code: Code) -> Run:
     """
     name = code.target.partition("::")[0]
     script, settings = Path(code.directory, name), _settings()
-    path, alive, ran, failure = list(sys.path), threading.enumerate(), Run(), ""
+    path, alive, ran, failure = list(sys.path), threading.enumerate(), Run(), None
     others = set(children.offspring(os.getpid()))
     threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
     flush_at_exit()
@@ -111,14 +111,15 @@ def run(code: Code) -> Run:
     end_compilers()
     if not ran.modules:
         if failure:
-            raise _failed(f"{name} {failure} before it called a module")
+            text = f"{name} {failure.text} before it called a module"
+            raise WorkloadError(text, code=failure.code, hint=failure.hint)
         if ran.cut:
             hint = "raise --budget: a script gets a third of it"
             raise unusable(f"{name} called no torch module within {code.seconds:.3g} s", hint)
         hint = "name a function that returns the module: `--torch package.module:build`"
         raise unusable(f"{name} called no torch module", hint)
     if failure:
-        ran.notes.append(f"the script {failure}")
+        ran.notes.append(f"the script {failure.text}")
     if ran.cut:
         ran.notes.append(f"the script was cut after {code.seconds:.3g} s")
     if (left := _threads_left() - len(alive)) > 0:
@@ -129,17 +130,6 @@ def run(code: Code) -> Run:
         ran.lingers = True
         ran.notes.append(f"the script left {left} {'processes' if left > 1 else 'process'} running")
     return ran
-
-
-def _failed(text: str) -> WorkloadError:
-    """The error of a script that failed before it called a module, with a remedy."""
-    if " raised ModuleNotFoundError: " in text:
-        hint = "--python names the environment that has it"
-        return WorkloadError(text, code="missing_package", hint=hint)
-    remedy = "pass its arguments after --" if " exited with 2 " in text else None
-    if any(mark in text for mark in NO_CUDA_MARKS):
-        remedy = "pass its option for the CPU after --, such as --device cpu"
-    return WorkloadError(text, code="user_code", hint=remedy)
 
 
 def _threads_left() -> int:
@@ -271,8 +261,16 @@ def _join(others: Sequence[threading.Thread]) -> None:
             thread.join()
 
 
-def _failure(script: Path, argv: list[str]) -> str:
-    """Run the script as the main program; returns what went wrong, or nothing."""
+class Failure(NamedTuple):
+    """The end of a script that failed, in words: its exception would keep the script's objects."""
+
+    text: str  # "raised KeyError: 'x' (train.py:3)"
+    code: str = "user_code"
+    hint: str | None = None
+
+
+def _failure(script: Path, argv: list[str]) -> Failure | None:
+    """Run the script as the main program; returns what went wrong, if anything did."""
     own = os.getpid()
     kept = sys.argv, sys.modules["__main__"]
     main = ModuleType("__main__")
@@ -285,14 +283,32 @@ def _failure(script: Path, argv: list[str]) -> str:
         program = compile(script.read_bytes(), str(script), "exec", dont_inherit=True)
         exec(program, main.__dict__)  # noqa: S102 - the user asked for it
     except SystemExit as end:
-        return f"exited with {shown(str(end.code), 200)}" if end.code else ""
+        if not end.code:
+            return None
+        hint = "pass its arguments after --" if str(end.code) == "2" else None
+        return _failed(f"exited with {shown(str(end.code), 200)}", hint)
+    except ModuleNotFoundError as error:
+        traceback.print_exc()
+        hint = "--python names the environment that has it"
+        return Failure(_raised(error), "missing_package", hint)
     except Exception as error:
         traceback.print_exc()
-        return f"raised {first_line(error)}{users_line(error)}"
+        return _failed(_raised(error))
     finally:
         os._exit = leave
         if os.getpid() != own:  # a copy that the script forked
             flush_files()
             os._exit(0)
         sys.argv, sys.modules["__main__"] = kept
-    return ""
+    return None
+
+
+def _raised(error: Exception) -> str:
+    return f"raised {first_line(error)}{users_line(error)}"
+
+
+def _failed(text: str, hint: str | None = None) -> Failure:
+    """The failure in these words, with a remedy of its own where CUDA is missing."""
+    if any(mark in text for mark in NO_CUDA_MARKS):
+        hint = "pass its option for the CPU after --, such as --device cpu"
+    return Failure(text, hint=hint)

@@ -131,12 +131,12 @@ def computed(parts: TrainingParts, batch: Any, seed: int) -> tuple[bool, Referen
         calm = eager(frozen=True)
         if max(errors(plain, calm)) > SAME:
             frozen, plain = True, calm
-    # What chance decides even so is drawn otherwise on a GPU and in compiled code.
+    # Random numbers that remain are drawn in another way on a GPU and in compiled code.
     began = time.perf_counter()
     other = eager(frozen=frozen, drawn=seed + 1)
     took_s = time.perf_counter() - began
     exact, source = plain, "gradients of eager FP32"
-    # A CPU takes about twice as long for it.
+    # On a CPU a step in float64 takes only about twice as long.
     if kind_of(parts.one.code.home).on_host or affords_float64(parts.one.code, took_s):
         with suppress(Exception):  # some modules name their types
             exact, source = eager(frozen=frozen, double=True), "gradients of eager float64"

@@ -181,8 +181,8 @@ def inside(module: Any) -> Any:
 
 
 def alone(module: Any) -> Any:
-    """The module inside DataParallel, which wants the weights on the GPU that its code named; any
-    other as it is."""
+    """The module that DataParallel wraps, which requires its weights on a particular GPU; any other
+    module itself."""
     from torch.nn.parallel import DataParallel, DistributedDataParallel
 
     return module.module if isinstance(module, DataParallel | DistributedDataParallel) else module

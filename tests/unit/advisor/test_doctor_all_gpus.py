@@ -1,4 +1,4 @@
-"""The checks of `doctor --all-gpus`: slower ones among equals, and the links."""
+"""The checks of `doctor --all-gpus`: GPUs slower than their equals, and the links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a race of the user's module names as missing, by the real engine."""
+"""Forms that a race of the user's module reports as missing, with the real engine."""
 
 from __future__ import annotations
 

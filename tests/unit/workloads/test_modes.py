@@ -128,7 +128,7 @@ def test_a_graph_is_captured_after_warm_ups_on_a_side_stream_and_then_only_repla
 
 
 def test_no_two_graphs_are_captured_on_one_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end of a graph frees what cuBLAS holds for its stream, where the others' may read."""
+    """A graph that ends frees the memory of cuBLAS for its stream, which others may still read."""
     fake = FakeCuda(monkeypatch)
     for _ in range(2):
         cuda_graph.graphed(lambda: None)

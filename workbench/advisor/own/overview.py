@@ -105,8 +105,8 @@ def recommendation(report: Report) -> list[str]:
 
 
 def gap_sentences(report: Report, rows: Sequence[Row]) -> list[str]:
-    """What no time was left for, once for all batches where it is the same."""
-    found: dict[str, str] = {}  # sentence to where it holds first
+    """Sentences about candidates that had no time; a further batch does not repeat them."""
+    found: dict[str, str] = {}  # sentence to the first batch that it is about
     for row in rows:
         where = "" if row is rows[0] else f"At batch {row.candidates[0].case.batch} "
         for gap in report.gaps(row):

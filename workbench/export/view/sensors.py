@@ -103,7 +103,7 @@ def with_readings(
     watched = machine.watched
     cards = []
     for card in machine.gpus:
-        readings = gpus.get(-1 if card.index is None else card.index)
+        readings = None if card.index is None else gpus.get(card.index)
         cards.append(_with_readings(card, readings) if readings and card in watched else card)
     return msgspec.structs.replace(machine, memory=held, gpus=cards)
 
