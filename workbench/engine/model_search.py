@@ -1,6 +1,6 @@
 """The search for candidates of a user's model while its row is raced."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..advisor.comparison import ranked
@@ -8,6 +8,7 @@ from ..advisor.limits import eligible, exceeds_error_limit
 from ..advisor.model.candidates import rivals
 from ..advisor.refinements import SETTLED_ROUNDS
 from ..contract import Case
+from ..planning.plan import CandidateSource
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
 from ..worker.recipe import ORIGINAL
@@ -22,11 +23,10 @@ RIVALS = 3  # number of next best candidates to try with the leader's threads
 
 
 @dataclass(eq=False)
-class CandidateSearch(VariantSearch):
+class CandidateSearch(VariantSearch, CandidateSource):
     """The candidate source of a model's row: first planned proposals, then a local search."""
 
     scenario: Scenario = field(kw_only=True)
-    extra: Collection[str] = ()
 
     def start(self) -> list[Case]:
         """The cases to start with: the model as given, otherwise the first variant."""

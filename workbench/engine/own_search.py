@@ -5,7 +5,7 @@ other precisions and layouts, ONNX Runtime, INT8 forms, torch.compile, other num
 Where torch leads ONNX Runtime by far, torch.compile comes before the INT8 forms.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..advisor.comparison import ranked
@@ -16,6 +16,7 @@ from ..advisor.own.candidates import Space, way
 from ..advisor.reasons import listed
 from ..advisor.refinements import SETTLED_ROUNDS
 from ..contract import Case
+from ..planning.plan import CandidateSource
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
 from ..worker.code import Code
@@ -39,27 +40,16 @@ Stage = Callable[[Sequence[Candidate], float], list[Case] | None]
 
 
 @dataclass(frozen=True)
-class FixedCases:
+class FixedCases(CandidateSource):
     """The source of a row whose candidates are all known from the start."""
 
     code: Code
-    extra: Collection[str] = ()
 
     def files(self, case: Case) -> Mapping[str, str]:
         return {"code": self.code.as_text()}
 
-    def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
-        return []
 
-    def baseline(self, candidates: Sequence[Candidate]) -> str | None:
-        """The code as written: the first candidate."""
-        return candidates[0].case.id if candidates else None
-
-    def gap(self, candidates: Sequence[Candidate]) -> str:
-        return ""
-
-
-class OwnSearch:
+class OwnSearch(CandidateSource):
     """The candidate source of one row.  `first`: the search of the row at the user's own batch,
     whose best candidates race in this row too."""
 
@@ -112,10 +102,6 @@ class OwnSearch:
 
     def files(self, case: Case) -> Mapping[str, str]:
         return self._exports.files(case)
-
-    def baseline(self, candidates: Sequence[Candidate]) -> str | None:
-        """The code as written; where an option leaves it out, the first candidate."""
-        return candidates[0].case.id if candidates else None
 
     def gap(self, candidates: Sequence[Candidate]) -> str:
         """Other precisions, exported forms, and the compiled form of a leader in eager torch."""

@@ -6,9 +6,10 @@ once the machine is known, see `cases`.
 
 import math
 import shlex
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -27,26 +28,34 @@ from .usage import UsageError, check_known, unknown
 MOST_ROWS = 512  # in one run
 
 
-class CandidateSource(Protocol):
-    """Proposes further candidates while their row races, and provides the files each one needs."""
+class CandidateSource(ABC):
+    """Proposes further candidates while their row races, and provides the files each one needs.
 
-    @property
-    def extra(self) -> Collection[str]:
-        """Ids of cases whose absence leaves no gap in the evidence."""
+    Unless a source says otherwise, all candidates of its row are known from the start.
+    """
 
+    extra: Collection[str] = ()  # ids of cases whose absence leaves no gap in the evidence
+
+    @abstractmethod
     def files(self, case: Case) -> Mapping[str, str]:
         """The files that `case` gets as `Setup.files`."""
 
     def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
         """Cases that join after this round; `candidates` are all of the row so far, and `left_s`
         is the row's remaining time in seconds."""
+        return []
 
     def baseline(self, candidates: Sequence[Candidate]) -> str | None:
-        """The id of the case that keeps racing although it is slower: gains are stated over it."""
+        """The id of the case that keeps racing although it is slower: gains are stated over it.
+
+        That is the first, the code as written unless an option leaves it out.
+        """
+        return candidates[0].case.id if candidates else None
 
     def gap(self, candidates: Sequence[Candidate]) -> str:
         """After the race: what might have been picked, had the budget left time to make it, such
         as "its INT8 forms"; empty if there is nothing."""
+        return ""
 
 
 @dataclass
