@@ -29,7 +29,7 @@ from ..report.journal import new_run_id
 from ..report.report import Report
 from . import ceiling_store, ceilings
 from .context import SLACK_S, Listener, RunContext
-from .crossovers import CrossoverSearch
+from .crossovers import search_crossovers
 from .devices import detected
 from .event_stream import EventStream
 from .exit_codes import exit_code
@@ -229,7 +229,7 @@ class Engine:
         if self._request.crossover and not any(row.scenario.size for row in self._rows):
             text = "--crossover: no scenario of this run has a size to search"
             self._warn(Warning("no_size", text, "add a `size` to the scenario in its file"))
-        CrossoverSearch(context, races.point, self._warn).run(self._rows)
+        search_crossovers(self._rows, context, races.point, self._warn)
 
     def _refuse(self, context: RunContext) -> None:
         """End rows that cannot be raced, with the reason on each of their cases."""

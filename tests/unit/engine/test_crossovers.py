@@ -11,7 +11,7 @@ from fakes import IdleWorkload
 from workbench.advisor.verdict import decide
 from workbench.contract import Case, Work
 from workbench.engine.context import SLACK_S
-from workbench.engine.crossovers import CrossoverSearch
+from workbench.engine.crossovers import search_crossovers
 from workbench.engine.workers import NO_TURN
 from workbench.planning.plan import RowPlan, planned
 from workbench.planning.request import Request
@@ -50,7 +50,7 @@ class Clock:
 
 
 class Bench:
-    """CrossoverSearch of one row over its batch, each race of which takes `race_s`."""
+    """The search of one row over its batch, each race of which takes `race_s`."""
 
     def __init__(self, step_s: StepOf, *, end_s: float = 100.0, race_s: float = 1.0, **of: object):
         self.step_s, self.race_s, self.clock = step_s, race_s, Clock()
@@ -66,7 +66,7 @@ class Bench:
         self.race(self.row, 0.0)
         self.report.apply(ev.VerdictReached(at_s=0.0, verdict=decide(self.report, row)))
         shared = context(None, self.clock, self.report, budget_s=end_s + SLACK_S)
-        CrossoverSearch(shared, self.race, self.warnings.append).run([self.row])
+        search_crossovers([self.row], shared, self.race, self.warnings.append)
 
     def race(self, row: RowPlan, until_s: float) -> None:
         self.sizes.append(row.cases[0].batch)
