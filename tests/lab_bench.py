@@ -11,8 +11,8 @@ import msgspec
 from lab_builders import answer, candidate, cpu
 
 from workbench.contract import Case
-from workbench.engine.model_conclusion import ModelRun
 from workbench.engine.model_lab import ModelLab
+from workbench.engine.model_search import CandidateSearch
 from workbench.engine.model_variants import LAB
 from workbench.planning.plan import resolve
 from workbench.planning.questions import ModelQuestion
@@ -138,14 +138,14 @@ class Bench:
         return self.cases
 
     @property
-    def run(self) -> ModelRun:
-        """The opened model."""
-        assert self.lab.run is not None
-        return self.lab.run
+    def search(self) -> CandidateSearch:
+        """The search among the variants of the opened model."""
+        assert self.lab.search is not None
+        return self.lab.search
 
     @property
     def left_out(self) -> dict[str, str]:
-        return self.run.variants.left_out
+        return self.lab.variants.left_out
 
     def built(self) -> list[Built]:
         return [event.built for event in self.events if isinstance(event, ev.ModelBuilt)]
@@ -161,7 +161,7 @@ class Bench:
         ]
 
     def join(self, candidates: list[Candidate], left_s: float = 20.0) -> list[Case]:
-        joined = self.run.search.join(candidates, left_s)
+        joined = self.search.join(candidates, left_s)
         self.cases += joined
         return joined
 

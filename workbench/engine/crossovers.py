@@ -93,9 +93,7 @@ class CrossoverSearch:
             found = crossover.conclude(points, size.name, whole=whole)
             if found is not None:
                 at_s, scenario = self._context.now(), self._row.scenario.id
-                self._context.emit(
-                    ev.CrossoverFound(at_s=at_s, scenario=scenario, crossover=found)
-                )
+                self._context.emit(ev.CrossoverFound(at_s=at_s, scenario=scenario, crossover=found))
 
     def _fastest(self) -> list[Candidate]:
         """The candidates to race, fastest first.

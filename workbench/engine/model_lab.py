@@ -1,31 +1,37 @@
 """A user's model as the source of a row, from its file to the recommendation."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import takewhile
+from pathlib import Path
 
 import msgspec
 
 from ..advisor.model.candidates import Proposal, SearchSpace, first
-from ..contract import kind_of
+from ..advisor.model.explain import ModelContext, explain
+from ..advisor.model.overview import is_as_given, original, variant_of
+from ..advisor.model.snippet import snippet
+from ..contract import Case, kind_of
 from ..machine.host.readings import package_energy_j
 from ..planning.cases import gpu_devices, usable_by, useful_thread_counts
 from ..planning.plan import RowPlan
-from ..planning.questions import ModelQuestion
 from ..planning.usage import UsageError
 from ..pool.pool import WorkerFailed
 from ..records import events as ev
-from ..records.model import PreparationStep
-from ..report.candidate import Row
+from ..records.model import Advice, ModelFacts, PreparationStep
+from ..report.candidate import Candidate, Row
 from ..report.report import Report
+from ..text import units
+from ..worker.onnx_gpu import CPU, CUDA
 from ..worker.recipe import ORIGINAL
 from .context import RunContext
-from .model_conclusion import ModelRun, conclude
 from .model_search import CandidateSearch
 from .model_variants import ModelVariants
 from .profiling import Profiling
 from .variant_search import case_of
 
 CONCLUSION_S, CONCLUSION_SHARE = 6.0, 0.2  # seconds, and share of the budget; the less counts
+MOST_EXPLAINED = 8  # candidates
 
 
 @dataclass(eq=False)
@@ -35,13 +41,14 @@ class ModelLab:
     context: RunContext
     plan: RowPlan  # planned before anything is known about the model
     backends: tuple[str, ...]
-    run: ModelRun | None = None  # once the model was read
+    search: CandidateSearch | None = None  # once the model was read
     profiled_steps = 20  # most steps of a candidate in the profiles that explain the race
 
-    @property
-    def _question(self) -> ModelQuestion:
+    def __post_init__(self) -> None:
         assert self.context.request.model is not None  # the caller has one to race
-        return self.context.request.model
+        self._question = self.context.request.model
+        self.variants = ModelVariants(self._question, self.context, {})
+        self._providers: dict[str, str] = {}  # the word of a case's mode to ONNX Runtime's name
 
     @property
     def reserved_s(self) -> float:
@@ -54,9 +61,8 @@ class ModelLab:
         Where the worker died while it read the model, the row has one case and the reason
         (`refused`).  UsageError where the model or an option cannot be used.
         """
-        context, left_out = self.context, dict[str, str]()
+        context, variants, left_out = self.context, self.variants, self.variants.left_out
         request, cpu = context.request, context.machine.cpu
-        variants = ModelVariants(self._question, context, left_out)
         if self._question.objective == "energy":
             energy_j, why = package_energy_j()
             if energy_j is None:
@@ -77,15 +83,15 @@ class ModelLab:
             unmade = msgspec.structs.replace(failure.reason, message=message)
             facts = msgspec.structs.replace(facts, steps=steps, unquantisable=unmade)
         context.emit(ev.ModelInspected(at_s=context.now(), facts=facts))
-        providers = variants.providers()
+        self._providers = variants.providers()
         space = SearchSpace(
             facts=facts,
             products=products,
             cpu=cpu,
             threads=useful_thread_counts(cpu, request.threads),
-            gpus=tuple(self._gpus(providers, left_out)),
+            gpus=tuple(self._gpus(left_out)),
             on_cpu=request.with_cpu,
-            providers=tuple(word for word in providers if word != "cuda"),
+            providers=tuple(word for word in self._providers if word != "cuda"),
             backends=self.backends,
             precisions=request.precisions,
             thorough=request.thorough,
@@ -97,34 +103,109 @@ class ModelLab:
             precisions=tuple(dict.fromkeys((facts.precision, "fp16", "int8"))),
             batch=facts.batch,
         )
-        search = CandidateSearch(proposals, space, variants, scenario=scenario)
-        self.run = ModelRun(self._question, facts, providers, variants, search)
-        cases = search.start()
+        self.search = CandidateSearch(proposals, space, variants, scenario=scenario)
+        cases = self.search.start()
         if not cases:
             raise UsageError("no variant of the model is left with these filters")
-        return [replace(self.plan, scenario=scenario, cases=cases, source=search)]
+        return [replace(self.plan, scenario=scenario, cases=cases, source=self.search)]
 
-    def conclude(self, row: Row, report: Report, profiling: Profiling) -> None:
-        """Explain the race and save the best variant; nothing where nothing was picked."""
-        run = self.run
-        advice = None if run is None else conclude(run, row, report, profiling)
-        if run is None or advice is None:
-            return
-        run.search.stop()
-        context, left_out = self.context, run.variants.left_out
-        context.emit(ev.ModelAdvised(at_s=context.now(), advice=advice, left_out=left_out))
-
-    def _gpus(self, providers: Mapping[str, str], left_out: dict[str, str]) -> Iterator[str]:
+    def _gpus(self, left_out: dict[str, str]) -> Iterator[str]:
         machine = self.context.machine
         for gpu in gpu_devices(self.context.request, machine):
             if gpu not in usable_by("onnxruntime", machine):
                 left_out[gpu] = "the lab runs models on NVIDIA GPUs only"
             elif self._question.objective == "energy":
                 left_out[gpu] = "only the energy of processors is measured for each candidate"
-            elif not kind_of(gpu).on_host and "cuda" not in providers:
+            elif not kind_of(gpu).on_host and "cuda" not in self._providers:
                 left_out[gpu] = (
                     "onnxruntime here has no CUDAExecutionProvider: install onnxruntime-gpu and "
                     "uninstall onnxruntime"
                 )
             else:
                 yield gpu
+
+    # ------------------------------------------------------------ afterwards
+
+    def conclude(self, row: Row, report: Report, profiling: Profiling) -> None:
+        """Explain the race and save the best variant; nothing where nothing was picked."""
+        pick, search, context = row.picked, self.search, self.context
+        if pick is None or search is None:
+            return
+        advice = self._advice(pick, row, report, profiling)
+        search.stop()
+        left_out = self.variants.left_out
+        context.emit(ev.ModelAdvised(at_s=context.now(), advice=advice, left_out=left_out))
+
+    def _advice(self, pick: Candidate, row: Row, report: Report, profiling: Profiling) -> Advice:
+        """Save the pick, profile candidates and explain them."""
+        context, saved = self._model_context(report), None
+        facts = context.facts
+        if self._question.save_best is not None:  # before time runs out
+            saved = self.variants.save(pick.case, Path(self._question.save_best))
+        given = original(row, facts, pick.case.device_kind)
+        explained = _to_explain(row, pick, given) if given else []  # a filter may leave it out
+        for candidate in takewhile(profiling.has_time_for, explained):
+            profiling.profile(candidate)
+        is_saved = saved is not None and saved.size_bytes is not None
+        file = saved.file if saved is not None and is_saved else self._file_of(pick, facts)
+        return Advice(
+            explanations=[
+                explain(each, given, each is pick, context) for each in explained if given
+            ],
+            snippet=snippet(facts, pick.case, file, self.provider(pick.case)),
+            weak_evidence=weak_evidence(facts, pick),
+            saved=saved,
+        )
+
+    def provider(self, case: Case) -> str:
+        """ONNX Runtime's name of the provider that ran `case`."""
+        return self._providers.get(case.mode or "", CPU if kind_of(case.device).on_host else CUDA)
+
+    def _file_of(self, pick: Candidate, facts: ModelFacts) -> str:
+        """The user's file where it is picked unchanged, otherwise a name for --save-best to
+        write."""
+        if is_as_given(pick.case, facts):
+            return self._question.file
+        name = Path(facts.file)
+        return f"{name.stem}.{variant_of(pick.case)}{name.suffix}"
+
+    def _model_context(self, report: Report) -> ModelContext:
+        assert report.machine is not None and report.model is not None  # it has raced
+        devices = report.ceilings.devices if report.ceilings else []
+        return ModelContext(
+            facts=report.model.facts,
+            cpu=report.machine.cpu,
+            limit=self._question.limit,
+            built={each.recipe: each for each in report.model.built},
+            memory_bytes_per_s=next(
+                (d.memory_bytes_per_s for d in devices if d.device == "cpu"), None
+            ),
+        )
+
+
+def _to_explain(row: Row, pick: Candidate, given: Candidate) -> list[Candidate]:
+    """The pick, the model as given, and the fastest run of each INT8 variant."""
+    best: dict[str, Candidate] = {}
+    for each in row.candidates:
+        if each.blocks and (form := each.case.quantization) is not None:
+            best[form] = min(best.get(form, each), each, key=lambda c: c.median_s)
+    found = {each.case.id: each for each in (pick, given, *best.values())}
+    return list(found.values())[:MOST_EXPLAINED]
+
+
+def weak_evidence(facts: ModelFacts, pick: Candidate) -> str | None:
+    """Why the measured error of the pick says little about the user's own data."""
+    if facts.inputs_from == "random":
+        return "accuracy was checked on random inputs only; pass real ones with --inputs data.npz"
+    why, found = facts.no_promise, pick.accuracy
+    if facts.check_samples:
+        if found is None or not found.held_out or found.error_bound is not None:
+            return None
+        why = "it is too slow to be checked on enough held-out inputs"
+    elif why is None and facts.needed_inputs is None:
+        return "no number of inputs can promise an agreement of 100% on unseen ones"
+    elif why is None:
+        how = f"the {facts.samples} inputs that also calibrated it"
+        how = how if facts.same_samples else f"only {units.counted(facts.samples, 'input')}"
+        why = f"it was checked on {how}; pass at least {facts.needed_inputs} samples"
+    return f"nothing is promised about its error on unseen inputs: {why}"

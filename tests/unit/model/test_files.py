@@ -15,7 +15,7 @@ from lab_bench import Bench
 def test_the_model_as_given_keeps_the_limit_only_where_it_is_rounded(mode, keeps) -> None:
     bench = Bench()
     bench.open_row()
-    files = bench.run.variants.files(replace(bench.cases[0], mode=mode))
+    files = bench.lab.variants.files(replace(bench.cases[0], mode=mode))
     assert ("limit" in files) is keeps
 
 
@@ -25,5 +25,5 @@ def test_a_quick_run_that_a_slow_gpu_lengthened_has_its_reserved_time_to_save() 
     bench.child.longest_gpu_start_s = 12.0
     bench.clock.at_s = bench.lab.context.end_s - bench.lab.reserved_s
     assert bench.clock.at_s > bench.lab.context.request.budget
-    bench.run.variants.save(bench.cases[0], Path("best.onnx"))
+    bench.lab.variants.save(bench.cases[0], Path("best.onnx"))
     assert bench.child.deadlines[-1] >= bench.lab.reserved_s

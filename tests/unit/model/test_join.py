@@ -130,7 +130,7 @@ def test_a_static_variant_that_is_fast_but_over_the_limit_is_mixed() -> None:
     assert 0 < asked["seconds"] < 20
     last = bench.built()[-1]
     assert (last.excluded, last.coverage, last.reason) == (["conv", "gemm"], 1.0, None)
-    assert bench.run.search.files(mixed)["model"].endswith("-mixed.onnx")
+    assert bench.search.files(mixed)["model"].endswith("-mixed.onnx")
 
 
 @pytest.mark.parametrize("library", ["onnxruntime", "openvino"])
@@ -201,7 +201,7 @@ def test_the_pick_is_saved_to_the_given_file() -> None:
     saved = {"file": "/x/best.onnx", "size_bytes": 300, "difference": 0.0}
     bench = Bench({"save": saved}, {"save_best": "out/best.onnx"})
     static = next(case for case in bench.open() if label(case) == f"{STATIC}/t4")
-    found = bench.run.variants.save(static, Path("out/best.onnx"))
+    found = bench.lab.variants.save(static, Path("out/best.onnx"))
     assert (found.file, found.size_bytes, found.reason) == ("out/best.onnx", 300, None)
     asked = bench.child.asked[-1]
     assert asked["variant"] == f"{STATIC}.onnx"
@@ -211,7 +211,7 @@ def test_the_pick_is_saved_to_the_given_file() -> None:
 def test_a_failed_save_has_its_reason() -> None:
     bench = Bench({"save": failure("no_space", "the disk is full")}, {"save_best": "out/b.onnx"})
     (case, *_) = bench.open()
-    found = bench.run.variants.save(case, Path("out/b.onnx"))
+    found = bench.lab.variants.save(case, Path("out/b.onnx"))
     assert found.reason is not None and found.reason.message == "the disk is full"
     assert found.size_bytes is None
 
@@ -233,7 +233,7 @@ def test_only_a_file_that_is_as_before_was_not_written(
 
     bench = Bench({"save": save}, {"save_best": str(target)})
     (case, *_) = bench.open()
-    found = bench.run.variants.save(case, target)
+    found = bench.lab.variants.save(case, target)
     text = saved_text(found)
     assert ("was not written: no answer within 6.4 s" in text) is not writes
     assert ("was written, but not checked: no answer within 6.4 s" in text) is writes
@@ -245,9 +245,9 @@ def test_the_fastest_run_of_the_model_as_given_is_the_baseline() -> None:
     bench.open()
     seconds = {"fp32/t4": 3e-3, "fp32/t1": 2e-3}
     measured = bench.measured(lambda case: seconds.get(label(case), 1e-3))
-    found = bench.run.search.baseline(measured)
+    found = bench.search.baseline(measured)
     assert found is not None and found.endswith("fp32/t1")
-    assert bench.run.search.baseline([c for c in measured if c.case.quantization]) is None
+    assert bench.search.baseline([c for c in measured if c.case.quantization]) is None
 
 
 def test_a_rounded_run_over_the_limit_is_not_the_model_as_given() -> None:
@@ -258,9 +258,9 @@ def test_a_rounded_run_over_the_limit_is_not_the_model_as_given() -> None:
     exact = candidate(bench.cases[0], 1e-3)
     fast = candidate(rounded, 5e-4, error=0.1)
     row.candidates[:] = [exact, fast]
-    known = msgspec.structs.replace(bench.run.facts, max_error=0.02)
+    known = msgspec.structs.replace(bench.search.space.facts, max_error=0.02)
     assert original(row, known, "cpu") is exact
-    assert bench.run.search.baseline(row.candidates) == exact.case.id
+    assert bench.search.baseline(row.candidates) == exact.case.id
     fast.accuracy = accuracy(1e-3)
     assert original(row, known, "cpu") is fast
-    assert bench.run.search.baseline(row.candidates) == fast.case.id
+    assert bench.search.baseline(row.candidates) == fast.case.id

@@ -33,7 +33,7 @@ def test_the_row_has_the_model_and_its_variants() -> None:
     assert (scenario.id, scenario.title, scenario.batch) == ("model", "net.onnx", 1)
     assert (scenario.objective, scenario.max_error) == ("latency", 0.02)
     assert scenario.precisions == ("fp32", "fp16", "int8")
-    assert row.source is bench.run.search and row.refused is None
+    assert row.source is bench.search and row.refused is None
     inspected = next(e.facts for e in bench.events if isinstance(e, ev.ModelInspected))
     assert (inspected.multiply_adds, inspected.weights_bytes) == (500, 400)
     assert {built.recipe for built in bench.built()} == set(bench.child.recipes())
@@ -68,7 +68,7 @@ def test_the_worker_gets_files_and_options() -> None:
 def test_each_case_runs_the_file_of_its_variant() -> None:
     bench = Bench(question={"min_agreement": 0.9})
     for case in bench.open():
-        files = bench.run.search.files(case)
+        files = bench.search.files(case)
         assert (files["folder"], files["metric"]) == ("scratch", "disagreement")
         if case.quantization is None:
             assert files["model"].endswith("some/net.onnx")
@@ -128,7 +128,7 @@ def test_a_preparation_that_fails_costs_the_variants_only() -> None:
     bench = Bench({"prepare": failure("timeout", "no answer within 8 s")})
     assert labels(bench.open()) == {"fp32/t4", "fp32/t1"}
     assert "no answer within 8 s" in bench.left_out["int8"]
-    facts = bench.run.facts
+    facts = bench.search.space.facts
     assert facts is not None and facts.steps[-1].reason is not None
     assert bench.child.recipes() == []
 
@@ -153,7 +153,7 @@ def test_a_spent_budget_leaves_variants_out_with_the_reason() -> None:
     bench.open_row()
     assert len(bench.join([], left_s=5.0)) == 1  # one at a time
     assert bench.join([], left_s=1.0) == []
-    assert bench.run.search.gap().endswith(" and 1 more")
+    assert bench.search.gap().endswith(" and 1 more")
     late = {name for name, why in bench.left_out.items() if why == NO_TIME}
     assert len(late) == 4
     assert not labels(bench.cases) & {f"{name}/t4" for name in late}
@@ -186,7 +186,7 @@ def test_a_variant_that_was_built_is_not_left_out() -> None:
     bench.open_row()
     while not any(case.threads == 2 for case in bench.cases if case.quantization):
         assert bench.join([], left_s=200.0)
-    assert bench.run.search.gap() == ""  # other threads and options of most still wait
+    assert bench.search.gap() == ""  # other threads and options of most still wait
     assert NO_TIME not in bench.left_out.values()
 
 
@@ -234,7 +234,7 @@ def test_a_gpu_needs_an_onnxruntime_that_can_use_it() -> None:
     with_it = Bench({"providers": {"cuda": "CUDAExecutionProvider"}}, gpus=["cuda:0"])
     on_gpu = [case for case in with_it.open() if case.device == "cuda:0"]
     assert {case.precision for case in on_gpu} == {"fp32", "fp16"}
-    assert {with_it.run.provider(case) for case in on_gpu} == {"CUDAExecutionProvider"}
+    assert {with_it.lab.provider(case) for case in on_gpu} == {"CUDAExecutionProvider"}
 
 
 def test_a_gpu_that_onnx_runtime_cannot_use_is_not_raced_as_another() -> None:

@@ -9,7 +9,7 @@ import pytest
 from lab_builders import candidate, case, facts
 
 from workbench.advisor.model.snippet import snippet
-from workbench.engine.model_conclusion import weak_evidence
+from workbench.engine.model_lab import weak_evidence
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 
