@@ -212,10 +212,10 @@ class Engine:
 
         def conclude(row: RowPlan, race: Race) -> None:
             self._decide(row)
-            profiling = Profiling(row, race.preparation, context, source.profiled_steps)
+            profiling = Profiling(row, race.preparation, context)
             if self._request.trace is not None:
                 profiling.run(self._trace)
-            source.conclude(self.report.rows[row.scenario.id], self.report, profiling)
+            source.conclude(self.report.rows[row.scenario.id], profiling)
 
         races.start_workers(self._rows)
         end_s = context.end_s - source.reserved_s

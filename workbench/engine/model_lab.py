@@ -20,7 +20,6 @@ from ..pool.pool import WorkerFailed
 from ..records import events as ev
 from ..records.model import Advice, ModelFacts, PreparationStep
 from ..report.candidate import Candidate, Row
-from ..report.report import Report
 from ..text import units
 from ..worker.onnx_gpu import CPU, CUDA
 from ..worker.recipe import ORIGINAL
@@ -42,7 +41,6 @@ class ModelLab:
     plan: RowPlan  # planned before anything is known about the model
     backends: tuple[str, ...]
     search: CandidateSearch | None = None  # once the model was read
-    profiled_steps = 20  # most steps of a candidate in the profiles that explain the race
 
     def __post_init__(self) -> None:
         assert self.context.request.model is not None  # the caller has one to race
@@ -126,19 +124,19 @@ class ModelLab:
 
     # ------------------------------------------------------------ afterwards
 
-    def conclude(self, row: Row, report: Report, profiling: Profiling) -> None:
+    def conclude(self, row: Row, profiling: Profiling) -> None:
         """Explain the race and save the best variant; nothing where nothing was picked."""
         pick, search, context = row.picked, self.search, self.context
         if pick is None or search is None:
             return
-        advice = self._advice(pick, row, report, profiling)
+        advice = self._advice(pick, row, profiling)
         search.stop()
         left_out = self.variants.left_out
         context.emit(ev.ModelAdvised(at_s=context.now(), advice=advice, left_out=left_out))
 
-    def _advice(self, pick: Candidate, row: Row, report: Report, profiling: Profiling) -> Advice:
+    def _advice(self, pick: Candidate, row: Row, profiling: Profiling) -> Advice:
         """Save the pick, profile candidates and explain them."""
-        context, saved = self._model_context(report), None
+        context, saved = self._model_context(), None
         facts = context.facts
         if self._question.save_best is not None:  # before time runs out
             saved = self.variants.save(pick.case, Path(self._question.save_best))
@@ -169,12 +167,13 @@ class ModelLab:
         name = Path(facts.file)
         return f"{name.stem}.{variant_of(pick.case)}{name.suffix}"
 
-    def _model_context(self, report: Report) -> ModelContext:
-        assert report.machine is not None and report.model is not None  # it has raced
+    def _model_context(self) -> ModelContext:
+        report = self.context.report
+        assert report.model is not None  # it has raced
         devices = report.ceilings.devices if report.ceilings else []
         return ModelContext(
             facts=report.model.facts,
-            cpu=report.machine.cpu,
+            cpu=self.context.machine.cpu,
             limit=self._question.limit,
             built={each.recipe: each for each in report.model.built},
             memory_bytes_per_s=next(

@@ -39,7 +39,6 @@ from ..records.code import CodeAdvice, CodeFacts, SavedCode
 from ..records.reason import Reason
 from ..records.verdict import Crossover
 from ..report.candidate import Row
-from ..report.report import Report
 from ..worker.code import COMMAND, FUNCTION, MODULES, OWN, TORCH
 from ..worker.session_options import ONNX_BACKENDS
 from .context import RunContext
@@ -70,7 +69,6 @@ class OwnCode:
     context: RunContext
     plan: RowPlan  # before anything is known about the code
     backends: tuple[str, ...]
-    profiled_steps = 20
 
     def __post_init__(self) -> None:
         self.request = request = self.context.request
@@ -281,11 +279,12 @@ class OwnCode:
 
     # ------------------------------------------------------------ afterwards
 
-    def conclude(self, row: Row, report: Report, profiling: Profiling) -> None:
+    def conclude(self, row: Row, profiling: Profiling) -> None:
         """Say after each row what to take home, with what is known by then."""
-        context, own, rows = self.context, report.rows[OWN], rows_of(report)
+        context, report = self.context, self.context.report
+        own, rows = report.rows[OWN], rows_of(report)
         best = first_answered(rows)
-        found = None if row is own else self._crossover(report)
+        found = None if row is own else self._crossover(rows)
         if found is not None and found.between == "device":
             at_s = context.now()
             context.emit(ev.CrossoverFound(at_s=at_s, scenario=OWN, crossover=found))
@@ -309,10 +308,10 @@ class OwnCode:
             )
         )
 
-    def _crossover(self, report: Report) -> Crossover | None:
+    def _crossover(self, rows: Sequence[Row]) -> Crossover | None:
         """What the rows so far show of the batch at which another candidate leads."""
         points = []
-        for row in rows_of(report):
+        for row in rows:
             able = eligible(row.candidates, self.plan.scenario)
             if able and (batch := able[0].case.batch) is not None:
                 points.append(Measured(float(batch), able))

@@ -16,6 +16,7 @@ from .trace import TraceFile
 from .workers import worker_key
 
 PROFILED_S = 0.2  # for one pass, which ends earlier at its number of steps
+MOST_STEPS, MOST_STEPS_OF_OWN = 5, 20  # the user's own model or code is explained by them
 PROFILE_DEADLINE_S = 20.0
 OPENING = 3.0  # opening a session with its profiler, in times of opening it without
 OPENING_S = 0.5  # minimum for opening it
@@ -35,7 +36,6 @@ class Profiling:
     _plan: RowPlan
     _preparation: Preparation
     _context: RunContext
-    _most_steps: int
 
     def run(self, trace: TraceFile) -> None:
         """Profile each measured candidate into `trace`."""
@@ -57,8 +57,8 @@ class Profiling:
         """Profile one candidate for the report, and for `trace` if given."""
         context, case = self._context, candidate.case
         key = worker_key(case, self._plan.scenario)
-        steps = round(PROFILED_S / candidate.median_s)
-        steps = min(max(steps, 1), self._most_steps)
+        most_steps = MOST_STEPS if self._plan.source is None else MOST_STEPS_OF_OWN
+        steps = min(max(round(PROFILED_S / candidate.median_s), 1), most_steps)
         operators: list[OperatorShare] = []
         reason, fallback = None, 0.0
         try:

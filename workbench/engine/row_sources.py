@@ -7,7 +7,6 @@ from ..planning import ceiling_rows
 from ..planning.cases import fill_cases
 from ..planning.plan import RowPlan
 from ..report.candidate import Row
-from ..report.report import Report
 from ..worker.session_options import ONNX_BACKENDS
 from . import ceilings
 from .context import RunContext
@@ -19,8 +18,6 @@ from .profiling import Profiling
 class RowSource(Protocol):
     """Plans the rows of a run, and finishes each one after its race."""
 
-    profiled_steps: int  # at most, in one profiling pass
-
     @property
     def reserved_s(self) -> float:
         """Seconds that the races leave for `conclude`."""
@@ -28,7 +25,7 @@ class RowSource(Protocol):
     def rows(self) -> list[RowPlan]:
         """The rows with their candidates; UsageError if the request cannot be met here."""
 
-    def conclude(self, row: Row, report: Report, profiling: Profiling) -> None:
+    def conclude(self, row: Row, profiling: Profiling) -> None:
         """Finish a row after its verdict, while the workers still hold its cases."""
 
 
@@ -39,14 +36,13 @@ class TableRows:
     _context: RunContext
     _rows: list[RowPlan]
     reserved_s: float = 0.0
-    profiled_steps: int = 5
 
     def rows(self) -> list[RowPlan]:
         context = self._context
         fill_cases(self._rows, context.request, context.machine, context.installed)
         return self._rows
 
-    def conclude(self, row: Row, report: Report, profiling: Profiling) -> None:
+    def conclude(self, row: Row, profiling: Profiling) -> None:
         pass
 
 
