@@ -5,7 +5,7 @@ It can end other users' work there, so the search refuses to start while their p
 device.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..contract import MOST_BATCH, Case, kind_of
@@ -69,10 +69,7 @@ class LargestBatchSearch:
         context = self._context
         found = LargestBatch(case=case.id, batch=None, ended_by="cancelled", attempts=[])
         try:
-            for attempt in self._attempts(case, until_s):
-                context.emit(ev.BatchTried(at_s=context.now(), case=case.id, attempt=attempt))
-                found.attempts.append(attempt)
-            found.ended_by = _ended_by(found.attempts)
+            found.ended_by = self._fill(found.attempts, case, until_s)
         finally:
             context.pool.end(worker_key(case))
             fitting = [attempt.batch for attempt in found.attempts if attempt.reason is None]
@@ -80,24 +77,31 @@ class LargestBatchSearch:
             context.emit(ev.LargestBatchFound(at_s=context.now(), found=found))
         context.finish(case.id, scenario, *_outcome(found))
 
-    def _attempts(self, case: Case, until_s: float) -> Iterator[BatchAttempt]:
-        """Attempts until the largest batch is known well enough or time runs out."""
+    def _fill(self, attempts: list[BatchAttempt], case: Case, until_s: float) -> str:
+        """Try batches until the largest is known well enough or time runs out; why that ended: the
+        bound that was reached, or the reason for which it could not go on."""
+        context, bound = self._context, "range"
         fits, fails, took_s = 0, 0, 0.0
         batch: int | None = case.batch or 1
         while batch is not None:
             grown = GROWTH if batch > fits and not fails else 1.0
-            began_s = self._context.now()
+            began_s = context.now()
             if began_s + grown * took_s >= until_s:
-                return
+                return "budget"
             attempt = self._try(replace(case, batch=batch), worker_key(case), until_s)
             if attempt is None:
-                return
-            yield attempt
-            took_s = self._context.now() - began_s
-            if attempt.reason is not None and not _is_bound(attempt.reason):
-                return
-            fits, fails = (fits, batch) if attempt.reason else (batch, fails)
+                return "budget"
+            context.emit(ev.BatchTried(at_s=context.now(), case=case.id, attempt=attempt))
+            attempts.append(attempt)
+            took_s = context.now() - began_s
+            if (reason := attempt.reason) is None:
+                fits = batch
+            elif _is_bound(reason):
+                fails, bound = batch, "memory" if _is_memory(reason) else reason.code
+            else:
+                return "budget" if reason.code == "timeout" else reason.code
             batch = _next(fits, fails)
+        return bound
 
     def _try(self, case: Case, key: WorkerKey, until_s: float) -> BatchAttempt | None:
         """One attempt; None if no time is left to build."""
@@ -139,19 +143,6 @@ def _next(fits: int, fails: int) -> int | None:
         return fails // 2 or None
     middle = (fits + fails) // 2
     return middle if fails > max(CLOSE * fits, fits + 1) else None
-
-
-def _ended_by(attempts: Sequence[BatchAttempt]) -> str:
-    """Why a search ended: the bound it reached, or the reason it could not continue."""
-    fits = max((a.batch for a in attempts if a.reason is None), default=0)
-    bounds = [(a.batch, a.reason) for a in attempts if a.reason is not None]
-    if bounds:
-        fails, reason = min(bounds, key=lambda bound: bound[0])
-        if not _is_bound(reason):
-            return "budget" if reason.code == "timeout" else reason.code
-        if _next(fits, fails) is None:
-            return "memory" if _is_memory(reason) else reason.code
-    return "range" if fits == MOST_BATCH else "budget"
 
 
 def _outcome(found: LargestBatch) -> tuple[str, Reason | None]:
