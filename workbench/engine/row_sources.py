@@ -1,7 +1,6 @@
 """Where the rows of a run come from: its workloads, the ceilings, or a model of the user."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from ..planning import ceiling_rows
 from ..planning.cases import fill_cases
@@ -15,35 +14,22 @@ from .own_code import OwnCode
 from .profiling import Profiling
 
 
-class RowSource(Protocol):
-    """Plans the rows of a run, and finishes each one after its race."""
-
-    @property
-    def reserved_s(self) -> float:
-        """Seconds that the races leave for `conclude`."""
-
-    def rows(self) -> list[RowPlan]:
-        """The rows with their candidates; UsageError if the request cannot be met here."""
-
-    def conclude(self, row: Row, profiling: Profiling) -> None:
-        """Finish a row after its verdict, while the workers still hold its cases."""
-
-
 @dataclass
 class TableRows:
     """Scenarios and workloads, one row each; the verdict is the end of a row."""
 
     _context: RunContext
     _rows: list[RowPlan]
-    reserved_s: float = 0.0
+    reserved_s: float = 0.0  # that the races leave for `conclude`
 
     def rows(self) -> list[RowPlan]:
+        """The rows with their candidates; UsageError if the request cannot be met here."""
         context = self._context
         fill_cases(self._rows, context.request, context.machine, context.installed)
         return self._rows
 
     def conclude(self, row: Row, profiling: Profiling) -> None:
-        pass
+        """Finish a row after its verdict, while the workers still hold its cases."""
 
 
 class CeilingRows(TableRows):
@@ -55,6 +41,9 @@ class CeilingRows(TableRows):
         products = sum(ceilings.is_gpu_product(case) for row in rows for case in row.cases)
         self.reserved_s = min(ceilings.SUSTAINED_S * products, request.budget / 3)
         return rows
+
+
+RowSource = TableRows | ModelLab | OwnCode
 
 
 def row_source(context: RunContext, rows: list[RowPlan]) -> RowSource:
