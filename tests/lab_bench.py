@@ -12,8 +12,8 @@ from lab_builders import answer, candidate, cpu
 
 from workbench.contract import Case
 from workbench.engine.model_lab import ModelLab
-from workbench.engine.model_search import CandidateSearch
 from workbench.engine.model_variants import LAB
+from workbench.engine.variant_search import CandidateSearch
 from workbench.planning.plan import resolve
 from workbench.planning.questions import ModelQuestion
 from workbench.planning.request import Request

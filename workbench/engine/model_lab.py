@@ -24,10 +24,9 @@ from ..text import units
 from ..worker.onnx_gpu import CPU, CUDA
 from ..worker.recipe import ORIGINAL
 from .context import RunContext
-from .model_search import CandidateSearch
 from .model_variants import ModelVariants
 from .profiling import Profiling
-from .variant_search import case_of
+from .variant_search import CandidateSearch, case_of
 
 CONCLUSION_S, CONCLUSION_SHARE = 6.0, 0.2  # seconds, and share of the budget; the less counts
 MOST_EXPLAINED = 8  # candidates

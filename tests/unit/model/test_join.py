@@ -15,7 +15,7 @@ from lab_builders import accuracy, candidate
 
 from workbench.advisor.model.overview import original
 from workbench.contract import Case
-from workbench.engine.model_search import MOST_CANDIDATES
+from workbench.engine.variant_search import MOST_CANDIDATES
 from workbench.export.view.model_facts import saved_text
 from workbench.files import write
 from workbench.report.candidate import Row
