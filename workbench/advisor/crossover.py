@@ -2,7 +2,7 @@
 
 Pure functions of the points measured so far.  The lead changes between the largest size at which
 one leads beyond doubt and the smallest at which the other does.  All sizes hold together with 95%
-(Bonferroni over the most points of a search).  `crossover_search` narrows the two down.
+(Bonferroni over the most points of a search).  `engine.crossovers` narrows the two down.
 """
 
 import math

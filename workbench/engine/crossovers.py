@@ -1,19 +1,20 @@
 """Searches for the sizes at which the lead changes, with one race for each size.
 
-`advisor.crossover_search` chooses the next size and its candidates, `advisor.crossover` draws the
-conclusion.  This module runs the races in the time that the rows left over.
+The races take the time that the rows left over: bisection on a logarithmic scale where the lead
+changes, then in the gaps where another change may hide.  `advisor.crossover` draws the conclusion.
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise, zip_longest
 
 import msgspec
 
-from ..advisor import crossover, crossover_search
+from ..advisor import crossover
 from ..advisor.comparison import ranked
-from ..advisor.crossover import Measured
+from ..advisor.crossover import GAP, MOST_POINTS, Measured, find_change, leaders
 from ..advisor.limits import eligible, is_admissible, uncounted
 from ..contract import Case, WorkloadError
 from ..planning.plan import RowPlan, point_name
@@ -32,6 +33,7 @@ OVER = 2  # inadmissible candidates per kind of device that may be admissible at
 LEAST_FIELD = 2  # candidates of both kinds together when time is short
 ROUNDS = 4  # minimum rounds of a race for one size
 AFFORDABLE = 0.5  # share of the time left that one size may take
+CLOSE = 1.2  # factor between sizes that makes no difference to a reader
 CHECK_S = 0.3  # checking and warming up one candidate, on top of its set-up
 
 RaceRow = Callable[[RowPlan, float], None]  # until a time on the run's clock
@@ -77,9 +79,9 @@ class CrossoverSearch:
         """Race one size after another, and report what they show."""
         points, size, whole = self._points, self._size, self._whole
         try:
-            while (value := crossover_search.next_value(points, size, whole=whole)) is not None:
+            while (value := next_value(points, size, whole=whole)) is not None:
                 self._context.control.check()
-                wanted = crossover_search.entrants(points, self._field, value)
+                wanted = entrants(points, self._field, value)
                 near, count = self._within_reach(value, wanted)
                 if near != value or not count:
                     points.append(Measured(value, ()))  # out of reach
@@ -136,9 +138,9 @@ class CrossoverSearch:
                 if self._cost_s(value, wanted[:count]) <= affordable_s:
                     return value, count
             low, high = sorted((value, nearest))
-            before, value = value, crossover_search.between(low, high, whole=self._whole)
+            before, value = value, between(low, high, whole=self._whole)
             factor = max(value, nearest) / min(value, nearest)
-            if value == before or factor <= crossover_search.CLOSE:
+            if value == before or factor <= CLOSE:
                 return value, 0
 
     def _cost_s(self, value: float, racing: Sequence[Candidate]) -> float:
@@ -172,7 +174,7 @@ class CrossoverSearch:
             batch=cases[0].batch,
             params=cases[0].params,
         )
-        known = crossover.leaders(self._points)
+        known = leaders(self._points)
         point = replace(
             row,
             scenario=scenario,
@@ -191,3 +193,68 @@ class CrossoverSearch:
         if lost and (late or count < len(wanted)):
             return Measured(value, ())  # the next leader may not have been raced
         return Measured(value, valid)
+
+
+# ------------------------------------------------- the next size, and who races there
+
+
+def next_value(points: Sequence[Measured], size: Size, *, whole: bool) -> float | None:
+    """The next size to race, None when enough is known: both ends, then where the lead changes,
+    then the widest gap.  A point without candidates was tried but could not be measured."""
+    tried = sorted({point.value for point in points})
+    for end in (size.low, size.high):
+        if end not in tried:
+            return end
+    known = [point.value for point in points if point.candidates]
+    if len(tried) >= MOST_POINTS or all(len(point.candidates) < 2 for point in points):
+        return None
+    found = find_change(points)
+    closer = found and _halved(tried, found[0].bracket, CLOSE, whole=whole)
+    return closer or _halved(tried, (min(known), max(known)), GAP, whole=whole)
+
+
+def _halved(
+    tried: Sequence[float], within: tuple[float, float], least: float, *, whole: bool
+) -> float | None:
+    """The middle of the widest gap `within`; None if no gap is wider than `least`."""
+    inside = [value for value in tried if within[0] <= value <= within[1]]
+    low, high = max(pairwise(inside), key=lambda pair: pair[1] / pair[0], default=(1.0, 1.0))
+    middle = between(low, high, whole=whole)
+    return middle if high / low > least and low < middle < high else None
+
+
+def between(low: float, high: float, *, whole: bool) -> float:
+    """The size halfway, on a logarithmic scale."""
+    middle = math.sqrt(low * high)
+    return float(round(middle)) if whole else float(f"{middle:.3g}")
+
+
+def entrants(
+    points: Sequence[Measured], field: Sequence[Candidate], value: float
+) -> list[Candidate]:
+    """The candidates of `field` that race at the size `value`, the most promising first.
+
+    Left out are those that are behind on both sides of it by more than the factor between these
+    sizes.  For straight lines on logarithmic scales that loses no leader whose slope differs by at
+    most 2.  The best of each kind of device at the nearest size come first, then those that lead at
+    any size, so that any first few are worth a race.
+    """
+    ahead = {point.value: point.behind() for point in points}
+    nearest = min(points, key=lambda p: (not p.candidates, abs(math.log(p.value / value))))
+    near, leading = leaders([nearest]), leaders(points)
+
+    def rank(label: str) -> int:
+        return (label not in near) + (label not in leading)
+
+    def may_lead(label: str) -> bool:
+        low = max((v for v in ahead if v < value and label in ahead[v]), default=None)
+        high = min((v for v in ahead if v > value and label in ahead[v]), default=None)
+        if low is None or high is None:
+            return True
+        return min(ahead[low][label], ahead[high][label]) <= high / low
+
+    kinds = dict.fromkeys(candidate.case.device_kind for candidate in field)
+    racing = [candidate for candidate in field if may_lead(candidate.case.label)]
+    racing.sort(key=lambda candidate: rank(candidate.case.label))
+    of_kind = [[c for c in racing if c.case.device_kind == kind] for kind in kinds]
+    return [c for tier in zip_longest(*of_kind) for c in tier if c is not None]

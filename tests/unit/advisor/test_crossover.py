@@ -12,8 +12,8 @@ import pytest
 from builders import block
 
 from workbench.advisor.crossover import GAP, MOST_POINTS, Measured, conclude, find_change, sentence
-from workbench.advisor.crossover_search import entrants, next_value
 from workbench.contract import Case, Work
+from workbench.engine.crossovers import entrants, next_value
 from workbench.planning.scenario import Size
 from workbench.records.document import SetupTimes
 from workbench.records.verdict import Crossover
