@@ -57,7 +57,6 @@ class Report:
     host: deque[HostReading] = field(default_factory=lambda: deque(maxlen=KEPT))
     gpus: dict[int, deque[GpuReading]] = field(default_factory=dict)
     gap: Reason | None = None  # cause of missing GPU readings
-    workers: dict[str, ev.WorkerStarted] = field(default_factory=dict)  # by name, while alive
     trace: Trace | None = None
     largest_batches: list[LargestBatch] = field(default_factory=list)
     model: ModelReport | None = None
@@ -117,10 +116,6 @@ class Report:
                 row = self.rows[event.scenario]
                 if row.verdict is not None:
                     row.verdict = row.verdict.with_crossover(event.crossover)
-            case ev.WorkerStarted():
-                self.workers[event.worker] = event
-            case ev.WorkerEnded():
-                self.workers.pop(event.worker, None)
             case ev.CasePreparing():
                 self.candidates[event.case].state = "preparing"
                 self.current_case, self.building = event.case, None

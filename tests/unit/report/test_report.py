@@ -86,13 +86,6 @@ def test_a_document_is_a_snapshot_that_later_events_leave_alone(length: int) -> 
     assert report.document() != early
 
 
-def test_workers_come_and_go() -> None:
-    started = ev.WorkerStarted(at_s=1.0, worker="cpu/torch", pid=7, import_s=1.0, versions={})
-    assert fold(started).workers == {"cpu/torch": started}
-    ended = ev.WorkerEnded(at_s=2.0, worker="cpu/torch", reason=None)
-    assert fold(started, ended, ended).workers == {}
-
-
 def test_a_candidate_passes_from_waiting_to_its_end() -> None:
     report, states = Report(), []
     for event in EVENTFUL:
