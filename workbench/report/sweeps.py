@@ -1,6 +1,6 @@
 """The curves of a run over sizes or batches, derived from its rows."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -11,10 +11,8 @@ from .candidate import Candidate, Row
 
 KNEE = 0.9  # share of the best rate
 
-PointOf = Callable[[Mapping[str, ParameterValue], Candidate], CurvePoint]
 
-
-def point_of(at: Mapping[str, ParameterValue], candidate: Candidate) -> CurvePoint:
+def _point(at: Mapping[str, ParameterValue], candidate: Candidate) -> CurvePoint:
     """The result of one candidate at one point; its rate counts start-up where its row does."""
     samples = candidate.ordered_s
     median_s = stats.median(samples) if samples else None
@@ -30,9 +28,8 @@ def point_of(at: Mapping[str, ParameterValue], candidate: Candidate) -> CurvePoi
     )
 
 
-def sweeps(rows: Sequence[Row], point: PointOf = point_of) -> list[Sweep]:
-    """One sweep for each workload, or scenario, that was raced at several points; a caller that
-    asks repeatedly may pass a `point` with a cache."""
+def sweeps(rows: Sequence[Row]) -> list[Sweep]:
+    """One sweep for each workload, or scenario, that was raced at several points."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         if row.sweep is not None:
@@ -40,10 +37,10 @@ def sweeps(rows: Sequence[Row], point: PointOf = point_of) -> list[Sweep]:
     for row in rows:  # a search for a crossover includes the size of its scenario
         if row.plan.scenario in groups and not row.plan.point:
             groups[row.plan.scenario].append(row)
-    return [_sweep(group, point) for group in groups.values()]
+    return list(map(_sweep, groups.values()))
 
 
-def _sweep(rows: Sequence[Row], point: PointOf) -> Sweep:
+def _sweep(rows: Sequence[Row]) -> Sweep:
     names = list(rows[0].plan.point)
     places = [place_of(row, names) for row in rows]
     axes = {name: _sorted(place[name] for place in places) for name in names}
@@ -58,7 +55,7 @@ def _sweep(rows: Sequence[Row], point: PointOf) -> Sweep:
     for place, row in ordered:
         for candidate in row.candidates:
             label, items = candidate.case.label, candidate.work.items
-            result = point(place, candidate)
+            result = _point(place, candidate)
             if not by_flops and result.rate is not None and candidate.work.flops:
                 rate = result.rate * items / candidate.work.flops
                 result = msgspec.structs.replace(result, rate=rate)

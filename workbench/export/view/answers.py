@@ -207,9 +207,7 @@ def advice_facts(verdict: Verdict) -> list[Fact]:
 
 def crossover_lines(row: Row, report: Report, width: int) -> list[Text]:
     """The curves over the size of a scenario; empty without a search for its crossover."""
-    name = row.plan.scenario
-    rows = [r for r in report.rows.values() if r.plan.of == name or r is row]
-    found = [sweep for sweep in sweeps.sweeps(rows) if sweep.scenario == name]
+    found = [sweep for sweep in report.sweeps if sweep.scenario == row.plan.scenario]
     if not found:
         return []
     at = sweeps.place_of(row, list(found[0].axes))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ...advisor.comparison import ranked, worse
 from ...contract import Case, ParameterValue
-from ...records.document import CurvePoint, LargestBatch, Measurement, Sweep
+from ...records.document import LargestBatch, Measurement, Sweep
 from ...report import sweeps
 from ...report.candidate import Candidate, Row, candidate_name
 from ...report.names import machine_name
@@ -130,19 +130,12 @@ class RunView:
 
     def sweep(self, row: Row) -> Sweep | None:
         """The sweep that the row is a point of; None for a row that stands alone."""
-        if not row.plan.point:
+        if row.sweep is None:
             return None
-        rows = [
-            r
-            for r in self.report.rows.values()
-            if r.sweep == row.sweep or r.plan.scenario == row.plan.of
-        ]
-        return sweeps.sweeps(rows, self._point)[0]
-
-    def _point(self, at: Mapping[str, ParameterValue], candidate: Candidate) -> CurvePoint:
-        stamp = (len(candidate.blocks), candidate.state)
-        key = "point", candidate.scenario, candidate.case.id
-        return self._once(key, stamp, lambda: sweeps.point_of(at, candidate))
+        known = self.report.rows.values()
+        rows = [each for each in known if row.sweep in (each.sweep, each.plan.scenario)]
+        stamp = list(map(_progress, rows))
+        return self._once(("sweep", row.sweep), stamp, lambda: sweeps.sweeps(rows)[0])
 
     def walk(self) -> list[str]:
         """The rows in the order of a walk: as planned, those of a sweep by their values."""
