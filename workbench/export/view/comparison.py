@@ -1,7 +1,6 @@
 """Compared runs, and the two sides of `workbench ab`, as sections."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 
 from ...records.comparison import (
     ABReport,
@@ -19,6 +18,7 @@ from ...text import units
 from ...text.units import NOT_AVAILABLE, duration
 from . import machine
 from .section import Section
+from .table import UNLIMITED, Column
 
 HEADINGS = ("Result", "Case", "B/A", "95% CI", "A", "B", "Pairs of processes")
 
@@ -34,12 +34,8 @@ def sections(found: RunComparison) -> Iterator[Section]:
     for name in dict.fromkeys(name for each in facts for name in each):
         values = [each.get(name, "-") for each in facts]
         rows.append(("*" if len(set(values)) > 1 else "", name, *values))
-    header = ("", "", *(run.name for run in found.runs))
-    machines = Section.of("Machines and software", ["* marks what differs."], header, rows)
-    columns = [
-        replace(each, rank=0, minimum=20) if each.title else each for each in machines.columns
-    ]
-    yield replace(machines, columns=columns)
+    header: list[str | Column] = ["", "", *(_staying(run.name, 20) for run in found.runs)]
+    yield Section.of("Machines and software", ["* marks what differs."], header, rows)
 
 
 def _facts(side: ComparedRun) -> Iterator[tuple[str, str]]:
@@ -62,10 +58,10 @@ def _against(one: Versus, spreads: Sequence[str], *, known: bool) -> Iterator[Se
     where = "one machine" if one.same_machine else unlike
     yield Section(f"{b} against A: {where}", [f"{w.message}; {w.remedy}." for w in one.warnings])
     if one.verdicts:
-        of_verdict = ("Verdict", "", "A", b, "95% in A", f"95% in {b}")
+        here, there = (_staying(name, 8, names=True) for name in ("A", b))
+        of_verdict = ("Verdict", _staying("", 12), here, there, "95% in A", f"95% in {b}")
         notes = ["AMBIGUOUS: both picks may be as good, or a run did not measure both."]
-        found = Section.of("Verdicts that differ", notes, of_verdict, map(_verdict, one.verdicts))
-        yield _keeping(found, {"1": 12, "2": 8, "3": 8}, names="23")
+        yield Section.of("Verdicts that differ", notes, of_verdict, map(_verdict, one.verdicts))
     notes = [
         f"{b}/A is the time of {b} over that of A. It is unpaired: the runs did not take turns.",
         f"Intervals allow for changes from run to run: rounds varied by {spreads[0]} in A and"
@@ -74,22 +70,14 @@ def _against(one: Versus, spreads: Sequence[str], *, known: bool) -> Iterator[Se
     ]
     only = (("A", one.only_in_a), (b, one.only_here))
     notes += [f"Only in {n}: {len(ids)}, such as {ids[0]}." for n, ids in only if ids]
-    of_case = ("Result", "Case", f"{b}/A", "99% CI", "A", b, "Rounds", "Why")
-    yield _keeping(
-        Section.of("Cases", notes, of_case, map(_case, one.cases)), {"1": 12, "2": None}, names="1"
-    )
+    named, ratio = _staying("Case", 12, names=True), _staying(f"{b}/A")
+    of_case = ("Result", named, ratio, "99% CI", "A", b, "Rounds", "Why")
+    yield Section.of("Cases", notes, of_case, map(_case, one.cases))
 
 
-def _keeping(found: Section, least: Mapping[str, int | None], names: str = "") -> Section:
-    """The section with these columns at any width, cut to so many cells; None: never cut.  The
-    columns in `names` are cut where these are alike."""
-    columns = [
-        replace(each, rank=0, minimum=least[each.key], names=each.key in names)
-        if each.key in least
-        else each
-        for each in found.columns
-    ]
-    return replace(found, columns=columns)
+def _staying(title: str, minimum: int | None = None, *, names: bool = False) -> Column:
+    """A column that stays at any width, cut to `minimum` cells, `names` where these are alike."""
+    return Column(title, title, minimum=minimum, maximum=UNLIMITED, names=names)
 
 
 def _verdict(one: ComparedVerdict) -> tuple[str, ...]:

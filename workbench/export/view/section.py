@@ -29,11 +29,16 @@ class Section:
 
     @classmethod
     def of(
-        cls, title: str, notes: Iterable[str], header: Sequence[str], rows: Iterable[Sequence[str]]
+        cls,
+        title: str,
+        notes: Iterable[str],
+        header: Sequence[str | Column],
+        rows: Iterable[Sequence[str]],
     ) -> Section:
         """A section with a table; its texts may come from others and are made safe to print."""
-        safe = [[*map(shown, row)] for row in (header, *rows)]
-        return cls(title, [*map(shown, notes)], *plain_cells(safe[0], safe[1:]))
+        titles = [shown(each) if isinstance(each, str) else each for each in header]
+        cells = plain_cells(titles, [[*map(shown, row)] for row in rows])
+        return cls(title, [*map(shown, notes)], *cells)
 
     @property
     def rows(self) -> list[list[str]]:

@@ -216,16 +216,18 @@ def plain_table(
 
 
 def plain_cells(
-    header: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[int] = ()
+    header: Sequence[str | Column], rows: Iterable[Sequence[str]], right: Collection[int] = ()
 ) -> tuple[list[Column], list[Line]]:
-    """Cells of one text each in columns of their natural width; those numbered in `right` are
-    aligned to the right.  The last columns leave first."""
+    """Cells of one text each, below titles in columns of their natural width or in the columns that
+    are given; those numbered in `right` are aligned to the right.  The last titles leave first."""
     columns = [
-        Column(str(i), title, i, maximum=UNLIMITED, align="right" if i in right else "left")
-        for i, title in enumerate(header)
+        Column(str(i), each, i, maximum=UNLIMITED, align="right" if i in right else "left")
+        if isinstance(each, str)
+        else each
+        for i, each in enumerate(header)
     ]
-    lines = [
-        Line(str(number), {str(i): Text.of(cell) for i, cell in enumerate(cells)})
+    keys = [column.key for column in columns]
+    return columns, [
+        Line(str(number), dict(zip(keys, map(Text.of, cells), strict=False)))
         for number, cells in enumerate(rows)
     ]
-    return columns, lines
