@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from screens.app import WorkbenchApp
-from screens.state.event_source import ReplaySource
+from screens.state.event_source import EngineSource
+from screens.state.session import Session
 from screens.theme import choose
 from workbench.report.run_files import open_run
 
@@ -55,8 +56,8 @@ PICTURES_OF_DOCS = (
 
 async def svg_of(picture: Picture) -> str:
     """Open the recording, press the keys, and return Textual's picture of the screen."""
-    opened = open_run(str(RUNS / f"{picture.run}.json"))
-    app = WorkbenchApp(lambda _: ReplaySource(()), replay=True, report=opened.report)
+    kept = Session.of(open_run(str(RUNS / f"{picture.run}.json")))
+    app = WorkbenchApp(lambda _: EngineSource(()), kept=kept)
     async with app.run_test(size=picture.size) as pilot:
         choose(app, picture.theme)
         await pilot.pause()

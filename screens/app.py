@@ -16,15 +16,13 @@ from textual.screen import Screen
 from workbench.contract import WorkloadError
 from workbench.engine.exit_codes import CUT_SHORT
 from workbench.planning.request import Request
-from workbench.records.events import AnyEvent, RacePlanned
 from workbench.report.candidate import Row
 from workbench.report.report import Report
-from workbench.report.run_files import OpenedRun
 
 from .keys import HARDWARE, KEYS, MODEL, PAGES, RUN
 from .pages.base import ReportChanged, ViewScreen
 from .pages.shell import ADVISOR, RUNS, Shell, can_follow
-from .state.event_source import CANCEL_S, EventSource, EventSourceError, ReplaySource, WatchSource
+from .state.event_source import CANCEL_S, EventSource, EventSourceError
 from .state.session import Session
 
 REPAINT_S = 0.25  # at most four repaints a second, for slow connections
@@ -32,7 +30,6 @@ TICK_S = 1.0  # the time left is redrawn even without an event
 STOP_S = 3.0  # a second `x` or `q` within it stops the run
 LONG_S = 30.0  # the end of a run that took longer is announced
 PROPOSED = re.compile(r"`(workbench (?:advise|run) [^`]+)`")  # a run, in a sentence
-BREATH = 100  # events between two turns of the event loop: keys stay responsive in a replay
 
 
 class WorkbenchApp(Shell):
@@ -50,25 +47,23 @@ class WorkbenchApp(Shell):
         start_source: Callable[[Request | str], EventSource],
         request: Request | None = None,
         *,
-        replay: bool = False,
+        kept: Session | None = None,
         starts: bool = True,
-        report: Report | None = None,
         preview: Sequence[Row] = (),
-        first: EventSource | None = None,
+        watched: EventSource | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`first` is the source of a replay, which `starts` other runs or does not; `start_source`
-        takes a request or a command line."""
-        watches = isinstance(first, WatchSource)
-        self.DEFAULT_MODE = HARDWARE if watches else _mode_of(request)  # type: ignore[misc]
+        """`kept` is an earlier run to show, which `starts` other runs or does not, `watched` the
+        readings of this machine; `start_source` takes a request or a command line."""
+        mode = HARDWARE if watched is not None else _mode_of(request)
+        self.DEFAULT_MODE = mode if kept is None else _mode_for(kept)  # type: ignore[misc]
         super().__init__()
         self._start_source = start_source
         self._request = request or Request()  # the one that the form begins with
         self._wanted: Request | str = self._request  # the run that `s` starts
-        self._replay, self._starts, self._first = replay, starts, first
+        self._starts, self._watched = starts, watched
         self._question: tuple[str, float] | None = None  # the one asked last, and when
         self._preview = preview  # rows of `request` before the engine has planned them
-        self._recorded = report  # a document's report; its source has no events
         self._monotonic = monotonic
         self._source: EventSource | None = None
         self._over = asyncio.Event()  # set when the current run has ended in any way
@@ -78,7 +73,8 @@ class WorkbenchApp(Shell):
         self._dirty = False
         self._painted_at = 0.0
         self._typed = False  # since the last look
-        self.session = self.raced = self._new_session()  # the one shown, and the one raced here
+        # The one shown, and the one raced here.
+        self.session = self.raced = kept or self._new_session(replay=watched is not None)
         self._asked = self._wanted
         self._answers = [self.session]  # the runs of the request on the command line
 
@@ -86,22 +82,18 @@ class WorkbenchApp(Shell):
 
     def on_mount(self) -> None:
         self.set_interval(REPAINT_S, self._tick)
-        if isinstance(self._first, ReplaySource):
-            self._start()  # the first picture is that of all events
-        else:
-            self.show_first()
+        self.show_first()
 
     def shown(self) -> None:
-        if self._source is None and not self._leaving:
+        if self._source is None and not (self._leaving or self.session.ended):
             self._start()
 
-    def _new_session(self) -> Session:
+    def _new_session(self, *, replay: bool = False) -> Session:
         question = self._wanted.question if isinstance(self._wanted, Request) else None
         return Session(
-            replay=self._replay,
+            replay=replay,
             subject=None if question is None else question.scenario().title,
             monotonic=self._monotonic,
-            report=self._recorded or Report(),
             preview=list(self._preview),
         )
 
@@ -125,8 +117,7 @@ class WorkbenchApp(Shell):
             self._begin()
 
     def _begin(self) -> None:
-        """Leave the replay, if this is one, and start a run."""
-        self._replay, self._recorded = False, None
+        """Leave the kept run or the readings that were shown, and start a run."""
         if self._source is not None:
             self.run_worker(self._source.close(), group="source")  # that of `watch` has no end
         self.session = self.raced = self._new_session()
@@ -134,13 +125,14 @@ class WorkbenchApp(Shell):
             self._answers.append(self.session)
         self._start()
 
-    def show_run(self, opened: OpenedRun) -> None:
+    def show_run(self, kept: Session) -> None:
         """Show a kept run in the place of the one that was raced here, until escape."""
         if self.raced.going:  # it was started while the journal was read
             return
-        self.session, self._opened = Session(replay=True), False
+        self.session, self._opened = kept, False
         self.show_mode(ADVISOR)
-        self.run_worker(self._pump(ReplaySource(opened.events), self.session), group="source")
+        self._open_screen()
+        self.repaint()
 
     @property
     def answer(self) -> Report | None:
@@ -155,23 +147,18 @@ class WorkbenchApp(Shell):
 
     def _start(self) -> None:
         self._over.clear()
-        self._source, self._first = self._first or self._start_source(self._wanted), None
+        self._source, self._watched = self._watched or self._start_source(self._wanted), None
         self.run_worker(self._pump(self._source, self.session), group="source")
         self.repaint()
 
     async def _pump(self, source: EventSource, session: Session) -> None:
         """Apply the events to the session until there are no more."""
-        self._open_screen(session)
         try:
             async with contextlib.aclosing(source.events()) as stream:
-                count = 0
                 async for event in stream:
                     session.apply(event)
                     self._dirty = True
-                    self._open_screen(session, event)
-                    count += 1
-                    if count % BREATH == 0:
-                        await asyncio.sleep(0)
+                    self._open_screen()
         except EventSourceError as error:
             session.failure = error
         except (KeyError, ValueError) as error:
@@ -189,20 +176,12 @@ class WorkbenchApp(Shell):
             if session.elapsed_s > LONG_S:
                 self.announce(f"workbench: the run has {'failed' if session.failure else 'ended'}")
         self.repaint()
-        self.show_first()
 
-    def _open_screen(self, session: Session, event: AnyEvent | None = None) -> None:
-        """Show the screen of a model, of a plain `run` without verdict, or of `watch`."""
-        plans = [event] if isinstance(event, RacePlanned) else []
-        if event is None:  # the rows of a document are there from the start
-            plans = [row.plan for row in session.report.rows.values()]
-        plain = any(not (plan.owes_verdict or plan.is_crossover_point) for plan in plans)
-        watching = session.phase == "watching"
-        unseen = session is self.session and not self._opened
-        if unseen and (plain or watching or session.has_model):
+    def _open_screen(self) -> None:
+        """Show the screen of the kind of run that is shown, as soon as that is known."""
+        if not self._opened and (mode := _mode_for(self.session)) != ADVISOR:
             self._opened = True
-            other = HARDWARE if watching else RUN
-            self.switch_mode(MODEL if session.has_model else other)
+            self.switch_mode(mode)
 
     # ------------------------------------------------------ the repaints
 
@@ -372,6 +351,13 @@ def _mode_of(request: Request | None) -> str:
     if request is None or not request.workloads:
         return ADVISOR if request is None or request.question is None else MODEL
     return RUN
+
+
+def _mode_for(session: Session) -> str:
+    """The screen of a run of a model or code, of a plain `run`, or of scenarios."""
+    rows = session.report.rows.values()
+    plain = any(not (row.plan.owes_verdict or row.plan.is_crossover_point) for row in rows)
+    return MODEL if session.has_model else RUN if plain else ADVISOR
 
 
 def run_tui(

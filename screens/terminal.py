@@ -36,7 +36,6 @@ LEAVE_S, HURRY_S = 2.0, 0.2  # for the terminal to take the last writes; after a
 LEAST = (40, 10)  # columns and lines that the screens need
 TOO_SMALL = "needs {}x{} or more".format(*LEAST)
 KEEP_TITLE, RESTORE_TITLE = "\x1b[22;2t", "\x1b[23;2t"  # XTWINOPS
-LATEST_S = 0.5  # for the first picture, of a long replay that is still read
 LAYOUTS = 4  # until the first picture is whole
 BACKLOG = 8  # writes that wait for a terminal which does not read
 
@@ -90,7 +89,6 @@ class TerminalApp(App[None]):
     def on_mount(self) -> None:
         gc.freeze()  # imported modules stay, so no collection needs to visit them
         self.call_after_refresh(gc.enable)
-        self.set_timer(LATEST_S, self.show_first)
         self.app_resume_signal.subscribe(self, self._redraw, immediate=True)
         loop = asyncio.get_running_loop()
         for number in ENDS:

@@ -12,13 +12,32 @@ from textual.app import App
 from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
-from screens.state.event_source import EventSourceError, ReplaySource
+from screens.state.event_source import EventSourceError
+from screens.state.session import Session
 from workbench.records import events as ev
 from workbench.report.report import Report
+from workbench.report.run_files import OpenedRun
 
 STILL_S = 0.02  # longer than between two steps of an animation
 LOOK_S = 0.002  # between two looks whether an app is idle
 BUSY = 0.1  # share of that time in which an idle process may compute
+
+
+class Feed:
+    """A run whose events are all there at once."""
+
+    def __init__(self, events: Sequence[ev.AnyEvent]) -> None:
+        self._events = events
+
+    async def events(self) -> AsyncGenerator[ev.AnyEvent, None]:
+        for event in self._events:
+            yield event
+
+    def send(self, control: str) -> None:
+        """It is over before anyone could control it."""
+
+    async def close(self) -> None:
+        """There is nothing to close."""
 
 
 class HeldFeed:
@@ -67,15 +86,17 @@ class HeldFeed:
         self._more.put_nowait(None)
 
 
-def replayed(
-    events: Sequence[ev.AnyEvent], *, replay: bool = False, report: Report | None = None
-) -> WorkbenchApp:
-    """An app whose run is over before anyone looks; `report` is that of a document."""
+def kept(events: Sequence[ev.AnyEvent]) -> Session:
+    """The run of these events, as it is opened from its journal."""
+    return Session.of(OpenedRun(Report.of(events), list(events)))
+
+
+def replayed(events: Sequence[ev.AnyEvent], *, replay: bool = False) -> WorkbenchApp:
+    """An app whose run is over before anyone looks."""
     return WorkbenchApp(
-        lambda _: ReplaySource(events),
-        replay=replay,
+        lambda _: Feed(events),
+        kept=kept(events) if replay else None,
         starts=not replay,
-        report=report,
         monotonic=lambda: 0.0,
     )
 

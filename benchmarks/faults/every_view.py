@@ -52,17 +52,6 @@ def shown(path: Path, rng: random.Random) -> Iterator[tuple[str, str]]:
 # ---------------------------------------------------------------------- views
 
 
-def _session(opened: OpenedRun) -> Session:
-    if opened.events:
-        session = Session(replay=True)
-        for event in opened.events:
-            session.apply(event)
-    else:
-        session = Session(replay=True, report=opened.report)
-    session.ended = True
-    return session
-
-
 def summary(opened: OpenedRun, width: int) -> str:
     return summary_text(opened.report, width)
 
@@ -73,7 +62,7 @@ def log(opened: OpenedRun, width: int) -> str:
     for event in opened.events:
         fresh.apply(event)
         lines.append(log_line(event, fresh) or "")
-    session = _session(opened)
+    session = Session.of(opened)
     rows = session.report.rows.values()
     lines += [plain_lines(log_tail(race_log(row, session), width, 20)) for row in rows]
     return "\n".join(lines)
@@ -93,7 +82,7 @@ def hardware(opened: OpenedRun, width: int) -> str:
 
 
 def detail(opened: OpenedRun, width: int) -> str:
-    session = _session(opened)
+    session = Session.of(opened)
     lines = []
     for row in session.report.rows.values():
         for candidate in row.candidates:
@@ -109,7 +98,7 @@ def detail(opened: OpenedRun, width: int) -> str:
 def run_table(opened: OpenedRun, width: int) -> str:
     from workbench.export.view.table import table_lines
 
-    session = _session(opened)
+    session = Session.of(opened)
     lines = []
     for row in session.report.rows.values():
         sweep = session.sweep(row)
@@ -131,7 +120,7 @@ def run_table(opened: OpenedRun, width: int) -> str:
 
 
 def model_page(opened: OpenedRun, width: int) -> str:
-    session = _session(opened)
+    session = Session.of(opened)
     if row_of(session.report) is None:
         return ""
     found = ranked_candidates(session.report)

@@ -15,7 +15,6 @@ from workbench.export.view.spans import Text
 from workbench.records.comparison import RunSummary
 from workbench.records.errors import JournalError
 from workbench.report import history, journal
-from workbench.report.run_files import OpenedRun
 from workbench.text import units
 from workbench.text.sanitize import shown
 
@@ -223,12 +222,12 @@ class RunsScreen(ViewScreen):
         self._read(self._shell.show_run)
 
     def action_again(self) -> None:
-        self._read(lambda opened: self._shell.start_again(opened.report))
+        self._read(lambda kept: self._shell.start_again(kept.report))
 
     def action_export(self) -> None:
-        self._read(lambda opened: self._shell.export(opened.report))
+        self._read(lambda kept: self._shell.export(kept.report))
 
-    def _read(self, then: Callable[[OpenedRun], None]) -> None:
+    def _read(self, then: Callable[[Session], None]) -> None:
         if (chosen := self._chosen) is not None:
             self._shell.read_run(chosen[0], then)
 

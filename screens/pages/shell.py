@@ -5,7 +5,6 @@ import os
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -17,7 +16,7 @@ from textual.screen import Screen
 from workbench.files.config import ConfigError, assign
 from workbench.records.errors import JournalError
 from workbench.report.report import Report
-from workbench.report.run_files import OpenedRun, read_journal
+from workbench.report.run_files import read_journal
 from workbench.text.sanitize import shown
 
 from ..state.session import Session
@@ -134,14 +133,14 @@ class Shell(TerminalApp):
             self.complain(f"{path} cannot be written: {error.strerror}")
 
     @work(exclusive=True, group="read")
-    async def read_run(self, path: Path, then: Callable[[OpenedRun], None]) -> None:
+    async def read_run(self, path: Path, then: Callable[[Session], None]) -> None:
         """Read a kept run in a thread and go on with it, or say why it cannot be read."""
         try:
-            opened = await in_thread(partial(read_journal, path))
+            kept = await in_thread(lambda: Session.of(read_journal(path)))
         except JournalError as error:
             self.complain(str(error))
         else:
-            then(opened)
+            then(kept)
 
     def complain(self, text: str) -> None:
         self.notify(shown(text), severity="error", markup=False)

@@ -1,4 +1,4 @@
-"""The sources of events: an engine in a child process, or a record that is played back."""
+"""The sources of events: an engine in a child process, or the readings of a machine."""
 
 from __future__ import annotations
 
@@ -55,26 +55,6 @@ class EventSource(Protocol):
 
     async def close(self) -> None:
         """End what runs behind the source; takes seconds at most and can be called twice."""
-
-
-class ReplaySource:
-    """Events that are already there, all at once."""
-
-    def __init__(self, events: Sequence[ev.AnyEvent]) -> None:
-        self._events = events
-        self._cancelled = False
-
-    async def events(self) -> AsyncGenerator[ev.AnyEvent, None]:
-        for event in self._events:
-            if self._cancelled:
-                return
-            yield event
-
-    def send(self, control: str) -> None:
-        self._cancelled = self._cancelled or control == "cancel"
-
-    async def close(self) -> None:
-        self.send("cancel")
 
 
 class WatchSource:

@@ -1,5 +1,7 @@
 """One run as the screens see it: report, log and clock, built up from events."""
 
+from __future__ import annotations
+
 import time
 from collections import deque
 from collections.abc import Callable
@@ -12,6 +14,7 @@ from workbench.export.view.events import LogLine, narrate
 from workbench.records.events import AnyEvent
 from workbench.report.candidate import Row
 from workbench.report.report import Report
+from workbench.report.run_files import OpenedRun
 
 from .event_source import EventSourceError
 
@@ -42,6 +45,15 @@ class Session(RunView):
     def __post_init__(self) -> None:
         super().__init__(self.report)
         self._heard_at = self.monotonic()
+
+    @classmethod
+    def of(cls, opened: OpenedRun) -> Session:
+        """A kept run, whole: a journal's events fill its log, a document has none."""
+        session = cls(replay=True, report=Report() if opened.events else opened.report)
+        for event in opened.events:
+            session.apply(event)
+        session.ended, session.report.status = True, opened.report.status
+        return session
 
     def apply(self, event: AnyEvent) -> None:
         self.report.apply(event)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 
+from stage import replayed
 from support import budget
 
-from screens.app import WorkbenchApp
-from screens.state.event_source import ReplaySource
 from workbench.export.json import document_parts
 from workbench.records import events as ev
 
@@ -17,7 +16,7 @@ async def test_the_tui_holds_the_document_that_json_prints(cli) -> None:
     assert printed.returncode == 0
     (journal,) = cli.runs.glob("*.jsonl")
     events = [ev.decode(line) for line in journal.read_bytes().splitlines()]
-    app = WorkbenchApp(lambda _: ReplaySource(events), replay=True)
+    app = replayed(events, replay=True)
     async with app.run_test() as pilot:
         await app.workers.wait_for_complete()
         await pilot.pause()

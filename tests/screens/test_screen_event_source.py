@@ -1,4 +1,4 @@
-"""Where events come from: real child processes, and records."""
+"""Where events come from: real child processes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-import scenes
 
-from screens.state.event_source import EngineSource, EventSourceError, ReplaySource, _decode
+from screens.state.event_source import EngineSource, EventSourceError, _decode
 from workbench.records import events as ev
 
 # A stand-in for the engine; each test says how it goes on.
@@ -180,21 +179,6 @@ async def test_a_child_that_ignores_everything_is_killed_in_time(engine, monkeyp
     assert time.monotonic() - began < 2
     assert process.returncode == -9
     await stream.aclose()
-
-
-async def test_a_replay_gives_all_events_at_once() -> None:
-    events = scenes.cpu_only()
-    assert [event async for event in ReplaySource(events).events()] == events
-
-
-async def test_a_replay_ends_when_it_is_closed() -> None:
-    feed = ReplaySource(scenes.cpu_only())
-    found = []
-    async for event in feed.events():
-        found.append(event)
-        if len(found) == 3:
-            await feed.close()
-    assert len(found) == 3
 
 
 def test_the_screens_import_no_backend() -> None:

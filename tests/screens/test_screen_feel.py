@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 import scenes
 from rich.color import Color as RichColor
-from stage import HeldFeed, held, press, replayed, settle, text
+from stage import HeldFeed, held, kept, press, replayed, settle, text
 from textual.color import Color
 from textual.command import CommandPalette
 from textual.filter import dim_color
 
 from screens.app import WorkbenchApp
-from screens.state.event_source import ReplaySource
 from screens.terminal import TerminalApp
 from screens.theme import DARK, LIGHT, SIXTEEN, themes
 from screens.widgets.pane import Pane
@@ -228,8 +227,7 @@ def following(asked: list[object]) -> WorkbenchApp:
         asked.append(request)
         return HeldFeed(scenes.midway())
 
-    first = ReplaySource(scenes.h200())
-    return WorkbenchApp(start, replay=True, first=first, monotonic=lambda: 0.0)
+    return WorkbenchApp(start, kept=kept(scenes.h200()), monotonic=lambda: 0.0)
 
 
 async def test_s_and_n_work_in_a_replay_of_an_own_run() -> None:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 import scenes
-from stage import HeldFeed, held, press, replayed, settle, text
+from stage import Feed, HeldFeed, held, press, replayed, settle, text
 
 from screens.app import WorkbenchApp
 from screens.pages.help import HelpScreen
-from screens.state.event_source import EventSourceError, ReplaySource
+from screens.state.event_source import EventSourceError
 from screens.widgets.table import Table
 from workbench.planning.questions import ModelQuestion
 from workbench.planning.request import Request
@@ -295,7 +295,7 @@ async def test_a_plain_run_opens_on_the_race_and_owes_no_verdict() -> None:
 
 @pytest.mark.parametrize("events", [scenes.cpu_only, scenes.h200, scenes.simulated])
 async def test_no_width_cuts_a_verdict(events: Callable[[], list[ev.AnyEvent]]) -> None:
-    app = WorkbenchApp(lambda _: ReplaySource(events()), monotonic=lambda: 0.0)
+    app = WorkbenchApp(lambda _: Feed(events()), monotonic=lambda: 0.0)
     async with app.run_test(size=(60, 24)) as pilot:
         for width in (60, 72, 80, 100, 120, 200):
             await pilot.resize_terminal(width, 24)

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 import scenes
-from stage import HeldFeed, held, left, press, replayed, settle
+from stage import Feed, HeldFeed, held, left, press, replayed, settle
 from textual import events
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
@@ -20,7 +20,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from screens import app as app_module
 from screens.app import WorkbenchApp, run_tui
 from screens.pages.help import HelpScreen
-from screens.state.event_source import EventSourceError, ReplaySource
+from screens.state.event_source import EventSourceError
 from screens.terminal import KEEP_TITLE, RESTORE_TITLE, TerminalApp, TerminalDriver
 from workbench.engine.exit_codes import FAILED, USAGE
 from workbench.planning.request import Request
@@ -76,7 +76,7 @@ def test_an_error_of_ours_is_one_line_and_keeps_the_run(
     monkeypatch.setattr(HelpScreen, "on_mount", fails)
     monkeypatch.setattr("screens.app.WorkbenchApp.on_ready", broken, raising=False)
     code = run_tui(
-        lambda _: ReplaySource(scenes.midway()),
+        lambda _: Feed(scenes.midway()),
         Request(),
         finish=lambda _, __, code: kept.append(code) or code,
     )
@@ -95,7 +95,7 @@ def test_a_panic_of_textual_is_a_failure_too(
     monkeypatch.setattr(
         "screens.app.WorkbenchApp.on_ready", lambda app: app.panic("x"), raising=False
     )
-    source = ReplaySource(scenes.midway())
+    source = Feed(scenes.midway())
     assert run_tui(lambda _: source, Request(), finish=lambda _, __, code: code) == 1
 
 
@@ -129,7 +129,7 @@ def refused() -> HeldFeed:
 async def test_a_later_run_without_a_result_takes_no_output_away(
     later: Callable[[], HeldFeed], again: bool
 ) -> None:
-    feeds = [ReplaySource(scenes.cpu_only()), later()]
+    feeds = [Feed(scenes.cpu_only()), later()]
     app = WorkbenchApp(lambda _: feeds.pop(0), Request(quick=True), monotonic=lambda: 0.0)
     async with app.run_test() as pilot:
         await settle(pilot)
@@ -153,7 +153,7 @@ async def test_a_run_that_is_refused_late_is_a_usage_error_without_a_document() 
 def test_the_end_gets_the_run_that_was_asked_for_whichever_began(
     headless: None, monkeypatch: pytest.MonkeyPatch, first_begins: bool
 ) -> None:
-    sources = [ReplaySource(scenes.cpu_only()), never_begun()]
+    sources = [Feed(scenes.cpu_only()), never_begun()]
     feeds = sources if first_begins else sources[::-1]
     got: list[Report | None] = []
 

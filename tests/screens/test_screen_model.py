@@ -16,6 +16,7 @@ from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
 from screens.pages.detail import DetailScreen
+from screens.state.session import Session
 from screens.widgets.table import Table
 from workbench.export.json import dump
 from workbench.planning.questions import ModelQuestion
@@ -307,8 +308,8 @@ async def test_an_opened_document_shows_the_same(tmp_path: Path) -> None:
     async with replayed(DONE).run_test(size=(120, 60)) as pilot:
         await settle(pilot)
         live = text(pilot).splitlines()[2:]
-    opened = open_run(str(file)).report
-    async with replayed([], report=opened).run_test(size=(120, 60)) as pilot:
+    app = WorkbenchApp(lambda _: HeldFeed([]), kept=Session.of(open_run(str(file))))
+    async with app.run_test(size=(120, 60)) as pilot:
         await settle(pilot)
         assert text(pilot).splitlines()[2:] == live
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import machines
 import pytest
 import scenes
-from stage import HeldFeed, click_on, held, press, replayed, settle, text
+from stage import Feed, HeldFeed, click_on, held, kept, press, replayed, settle, text
 from textual.events import Key
 from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
 from screens.pages.new_run import NewRunScreen
-from screens.state.event_source import ReplaySource, WatchSource
+from screens.state.event_source import WatchSource
 from screens.state.run_form import OWN
 from screens.widgets.chips import Chips
 from screens.widgets.table import Table
@@ -23,7 +23,6 @@ from workbench.planning.questions import OwnQuestion
 from workbench.planning.request import Request
 from workbench.records import events as ev
 from workbench.report.report import Report
-from workbench.report.run_files import OpenedRun
 
 SIZE = (80, 24)
 Started = list[list[str]]
@@ -33,9 +32,9 @@ def finished(request: Request | None = None) -> tuple[WorkbenchApp, Started]:
     """An app whose run is over, and the arguments of every engine that it starts."""
     started: Started = []
 
-    def feed(asked: Request) -> ReplaySource:
+    def feed(asked: Request) -> Feed:
         started.append(asked.arguments())
-        return ReplaySource(scenes.cpu_only())
+        return Feed(scenes.cpu_only())
 
     return WorkbenchApp(feed, request, monotonic=lambda: 0.0), started
 
@@ -292,7 +291,7 @@ async def test_it_is_offered_neither_during_a_run_nor_in_a_replay() -> None:
 
 
 async def test_a_new_run_closes_the_details_of_the_old_one() -> None:
-    feeds = [ReplaySource(scenes.cpu_only()), HeldFeed(scenes.midway()[:1])]
+    feeds = [Feed(scenes.cpu_only()), HeldFeed(scenes.midway()[:1])]
     app = WorkbenchApp(lambda _: feeds.pop(0), monotonic=lambda: 0.0)
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
@@ -382,23 +381,21 @@ async def test_ones_own_code_is_raced_on_the_model_screen() -> None:
 async def test_the_form_offers_what_is_here_whatever_an_old_run_had(
     raced: str, opens: bool
 ) -> None:
-    first: ReplaySource | None = None
+    watched: WatchSource | None = None
     if raced == "watched":
         machine, software = machines.cpu_server()
         known = ev.HardwareDetected(at_s=0.0, machine=machine, software=software)
-        first = WatchSource([known], lambda sleep: iter(lambda: sleep(60.0), 0))
-    elif raced == "recorded":
-        first = ReplaySource(scenes.h200())
+        watched = WatchSource([known], lambda sleep: iter(lambda: sleep(60.0), 0))
     app = WorkbenchApp(
-        lambda _: ReplaySource(scenes.cpu_only()),
-        replay=first is not None,
-        first=first,
+        lambda _: Feed(scenes.cpu_only()),
+        kept=kept(scenes.h200()) if raced == "recorded" else None,
+        watched=watched,
         monotonic=lambda: 0.0,
     )
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         if opens:
-            app.show_run(OpenedRun(Report.of(scenes.h200()), scenes.h200()))
+            app.show_run(kept(scenes.h200()))
             await settle(pilot)
             assert app.session is not app.raced and app.session.replay
         await choose(pilot, "matmul")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 import scenes
-from stage import HeldFeed, click_on, held, press, replayed, settle, text
+from stage import Feed, HeldFeed, click_on, held, press, replayed, settle, text
 
 from screens.app import WorkbenchApp
 from screens.pages.advisor import AdvisorScreen
 from screens.pages.detail import DetailScreen
-from screens.state.event_source import ReplaySource
 from screens.widgets.table import Table
 from workbench.planning.request import Request
 from workbench.records import events as ev
@@ -147,7 +146,7 @@ async def test_the_log_is_of_the_row_that_is_looked_at() -> None:
 
 async def test_brackets_wait_in_the_details_of_a_row_that_another_run_has_not_announced() -> None:
     planned = [n for n, e in enumerate(scenes.midway()) if isinstance(e, ev.RacePlanned)]
-    feeds = [ReplaySource(scenes.h200()), HeldFeed(scenes.midway()[: planned[2]])]
+    feeds = [Feed(scenes.h200()), HeldFeed(scenes.midway()[: planned[2]])]
     app = WorkbenchApp(lambda _: feeds.pop(0), monotonic=lambda: 0.0)
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
@@ -163,7 +162,7 @@ async def test_brackets_wait_in_the_details_of_a_row_that_another_run_has_not_an
 
 async def test_a_row_is_shown_on_the_advisor_that_was_never_open() -> None:
     request = Request(workloads=("matmul",))
-    app = WorkbenchApp(lambda _: ReplaySource(scenes.sweep()), request, monotonic=lambda: 0.0)
+    app = WorkbenchApp(lambda _: Feed(scenes.sweep()), request, monotonic=lambda: 0.0)
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         assert [*app._screen_stacks] == ["Run"]

@@ -14,14 +14,15 @@ import msgspec
 import pytest
 import scenes
 from kept_runs import keep, keep_five
-from stage import HeldFeed, held, loaded, press, replayed, settle, text
+from stage import Feed, HeldFeed, held, loaded, press, replayed, settle, text
 from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
 from screens.pages import palette
 from screens.pages.compare import CompareScreen
 from screens.pages.runs import PAGE, RunsScreen
-from screens.state.event_source import ReplaySource, WatchSource
+from screens.state.event_source import WatchSource
+from screens.state.session import Session
 from screens.widgets.drawn import Drawn
 from screens.widgets.table import Table, TableLine
 from workbench.machine.snapshots import Snapshot
@@ -89,7 +90,7 @@ async def test_a_resize_just_after_another_run_was_opened_still_draws_the_row_be
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         title = app.screen.query_one("#row-title", Drawn)
-        app.show_run(opened)
+        app.show_run(Session.of(opened))
         title.on_resize()
         assert "n=2048" in title.render().plain
         await settle(pilot)
@@ -139,7 +140,7 @@ async def test_s_starts_the_command_of_the_chosen_run_again(kept: Path) -> None:
 async def test_s_starts_no_other_run_where_the_chosen_one_cannot_be(kept: Path) -> None:
     asked: list[object] = []
     app = WorkbenchApp(
-        lambda request: asked.append(request) or ReplaySource(scenes.cpu_only()),
+        lambda request: asked.append(request) or Feed(scenes.cpu_only()),
         monotonic=lambda: 0.0,
     )
     async with app.run_test(size=SIZE) as pilot:
@@ -179,7 +180,7 @@ async def test_an_opened_run_stays_while_a_watch_goes_on(kept: Path) -> None:
 
     known = ev.HardwareDetected(at_s=0.0, machine=machine, software=software)
     source = WatchSource([known], readings)
-    app = WorkbenchApp(lambda _: HeldFeed([]), replay=True, first=source, monotonic=lambda: 0.0)
+    app = WorkbenchApp(lambda _: HeldFeed([]), watched=source, monotonic=lambda: 0.0)
     async with app.run_test(size=SIZE) as pilot:
         await open_runs(pilot)
         await press(pilot, "enter")
@@ -261,7 +262,7 @@ async def test_an_opened_sweep_comes_with_its_curves(kept: Path) -> None:
 
 
 async def test_a_run_in_progress_is_not_disturbed(kept: Path) -> None:
-    feeds = [ReplaySource(scenes.cpu_only()), HeldFeed(scenes.midway())]
+    feeds = [Feed(scenes.cpu_only()), HeldFeed(scenes.midway())]
     app = WorkbenchApp(lambda _: feeds.pop(0), monotonic=lambda: 0.0)
     async with app.run_test(size=SIZE) as pilot:
         await open_runs(pilot)
@@ -309,7 +310,7 @@ async def test_a_run_that_was_read_too_late_takes_no_running_one_away(kept: Path
     app, _ = held(scenes.midway())
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
-        app.show_run(read_journal(kept / "20261121-100000-bbbb.jsonl"))
+        app.show_run(Session.of(read_journal(kept / "20261121-100000-bbbb.jsonl")))
         assert app.session is app.raced
 
 

@@ -10,6 +10,8 @@ import scenes
 from stage import replayed, settle
 
 from screens.state.threads import in_thread
+from workbench.report.report import Report
+from workbench.report.run_files import OpenedRun
 
 
 async def test_a_thread_that_may_stall_does_not_hold_up_the_end() -> None:
@@ -26,11 +28,13 @@ async def test_a_read_that_was_superseded_is_not_acted_upon(
 ) -> None:
     stall, threads, taken = threading.Event(), [], []
 
-    def read(path: Path) -> Path:
+    runs = {name: OpenedRun(Report(), []) for name in ("slow", "fast")}
+
+    def read(path: Path) -> OpenedRun:
         threads.append(threading.current_thread())
         if path.name == "slow":
             stall.wait(20)
-        return path
+        return runs[path.name]
 
     monkeypatch.setattr("screens.pages.shell.read_journal", read)
     app = replayed(scenes.cpu_only())
@@ -43,4 +47,4 @@ async def test_a_read_that_was_superseded_is_not_acted_upon(
         while any(thread.is_alive() for thread in threads):
             await pilot.pause(0.005)
         await settle(pilot)
-        assert taken == [Path("fast")]
+        assert len(taken) == 1 and taken[0].report is runs["fast"].report

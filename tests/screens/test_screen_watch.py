@@ -67,7 +67,7 @@ class Watch:
 
         known = ev.HardwareDetected(at_s=0.0, machine=found[0], software=found[1])
         source = WatchSource([known], readings)
-        self.app = WorkbenchApp(self.start, replay=True, first=source, monotonic=lambda: 0.0)
+        self.app = WorkbenchApp(self.start, watched=source, monotonic=lambda: 0.0)
 
     def start(self, asked: Request | Report) -> HeldFeed:
         self.started.append(asked)

@@ -215,20 +215,18 @@ def _first_request() -> Request:
 
 
 def show_replay(opened: OpenedRun, *, is_own: bool) -> int:
-    """The TUI on an earlier run: a journal's events fill its log, a document is shown as it is.
+    """The TUI on an earlier run.
 
     Only the command of an own run can be run again, since a document is another's word.
     """
     gc.disable()  # until the first frame, see `screens.terminal`
     from screens.app import run_tui  # noqa: TID251
-    from screens.state.event_source import ReplaySource  # noqa: TID251
+    from screens.state.session import Session  # noqa: TID251
 
     return run_tui(
         _engine,
         _first_request(),
-        replay=True,
-        report=None if opened.events else opened.report,
-        first=ReplaySource(opened.events),
+        kept=Session.of(opened),
         finish=partial(_finish, output=None, samples=True),
         starts=is_own,
     )
@@ -248,7 +246,7 @@ def show_watch(found: Machine, software: Software, *, every_s: float) -> int:
         known.append(ev.CeilingsKnown(at_s=0.0, ceilings=ceilings))
     source = WatchSource(known, lambda sleep: snapshots(found, every_s=every_s, sleep=sleep))
     finish = partial(_finish, output=None, samples=True)
-    return run_tui(_engine, _first_request(), replay=True, first=source, finish=finish)
+    return run_tui(_engine, _first_request(), watched=source, finish=finish)
 
 
 def check_theme(name: str) -> None:
