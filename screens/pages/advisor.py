@@ -67,10 +67,9 @@ class AdvisorScreen(ViewScreen):
             row = session.report.rows.get(session.looked_at)
             # A size of a crossover has no line: its scenario stands for it.
             table.choose((row and row.plan.of) or session.looked_at)
-        ending = self.query_one("#ending", Drawn)
-        ending.display = session.phase == "finished" and not session.has_model
+        over = session.phase == "finished" and not session.has_model
         starts = bool(self.app.check_action("new", ()))
-        ending.show(lambda width: ending_lines(session, width, starts=starts))
+        self.write("ending", lambda width: ending_lines(session, width, starts=starts), when=over)
         self._draw_answer()
         self.draw_now(session)
 
@@ -82,9 +81,7 @@ class AdvisorScreen(ViewScreen):
 
     def _draw_answer(self) -> None:
         row, session = self.row, self.session
-        self.query_one("#answer", Drawn).show(
-            lambda width: self._lines(row, session, width) if row else []
-        )
+        self.write("answer", lambda width: self._lines(row, session, width) if row else [])
 
     def _lines(self, row: Row, session: Session, width: int) -> list[Text]:
         lines = answer_lines(row, session, width, roomy=self.size.height >= ROOMY_HEIGHT)

@@ -1,6 +1,7 @@
 """The base of all screens: bars, failure notice and repainting."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
 from textual import events
@@ -19,7 +20,7 @@ from workbench.report.candidate import Candidate, Row
 from ..state.session import Session
 from ..terminal import TOO_SMALL
 from ..widgets.bars import TopBars
-from ..widgets.drawn import Drawn
+from ..widgets.drawn import Drawn, Made
 from ..widgets.filter import FilterBar
 from ..widgets.keybar import OPTIONAL, SPARE, KeyBar
 from ..widgets.pane import Pane
@@ -107,14 +108,20 @@ class ViewScreen(Screen[None]):
     def draw(self, session: Session) -> None:
         """Show the session in the widgets of the body."""
 
+    def write(self, part: str, make: Callable[[int], Made], *, when: bool = True) -> None:
+        """Show in the part of this name what `make` gives for its width, or hide it."""
+        drawn = self.query_one(f"#{part}", Drawn)
+        if drawn.display != when:
+            drawn.display = when
+        if when:
+            drawn.show(make)
+
     def draw_now(self, session: Session) -> None:
         """The sensors in one line, while a run goes on and there is room."""
-        report, now = session.report, self.query_one("#now", Drawn)
-        machine = report.machine
-        now.display = session.going and bool(report.host) and self.size.height >= ROOMY_HEIGHT
-        if machine is not None and now.display:
-            line = now_line(machine, report.host, report.gpus)
-            now.show(line.truncate)
+        report = session.report
+        line = now_line(report.machine, report.host, report.gpus) if report.machine else Text()
+        fits = bool(report.host) and self.size.height >= ROOMY_HEIGHT
+        self.write("now", line.truncate, when=session.going and fits)
 
     def follow(self) -> None:
         """Follow another run than before, whatever the user looked at."""
@@ -128,9 +135,8 @@ class ViewScreen(Screen[None]):
             self.follow()
         app = cast(Any, self.app)
         self.query_one(TopBars).show(session, app.tabs, app.current_mode)
-        failure = self.query_one("#failure", Drawn)
-        failure.display = session.failure is not None
-        failure.show(lambda width: failure_lines(session, width))
+        failed = session.failure is not None
+        self.write("failure", lambda width: failure_lines(session, width), when=failed)
         self.draw(session)
 
     @property

@@ -54,10 +54,9 @@ class DetailScreen(ViewScreen):
                 self.app.pop_screen()
             else:
                 self.query_one(Table).show((), (), Text.of((nothing_yet(session), "dim")))
-                self.query_one("#detail", Drawn).show(lambda _: [])
+                self.write("detail", lambda _: [])
             return
-        title = self.query_one("#detail-title", Drawn)
-        title.show(lambda width: heading(row_title(row), width))
+        self.write("detail-title", lambda width: heading(row_title(row), width))
         table = self.query_one(Table)
         if self._case_id is not None:
             table.cursor, self._case_id = self._case_id, None
@@ -68,8 +67,7 @@ class DetailScreen(ViewScreen):
     def _draw_detail(self) -> None:
         row, session = self.row, self.session
         if row is not None:
-            detail = self.query_one("#detail", Drawn)
-            detail.show(lambda width: self._lines(row, session, width))
+            self.write("detail", lambda width: self._lines(row, session, width))
 
     def _lines(self, row: Row, session: Session, width: int) -> list[Text]:
         candidate = self.chosen

@@ -32,28 +32,23 @@ class HardwareScreen(ViewScreen):
         report = session.report
         titles = {name: row.plan.title for name, row in report.rows.items()}
         warned = text.warnings(report.warnings, titles)
-        warnings = self.query_one("#warnings", Drawn)
-        warnings.display = bool(warned)
-        warnings.show(lambda width: facts_lines(warned, width))
-        left, right = self.query_one("#processor", Drawn), self.query_one("#accelerators", Drawn)
-        now = self.query_one("#live", Drawn)
-        now.display = bool(report.host) and (session.going or session.phase == "watching")
+        self.write("warnings", lambda width: facts_lines(warned, width), when=bool(warned))
+        live = bool(report.host) and (session.going or session.phase == "watching")
         machine, software = report.machine, report.software
         if machine is None or software is None:
             said = "Detecting hardware..." if session.going else UNKNOWN
-            left.show(lambda _: Text.of((said, "dim")))
-            right.show(lambda _: [])
+            self.write("live", lambda _: [], when=False)
+            self.write("processor", lambda _: Text.of((said, "dim")))
+            self.write("accelerators", lambda _: [])
             return
-        if now.display:
+        if live:
             machine = with_readings(machine, report.host, report.gpus)
         processor = text.processor_sections(machine, software, report.ceilings)
-        accelerators = text.accelerator_sections(
-            machine, software, report.ceilings, live=now.display
-        )
-        live = live_sections(machine, report.host, report.gpus, report.gap)
-        now.show(lambda width: sections(live, width))
-        left.show(lambda width: sections(processor, width))
-        right.show(lambda width: sections(accelerators, width))
+        accelerators = text.accelerator_sections(machine, software, report.ceilings, live=live)
+        now = live_sections(machine, report.host, report.gpus, report.gap)
+        self.write("live", lambda width: sections(now, width), when=live)
+        self.write("processor", lambda width: sections(processor, width))
+        self.write("accelerators", lambda width: sections(accelerators, width))
 
 
 def sections(found: list[Section], width: int) -> list[Text]:

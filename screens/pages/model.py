@@ -84,9 +84,7 @@ class ModelScreen(ViewScreen):
             more = f" The first {MOST_FILES} of {len(files):,} files:"
             said = HINT + (more if len(files) > MOST_FILES else "")
         hint = Text.of((said, "dim"))
-        self.query_one("#model-head", Drawn).show(
-            lambda width: [heading(QUESTION, width), *hint.wrap(width)]
-        )
+        self.write("model-head", lambda width: [heading(QUESTION, width), *hint.wrap(width)])
         empty = SEARCHING if self._files is None else NO_FILE
         table.show(FILES, files[:MOST_FILES] if can else (), Text.of((empty if can else "", "dim")))
         table.release()
@@ -100,10 +98,8 @@ class ModelScreen(ViewScreen):
         if not session.has_model:
             self._draw_files(table)
             return
-        roomy = self.size.height >= ROOMY_HEIGHT
-        self.query_one("#model-head", Drawn).show(
-            lambda width: head_lines(session, width, roomy=roomy, title=session.subject or "")
-        )
+        roomy, title = self.size.height >= ROOMY_HEIGHT, session.subject or ""
+        self.write("model-head", lambda width: head_lines(session, width, roomy=roomy, title=title))
         if row is not None:
             table.show(columns(row), candidate_lines(self._found, session), Text())
             table.lead(row.verdict.pick if row.verdict else None)
@@ -114,7 +110,6 @@ class ModelScreen(ViewScreen):
     def _draw_pane(self) -> None:
         found, chosen, session = self._found, self.chosen, self.session
         wide = self.size.width >= SIDE_BY_SIDE
-        answer, more = self.query_one("#model-answer", Drawn), self.query_one("#model-more", Drawn)
 
         def left(width: int) -> list[Text]:
             rest = rest_lines(chosen, session, width) if wide else []
@@ -125,8 +120,8 @@ class ModelScreen(ViewScreen):
             chart = tradeoff_lines(found, chosen, width) if wide else []
             return [*code_lines(chosen, session, width), *chart, *rest]
 
-        answer.show(left)
-        more.show(right)
+        self.write("model-answer", left)
+        self.write("model-more", right)
 
     def on_table_moved(self) -> None:
         self._draw_pane()

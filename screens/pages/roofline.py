@@ -18,8 +18,7 @@ class RooflineScreen(RowScreen):
 
     def draw(self, session: Session) -> None:
         row = self.row
-        title = self.query_one("#row-title", Drawn)
-        title.show(lambda width: self.row_title(row, session, width))
+        self.write("row-title", lambda width: self.row_title(row, session, width))
         self.query_one("#roofs", Drawn).fill(
             lambda width, height: (
                 roofline_lines(row, session, width, height)

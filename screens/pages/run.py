@@ -49,8 +49,7 @@ class RunScreen(RowScreen):
 
     def draw(self, session: Session) -> None:
         row = self.row
-        title = self.query_one("#row-title", Drawn)
-        title.show(lambda width: self.row_title(row, session, width))
+        self.write("row-title", lambda width: self.row_title(row, session, width))
         sweep = self._sweep(row)
         self._draw_table(row, session, sweep)
         self._draw_metrics()
@@ -77,13 +76,12 @@ class RunScreen(RowScreen):
 
     def _draw_metrics(self) -> None:
         """The workload's own metrics for the selected candidate."""
-        drawn = self.query_one("#metrics", Drawn)
         candidate = self.chosen
         found = self.session.measured(candidate) if candidate is not None else None
-        drawn.display = found is not None and bool(found.metrics)
-        if found is not None and drawn.display:
+        line = Text()
+        if found is not None and found.metrics:
             line = Text.of(case_text(found.id, self.session), ": ", metrics_text(found))
-            drawn.show(line.truncate)
+        self.write("metrics", line.truncate, when=bool(line.spans))
 
     def _draw_curve(self, row: Row | None, sweep: Sweep | None) -> None:
         curve, log = self.query_one("#curve", Drawn), self.query_one("#log", Drawn)

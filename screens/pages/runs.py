@@ -142,15 +142,12 @@ class RunsScreen(ViewScreen):
             said.append("a run is in progress: wait for it to end, or stop it with x")
         asked = QUESTION.format(self.query_one(Table).cursor)
         line = Text.of((asked, "strong warning") if self._asked else ("   ".join(said), "dim"))
-        title = self.query_one("#runs-title", Drawn)
-        title.show(line.truncate)
+        self.write("runs-title", line.truncate)
         self._draw_chosen()
 
     def _draw_chosen(self) -> None:
         chosen = self._chosen
-        self.query_one("#run-detail", Drawn).show(
-            lambda width: run_lines(chosen[1], width) if chosen else []
-        )
+        self.write("run-detail", lambda width: run_lines(chosen[1], width) if chosen else [])
 
     def on_input_changed(self) -> None:
         self._wanted = PAGE
