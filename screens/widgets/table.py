@@ -6,6 +6,7 @@ bandwidth, and the second hides the verdict.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, cast
 
 from textual import events
@@ -13,41 +14,32 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
+from textual.geometry import Region
 from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
-from textual.widgets import Static
 
 from workbench.export.view.spans import Text
 from workbench.export.view.table import GAP, Column, Line, fit, sorted_lines, table_lines
 
 from ..text.styles import content
+from .drawn import Drawn
 
 MARK = "▌"  # marks the selected line: its background alone is easily missed
 
 
-class TableLine(Static):
-    """One row on the screen."""
-
-    def __init__(self, index: int | None, classes: str | None = None) -> None:
-        super().__init__("", classes=classes)
-        self.index = index  # None: the head
-        self.drawn = Content("")
-
-    def render(self) -> Content:
-        return self.drawn
-
-    def draw(self, content: Content) -> None:
-        if not content.is_same(self.drawn):
-            self.drawn = content
-            self.refresh()
+class Titles(Drawn):
+    """The head of a table."""
 
     def on_click(self, event: events.Click) -> None:
-        table = self.query_ancestor(Table)
-        if self.index is not None:
-            table.click_line(self.index)
-        else:
-            table.click_title(event.x - len(MARK))
+        self.query_ancestor(Table).click_title(event.x - len(MARK))
+
+
+class Lines(Drawn):
+    """The rows below it, a line each."""
+
+    def on_click(self, event: events.Click) -> None:
+        self.query_ancestor(Table).click_line(event.y)
 
 
 @dataclass
@@ -127,8 +119,9 @@ class Table(Widget, can_focus=True):
         self._led = True  # by `lead`, until the user moves the cursor
 
     def compose(self) -> ComposeResult:
-        yield TableLine(None, classes="table-head")
-        yield VerticalScroll(classes="table-body", can_focus=False)
+        yield Titles()
+        with VerticalScroll(can_focus=False):
+            yield Lines()
 
     def show(self, columns: Sequence[Column], lines: Sequence[Line], empty: Text) -> None:
         """Draw these lines; `empty` stands there when there are none."""
@@ -170,34 +163,33 @@ class Table(Widget, can_focus=True):
         self._led = True
 
     def _draw(self) -> None:
-        shown, width = self._shown, self.size.width or self.app.size.width
-        if not self.is_attached:
-            return
-        head, body = self.query_one(".table-head", TableLine), self.query_one(VerticalScroll)
-        widgets = self._as_many(body, max(1, len(shown.lines)))
+        if self.is_attached:
+            self.query_one(Titles).show(lambda width: self._made(self._room(width))[0])
+            self.query_one(Lines).show(self._lines)
+
+    def _made(self, room: int) -> list[Content]:
+        """The titles and the lines without a cursor, in so many cells."""
+        shown = self._shown
         if not shown.lines:
-            head.draw(Content(""))
-            empty = content(shown.empty.truncate(width - len(MARK)))
-            widgets[0].draw(empty.pad_left(len(MARK)))
-            widgets[0].set_class(False, "-cursor")
-            return
-        room = self._room(width)
+            return [Content(""), content(shown.empty.truncate(room)).pad_left(len(MARK))]
         if room not in shown.made:  # else only the cursor has moved
             found = table_lines(self._titled(), shown.lines, room)
-            shown.made[room] = list(map(content, found))
-        titles, *texts = shown.made[room]
-        head.draw(titles.pad_left(len(MARK)))
-        for widget, line, text in zip(widgets, shown.lines, texts, strict=True):
-            chosen = line.key == self.cursor
-            unmarked = text.pad_left(len(MARK))
-            if not chosen:
-                widget.draw(unmarked)
-            elif self.app.native_ansi_color:
-                # Inverse video is mark enough, and would make coloured boxes of coloured words.
-                widget.draw(unmarked.without_spans)
-            else:
-                widget.draw(Content.assemble((MARK, "$primary"), text))
-            widget.set_class(chosen, "-cursor")
+            shown.made[room] = [content(text).pad_left(len(MARK)) for text in found]
+        return shown.made[room]
+
+    def _lines(self, width: int) -> list[Content]:
+        _, *texts = self._made(width - len(MARK))
+        if (at := self._index()) is not None:
+            texts[at] = self._marked(texts[at], width)
+        return texts
+
+    def _marked(self, text: Content, width: int) -> Content:
+        """The line under the cursor; a background goes to the right edge."""
+        if self.app.native_ansi_color:
+            # Inverse video is mark enough, and would make coloured boxes of coloured words.
+            return text.without_spans.stylize("reverse")
+        line = Content.assemble((MARK, "$primary"), text[len(MARK) :]).stylize("on $cursor")
+        return Content.assemble(line, (" " * (width - text.cell_length), "on $cursor"))
 
     def _room(self, width: int) -> int:
         scrolls = len(self._shown.lines) > self.size.height - 1  # and the bar takes a column
@@ -242,25 +234,17 @@ class Table(Widget, can_focus=True):
                 self.sort_by((column.key, again and not (self._sorted or ("", True))[1]))
                 return
 
-    def _as_many(self, body: VerticalScroll, count: int) -> list[TableLine]:
-        """The line widgets, grown or shrunk to `count`."""
-        widgets = list(body.query(TableLine))
-        for surplus in widgets[count:]:
-            surplus.remove()
-        new = [TableLine(index) for index in range(len(widgets), count)]
-        if new:
-            body.mount_all(new)
-        return widgets[:count] + new
-
     def on_resize(self, _event: events.Resize) -> None:
         self._draw()
         self.call_after_refresh(self._reveal)
 
     def _reveal(self) -> None:
         """Scroll to the line under the cursor."""
-        lines, index = list(self.query_one(VerticalScroll).query(TableLine)), self._index()
-        if index is not None and index < len(lines):
-            lines[index].scroll_visible(animate=False)
+        body, index = self.query_one(VerticalScroll), self._index()
+        if index is not None:
+            reveal = partial(body.scroll_to_region, Region(0, index, 1, 1), animate=False)
+            # Lines that have just come have no place yet.
+            reveal() if index < body.virtual_size.height else self.call_after_refresh(reveal)
 
     def watch_cursor(self) -> None:
         self.refresh_bindings()
