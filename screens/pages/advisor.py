@@ -76,7 +76,7 @@ class AdvisorScreen(ViewScreen):
     def on_screen_resume(self) -> None:
         """Follow the race again where another screen has stopped looking at a row."""
         if self.is_mounted and self.session.looked_at is None:
-            self.query_one(Table).release()
+            self.query_one(Table).is_led = True
         super().on_screen_resume()
 
     def _draw_answer(self) -> None:
@@ -111,6 +111,6 @@ class AdvisorScreen(ViewScreen):
         if (bar := self.query_one(FilterBar)).value:
             bar.action_dismiss()
             return
-        self.query_one(Table).release()
+        self.query_one(Table).is_led = True
         self.session.looked_at = None
         self.repaint()

@@ -126,7 +126,7 @@ class ViewScreen(Screen[None]):
     def follow(self) -> None:
         """Follow another run than before, whatever the user looked at."""
         for table in self.query(Table):
-            table.release()
+            table.is_led = True
 
     def repaint(self) -> None:
         session, self._drawn_for = self.session, self.size

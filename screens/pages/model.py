@@ -87,7 +87,7 @@ class ModelScreen(ViewScreen):
         self.write("model-head", lambda width: [heading(QUESTION, width), *hint.wrap(width)])
         empty = SEARCHING if self._files is None else NO_FILE
         table.show(FILES, files[:MOST_FILES] if can else (), Text.of((empty if can else "", "dim")))
-        table.release()
+        table.is_led = True
 
     def draw(self, session: Session) -> None:
         row, table = self.row, self.query_one(Table)

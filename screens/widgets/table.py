@@ -116,7 +116,7 @@ class Table(Widget, can_focus=True):
         self._shown = _Shown()
         self._given: Sequence[Line] = ()  # in the order of the page
         self._sorted: tuple[str, bool] | None = None  # key of a column, and whether backwards
-        self._led = True  # by `lead`, until the user moves the cursor
+        self.is_led = True  # by `lead`, until the user moves the cursor
 
     def compose(self) -> ComposeResult:
         yield Titles()
@@ -128,8 +128,8 @@ class Table(Widget, can_focus=True):
         self._given = lines
         if self._sorted is not None:
             lines = sorted_lines(lines, *self._sorted)
-        before, keys = [line.key for line in self._shown.lines], [line.key for line in lines]
-        self._shown = _Shown(columns, lines, empty)
+        before, self._shown = self._keys, _Shown(columns, lines, empty)
+        keys = self._keys
         if self.cursor not in keys:
             able = [line.key for line in lines if not line.is_heading]
             self.cursor = _nearest(self.cursor, before, able)
@@ -139,28 +139,23 @@ class Table(Widget, can_focus=True):
 
     def lead(self, key: str | None) -> None:
         """Move the cursor to this line, unless the user has moved it."""
-        if self._led and key in [line.key for line in self._shown.lines]:
+        if self.is_led and key in self._keys:
             self.cursor = key
 
     def choose(self, key: str) -> None:
         """Move the cursor to this line as the user would."""
-        if key in [line.key for line in self._shown.lines]:
-            self._led, self.cursor = False, key
+        if key in self._keys:
+            self.is_led, self.cursor = False, key
 
     @property
     def is_at_end(self) -> bool:
         """Whether the cursor is on the last line, in whatever order they stand."""
-        lines = self._shown.lines
-        return bool(lines) and self.cursor == lines[-1].key
+        return self._keys[-1:] == [self.cursor]
 
     @property
-    def is_led(self) -> bool:
-        """Whether `lead` moves the cursor, since the user has not."""
-        return self._led
-
-    def release(self) -> None:
-        """Let `lead` move the cursor again."""
-        self._led = True
+    def _keys(self) -> list[str]:
+        """The keys of the lines in their order."""
+        return [line.key for line in self._shown.lines]
 
     def _draw(self) -> None:
         if self.is_attached:
@@ -253,12 +248,11 @@ class Table(Widget, can_focus=True):
         self.post_message(self.Moved())
 
     def _index(self) -> int | None:
-        keys = [line.key for line in self._shown.lines]
-        return keys.index(self.cursor) if self.cursor in keys else None
+        return self._keys.index(self.cursor) if self.cursor in self._keys else None
 
     def action_move(self, step: int) -> None:
         keys = [line.key for line in self._shown.lines if not line.is_heading]
-        self._led = False
+        self.is_led = False
         if self.cursor in keys:
             self.cursor = keys[min(max(0, keys.index(self.cursor) + step), len(keys) - 1)]
 
@@ -276,7 +270,7 @@ class Table(Widget, can_focus=True):
     def click_line(self, index: int) -> None:
         """Move the cursor here, a second time open the line."""
         if index < len(self._shown.lines) and not self._shown.lines[index].is_heading:
-            self._led, key = False, self._shown.lines[index].key
+            self.is_led, key = False, self._shown.lines[index].key
             if key == self.cursor and self.check_action("select", (self.opens,)):
                 self.post_message(self.Selected(key))
             self.cursor = key
