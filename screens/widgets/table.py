@@ -58,17 +58,6 @@ def _nearest(key: str | None, before: Sequence[str], now: Sequence[str]) -> str 
     return next((each for each in (*neighbours, *now) if each in now), None)
 
 
-def _with_arrow(column: Column, arrow: str) -> Column:
-    title, head = f"{column.title}{arrow}", column.head
-    if head is None:
-        return replace(column, title=title)
-
-    def drawn(width: int) -> Text:
-        return Text.of((head(width).plain.replace(f" {column.title}", title, 1), "dim"))
-
-    return replace(column, head=drawn)
-
-
 class Table(Widget, can_focus=True):
     """Columns, lines and a cursor that stays with its line's key when others come and go."""
 
@@ -195,7 +184,7 @@ class Table(Widget, can_focus=True):
         name, backwards = self._sorted or ("", False)
         arrow = "▼" if backwards else "▲"
         return [
-            _with_arrow(column, arrow) if column.key == name else column
+            replace(column, title=f"{column.title}{arrow}") if column.key == name else column
             for column in self._shown.columns
         ]
 

@@ -140,15 +140,15 @@ def test_the_forest_has_one_axis_and_every_interval_on_it() -> None:
         at = {key: line.index("●") for key, line in drawn.items()}
         assert at["best"] <= at["near"] < at["far"]
         assert drawn["far"].index("├") < at["far"] < drawn["far"].index("┤")
-        head = forest.axis(behind)(width).plain
+        head = forest.axis(behind)("Time", width).plain
         assert len(head) == width and head.index("1x") == at["best"]
 
 
 def test_a_row_that_is_level_has_an_axis_too() -> None:
     behind = {"best": Ratio(1.0, 1.0, 1.0, 0)}
     assert forest.cell("best", behind, "cpu")(20).plain.split() == ["1.00x", "●"]
-    assert "1x" in forest.axis(behind)(20).plain
-    assert forest.axis({})(20).plain
+    assert "1x" in forest.axis(behind)("Time", 20).plain
+    assert forest.axis({})("Time", 20).plain
 
 
 def test_references_come_after_their_heading_and_the_filter_leaves_them_out() -> None:

@@ -20,12 +20,12 @@ def _place(value: float, all_: Mapping[str, Ratio], width: int) -> int:
     return max(0, min(width - 1, round(share * (width - 1))))
 
 
-def axis(all_: Mapping[str, Ratio]) -> Callable[[int], Text]:
+def axis(all_: Mapping[str, Ratio]) -> Callable[[str, int], Text]:
     """The head of the column: as many ticks as there is room for."""
 
-    def draw(width: int) -> Text:
+    def draw(title: str, width: int) -> Text:
         if width <= VALUE:  # no candidate has a ratio yet
-            return Text.of(("Time", "dim"))
+            return Text.of((title, "dim"))
         width -= VALUE
         drawn = [" "] * width
         high = max([LEAST_TOP, *(behind.high for behind in all_.values())])
@@ -34,7 +34,7 @@ def axis(all_: Mapping[str, Ratio]) -> Callable[[int], Text]:
             start = min(_place(tick, all_, width), width - len(text))
             if all(cell == " " for cell in drawn[max(0, start - 1) : start + len(text) + 1]):
                 drawn[start : start + len(text)] = text
-        return Text.of((f"{'Time':>{VALUE - 1}} " + "".join(drawn), "dim"))
+        return Text.of((f"{title:>{VALUE - 1}} " + "".join(drawn), "dim"))
 
     return draw
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from .spans import ELLIPSIS, Text, join
@@ -33,7 +34,7 @@ class Column:
     align: Literal["left", "right"] = "left"
     patient: bool = False
     names: bool = False
-    head: Callable[[int], Text] | None = None  # drawn for the width in the place of the title
+    head: Callable[[str, int], Text] | None = None  # draws the title for a width
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,9 @@ def table_lines(
 ) -> list[Text]:
     """The whole table as text: a head and a line for each row."""
     layout = fit(columns, lines, width)
-    titles: dict[str, Cell] = {c.key: c.head or Text.of((c.title, "dim")) for c, _ in layout}
+    titles: dict[str, Cell] = {
+        c.key: partial(c.head, c.title) if c.head else Text.of((c.title, "dim")) for c, _ in layout
+    }
     head = line_text(Line("", titles), layout, width)
     for column, column_width in layout:
         if column.names:
