@@ -6,14 +6,12 @@ from typing import Any, ClassVar
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 from workbench.worker.libraries import np, torch
 
-from ._shared.inference import small_probe
 from ._shared.network import relative_error, worst
 from ._shared.torch_task import TorchTask, dtype_of, time_to_host, to_device
 
 CHANNELS = (64, 128, 256)
 # Several times the measured error; ReLUs that switch near zero cost BF16 most.
 LIMITS = {"fp32": 1e-4, "tf32": 5e-2, "bf16": 0.1}
-SMALL_IMAGE = 4  # side of the images of a small probe, in pixels
 CORNER = 10  # rows and columns that the check compares
 
 
@@ -32,6 +30,7 @@ class ConvLayers(Workload):
     )
     default_batch = 8
     quick: ClassVar = {"batch": 1}
+    small: ClassVar = {"batch": 1, "image": 4}
     convolves = True
     variants = (
         Variant("cpu", "torch", "fp32"),
@@ -61,9 +60,6 @@ class ConvLayers(Workload):
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         return ConvStep(case, setup)
-
-    def small_probe(self, case: Case) -> Case | None:
-        return small_probe(case, "image", SMALL_IMAGE)
 
 
 class ConvStep(TorchTask):

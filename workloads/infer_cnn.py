@@ -27,6 +27,7 @@ class InferCnn(Workload):
     )
     default_batch = 1
     quick: ClassVar = {"image": 32}
+    small: ClassVar = {"batch": 1, "image": 16}
     latency = True
     convolves = True
     variants = (*inference.CONVOLVING, *inference.JAX)
@@ -61,9 +62,6 @@ class InferCnn(Workload):
         calibration = pictures(images[: digits.TRAINING], CALIBRATION_INPUTS)
         checked = max(2, min(inference.CHECKED, inference.CHECKED * 64**2 // image**2))
         return inference.prepare(case, setup, trained_convnet(), inputs, calibration, checked)
-
-    def small_probe(self, case: Case) -> Case | None:
-        return inference.small_probe(case, "image", 16)
 
 
 def input_count(image: int) -> int:

@@ -23,7 +23,6 @@ WEIGHTS = BLOCKS * (4 * WIDTH * WIDTH + 2 * WIDTH * HIDDEN) + WIDTH * CLASSES
 INPUTS = 8
 CALIBRATION_INPUTS = 16
 CHECKED_TOKENS = 1024  # most tokens checked in float64, but at least two sequences
-SMALL_TOKENS = 8  # length of a small probe
 
 
 class InferEncoder(Workload):
@@ -41,6 +40,7 @@ class InferEncoder(Workload):
     parameters = (Parameter("tokens", 128, "length of the sequence", minimum=1, maximum=2048),)
     default_batch = 1
     quick: ClassVar = {"tokens": 32}
+    small: ClassVar = {"batch": 1, "tokens": 8}
     latency = True
     variants = (*inference.VARIANTS, inference.BF16)
 
@@ -77,9 +77,6 @@ class InferEncoder(Workload):
         layers = untrained(setup.seed)
         checked = max(2, CHECKED_TOKENS // tokens)
         return inference.prepare(case, setup, layers, inputs, calibration, checked)
-
-    def small_probe(self, case: Case) -> Case | None:
-        return inference.small_probe(case, "tokens", SMALL_TOKENS)
 
 
 def untrained(seed: int) -> list[Layer]:

@@ -22,6 +22,7 @@ class InferMlp(Workload):
     parameters = (Parameter("width", 1024, "units of each hidden layer", 8, 16_384),)
     default_batch = 16
     quick: ClassVar = {"width": 512}
+    small: ClassVar = {"batch": 1, "width": 8}
     variants = (*inference.VARIANTS, inference.BF16)
 
     def work(self, case: Case) -> Work:
@@ -46,9 +47,6 @@ class InferMlp(Workload):
         )
         layers = mlp(self._sizes(case), setup.seed)
         return inference.prepare(case, setup, layers, inputs, calibration)
-
-    def small_probe(self, case: Case) -> Case | None:
-        return inference.small_probe(case, "width", 8)
 
     @staticmethod
     def _sizes(case: Case) -> tuple[int, ...]:

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from workbench.contract import (
@@ -35,7 +34,7 @@ LEARNING_RATE = 0.01
 MOMENTUM = 0.9
 CHECKED = 8  # pictures
 MOST_LOADERS = 64
-SMALL_BATCH, LEAST_IMAGE = 4, 16  # pictures, and their side in pixels
+LEAST_IMAGE = 16  # pixels
 # Limits of the gradient's relative error: several times the error of the initial network.  In FP32
 # it is 1e-6, but up to 2e-3 where rounding moves one activation across the kink of a ReLU.
 LIMITS = {"fp32": 1e-2, "tf32": 0.1, "bf16": 0.3, "fp16": 0.1}
@@ -56,6 +55,8 @@ class TrainCnn(Workload):
     )
     default_batch = 64
     quick: ClassVar = {"batch": 16}
+    # With fewer than four pictures the cost of calls would hide an emulation.
+    small: ClassVar = {"batch": 4, "image": LEAST_IMAGE}
     convolves = True
     variants = CONVOLVING
 
@@ -90,12 +91,6 @@ class TrainCnn(Workload):
         loaders, pixels = int(case.tuning.get("loaders", 1)), int(case.params["image"]) ** 2
         require_shared_memory(loaders, AHEAD, 4 * 3 * pixels * (case.batch or 1))
         return ConvNetTraining(case, setup)
-
-    def small_probe(self, case: Case) -> Case | None:
-        """Four of the smallest pictures: with fewer, the cost of calls hides an emulation."""
-        if case.precision != "bf16" or (case.batch or 1) <= SMALL_BATCH:
-            return None
-        return replace(case, batch=SMALL_BATCH, params={**case.params, "image": LEAST_IMAGE})
 
 
 class PictureStream:

@@ -1,6 +1,5 @@
 """A wide multi-layer perceptron trained with Adam on all samples at once."""
 
-from dataclasses import replace
 from functools import partial
 from itertools import repeat
 from typing import Any, ClassVar
@@ -35,6 +34,7 @@ class TrainMlpDeep(Workload):
         Parameter("epochs", 10, "epochs before the training starts again", 1, 100_000),
     )
     quick: ClassVar = {"samples": 2000}
+    small: ClassVar = {"samples": CHECKED_SAMPLES}
     variants = (
         Variant("cpu", "torch", "fp32"),
         Variant("cpu", "torch", "fp32", mode="compile"),
@@ -62,10 +62,6 @@ class TrainMlpDeep(Workload):
     def prepare(self, case: Case, setup: Setup) -> Task:
         by_tensorflow = case.backend == "tensorflow"
         return TensorFlowEpochs(case, setup) if by_tensorflow else DeepMlpTraining(case, setup)
-
-    def small_probe(self, case: Case) -> Case | None:
-        small = replace(case, params={**case.params, "samples": CHECKED_SAMPLES})
-        return small if case.precision == "bf16" else None
 
 
 class DeepMlpTraining(TrainingTask):

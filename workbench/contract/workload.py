@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from ..errors import WorkloadError
@@ -19,6 +20,7 @@ class Workload(ABC):
     parameters: ClassVar[tuple[Parameter, ...]] = ()
     default_batch: ClassVar[int | None] = None
     quick: ClassVar[Mapping[str, ParameterValue]] = {}  # smaller values, "batch" too, for --quick
+    small: ClassVar[Mapping[str, int]] = {}  # the same for `small_probe`
     latency: ClassVar[bool] = False  # True: every sample is one step, so that tails are real
     # True: 3x3 convolutions, which Winograd's method does with fewer operations than are counted.
     convolves: ClassVar[bool] = False
@@ -46,12 +48,18 @@ class Workload(ABC):
         raise WorkloadError(f"{self.name} answers no questions")
 
     def small_probe(self, case: Case) -> Case | None:
-        """The same job at a size that takes a moment even in an emulated precision.
+        """The same job at a size that takes a moment even in an emulated precision: in BF16 that of
+        `small`.
 
         A precision that the processor lacks can be 200 times slower.  It is tried at this size,
-        next to FP32, before the case itself is prepared.  None: steps are short at any size.
+        next to FP32, before the case itself is prepared.  None: its steps are short.
         """
-        return None
+        sizes = {"batch": case.batch or 1, **case.params}
+        larger = {name: least for name, least in self.small.items() if int(sizes[name]) > least}
+        if case.precision != "bf16" or not larger:
+            return None
+        params = {name: larger.get(name, value) for name, value in case.params.items()}
+        return replace(case, batch=larger.get("batch", case.batch), params=params)
 
     def tuning_values(
         self, parameter: str, host: Host, device_kind: str

@@ -7,7 +7,6 @@ weights to a GPU.
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import cycle
 from typing import Any
@@ -203,10 +202,3 @@ class JaxInference(jax_task.JaxTask, InferenceTask):
 
     def infer(self, batch: Any) -> Any:
         return np.asarray(self.network(batch))
-
-
-def small_probe(case: Case, name: str, least: int) -> Case | None:
-    """The answer of `Workload.small_probe`: one input, with parameter `name` at its `least`."""
-    if case.precision != "bf16" or int(case.params[name]) <= least:
-        return None
-    return replace(case, batch=1, params={**case.params, name: least})
