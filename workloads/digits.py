@@ -14,7 +14,7 @@ from ._shared.keras_task import TensorFlowTask
 from ._shared.network import mlp, mlp_multiplications
 from ._shared.pictures import bilinear
 from ._shared.torch_task import TorchTask, module, to_device
-from ._shared.training import require_batch, shuffled_batches, train_step
+from ._shared.training import RepeatedTraining, require_batch, shuffled_batches, train_step
 
 SIDE = 28
 SIZES = (SIDE * SIDE, 128, 10)
@@ -89,32 +89,18 @@ def unseen_labels() -> Any:
     return digits.load()[1][digits.TRAINING :]
 
 
-class DigitTraining(Task):
+class DigitTraining(RepeatedTraining):
     """One step is one optimiser step on one batch."""
 
     batch: int
-    latest_loss: Any = None
 
     def start(self) -> None:
         """Begin anew with the initial weights, in batches of `batch`."""
         self.left = EPOCHS * (digits.TRAINING // self.batch)
 
     @abstractmethod
-    def train(self) -> None:
-        """One optimiser step on the next batch; sets `latest_loss`."""
-
-    @abstractmethod
     def answers(self) -> Any:
         """The digits that the network now sees in the unseen pictures, in host memory."""
-
-    def step(self) -> None:
-        if not self.left:
-            self.start()
-        self.left -= 1
-        self.train()
-
-    def loss(self) -> float | None:
-        return None if self.latest_loss is None else float(self.latest_loss)
 
     def test_accuracy(self) -> float:
         """The share of the unseen digits that the network recognises now."""
@@ -192,8 +178,7 @@ class TensorFlowDigits(DigitTraining, TensorFlowTask):
 
         self.batch = case.batch or 1
         with setup.phase("build"):
-            length = EPOCHS * (digits.TRAINING // self.batch)
-            super().__init__(case, mlp(SIZES, setup.seed), LEARNING_RATE, length)
+            super().__init__(case, mlp(SIZES, setup.seed), LEARNING_RATE)
             data, labels = pictures()
             self.unseen = data[digits.TRAINING :]
             seen = slice(digits.TRAINING)
@@ -208,15 +193,9 @@ class TensorFlowDigits(DigitTraining, TensorFlowTask):
         return iter(shuffled.batch(size, drop_remainder=True).repeat().prefetch(2))
 
     def start(self) -> None:
-        self.restart()
         super().start()
-
-    def step(self) -> None:
-        super().step()
-        self.latest_loss = float(self.latest_loss)  # waits
-
-    def train(self) -> None:
-        self.latest_loss = self.update(*next(self.streams[self.batch]))
+        self.begin_again()
+        self.batches = self.streams[self.batch]
 
     def answers(self) -> Any:
         return self.model(self.unseen).numpy().argmax(axis=1)

@@ -96,7 +96,7 @@ class ByTorch(ToAccuracy, digits.TorchDigits):
 class ByTensorFlow(ToAccuracy, digits.TensorFlowDigits):
     def start(self) -> None:
         super().start()
-        self.streams[self.batch] = self.stream(self.batch)  # from the first batch again
+        self.batches = self.stream(self.batch)  # from the first batch again
 
     def weights(self) -> Iterable[Any]:
         return pairs([each.T for each in self.model.get_weights()])

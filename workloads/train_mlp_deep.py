@@ -10,7 +10,7 @@ from workbench.worker.libraries import torch
 from ._shared.keras_task import TensorFlowTask, network
 from ._shared.network import mlp, mlp_multiplications, samples
 from ._shared.torch_task import module, to_device
-from ._shared.training import IGNORED, TrainingTask, compare_losses
+from ._shared.training import IGNORED, RepeatedTraining, TrainingTask, compare_losses
 
 SIZES = (1000, 512, 256, 2)
 LEARNING_RATE = 0.001
@@ -64,7 +64,7 @@ class TrainMlpDeep(Workload):
         return TensorFlowEpochs(case, setup) if by_tensorflow else DeepMlpTraining(case, setup)
 
 
-class DeepMlpTraining(TrainingTask):
+class DeepMlpTraining(RepeatedTraining, TrainingTask):
     """One step is one epoch; with Keras, its network in torch's own training loop."""
 
     def __init__(self, case: Case, setup: Setup) -> None:
@@ -87,15 +87,12 @@ class DeepMlpTraining(TrainingTask):
 
     def start(self) -> None:
         """Restore the initial weights in place, so that compiled code stays valid."""
-        self.epoch = 0
+        self.left = self.epochs
         self.network.load_state_dict(self.initial)
         self.optimiser.state.clear()
 
-    def step(self) -> None:
-        if self.epoch == self.epochs:
-            self.start()
-        super().step()
-        self.epoch += 1
+    def train(self) -> None:
+        self.update(self.batch())
 
     def check(self) -> Accuracy:
         """Train with only the first samples counting, compare with float64, start again."""
@@ -118,16 +115,20 @@ class TensorFlowEpochs(TensorFlowTask):
         with setup.phase("build"):
             self.layers = mlp(SIZES, setup.seed)
             self.hosted = samples(int(case.params["samples"]), SIZES[0], SIZES[-1], setup.seed)
-            super().__init__(case, self.layers, LEARNING_RATE, int(case.params["epochs"]))
+            super().__init__(case, self.layers, LEARNING_RATE)
         with setup.phase("build" if case.device_kind == "cpu" else "transfer"):
             self.batch = [*map(tf.constant, self.hosted)]
         self.begin(setup, repeat(self.batch))
+
+    def start(self) -> None:
+        self.left = int(self.case.params["epochs"])
+        self.begin_again()
 
     def check(self) -> Accuracy:
         """Train on the first samples, compare with float64, start again."""
         first = [each[:CHECKED_SAMPLES] for each in self.batch]
         losses = [float(self.update(*first)) for _ in range(CHECKED_STEPS)]
-        self.restart()
+        self.start()
         return compared(losses, self.case, self.layers, *map(torch.from_numpy, self.hosted))
 
 

@@ -3,30 +3,30 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from workbench.contract import Case, Setup, Task
+from workbench.contract import Case, Setup
 
 from .._backends.tensorflow import use
 from .torch_task import arithmetic
+from .training import RepeatedTraining
 
 POLICIES = {"bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
 EPSILON = 4e-10  # Keras adds it before bias correction: in first steps as torch's 1e-8 after it
 
 
-class TensorFlowTask(Task):
+class TensorFlowTask(RepeatedTraining):
     """Adam on a perceptron: one step is one update, which has ended when its loss is read back.
 
-    After `length` steps the training starts again.  BF16 and FP16 are Keras's mixed precision; in
-    mode "xla" XLA compiles the graph.
+    BF16 and FP16 are Keras's mixed precision; in mode "xla" XLA compiles the graph.
     """
 
     waits = finishes = True
 
-    def __init__(self, case: Case, layers: Sequence[Any], rate: float, length: int) -> None:
+    def __init__(self, case: Case, layers: Sequence[Any], rate: float) -> None:
         use(case.device)
         import keras
         import tensorflow as tf
 
-        self.case, self.length = case, length
+        self.case = case
         self.model = model = network(layers, POLICIES.get(arithmetic(case), "float32"))
         adam = keras.optimizers.Adam(rate, epsilon=EPSILON)
         optimiser = keras.optimizers.LossScaleOptimizer(adam) if case.precision == "fp16" else adam
@@ -56,21 +56,14 @@ class TensorFlowTask(Task):
         self.batches = batches
         with setup.phase("compile"):
             self.update(*next(batches))
-        self.restart()
+        self.start()
 
-    def restart(self) -> None:
-        """Restore the initial weights and optimiser."""
-        self.left = self.length
-        self.begin_again()
+    def train(self) -> None:
+        self.latest_loss = self.update(*next(self.batches))
 
     def step(self) -> None:
-        if not self.left:
-            self.restart()
-        self.left -= 1
-        self.latest_loss = float(self.update(*next(self.batches)))
-
-    def loss(self) -> float | None:
-        return self.latest_loss
+        super().step()
+        self.latest_loss = float(self.latest_loss)  # waits
 
 
 def network(layers: Sequence[Any], policy: str = "float32") -> Any:

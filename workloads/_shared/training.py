@@ -1,4 +1,4 @@
-"""Parts of every training in torch: the step, its check, and batches of finite data."""
+"""Parts of every training, most of them in torch: the step, its check, batches of finite data."""
 
 import multiprocessing
 import os
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
-from workbench.contract import COMPILED, Accuracy, Case, Setup, Variant, WorkloadError
+from workbench.contract import COMPILED, Accuracy, Case, Setup, Task, Variant, WorkloadError
 from workbench.process.cores import UNBOUND
 from workbench.worker.libraries import np, torch
 
@@ -48,6 +48,31 @@ def train_step(
     loss.backward()
     optimiser.step()
     return loss.detach()
+
+
+class RepeatedTraining(Task):
+    """A training that starts again once its steps are done, so that every step belongs to a
+    training in progress."""
+
+    left: int  # steps until it starts again
+    latest_loss: Any = None
+
+    @abstractmethod
+    def start(self) -> None:
+        """Begin anew with the initial weights; sets `left`."""
+
+    @abstractmethod
+    def train(self) -> None:
+        """One optimiser step on the next batch; sets `latest_loss`."""
+
+    def step(self) -> None:
+        if not self.left:
+            self.start()
+        self.left -= 1
+        self.train()
+
+    def loss(self) -> float | None:
+        return None if self.latest_loss is None else float(self.latest_loss)
 
 
 class TrainingTask(TorchTask):
