@@ -12,8 +12,8 @@ from workbench.worker.libraries import np, torch
 from workbench.worker.worker import resident_peak
 
 from .._shared.network import mlp, relative_error, samples
-from .._shared.torch_task import TorchTask, arithmetic, module, to_device
-from .._shared.training import exact_gradient, train_step
+from .._shared.torch_task import module, to_device
+from .._shared.training import TrainingTask, exact_gradient
 
 CLASSES = 10
 LEARNING_RATE = 0.01
@@ -33,7 +33,7 @@ def sizes_of(case: Case) -> tuple[int, ...]:
     return (width, width, width, CLASSES)
 
 
-class Replica(TorchTask):
+class Replica(TrainingTask):
     """One rank's copy of the network and its share of the batch, or all of it without a group."""
 
     def __init__(self, case: Case, setup: Setup, rank: int = 0, group: Any = None) -> None:
@@ -48,28 +48,23 @@ class Replica(TorchTask):
             data, labels = drawn(case, setup.seed)
             mine = slice(rank * share, (rank + 1) * share)
             on_host = torch.from_numpy(data[mine]), torch.from_numpy(labels[mine])
-        self.network, self.data, self.labels = to_device(setup, case, module(self.layers), *on_host)
-        with setup.phase("build"):
-            self.model = self.network
-            if group is not None:
+        self.data, self.labels = to_device(setup, case, *on_host)
+        self.make_ready(setup, module(self.layers), torch.optim.SGD, lr=LEARNING_RATE)
+        if group is not None:
+            with setup.phase("build"):
                 devices = [self.device.index] if self.on_gpu else None
-                self.model = torch.nn.parallel.DistributedDataParallel(
+                self.forward = torch.nn.parallel.DistributedDataParallel(
                     self.network, device_ids=devices, process_group=group
                 )
-            self.optimiser = torch.optim.SGD(self.network.parameters(), lr=LEARNING_RATE)
         self.timer = self.device_timer()
 
-    def step(self) -> None:
-        self.latest_loss = self._train(self.data, self.labels)
+    def batch(self) -> tuple[Any, Any]:
+        return self.data, self.labels
 
     def step_alone(self) -> None:
         """A step without all-reduce."""
-        with self.model.no_sync():
-            self._train(self.data, self.labels)
-
-    def _train(self, data: Any, labels: Any) -> Any:
-        mixed = torch.bfloat16 if arithmetic(self.case) == "bf16" else None
-        return train_step(self.model, self.optimiser, data, labels, mixed)
+        with self.forward.no_sync():
+            self.step()
 
     def reset(self) -> None:
         """Begin anew with the initial weights."""
@@ -81,7 +76,7 @@ class Replica(TorchTask):
 
         Returns some of every tensor's gradient and a digest of the new weights.
         """
-        self._train(self.data[:samples], self.labels[:samples])
+        self.update((self.data[:samples], self.labels[:samples]))
         gradient = torch.cat([sampled(p.grad.ravel()) for p in self.network.parameters()])
         digest = hashlib.sha256()
         for tensor in self.network.parameters():

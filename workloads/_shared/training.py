@@ -5,7 +5,7 @@ import os
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from workbench.contract import COMPILED, Accuracy, Case, Setup, Task, Variant, WorkloadError
@@ -35,16 +35,11 @@ CONVOLVING = (  # for networks of convolutions
 )
 
 
-def train_step(
-    network: Callable[[Any], Any], optimiser: Any, inputs: Any, targets: Any, mixed: Any = None
-) -> Any:
-    """One optimiser step; returns the loss before it, still on the device.
-
-    `mixed` is the element type for products under autocast; None: all in the weights' own type.
-    """
+def train_step(network: Callable[[Any], Any], optimiser: Any, inputs: Any, targets: Any) -> Any:
+    """One optimiser step in the weights' own type; returns the loss before it, still on the
+    device."""
     optimiser.zero_grad(set_to_none=True)
-    with nullcontext() if mixed is None else torch.autocast(inputs.device.type, dtype=mixed):
-        loss = torch.nn.functional.cross_entropy(network(inputs), targets)
+    loss = torch.nn.functional.cross_entropy(network(inputs), targets)
     loss.backward()
     optimiser.step()
     return loss.detach()
