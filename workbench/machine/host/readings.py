@@ -38,41 +38,38 @@ class HostReader:
         self._used_j = self._over_s = 0.0  # counted since the last reading
 
     def read(self) -> HostReading:
-        reasons: dict[str, str] = {}
+        """The state now; what cannot be read has a reason."""
         available = available_memory(self._root)
-        if available is None:
-            reasons["memory_available_bytes"] = NOT_LINUX
-        return HostReading(
-            utilization_percent=self._utilization(reasons),
-            frequency_mhz=self._frequency(reasons),
-            temperature_c=self._temperature(reasons),
-            power_w=self._power(reasons),
-            memory_available_bytes=available,
-            unavailable=reasons,
-        )
+        found: dict[str, Any] = {
+            "memory_available_bytes": NOT_LINUX if available is None else available,
+            "utilization_percent": self._utilization(),
+            "frequency_mhz": self._frequency(),
+            "temperature_c": self._temperature(),
+            "power_w": self._power(),
+        }
+        reasons = {name: value for name, value in found.items() if isinstance(value, str)}
+        return HostReading(**found | dict.fromkeys(reasons), unavailable=reasons)
 
-    def _utilization(self, reasons: dict[str, str]) -> float | None:
+    def _utilization(self) -> float | str:
         before, now = self._times, core_times(self._allowed)
         self._times = now
         pairs = [(before[core], times) for core, times in now.items() if core in before]
         total = sum(total_s(new) - total_s(old) for old, new in pairs)
         if total <= 0:
-            reasons["utilization_percent"] = "no time has passed" if now else NOT_LINUX
-            return None
+            return "no time has passed" if now else NOT_LINUX
         busy = sum(busy_s(new) - busy_s(old) for old, new in pairs)
         return 100.0 * min(1.0, max(0.0, busy / total))
 
-    def _frequency(self, reasons: dict[str, str]) -> float | None:
+    def _frequency(self) -> float | str:
         """The fastest of the cores that count: idle ones report their lowest clock."""
         cpus = self._root / "sys/devices/system/cpu"
         files = [cpus / f"cpu{core}/cpufreq/scaling_cur_freq" for core in self._allowed]
         clocks = [khz for khz in map(read_int, files) if khz]
         if not clocks:
-            reasons["frequency_mhz"] = "the kernel has no cpufreq here, as in most virtual machines"
-            return None
+            return "the kernel has no cpufreq here, as in most virtual machines"
         return max(clocks) / 1000
 
-    def _temperature(self, reasons: dict[str, str]) -> float | None:
+    def _temperature(self) -> float | str:
         """The warmest sensor of the CPU."""
         temperatures: list[int] = []
         for sensor in (self._root / "sys/class/hwmon").glob("hwmon*"):
@@ -80,8 +77,7 @@ class HostReader:
                 readings = map(read_int, sensor.glob("temp*_input"))
                 temperatures += [reading for reading in readings if reading is not None]
         if not temperatures:
-            reasons["temperature_c"] = "the kernel shows no sensor of the CPU here"
-            return None
+            return "the kernel shows no sensor of the CPU here"
         return max(temperatures) / 1000
 
     def count_energy(self) -> str:
@@ -93,15 +89,14 @@ class HostReader:
             self._used_j, self._over_s = self._used_j + used_j, self._over_s + self._at - began
         return why
 
-    def _power(self, reasons: dict[str, str]) -> float | None:
+    def _power(self) -> float | str:
         """Mean of all packages together since the last reading."""
         why = self.count_energy()
         used_j, over_s = self._used_j, self._over_s
         self._used_j = self._over_s = 0.0
         if over_s > 0:
             return used_j / over_s
-        reasons["power_w"] = why or "the energy counter may have begun anew"
-        return None
+        return why or "the energy counter may have begun anew"
 
 
 def package_energy_j(root: Path = Path("/")) -> tuple[list[float] | None, str]:
