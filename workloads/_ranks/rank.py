@@ -19,7 +19,7 @@ from workbench.contract import Case, Setup, kind_of
 from workbench.process.cores import allowed_cores, bind_near
 from workbench.worker.libraries import torch
 from workbench.worker.ranks import DESERTED
-from workbench.worker.serve import describe
+from workbench.worker.serve import answer
 
 JOIN_S = 300.0  # time for all ranks to meet, as in torch's own store
 PATIENCE = timedelta(days=1)  # time limit of a collective: a frozen group must not exceed it
@@ -126,20 +126,13 @@ def _serve(channel: socket.socket, follower: Follower) -> bool:
     """Carry out orders until the worker is gone; True if it dismissed this rank."""
     for line in _lines(channel):
         order = json.loads(line)
-        name = order.pop("op")
+        name = order["op"]
         if name == "bye":
             return True
-        if name == "queue":
-            follower.queue(**order)
-            continue
-        try:
-            reply = {"ok": getattr(follower, name)(**order)}
-        except Exception as error:
-            import traceback
-
-            traceback.print_exception(error)  # into the log, whose tail the worker quotes
-            reply = {"error": {k: v for k, v in describe(error).items() if k != "fatal"}}
-        _send(channel, reply)
+        reply = answer(follower, order)
+        reply.get("error", {}).pop("fatal", None)
+        if name != "queue":
+            _send(channel, reply)
     return False
 
 
