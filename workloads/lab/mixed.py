@@ -41,19 +41,14 @@ def mixed(
 ) -> dict[str, Any]:
     """Write the variant of the static `recipe` with nodes in FP32 that keep its error in `limit`.
 
-    `metric` is "relative_error" or "disagreement".  Returns the fields of `build`, the recipe, its
-    `error` and the number of models `tried`.
+    `metric` is "relative_error" or "disagreement".  Returns the fields of `build`, the recipe and
+    its `error`.
     """
     with quiet():
         search = _Search(folder, recipe, metric, limit, seconds)
         chosen = search.run(units(search.model, products.kept(folder), recipe))
         built = quantise.build(folder, chosen.recipe)
-    return {
-        "recipe": chosen.recipe.as_fields(),
-        **built,
-        "error": chosen.error,
-        "tried": search.tried,
-    }
+    return {"recipe": chosen.recipe.as_fields(), **built, "error": chosen.error}
 
 
 def units(model: Any, found: Sequence[products.Product], recipe: Recipe) -> list[Unit]:
@@ -118,7 +113,6 @@ class _Search:
         self._reference = samples.read(folder / samples.REFERENCE)
         self._few = len(self.inputs)
         self._trial_s = 0.0
-        self.tried = 0
         self._seen: dict[frozenset[Unit], _Mix] = {}
 
     def run(self, found: Sequence[Unit]) -> _Mix:
@@ -177,7 +171,6 @@ class _Search:
         ended = time.monotonic()
         self._few = max(1, min(self._few, int(FEW_S * count / max(ended - ready, 1e-9))))
         self._trial_s = max(0.7 * self._trial_s, ended - began)
-        self.tried += 1
         try:
             outputs = agreement.compare(agreement.compared(session), answers, right)
         except WorkloadError:

@@ -73,7 +73,7 @@ def test_only_the_node_that_spoils_the_result_stays_in_fp32(tmp_path: Path) -> N
     assert list(mix["recipe"]["excluded"]) == [hostile]
     assert mix["coverage"] == pytest.approx(0.75)
     assert Path(mix["file"]).name == "int8-static-u8s8-products-mixed.onnx"
-    assert mix["error"] == pytest.approx(error_of(mix["file"], tmp_path)) and mix["tried"] > 4
+    assert mix["error"] == pytest.approx(error_of(mix["file"], tmp_path))
     assert mix["error"] <= mixed.MARGIN * 0.05
 
 
