@@ -33,12 +33,9 @@ class ConvLayers(Workload):
     small: ClassVar = {"batch": 1, "image": 4}
     convolves = True
     variants = (
-        Variant("cpu", "torch", "fp32"),
-        Variant("cpu", "torch", "bf16"),
+        *(Variant("cpu", "torch", precision) for precision in ("fp32", "bf16")),
         Variant("cpu", "torch", "bf16", mode="nhwc"),
-        Variant("gpu", "torch", "fp32"),
-        Variant("gpu", "torch", "tf32"),
-        Variant("gpu", "torch", "bf16"),
+        *(Variant("gpu", "torch", precision) for precision in ("fp32", "tf32", "bf16")),
         Variant("gpu", "torch", "bf16", mode="nhwc"),
     )
 

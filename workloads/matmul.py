@@ -8,19 +8,9 @@ from ._shared.product import MatrixProduct, ProductShape
 
 VARIANTS: tuple[Variant, ...] = (
     Variant("cpu", "numpy", "fp32"),
-    Variant("cpu", "torch", "fp32"),
-    Variant("cpu", "torch", "bf16"),
-    Variant("cpu", "torch", "fp16"),
-    Variant("cpu", "torch", "int8"),
-    Variant("cpu", "numpy", "fp64"),
-    Variant("cpu", "torch", "fp64"),
-    Variant("gpu", "torch", "fp32"),
-    Variant("gpu", "torch", "tf32"),
-    Variant("gpu", "torch", "bf16"),
-    Variant("gpu", "torch", "fp16"),
-    Variant("gpu", "torch", "fp8"),
-    Variant("gpu", "torch", "int8"),
-    Variant("gpu", "torch", "fp64"),
+    *(Variant("cpu", "torch", p) for p in ("fp32", "bf16", "fp16", "int8")),
+    *(Variant("cpu", library, "fp64") for library in ("numpy", "torch")),
+    *(Variant("gpu", "torch", p) for p in ("fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp64")),
 )
 JAX = [Variant(kind, "jax", p) for kind in ("cpu", "gpu") for p in ("fp32", "bf16", "fp64")]
 

@@ -31,10 +31,7 @@ class MatmulCold(Matmul):
     quick: ClassVar = {"n": 256}
     variants = (
         Variant("cpu", "numpy", "fp32"),
-        Variant("cpu", "torch", "fp32"),
-        Variant("cpu", "torch", "bf16"),
-        Variant("gpu", "torch", "fp32"),
-        Variant("gpu", "torch", "bf16"),
+        *(Variant(kind, "torch", p) for kind in ("cpu", "gpu") for p in ("fp32", "bf16")),
     )
 
     def work(self, case: Case) -> Work:
