@@ -11,7 +11,7 @@ from workbench.worker.libraries import jax, np, torch
 from ._shared import digits
 from ._shared.jax_task import JaxTask, cross_entropy, forward, weights_of
 from ._shared.keras_task import TensorFlowTask
-from ._shared.network import mlp, mlp_multiplications
+from ._shared.network import mlp, mlp_multiplications, mlp_training_flops
 from ._shared.pictures import bilinear
 from ._shared.torch_task import TorchTask, module, to_device
 from ._shared.training import RepeatedTraining, require_batch, shuffled_batches, train_step
@@ -51,10 +51,8 @@ class Digits(Workload):
     def work(self, case: Case) -> Work:
         batch = case.batch or 1
         weights = mlp_multiplications(SIZES)
-        # Three products per layer, but no gradient of the pictures in the first.
-        multiplications = 3 * weights - SIZES[0] * SIZES[1]
         return Work(
-            flops=2.0 * batch * multiplications,
+            flops=mlp_training_flops(SIZES, batch),
             bytes_moved=4.0 * (10 * weights + batch * 2 * SIZES[0]),
             items=batch,
             item="samples",

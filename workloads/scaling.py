@@ -30,7 +30,7 @@ from workbench.worker.libraries import torch
 from ._ranks import session
 from ._ranks.mirrored import Mirrored
 from ._ranks.replica import Replica, checked, judge, sizes_of, world_of
-from ._shared.network import mlp_multiplications
+from ._shared.network import mlp_multiplications, mlp_training_flops
 from ._shared.torch_task import device_of
 
 DEFAULT_BATCH = 960  # divisible by 2, 3, 4, 5, 6, 8 ... 64 ranks
@@ -86,13 +86,11 @@ class Scaling(Workload):
     def work(self, case: Case) -> Work:
         sizes, batch, world = sizes_of(case), case.batch or 1, world_of(case)
         weights = mlp_multiplications(sizes)
-        # Three products per layer, but no gradient of the data in the first.
-        multiplications = 3 * weights - sizes[0] * sizes[1]
         activations = batch * (2 * sizes[0] + 4 * sum(sizes[1:]))
         process = RANK_BYTES[case.device_kind] if world > 1 else 0.0
         own = 4.0 * (activations / world + 5 * weights) + process
         return Work(
-            flops=2.0 * batch * multiplications,
+            flops=mlp_training_flops(sizes, batch),
             bytes_moved=4.0 * (activations + 6 * world * weights),
             items=batch,
             item="samples",

@@ -11,7 +11,7 @@ from workbench.worker.libraries import jax, torch
 
 from ._shared.cuda_graph import WARM_UPS, graphed
 from ._shared.jax_task import JaxTask, cross_entropy, weights_of
-from ._shared.network import mlp, mlp_multiplications, samples
+from ._shared.network import mlp, mlp_training_flops, samples
 from ._shared.torch_task import TorchTask, module
 from ._shared.training import compare_losses, train_step
 
@@ -47,10 +47,8 @@ class TrainMlp(Workload):
 
     def work(self, case: Case) -> Work:
         count, steps = int(case.params["samples"]), int(case.params["steps"])
-        # Three products per layer, but no gradient of the data in the first.
-        multiplications = 3 * mlp_multiplications(SIZES) - SIZES[0] * SIZES[1]
         return Work(
-            flops=2.0 * steps * count * multiplications,
+            flops=mlp_training_flops(SIZES, steps * count),
             bytes_moved=4.0 * steps * count * (2 * SIZES[0] + 4 * SIZES[1] + 4 * SIZES[2]),
             items=1,
             item="runs",

@@ -8,7 +8,7 @@ from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, 
 from workbench.worker.libraries import torch
 
 from ._shared.keras_task import TensorFlowTask, network
-from ._shared.network import mlp, mlp_multiplications, samples
+from ._shared.network import mlp, mlp_multiplications, mlp_training_flops, samples
 from ._shared.torch_task import module, to_device
 from ._shared.training import IGNORED, RepeatedTraining, TrainingTask, compare_losses
 
@@ -49,10 +49,8 @@ class TrainMlpDeep(Workload):
     def work(self, case: Case) -> Work:
         count = int(case.params["samples"])
         weights = mlp_multiplications(SIZES)
-        # Three products per layer, but no gradient of the data in the first.
-        multiplications = 3 * weights - SIZES[0] * SIZES[1]
         return Work(
-            flops=2.0 * count * multiplications,
+            flops=mlp_training_flops(SIZES, count),
             bytes_moved=4.0 * (count * (2 * SIZES[0] + 4 * sum(SIZES[1:])) + 10 * weights),
             items=count,
             item="samples",

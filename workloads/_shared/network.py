@@ -224,3 +224,8 @@ def convnet_multiplications(image: int) -> int:
 def mlp_multiplications(sizes: Sequence[int]) -> int:
     """Multiply-adds of an MLP's forward pass on one sample."""
     return sum(inputs * outputs for inputs, outputs in pairwise(sizes))
+
+
+def mlp_training_flops(sizes: Sequence[int], samples: int) -> float:
+    """Operations of a training step: three products for each layer, but no gradient of the data."""
+    return 2.0 * samples * (3 * mlp_multiplications(sizes) - sizes[0] * sizes[1])
