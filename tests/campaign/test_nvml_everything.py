@@ -36,8 +36,8 @@ def test_a_reading_that_fails_in_any_way_leaves_a_complete_answer(
     stub: StubDriver, library: str, function: str
 ) -> None:
     for fault in FAULTS:
-        environ = stub.environ(library, NVML_STUB_GPUS="2", NVML_STUB=f"{function}@1={fault}")
-        nvml, gpus = nvml_answer(start_probe("nvml", environ=environ), 30.0)
+        with stub.loaded(library, NVML_STUB_GPUS="2", NVML_STUB=f"{function}@1={fault}"):
+            nvml, gpus = nvml_answer(start_probe("nvml"), 30.0)
         assert nvml.available, fault
         if function == "nvmlDeviceGetCount_v2":
             continue

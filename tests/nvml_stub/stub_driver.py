@@ -9,8 +9,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 _SOURCES = Path(__file__).parent
 _FLAGS = ("-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror")
@@ -35,6 +38,12 @@ class StubDriver:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("CUDA_", "NVML_STUB"))}
         found = os.pathsep.join(str(self.folder / library) for library in libraries)
         return {**clean, "LD_LIBRARY_PATH": found, **settings}
+
+    @contextmanager
+    def loaded(self, *libraries: str, **settings: str) -> Iterator[None]:
+        """Let the children that start in the block load the stubs."""
+        with patch.dict(os.environ, self.environ(*libraries, **settings), clear=True):
+            yield
 
 
 def build(folder: Path) -> StubDriver:

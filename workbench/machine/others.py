@@ -22,9 +22,9 @@ def other_gpus(
     software: Software, known: list[Gpu], root: Path, python: str | None, deadline_s: float
 ) -> list[Gpu]:
     """The devices that libraries find besides those that are `known`, and AMD's other cards."""
-    amd = start_probe("cards", environ=None, vendor="amd") if find_spec("amdsmi") else None
+    amd = start_probe("cards", vendor="amd") if find_spec("amdsmi") else None
     asked = {
-        name: QueryProcess(command("workbench.worker.gpus", name, python=python), environ=None)
+        name: QueryProcess(command("workbench.worker.gpus", name, python=python))
         for name in _to_ask(software, root)
     }
     since_s = time.monotonic()  # for all of them, which started at once

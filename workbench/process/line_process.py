@@ -45,14 +45,13 @@ class Ended:
 class QueryProcess:
     """Runs `argv`, which answers in lines on its standard output; our terminal shows none of it."""
 
-    def __init__(self, argv: Sequence[str], *, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(self, argv: Sequence[str]) -> None:
         self._incomplete = bytearray()
         self._process: subprocess.Popen[bytes] | None = None
         self._failure = ""
         try:
             self._process = children.start(
                 argv,
-                environ=environ,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -21,8 +20,8 @@ def stub(tmp_path_factory: pytest.TempPathFactory) -> StubDriver:
 
 
 def ask_cuda(stub: StubDriver, **settings: str) -> CudaAnswer:
-    environ = stub.environ("cuda", **settings)
-    return cuda_answer(start_probe("cuda", environ=environ), 30.0)
+    with stub.loaded("cuda", **settings):
+        return cuda_answer(start_probe("cuda"), 30.0)
 
 
 def test_cuda_lists_its_devices_in_its_own_order(stub: StubDriver) -> None:
@@ -84,11 +83,13 @@ def test_a_crash_in_libcuda_is_a_reason(stub: StubDriver) -> None:
     assert driver.reason is not None and driver.reason.code == "cuda_crashed"
 
 
-def test_a_library_without_the_api_is_broken(stub: StubDriver, tmp_path: Path) -> None:
+def test_a_library_without_the_api_is_broken(
+    stub: StubDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nvml = stub.folder / "nvml" / "libnvidia-ml.so.1"
     (tmp_path / "libcuda.so.1").symlink_to(nvml)
-    environ = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
-    driver = cuda_answer(start_probe("cuda", environ=environ), 30.0).driver
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    driver = cuda_answer(start_probe("cuda"), 30.0).driver
     assert driver.reason is not None and driver.reason.code == "library_broken"
 
 

@@ -28,8 +28,8 @@ def stub(tmp_path_factory: pytest.TempPathFactory) -> StubDriver:
 
 
 def ask_nvml(stub: StubDriver, library: str = "nvml", **settings: str) -> tuple[Nvml, list[Gpu]]:
-    environ = stub.environ(library, **settings)
-    return nvml_answer(start_probe("nvml", environ=environ), 30.0)
+    with stub.loaded(library, **settings):
+        return nvml_answer(start_probe("nvml"), 30.0)
 
 
 def assert_complete(gpu: Gpu) -> None:
@@ -236,8 +236,8 @@ def test_a_crash_at_init_is_a_reason(stub: StubDriver) -> None:
 
 
 def test_a_hang_is_ended_by_the_deadline(stub: StubDriver) -> None:
-    environ = stub.environ("nvml", NVML_STUB="nvmlInitWithFlags=hang")
-    nvml, gpus = nvml_answer(start_probe("nvml", environ=environ), deadline_s=0.3)
+    with stub.loaded("nvml", NVML_STUB="nvmlInitWithFlags=hang"):
+        nvml, gpus = nvml_answer(start_probe("nvml"), deadline_s=0.3)
     assert gpus == []
     assert nvml.reason is not None and nvml.reason.code == "nvml_hung"
     assert "0.3 s" in nvml.reason.message
@@ -271,7 +271,7 @@ def test_rows_after_a_failure(failure: bytes | Ended, reason: str) -> None:
 
 def test_an_interpreter_that_cannot_start_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
-    nvml, gpus = nvml_answer(start_probe("nvml", environ=None), 30.0)
+    nvml, gpus = nvml_answer(start_probe("nvml"), 30.0)
     assert gpus == []
     assert nvml.reason is not None and nvml.reason.code == "nvml_not_started"
 
@@ -293,7 +293,7 @@ class Hung(QueryProcess):
 def test_a_lost_gpu_on_which_both_hang_costs_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr(probe_client, "missing", lambda _: None)
-    monkeypatch.setattr(probe_client, "start_probe", lambda *_, environ: Hung(clock))
+    monkeypatch.setattr(probe_client, "start_probe", lambda _: Hung(clock))
     monkeypatch.setattr(probe_client.time, "monotonic", lambda: clock[0])
     nvml, gpus, cuda = GpuProbes().collect(30.0)
     assert clock == [130.0] and gpus == []
@@ -306,7 +306,7 @@ def test_cuda_has_its_own_deadline_where_nvml_answers(monkeypatch: pytest.Monkey
     clock = [100.0]
     children = {"nvml": Script(b'{"nvml": {"available": true}, "count": 0}'), "cuda": Hung(clock)}
     monkeypatch.setattr(probe_client, "missing", lambda _: None)
-    monkeypatch.setattr(probe_client, "start_probe", lambda api, environ: children[api])
+    monkeypatch.setattr(probe_client, "start_probe", children.__getitem__)
     monkeypatch.setattr(probe_client.time, "monotonic", lambda: clock[0])
     probes = GpuProbes()
     nvml, _, cuda = probes.collect(30.0)
@@ -315,7 +315,8 @@ def test_cuda_has_its_own_deadline_where_nvml_answers(monkeypatch: pytest.Monkey
 
 
 def test_how_the_gpus_are_linked(stub: StubDriver) -> None:
-    found = probe_client.gpu_links(stub.environ("nvml", NVML_STUB_GPUS="5"))
+    with stub.loaded("nvml", NVML_STUB_GPUS="5"):
+        found = probe_client.gpu_links()
     assert found.reason is None
     assert found.matrix[0] == ["", "NVLink", "SYS", "SYS", "SYS"]
     assert found.matrix[2] == ["SYS", "SYS", "", "PIX+P2P", "SYS"]
@@ -323,9 +324,11 @@ def test_how_the_gpus_are_linked(stub: StubDriver) -> None:
 
 def test_links_that_cannot_be_asked(stub: StubDriver) -> None:
     refused = "nvmlDeviceGetP2PStatus=3;nvmlDeviceGetTopologyCommonAncestor=3"
-    found = probe_client.gpu_links(stub.environ("nvml", NVML_STUB_GPUS="2", NVML_STUB=refused))
+    with stub.loaded("nvml", NVML_STUB_GPUS="2", NVML_STUB=refused):
+        found = probe_client.gpu_links()
     assert found.matrix == [["", "?"], ["?", ""]]
-    crashed = probe_client.gpu_links(stub.environ("nvml", NVML_STUB="nvmlInitWithFlags=segv"))
+    with stub.loaded("nvml", NVML_STUB="nvmlInitWithFlags=segv"):
+        crashed = probe_client.gpu_links()
     assert crashed.reason is not None and crashed.reason.code == "nvml_crashed"
 
 

@@ -220,7 +220,7 @@ def test_tpus_are_jaxs(stand_in: Path) -> None:
 
 def test_amd_smi_is_sampled_in_a_process_of_its_own(stand_in: Path) -> None:
     smi(stand_in)
-    process = start_probe("sample", "0.01", "2", "0", environ=None, vendor="amd")
+    process = start_probe("sample", "0.01", "2", "0", vendor="amd")
     try:
         line = process.line(30.0)
     finally:

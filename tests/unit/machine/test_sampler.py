@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from stub_driver import StubDriver, build, compiler
@@ -31,17 +32,14 @@ def samples(
     stub: StubDriver, *indices: int, library: str = "nvml", **settings: str
 ) -> Iterator[GpuSample]:
     """Every sample until the sampler gives up, or 30 s have passed."""
-    watching = GpuSampler(indices, every_s=0.01, environ=stub.environ(library, **settings))
-    found, end = list[GpuSample](), time.monotonic() + 30
-    more = lambda: found.extend(watching.drain()) or found or watching._over  # noqa: E731
-    try:
+    with stub.loaded(library, **settings), closing(GpuSampler(indices, every_s=0.01)) as watching:
+        found, end = list[GpuSample](), time.monotonic() + 30
+        more = lambda: found.extend(watching.drain()) or found or watching._over  # noqa: E731
         while until(more, end - time.monotonic()):
             yield from found
             if watching._over:
                 return
             found.clear()
-    finally:
-        watching.close()
 
 
 def first(stub: StubDriver, **settings: str) -> GpuReading:

@@ -7,7 +7,6 @@ work while this process reads /proc and /sys.
 import ctypes
 import sys
 import time
-from collections.abc import Mapping
 
 import msgspec
 
@@ -43,10 +42,8 @@ def missing(library: str) -> Reason | None:
     return None
 
 
-def start_probe(
-    *arguments: str, environ: Mapping[str, str] | None, vendor: str = "nvidia"
-) -> QueryProcess:
-    return QueryProcess(command(f"workbench.machine.{vendor}.probe", *arguments), environ=environ)
+def start_probe(*arguments: str, vendor: str = "nvidia") -> QueryProcess:
+    return QueryProcess(command(f"workbench.machine.{vendor}.probe", *arguments))
 
 
 def ending(ended: Ended, api: str = "NVML") -> Reason:
@@ -85,9 +82,9 @@ def cuda_answer(
     return failed(ending(answer, "CUDA")) if isinstance(answer, Ended) else answer
 
 
-def gpu_links(environ: Mapping[str, str] | None = None) -> Links:
+def gpu_links() -> Links:
     """The links between the GPUs, asked in a process of its own."""
-    process = start_probe("links", environ=environ)
+    process = start_probe("links")
     answer = process.answer(_decode_links, DEADLINE_S)
     process.close()
     return Links([], ending(answer)) if isinstance(answer, Ended) else answer
@@ -97,8 +94,8 @@ class GpuProbes:
     """NVML and CUDA asked at the same time; a missing library starts no process."""
 
     def __init__(self) -> None:
-        self._nvml = missing(NVML_LIBRARY) or start_probe("nvml", environ=None)
-        self._cuda = missing(CUDA_LIBRARY) or start_probe("cuda", environ=None)
+        self._nvml = missing(NVML_LIBRARY) or start_probe("nvml")
+        self._cuda = missing(CUDA_LIBRARY) or start_probe("cuda")
 
     def collect(self, deadline_s: float) -> tuple[Nvml, list[Gpu], CudaAnswer]:
         since_s = time.monotonic()

@@ -1,7 +1,7 @@
 """The run's side of the process that reads the GPUs in use at regular intervals."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -22,22 +22,16 @@ class GpuSampler:
     """Reads the GPUs with these numbers in their vendor's library; a crash costs only a gap."""
 
     def __init__(
-        self,
-        indices: Sequence[int],
-        *,
-        every_s: float = EVERY_S,
-        vendor: str = "nvidia",
-        environ: Mapping[str, str] | None = None,
+        self, indices: Sequence[int], *, every_s: float = EVERY_S, vendor: str = "nvidia"
     ) -> None:
         self._vendor = vendor
         self._arguments = ["sample", f"{every_s:g}", *map(str, indices)]
-        self._environ = environ
         self._restarts = 0
         self._over = False
         self._start()
 
     def _start(self) -> None:
-        self._process = start_probe(*self._arguments, environ=self._environ, vendor=self._vendor)
+        self._process = start_probe(*self._arguments, vendor=self._vendor)
         self._heard_at_s = time.monotonic()
 
     def drain(self) -> Iterator[GpuSample]:

@@ -1,6 +1,5 @@
 """Runs `stack_trial` for several packages, each in a process of its own."""
 
-import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -31,9 +30,9 @@ def try_packages(
 
     `at_once` is not for GPUs that admit one process at a time.
     """
-    environ, file = {**os.environ, "ORT_DISABLE_TELEMETRY": "1"}, Path(stack_trial.__file__)
+    file = Path(stack_trial.__file__)
     started: Iterable[tuple[str, QueryProcess, float]] = (
-        (name, QueryProcess(command(file, name, python=python), environ=environ), time.monotonic())
+        (name, QueryProcess(command(file, name, python=python)), time.monotonic())
         for name in names
     )
     if at_once:
