@@ -26,8 +26,16 @@ def save(model: Path, folder: Path, source: Path, destination: Path) -> dict[str
     _require_free(model, destination, is_saved=source == model)
     with quiet():
         content = onnx.load(str(source)).SerializeToString()
-        _write(destination, content)
-        difference = _difference(source, destination, folder)
+        try:
+            write.replace(destination, content)
+        except OSError as error:
+            raise WorkloadError(
+                f"cannot write {destination}: {error.strerror}",
+                hint="choose a folder that can be written to and has room for the model",
+            ) from error
+        inputs = samples.read(folder / samples.INPUTS)[:CHECKED]
+        before, after = (cpu_session(file) for file in (source, destination))
+        difference = agreement.error(after, inputs, agreement.answers(before, inputs))
         return {"size_bytes": len(content), "difference": difference}
 
 
@@ -46,19 +54,3 @@ def _require_free(model: Path, destination: Path, *, is_saved: bool) -> None:
             f"{destination} is the model itself, or its weights",
             hint="choose another name: the original is never overwritten",
         )
-
-
-def _write(destination: Path, content: bytes) -> None:
-    try:
-        write.replace(destination, content)
-    except OSError as error:
-        raise WorkloadError(
-            f"cannot write {destination}: {error.strerror}",
-            hint="choose a folder that can be written to and has room for the model",
-        ) from error
-
-
-def _difference(source: Path, written: Path, folder: Path) -> float:
-    inputs = samples.read(folder / samples.INPUTS)[:CHECKED]
-    before, after = (cpu_session(file) for file in (source, written))
-    return agreement.error(after, inputs, agreement.answers(before, inputs))

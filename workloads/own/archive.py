@@ -32,7 +32,12 @@ def opened(path: Path, pickled: bool) -> tuple[Any, Example]:
         raise unusable(text, "write it with torch.export.save") from error
     if has_objects and not pickled:
         raise unusable(f"{path.name} holds Python objects", "export it without them")
-    return _archived(path, pickled)
+    program = _program(path, pickled)
+    if not program.example_inputs:
+        hint = "save the program as torch.export.export returned it"
+        raise unusable(f"{path.name} holds no example inputs", hint)
+    args, kwargs = program.example_inputs
+    return _plain(program.module()), Example(tuple(args), dict(kwargs))
 
 
 def _unpickled(path: Path, pickled: bool) -> tuple[Any, Example]:
@@ -59,15 +64,6 @@ def on(path: Path, pickled: bool, device: str) -> Any:
     from torch.export.passes import move_to_device_pass
 
     return _plain(move_to_device_pass(_program(path, pickled), device).module())
-
-
-def _archived(path: Path, pickled: bool) -> tuple[Any, Example]:
-    program = _program(path, pickled)
-    if not program.example_inputs:
-        hint = "save the program as torch.export.export returned it"
-        raise unusable(f"{path.name} holds no example inputs", hint)
-    args, kwargs = program.example_inputs
-    return _plain(program.module()), Example(tuple(args), dict(kwargs))
 
 
 def _program(path: Path, pickled: bool) -> Any:

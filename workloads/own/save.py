@@ -204,8 +204,11 @@ def _of_function(code: Code, case: Case, setup: list[str]) -> list[str]:
 
 
 def _of_onnx(folder: Path, file: Path, setup: list[str]) -> list[str]:
-    """Copy an exported model; returns the lines that load it from its new place."""
-    _copy(file, folder / MODEL)
+    """Copy an exported model, with the files of its weights if those are apart; returns the lines
+    that load it from its new place."""
+    shutil.copyfile(file, folder / MODEL)
+    for name in graph.external_files(onnx.load(str(file), load_external_data=False)):
+        shutil.copyfile(file.parent / name, folder / name)
     return [line.replace(repr(MODEL), f'str(HERE / "{MODEL}")') for line in setup]
 
 
@@ -248,10 +251,3 @@ def _module(folder: Path, code: Code, subject: Subject, case: Case) -> list[str]
     if not code.train:
         return [_target(code), built]
     return [_target(code), built, *map(inspect.getsource, COPIED_TO_TRAIN), TRAINED]
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Copy a model with the files of its weights, if those are apart."""
-    shutil.copyfile(source, target)
-    for name in graph.external_files(onnx.load(str(source), load_external_data=False)):
-        shutil.copyfile(source.parent / name, target.parent / name)
