@@ -14,26 +14,6 @@ from .packages.software import WARNED
 # The driver works, and torch cannot use it.
 NOT_BY_TORCH = ("torch_without_cuda", "driver_too_old", "gpu_without_code")
 
-# Code -> message, remedy; `{}` stands for NAME=VALUE, in the remedy for NAME.
-_VARIABLES = {
-    "thread_variable": (
-        "{} is set and may limit the threads of a backend",
-        "`unset {}`; workbench sets the threads of each case itself",
-    ),
-    "isa_variable": (
-        "{} is set and may keep libraries from using this CPU's instruction set",
-        "`unset {}` to measure what the CPU can do",
-    ),
-    "precision_variable": (
-        "{} overrides a program's precision; the workers run without it",
-        "`unset {}`, or expect other results where it is set",
-    ),
-    "debug_variable": ("{} is set; it helps to find errors and slows the work down", "`unset {}`"),
-    "share_variable": (
-        "{} is set; under MPS it limits this process to a part of the GPU",
-        "`unset {}` to measure the whole GPU",
-    ),
-}
 _CUDA_BUILD = "CUDA "
 _ORT = "onnxruntime"
 _CUDA_12_8 = (12, 8)
@@ -287,8 +267,8 @@ def _environment(machine: Machine, software: Software) -> Iterator[Warning]:
             f" {share} cores instead",
             f"`export OMP_NUM_THREADS={share}` before torchrun for your own trainings",
         )
-    for code, (message, remedy) in _VARIABLES.items():
-        for name in WARNED[code].split():
+    for code, (names, message, remedy) in WARNED.items():
+        for name in names.split():
             value = software.environment.get(name, "")
             if by_torchrun and name == "OMP_NUM_THREADS":
                 continue

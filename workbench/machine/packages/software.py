@@ -22,21 +22,38 @@ FOREIGN_DEADLINE_S = 20.0  # a conda interpreter on a cold network file system t
 # These two belong to this program's own interpreter, even if another one runs the workers.
 _OWN = ("textual", "nvidia-ml-py")
 
-# Variables to warn of, by the code of the warning.
+# Variables to warn of, by the code of the warning, with its message and remedy; `{}` stands for
+# NAME=VALUE, in the remedy for NAME.
 WARNED = {
-    "thread_variable": "OMP_NUM_THREADS MKL_NUM_THREADS OPENBLAS_NUM_THREADS",
+    "thread_variable": (
+        "OMP_NUM_THREADS MKL_NUM_THREADS OPENBLAS_NUM_THREADS",
+        "{} is set and may limit the threads of a backend",
+        "`unset {}`; workbench sets the threads of each case itself",
+    ),
     "isa_variable": (
         "ATEN_CPU_CAPABILITY DNNL_MAX_CPU_ISA MKL_DEBUG_CPU_TYPE MKL_ENABLE_INSTRUCTIONS"
-        " NPY_DISABLE_CPU_FEATURES ONEDNN_MAX_CPU_ISA OPENBLAS_CORETYPE"
+        " NPY_DISABLE_CPU_FEATURES ONEDNN_MAX_CPU_ISA OPENBLAS_CORETYPE",
+        "{} is set and may keep libraries from using this CPU's instruction set",
+        "`unset {}` to measure what the CPU can do",
     ),
-    "precision_variable": "NVIDIA_TF32_OVERRIDE TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    "precision_variable": (
+        "NVIDIA_TF32_OVERRIDE TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+        "{} overrides a program's precision; the workers run without it",
+        "`unset {}`, or expect other results where it is set",
+    ),
     "debug_variable": (
-        "CUDA_LAUNCH_BLOCKING PYTHONDEVMODE PYTHONMALLOC PYTORCH_NO_CUDA_MEMORY_CACHING"
+        "CUDA_LAUNCH_BLOCKING PYTHONDEVMODE PYTHONMALLOC PYTORCH_NO_CUDA_MEMORY_CACHING",
+        "{} is set; it helps to find errors and slows the work down",
+        "`unset {}`",
     ),
-    "share_variable": "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
+    "share_variable": (
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
+        "{} is set; under MPS it limits this process to a part of the GPU",
+        "`unset {}` to measure the whole GPU",
+    ),
 }
 # These override a program's own precision; a case names its precision, so workers run without them.
-PRECISION_VARIABLES = WARNED["precision_variable"].split()
+PRECISION_VARIABLES = WARNED["precision_variable"][0].split()
 # Further variables that change results or visibility.
 _FURTHER = (
     "OMP_PROC_BIND OMP_PLACES OMP_WAIT_POLICY OMP_THREAD_LIMIT GOMP_CPU_AFFINITY KMP_AFFINITY",
@@ -50,7 +67,7 @@ _FURTHER = (
 )
 # The values of all of these are shown, so no variable that usually holds a token or a name belongs
 # here; paths are cut to file names.
-VARIABLES = " ".join([*WARNED.values(), *_FURTHER]).split()
+VARIABLES = " ".join([*(names for names, *_ in WARNED.values()), *_FURTHER]).split()
 
 # Those that a scheduler sets anew for each job: no result depends on their values.
 OF_A_JOB = ("SLURM_JOB_ID", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS")
