@@ -7,20 +7,10 @@ from typing import Any
 
 # Beginnings of operator names of ONNX and ONNX Runtime that compute with quantised numbers.
 _QUANTISED = (
-    "QuantizeLinear",
-    "DequantizeLinear",
-    "DynamicQuantize",
-    "QLinear",
-    "ConvInteger",
-    "MatMulInteger",
-    "MatMulNBits",
-    "MatMulBnb4",
-    "GatherBlockQuantized",
-    "QGemm",
-    "QAttention",
-    "QEmbedLayerNormalization",
-    "QOrdered",
-)
+    "QuantizeLinear", "DequantizeLinear", "DynamicQuantize", "QLinear", "ConvInteger",
+    "MatMulInteger", "MatMulNBits", "MatMulBnb4", "GatherBlockQuantized", "QGemm", "QAttention",
+    "QEmbedLayerNormalization", "QOrdered",
+)  # fmt: skip
 # Beginnings of those that draw numbers, as Dropout does in training mode.
 _RANDOM = ("Random", "Bernoulli", "Multinomial", "Dropout")
 _FLOATS = {1: "fp32", 10: "fp16", 11: "fp64", 16: "bf16"}  # by TensorProto.DataType

@@ -22,19 +22,9 @@ SMALL = 4096  # bytes of a constant that stays in the parsed graph
 EXPORT = "export the model to ONNX first, for instance by torch.onnx.export or tf2onnx"
 # NumPy's names for the types of onnx.TensorProto that arrays can have.
 TYPES = {
-    1: "float32",
-    2: "uint8",
-    3: "int8",
-    4: "uint16",
-    5: "int16",
-    6: "int32",
-    7: "int64",
-    9: "bool",
-    10: "float16",
-    11: "float64",
-    12: "uint32",
-    13: "uint64",
-}
+    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool",
+    10: "float16", 11: "float64", 12: "uint32", 13: "uint64",
+}  # fmt: skip
 # Files of other kinds by their beginning, and what to do about them; the first that fits counts.
 _OTHERS = (
     (rb"\Z", "an empty file", AGAIN),

@@ -37,16 +37,9 @@ NO_INTEGERS = (
 )
 DYNAMIC = ("MatMul", "Attention", "LSTM", "EmbedLayerNormalization")  # Gemm is rewritten as MatMul
 INTEGER = {  # operators of an optimised graph that multiply integers
-    "ConvInteger",
-    "DynamicQuantizeLSTM",
-    "DynamicQuantizeMatMul",
-    "MatMulInteger",
-    "MatMulIntegerToFloat",
-    "QAttention",
-    "QGemm",
-    "QLinearConv",
-    "QLinearMatMul",
-}
+    "ConvInteger", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "MatMulInteger",
+    "MatMulIntegerToFloat", "QAttention", "QGemm", "QLinearConv", "QLinearMatMul",
+}  # fmt: skip
 
 
 def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
