@@ -28,10 +28,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 def snapshots(
-    machine: Machine,
-    *,
-    every_s: float,
-    sleep: Callable[[float], object] = time.sleep,
+    machine: Machine, *, every_s: float, sleep: Callable[[float], object] = time.sleep
 ) -> Iterator[Snapshot]:
     """A snapshot every `every_s` seconds until the caller stops asking."""
     indices = [gpu.index for gpu in machine.watched if gpu.index is not None]

@@ -179,12 +179,7 @@ def best_step_s(task: Task, seconds: float) -> float:
 
 
 def lead_in(
-    task: Task,
-    *,
-    iterations: int,
-    step_s: float,
-    settle_s: float,
-    timer: DeviceTimer | None = None,
+    task: Task, *, iterations: int, step_s: float, settle_s: float, timer: DeviceTimer | None = None
 ) -> list[Sample]:
     """Samples that do not count: at least two, then up to `settle_s` until two in a row agree.
 

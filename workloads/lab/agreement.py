@@ -40,9 +40,7 @@ def error(
 
 
 def compare(
-    names: Sequence[str],
-    answers: Sequence[Sequence[Array]],
-    references: Sequence[Sequence[Array]],
+    names: Sequence[str], answers: Sequence[Sequence[Array]], references: Sequence[Sequence[Array]]
 ) -> list[OutputAccuracy]:
     """One result per output over all samples; `answers` and `references` hold samples of outputs.
 

@@ -181,7 +181,6 @@ def _count(counts: Mapping[str, int]) -> int:
     if len(several) > 1:
         listed = ", ".join(f"{name} {count}" for name, count in counts.items())
         raise bad_input(
-            f"the inputs hold different numbers of samples: {listed}",
-            "use the same number of each",
+            f"the inputs hold different numbers of samples: {listed}", "use the same number of each"
         )
     return several.pop() if several else 1

@@ -216,10 +216,7 @@ def _varies(original: Original, sample: Mapping[str, Array], answers: Sequence[A
 
 
 def _facts(
-    loaded: Loaded,
-    ports: Sequence[Input],
-    chosen: Chosen,
-    answers: Mapping[str, Array],
+    loaded: Loaded, ports: Sequence[Input], chosen: Chosen, answers: Mapping[str, Array]
 ) -> dict[str, Any]:
     model, unquantisable = loaded.proto, None
     if loaded.size_bytes > LARGEST_MODEL:  # the quantisers write one protocol buffer

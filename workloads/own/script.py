@@ -24,14 +24,7 @@ from workbench.worker.libraries import torch
 
 from .._shared.torch_task import end_compilers
 from .calls import Called, Run
-from .target import (
-    NO_CUDA_MARKS,
-    flush_at_exit,
-    flush_files,
-    is_users,
-    unusable,
-    users_line,
-)
+from .target import NO_CUDA_MARKS, flush_at_exit, flush_files, is_users, unusable, users_line
 from .tree import Example, alone, uncompiled
 
 PICKLE, PATHS = "module.pt", "paths.json"  # files in `Code.folder`

@@ -62,10 +62,7 @@ class _Reading:
     """NVML's functions for one field, the newest first, and the conversion of their answer."""
 
     def __init__(
-        self,
-        *functions: str,
-        extra: Call = (),
-        convert: Callable[[Any], Any] = lambda value: value,
+        self, *functions: str, extra: Call = (), convert: Callable[[Any], Any] = lambda value: value
     ) -> None:
         self.functions = functions
         self.extra = extra  # arguments after the handle
@@ -111,10 +108,7 @@ _CHANGING = {
         "nvmlDeviceGetUtilizationRates", convert=lambda rates: float(rates.gpu)
     ),
     "temperature_c": _Reading(
-        "nvmlDeviceGetTemperatureV",
-        "nvmlDeviceGetTemperature",
-        extra=(_GPU_SENSOR,),
-        convert=float,
+        "nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature", extra=(_GPU_SENSOR,), convert=float
     ),
     "sm_clock_mhz": _Reading("nvmlDeviceGetClockInfo", extra=(_SM,), convert=float),
     "clock_event_reasons": _Reading(

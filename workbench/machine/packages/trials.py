@@ -32,8 +32,7 @@ def try_packages(
     """
     file = Path(stack_trial.__file__)
     started: Iterable[tuple[str, QueryProcess, float]] = (
-        (name, QueryProcess(command(file, name, python=python)), time.monotonic())
-        for name in names
+        (name, QueryProcess(command(file, name, python=python)), time.monotonic()) for name in names
     )
     if at_once:
         started = list(started)
