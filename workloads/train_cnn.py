@@ -4,30 +4,13 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from workbench.contract import (
-    Accuracy,
-    Case,
-    Host,
-    Parameter,
-    ParameterValue,
-    Setup,
-    Task,
-    Work,
-    Workload,
-)
+from workbench.contract import Accuracy, Case, Host, Parameter, Setup, Task, Work, Workload
 from workbench.worker.libraries import np, torch
 
 from ._shared import digits
 from ._shared.network import CONVOLUTIONS, convnet_multiplications, untrained_convnet
 from ._shared.torch_task import module
-from ._shared.training import (
-    CONVOLVING,
-    IGNORED,
-    compare,
-    exact_gradient,
-    loader,
-    require_shared_memory,
-)
+from ._shared.training import CONVOLVING, IGNORED, compare, loader, require_shared_memory
 from ._shared.waiting import AHEAD, FedTraining
 
 LEARNING_RATE = 0.01
@@ -60,9 +43,7 @@ class TrainCnn(Workload):
     convolves = True
     variants = CONVOLVING
 
-    def tuning_values(
-        self, parameter: str, host: Host, device_kind: str
-    ) -> Sequence[ParameterValue]:
+    def tuning_values(self, parameter: str, host: Host, device_kind: str) -> Sequence[int]:
         if device_kind == "cpu":
             return []  # one is ahead of a CPU, and more would take its cores
         some = max(1, min(host.cores // 4, MOST_LOADERS // 2))
@@ -143,11 +124,9 @@ class ConvNetTraining(FedTraining):
         counted[CHECKED:] = IGNORED
         found = self.gradient((torch.from_numpy(pictures), torch.from_numpy(counted)))
 
-        few = (torch.from_numpy(array[:CHECKED]) for array in (pictures, labels))
-        expected = exact_gradient(module(self.layers), *few)
-        checked = min(CHECKED, len(labels))
-        reference = f"float64 torch on the CPU, loss and gradient of {checked} pictures"
-        return compare(found, expected, reference, LIMITS[self.case.precision])
+        inputs, targets = (torch.from_numpy(array[:CHECKED]) for array in (pictures, labels))
+        what, limit = f"{len(targets)} pictures", LIMITS[self.case.precision]
+        return compare(found, module(self.layers), inputs, targets, what, limit)
 
 
 WORKLOAD = TrainCnn()

@@ -9,14 +9,7 @@ from workbench.worker.libraries import np, torch
 from ._shared import digits
 from ._shared.network import CLASSES, he
 from ._shared.torch_task import to_device
-from ._shared.training import (
-    CONVOLVING,
-    TrainingTask,
-    compare,
-    exact_gradient,
-    require_batch,
-    shuffled_batches,
-)
+from ._shared.training import CONVOLVING, TrainingTask, compare, require_batch, shuffled_batches
 
 SIDE = 32
 WIDTHS = (16, 32, 64)  # channels of the three stages
@@ -120,13 +113,12 @@ class ResnetTraining(TrainingTask):
         chosen = torch.arange(batch, device=self.device) % few
         pictures, labels = self.pictures[chosen], self.labels[chosen]
         exact = resnet(self.blocks, self.seed)
-        shift(exact, CHECKED_SHIFT)
-        expected = exact_gradient(exact, pictures[:few], labels[:few])
-        shift(self.network, CHECKED_SHIFT)
+        for network in (exact, self.network):
+            shift(network, CHECKED_SHIFT)
         found = self.gradient((pictures, labels))
         shift(self.network, 0.0)
-        reference = f"float64 torch on the CPU, loss and gradient of {few} pictures"
-        return compare(found, expected, reference, LIMITS[self.case.precision])
+        what, limit = f"{few} pictures", LIMITS[self.case.precision]
+        return compare(found, exact, pictures[:few], labels[:few], what, limit)
 
 
 def convolutions(blocks: int) -> Iterator[tuple[int, int, int, int]]:

@@ -207,16 +207,21 @@ def compare_losses(
     return Accuracy.within(worst(errors), limit, reference)
 
 
-def compare(found: Gradient, expected: Gradient, reference: str, limit: float) -> Accuracy:
-    """The largest relative error among the loss and the gradients.
+def compare(
+    found: Gradient, network: Any, inputs: Any, targets: Any, what: str, limit: float
+) -> Accuracy:
+    """The largest relative error among the loss and the gradients of `what`, against those of an
+    FP32 `network` on the CPU by eager torch in float64.
 
     Each matrix or kernel counts on its own.  All vectors (biases, scales) count together, since a
     single one may be close to zero.
     """
+    expected = exact_gradient(network, inputs, targets)
     pairs = list(zip(found[1], expected[1], strict=True))
     errors = [relative_error(*pair) for pair in pairs if pair[1].ndim > 1]
     vectors = zip(*(pair for pair in pairs if pair[1].ndim == 1), strict=True)
     errors += [relative_error(*map(np.concatenate, vectors)), abs(found[0] / expected[0] - 1)]
+    reference = f"float64 torch on the CPU, loss and gradient of {what}"
     return Accuracy.within(worst(errors), limit, reference)
 
 
