@@ -30,14 +30,7 @@ from ..worker.launcher import launch_of
 from .answers import Hello
 from .control import Cancelled, Control
 from .guardian_client import Guardian
-from .worker_process import (
-    PATIENCE_S,
-    WorkerKey,
-    WorkerProcess,
-    WorkerSettings,
-    drop_compiled,
-    keep_headers,
-)
+from .worker_process import PATIENCE_S, WorkerKey, WorkerProcess, WorkerSettings, keep_headers
 
 HINTS = {
     "timeout": "choose a smaller size or raise --budget",
@@ -346,8 +339,7 @@ class Pool:
         ended = worker.reap() is not None
         if ended:
             self._guardian.remove_group(worker.pid)
-        if worker.compiling_since is not None:
-            drop_compiled(worker.compiled_folder, worker.compiling_since)
+        worker.drop_compiled()
         return ended
 
     def end_all(self, *, at_once: bool) -> None:

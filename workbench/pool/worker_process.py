@@ -188,6 +188,11 @@ class WorkerProcess(LineProcess):
         """End the whole group at once, without waiting for it; `reap` does that."""
         children.kill(self.process)
 
+    def drop_compiled(self) -> None:
+        """Remove what a compilation wrote last, if the worker was killed during one."""
+        if self.compiling_since is not None:
+            drop_compiled(self.compiled_folder, self.compiling_since)
+
     def ask_to_end(self) -> None:
         """Close the pipe of an awake worker, which then ends by itself."""
         self.thaw()

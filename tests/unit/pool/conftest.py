@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from pool_stand_ins import Guardian, Process
 
-from workbench.pool import pool as workers
+from workbench.pool import pool as workers, worker_process
 
 
 @pytest.fixture
 def dropped(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     found: list[bool] = []
-    monkeypatch.setattr(workers, "drop_compiled", lambda *_: found.append(True))
+    monkeypatch.setattr(worker_process, "drop_compiled", lambda *_: found.append(True))
     monkeypatch.setattr(workers, "WorkerProcess", Process)
     monkeypatch.setattr(workers, "Guardian", Guardian)
     monkeypatch.setattr(workers.tempfile, "mkdtemp", lambda **_: "/nowhere")
