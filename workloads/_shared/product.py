@@ -10,23 +10,14 @@ from functools import partial
 from math import prod, sqrt
 from typing import Any, NamedTuple
 
-from workbench.contract import (
-    PRECISION_BYTES,
-    Accuracy,
-    Case,
-    Setup,
-    Task,
-    Work,
-    Workload,
-    WorkloadError,
-)
+from workbench.contract import Accuracy, Case, Setup, Task, Work, Workload, WorkloadError
 from workbench.worker.failures import is_out_of_memory
 from workbench.worker.libraries import jax, np, torch
 
 from .jax_task import JaxTask
 from .torch_task import TorchTask, arithmetic, dtype_of, time_to_host, to_device
 
-PRODUCT_BYTES = {**PRECISION_BYTES, "fp8": 2, "int8": 4}  # FP8 yields BF16, INT8 32-bit sums
+PRODUCT_BYTES = {"fp8": 2, "int8": 4}  # where they are not those of its factors: BF16, 32-bit sums
 # Several times the measured error, which includes rounding of the inputs; far below a wrong one.
 LIMITS = {
     "fp64": 1e-12,
@@ -77,7 +68,7 @@ class MatrixProduct(Workload):
     def work(self, case: Case) -> Work:
         batch, m, n, k = self.shape(case)
         inputs, outputs, size = batch * k * (m + n), batch * m * n, case.element_bytes
-        held = float(inputs * size + outputs * PRODUCT_BYTES[case.precision])
+        held = float(inputs * size + outputs * PRODUCT_BYTES.get(case.precision, size))
         flops = 2.0 * batch * m * n * k
         work = Work(flops, held, batch, "products", held, transfers="setup")
         wide = max(size, 4)  # bytes of a number as it is drawn

@@ -17,17 +17,7 @@ from workbench.worker.failures import first_line
 from workbench.worker.libraries import torch
 
 from . import training
-from .reference import (
-    GUARDS,
-    MOST_FLOOR,
-    Reference,
-    arrays,
-    call,
-    errors,
-    guard,
-    plain_attention,
-    reference,
-)
+from .reference import GUARDS, Reference, arrays, call, errors, guard, plain_attention, reference
 from .subject import Subject, hash_of, precision_of, subject
 from .target import NO_CUDA_MARKS, gpu_errors, is_users, noting_variables, user_errors
 from .tree import Example, compiled_parts
@@ -113,7 +103,7 @@ def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
 
 def _consequence(found: Reference, has_check: bool) -> str:
     """What the difference between equal calls means for the check of candidates."""
-    loose = [n for n, floor in zip(found.names, found.floors, strict=True) if floor > MOST_FLOOR]
+    loose = found.loose
     if not loose:
         return "so its error limit includes that difference"
     if len(loose) == len(found.names):

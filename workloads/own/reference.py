@@ -52,6 +52,11 @@ class Reference:
         """Whether eager agrees with itself, so that there is something to compare with."""
         return not self.floors or min(self.floors) <= MOST_FLOOR
 
+    @property
+    def loose(self) -> list[str]:
+        """The outputs in which eager is too far from itself for anything else to be judged."""
+        return [n for n, floor in zip(self.names, self.floors, strict=True) if floor > MOST_FLOOR]
+
     def judge(self, code: Code, precision: str, answers: Sequence[Array]) -> Accuracy:
         """The accuracy of `answers`, by the output that is nearest to its limit or beyond."""
         if len(answers) != len(self.outputs):
