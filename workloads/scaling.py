@@ -144,14 +144,8 @@ class DataParallel(Task):
             max(1, (case.threads or 1) // group.sharers(number, self.world))
             for number in range(self.world)
         ]
-        phases = group.ask(
-            group.ranks,
-            op="open",
-            case=asdict(case),
-            world=self.world,
-            threads=self.threads,
-            seed=setup.seed,
-        )
+        order = {"case": asdict(case), "world": self.world, "threads": self.threads}
+        phases = group.ask(group.ranks, op="open", seed=setup.seed, **order)
         for name in setup.PHASES:
             spent = max(found.get(name, 0.0) for found in phases[: self.world])
             if spent:

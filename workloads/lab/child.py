@@ -46,16 +46,10 @@ class Lab:
             return quantise.build(Path(folder), Recipe.of(recipe))
 
     def mixed(
-        self,
-        model: str,
-        folder: str,
-        recipe: dict[str, Any],
-        metric: str,
-        limit: float,
-        seconds: float,
+        self, model: str, folder: str, recipe: dict[str, Any], **wanted: Any
     ) -> dict[str, Any]:
         with clear_errors(f"{Recipe.of(recipe).label} cannot be mixed", "not_quantised", OTHERS):
-            return mixed.mixed(Path(folder), Recipe.of(recipe), metric, limit, seconds)
+            return mixed.mixed(Path(folder), Recipe.of(recipe), **wanted)
 
     def save(self, model: str, folder: str, variant: str, destination: str) -> dict[str, Any]:
         hint = "try again with another file name"
