@@ -30,14 +30,8 @@ class Own(Workload):
     def work(self, case: Case) -> Work:
         """Nothing is known about its operations and memory."""
         item = "samples" if case.batch else "runs"
-        return Work(
-            flops=None,
-            bytes_moved=None,
-            items=case.batch or 1,
-            item=item,
-            memory_bytes=0.0,
-            transfers="step" if case.backend in ("torch", *ONNX_BACKENDS) else "",
-        )
+        when = "step" if case.backend in ("torch", *ONNX_BACKENDS) else ""
+        return Work(None, None, case.batch or 1, item, memory_bytes=0.0, transfers=when)
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         code = Code.of(setup.files["code"])
