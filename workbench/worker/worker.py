@@ -76,23 +76,16 @@ class Worker:
         return import_workload(workload).consult(question, **details)
 
     def prepare(
-        self,
-        case: dict[str, Any],
-        seed: int,
-        latency: bool,
-        warm_up_s: float,
-        cache_bytes: int,
-        files: dict[str, str],
-        from_start: bool,
+        self, case: dict[str, Any], latency: bool, warm_up_s: float, from_start: bool, **given: Any
     ) -> dict[str, Any]:
-        """Load a case, check its result, warm it up.
+        """Load a case, check its result, warm it up; `given` are fields of its `Setup`.
 
         `from_start`: start-up costs count, and are reported as in a process of the case's own.  The
         first step is then timed before the check, which would load kernels and memory for it.
         """
         wanted = Case(**case)
         workload = import_workload(wanted.workload)
-        make_setup = partial(LoadingSetup, seed=seed, cache_bytes=cache_bytes, files=files)
+        make_setup = partial(LoadingSetup, **given)
         self._begin_case()
         setup = make_setup()
         task = workload.prepare(wanted, setup)

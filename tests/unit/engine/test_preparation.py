@@ -263,9 +263,7 @@ def test_a_worker_releases_every_case_even_if_one_of_them_fails_to_close() -> No
     own = Worker("numpy", "cpu")
     fields = {"workload": "matmul", "device": "cpu", "backend": "numpy", "precision": "fp32"}
     for n in (8, 16):
-        own.prepare(
-            {**fields, "threads": 1, "params": {"n": n}}, 0, False, 0.01, 1 << 20, {}, False
-        )
+        own.prepare({**fields, "threads": 1, "params": {"n": n}}, False, 0.01, False)
     closed: list[str] = []
 
     def close(name: str) -> None:
@@ -301,7 +299,7 @@ def test_the_latest_step_is_checked_where_the_check_takes_none(
     monkeypatch.setattr(worker, "import_workload", lambda name: workload)
     monkeypatch.setattr(worker, "_first_step_s", lambda task: 9.0)  # leaves no time to warm up
     fields = {"workload": "x", "device": "cpu", "backend": "numpy", "precision": "fp32"}
-    Worker("numpy", "cpu").prepare(fields, 0, False, 0.01, 1 << 20, {}, from_start)
+    Worker("numpy", "cpu").prepare(fields, False, 0.01, from_start)
     assert taken[-2:] == ["step", "check"]
     assert taken.count("check") == 1
 
@@ -327,9 +325,7 @@ def test_one_time_loading_counts_for_every_case_of_a_row_about_start_up(
     monkeypatch.setattr(worker, "_first_step_s", lambda task: next(first))
     own = Worker("numpy", "cpu")
     fields = {"workload": "loading", "device": "cpu", "backend": "numpy", "precision": "fp32"}
-    one, other = (
-        own.prepare({**fields, "threads": n}, 0, False, 1.0, 1 << 20, {}, True) for n in (1, 2)
-    )
+    one, other = (own.prepare({**fields, "threads": n}, False, 1.0, True) for n in (1, 2))
     assert one["setup"] == {"build_s": 0.5, "loading_s": 1.0}
     assert one["warmup"]["first_s"] == 0.9
     assert other["setup"] == {"build_s": 0.6, "loading_s": 1.0}

@@ -138,7 +138,7 @@ def test_torch_serves_a_worker_on_a_real_gpu() -> None:
     assert "torch" in worker.hello()["versions"]
     assert catalog.load_backend("torch").gpus()[0]["device"] == "cuda:0"
     case = Case("matmul", "cuda:0", "torch", "fp32", params={"n": 256})
-    prepared = worker.prepare(asdict(case), 0, False, 0.1, 1 << 20, {}, False)
+    prepared = worker.prepare(asdict(case), False, 0.1, False)
     assert prepared["memory_peak_bytes"] >= 3 * 4 * 256**2
     assert worker.block(case.id, 0.05, 1, 0.0)["samples_s"]
     assert worker.release([case.id]) == {}

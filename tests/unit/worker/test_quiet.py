@@ -51,7 +51,7 @@ def test_a_block_waits_only_for_thread_pools_of_other_cases(
     fields = {"workload": "matmul", "device": "cpu", "backend": "numpy", "precision": "fp32"}
     cases = [{**fields, "threads": 1, "params": {"n": n}} for n in (8, 16)]
     for case in cases:
-        own.prepare(case, 0, False, 0.01, 1 << 20, {}, False)
+        own.prepare(case, False, 0.01, False)
     first, second = own.prepared
     own.block(second, 0.001, 1, 0.0)  # prepared last
     assert not waited
