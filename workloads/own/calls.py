@@ -39,40 +39,32 @@ class Called:
     seconds: float = 0.0  # each call lasts until CUDA is done
     graded: bool = False  # a backward pass has left gradients
     example: Example | None = None  # copies of inputs of the most frequent shapes, or large ones
-    _counts: Counter[str] = field(default_factory=Counter)  # calls by shapes
+    counts: Counter[str] = field(default_factory=Counter)  # calls by shapes
     _ways: Counter[str] = field(default_factory=Counter)  # calls "in training mode"
     _kept: str = ""  # shapes of the example
 
     @property
     def shapes(self) -> list[str]:
         """The shapes of its inputs, such as "8x3x32x32, mask=8x1", the most frequent first."""
-        return [shapes for shapes, _ in self._counts.most_common(SHAPES)]
+        return [shapes for shapes, _ in self.counts.most_common(SHAPES)]
 
     @functools.cached_property
     def _modal(self) -> list[Any]:
         return modal_parts(self.module)
 
     @property
-    def sizes(self) -> int:
-        return len(self._counts)
-
-    @property
     def notes(self) -> list[str]:
+        """The ways in which its calls are others than those of its race."""
         ways = self._ways.items()
         return [f"{self.name} was {way} in {n} of {self.calls} calls" for way, n in ways]
-
-    @property
-    def altered(self) -> bool:
-        """Whether its calls are others than those of its race."""
-        return bool(self._ways)
 
     def begin(self, example: Example, called: Any) -> None:
         """Note a call of the module, or of what is around it, and keep copies of its inputs before
         it may change them."""
         self._ways.update(ways(called, self._modal))
         shapes = _shapes(example)
-        self._counts[shapes] += 1
-        ahead = self._counts[shapes] - self._counts[self._kept]
+        self.counts[shapes] += 1
+        ahead = self.counts[shapes] - self.counts[self._kept]
         if ahead > 0 or (ahead == 0 and shapes != self._kept and self._is_larger(example)):
             self.example, self._kept = _copied(example), shapes
 

@@ -48,9 +48,9 @@ def opened(code: Code) -> tuple[Any, Example | None]:
             "seconds": each.seconds,
             "share": min(1.0, each.seconds / ran.seconds),  # calls in threads may overlap
             "shapes": [shown(shape, 60) for shape in each.shapes],
-            "sizes": each.sizes,
+            "sizes": len(each.counts),
             "chosen": each is chosen,
-            "altered": each.altered or ran.trains(each),
+            "altered": bool(each.notes) or ran.trains(each),
         }
         for each in ran.modules
     ]
