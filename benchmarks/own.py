@@ -171,7 +171,8 @@ class Plain:
         if precision not in self.files:
             recipe = (self.model, self.folder, self.recipes[precision.removesuffix("-mixed")])
             if precision.endswith("-mixed"):
-                built = self.lab.mixed(*recipe, "relative_error", 0.02, 30.0)
+                wanted = {"metric": "relative_error", "limit": 0.02, "seconds": 30.0}
+                built = self.lab.mixed(*recipe, **wanted)
             else:
                 built = self.lab.build(*recipe)
             self.files[precision] = built["file"]

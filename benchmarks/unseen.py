@@ -102,9 +102,9 @@ class Trial:
 
     def mixed(self) -> str | None:
         base = Recipe("int8", "static", scope="products", per_channel=True).as_fields()
-        ways = (self.metric, self.limit, MIX_S)
+        wanted = {"metric": self.metric, "limit": self.limit, "seconds": MIX_S}
         try:
-            return str(self.lab.mixed(self.model, str(self.folder), base, *ways)["file"])
+            return str(self.lab.mixed(self.model, str(self.folder), base, **wanted)["file"])
         except WorkloadError:
             return None
 
