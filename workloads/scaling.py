@@ -34,6 +34,7 @@ from ._shared.network import mlp_multiplications, mlp_training_flops
 from ._shared.torch_task import device_of
 
 DEFAULT_BATCH = 960  # divisible by 2, 3, 4, 5, 6, 8 ... 64 ranks
+QUICK_BATCH = 240  # a divisor of it
 MOST_CPU_RANKS = 8  # most ranks to propose; each is a process with its own torch
 # Memory of a process that has imported torch and joined a group, without the network.  On a GPU:
 # the CUDA context and NCCL's buffers.
@@ -58,7 +59,7 @@ class Scaling(Workload):
         Parameter("world", 1, "ranks that share the batch", 1, 1024, tuning=True),
     )
     default_batch = DEFAULT_BATCH
-    quick: ClassVar = {"width": 512, "batch": 240}
+    quick: ClassVar = {"width": 512, "batch": QUICK_BATCH}
     variants = (
         Variant("cpu", "torch", "fp32"),
         Variant("gpu", "torch", "fp32"),
@@ -78,10 +79,10 @@ class Scaling(Workload):
         most = host.gpus if device_kind == "gpu" else min(host.cores, MOST_CPU_RANKS)
         if launch is not None:
             most = launch.size
-        elif DEFAULT_BATCH % max(1, most):
-            most -= 1  # 7 ranks, for example, would get unequal shares
+        else:  # 7 ranks, for example, would get unequal shares
+            most = max((n for n in range(1, most + 1) if QUICK_BATCH % n == 0), default=1)
         below = [1 << exponent for exponent in range(most.bit_length()) if 1 << exponent < most]
-        return [max(1, most), *reversed(below)]
+        return [most, *reversed(below)]
 
     def work(self, case: Case) -> Work:
         sizes, batch, world = sizes_of(case), case.batch or 1, world_of(case)

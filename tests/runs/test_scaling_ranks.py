@@ -239,6 +239,7 @@ def test_more_ranks_than_gpus() -> None:
         (Host(cores=7, gpus=0), "cpu", [6, 4, 2, 1]),
         (Host(cores=64, gpus=8), "cpu", [8, 4, 2, 1]),
         (Host(cores=64, gpus=4), "gpu", [4, 2, 1]),
+        (Host(cores=64, gpus=14), "gpu", [12, 8, 4, 2, 1]),
         (Host(cores=1, gpus=0), "cpu", [1]),
     ],
 )

@@ -64,22 +64,23 @@ def _answer(name: str, process: QueryProcess, deadline_s: float, since_s: float)
 
 def joined(found: list[Gpu], cards: list[Gpu]) -> list[Gpu]:
     """The GPUs of libraries, each with AMD SMI's card in its place on the bus, then other cards."""
-    left = {card.pci_bus_id: card for card in cards}
-    result = []
+    left, result = list(cards), []
     for gpu in found:
-        card = left.pop(gpu.pci_bus_id, None) if gpu.pci_bus_id else None
+        same = (card for card in left if gpu.pci_bus_id and card.pci_bus_id == gpu.pci_bus_id)
+        card = next(same, None)
         if card is not None:
+            left.remove(card)
             own = {n: getattr(gpu, n) for n in ("device", "name", "memory_total_bytes", "platform")}
             why = {name: text for name, text in card.unavailable.items() if name != "device"}
             gpu = msgspec.structs.replace(card, **own, unavailable=why)
         result.append(gpu)
     by_torch = [gpu for gpu in found if (gpu.platform or "").startswith("ROCm")]
     if not by_torch:
-        return [*result, *left.values()]
+        return [*result, *left]
     if not any(gpu.pci_bus_id for gpu in by_torch):  # torch before 2.8: which is which is unknown
         return result
     hidden = {"device": "torch does not list it; see HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES"}
     return result + [
         msgspec.structs.replace(card, unavailable=card.unavailable | hidden)
-        for card in left.values()
+        for card in left
     ]

@@ -130,6 +130,11 @@ def test_a_torch_that_gives_no_place_on_the_bus_doubles_no_card() -> None:
     assert joined([gpu], [card]) == [gpu]
 
 
+def test_cards_without_a_place_on_the_bus_are_all_listed() -> None:
+    cards = [Gpu(index, None, None, None, "MI300X") for index in range(2)]
+    assert joined([], cards) == cards
+
+
 def test_a_card_without_a_build_for_it_says_so(stand_in: Path) -> None:
     smi(stand_in)
     machine, _ = detect()
