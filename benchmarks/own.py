@@ -171,7 +171,7 @@ class Plain:
         if precision not in self.files:
             recipe = (self.model, self.folder, self.recipes[precision.removesuffix("-mixed")])
             if precision.endswith("-mixed"):
-                wanted: dict[str, Any] = {"metric": "relative_error", "limit": 0.02, "seconds": 30.0}
+                wanted: Row = {"metric": "relative_error", "limit": 0.02, "seconds": 30.0}
                 built = self.lab.mixed(*recipe, **wanted)
             else:
                 built = self.lab.build(*recipe)
