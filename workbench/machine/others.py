@@ -81,6 +81,5 @@ def joined(found: list[Gpu], cards: list[Gpu]) -> list[Gpu]:
         return result
     hidden = {"device": "torch does not list it; see HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES"}
     return result + [
-        msgspec.structs.replace(card, unavailable=card.unavailable | hidden)
-        for card in left
+        msgspec.structs.replace(card, unavailable=card.unavailable | hidden) for card in left
     ]
