@@ -340,7 +340,8 @@ def stack(machine: Machine, software: Software, trials: Mapping[str, Trial]) -> 
     """The stack from the interpreter down to the cards, with the version of each level."""
     levels = [Level(0, "python", software.python or "unknown", OK if software.python else FAIL)]
     for name in {"torch": 0, _ORT: 0, **trials}:
-        package, optional = software.packages.get(name), catalog.backend(name).optional
+        package = software.packages.get(_provider(name, software) or name)
+        optional = catalog.backend(name).optional
         # An optional package may well be a build for the CPU.
         has_gpu = _has_gpu(machine) and not optional
         levels += _package_levels(name, package, trials.get(name), has_gpu=has_gpu)

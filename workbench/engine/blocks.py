@@ -6,7 +6,9 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from ..contract import kind_of
+import msgspec
+
+from ..contract import Case, kind_of
 from ..machine.host.readings import package_energy_j, used_energy_j
 from ..planning import admission
 from ..planning.plan import RowPlan
@@ -20,6 +22,7 @@ from .context import RunContext
 from .preparation import Preparation, PreparedCase
 from .schedule import RoundBudget, least_samples
 
+HUNG = "the GPU or its driver may hang: read `dmesg | grep -iE 'nvrm|xid'`, or raise --budget"
 ATTEMPTS = 3  # at a block that no pause or suspend interrupts
 
 
@@ -68,7 +71,7 @@ class BlockRunner:
         try:
             result = self._ask_block(prepared, racing)
         except WorkerFailed as failure:
-            self._preparation.fail(case, failure)
+            self._preparation.fail(case, _hung(failure, case))
             return False
         if result is None:
             return True
@@ -150,6 +153,14 @@ class BlockRunner:
             candidate.work.ranks,
             convolves=self._plan.workload.convolves,
         )
+
+
+def _hung(failure: WorkerFailed, case: Case) -> WorkerFailed:
+    """The failure of a block, with another remedy where a GPU is silent that answered before: no
+    size is too large for it."""
+    if failure.reason.code != "timeout" or kind_of(case.device).on_host:
+        return failure
+    return WorkerFailed(msgspec.structs.replace(failure.reason, hint=HUNG))
 
 
 def _bad_clock(samples_s: list[float]) -> Reason | None:

@@ -117,7 +117,8 @@ class OwnCode:
         if reason.code in NOT_USABLE:
             raise UsageError(_one_line(reason)) from None
         kind = self._question.kind
-        case = Case(OWN, "cpu", BACKENDS[kind], "fp32" if kind == TORCH else "")
+        place = "cpu" if self.request.with_cpu else self._code.home
+        case = Case(OWN, place, BACKENDS[kind], "fp32" if kind == TORCH else "")
         if reason.hint == HINTS["timeout"]:
             reason = msgspec.structs.replace(reason, hint=SLOW if self._code.is_script else HANGS)
         return replace(self.plan, cases=[case], refused=reason)

@@ -108,8 +108,14 @@ class Preparation:
         return False
 
     def untried(self, case: Case, text: str = NO_TURN.message) -> Reason:
-        """Why a case had no turn for lack of time.  That is no gap in the evidence where this CPU
-        would only emulate its precision, since that is slower (docs/measurement.md)."""
+        """Why a case had no turn for lack of time, unless it could never have one.  That is no gap
+        in the evidence where this CPU would only emulate its precision, since that is slower
+        (docs/measurement.md)."""
+        context = self._context
+        if never := admission.beforehand(
+            case, self._plan.workload, context.machine, context.report.software
+        ):
+            return never
         if (missing := self._emulates(case)) is None:
             return Reason(BUDGET, text, NO_TURN.hint)
         return Reason(NO_TIME, f"{text}; this CPU has no {missing}", NO_TURN.hint)

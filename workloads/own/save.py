@@ -173,9 +173,9 @@ def _script(
 ) -> str:
     """The text of the script, with the lines to paste; what it loads is written into `folder`."""
     device = case.computes_on
-    kind, what = device.partition(":")[0], "50 calls"
+    kind, what, apart = device.partition(":")[0], "50 calls", ""
     if code.train:
-        what = "50 steps on one batch, without loading it"
+        what, apart = "50 steps on one batch", ", without loading it"
     if subject is None:
         parts, call = _of_function(code, case, setup), ["global result", *call]
         wait = f"lambda: wait_for(result, {device!r})"
@@ -189,6 +189,7 @@ def _script(
         parts = [TORCH.format(seed=code.seed), *loaded, *([KEPT] if renews else [])]
         waited = "" if kind == "mps" else repr(device)  # without it, that of the current device
         wait = "lambda: None" if kind == "cpu" else f"lambda: torch.{kind}.synchronize({waited})"
+    what += apart
     lines = "\n".join(f"    {line}" for line in call)
     renewed = "    inputs, named = renewed()\n" if renews else ""
     timed = TIMED.format(call=lines, wait=wait, renewed=renewed, timed=what)

@@ -209,7 +209,7 @@ class Subject:
 
 
 def _are_equal(one: Any, other: Any) -> bool:
-    return isinstance(one, torch.Tensor) and torch.equal(one.cpu(), other)
+    return isinstance(one, torch.Tensor) and torch.equal(one.cpu(), other.cpu())
 
 
 # --save-best copies this into its script, as it does `maker_of`: it needs nothing of ours.

@@ -211,6 +211,15 @@ def test_the_onnxruntime_that_suits_driver_and_torch_is_named(
     assert (check.remedy or "").endswith(f"'onnxruntime-gpu[cuda,cudnn]{remedy}")
 
 
+def test_the_stack_names_the_build_of_onnxruntime_that_is_imported() -> None:
+    found = software("CUDA 13.0")
+    found.packages["onnxruntime"] = Package(None, "not installed")
+    found.packages["onnxruntime-gpu"] = Package("1.31.1", "CUDA 13.0")
+    levels = examine(with_gpu(), found, ON_GPU).stack
+    named = next(level.found for level in levels if level.name == "onnxruntime")
+    assert named.endswith(", CUDA 13.0")
+
+
 def test_two_cudas_that_work_side_by_side_are_worth_a_look() -> None:
     found = software("CUDA 13.0")
     found.packages["onnxruntime-gpu"] = Package("1.26.0", "CUDA 12.8")

@@ -101,6 +101,12 @@ def test_code_that_fails_is_data_and_fails_the_run(pool: type[SimulatedOwn]) -> 
     assert report.code is None
 
 
+def test_code_that_fails_where_no_cpu_is_asked_for_failed_on_the_gpu() -> None:
+    report = Report.of(raced(Raises, gpu=True, devices=("gpu",)))
+    (candidate,) = report.rows["own"].candidates
+    assert candidate.case.device == "cuda:0"
+
+
 class Lingers(SimulatedOwn):
     facts: ClassVar = {**FACTS, "lingers": True}
 

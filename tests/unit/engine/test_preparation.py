@@ -150,6 +150,13 @@ def test_a_preparation_may_take_as_long_as_the_one_before_it(
     assert row.pool.asked_s[1] > 12.0
 
 
+def test_what_can_never_run_is_not_said_to_lack_time() -> None:
+    row = Row(elsewhere := case("cuda:7-a"), end_s=0.0)
+    assert row.prepare(elsewhere) == [False]
+    reason = row.report.candidates[elsewhere.id].reason
+    assert reason is not None and reason.code == "no_device"
+
+
 def test_a_worker_may_start_until_the_run_ends_but_gets_no_request_after_the_rows() -> None:
     row = Row(CPU_A, end_s=8.0)
     row.pool.starting_s = 30.0

@@ -22,11 +22,12 @@ from workbench.advisor import stopping
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
 from workbench.engine import preparation
+from workbench.engine.blocks import HUNG
 from workbench.engine.race import MOST_ROUNDS, REFERENCE_ROUNDS
 from workbench.engine.workers import NO_TURN, worker_key
 from workbench.planning.request import Request
 from workbench.pool.control import Cancelled
-from workbench.pool.pool import WorkerFailed
+from workbench.pool.pool import HINTS, WorkerFailed
 from workbench.records import events as ev
 from workbench.records.reason import Reason
 from workbench.stats.samples import MIN_PAIRS
@@ -294,6 +295,22 @@ def test_a_verdict_says_how_many_had_no_turn() -> None:
     )
     (warning,) = (w for w in decide(report, scenario()).warnings if w.code == "unmeasured")
     assert "1 of 3 candidates" in warning.message
+
+
+@pytest.mark.parametrize(("device", "hint"), [("cuda:0-a", HUNG), ("cpu-a", HINTS["timeout"])])
+def test_a_gpu_that_falls_silent_in_a_block_is_not_said_to_be_too_slow(
+    device: str, hint: str
+) -> None:
+    class Silent(FakePool):
+        def block(self, request: dict[str, Any]) -> dict[str, Any]:
+            if request["case"] == silent.id:
+                raise WorkerFailed(Reason("timeout", "no answer within 15 s", HINTS["timeout"]))
+            return super().block(request)
+
+    silent = case(device)
+    report, _, _ = run_race({silent: 0.1, CPU_B: 0.1}, pool_type=Silent)
+    reason = report.candidates[silent.id].reason
+    assert reason is not None and reason.hint == hint
 
 
 # ------------------------------------------------------ emulated precisions

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from workbench.export.view.machine import drivers
 from workbench.machine.nvidia.driver_errors import nvml_text
 from workbench.machine.warnings import hardware_warnings, library_warnings, missing_backends
 from workbench.records.machine import (
@@ -127,6 +128,10 @@ def test_cuda_without_nvml_and_nvml_without_cuda() -> None:
     none = CudaDriver(False, 0, Reason("no_device", "CUDA finds no GPU"))
     found = hardware_warnings(machine(split, cuda=none), torch("CUDA 13.0"))
     assert "nvidia-smi mig -i 0 -cgi" in only(found, "nvml_without_cuda").remedy
+    hint = "start the container with --gpus all"
+    inside = CudaDriver(False, 0, Reason("no_device", "CUDA finds no GPU", hint))
+    said = str(drivers(machine(split, cuda=inside)))  # the screen's remedy is the warning's
+    assert "nvidia-smi mig -i 0 -cgi" in said and "--gpus" not in said
 
 
 def test_a_driver_that_fails_is_not_taken_for_absent() -> None:

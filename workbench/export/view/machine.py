@@ -4,7 +4,10 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from ...contract import kind_of
+from ...machine.nvidia.gpus import cuda_remedy
 from ...machine.packages import onnx_cuda
 from ...machine.warnings import NOT_BY_TORCH, hardware_warnings
 from ...records.document import Ceilings
@@ -325,8 +328,12 @@ def drivers(machine: Machine) -> list[Fact]:
     facts = []
     for name, driver, text in (("NVML", nvml, versions), ("CUDA", cuda, devices)):
         # Without GPUs their section has the reason.
-        why = because(name, driver.reason) if machine.gpus and not driver.available else []
-        facts += why or [fact(name, text if driver.available else "not available")]
+        reason = driver.reason if machine.gpus and not driver.available else None
+        if reason is not None and driver is cuda:
+            reason = msgspec.structs.replace(reason, hint=cuda_remedy(machine))
+        facts += because(name, reason) or [
+            fact(name, text if driver.available else "not available")
+        ]
     return facts
 
 

@@ -193,6 +193,12 @@ def test_a_training_step(saved: Saved) -> None:
     assert saved.runs()
 
 
+def test_a_training_step_on_a_gpu_says_where_its_batch_is(saved: Saved) -> None:
+    code = saved.code(target="small_net:train", train=True)
+    saved.save(code, built("build"), device="cuda:0")
+    assert "50 steps on one batch with inputs on cuda:0, without loading it" in saved.text
+
+
 def test_a_training_with_data_and_a_loss_of_the_batch(saved: Saved) -> None:
     code = saved.code(target="trained:build", train=True)
     saved.save(code, built("build", "trained"), tuning={"workers": 2, "pin": 0})

@@ -13,7 +13,7 @@ import torch
 from workbench.contract import WorkloadError
 from workbench.worker.code import Code
 from workloads.own.reference import call
-from workloads.own.subject import Subject, as_example, built, hash_of, subject
+from workloads.own.subject import Subject, _are_equal, as_example, built, hash_of, subject
 from workloads.own.tree import (
     Example,
     mapped,
@@ -30,6 +30,25 @@ def own(name: str, folder: Path, **options) -> Code:
 @pytest.fixture
 def code(tmp_path: Path):
     return lambda name, **options: own(name, tmp_path, **options)
+
+
+class OnGpu(torch.Tensor):
+    """A tensor that is compared as one on a GPU: only with others there."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if function is torch.Tensor.cpu:
+            return args[0].as_subclass(torch.Tensor)
+        if function is torch.equal and not all(isinstance(each, OnGpu) for each in args):
+            raise RuntimeError("Expected all tensors to be on the same device")
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+def test_weights_that_the_first_worker_has_on_a_gpu_are_compared() -> None:
+    # What `kept` has just made is not read back from a file, so both are on the GPU.
+    weight = torch.ones(2).as_subclass(OnGpu)
+    assert _are_equal(weight, weight)
+    assert _are_equal(weight, torch.ones(2))
 
 
 def test_a_builder_may_return_module_args_and_keywords(code) -> None:
