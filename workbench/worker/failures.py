@@ -3,6 +3,7 @@
 Standard library only, since workers may run under a foreign interpreter.
 """
 
+import re
 import traceback
 
 from ..text.sanitize import shown
@@ -29,6 +30,10 @@ FATAL_MARKS = (
     "CUBLAS",
     "device-side assert",
     "illegal memory access",
+)
+# Where torch's message of a full GPU goes on, in the same line, with what nobody reads twice.
+_MEMORY_DETAILS = re.compile(
+    r" (Including non-PyTorch memory|Process \d+ has|Of the allocated memory)\b.*"
 )
 # What torch says of a convolution for which no plan of cuDNN works.
 NO_ENGINE = "unable to find an engine to execute"
@@ -68,6 +73,7 @@ def first_line(error: BaseException) -> str:
     line = (str(error).strip().splitlines() or [""])[0]
     if not line and isinstance(error, AssertionError) and error.__traceback__:
         line = traceback.extract_tb(error.__traceback__)[-1].line or ""
+    line = _MEMORY_DETAILS.sub("", line)
     return shown(f"{type(error).__name__}: {line}" if line else type(error).__name__, LONGEST)
 
 

@@ -13,6 +13,18 @@ from workbench.worker.serve import answer, describe
 from workbench.worker.worker import Worker
 
 
+def test_a_full_gpu_is_told_without_what_torch_adds_in_the_same_line() -> None:
+    # As c10/cuda/CUDACachingAllocator.cpp words it.
+    short = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "
+    short += "139.81 GiB of which 1.20 GiB is free."
+    own = "Including non-PyTorch memory, this process has 138.61 GiB memory in use."
+    details = f"{own} Of the allocated memory 138.00 GiB is allocated by PyTorch, and 100.00 MiB is"
+    for more in (details, f"Process 7 has 9.00 GiB memory in use. {details}"):
+        described = describe(RuntimeError(f"{short} {more} reserved by PyTorch but unallocated."))
+        assert described["message"] == f"RuntimeError: {short}"
+        assert described["code"] == "no_memory"
+
+
 @pytest.mark.parametrize(
     ("message", "code", "fatal", "remedy"),
     [
