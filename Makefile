@@ -3,6 +3,7 @@
 # make test    set everything up, then lint, type-check and test; make test-workers has the long ones
 # make test-fleet  run fleets on a real Slurm and a real sshd on this machine
 # make test-html   open an exported page in Chromium
+# make test-cuda   run the CUDA code on a GPU of torch that computes on the CPU
 
 export PYTHON ?= python3
 export VENV ?= .venv
@@ -16,7 +17,7 @@ python = "$$VENV/bin/python"
 # Tools are run by the interpreter, since a script's first line cannot name every path.
 script = $(python) "$$VENV/bin/$(1)"
 
-.PHONY: run test test-workers test-backends test-tensorflow test-html test-fleet lint ready ready-to-test clean
+.PHONY: run test test-workers test-cuda test-backends test-tensorflow test-html test-fleet lint ready ready-to-test clean
 .PHONY: benchmark workloads start-up advisor regret own tables fuzz fresh faults soak campaign snapshots snapshots-all walks pictures first-hour
 
 run: ready
@@ -41,6 +42,10 @@ test-backends:
 test-tensorflow:
 	@sh .ci/setup.sh cpu,dev,tensorflow
 	$(python) -m pytest tests/backends/test_tensorflow.py
+
+test-cuda: ready-to-test
+	@command -v g++ >/dev/null || { echo "make test-cuda: there is no g++: apt install g++" >&2; exit 1; }
+	$(python) -m pytest tests/cuda
 
 test-html: ready-to-test
 	@command -v chromium >/dev/null || { echo "make test-html: there is no chromium: apt install chromium" >&2; exit 1; }
