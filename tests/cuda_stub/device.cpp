@@ -290,15 +290,6 @@ c10::Allocator* cuda_allocator() { return &g_alloc; }
 void generator_on(c10::GeneratorImpl* g, c10::Device d) { static_cast<Gen*>(g)->on(d); }
 // ---- for Python
 thread_local std::string t_error;
-#define GUARDED(body)                 \
-  try {                               \
-    t_error.clear();                  \
-    body;                             \
-    return 0;                         \
-  } catch (const std::exception& e) { \
-    t_error = e.what();               \
-    return 1;                         \
-  }
 extern "C" {
 const char* stub_error() { return t_error.c_str(); }
 void stub_setup(int count, long long limit) {

@@ -419,15 +419,6 @@ TORCH_LIBRARY_IMPL(aten, CUDA, m) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
 
-#define GUARDED(body)                 \
-  try {                               \
-    t_error.clear();                  \
-    body;                             \
-    return 0;                         \
-  } catch (const std::exception& e) { \
-    t_error = e.what();               \
-    return 1;                         \
-  }
 extern "C" int stub_nccl() {
   GUARDED(static auto* lib = new torch::Library(torch::Library::IMPL, "c10d",
                                                 c10::DispatchKey::CUDA, __FILE__, __LINE__);

@@ -31,6 +31,16 @@ struct GeneratorImpl;
 }  // namespace c10
 c10::Allocator* cuda_allocator();
 void generator_on(c10::GeneratorImpl*, c10::Device);
-extern thread_local std::string t_error;
+extern thread_local std::string t_error;  // of the latest function that failed
+// The body of a function for Python: 0, or 1 and what failed.
+#define GUARDED(body)                 \
+  try {                               \
+    t_error.clear();                  \
+    body;                             \
+    return 0;                         \
+  } catch (const std::exception& e) { \
+    t_error = e.what();               \
+    return 1;                         \
+  }
 
 void restore_saved();
