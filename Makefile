@@ -3,7 +3,7 @@
 # make test    set everything up, then lint, type-check and test; make test-workers has the long ones
 # make test-fleet  run fleets on a real Slurm and a real sshd on this machine
 # make test-html   open an exported page in Chromium
-# make test-cuda   run the CUDA code on a GPU of torch that computes on the CPU
+# make test-cuda   run the CUDA code on a stub of CUDA that computes on the CPU
 
 export PYTHON ?= python3
 export VENV ?= .venv

@@ -55,8 +55,8 @@ class WorkbenchApp(Shell):
     ) -> None:
         """`kept` is an earlier run to show, which `starts` other runs or does not, `watched` the
         readings of this machine; `start_source` takes a request or a command line."""
-        mode = HARDWARE if watched is not None else _mode_of(request)
-        self.DEFAULT_MODE = mode if kept is None else _mode_for(kept)  # type: ignore[misc]
+        mode = HARDWARE if watched is not None else _mode_asked(request)
+        self.DEFAULT_MODE = mode if kept is None else _mode_of(kept)  # type: ignore[misc]
         super().__init__()
         self._start_source = start_source
         self._request = request or Request()  # the one that the form begins with
@@ -131,7 +131,6 @@ class WorkbenchApp(Shell):
             return
         self.session, self._opened = kept, False
         self.show_mode(ADVISOR)
-        self._open_screen()
         self.repaint()
 
     @property
@@ -158,7 +157,6 @@ class WorkbenchApp(Shell):
                 async for event in stream:
                     session.apply(event)
                     self._dirty = True
-                    self._open_screen()
         except EventSourceError as error:
             session.failure = error
         except (KeyError, ValueError) as error:
@@ -179,7 +177,7 @@ class WorkbenchApp(Shell):
 
     def _open_screen(self) -> None:
         """Show the screen of the kind of run that is shown, as soon as that is known."""
-        if not self._opened and (mode := _mode_for(self.session)) != ADVISOR:
+        if not self._opened and (mode := _mode_of(self.session)) != ADVISOR:
             self._opened = True
             self.switch_mode(mode)
 
@@ -203,6 +201,7 @@ class WorkbenchApp(Shell):
         """Have the visible screen draw the current state."""
         self._dirty = False
         self._painted_at = self._monotonic()
+        self._open_screen()
         self.refresh_keys()
         if (share := self.session.share) is not None and not self.session.replay:
             self.show_title(f"workbench {share:.0%}")
@@ -310,7 +309,7 @@ class WorkbenchApp(Shell):
             return
         self._request, self._wanted, self._preview = request, request, ()
         self._opened = True
-        self.show_mode(_mode_of(request))
+        self.show_mode(_mode_asked(request))
         self._begin()
 
     def action_interrupt(self) -> None:
@@ -346,14 +345,14 @@ class WorkbenchApp(Shell):
         self.exit(return_code=code)
 
 
-def _mode_of(request: Request | None) -> str:
+def _mode_asked(request: Request | None) -> str:
     """The screen on which a run of this request begins."""
     if request is None or not request.workloads:
         return ADVISOR if request is None or request.question is None else MODEL
     return RUN
 
 
-def _mode_for(session: Session) -> str:
+def _mode_of(session: Session) -> str:
     """The screen of a run of a model or code, of a plain `run`, or of scenarios."""
     rows = session.report.rows.values()
     plain = any(not (row.plan.owes_verdict or row.plan.is_crossover_point) for row in rows)

@@ -14,7 +14,7 @@ from ._shared.training import CONVOLVING, TrainingTask, compare, require_batch, 
 SIDE = 32
 WIDTHS = (16, 32, 64)  # channels of the three stages
 POOL = 4_096  # pictures, made once
-SETTINGS = {"lr": 0.05, "momentum": 0.9, "weight_decay": 1e-4}  # of SGD
+SGD_SETTINGS = {"lr": 0.05, "momentum": 0.9, "weight_decay": 1e-4}
 CHECKED = 8  # pictures
 CHECKED_SHIFT = 2.0  # standard deviations; the ReLU then cuts off 2 % of the values
 # Limits of the gradient's relative error: several times the measured error.  FP32 is at 2e-5, and
@@ -83,7 +83,7 @@ class ResnetTraining(TrainingTask):
             self.labels = torch.from_numpy(labels[chosen])
             network = resnet(self.blocks, self.seed)
         self.pictures, self.labels = to_device(setup, case, self.pictures, self.labels)
-        self.make_ready(setup, network, torch.optim.SGD, **SETTINGS)
+        self.make_ready(setup, network, torch.optim.SGD, **SGD_SETTINGS)
         self.batches = shuffled_batches(POOL, case.batch or 1, setup.seed, self.device)
         self.compile(setup, [x[: case.batch or 1] for x in (self.pictures, self.labels)])
 

@@ -1,4 +1,4 @@
-"""A GPU that computes on the CPU, for children of these tests (tests/cuda_stub/torch_cuda.py)."""
+"""The children of these tests find a stub of CUDA (tests/cuda_stub/torch_cuda.py)."""
 
 from __future__ import annotations
 

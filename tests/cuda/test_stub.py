@@ -1,7 +1,7 @@
-"""The CUDA code from end to end, where torch's GPU computes on the CPU.
+"""The CUDA code from end to end, on a stub of CUDA that computes on the CPU.
 
-Nothing here says how fast a GPU is or what overlaps on it.  What is shown: the plans, the calls,
-the checks of results, the words, and what is left when a GPU is lost.
+These tests cover plans, calls, checks of results and failures.  They cannot show how fast a GPU is
+or what overlaps on it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Builds the library that gives a CPU build of torch a GPU, for tests of the CUDA code."""
+"""Builds the stub of CUDA, and the environment under which a child finds it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// A CUDA device that computes on the CPU, for a CPU build of torch; torch_cuda.py has its Python part.
+// A CUDA device that computes on the CPU, for the CPU build of torch; see torch_cuda.py.
 //
 // device.cpp: memory, guard, streams, events, captures, generators, and the functions for Python.
 // kernels.cpp: the operators.  Each runs that of the CPU on the same memory; a captured graph keeps

@@ -1,9 +1,10 @@
-"""Gives the CPU build of torch one or more GPUs that compute on the CPU, for tests.
+"""A stub of CUDA for tests: the CPU build of torch gets GPUs that compute on the CPU.
 
-The library beside this file registers a device guard, an allocator, generators and a fallback for
-every operator of the key CUDA, so devices, autograd and most errors are torch's own.  Here stands
-what a CUDA build's `torch._C` has in addition.  Work is done when it is issued: nothing here shows
-what overlaps on a real GPU, how fast it is, or what cuDNN, cuBLAS and Triton do.
+The C++ files in this folder register an allocator, a device guard, random number generators and a
+CUDA kernel for every operator, so torch itself checks devices, runs autograd and raises most
+errors.  This module adds what `torch._C` has only in a CUDA build.  Work is complete when it has
+been issued, so the stub shows neither what overlaps on a real GPU, nor how fast it is, nor what
+cuDNN, cuBLAS and Triton do.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 
@@ -273,6 +275,7 @@ def before_torch_cuda() -> None:
     unused = ["_cuda_emptyCache", "_host_emptyCache", "_cuda_clearCublasWorkspaces"]
     unused += ["_cuda_resetAccumulatedMemoryStats", "_cuda_set_sync_debug_mode"]
     unused += ["_cuda_set_cudnn_benchmark_limit", "_cuda_ipc_collect"]
+    unused += ["_cuda_sleep"]  # it delays the GPU's stream, and no work waits there
     vars(c).update(dict.fromkeys(unused, _nothing))
     vars(c).update(
         _has_cuda=True,
@@ -285,13 +288,13 @@ def before_torch_cuda() -> None:
         _cuda_setDevice=set_device,
         _cuda_getDevice=current,
         _cuda_exchangeDevice=exchange_device,
-        _cuda_maybeExchangeDevice=lambda device: exchange_device(device),  # by Dynamo's name
+        # Dynamo needs another object than `_cuda_exchangeDevice`, and a hashable one below.
+        _cuda_maybeExchangeDevice=lambda device: exchange_device(device),
         _cuda_synchronize=lambda: checked(stub.stub_synchronize()),
-        _cuda_sleep=lambda cycles: time.sleep(cycles / 1.98e9),
         _cuda_getArchFlags=lambda: ARCHITECTURES,
         _cuda_isInBadFork=lambda: False,
         _cuda_canDeviceAccessPeer=lambda one, other: True,
-        _cuda_resetPeakMemoryStats=lambda device: stub.stub_reset_peak(device),  # hashable
+        _cuda_resetPeakMemoryStats=lambda device: stub.stub_reset_peak(device),
         _cuda_get_sync_debug_mode=lambda: 0,
         _cuda_getCurrentRawStream=lambda device: stub.stub_stream(current(device)),
         _cuda_get_cudnn_benchmark_limit=lambda: 10,
@@ -388,7 +391,7 @@ class Finder:
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is not None:
             if name == "torch":  # its version.py says CUDA
-                spec.submodule_search_locations.insert(0, os.path.dirname(LIBRARY))  # noqa: PTH120
+                spec.submodule_search_locations.insert(0, str(Path(LIBRARY).parent))
             spec.loader = Loader(spec.loader, *cls.CHANGED[name])
         return spec
 

@@ -385,7 +385,7 @@ async def test_the_form_offers_what_is_here_whatever_an_old_run_had(
     if raced == "watched":
         machine, software = machines.cpu_server()
         known = ev.HardwareDetected(at_s=0.0, machine=machine, software=software)
-        watched = WatchSource([known], lambda sleep: iter(lambda: sleep(60.0), 0))
+        watched = WatchSource([known], lambda wait: iter(lambda: wait(60.0), 0))
     app = WorkbenchApp(
         lambda _: Feed(scenes.cpu_only()),
         kept=kept(scenes.h200()) if raced == "recorded" else None,

@@ -171,12 +171,12 @@ async def test_an_opened_run_stays_while_a_watch_goes_on(kept: Path) -> None:
     machine, software = machines.cpu_server()
     host = HostReading(40.0, 2000.0, None, None, 2**30, {})
 
-    def readings(sleep: Callable[[float], object]) -> Iterator[Snapshot]:
+    def readings(wait: Callable[[float], object]) -> Iterator[Snapshot]:
         yield Snapshot("2026-11-21T12:00:00.000Z", host, [])
         again.wait(60.0)
         yield Snapshot("2026-11-21T12:00:01.000Z", host, [])
         is_read.set()
-        sleep(60.0)
+        wait(60.0)
 
     known = ev.HardwareDetected(at_s=0.0, machine=machine, software=software)
     source = WatchSource([known], readings)

@@ -60,10 +60,10 @@ class Watch:
         self.started: list[Request | Report] = []
         self.feed, self.is_read = HeldFeed(scenes.midway()), threading.Event()
 
-        def readings(sleep: Callable[[float], object]) -> Iterator[Snapshot]:
+        def readings(wait: Callable[[float], object]) -> Iterator[Snapshot]:
             yield from course(found[0], count, lost=lost)
             self.is_read.set()
-            sleep(60.0)
+            wait(60.0)
 
         known = ev.HardwareDetected(at_s=0.0, machine=found[0], software=found[1])
         source = WatchSource([known], readings)

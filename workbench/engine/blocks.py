@@ -156,8 +156,8 @@ class BlockRunner:
 
 
 def _hung(failure: WorkerFailed, case: Case) -> WorkerFailed:
-    """The failure of a block, with another remedy where a GPU is silent that answered before: no
-    size is too large for it."""
+    """The failure of a block; a GPU that answered before and now does not gets a remedy of its own,
+    since a smaller size would not help."""
     if failure.reason.code != "timeout" or kind_of(case.device).on_host:
         return failure
     return WorkerFailed(msgspec.structs.replace(failure.reason, hint=HUNG))

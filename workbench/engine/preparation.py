@@ -108,8 +108,8 @@ class Preparation:
         return False
 
     def untried(self, case: Case, text: str = NO_TURN.message) -> Reason:
-        """Why a case had no turn for lack of time, unless it could never have one.  That is no gap
-        in the evidence where this CPU would only emulate its precision, since that is slower
+        """Why a case had no turn: it can never run here, or no time was left.  The evidence lacks
+        nothing without a precision that this CPU only emulates, since that is slower
         (docs/measurement.md)."""
         context = self._context
         if never := admission.beforehand(

@@ -31,7 +31,7 @@ FATAL_MARKS = (
     "device-side assert",
     "illegal memory access",
 )
-# Where torch's message of a full GPU goes on, in the same line, with what nobody reads twice.
+# torch adds the state of its allocator, and advice, to the line that says that a GPU is full.
 _MEMORY_DETAILS = re.compile(
     r" (Including non-PyTorch memory|Process \d+ has|Of the allocated memory)\b.*"
 )

@@ -54,7 +54,7 @@ class Called:
 
     @property
     def notes(self) -> list[str]:
-        """The ways in which its calls are others than those of its race."""
+        """How its calls differ from those of the race."""
         ways = self._ways.items()
         return [f"{self.name} was {way} in {n} of {self.calls} calls" for way, n in ways]
 
