@@ -21,7 +21,6 @@ class Mirrored(Task):
     """
 
     waits = finishes = True
-    latest_loss: float | None = None
 
     def __init__(self, case: Case, setup: Setup, most: int) -> None:
         import keras
@@ -79,9 +78,6 @@ class Mirrored(Task):
 
     def step(self) -> None:
         self.latest_loss = float(self.update(*self.batch))
-
-    def loss(self) -> float | None:
-        return self.latest_loss
 
     def check(self) -> Accuracy:
         """One step at a learning rate of 1 changes the weights by the gradient; it is undone."""

@@ -108,8 +108,6 @@ def true_fp32(device: str) -> Iterator[None]:
 class TorchTask(Task):
     """A task whose work is queued by torch."""
 
-    latest_loss: Any = None  # a tensor on the device, set by trainings
-
     def __init__(self, case: Case) -> None:
         self.case = case
         self.modes = case.mode_words
@@ -157,9 +155,6 @@ class TorchTask(Task):
 
     def finish(self) -> None:
         synchronize(self.device)
-
-    def loss(self) -> float | None:
-        return None if self.latest_loss is None else float(self.latest_loss.item())
 
     def profile(self, steps: int) -> Profile:
         return profiling.by_torch(self, steps)
