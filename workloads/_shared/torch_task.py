@@ -156,6 +156,17 @@ class TorchTask(Task):
     def finish(self) -> None:
         synchronize(self.device)
 
+    def timed(self, call: Callable[[], Any], times: int) -> list[float]:
+        """The seconds of each of so many calls, from an idle device until it is idle again."""
+        spent = []
+        for _ in range(times):
+            self.finish()
+            began = time.perf_counter()
+            call()
+            self.finish()
+            spent.append(time.perf_counter() - began)
+        return spent
+
     def profile(self, steps: int) -> Profile:
         return profiling.by_torch(self, steps)
 
