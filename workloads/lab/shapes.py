@@ -53,17 +53,12 @@ class Sizes:
 
 def ports(values: Sequence[Any]) -> list[Input]:
     """Inputs or outputs of the graph as declared; a negative size counts as dynamic."""
-    return [Input(v.name, _type(v.type.tensor_type), _axes(v.type.tensor_type)) for v in values]
-
-
-def _type(tensor: Any) -> str:
-    return TYPES.get(tensor.elem_type, "unknown")
-
-
-def _axes(tensor: Any) -> list[Axis] | None:
-    if not tensor.HasField("shape"):
-        return None
-    return [_axis(dim) for dim in tensor.shape.dim]
+    found = []
+    for value in values:
+        tensor = value.type.tensor_type
+        axes = [_axis(dim) for dim in tensor.shape.dim] if tensor.HasField("shape") else None
+        found.append(Input(value.name, TYPES.get(tensor.elem_type, "unknown"), axes))
+    return found
 
 
 def _axis(dim: Any) -> Axis:
