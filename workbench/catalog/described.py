@@ -144,8 +144,7 @@ class UserFile:
                 os.killpg(self._child.process.pid, signal.SIGSTOP)
 
     def _death(self) -> str:
-        if self._child is None:
-            return "its process ended"
+        assert self._child is not None  # it has been asked
         exit_code = children.exit_code(self._child.process, DEATH_S)
         return ending("its process ended", exit_code, self._child.log_tail())
 

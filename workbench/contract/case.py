@@ -115,17 +115,14 @@ class Parameter:
         if self.choices and value not in self.choices:
             raise ValueError(f"{self.name} is one of {', '.join(self.choices)}, not {text!r}")
         if isinstance(value, (int, float)):
-            if not self._within(value):
+            low = float("-inf") if self.minimum is None else self.minimum
+            high = float("inf") if self.maximum is None else self.maximum
+            if not low <= value <= high:  # NaN is not
                 raise ValueError(f"{self.name} must be {self.range_text()}, not {text}")
             if value and not SMALLEST <= abs(value) <= LARGEST:
                 size = f"between {SMALLEST:g} and {LARGEST:g} in size"
                 raise ValueError(f"{self.name} must be 0 or {size}, not {text}")
         return value
-
-    def _within(self, value: float) -> bool:
-        low = float("-inf") if self.minimum is None else self.minimum
-        high = float("inf") if self.maximum is None else self.maximum
-        return low <= value <= high  # False for NaN, as it should be
 
     def range_text(self) -> str:
         """The allowed numbers: `between 1 and 64`."""

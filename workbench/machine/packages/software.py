@@ -112,17 +112,14 @@ class StackQuery:
             return _software(own)
         stack = _foreign(self._process, min(deadline_s, FOREIGN_DEADLINE_S))
         self._process.close()
+        here = {name: own.packages[name] for name in _OWN}
         if isinstance(stack, _Stack):
-            own_packages = {name: own.packages[name] for name in _OWN}
-            return _software(
-                msgspec.structs.replace(stack, packages={**stack.packages, **own_packages})
-            )
+            return _software(msgspec.structs.replace(stack, packages={**stack.packages, **here}))
         given = shorten_home(self._python or "")
         reason = f"{given} {stack.message}"
         unknown = Package(version=None, detail="unknown: the interpreter did not answer")
         packages = {name: unknown for name in stack_query.CORE if name not in _OWN}
-        packages |= {name: own.packages[name] for name in _OWN}
-        failed = _software(_Stack("", given, packages, []))
+        failed = _software(_Stack("", given, packages | here, []))
         return msgspec.structs.replace(failed, unavailable={"python": reason, "packages": reason})
 
 
