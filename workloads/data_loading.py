@@ -114,10 +114,8 @@ class Epoch:
         self.batch, self.batches, self.number = batch, batches, 0
 
     def __iter__(self) -> Iterator[range]:
-        first = self.number * self.batches * self.batch
-        for index in range(self.batches):
-            start = first + index * self.batch
-            yield range(start, start + self.batch)
+        for index in range(self.number * self.batches, (self.number + 1) * self.batches):
+            yield range(index * self.batch, (index + 1) * self.batch)
 
 
 class Feeding(FedTask):

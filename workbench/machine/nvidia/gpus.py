@@ -190,9 +190,8 @@ def no_gpu(machine: Machine) -> Reason | None:
     nvml, cuda = machine.nvml.reason, machine.cuda.reason
     if nvml is not None and nvml.code == GPU_WITHOUT_DRIVER:
         return nvml
-    nvml_says = nvml.message if nvml else "no reason"
-    cuda_says = cuda.message if cuda else "no reason"
-    said = f"NVML: {nvml_says}; CUDA: {cuda_says}"
+    says = [reason.message if reason else "no reason" for reason in (nvml, cuda)]
+    said = f"NVML: {says[0]}; CUDA: {says[1]}"
     if all(reason is not None and reason.code in ABSENT for reason in (nvml, cuda)):
         return Reason("no_gpu", f"no GPU found ({said})")
     hint = next((reason.hint for reason in (nvml, cuda) if reason and reason.hint), None)
