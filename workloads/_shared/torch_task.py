@@ -9,7 +9,7 @@ from typing import Any
 
 from workbench import contract
 from workbench.contract import Case, DeviceTimer, Profile, Setup, Task, WorkloadError, kind_of
-from workbench.worker.libraries import torch
+from workbench.worker.libraries import nn, torch
 
 from .._backends.torch import library_of
 from . import profiling
@@ -266,7 +266,6 @@ def time_to_host(case: Case, result: Any) -> float | None:
 
 def self_attention(heads: int, *, causal: bool = False) -> Any:
     """A torch module of queries, keys and values side by side."""
-    from torch import nn
 
     class SelfAttention(nn.Module):  # type: ignore[misc]  # torch is not typed here
         def forward(self, x: Any) -> Any:
@@ -279,7 +278,6 @@ def self_attention(heads: int, *, causal: bool = False) -> Any:
 
 def module(layers: Sequence[Layer]) -> Any:
     """The network as a torch module in FP32 on the CPU."""
-    from torch import nn
 
     class MeanOf(nn.Module):  # type: ignore[misc]
         def forward(self, x: Any) -> Any:
