@@ -6,7 +6,10 @@ Standard library only until one of them is used.
 import sys
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["Array", "Image", "jax", "keras", "nn", "np", "onnx", "onnxruntime", "tf", "torch"]
+__all__ = [
+    "Array", "Image", "jax", "keras", "nn", "np", "onnx", "onnxruntime", "quantization", "tf",
+    "torch",
+]  # fmt: skip
 
 
 class _Library:
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
     import torch
     from numpy.typing import NDArray
+    from onnxruntime import quantization
     from PIL import Image
     from torch import nn
 
@@ -40,6 +44,7 @@ else:
     Array = Any
     jax, keras, onnxruntime = map(_Library, ("jax", "keras", "onnxruntime"))
     Image, tf = _Library("PIL.Image"), _Library("tensorflow")
+    quantization = _Library("onnxruntime.quantization")
 
     def __getattr__(name):
         """The library itself if it is loaded already, so that a step pays for no proxy.
