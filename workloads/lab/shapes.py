@@ -12,6 +12,7 @@ from .load import TYPES
 from .original import SHAPES_HINT
 
 Axis = int | str | None
+Shapes = Mapping[str, Sequence[int]]  # by the name of the input
 LARGEST_INPUTS = 2**30  # bytes of one sample of all inputs
 TRIALS = 48  # most sets of sizes to try
 # Sizes to try for axes whose names suggest none, or a wrong one.
@@ -78,9 +79,7 @@ def shown(inputs: Sequence[Input]) -> str:
     )
 
 
-def possible_sizes(
-    inputs: Sequence[Input], given: Mapping[str, Sequence[int]], batch: int | None
-) -> Iterator[Sizes]:
+def possible_sizes(inputs: Sequence[Input], given: Shapes, batch: int | None) -> Iterator[Sizes]:
     """Sets of sizes worth trying, the likeliest first; WorkloadError where none can be."""
     _check_given(inputs, given)
     inputs = [
@@ -123,7 +122,7 @@ def possible_sizes(
         raise bad_model(f"the inputs are too large to generate: {listed}", SHAPES_HINT)
 
 
-def _check_given(inputs: Sequence[Input], given: Mapping[str, Sequence[int]]) -> None:
+def _check_given(inputs: Sequence[Input], given: Shapes) -> None:
     by_name = {port.name: port for port in inputs}
     the_inputs = f"the inputs are {shown(inputs)}" if inputs else "the model has no inputs"
     for name, shape in given.items():
@@ -168,7 +167,7 @@ def _batch(
     inputs: Sequence[Input],
     keys: Sequence[Any],
     known: Mapping[Any, int],
-    given: Mapping[str, Sequence[int]],
+    given: Shapes,
     batch: int | None,
 ) -> int | None:
     """The batch to run; a fixed one is the first axis of the first input with two or more."""
