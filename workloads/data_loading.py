@@ -8,7 +8,7 @@ from workbench.contract import (
     Case,
     Host,
     Parameter,
-    ParameterValue,
+    ParameterValues,
     Profile,
     Setup,
     Task,
@@ -62,9 +62,7 @@ class DataLoading(Workload):
     quick: ClassVar = {"batches": 8, "image": 128}
     variants = (Variant("cpu", "torch", "fp32"), Variant("gpu", "torch", "fp32"))
 
-    def tuning_values(
-        self, parameter: str, host: Host, device_kind: str
-    ) -> Sequence[ParameterValue]:
+    def tuning_values(self, parameter: str, host: Host, device_kind: str) -> ParameterValues:
         if parameter == "loaders":
             return sorted({min(n, MOST_LOADERS) for n in (0, 1, host.cores // 2, host.cores)})
         if parameter == "pinned" and device_kind == "gpu":

@@ -5,7 +5,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from ..contract import (
     Case,
     Host,
     ParameterValue,
+    ParameterValues,
     Setup,
     Task,
     Work,
@@ -174,9 +175,7 @@ class DescribedWorkload(Workload):
         small: Case | None = self._file.ask("small_probe", _MAYBE_CASE, find, case=case)
         return small
 
-    def tuning_values(
-        self, parameter: str, host: Host, device_kind: str
-    ) -> Sequence[ParameterValue]:
+    def tuning_values(self, parameter: str, host: Host, device_kind: str) -> ParameterValues:
         find = partial(faults.in_values, next(p for p in self.parameters if p.name == parameter))
         asked = {"parameter": parameter, "host": host, "device_kind": device_kind}
         return self._file.ask("tuning_values", list[ParameterValue], find, **asked)

@@ -15,6 +15,7 @@ from ..contract import (
     Case,
     Parameter,
     ParameterValue,
+    ParameterValues,
     Variant,
     Work,
 )
@@ -124,7 +125,7 @@ def in_work(work: Work) -> Iterator[str]:
         yield "ranks must be at least 1"
 
 
-def in_values(parameter: Parameter, values: Sequence[ParameterValue]) -> Iterator[str]:
+def in_values(parameter: Parameter, values: ParameterValues) -> Iterator[str]:
     """Faults of the values that a workload proposes for a tuning parameter."""
     if len(values) > 64:
         yield f"{parameter.name} has {len(values)} values; at most 64 are allowed"

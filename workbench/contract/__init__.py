@@ -23,6 +23,7 @@ from .case import (
     Host as Host,
     Parameter as Parameter,
     ParameterValue as ParameterValue,
+    ParameterValues as ParameterValues,
     Variant as Variant,
 )
 from .device import (

@@ -1,6 +1,6 @@
 """One way to do a job, and what a workload and a machine say about the ways there are."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..precisions import PRECISION_BYTES
@@ -11,6 +11,7 @@ COMPILED = ("compile", "reduce-overhead", "max-autotune")  # words of modes by t
 MOST_BATCH, MOST_THREADS = 1_000_000, 4096  # in one case
 
 ParameterValue = int | float | str
+ParameterValues = Sequence[ParameterValue]
 
 
 @dataclass(frozen=True)
