@@ -62,11 +62,7 @@ class UserFile:
         self._answers: dict[bytes, Any] = {}  # by question; a `Reason` where there is none
 
     def ask(
-        self,
-        op: str,
-        kind: type[T],
-        find: Callable[[T], Iterable[str]],
-        **arguments: Any,
+        self, op: str, kind: type[T], find: Callable[[T], Iterable[str]], **arguments: Any
     ) -> T:
         """The answer to one question; WorkloadError where there is none, or `find` finds a fault.
 

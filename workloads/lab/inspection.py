@@ -13,8 +13,7 @@ from .._shared.onnx_model import LARGEST_MODEL
 from . import agreement, bounds, graph, quantise, samples
 from .errors import bad_model, clear_errors, one_line
 from .inputs import CHECK_SHARE, Chosen, samples_in
-from .load import Loaded, load
-from .original import Original
+from .load import Loaded, Original, load
 from .samples import Samples
 from .shapes import Axis, Input, Shapes, Sizes, ports as ports_of, possible_sizes
 from .values import Maker

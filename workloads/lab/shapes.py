@@ -8,8 +8,7 @@ from math import prod
 from typing import Any
 
 from .errors import bad_input, bad_model
-from .load import TYPES
-from .original import SHAPES_HINT
+from .load import SHAPES_HINT, TYPES
 
 Axis = int | str | None
 Shapes = Mapping[str, Sequence[int]]  # by the name of the input

@@ -173,9 +173,8 @@ def inside(module: Any) -> Any:
 def alone(module: Any) -> Any:
     """The module that DataParallel wraps, which requires its weights on a particular GPU; any other
     module itself."""
-    from torch.nn.parallel import DataParallel, DistributedDataParallel
-
-    return module.module if isinstance(module, DataParallel | DistributedDataParallel) else module
+    wrappers = nn.DataParallel, nn.parallel.DistributedDataParallel
+    return module.module if isinstance(module, wrappers) else module
 
 
 def is_compiled(module: Any) -> bool:
