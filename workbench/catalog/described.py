@@ -44,7 +44,7 @@ MODULE = "workbench.worker.description"
 T = TypeVar("T")
 _MAYBE_CASE: Any = Case | None
 Stamp = tuple[int, int, int]  # inode, size and time of the last change
-_known: dict[tuple[str, Path], tuple[Stamp, "UserFile"]] = {}
+_known: dict[tuple[str, Path], "UserFile"] = {}
 
 
 class UserFile:
@@ -54,8 +54,8 @@ class UserFile:
     between two questions, so that it cannot disturb a measurement.
     """
 
-    def __init__(self, kind: str, name: str, file: Path) -> None:
-        self._kind, self._name, self._file = kind, name, file
+    def __init__(self, kind: str, name: str, file: Path, stamp: Stamp) -> None:
+        self._kind, self._name, self._file, self.stamp = kind, name, file, stamp
         self._child: LineProcess | None = None
         self._method = ""  # the method that is being asked about, for messages
         self._ended: Reason | None = None  # why it answers no more questions
@@ -202,18 +202,18 @@ def _user_file(kind: str, name: str, file: Path) -> UserFile:
         raise WorkloadError(text, code=f"broken_{kind}") from None
     stamp = status.st_ino, status.st_size, status.st_mtime_ns
     before = _known.get((kind, file))
-    if before is not None and before[0] == stamp:
-        return before[1]
+    if before is not None and before.stamp == stamp:
+        return before
     if before is not None:
-        before[1].close()
-    _known[kind, file] = stamp, UserFile(kind, name, file)
-    return _known[kind, file][1]
+        before.close()
+    found = _known[kind, file] = UserFile(kind, name, file, stamp)
+    return found
 
 
 @atexit.register
 def close_all() -> None:
     """End every child."""
-    for _, asked in _known.values():
+    for asked in _known.values():
         asked.close()
     _known.clear()
 
