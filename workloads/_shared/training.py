@@ -242,12 +242,14 @@ def loader(data: Any, sampler: Any, workers: int, *, pin: bool, **settings: Any)
     frozen and resumed.  They run on any core, as without workbench, also where a GPU's worker is
     bound to the cores near it.
     """
+    from torch.utils.data import DataLoader
+
     if sys.platform == "linux":
         settings["multiprocessing_context"] = multiprocessing.get_context("fork")
     given = {"sampler": sampler, "num_workers": workers, "pin_memory": pin}
     if workers:
         given |= settings
-    return torch.utils.data.DataLoader(data, batch_size=None, worker_init_fn=_unbind, **given)
+    return DataLoader(data, batch_size=None, worker_init_fn=_unbind, **given)
 
 
 def _unbind(_: int) -> None:

@@ -142,35 +142,6 @@ def _cuda_only(device: CudaDevice, nvml: Nvml) -> Gpu:
     return _merge(with_reasons(Gpu(None, None, None, None, None), text), device)
 
 
-def placed(gpus: list[Gpu], root: Path = Path("/")) -> list[Gpu]:
-    """The GPUs with their `worker_cores`, to which their workers are bound; None where there is no
-    choice between cores, or the user has made it.
-
-    From a core of another memory node every copy to the GPU crosses the link between the
-    processors.  Source: kernel docs, ABI/testing/sysfs-bus-pci (local_cpulist).
-    """
-    allowed = affinity_mask()
-    by_user = allowed not in (online_cpus(root), cpuset(root)) or any(map(os.environ.get, _USERS))
-    if not allowed or by_user:
-        return gpus
-    return [msgspec.structs.replace(g, worker_cores=_near(g, allowed, root)) for g in gpus]
-
-
-def _near(gpu: Gpu, allowed: set[int], root: Path) -> str | None:
-    if gpu.device is None or gpu.pci_bus_id is None:
-        return None
-    file = root / "sys/bus/pci/devices" / gpu.pci_bus_id / "local_cpulist"
-    near = cpulist(read_text(file)) & allowed
-    return as_cpulist(near) if near and near < allowed else None
-
-
-def as_cpulist(cpus: set[int]) -> str:
-    """`0-3,8`, as the kernel writes it."""
-    runs = groupby(enumerate(sorted(cpus)), lambda pair: pair[1] - pair[0])
-    ends = [(run[0][1], run[-1][1]) for run in (list(pairs) for _, pairs in runs)]
-    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ends)
-
-
 def on_the_bus(root: Path) -> list[str]:
     """PCI addresses of NVIDIA GPUs, from sysfs: known even without a driver."""
     return [
@@ -200,6 +171,35 @@ def has_mps(root: Path) -> bool:
     return os.access(Path(pipes, "control"), os.F_OK)  # a folder of another user raises nothing
 
 
+def placed(gpus: list[Gpu], root: Path = Path("/")) -> list[Gpu]:
+    """The GPUs with their `worker_cores`, to which their workers are bound; None where there is no
+    choice between cores, or the user has made it.
+
+    From a core of another memory node every copy to the GPU crosses the link between the
+    processors.  Source: kernel docs, ABI/testing/sysfs-bus-pci (local_cpulist).
+    """
+    allowed = affinity_mask()
+    by_user = allowed not in (online_cpus(root), cpuset(root)) or any(map(os.environ.get, _USERS))
+    if not allowed or by_user:
+        return gpus
+    return [msgspec.structs.replace(g, worker_cores=_near(g, allowed, root)) for g in gpus]
+
+
+def _near(gpu: Gpu, allowed: set[int], root: Path) -> str | None:
+    if gpu.device is None or gpu.pci_bus_id is None:
+        return None
+    file = root / "sys/bus/pci/devices" / gpu.pci_bus_id / "local_cpulist"
+    near = cpulist(read_text(file)) & allowed
+    return as_cpulist(near) if near and near < allowed else None
+
+
+def as_cpulist(cpus: set[int]) -> str:
+    """`0-3,8`, as the kernel writes it."""
+    runs = groupby(enumerate(sorted(cpus)), lambda pair: pair[1] - pair[0])
+    ends = [(run[0][1], run[-1][1]) for run in (list(pairs) for _, pairs in runs)]
+    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ends)
+
+
 def cuda_remedy(machine: Machine) -> str | None:
     """The remedy where CUDA cannot use a GPU that NVML lists; None if none is known."""
     reason = machine.cuda.reason
@@ -225,8 +225,9 @@ def no_gpu(machine: Machine) -> Reason | None:
     nvml, cuda = machine.nvml.reason, machine.cuda.reason
     if nvml is not None and nvml.code == GPU_WITHOUT_DRIVER:
         return nvml
-    says = [reason.message if reason else "no reason" for reason in (nvml, cuda)]
-    said = f"NVML: {says[0]}; CUDA: {says[1]}"
+    nvml_says = nvml.message if nvml else "no reason"
+    cuda_says = cuda.message if cuda else "no reason"
+    said = f"NVML: {nvml_says}; CUDA: {cuda_says}"
     if all(reason is not None and reason.code in ABSENT for reason in (nvml, cuda)):
         return Reason("no_gpu", f"no GPU found ({said})")
     hint = next((reason.hint for reason in (nvml, cuda) if reason and reason.hint), None)
