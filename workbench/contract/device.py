@@ -9,8 +9,8 @@ class DeviceKind:
 
     name: str  # a device is called by this name, with `:NUMBER` appended where `numbered`
     column: str  # "cpu" or "gpu": the side of the comparison it is on
-    numbered: bool
-    on_host: bool  # computes on the CPU, in the host's memory, timed by the host's clock
+    numbered: bool = True
+    on_host: bool = False  # computes on the CPU, in the host's memory, timed by the host's clock
     simulated: bool = False  # requested as NAME:NUMBER@SPEED; its results are never recorded
     nsight: bool = False  # can be traced by NVIDIA Nsight Systems and CUPTI
     settle_s: float = 0.0  # longest lead-in, seconds, for clocks to rise after an idle turn
@@ -23,20 +23,12 @@ DEVICE_KINDS = {
     for kind in (
         DeviceKind("cpu", "cpu", numbered=False, on_host=True),
         # AMD's GPUs too: a torch for ROCm gives them this name.
-        DeviceKind(
-            "cuda",
-            "gpu",
-            numbered=True,
-            on_host=False,
-            nsight=True,
-            settle_s=0.25,
-            hidden_by="CUDA_VISIBLE_DEVICES",
-        ),
-        DeviceKind("xpu", "gpu", numbered=True, on_host=False, settle_s=0.25),  # Intel's GPUs
-        DeviceKind("mps", "gpu", numbered=True, on_host=False, settle_s=0.25),  # Apple's GPU
-        DeviceKind("tpu", "gpu", numbered=True, on_host=False, word="TPU"),  # Google's, by JAX
+        DeviceKind("cuda", "gpu", nsight=True, settle_s=0.25, hidden_by="CUDA_VISIBLE_DEVICES"),
+        DeviceKind("xpu", "gpu", settle_s=0.25),  # Intel's GPUs
+        DeviceKind("mps", "gpu", settle_s=0.25),  # Apple's GPU
+        DeviceKind("tpu", "gpu", word="TPU"),  # Google's, by JAX
         # For tests: poses as a GPU of a given speed.
-        DeviceKind("fake", "gpu", numbered=True, on_host=True, simulated=True),
+        DeviceKind("fake", "gpu", on_host=True, simulated=True),
     )
 }
 # In a run that another version recorded: shown, never measured.
