@@ -31,7 +31,7 @@ from workbench.engine import (
 )
 from workbench.engine.engine import Engine
 from workbench.engine.event_stream import EventStream
-from workbench.machine.nvidia.sampler import GpuSample
+from workbench.machine.nvidia.nvml import GpuSample
 from workbench.planning import ceiling_rows, scenarios
 from workbench.planning.plan import RowPlan, resolve
 from workbench.planning.request import Request

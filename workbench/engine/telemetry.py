@@ -12,7 +12,7 @@ import psutil
 
 from ..machine.host.readings import HostReader
 from ..machine.nvidia.gpus import of_instances
-from ..machine.nvidia.sampler import GpuSampler
+from ..machine.nvidia.probe_client import GpuSampler
 from ..records import events as ev
 from ..records.document import Telemetry
 from ..records.machine import Gpu, GpuReading, Machine

@@ -10,7 +10,7 @@ from ..records.machine import GpuReading, HostReading, Machine
 from ..records.reason import Reason
 from .host.readings import HostReader
 from .nvidia.gpus import of_instances
-from .nvidia.sampler import GpuSampler
+from .nvidia.probe_client import GpuSampler
 
 FIRST_S = 0.2  # before the first snapshot: utilization needs two readings
 NVML_STARTS_S = 5.0  # the first snapshot waits so long for the GPUs: without persistence mode

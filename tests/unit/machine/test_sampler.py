@@ -10,9 +10,9 @@ import pytest
 from stub_driver import StubDriver, build, compiler
 from support import until
 
-from workbench.machine.nvidia import sampler
+from workbench.machine.nvidia import probe_client
 from workbench.machine.nvidia.nvml import GpuSample
-from workbench.machine.nvidia.sampler import GpuSampler
+from workbench.machine.nvidia.probe_client import GpuSampler
 from workbench.records.machine import GpuReading
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="no C compiler for the stub driver")
@@ -25,7 +25,7 @@ def stub(tmp_path_factory: pytest.TempPathFactory) -> StubDriver:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampler, "EVERY_S", 0.01)
+    monkeypatch.setattr(probe_client, "EVERY_S", 0.01)
 
 
 def samples(
@@ -116,7 +116,7 @@ def test_a_gpu_that_cannot_be_opened_says_so(stub: StubDriver) -> None:
 def test_a_crash_is_a_gap_and_the_readings_go_on_a_few_times(stub: StubDriver) -> None:
     looks = list(samples(stub, 0, NVML_STUB="nvmlDeviceGetPowerUsage@0+1=segv"))
     gaps = [look.reason for look in looks if look.reason is not None]
-    assert [gap.code for gap in gaps] == ["nvml_crashed"] * (sampler.MOST_RESTARTS + 1)
+    assert [gap.code for gap in gaps] == ["nvml_crashed"] * (probe_client.MOST_RESTARTS + 1)
     assert "SIGSEGV" in gaps[0].message
     assert len(looks) == 2 * len(gaps)  # each process gave one look before it died
 
@@ -127,8 +127,8 @@ def test_a_driver_that_refuses_is_not_asked_again(stub: StubDriver) -> None:
 
 
 def test_a_call_that_hangs_is_a_gap(stub: StubDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampler, "SILENT_S", 1.0)
-    monkeypatch.setattr(sampler, "MOST_RESTARTS", 0)
+    monkeypatch.setattr(probe_client, "SILENT_S", 1.0)
+    monkeypatch.setattr(probe_client, "MOST_RESTARTS", 0)
     *looks, gap = samples(stub, 0, NVML_STUB="nvmlDeviceGetClockInfo@0+1=hang")
     assert len(looks) == 1 and looks[0].gpus
     assert gap.reason is not None and gap.reason.code == "nvml_hung"

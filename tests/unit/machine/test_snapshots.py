@@ -13,7 +13,7 @@ from workbench.export.watch import header, line
 from workbench.machine import snapshots
 from workbench.machine.host import readings
 from workbench.machine.nvidia.nvml import GpuSample
-from workbench.machine.nvidia.sampler import SILENT_S
+from workbench.machine.nvidia.probe_client import SILENT_S
 from workbench.machine.snapshots import Snapshot
 from workbench.records.machine import GpuReading, HostReading
 from workbench.records.reason import Reason

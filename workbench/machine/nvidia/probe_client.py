@@ -1,12 +1,13 @@
 """This process's side of the children that ask NVML and libcuda (see `probe`).
 
-There are two children, so that a crash of one leaves the other's answer.  They start early and
-work while this process reads /proc and /sys.
+Detection has two children, so that a crash of one leaves the other's answer.  They start early and
+work while this process reads /proc and /sys.  Another reads the GPUs in use during a run.
 """
 
 import ctypes
 import sys
 import time
+from collections.abc import Iterator, Sequence
 
 from msgspec.json import Decoder
 
@@ -17,12 +18,18 @@ from ...records.reason import Reason
 from .cuda_driver import LIBRARY as CUDA_LIBRARY, CudaAnswer, failed
 from .driver_errors import loading_failure
 from .gpu_fields import with_reasons
-from .nvml import Links, NvmlHeader
+from .nvml import GpuSample, Links, NvmlHeader
 
 NVML_LIBRARY = "libnvidia-ml.so.1"
 # Per answer: the first call after boot takes seconds per GPU without persistence mode.
 DEADLINE_S = 30.0
+# NVML's calls wait for one another at the driver's lock, and so do the calls of the program that is
+# measured: an overlay that polled at 40 Hz held it two thirds of the time (MangoHud#2104).
+EVERY_S = 0.5
+SILENT_S = 30.0  # a call on a lost GPU can hang; the first after boot takes seconds
+MOST_RESTARTS = 3
 
+_APIS = {"nvidia": "NVML", "amd": "amdsmi"}
 _LOST_GPU = "a lost GPU can cause this: read `dmesg | grep -iE 'nvrm|xid'`, then reboot"
 
 
@@ -98,3 +105,46 @@ class GpuProbes:
         # A GPU on which NVML hangs makes CUDA hang too, which has had the same time by then.
         hung = time.monotonic() - since_s >= deadline_s
         return nvml, gpus, cuda_answer(self._cuda, deadline_s, since_s if hung else None)
+
+
+class GpuSampler:
+    """Reads the GPUs with these numbers in their vendor's library; a crash costs only a gap."""
+
+    def __init__(
+        self, indices: Sequence[int], *, every_s: float = EVERY_S, vendor: str = "nvidia"
+    ) -> None:
+        self._vendor = vendor
+        self._arguments = ["sample", f"{every_s:g}", *map(str, indices)]
+        self._restarts = 0
+        self._over = False
+        self._start()
+
+    def _start(self) -> None:
+        self._process = start_probe(*self._arguments, vendor=self._vendor)
+        self._heard_at_s = time.monotonic()
+
+    def drain(self) -> Iterator[GpuSample]:
+        """The samples taken since the last call; one with a reason stands for a gap."""
+        while not self._over:
+            line = self._process.poll()
+            if line is None:
+                if time.monotonic() - self._heard_at_s <= SILENT_S:
+                    return
+                self._process.close()
+                line = Ended("silent", f"gave no reading for {SILENT_S:g} s")
+            self._heard_at_s = time.monotonic()
+            answer = self._process.parse(line, Decoder(GpuSample).decode)
+            if isinstance(answer, Ended):
+                sample = GpuSample(time.monotonic(), [], ending(answer, _APIS[self._vendor]))
+                self._over = self._restarts == MOST_RESTARTS
+                if not self._over:
+                    self._restarts += 1
+                    self._start()
+            else:
+                sample = answer
+                self._over = sample.reason is not None  # NVML's own refusal is final
+            yield sample
+        self.close()
+
+    def close(self) -> None:
+        self._process.close()
