@@ -31,6 +31,7 @@ def test_a_full_gpu_is_told_without_what_torch_adds_in_the_same_line() -> None:
         ("CUDA error: device-side assert triggered", "failed", True, "suspect the GPU"),
         ("CUDA driver error: invalid argument", "failed", True, "suspect the GPU"),
         ("CUDA failure 719: unspecified launch failure", "failed", True, "suspect the GPU"),
+        ("HIP error: an illegal memory access was encountered", "failed", True, "suspect the GPU"),
         ("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED", "failed", True, "suspect the GPU"),
         ("CUBLAS failure 13: CUBLAS_STATUS_EXECUTION_FAILED", "failed", True, "suspect the GPU"),
         ("CUDA error: out of memory", "no_memory", False, "smaller"),
