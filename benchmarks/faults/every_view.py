@@ -11,12 +11,12 @@ from typing import Any
 
 from screens.state.session import Session
 from screens.text.log import log_tail, race_log
-from screens.text.loss import loss_lines
 from workbench.advisor.model.overview import ranked_candidates, row_of
 from workbench.export.formats import FILES, FORMATS, file_text
 from workbench.export.text import run_text, summary_text
 from workbench.export.view import answers, curves, details, machine, model, tables
 from workbench.export.view.events import log_line
+from workbench.export.view.lead import loss_lines
 from workbench.export.view.section import section_lines
 from workbench.export.view.sensors import live_sections
 from workbench.export.view.spans import facts_lines, plain_lines

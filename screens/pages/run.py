@@ -8,7 +8,7 @@ from textual.binding import BindingType
 
 from workbench.export.view.curves import curve_lines, curve_marks
 from workbench.export.view.details import metrics_text
-from workbench.export.view.lead import course_lines
+from workbench.export.view.lead import course_lines, loss_lines
 from workbench.export.view.spans import Text, heading
 from workbench.export.view.tables import raced_lines, run_columns
 from workbench.export.view.words import case_text
@@ -17,7 +17,6 @@ from workbench.report.candidate import Row
 
 from ..state.session import Session
 from ..text.log import log_tail, race_log
-from ..text.loss import loss_lines
 from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
 from ..widgets.table import Table
