@@ -12,10 +12,9 @@ from textual.containers import Container
 from workbench.advisor.ranking import RankedCandidate
 from workbench.advisor.subject import ranked_candidates, row_of, snippet
 from workbench.export.view.model import answer_lines, code_lines, head_lines, rest_lines
-from workbench.export.view.ranked import candidate_lines, columns
+from workbench.export.view.ranked import candidate_lines, columns, tradeoff_lines
 from workbench.export.view.spans import Text, heading
 from workbench.export.view.table import Column, Line
-from workbench.export.view.tradeoff import tradeoff_lines
 from workbench.planning.questions import ModelQuestion
 from workbench.report.candidate import Row
 from workbench.text import units
