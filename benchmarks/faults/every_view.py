@@ -76,7 +76,7 @@ def hardware(opened: OpenedRun, width: int) -> str:
         known = report.ceilings
         left = machine.processor_sections(report.machine, report.software, known)
         right = machine.accelerator_sections(report.machine, report.software, known)
-        live = live_sections(report.machine, report.host, report.gpus, report.gap)
+        live = live_sections(report.machine, report)
         lines += section_lines([*live, *left, *right], width)
     return plain_lines(lines)
 

@@ -118,10 +118,8 @@ class ViewScreen(Screen[None]):
 
     def draw_now(self, session: Session) -> None:
         """The sensors in one line, while a run goes on and there is room."""
-        report = session.report
-        line = now_line(report.machine, report.host, report.gpus) if report.machine else Text()
-        fits = bool(report.host) and self.size.height >= ROOMY_HEIGHT
-        self.write("now", line.truncate, when=session.going and fits)
+        fits = bool(session.report.host) and self.size.height >= ROOMY_HEIGHT
+        self.write("now", now_line(session.report).truncate, when=session.going and fits)
 
     def follow(self) -> None:
         """Follow another run than before, whatever the user looked at."""
