@@ -72,10 +72,7 @@ def case_text(case_id: str | None, run: RunView) -> Text:
 def name_texts(case_id: str, run: RunView) -> list[Text]:
     """The name, and the same with `ort` for ONNX Runtime, as its users write."""
     long = case_text(case_id, run)
-    return [
-        long,
-        Text(tuple((text.replace(" onnxruntime ", " ort "), t) for text, t in long.spans)),
-    ]
+    return [long, long.replace(" onnxruntime ", " ort ")]
 
 
 def pick_texts(verdict: Verdict, run: RunView, *, words: bool = False) -> list[Text]:
@@ -100,8 +97,7 @@ def _pick_names(case_id: str, run: RunView, *, words: bool) -> list[Text]:
         return [*names, names[-1], names[-1]]
     untuned = names[-1]
     for name, value in candidate.case.tuning.items():
-        spans = ((text.replace(f" {name}={value}", ""), tone) for text, tone in untuned.spans)
-        untuned = Text(tuple(spans))
+        untuned = untuned.replace(f" {name}={value}", "")
     said = [Text.of((in_words(candidate.case), device_tone(candidate.case)))] if words else []
     (device, _), *rest = untuned.spans
     return [*said, *names, untuned, Text.of("".join(text for text, _ in rest).strip() or device)]
