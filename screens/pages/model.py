@@ -1,6 +1,7 @@
 """The Model screen: ways to run a user's model or own code, which one to take, and why."""
 
 import stat
+from contextlib import suppress
 from glob import glob
 from pathlib import Path
 from typing import Any, cast
@@ -139,16 +140,11 @@ class ModelScreen(ViewScreen):
 
 
 def _file_lines() -> list[Line]:
-    found = sorted({path for place in PLACES for path in glob(place)})  # noqa: PTH207
-    return [line for path in found if (line := _file_line(path)) is not None]
-
-
-def _file_line(path: str) -> Line | None:
-    """None for what is no regular file or cannot be looked at."""
-    try:
-        found = Path(path).stat()
-    except OSError:
-        return None
-    if not stat.S_ISREG(found.st_mode):
-        return None
-    return Line(path, {"file": Text.of(shown(path)), "size": Text.of(units.size(found.st_size))})
+    """The regular files that can be looked at."""
+    lines = []
+    for path in sorted({path for place in PLACES for path in glob(place)}):  # noqa: PTH207
+        with suppress(OSError):
+            found = Path(path).stat()
+            cells = {"file": Text.of(shown(path)), "size": Text.of(units.size(found.st_size))}
+            lines += [Line(path, cells)] if stat.S_ISREG(found.st_mode) else []
+    return lines
