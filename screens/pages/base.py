@@ -121,16 +121,12 @@ class ViewScreen(Screen[None]):
         fits = bool(session.report.host) and self.size.height >= ROOMY_HEIGHT
         self.write("now", now_line(session.report).truncate, when=session.going and fits)
 
-    def follow(self) -> None:
-        """Follow another run than before, whatever the user looked at."""
-        for table in self.query(Table):
-            table.is_led = True
-
     def repaint(self) -> None:
         session, self._drawn_for = self.session, self.size
         if session is not self._followed:
             self._followed = session
-            self.follow()
+            for table in self.query(Table):
+                table.is_led = True  # whatever the user looked at in another run
         app = cast(Any, self.app)
         self.query_one(TopBars).show(session, app.tabs, app.current_mode)
         failed = session.failure is not None

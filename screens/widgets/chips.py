@@ -9,8 +9,8 @@ from textual.content import Content
 from textual.message import Message
 from textual.reactive import reactive
 
-from ..text.styles import link
 from .drawn import Drawn
+from .styles import link
 
 
 class Chips(Drawn, can_focus=True):

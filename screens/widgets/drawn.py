@@ -8,7 +8,7 @@ from textual.widgets import Static
 
 from workbench.export.view.spans import Text
 
-from ..text.styles import joined
+from .styles import joined
 
 Made = Content | Text | Sequence[Content | Text]  # a text, or its lines
 

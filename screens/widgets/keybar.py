@@ -10,8 +10,8 @@ from textual.binding import Binding
 from textual.content import Content
 from textual.screen import Screen
 
-from ..text.styles import link
 from .drawn import Drawn
+from .styles import link
 
 GAP = 2
 

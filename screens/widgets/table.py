@@ -22,8 +22,8 @@ from textual.widget import Widget
 from workbench.export.view.spans import Text
 from workbench.export.view.table import GAP, Column, Line, fit, sorted_lines, table_lines
 
-from ..text.styles import content
 from .drawn import Drawn
+from .styles import content
 
 MARK = "▌"  # marks the selected line: its background alone is easily missed
 

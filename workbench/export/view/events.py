@@ -1,6 +1,6 @@
-"""Events in words, a sentence each, for the log of both front ends; with the time as log lines."""
+"""Events in words, a sentence each, and the log of a run, which both front ends make of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ...advisor.crossover import sentence as crossover_sentence
@@ -13,10 +13,13 @@ from ...report.report import Report
 from ...text import units
 from .derived import RunView
 from .model_facts import built_text, code_facts, model_and_inputs, saved_text
+from .spans import Fact, Text, facts_lines, heading
 from .tables import MORE_IS_BETTER, rate_text
 from .words import choice_word, reason_text
 
 WORD_WIDTH = 10  # the longest word is `eliminated`
+LOG_LABEL = 22  # cells of "  41.2 s  eliminated  "
+NO_EVENTS = "no events (a JSON document has none)"
 
 
 @dataclass(frozen=True)
@@ -190,3 +193,28 @@ def log_line(event: ev.AnyEvent, report: Report, *, verbose: bool = True) -> str
     if found is None or not (verbose or extends or found.tone == "error"):
         return None
     return f"{found.at_s:7.1f} s  {found.word:<{WORD_WIDTH}}  {found.text}".rstrip()
+
+
+# ------------------------------------------------------- the log on a screen
+
+
+def race_log(row: Row, log: Iterable[LogLine]) -> list[LogLine]:
+    """The events of this row, in their order."""
+    return [each for each in log if each.scenario == row.plan.scenario and each.word != "planned"]
+
+
+def log_lines(entries: Sequence[LogLine], width: int) -> list[Text]:
+    facts = [
+        Fact(f"{entry.at_s:6.1f} s  {entry.word}", Text.of((entry.text, entry.tone)))
+        for entry in entries
+    ]
+    return facts_lines(facts, width, LOG_LABEL)
+
+
+def log_tail(entries: Sequence[LogLine], width: int, height: int) -> list[Text]:
+    """A heading and the last lines that fit under it."""
+    room = height - 1
+    if room < 1:
+        return []
+    lines = log_lines(entries[-room:], width) or [Text.of((NO_EVENTS, "dim"))]
+    return [heading("Log", width), *lines[-room:]]
