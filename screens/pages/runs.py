@@ -75,11 +75,9 @@ class RunsScreen(ViewScreen):
             yield Drawn(id="run-detail")
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.set_interval(AGAIN_S, self._look_again)
 
     def on_screen_resume(self) -> None:
-        super().on_screen_resume()
         if not self.session.going:  # reading would disturb it
             self._refresh_index()
 
