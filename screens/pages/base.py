@@ -138,8 +138,7 @@ class ViewScreen(Screen[None]):
         """The size of the terminal, which is known before the first layout."""
         return self.app.size
 
-    def on_mount(self) -> None:
-        self.repaint()
+    on_mount = on_report_changed = on_input_changed = repaint
 
     def _compositor_refresh(self) -> None:
         if not self.app._batch_count:  # Textual draws a layout in a batch as well
@@ -155,9 +154,6 @@ class ViewScreen(Screen[None]):
         if self.is_mounted and self._drawn_for != event.size:
             self.repaint()
 
-    def on_report_changed(self, _message: ReportChanged) -> None:
-        self.repaint()
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer keys for rows only if there are rows, and none while the user types text."""
         if action == "scroll" and parameters == (1,):
@@ -169,9 +165,6 @@ class ViewScreen(Screen[None]):
 
     def action_filter(self) -> None:
         self.query_one(FilterBar).open()
-
-    def on_input_changed(self) -> None:
-        self.repaint()
 
     def action_scroll(self, pages: int) -> None:
         for pane in self.query(Pane):

@@ -64,7 +64,6 @@ class ModelScreen(ViewScreen):
 
     def on_screen_resume(self) -> None:
         self._stale = True
-        super().on_screen_resume()
 
     @work(exclusive=True)
     async def _look(self) -> None:
@@ -123,8 +122,7 @@ class ModelScreen(ViewScreen):
         self.write("model-answer", left)
         self.write("model-more", right)
 
-    def on_table_moved(self) -> None:
-        self._draw_pane()
+    on_table_moved = _draw_pane
 
     def on_table_selected(self, message: Table.Selected) -> None:
         row = self.row

@@ -88,14 +88,10 @@ class Chips(Drawn, can_focus=True):
         self.show(self._lines)
         self.post_message(self.Changed(self))
 
-    def watch_at(self) -> None:
+    def _redraw(self) -> None:
         self.show(self._lines)
 
-    def on_focus(self) -> None:
-        self.show(self._lines)
-
-    def on_blur(self) -> None:
-        self.show(self._lines)
+    watch_at = on_focus = on_blur = _redraw
 
     def on_key(self, event: events.Key) -> None:
         """Handled here, since a binding would act on the field that has the focus by then."""
