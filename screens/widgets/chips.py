@@ -1,6 +1,7 @@
 """Choices in one field: boxes that are ticked by space, a click or their first letter."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from textual import events
@@ -22,12 +23,12 @@ class Chips(Drawn, can_focus=True):
 
     at: reactive[int] = reactive(0, init=False)  # the option under the cursor
 
+    @dataclass
     class Changed(Message):
         """Another option is ticked."""
 
-        def __init__(self, chips: "Chips") -> None:
-            super().__init__()
-            self.chips, self.value = chips, chips.value
+        chips: "Chips"
+        value: str
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,7 +87,7 @@ class Chips(Drawn, can_focus=True):
             rest.append(option)
         self._chosen = [each for each in self._options if each in rest]
         self.show(self._lines)
-        self.post_message(self.Changed(self))
+        self.post_message(self.Changed(self, self.value))
 
     def _redraw(self) -> None:
         self.show(self._lines)

@@ -28,9 +28,6 @@ class KeyBar(Drawn):
     def on_mount(self) -> None:
         self.screen.bindings_updated_signal.subscribe(self, self._changed)
 
-    def on_unmount(self) -> None:
-        self.screen.bindings_updated_signal.unsubscribe(self)
-
     def _changed(self, screen: Screen[Any]) -> None:
         if not screen.is_current:
             return  # it is about to be left, and its keys are drawn when it comes back

@@ -91,12 +91,11 @@ class Table(Widget, can_focus=True):
     class Moved(Message):
         """The cursor is on another line."""
 
+    @dataclass
     class Selected(Message):
         """Enter or a click on the line under the cursor."""
 
-        def __init__(self, key: str) -> None:
-            super().__init__()
-            self.key = key
+        key: str
 
     def __init__(self, *, id: str | None = None, opens: str = "details") -> None:  # noqa: A002 - Textual's name
         """`opens`: what `Selected` leads to, details, another run or nothing."""
