@@ -102,14 +102,12 @@ def _error(ranked: RankedCandidate) -> Text:
 def _states(ranked: RankedCandidate, run: RunView) -> list[Text]:
     candidate = ranked.candidate
     if ranked.outcome == "pick":
-        texts = [("pick", "strong good")]
-    elif ranked.outcome == "slower":
-        texts = [(f"eliminated: {ranked.why}", "dim"), ("eliminated", "dim")]
-    elif ranked.outcome == "error" and (candidate.ended or not run.going):
-        texts = [(text, "error") for text in (ranked.why, "over the limit", "over")]
-    else:
-        return state_texts(candidate, run)
-    return [marked(Text.of(text), candidate, run) for text in texts]
+        return marked(["pick"], "strong good", candidate, run)
+    if ranked.outcome == "slower":
+        return marked([f"eliminated: {ranked.why}", "eliminated"], "dim", candidate, run)
+    if ranked.outcome == "error" and (candidate.ended or not run.going):
+        return marked([ranked.why, "over the limit", "over"], "error", candidate, run)
+    return state_texts(candidate, run)
 
 
 # ------------------------------------------------------- time against error

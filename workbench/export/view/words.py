@@ -1,6 +1,6 @@
 """Values of a report in words, and the one place that gives each word its tone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ...contract import Case, kind_of
 from ...records.document import LargestBatch
@@ -108,14 +108,11 @@ def state_texts(candidate: Candidate, run: RunView) -> list[Text]:
     state = candidate.state if run.going else candidate.status
     largest = run.largest(candidate)
     if state == "ok" and candidate.reason and candidate.reason.code in BARRED:
-        texts = (f"over the limit: {candidate.reason.message}", "over the limit", "over")
-        return [marked(Text.of((text, "dim")), candidate, run) for text in texts]
+        texts = [f"over the limit: {candidate.reason.message}", "over the limit", "over"]
+        return marked(texts, "dim", candidate, run)
     if candidate.eliminated and state == "ok":
-        why = run.elimination_text(candidate)
-        return [
-            marked(Text.of((text, "dim")), candidate, run)
-            for text in (f"eliminated: {why}", "eliminated")
-        ]
+        texts = [f"eliminated: {run.elimination_text(candidate)}", "eliminated"]
+        return marked(texts, "dim", candidate, run)
     if state in WITHOUT_RESULT:
         tone = "error" if state == "failed" else "warning"
         long = [f"{state}: {candidate.reason.message}"] if candidate.reason else []
@@ -123,7 +120,7 @@ def state_texts(candidate: Candidate, run: RunView) -> list[Text]:
     if state == "ok" and largest is not None and largest.batch is not None:
         return [Text.of(f"largest {text}") for text in largest_texts(largest)]
     if state == "ok":
-        return [marked(Text.of("done"), candidate, run)]
+        return marked(["done"], "", candidate, run)
     word = _AT_WORK.get(state, "ready")
     word = "measuring" if candidate.blocks and state != "preparing" else word
     if run.going and (state == "preparing" or run.report.current_case == candidate.case.id):
@@ -141,10 +138,10 @@ def largest_texts(found: LargestBatch) -> list[str]:
     return [f"batch {number}, ended by {why}", f"batch {number}"]
 
 
-def marked(text: Text, candidate: Candidate, run: RunView) -> Text:
-    """The text, with a mark if a warning makes the time of the candidate less certain."""
-    weak = run.measured(candidate).warnings
-    return Text.of(text, MARK) if weak else text
+def marked(texts: Sequence[str], tone: str, candidate: Candidate, run: RunView) -> list[Text]:
+    """The texts, with a mark if a warning makes the time of the candidate less certain."""
+    mark = MARK if run.measured(candidate).warnings else ""
+    return [Text.of((text, tone), mark) for text in texts]
 
 
 def confidence_text(verdict: Verdict) -> Text:
