@@ -204,12 +204,10 @@ def under_ceilings(
 # --------------------------------------------------------------- warnings
 
 
-def measurement_warnings(candidate: Candidate, machine: Machine | None = None) -> list[Warning]:
+def measurement_warnings(candidate: Candidate, machine: Machine | None = None) -> Iterator[Warning]:
     """The warnings on this candidate's measurement; none before its first sample."""
-    return list(_warnings(candidate, machine)) if candidate.blocks else []
-
-
-def _warnings(candidate: Candidate, machine: Machine | None) -> Iterator[Warning]:
+    if not candidate.blocks:
+        return
     samples, interval, case = candidate.ordered_s, candidate.interval, candidate.case
     center, overhead = stats.median(samples), candidate.call_overhead_s
     step_share = candidate.step_share

@@ -62,7 +62,7 @@ def test_more_threads_than_cores_have_a_warning() -> None:
 
 def test_every_warning_names_its_case_and_a_remedy() -> None:
     wild = [[1.0, 9.0]] + [[1.0 + i] for i in range(6)]
-    found = measurement_warnings(alone(wild, call_overhead_s=1.0), machine())
+    found = list(measurement_warnings(alone(wild, call_overhead_s=1.0), machine()))
     assert len(found) >= 3
     assert all(warning.subject == A.id and warning.remedy for warning in found)
 

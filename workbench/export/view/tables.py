@@ -223,7 +223,7 @@ def candidate_line(candidate: Candidate, row: Row, run: RunView, mark: Text | No
     """One candidate, with the cells of every table that shows it."""
     states, measured = state_texts(candidate, run), run.measured(candidate)
     if row.picks(candidate) and candidate.state == "ok":
-        states = [marked(Text.of(("pick", "strong good")), candidate, run)]
+        states = marked(["pick"], "strong good", candidate, run)
     cells: dict[str, Cell] = {
         "candidate": name_texts(candidate.case.id, run),
         "state": states,
