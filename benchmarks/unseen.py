@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import resource
 import tempfile
 from collections import Counter
@@ -31,6 +32,8 @@ from workloads._shared.session import cpu_session
 from workloads.lab import agreement
 from workloads.lab.child import Lab
 from workloads.lab.workload import WORKLOAD
+
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before onnxruntime is imported
 
 STATIC = Recipe("int8", "static")
 RECIPES = [

@@ -19,6 +19,7 @@ HERE = Path(__file__).resolve().parent
 # processes would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # as in every worker, before onnxruntime is imported
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 from workbench.worker.libraries import np, torch
 
-from ._shared.network import relative_error, worst
+from ._shared.network import he, relative_error, worst
 from ._shared.torch_task import TorchTask, dtype_of, time_to_host, to_device
 
 CHANNELS = (64, 128, 256)
@@ -67,16 +67,11 @@ class ConvStep(TorchTask):
         rng = np.random.default_rng(setup.seed)
         batch, image = case.batch or 1, int(case.params["image"])
         low, middle, high = CHANNELS
-
-        def normal(*shape: int, fan_in: int = 2) -> Any:
-            values = rng.standard_normal(shape, dtype=np.float32)
-            return values * np.float32(np.sqrt(2 / fan_in))
-
         with setup.phase("build"):
             self.arrays = (
-                normal(batch, low, image, image),
-                normal(middle, low, 3, 3, fan_in=9 * low),
-                normal(high, middle, 3, 3, fan_in=9 * middle),
+                rng.standard_normal((batch, low, image, image), dtype=np.float32),
+                he(rng, middle, low, 3, 3),
+                he(rng, high, middle, 3, 3),
             )
             order = torch.channels_last if case.mode == "nhwc" else torch.contiguous_format
             tensors = [

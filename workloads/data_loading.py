@@ -8,7 +8,7 @@ from workbench.contract import (
     Case,
     Host,
     Parameter,
-    ParameterValue,
+    ParameterValues,
     Profile,
     Setup,
     Task,
@@ -62,9 +62,7 @@ class DataLoading(Workload):
     quick: ClassVar = {"batches": 8, "image": 128}
     variants = (Variant("cpu", "torch", "fp32"), Variant("gpu", "torch", "fp32"))
 
-    def tuning_values(
-        self, parameter: str, host: Host, device_kind: str
-    ) -> Sequence[ParameterValue]:
+    def tuning_values(self, parameter: str, host: Host, device_kind: str) -> ParameterValues:
         if parameter == "loaders":
             return sorted({min(n, MOST_LOADERS) for n in (0, 1, host.cores // 2, host.cores)})
         if parameter == "pinned" and device_kind == "gpu":
@@ -114,10 +112,8 @@ class Epoch:
         self.batch, self.batches, self.number = batch, batches, 0
 
     def __iter__(self) -> Iterator[range]:
-        first = self.number * self.batches * self.batch
-        for index in range(self.batches):
-            start = first + index * self.batch
-            yield range(start, start + self.batch)
+        for index in range(self.number * self.batches, (self.number + 1) * self.batches):
+            yield range(index * self.batch, (index + 1) * self.batch)
 
 
 class Feeding(FedTask):

@@ -6,7 +6,7 @@ from functools import cache, partial
 from typing import Any
 
 from workbench.contract import Accuracy, Case, Setup, Task, Variant, Work, Workload
-from workbench.worker.libraries import jax, np, torch
+from workbench.worker.libraries import jax, np, tf, torch
 
 from ._shared import digits
 from ._shared.jax_task import JaxTask, cross_entropy, forward, weights_of
@@ -172,8 +172,6 @@ class TensorFlowDigits(DigitTraining, TensorFlowTask):
     """The training in TensorFlow, with batches from tf.data, which shuffles on the host."""
 
     def __init__(self, case: Case, setup: Setup) -> None:
-        import tensorflow as tf
-
         self.batch = case.batch or 1
         with setup.phase("build"):
             super().__init__(case, mlp(SIZES, setup.seed), LEARNING_RATE)

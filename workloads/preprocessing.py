@@ -7,7 +7,7 @@ from itertools import cycle
 from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
-from workbench.worker.libraries import np, onnx, torch
+from workbench.worker.libraries import Image, np, onnx, torch
 
 from ._shared import pictures
 from ._shared.network import worst
@@ -129,8 +129,6 @@ class PillowResize(ResizeTask):
             list(self.threads.map(self._one, range(len(batch)), batch))
 
     def _one(self, place: int, photo: Any) -> None:
-        from PIL import Image
-
         target = self.made[place]
         small = Image.fromarray(photo).resize(target.shape[1:], Image.Resampling.BILINEAR)
         pixels = np.asarray(small).transpose(2, 0, 1)

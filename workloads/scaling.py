@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import pairwise
@@ -15,7 +14,7 @@ from workbench.contract import (
     DeviceTimer,
     Host,
     Parameter,
-    ParameterValue,
+    ParameterValues,
     Setup,
     Task,
     Variant,
@@ -68,9 +67,7 @@ class Scaling(Workload):
         *(Variant(device, "tensorflow", "fp32") for device in ("cpu", "gpu")),
     )
 
-    def tuning_values(
-        self, parameter: str, host: Host, device_kind: str
-    ) -> Sequence[ParameterValue]:
+    def tuning_values(self, parameter: str, host: Host, device_kind: str) -> ParameterValues:
         """The number of cores, GPUs or ranks of a launcher, and the powers of two below it.
 
         The largest is first: smaller worlds are groups among its ranks.

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Work, Workload, WorkloadError
-from workbench.worker.libraries import np, torch
+from workbench.worker.libraries import nn, np, torch
 
 from ._shared.torch_task import self_attention, to_device
 from ._shared.training import (
@@ -153,7 +153,6 @@ def gpt(length: int, width: int, blocks: int, seed: int) -> Any:
     A shorter input uses the first positions.  Initial weights are normal, divided by the root of
     the number of residual branches where they end one; biases are zero.
     """
-    from torch import nn
 
     class Residual(nn.Sequential):  # type: ignore[misc]  # torch is not typed here
         def __init__(self, enter: Any, inner: Any, leave: Any) -> None:

@@ -69,7 +69,6 @@ class MlpRun(Task):
         self.steps = int(case.params["steps"])
         self.layers = mlp(SIZES, seed)
         self.data, self.labels = samples(int(case.params["samples"]), SIZES[0], SIZES[-1], seed)
-        self.final: float | None = None
 
     @abstractmethod
     def train(self, steps: int) -> Iterator[Any]:
@@ -77,7 +76,7 @@ class MlpRun(Task):
 
     def step(self) -> None:
         (latest,) = deque(self.train(self.steps), maxlen=1)
-        self.final = float(latest.item())
+        self.latest_loss = float(latest)
 
     def check(self) -> Accuracy:
         steps = min(CHECKED_STEPS, self.steps)
@@ -85,9 +84,6 @@ class MlpRun(Task):
         optimiser = partial(torch.optim.SGD, lr=LEARNING_RATE)
         data, labels = map(torch.from_numpy, (self.data, self.labels))
         return compare_losses(losses, module(self.layers), optimiser, data, labels, LIMIT)
-
-    def loss(self) -> float | None:
-        return self.final
 
 
 class TorchRun(MlpRun, TorchTask):

@@ -5,7 +5,7 @@ from itertools import repeat
 from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
-from workbench.worker.libraries import torch
+from workbench.worker.libraries import tf, torch
 
 from ._shared.keras_task import TensorFlowTask, network
 from ._shared.network import mlp, mlp_multiplications, mlp_training_flops, samples
@@ -108,8 +108,6 @@ class TensorFlowEpochs(TensorFlowTask):
     """One step is one epoch."""
 
     def __init__(self, case: Case, setup: Setup) -> None:
-        import tensorflow as tf
-
         with setup.phase("build"):
             self.layers = mlp(SIZES, setup.seed)
             self.hosted = samples(int(case.params["samples"]), SIZES[0], SIZES[-1], setup.seed)

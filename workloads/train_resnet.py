@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Work, Workload
-from workbench.worker.libraries import np, torch
+from workbench.worker.libraries import nn, np, torch
 
 from ._shared import digits
 from ._shared.network import CLASSES, he
@@ -131,7 +131,6 @@ def resnet(blocks: int, seed: int) -> Any:
 
     He initialisation; the scales of BatchNorm are one, all biases zero.
     """
-    from torch import nn
 
     def convolution(inputs: int, outputs: int, kernel: int, stride: int) -> list[Any]:
         padding = kernel // 2

@@ -1,7 +1,7 @@
 """Copies between host and device, and within them: what a GPU pays before and after its work."""
 
 import math
-import time
+from functools import partial
 from typing import Any, ClassVar
 
 from workbench.contract import (
@@ -183,14 +183,7 @@ class TransferTask(TorchTask):
         }
 
     def _fastest(self, *, copy: bool, multiply: bool) -> float:
-        spent = []
-        for _ in range(REPEATS):
-            self.finish()
-            began = time.perf_counter()
-            self._queue(copy=copy, multiply=multiply)
-            self.finish()
-            spent.append(time.perf_counter() - began)
-        return min(spent)
+        return min(self.timed(partial(self._queue, copy=copy, multiply=multiply), REPEATS))
 
     def check(self) -> Accuracy:
         self.step()

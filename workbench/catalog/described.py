@@ -5,7 +5,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from ..contract import (
     Case,
     Host,
     ParameterValue,
+    ParameterValues,
     Setup,
     Task,
     Work,
@@ -43,7 +44,7 @@ MODULE = "workbench.worker.description"
 T = TypeVar("T")
 _MAYBE_CASE: Any = Case | None
 Stamp = tuple[int, int, int]  # inode, size and time of the last change
-_known: dict[tuple[str, Path], tuple[Stamp, "UserFile"]] = {}
+_known: dict[tuple[str, Path], "UserFile"] = {}
 
 
 class UserFile:
@@ -53,19 +54,15 @@ class UserFile:
     between two questions, so that it cannot disturb a measurement.
     """
 
-    def __init__(self, kind: str, name: str, file: Path) -> None:
-        self._kind, self._name, self._file = kind, name, file
+    def __init__(self, kind: str, name: str, file: Path, stamp: Stamp) -> None:
+        self._kind, self._name, self._file, self.stamp = kind, name, file, stamp
         self._child: LineProcess | None = None
         self._method = ""  # the method that is being asked about, for messages
         self._ended: Reason | None = None  # why it answers no more questions
         self._answers: dict[bytes, Any] = {}  # by question; a `Reason` where there is none
 
     def ask(
-        self,
-        op: str,
-        kind: type[T],
-        find: Callable[[T], Iterable[str]],
-        **arguments: Any,
+        self, op: str, kind: type[T], find: Callable[[T], Iterable[str]], **arguments: Any
     ) -> T:
         """The answer to one question; WorkloadError where there is none, or `find` finds a fault.
 
@@ -144,8 +141,7 @@ class UserFile:
                 os.killpg(self._child.process.pid, signal.SIGSTOP)
 
     def _death(self) -> str:
-        if self._child is None:
-            return "its process ended"
+        assert self._child is not None  # it has been asked
         exit_code = children.exit_code(self._child.process, DEATH_S)
         return ending("its process ended", exit_code, self._child.log_tail())
 
@@ -175,9 +171,7 @@ class DescribedWorkload(Workload):
         small: Case | None = self._file.ask("small_probe", _MAYBE_CASE, find, case=case)
         return small
 
-    def tuning_values(
-        self, parameter: str, host: Host, device_kind: str
-    ) -> Sequence[ParameterValue]:
+    def tuning_values(self, parameter: str, host: Host, device_kind: str) -> ParameterValues:
         find = partial(faults.in_values, next(p for p in self.parameters if p.name == parameter))
         asked = {"parameter": parameter, "host": host, "device_kind": device_kind}
         return self._file.ask("tuning_values", list[ParameterValue], find, **asked)
@@ -208,18 +202,18 @@ def _user_file(kind: str, name: str, file: Path) -> UserFile:
         raise WorkloadError(text, code=f"broken_{kind}") from None
     stamp = status.st_ino, status.st_size, status.st_mtime_ns
     before = _known.get((kind, file))
-    if before is not None and before[0] == stamp:
-        return before[1]
+    if before is not None and before.stamp == stamp:
+        return before
     if before is not None:
-        before[1].close()
-    _known[kind, file] = stamp, UserFile(kind, name, file)
-    return _known[kind, file][1]
+        before.close()
+    found = _known[kind, file] = UserFile(kind, name, file, stamp)
+    return found
 
 
 @atexit.register
 def close_all() -> None:
     """End every child."""
-    for _, asked in _known.values():
+    for asked in _known.values():
         asked.close()
     _known.clear()
 

@@ -1,6 +1,5 @@
 """What can be wrong with the description of a user's workload or backend, one line each."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple
 from typing import Annotated
@@ -16,6 +15,7 @@ from ..contract import (
     Case,
     Parameter,
     ParameterValue,
+    ParameterValues,
     Variant,
     Work,
 )
@@ -114,7 +114,8 @@ def _wrong_variant(variant: Variant) -> str | None:
 
 def in_work(work: Work) -> Iterator[str]:
     """Faults of the work of a case."""
-    if not all(_is_amount(n) for n in astuple(work) if isinstance(n, (int, float))):
+    amounts = (n for n in astuple(work) if isinstance(n, (int, float)))
+    if not all(0 <= n <= LARGEST for n in amounts):  # NaN is not
         yield f"amounts must be between 0 and {LARGEST:g}, not {shown(str(work))}"
     if work.items < LEAST_ITEMS or not _is_word(work.item):
         yield f"items must be at least {LEAST_ITEMS:g}, and item must name its unit"
@@ -124,7 +125,7 @@ def in_work(work: Work) -> Iterator[str]:
         yield "ranks must be at least 1"
 
 
-def in_values(parameter: Parameter, values: Sequence[ParameterValue]) -> Iterator[str]:
+def in_values(parameter: Parameter, values: ParameterValues) -> Iterator[str]:
     """Faults of the values that a workload proposes for a tuning parameter."""
     if len(values) > 64:
         yield f"{parameter.name} has {len(values)} values; at most 64 are allowed"
@@ -158,10 +159,6 @@ def in_backend(found: BackendDescription) -> Iterator[str]:
         yield "its texts, such as install, must be short and printable"
     if not all(name.isidentifier() and len(name) <= 100 for name in found.thread_variables):
         yield "thread_variables must be names of environment variables"
-
-
-def _is_amount(number: float) -> bool:
-    return math.isfinite(number) and 0 <= number <= LARGEST
 
 
 def _is_text(text: str) -> bool:

@@ -58,40 +58,31 @@ def backends() -> dict[str, Path]:
 
 def workload_file(name: str) -> Path:
     """The file of the workload called `name`; WorkloadError if there is none."""
-    file = UNLISTED.get(name) or files().get(name)
-    if file is None:
-        raise WorkloadError(f"there is no workload {name!r}", code="unknown_workload")
-    return _named(file, "broken_workload")
+    return _file_of("workload", name, UNLISTED.get(name) or files().get(name))
 
 
 def backend_file(name: str) -> Path:
     """The file of the backend called `name`; WorkloadError if there is none."""
-    file = UNLISTED_BACKENDS.get(name) or backends().get(name)
-    if file is None:
-        raise WorkloadError(f"there is no backend {name!r}", code="unknown_backend")
-    return _named(file, "broken_backend")
+    return _file_of("backend", name, UNLISTED_BACKENDS.get(name) or backends().get(name))
 
 
 def is_built_in(file: Path) -> bool:
     return file.is_relative_to(BUILT_IN)
 
 
-def _named(file: Path, code: str) -> Path:
-    """`file`, if cases can be called by its name."""
+def _file_of(kind: str, name: str, file: Path | None) -> Path:
+    """`file`, if there is one and cases can be called by its name."""
+    if file is None:
+        raise WorkloadError(f"there is no {kind} {name!r}", code=f"unknown_{kind}")
     if not _NAME.fullmatch(file.stem):
         text = f"{shown(file.name)}: a name has at most 64 letters, digits, _ . + and -"
-        raise WorkloadError(text, code=code, hint="rename the file")
+        raise WorkloadError(text, code=f"broken_{kind}", hint="rename the file")
     return file
 
 
 def _modules(folder: Path) -> Sequence[Path]:
     """The Python files in `folder`; none if it cannot be read."""
-    return _built_in_modules(folder) if is_built_in(folder) else _read(folder)
-
-
-@cache  # a race asks for each block, and our own files stay the same
-def _built_in_modules(folder: Path) -> Sequence[Path]:
-    return _read(folder)
+    return _read_once(folder) if is_built_in(folder) else _read(folder)
 
 
 def _read(folder: Path) -> Sequence[Path]:
@@ -99,6 +90,9 @@ def _read(folder: Path) -> Sequence[Path]:
         return sorted(folder.glob("*.py"))
     except OSError:
         return ()
+
+
+_read_once = cache(_read)  # a race asks for each block, and our own files stay the same
 
 
 def _folders() -> list[Path]:

@@ -9,7 +9,6 @@ interpreter that has nothing but its backend.
 from ..errors import WorkloadError as WorkloadError
 from ..precisions import (
     LEAST_CAPABILITY as LEAST_CAPABILITY,
-    PRECISION_BYTES as PRECISION_BYTES,
     PRECISIONS as PRECISIONS,
     REDUCED as REDUCED,
 )
@@ -24,14 +23,13 @@ from .case import (
     Host as Host,
     Parameter as Parameter,
     ParameterValue as ParameterValue,
+    ParameterValues as ParameterValues,
     Variant as Variant,
 )
 from .device import (
     COLUMNS as COLUMNS,
     DEVICE_KINDS as DEVICE_KINDS,
-    OTHER_KIND as OTHER_KIND,
     PRICES as PRICES,
-    DeviceKind as DeviceKind,
     kind_of as kind_of,
 )
 from .result import (

@@ -1,6 +1,6 @@
 """One way to do a job, and what a workload and a machine say about the ways there are."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..precisions import PRECISION_BYTES
@@ -11,6 +11,7 @@ COMPILED = ("compile", "reduce-overhead", "max-autotune")  # words of modes by t
 MOST_BATCH, MOST_THREADS = 1_000_000, 4096  # in one case
 
 ParameterValue = int | float | str
+ParameterValues = Sequence[ParameterValue]
 
 
 @dataclass(frozen=True)
@@ -115,17 +116,14 @@ class Parameter:
         if self.choices and value not in self.choices:
             raise ValueError(f"{self.name} is one of {', '.join(self.choices)}, not {text!r}")
         if isinstance(value, (int, float)):
-            if not self._within(value):
+            low = float("-inf") if self.minimum is None else self.minimum
+            high = float("inf") if self.maximum is None else self.maximum
+            if not low <= value <= high:  # NaN is not
                 raise ValueError(f"{self.name} must be {self.range_text()}, not {text}")
             if value and not SMALLEST <= abs(value) <= LARGEST:
                 size = f"between {SMALLEST:g} and {LARGEST:g} in size"
                 raise ValueError(f"{self.name} must be 0 or {size}, not {text}")
         return value
-
-    def _within(self, value: float) -> bool:
-        low = float("-inf") if self.minimum is None else self.minimum
-        high = float("inf") if self.maximum is None else self.maximum
-        return low <= value <= high  # False for NaN, as it should be
 
     def range_text(self) -> str:
         """The allowed numbers: `between 1 and 64`."""

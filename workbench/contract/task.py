@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..errors import WorkloadError
 from .result import Accuracy, Profile
@@ -74,6 +75,7 @@ class Task(ABC):
     finishes: bool = False
     restores: bool = False  # a sample is one step, since each step needs `restore`
     together: int = 1  # steps of one sample at least: loaders in step deliver their batches at once
+    latest_loss: Any = None  # of a training: a number, or an array that holds it
 
     def restore(self) -> None:  # noqa: B027 - most steps leave their inputs alone
         """Put back what steps have changed: before each block and after each sample, untimed."""
@@ -102,7 +104,7 @@ class Task(ABC):
 
     def loss(self) -> float | None:
         """The latest training loss, or None where nothing is trained."""
-        return None
+        return None if self.latest_loss is None else float(self.latest_loss)
 
     def memory_peak_bytes(self) -> int | None:
         """Peak memory of the other processes that do the work; None where this one does it."""

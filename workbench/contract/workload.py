@@ -1,12 +1,12 @@
 """The interface of a kind of work."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from ..errors import WorkloadError
-from .case import Case, Host, Parameter, ParameterValue, Variant
+from .case import Case, Host, Parameter, ParameterValue, ParameterValues, Variant
 from .result import Work
 from .task import Setup, Task
 
@@ -61,9 +61,7 @@ class Workload(ABC):
         params = {name: larger.get(name, value) for name, value in case.params.items()}
         return replace(case, batch=larger.get("batch", case.batch), params=params)
 
-    def tuning_values(
-        self, parameter: str, host: Host, device_kind: str
-    ) -> Sequence[ParameterValue]:
+    def tuning_values(self, parameter: str, host: Host, device_kind: str) -> ParameterValues:
         """The values of a tuning parameter that race unless the user names some; none where it does
         not matter."""
         return [next(p.default for p in self.parameters if p.name == parameter)]

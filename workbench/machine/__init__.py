@@ -27,8 +27,7 @@ def detect(
     from .host.memory import read_memory
     from .host.system import read_os
     from .nvidia.cuda_driver import VISIBLE_DEVICES
-    from .nvidia.gpus import has_mps, join, without_driver
-    from .nvidia.placement import placed
+    from .nvidia.gpus import has_mps, join, placed, without_driver
     from .nvidia.probe_client import DEADLINE_S, GpuProbes
     from .others import other_gpus
     from .packages.software import StackQuery

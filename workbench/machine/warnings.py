@@ -70,6 +70,7 @@ def library_warnings(name: str, version: str | None, openmp: str | None) -> Iter
 
 
 def _release(version: str | None) -> tuple[int, ...]:
+    """The first two numbers of a version or a compute capability; () if it is unknown."""
     return tuple(map(int, re.findall(r"\d+", version or "")[:2]))
 
 
@@ -80,8 +81,7 @@ def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
     if not gpus or torch is None or torch.version is None or torch.detail is None:
         return
     names = ", ".join(sorted({gpu.name for gpu in gpus if gpu.name})) or "the GPU"
-    build = _numbers(torch.detail.removeprefix(_CUDA_BUILD))
-    driver = _numbers(machine.cuda.api_version)
+    build, driver = _cuda_of(torch), _release(machine.cuda.api_version)
     remedy = torch_remedy(machine, software.executable)
     what = f"torch {torch.version} ({torch.detail})"
     if not torch.detail.startswith(_CUDA_BUILD):
@@ -106,25 +106,23 @@ def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
 
 def lacks_code_for(package: Package, gpu: Gpu) -> bool:
     """Whether a library was built with a CUDA that no longer compiles for this GPU."""
-    build = _cuda_of(package)
-    return build is not None and build >= _CUDA_13 and lacks_capability(gpu, _TURING)
+    return _cuda_of(package) >= _CUDA_13 and lacks_capability(gpu, _TURING)
 
 
 def _lacks_torch_code(torch: Package, gpu: Gpu) -> bool:
     """The same for torch, whose builds below CUDA 12.8 hold no code for Blackwell either."""
-    build = _cuda_of(torch)
-    too_new = build is not None and build < _CUDA_12_8 and _has_blackwell([gpu])
+    too_new = () < _cuda_of(torch) < _CUDA_12_8 and _has_blackwell([gpu])
     return too_new or lacks_code_for(torch, gpu)
 
 
-def _cuda_of(package: Package) -> tuple[int, ...] | None:
-    return _numbers((package.detail or "").removeprefix(_CUDA_BUILD))
+def _cuda_of(package: Package) -> tuple[int, ...]:
+    detail = package.detail or ""
+    return _release(detail) if detail.startswith(_CUDA_BUILD) else ()
 
 
 def lacks_capability(gpu: Gpu, least: tuple[int, int]) -> bool:
     """Whether the compute capability of a GPU is known to be below `least`."""
-    capability = _numbers(gpu.compute_capability)
-    return capability is not None and capability < least
+    return () < _release(gpu.compute_capability) < least
 
 
 def _cuda_gpus(machine: Machine) -> list[Gpu]:
@@ -137,16 +135,16 @@ def torch_remedy(machine: Machine, executable: str) -> str:
     cu126 has code for Maxwell to Hopper, cu130 for Turing to Blackwell (pytorch#182849).  A driver
     for CUDA 12.0 runs a 12.6 build by minor-version compatibility.
     """
-    gpus, driver = _cuda_gpus(machine), _numbers(machine.cuda.api_version)
+    gpus, driver = _cuda_gpus(machine), _release(machine.cuda.api_version)
     if "tegra" in machine.os.release and (driver or _CUDA_13) < _CUDA_13:
         return "install NVIDIA's build of torch for this JetPack, or use --device cpu"
     if machine.cpu.architecture == "aarch64" and any(lacks_capability(g, _AMPERE) for g in gpus):
         return "use --device cpu: torch's builds for Arm have no code for this GPU"
-    if driver is not None and _is_too_old(driver, gpus):
+    if driver and _is_too_old(driver, gpus):
         least = "13.0" if _has_blackwell(gpus) else "12.6"
         return f"update the NVIDIA driver to one for CUDA {least} or later, then reinstall torch"
     old = not _has_blackwell(gpus) and any(lacks_capability(gpu, _TURING) for gpu in gpus)
-    tag = "cu126" if old or (driver is not None and driver < _CUDA_13) else "cu130"
+    tag = "cu126" if old or () < driver < _CUDA_13 else "cu130"
     index = f"https://download.pytorch.org/whl/{tag}"
     return f"{executable} -m pip install --force-reinstall torch --index-url {index}"
 
@@ -157,14 +155,7 @@ def _is_too_old(driver: tuple[int, ...], gpus: list[Gpu]) -> bool:
 
 
 def _has_blackwell(gpus: list[Gpu]) -> bool:
-    return any((_numbers(gpu.compute_capability) or ()) >= _BLACKWELL for gpu in gpus)
-
-
-def _numbers(version: str | None) -> tuple[int, ...] | None:
-    try:
-        return tuple(int(part) for part in (version or "").split("."))
-    except ValueError:
-        return None
+    return any(_release(gpu.compute_capability) >= _BLACKWELL for gpu in gpus)
 
 
 def _driver(machine: Machine) -> Iterator[Warning]:

@@ -4,6 +4,7 @@ import os
 from typing import Any
 
 from workbench.contract import Backend, WorkloadError, kind_of
+from workbench.worker.libraries import jax
 
 
 class Jax(Backend):
@@ -18,8 +19,6 @@ class Jax(Backend):
 
     def gpus(self) -> list[dict[str, Any]]:
         """The TPUs of this host."""
-        import jax
-
         found = [each for each in jax.local_devices() if each.platform == "tpu"]
         return [{"device": f"tpu:{d.id}", "name": d.device_kind, "platform": "TPU"} for d in found]
 
@@ -29,8 +28,6 @@ class Jax(Backend):
 
 def device_named(name: str) -> Any:
     """The JAX device of a case; the test device `fake:N` computes on the CPU."""
-    import jax
-
     if kind_of(name).on_host:
         jax.config.update("jax_platforms", "cpu")  # it would open GPUs and TPUs as well
         return jax.devices("cpu")[0]

@@ -2,6 +2,8 @@
 
 import os
 
+from workbench.worker.libraries import keras
+
 from .torch import Torch
 
 
@@ -18,8 +20,6 @@ class Keras(Torch):
 
     def start(self, device: str) -> None:
         super().start(device)
-        import keras
-
         self._place = keras.device(device)
         self._place.__enter__()  # for the life of this worker
 

@@ -4,6 +4,7 @@ from contextlib import suppress
 
 from workbench.contract import Backend, Case
 from workbench.worker import onnx_gpu
+from workbench.worker.libraries import onnxruntime
 
 
 class OnnxRuntime(Backend):
@@ -12,8 +13,6 @@ class OnnxRuntime(Backend):
 
     def start(self, device: str) -> None:
         """Load CUDA's libraries and open the device; a case that needs them says what is wrong."""
-        import onnxruntime
-
         wanted = onnx_gpu.providers(onnx_gpu.CUDA, Case("", device, self.name, "fp32"), shared=True)
         with suppress(onnx_gpu.Unusable):
             onnx_gpu.open_session(onnxruntime, onnx_gpu.DOUBLING, None, wanted)

@@ -3,6 +3,7 @@
 import os
 
 from workbench.contract import Backend, WorkloadError, kind_of
+from workbench.worker.libraries import tf
 
 
 class TensorFlow(Backend):
@@ -33,8 +34,6 @@ def use(device: str) -> None:
     """Compute on one GPU, usually the only visible one, in true FP32; a CPU needs no choice."""
     if kind_of(device).on_host:
         return
-    import tensorflow as tf
-
     gpus, number = tf.config.list_physical_devices("GPU"), int(device.partition(":")[2])
     if number >= len(gpus):
         hint = f"{TensorFlow.install}; or use --device cpu"

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 from workbench.contract import Backend
+from workbench.worker.libraries import torch
 
 
 class Torch(Backend):
@@ -23,8 +24,6 @@ class Torch(Backend):
 
     def start(self, device: str) -> None:
         """Open CUDA, and load cuBLAS, or what another GPU has in their place."""
-        import torch
-
         library, which = library_of(device), [device]
         if device.startswith("mps"):
             which = []  # there is one
@@ -36,8 +35,6 @@ class Torch(Backend):
         library.synchronize(*which)
 
     def load_rest(self, device: str) -> None:
-        import torch
-
         with suppress(RuntimeError):  # without cuDNN the rest still works
             picture, kernel = torch.ones(1, 3, 8, 8), torch.ones(4, 3, 3, 3)
             torch.nn.functional.conv2d(picture.to(device), kernel.to(device)).cpu()
@@ -54,16 +51,12 @@ class Torch(Backend):
         return int(library_of(device).max_memory_allocated(device) - self._held_bytes)
 
     def release(self, device: str) -> None:
-        import torch
-
         library_of(device).empty_cache()
         if hasattr(torch.accelerator, "empty_host_cache"):  # since torch 2.10
             torch.accelerator.empty_host_cache()  # page-locked memory cannot be swapped
 
     def named_range(self, device: str, name: str) -> AbstractContextManager[Any]:
         """NVTX, which NVIDIA Nsight Systems shows."""
-        import torch
-
         if not torch.version.cuda:
             return nullcontext()
         nvtx: AbstractContextManager[Any] = torch.cuda.nvtx.range("{}", name)  # it formats
@@ -72,15 +65,11 @@ class Torch(Backend):
 
 def library_of(device: str) -> Any:
     """`torch.cuda`, `torch.xpu` or `torch.mps`, for a device or its kind."""
-    import torch
-
     return getattr(torch, device.partition(":")[0])
 
 
 def _described(kind: str, ordinal: int) -> dict[str, Any]:
     """The fields of a `Gpu`; only CUDA's compute capabilities mean what their limits suppose."""
-    import torch
-
     found: dict[str, Any] = {"device": f"{kind}:{ordinal}"}
     if kind == "mps":
         memory = torch.mps.recommended_max_memory()

@@ -7,7 +7,7 @@ from typing import Any
 
 from workbench.contract import Accuracy, Case, Setup, Task, WorkloadError, kind_of
 from workbench.worker.launcher import launch_of
-from workbench.worker.libraries import np
+from workbench.worker.libraries import keras, np, tf
 
 from .._shared.keras_task import network
 from .._shared.network import mlp
@@ -21,12 +21,8 @@ class Mirrored(Task):
     """
 
     waits = finishes = True
-    latest_loss: float | None = None
 
     def __init__(self, case: Case, setup: Setup, most: int) -> None:
-        import keras
-        import tensorflow as tf
-
         self.case, self.world, self.seed = case, world_of(case), setup.seed
         with setup.phase("build"):
             self.hosted = drawn(case, setup.seed)
@@ -60,8 +56,6 @@ class Mirrored(Task):
 
     def shares(self, count: int) -> list[Any]:
         """The first `count` samples of each replica's equal share of the batch."""
-        import tensorflow as tf
-
         share = len(self.hosted[0]) // self.world
 
         def on(context: Any, part: Any) -> Any:
@@ -79,9 +73,6 @@ class Mirrored(Task):
 
     def step(self) -> None:
         self.latest_loss = float(self.update(*self.batch))
-
-    def loss(self) -> float | None:
-        return self.latest_loss
 
     def check(self) -> Accuracy:
         """One step at a learning rate of 1 changes the weights by the gradient; it is undone."""
@@ -104,8 +95,6 @@ class Mirrored(Task):
 
 def logical_devices(case: Case, most: int) -> list[str]:
     """A device of TensorFlow for each replica; the CPU is split into `most`."""
-    import tensorflow as tf
-
     world, kind = world_of(case), "CPU" if kind_of(case.device).on_host else "GPU"
     if launch_of(os.environ) is not None:
         text = "MirroredStrategy runs in one process, not in the ranks of a launcher"

@@ -8,7 +8,6 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -124,22 +123,17 @@ def main(arguments: list[str]) -> None:
 
 def _serve(channel: socket.socket, follower: Follower) -> bool:
     """Carry out orders until the worker is gone; True if it dismissed this rank."""
-    for line in _lines(channel):
-        order = json.loads(line)
-        name = order["op"]
-        if name == "bye":
-            return True
-        reply = answer(follower, order)
-        reply.get("error", {}).pop("fatal", None)
-        if name != "queue":
-            _send(channel, reply)
+    with suppress(ConnectionResetError):  # it was killed with lines of ours unread
+        for line in channel.makefile("rb"):
+            order = json.loads(line)
+            name = order["op"]
+            if name == "bye":
+                return True
+            reply = answer(follower, order)
+            reply.get("error", {}).pop("fatal", None)
+            if name != "queue":
+                _send(channel, reply)
     return False
-
-
-def _lines(channel: socket.socket) -> Iterator[bytes]:
-    """Lines until the other end is closed, or killed with lines of ours unread."""
-    with suppress(ConnectionResetError):
-        yield from channel.makefile("rb")
 
 
 def _send(channel: socket.socket, message: dict[str, Any]) -> None:

@@ -2,8 +2,8 @@
 
 import hashlib
 import sys
-import time
 from collections.abc import Sequence
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -99,13 +99,8 @@ class Replica(TrainingTask):
         """Median seconds of an all-reduce of as many bytes as the gradient has."""
         count = sum(p.numel() for p in self.network.parameters())
         buffer = torch.zeros(count, device=self.device)
-        times = []
-        for _ in range(1 + ALL_REDUCES):  # the first one opens connections
-            began = time.perf_counter()
-            torch.distributed.all_reduce(buffer, group=self.group)
-            self.finish()
-            times.append(time.perf_counter() - began)
-        return median(times[1:])
+        call = partial(torch.distributed.all_reduce, buffer, group=self.group)
+        return median(self.timed(call, 1 + ALL_REDUCES)[1:])  # the first one opens connections
 
     def check(self) -> Accuracy:
         return judge(self.case, self.seed, [self.trial(checked(self.case))])

@@ -24,6 +24,7 @@ from workbench.process.children import command
 from workbench.process.exit_status import ending
 from workbench.process.line_process import LineChannel, LineProcess
 from workbench.worker.launcher import LaunchedRank, launch_of
+from workbench.worker.libraries import torch
 
 from .rank import JOIN_S
 
@@ -71,10 +72,9 @@ class RankGroup:
 
     def _start(self, size: int) -> None:
         """Children of this process: they are frozen and killed with its group."""
-        from torch import cuda, distributed
-
         # Served by this process, as torchrun's agent does it: a free port without a race.
-        self._store = distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        store = torch.distributed.TCPStore
+        self._store = store("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         environment = {
             **os.environ,
             "TORCHELASTIC_USE_AGENT_STORE": "True",
@@ -86,7 +86,7 @@ class RankGroup:
             environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
         first = int(self.device.partition(":")[2] or 0)
         on_host = kind_of(self.device).on_host
-        count = size if on_host else max(1, cuda.device_count())  # they begin again at GPU 0
+        count = size if on_host else max(1, torch.cuda.device_count())  # they begin again at GPU 0
         for rank in range(size):
             local = {"RANK": str(rank), "LOCAL_RANK": str((first + rank) % count)}
             self._child({**environment, **local})

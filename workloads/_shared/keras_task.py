@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from workbench.contract import Case, Setup
+from workbench.worker.libraries import keras, tf
 
 from .._backends.tensorflow import use
 from .torch_task import arithmetic
@@ -23,9 +24,6 @@ class TensorFlowTask(RepeatedTraining):
 
     def __init__(self, case: Case, layers: Sequence[Any], rate: float) -> None:
         use(case.device)
-        import keras
-        import tensorflow as tf
-
         self.case = case
         self.model = model = network(layers, POLICIES.get(arithmetic(case), "float32"))
         adam = keras.optimizers.Adam(rate, epsilon=EPSILON)
@@ -68,8 +66,6 @@ class TensorFlowTask(RepeatedTraining):
 
 def network(layers: Sequence[Any], policy: str = "float32") -> Any:
     """A perceptron of Keras, whose weights are (inputs, outputs)."""
-    import keras
-
     model = keras.Sequential([keras.Input(layers[0].weight.shape[1:])])
     for layer in layers:
         model.add(keras.layers.Dense(len(layer.bias), "relu" if layer.relu else None, dtype=policy))

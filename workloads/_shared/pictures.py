@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.contract import WorkloadError
-from workbench.worker.libraries import np
+from workbench.worker.libraries import Image, np
 
 from .network import CLASSES
 
@@ -41,7 +41,6 @@ def photograph(rng: Any, width: int, height: int) -> Any:
     with their frequency as in natural images (Field, "Relations between the statistics of natural
     images", 1987), colours that change more slowly than brightness, and sensor noise.
     """
-    from PIL import Image
 
     def structures(octaves: int) -> Any:
         total = np.zeros((height, width), np.float32)
@@ -61,8 +60,6 @@ def photograph(rng: Any, width: int, height: int) -> Any:
 @lru_cache(maxsize=1)  # shared by the candidates of one worker
 def encoded(count: int, kind: str, seed: int) -> tuple[bytes, ...]:
     """`count` photographs of different sizes and both orientations, as jpeg or png files."""
-    from PIL import Image
-
     rng = np.random.default_rng(seed)
     files = []
     for _ in range(count):
@@ -101,8 +98,6 @@ def in_folder(name: str, seed: int) -> tuple[Path, ...]:
 
 def decode(source: Source) -> Any:
     """A Pillow image in RGB; WorkloadError "bad_input" names a file that cannot be decoded."""
-    from PIL import Image
-
     name = source if isinstance(source, Path) else "a generated photograph"
     try:
         with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as image:
@@ -166,8 +161,6 @@ class RandomCrops:
     def picture(self, sample: int, *, exact: bool = False) -> Any:
         """(image, image, 3), decoded, cropped, perhaps flipped, and resized: by Pillow, or exactly
         in float64."""
-        from PIL import Image
-
         whole = decode(self.sources[sample % len(self.sources)])
         box, flip = self.cut(sample, *whole.size)
         part, side = whole.crop(box), (self.image, self.image)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from workbench.contract import WorkloadError
-from workbench.worker.libraries import np, onnx
+from workbench.worker.libraries import np, onnx, quantization
 from workbench.worker.recipe import Recipe
 
 # Operators that the workloads quantise statically: products, and what lies between them in a
@@ -60,12 +60,10 @@ def quantise(
 def simplify(model: bytes) -> bytes:
     """`model` after ONNX Runtime's basic optimisation and its own inference of types; symbolic
     inference would need sympy."""
-    from onnxruntime.quantization.shape_inference import quant_pre_process
-
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         before, after = Path(folder, "before.onnx"), Path(folder, "after.onnx")
         before.write_bytes(model)
-        quant_pre_process(str(before), str(after), skip_symbolic_shape=True)
+        quantization.quant_pre_process(str(before), str(after), skip_symbolic_shape=True)
         return after.read_bytes()
 
 
@@ -77,14 +75,12 @@ def activation_ranges(
     `types` are the operators whose tensors count, by default all.  Tensors that are empty or not
     finite have no range and stay in FP32.
     """
-    from onnxruntime.quantization.calibrate import CalibrationMethod, create_calibrator
-
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
-        calibrator = create_calibrator(
+        calibrator = quantization.create_calibrator(
             str(file),
             list(types) or None,
             augmented_model_path=str(Path(folder, "augmented.onnx")),
-            calibrate_method=CalibrationMethod[CALIBRATIONS[method]],
+            calibrate_method=quantization.CalibrationMethod[CALIBRATIONS[method]],
             # A symmetric range would waste half of an unsigned type behind a ReLU.
             extra_options={"symmetric": False},
         )
@@ -114,23 +110,20 @@ def static(
     `types` are the operators to quantise, `only` the names of the nodes where not all of those;
     `options` are ONNX Runtime's own.
     """
-    from onnxruntime.quantization.calibrate import CalibrationMethod, TensorData, TensorsData
-    from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
-    from onnxruntime.quantization.quant_utils import QuantType
-
+    kinds, calibrate = quantization.QuantType, quantization.calibrate
     limits = {  # in the tensor's own type, which its scale takes too
-        name: TensorData(lowest=np.array(low, kind), highest=np.array(high, kind))
+        name: calibrate.TensorData(lowest=np.array(low, kind), highest=np.array(high, kind))
         for name, (low, high, kind) in found.items()
     }
     # quantize_static would read the file and infer shapes anew for every variant, and its older
     # versions do not accept known ranges.
-    quantiser = QDQQuantizer(
+    quantiser = quantization.QDQQuantizer(
         deepcopy(model),
         recipe.per_channel,
         recipe.reduce_range,
-        QuantType.QInt8,
-        QuantType.QInt8 if recipe.activations == "s8" else QuantType.QUInt8,
-        TensorsData(CalibrationMethod.MinMax, limits),
+        kinds.QInt8,
+        kinds.QInt8 if recipe.activations == "s8" else kinds.QUInt8,
+        calibrate.TensorsData(calibrate.CalibrationMethod.MinMax, limits),
         list(only),
         list(recipe.excluded),
         list(types),
@@ -145,8 +138,6 @@ def dynamic(file: Path, recipe: Recipe, types: Sequence[str] = (), **options: An
 
     `types` are the operators to quantise, by default all that the tool knows.
     """
-    from onnxruntime import quantization
-
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         result = Path(folder, "result.onnx")
         quantization.quantize_dynamic(
@@ -176,11 +167,9 @@ def in_order(model: Any) -> bytes:
     A model with subgraphs stays as it is: their sorting does not see what a subgraph reads, and
     ONNX Runtime loads either order.
     """
-    from onnxruntime.quantization.onnx_model import ONNXModel
-
     attributes = (attribute for node in model.graph.node for attribute in node.attribute)
     if not any(attribute.HasField("g") for attribute in attributes):
-        ONNXModel(model).topological_sort()
+        quantization.onnx_model.ONNXModel(model).topological_sort()
     return bytes(model.SerializeToString())
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from workbench.contract import Case, WorkloadError, kind_of
 from workbench.worker import onnx_gpu
+from workbench.worker.libraries import onnxruntime
 from workbench.worker.onnx_gpu import CPU as CPU, CUDA, OPENVINO, TENSORRT
 from workbench.worker.session_options import BFLOAT, ENTRIES, LEVELS, PRECISION, openvino_settings
 
@@ -53,7 +54,6 @@ def open_session(
     """
     if case.backend == "openvino":
         return OpenVinoSession(model, case)
-    onnxruntime = _onnxruntime()
     provider = provider_of(case)
     # Nodes that a provider leaves to the CPU use all cores, as they do without this option.
     options = _options(case.mode, case.threads or (_cores() if shared else 1), profile)
@@ -72,7 +72,7 @@ def open_session(
 def _engines(model: bytes | str) -> str:
     """The folder for TensorRT's engines of `model`, whose names say nothing about its weights."""
     with onnx_gpu.overheard([]):
-        onnx_gpu.preload(_onnxruntime(), TENSORRT)
+        onnx_gpu.preload(onnxruntime, TENSORRT)
     content = model if isinstance(model, bytes) else Path(model).read_bytes()
     found = hashlib.sha256(content)
     if isinstance(model, str) and LOCATION in content:
@@ -138,7 +138,7 @@ class BoundSession:
     """
 
     def __init__(self, session: Any, device: str, batch: Any) -> None:
-        values = _onnxruntime().OrtValue
+        values = onnxruntime.OrtValue
         (port,), (output,) = session.get_inputs(), session.get_outputs()
         place = device.partition(":")[0], int(device.partition(":")[2] or 0)
         self.session, self.binding, self.name = session, session.io_binding(), port.name
@@ -170,7 +170,7 @@ def cpu_session(
     if optimised is not None:
         options.optimized_model_filepath = str(optimised)
     source = model if isinstance(model, bytes) else str(model)
-    return _onnxruntime().InferenceSession(source, options, providers=[CPU])
+    return onnxruntime.InferenceSession(source, options, providers=[CPU])
 
 
 def _cores() -> int:
@@ -178,15 +178,7 @@ def _cores() -> int:
     return int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
 
 
-def _onnxruntime() -> Any:
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # too late once it is imported
-    import onnxruntime
-
-    return onnxruntime
-
-
 def _options(mode: str | None, threads: int, profile: Path | None) -> Any:
-    onnxruntime = _onnxruntime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads  # 0 would pin threads to cores outside a container's set
     options.inter_op_num_threads = 1

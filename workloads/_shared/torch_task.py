@@ -9,7 +9,7 @@ from typing import Any
 
 from workbench import contract
 from workbench.contract import Case, DeviceTimer, Profile, Setup, Task, WorkloadError, kind_of
-from workbench.worker.libraries import torch
+from workbench.worker.libraries import nn, torch
 
 from .._backends.torch import library_of
 from . import profiling
@@ -108,8 +108,6 @@ def true_fp32(device: str) -> Iterator[None]:
 class TorchTask(Task):
     """A task whose work is queued by torch."""
 
-    latest_loss: Any = None  # a tensor on the device, set by trainings
-
     def __init__(self, case: Case) -> None:
         self.case = case
         self.modes = case.mode_words
@@ -158,8 +156,16 @@ class TorchTask(Task):
     def finish(self) -> None:
         synchronize(self.device)
 
-    def loss(self) -> float | None:
-        return None if self.latest_loss is None else float(self.latest_loss.item())
+    def timed(self, call: Callable[[], Any], times: int) -> list[float]:
+        """The seconds of each of so many calls, from an idle device until it is idle again."""
+        spent = []
+        for _ in range(times):
+            self.finish()
+            began = time.perf_counter()
+            call()
+            self.finish()
+            spent.append(time.perf_counter() - began)
+        return spent
 
     def profile(self, steps: int) -> Profile:
         return profiling.by_torch(self, steps)
@@ -260,7 +266,6 @@ def time_to_host(case: Case, result: Any) -> float | None:
 
 def self_attention(heads: int, *, causal: bool = False) -> Any:
     """A torch module of queries, keys and values side by side."""
-    from torch import nn
 
     class SelfAttention(nn.Module):  # type: ignore[misc]  # torch is not typed here
         def forward(self, x: Any) -> Any:
@@ -273,7 +278,6 @@ def self_attention(heads: int, *, causal: bool = False) -> Any:
 
 def module(layers: Sequence[Layer]) -> Any:
     """The network as a torch module in FP32 on the CPU."""
-    from torch import nn
 
     class MeanOf(nn.Module):  # type: ignore[misc]
         def forward(self, x: Any) -> Any:

@@ -50,7 +50,6 @@ class RepeatedTraining(Task):
     training in progress."""
 
     left: int  # steps until it starts again
-    latest_loss: Any = None
 
     @abstractmethod
     def start(self) -> None:
@@ -65,9 +64,6 @@ class RepeatedTraining(Task):
             self.start()
         self.left -= 1
         self.train()
-
-    def loss(self) -> float | None:
-        return None if self.latest_loss is None else float(self.latest_loss)
 
 
 class TrainingTask(TorchTask):

@@ -1,7 +1,6 @@
 """The share of its time in which a device has no batch to work on."""
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 from workbench.contract import WAITING_FRACTION, Case
@@ -22,25 +21,12 @@ def mark(device: Any) -> Any:
     return event
 
 
-def waiting_fraction(device: Any, steps: Sequence[Sequence[Any]]) -> dict[str, float]:
-    """The metric `waiting_fraction` of steps whose work on the device is finished.
+class FedTask(TorchTask):
+    """A task whose batches come from the processes of a DataLoader.
 
-    A step's marks alternate: the device starts to wait, the batch is there.  The step lasts from
+    A step's `mark`s alternate: the device starts to wait, the batch is there.  The step lasts from
     the first mark to the last.
     """
-
-    def between(start: Any, end: Any) -> float:
-        return float(end - start if device.type == "cpu" else start.elapsed_time(end))
-
-    waited = total = 0.0
-    for marks in steps:
-        waited += sum(map(between, marks[::2], marks[1::2]))
-        total += between(marks[0], marks[-1])
-    return {WAITING_FRACTION: waited / total} if total else {}
-
-
-class FedTask(TorchTask):
-    """A task whose batches come from the processes of a DataLoader."""
 
     waits = True
     loader: Any = None
@@ -56,7 +42,15 @@ class FedTask(TorchTask):
 
     def metrics(self) -> dict[str, float]:
         """`waiting_fraction`: the share of the time in which the device waits for a batch."""
-        return waiting_fraction(self.device, self.marks)
+
+        def between(start: Any, end: Any) -> float:
+            return float(end - start if self.device.type == "cpu" else start.elapsed_time(end))
+
+        waited = total = 0.0
+        for marks in self.marks:
+            waited += sum(map(between, marks[::2], marks[1::2]))
+            total += between(marks[0], marks[-1])
+        return {WAITING_FRACTION: waited / total} if total else {}
 
     def close(self) -> None:
         # The loader ends its processes when its iterator is deleted, which it may hold as well.

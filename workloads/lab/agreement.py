@@ -7,6 +7,8 @@ from typing import Any
 from workbench.contract import OutputAccuracy, WorkloadError
 from workbench.worker.libraries import Array, np
 
+from .samples import Samples
+
 _FLOATS = ("float", "double", "float16")
 _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 FLOATS = {f"tensor({name})" for name in _FLOATS}
@@ -25,23 +27,19 @@ def answer(session: Any, names: Sequence[str], feeds: Mapping[str, Array]) -> li
     return [array.astype(str) if array.dtype.kind == "O" else array for array in found]
 
 
-def answers(session: Any, samples: Sequence[Sequence[Array]]) -> list[list[Array]]:
+def answers(session: Any, samples: Samples) -> list[list[Array]]:
     """The comparable outputs of each sample, whose arrays are in the order of the inputs."""
     names, outputs = [port.name for port in session.get_inputs()], compared(session)
     return [answer(session, outputs, dict(zip(names, sample, strict=True))) for sample in samples]
 
 
-def error(
-    session: Any, samples: Sequence[Sequence[Array]], right: Sequence[Sequence[Array]]
-) -> float:
+def error(session: Any, samples: Samples, right: Samples) -> float:
     """The relative error of the worst output."""
     outputs = compare(compared(session), answers(session, samples), right)
     return summary(outputs, "relative_error")
 
 
-def compare(
-    names: Sequence[str], answers: Sequence[Sequence[Array]], references: Sequence[Sequence[Array]]
-) -> list[OutputAccuracy]:
+def compare(names: Sequence[str], answers: Samples, references: Samples) -> list[OutputAccuracy]:
     """One result per output over all samples; `answers` and `references` hold samples of outputs.
 
     WorkloadError where shapes differ, or an answer is not finite and its reference is.

@@ -7,12 +7,12 @@ below 0.05 for up to twenty variants.
 """
 
 import math
-from collections.abc import Sequence
 
 from workbench.stats.samples import student_t_quantile
 from workbench.worker.libraries import Array, np
 
 from . import agreement
+from .samples import Samples
 
 CHOOSE, CHECK = 0.05, 0.025  # chance of a bound that is too low
 FEWEST = 40  # inputs from which on the bound of a relative error holds where errors are skewed
@@ -33,11 +33,7 @@ def fewest(metric: str, limit: float, chance: float = CHECK, *, labels: bool = F
 
 
 def promised(
-    answers: Sequence[Sequence[Array]],
-    references: Sequence[Sequence[Array]],
-    metric: str,
-    limit: float,
-    chance: float,
+    answers: Samples, references: Samples, metric: str, limit: float, chance: float
 ) -> float | None:
     """As `upper`; None where the inputs are too few for a bound that can meet `limit`."""
     least = fewest(metric, limit, chance, labels=any(map(agreement.names_things, references[0])))
@@ -45,12 +41,7 @@ def promised(
     return upper(answers, references, metric, chance) if is_enough else None
 
 
-def upper(
-    answers: Sequence[Sequence[Array]],
-    references: Sequence[Sequence[Array]],
-    metric: str,
-    chance: float,
-) -> float:
+def upper(answers: Samples, references: Samples, metric: str, chance: float) -> float:
     """The upper bound of the worst output's error; it is too low with `chance` at most."""
     worst = 0.0
     for outputs in zip(zip(*answers, strict=True), zip(*references, strict=True), strict=True):

@@ -12,7 +12,7 @@ from workbench.worker.libraries import Array, np
 
 from . import bounds
 from .errors import bad_input, one_line
-from .shapes import Input, Sizes, counts_batch, possible_sizes, shown
+from .shapes import Input, Shapes, Sizes, counts_batch, possible_sizes, shown
 
 AT_MOST = 256  # samples to calibrate with, and to choose on unless a bound needs more
 CHECK_SHARE = 0.4  # share of the samples kept apart to check the chosen variant
@@ -38,7 +38,7 @@ class Chosen:
 def samples_in(
     file: str,
     inputs: Sequence[Input],
-    shapes: Mapping[str, Sequence[int]],
+    shapes: Shapes,
     batch: int | None,
     fewest: int | None = None,
     seed: int = 0,
@@ -111,7 +111,7 @@ def _arrays(path: Path, inputs: Sequence[Input]) -> dict[str, Array]:
         raise bad_input(f"{path.name} cannot be read: {why}", hint) from None
 
 
-def _as_given(port: Input, array: Array, shapes: Mapping[str, Sequence[int]]) -> Input:
+def _as_given(port: Input, array: Array, shapes: Shapes) -> Input:
     """The input with its given shape, or without a declared rank with that of its array."""
     if port.name in shapes:
         return Input(port.name, port.type, list(shapes[port.name]))

@@ -13,9 +13,9 @@ from .._shared.onnx_model import LARGEST_MODEL
 from . import agreement, bounds, graph, quantise, samples
 from .errors import bad_model, clear_errors, one_line
 from .inputs import CHECK_SHARE, Chosen, samples_in
-from .load import Loaded, load
-from .original import Original
-from .shapes import Axis, Input, Sizes, ports as ports_of, possible_sizes
+from .load import Loaded, Original, load
+from .samples import Samples
+from .shapes import Axis, Input, Shapes, Sizes, ports as ports_of, possible_sizes
 from .values import Maker
 
 SAMPLES = 8  # random inputs to check on, and as many to calibrate with
@@ -35,7 +35,7 @@ TRIALS_S = 6.0  # longest search for sizes that run
 def inspect(
     model: str,
     folder: str,
-    shapes: Mapping[str, Sequence[int]],
+    shapes: Shapes,
     inputs: str | None,
     batch: int | None,
     seed: int,
@@ -102,9 +102,7 @@ def inspect(
         }
 
 
-def _write(
-    chosen: Chosen, reference: Sequence[Sequence[Array]], folder: Path, answered: str | None
-) -> None:
+def _write(chosen: Chosen, reference: Samples, folder: Path, answered: str | None) -> None:
     """Write the inputs and what is right for them; files of earlier inputs go."""
     count = len(chosen.choose)
     right = samples.read(Path(answered, samples.REFERENCE)) if answered else reference[:count]
@@ -193,7 +191,7 @@ def _run_s(original: Original, sample: Mapping[str, Array]) -> tuple[float, list
     return max(took_s, 1e-6), answers
 
 
-def _undefined(names: Sequence[str], reference: Sequence[Sequence[Array]]) -> str | None:
+def _undefined(names: Sequence[str], reference: Samples) -> str | None:
     """The first output that nothing can be compared with: one with NaN, or with infinity only.
 
     Single infinities are fine, such as those behind a mask.

@@ -1,4 +1,4 @@
-"""Reading an untrusted ONNX model, with one line about whatever is wrong with it.
+"""An untrusted ONNX model as it was given, with one line about whatever is wrong with it.
 
 The graph is parsed once.  The values of its weights are dropped, since ONNX Runtime reads the file
 itself.
@@ -7,18 +7,23 @@ itself.
 import hashlib
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from workbench.files import read
-from workbench.worker.libraries import onnx
+from workbench.worker.libraries import Array, onnx, onnxruntime
+from workbench.worker.session_options import NO_SPIN, UNOPTIMISED
 
 from .._shared.onnx_model import LARGEST_FILE
-from . import graph
+from .._shared.session import cpu_session
+from . import agreement, graph
 from .errors import AGAIN, bad_model, clear_errors, one_line
 
 SMALL = 4096  # bytes of a constant that stays in the parsed graph
+SHAPES_HINT = "pass its shape: --shape NAME=1,3,224,224, or real inputs: --inputs data.npz"
+OLDER = "upgrade onnxruntime, or export it for an older one, with ONNX's own operators"
 EXPORT = "export the model to ONNX first, for instance by torch.onnx.export or tf2onnx"
 # NumPy's names for the types of onnx.TensorProto that arrays can have.
 TYPES = {
@@ -184,3 +189,33 @@ def _drop_weights(proto: Any) -> None:
         if tensor.data_location == tensor.EXTERNAL or tensor.ByteSize() > SMALL:
             for field in ("raw_data", "float_data", "int32_data", "int64_data", "double_data"):
                 tensor.ClearField(field)
+
+
+class Original:
+    """The untouched file run by ONNX Runtime on the CPU: the reference for all variants.
+
+    Graph optimisations are off, so the reference is what the file says.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._name = file.name
+        version = f"onnxruntime {onnxruntime.__version__}"
+        with clear_errors(f"{version} cannot open {file.name}", hint=OLDER):
+            self._session = cpu_session(file, f"{UNOPTIMISED}+{NO_SPIN}")
+        self.outputs = agreement.compared(self._session)
+        given = {port.name: port.type for port in self._session.get_outputs()}
+        self.labels = not agreement.QUANTITIES.issuperset(given[name] for name in self.outputs)
+        self.uncompared = [name for name in given if name not in self.outputs]
+        if given and not self.outputs:
+            listed = ", ".join(f"{name} is {kind}" for name, kind in given.items())
+            raise bad_model(
+                f"none of its outputs can be compared: {listed}",
+                "export the model with a tensor as an output (scikit-learn: zipmap=False)",
+            )
+
+    def run(self, feeds: Mapping[str, Array]) -> list[Array]:
+        """The comparable outputs; WorkloadError where ONNX Runtime fails."""
+        tried = ", ".join(f"{port} {list(array.shape)}" for port, array in feeds.items())
+        what = f"{self._name} does not run with {tried or 'no inputs'}"
+        with clear_errors(what, hint=SHAPES_HINT if feeds else AGAIN):
+            return agreement.answer(self._session, self.outputs, feeds)

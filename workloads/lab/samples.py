@@ -7,6 +7,7 @@ from typing import Any
 from workbench.worker.libraries import Array, np
 
 Sample = Sequence[Array]
+Samples = Sequence[Sample]
 
 INPUTS, CALIBRATION, REFERENCE = "inputs.npz", "calibration.npz", "reference.npz"
 # Kept apart until a variant is otherwise good enough; missing where there are too few inputs.
@@ -15,7 +16,7 @@ CHECK, CHECK_REFERENCE = "check.npz", "check-reference.npz"
 FOLDS, FOLDED = "folds", ".folds.npz"
 
 
-def write(file: Path, samples: Sequence[Sample]) -> None:
+def write(file: Path, samples: Samples) -> None:
     """Write `samples`; an entry's name is `sample.position`, never a name from the model."""
     arrays: dict[str, Any] = {
         f"{number}.{position}": array

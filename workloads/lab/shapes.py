@@ -8,10 +8,10 @@ from math import prod
 from typing import Any
 
 from .errors import bad_input, bad_model
-from .load import TYPES
-from .original import SHAPES_HINT
+from .load import SHAPES_HINT, TYPES
 
 Axis = int | str | None
+Shapes = Mapping[str, Sequence[int]]  # by the name of the input
 LARGEST_INPUTS = 2**30  # bytes of one sample of all inputs
 TRIALS = 48  # most sets of sizes to try
 # Sizes to try for axes whose names suggest none, or a wrong one.
@@ -53,17 +53,12 @@ class Sizes:
 
 def ports(values: Sequence[Any]) -> list[Input]:
     """Inputs or outputs of the graph as declared; a negative size counts as dynamic."""
-    return [Input(v.name, _type(v.type.tensor_type), _axes(v.type.tensor_type)) for v in values]
-
-
-def _type(tensor: Any) -> str:
-    return TYPES.get(tensor.elem_type, "unknown")
-
-
-def _axes(tensor: Any) -> list[Axis] | None:
-    if not tensor.HasField("shape"):
-        return None
-    return [_axis(dim) for dim in tensor.shape.dim]
+    found = []
+    for value in values:
+        tensor = value.type.tensor_type
+        axes = [_axis(dim) for dim in tensor.shape.dim] if tensor.HasField("shape") else None
+        found.append(Input(value.name, TYPES.get(tensor.elem_type, "unknown"), axes))
+    return found
 
 
 def _axis(dim: Any) -> Axis:
@@ -83,9 +78,7 @@ def shown(inputs: Sequence[Input]) -> str:
     )
 
 
-def possible_sizes(
-    inputs: Sequence[Input], given: Mapping[str, Sequence[int]], batch: int | None
-) -> Iterator[Sizes]:
+def possible_sizes(inputs: Sequence[Input], given: Shapes, batch: int | None) -> Iterator[Sizes]:
     """Sets of sizes worth trying, the likeliest first; WorkloadError where none can be."""
     _check_given(inputs, given)
     inputs = [
@@ -128,7 +121,7 @@ def possible_sizes(
         raise bad_model(f"the inputs are too large to generate: {listed}", SHAPES_HINT)
 
 
-def _check_given(inputs: Sequence[Input], given: Mapping[str, Sequence[int]]) -> None:
+def _check_given(inputs: Sequence[Input], given: Shapes) -> None:
     by_name = {port.name: port for port in inputs}
     the_inputs = f"the inputs are {shown(inputs)}" if inputs else "the model has no inputs"
     for name, shape in given.items():
@@ -173,7 +166,7 @@ def _batch(
     inputs: Sequence[Input],
     keys: Sequence[Any],
     known: Mapping[Any, int],
-    given: Mapping[str, Sequence[int]],
+    given: Shapes,
     batch: int | None,
 ) -> int | None:
     """The batch to run; a fixed one is the first axis of the first input with two or more."""

@@ -4,7 +4,7 @@ The graph shows what an input of integers means: a row of a table, or a number t
 with.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -12,7 +12,7 @@ from workbench.worker.libraries import Array, np, onnx
 
 from . import graph
 from .load import SMALL
-from .shapes import Input
+from .shapes import Input, Shapes
 
 # Operators that pass numbers on unchanged.
 _PASSES = (
@@ -40,9 +40,7 @@ class Maker:
             is_drawn = positive and port.type.startswith("float")
             self.origins[port.name] = "random, 0 to 1" if is_drawn else words
 
-    def sample(
-        self, shapes: Mapping[str, Sequence[int]], generator: "np.random.Generator"
-    ) -> dict[str, Array]:
+    def sample(self, shapes: Shapes, generator: "np.random.Generator") -> dict[str, Array]:
         """One array for every input."""
         made: dict[str, Array] = {}
         for name, (kind, low, high) in self._ranges.items():

@@ -17,8 +17,7 @@ from workbench.worker.libraries import Array
 from .._shared import profiling
 from .._shared.session import open_session
 from . import agreement, bounds, samples
-
-Samples = Sequence[Sequence[Array]]
+from .samples import Samples
 
 CHECKED_S, CHECKED_LEAST = 2.0, 2  # a very slow variant is checked on fewer inputs
 

@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from workbench.worker.libraries import torch
+
 from .tree import Example, alone, inside, is_compiled, tensors
 
 INSTANCES = 8  # kept apart for each class; a program may make a new one for every call
@@ -92,7 +94,6 @@ class Run:
     @contextmanager
     def watched(self, seconds: float) -> Iterator[None]:
         """Watch the program in the block, in the main thread; TimeUp ends it after `seconds`."""
-        import torch
         import torch._dynamo  # it compares with the method that it finds when it is imported
         from torch.optim.optimizer import register_optimizer_step_pre_hook
 
@@ -152,8 +153,6 @@ class Run:
     def _passes(self, module: Any) -> bool:
         """Whether a call is inside another, as those of DataParallel's threads are, or in the
         capture of a CUDA graph, where synchronising is an error."""
-        import torch
-
         if getattr(self._thread, "inside", False) or getattr(module, "_is_replica", False):
             return True
         return torch.cuda.is_initialized() and bool(torch.cuda.is_current_stream_capturing())
@@ -190,8 +189,6 @@ class Run:
 
 def ways(module: Any, modal: Sequence[Any]) -> Iterator[str]:
     """The circumstances of a call that its race will not have; `modal` are its `modal_parts`."""
-    import torch
-
     around = inside(module)
     if is_compiled(module) or is_compiled(alone(around)):
         yield "compiled"
@@ -245,8 +242,6 @@ def _shapes(example: Example) -> str:
 
 def _copied(example: Example) -> Example:
     """Copies of all objects; those of tensors are detached."""
-    import torch
-
     with torch.inference_mode(False), torch.no_grad():
         given = tensors(example).values()  # a GPU has no room for inputs of many models
         memo: dict[int, Any] = {id(x): x.detach().to("cpu", copy=True) for x in given}
@@ -255,7 +250,5 @@ def _copied(example: Example) -> Example:
 
 def _synchronize() -> None:
     """Wait for CUDA, if the program uses it: its kernels run after the call has returned."""
-    import torch
-
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()

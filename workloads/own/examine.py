@@ -14,7 +14,7 @@ from workbench.contract import WorkloadError
 from workbench.text.sanitize import shown
 from workbench.worker.code import MODULES, Code
 from workbench.worker.failures import first_line
-from workbench.worker.libraries import torch
+from workbench.worker.libraries import nn, torch
 
 from . import training
 from .reference import GUARDS, Reference, arrays, call, errors, guard, plain_attention, reference
@@ -217,8 +217,6 @@ def _with_other_rows(tensor: Any) -> Any:
 def _convolves(module: Any) -> bool:
     """Whether channels_last applies: 2-D convolutions, and no weight with a fifth axis, which
     `Module.to` refuses."""
-    from torch import nn
-
     flat = any(isinstance(part, (nn.Conv2d, nn.ConvTranspose2d)) for part in module.modules())
     weights = itertools.chain(module.parameters(), module.buffers())
     return flat and all(weight.dim() < 5 for weight in weights)

@@ -17,7 +17,7 @@ from workbench.contract import WorkloadError
 from workbench.text.sanitize import shown
 from workbench.worker.code import MODEL, Code, guard_for
 from workbench.worker.failures import first_line, is_out_of_memory
-from workbench.worker.libraries import onnx, torch
+from workbench.worker.libraries import nn, onnx, torch
 
 from .._shared.session import cpu_session
 from ..lab import agreement, samples
@@ -213,7 +213,6 @@ def _port(path: str) -> str:
 def _flat(module: Any, example: Example) -> Any:
     """`module` as one that takes the example's tensors and returns a tuple of tensors; whatever
     else the example holds is constant."""
-    from torch import nn
 
     class Flat(nn.Module):  # type: ignore[misc]  # torch is not followed
         def __init__(self) -> None:

@@ -6,8 +6,8 @@ both transfers count.  `metrics` gives the time with inputs resident apart.
 """
 
 import copy
-import time
 from contextlib import nullcontext
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -124,14 +124,8 @@ class ModuleTask(TorchTask):
     def metrics(self) -> dict[str, float]:
         if not self.on_gpu or self.restores:
             return {}
-        resident, times = self._moved(), []
-        for _ in range(RESIDENT_CALLS):
-            synchronize(self.device)
-            began = time.perf_counter()
-            self._call(resident)
-            synchronize(self.device)
-            times.append(time.perf_counter() - began)
-        return {"resident_s": median(times)}
+        call = partial(self._call, self._moved())
+        return {"resident_s": median(self.timed(call, RESIDENT_CALLS))}
 
 
 class ExportedTask(ModelTask):

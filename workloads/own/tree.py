@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from workbench.worker.libraries import nn, torch
+
 PLAIN_LISTS = ({int}, {float}, {int, float}, {str}, {bytes})  # types of the entries
 
 
@@ -49,14 +51,10 @@ def _walk(
 
 def tensors(tree: Any) -> dict[str, Any]:
     """The tensors in `tree` by path, in order."""
-    import torch
-
     return {path: leaf for path, leaf in leaves(tree).items() if isinstance(leaf, torch.Tensor)}
 
 
 def _tensors_inside(tree: Any) -> Iterator[tuple[str, str, Any]]:
-    import torch
-
     return (each for each in _walk(tree, inside=True) if isinstance(each[2], torch.Tensor))
 
 
@@ -64,8 +62,6 @@ def mapped(tree: Any, function: Callable[[Any], Any], *, inside: bool = False) -
     """A copy of `tree` with `function(tensor)` in the place of each tensor; `inside`: also of those
     in the attributes of other objects, such as graphs and caches, which are copied even if they
     are empty, since a call may fill them."""
-    import torch
-
     if isinstance(tree, torch.Tensor):
         return function(tree)
     held = _contents(tree)
@@ -107,8 +103,6 @@ def _copied(tree: Any, function: Callable[[Any], Any]) -> Any:
 
 def as_array(tensor: Any) -> Any:
     """A copy of a tensor's values as NumPy's: BF16 as FP32, complex numbers as pairs."""
-    import torch
-
     plain = tensor.detach().cpu().to_dense()
     plain = plain.float() if plain.dtype == torch.bfloat16 else plain
     plain = torch.view_as_real(plain.resolve_conj()) if plain.is_complex() else plain
@@ -144,8 +138,6 @@ def _is_plain(tree: Any) -> bool:
 
 def _holds(tree: Any, seen: set[int]) -> bool:
     """Whether there is a tensor in an object, however deep."""
-    import torch
-
     if isinstance(tree, torch.Tensor):
         return True
     if id(tree) in seen or isinstance(tree, (torch.nn.Module, type)) or callable(tree):
@@ -158,8 +150,6 @@ def _holds(tree: Any, seen: set[int]) -> bool:
 
 def module_with_inputs(found: Any) -> tuple[Any, Example | None] | None:
     """The parts of a module, `(module, args)` or `(module, args, kwargs)`; None: it is none."""
-    from torch import nn
-
     module, *given = found if isinstance(found, (tuple, list)) and found else (found,)
     if not isinstance(module, nn.Module) or len(given) > 2:
         return None
@@ -183,9 +173,8 @@ def inside(module: Any) -> Any:
 def alone(module: Any) -> Any:
     """The module that DataParallel wraps, which requires its weights on a particular GPU; any other
     module itself."""
-    from torch.nn.parallel import DataParallel, DistributedDataParallel
-
-    return module.module if isinstance(module, DataParallel | DistributedDataParallel) else module
+    wrappers = nn.DataParallel, nn.parallel.DistributedDataParallel
+    return module.module if isinstance(module, wrappers) else module
 
 
 def is_compiled(module: Any) -> bool:

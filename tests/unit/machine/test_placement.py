@@ -15,8 +15,8 @@ from hypothesis import given, strategies as st
 
 from workbench.engine.workers import settings_of
 from workbench.export.view.machine import gpu
-from workbench.machine.nvidia import placement
-from workbench.machine.nvidia.placement import as_cpulist, placed
+from workbench.machine.nvidia import gpus
+from workbench.machine.nvidia.gpus import as_cpulist, placed
 from workbench.planning.request import Request
 from workbench.pool import worker_process
 from workbench.pool.worker_process import WorkerKey
@@ -31,7 +31,7 @@ NODES = ("0-15,32-47", "16-31,48-63")
 
 @pytest.fixture(autouse=True)
 def _nobody_chose(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in placement._USERS:
+    for name in gpus._USERS:
         monkeypatch.delenv(name, raising=False)
 
 
@@ -67,7 +67,7 @@ def cards(count: int) -> list[Gpu]:
 def bound(
     monkeypatch: pytest.MonkeyPatch, root: Path, allowed: str = "0-63", count: int = 2
 ) -> list[str | None]:
-    monkeypatch.setattr(placement, "affinity_mask", lambda: cores.cpulist(allowed))
+    monkeypatch.setattr(gpus, "affinity_mask", lambda: cores.cpulist(allowed))
     return [card.worker_cores for card in placed(cards(count), root)]
 
 
@@ -101,7 +101,7 @@ def test_of_a_containers_cores_those_near_the_gpu_remain(
     assert bound(monkeypatch, root, "8-15") == [None, None], "all are near one, none the other"
 
 
-@pytest.mark.parametrize("variable", placement._USERS)
+@pytest.mark.parametrize("variable", gpus._USERS)
 def test_where_the_user_has_placed_the_work_it_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
@@ -115,7 +115,7 @@ def test_where_the_user_has_placed_the_work_it_stays(
 def test_a_gpu_that_cannot_compute_or_has_no_address_has_no_cores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placement, "affinity_mask", lambda: cores.cpulist("0-63"))
+    monkeypatch.setattr(gpus, "affinity_mask", lambda: cores.cpulist("0-63"))
     hidden, lost = cards(2)
     hidden = msgspec.structs.replace(hidden, device=None)
     lost = msgspec.structs.replace(lost, pci_bus_id=None)

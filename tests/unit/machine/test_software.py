@@ -130,7 +130,7 @@ def test_a_foreign_interpreter_that_fails_is_a_reason(
 
 def test_what_a_foreign_interpreter_says_cannot_steer_a_terminal(tmp_path: Path) -> None:
     answer = json.dumps(
-        {"python": "3.11\x1b[31m", "executable": "x", "packages": {}, "debug_builds": []}
+        {"python": "3.11\x1b[31m", "executable": "x", "packages": {}, "environment": {}}
     )
     path = tmp_path / "python"
     path.write_text(f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\n")

@@ -13,7 +13,7 @@ from lab_case import Case, run_shapes
 from onnx import helper
 
 from workloads.lab import bounds, inputs, inspection, samples, values
-from workloads.lab.original import Original
+from workloads.lab.load import Original
 from workloads.lab.shapes import Input
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -168,7 +169,7 @@ class StubTorch:
 
 
 def start(torch: StubTorch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setattr(importlib.import_module("workloads._backends.torch"), "torch", torch)
     catalog.load_backend("torch").start("cuda:0")
 
 

@@ -283,7 +283,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     found = Asked()
     real = importlib.import_module("onnxruntime")
     found.SessionOptions = real.SessionOptions
-    monkeypatch.setattr(session, "_onnxruntime", lambda: found)
+    monkeypatch.setattr(session, "onnxruntime", found)
     return found
 
 

@@ -108,6 +108,6 @@ def main(arguments: list[str]) -> None:
     """Answer the question that the arguments ask."""
     topic, *further = arguments
     if topic == "cards":
-        answer(iter((cards(),)))
+        answer([cards()])
     else:
         answer(samples([int(index) for index in further[1:]], every_s=float(further[0])))

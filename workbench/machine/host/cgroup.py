@@ -18,14 +18,6 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 @dataclass(frozen=True)
-class Group:
-    """The folder of one control group; `version` decides which files it holds."""
-
-    version: int
-    folder: Path
-
-
-@dataclass(frozen=True)
 class Mount:
     version: int
     controllers: frozenset[str]
@@ -53,20 +45,21 @@ def _unescape(field: str) -> str:
     return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), field)
 
 
-def groups(root: Path, controller: str) -> list[Group]:
-    """This process's group and all its ancestors that govern `controller`, nearest first.
+def groups(root: Path, controller: str) -> list[tuple[int, Path]]:
+    """This process's group and all its ancestors that govern `controller`, nearest first: the
+    version, which decides what files there are, and the folder of each.
 
     Every ancestor counts: the kernel enforces the tightest limit on the way up.
     """
     membership = parse_membership(read_text(root / "proc/self/cgroup"))
-    governing: list[Group] = []
+    governing: list[tuple[int, Path]] = []
     for mount in parse_mounts(read_text(root / "proc/self/mountinfo")):
         name = controller if mount.version == 1 else UNIFIED
         if name in mount.controllers:
             inner = _below(membership.get(name, "/"), mount.root)
             point = root / mount.point.lstrip("/")
             folders = [point.joinpath(*inner[:depth]) for depth in range(len(inner), -1, -1)]
-            governing += [Group(mount.version, folder) for folder in folders]
+            governing += [(mount.version, folder) for folder in folders]
     return governing
 
 
@@ -93,14 +86,14 @@ def parse_quota(quota: str | None, period: str | None) -> float | None:
 def cpu_quota(root: Path) -> CoreLimit | None:
     """The tightest CPU quota from this process's group up to the root, unrounded."""
     limits = []
-    for group in groups(root, "cpu"):
-        if group.version == 2:
-            file = group.folder / "cpu.max"
+    for version, folder in groups(root, "cpu"):
+        if version == 2:
+            file = folder / "cpu.max"
             quota, _, period = (read_text(file) or "").strip().partition(" ")
         else:
-            file = group.folder / "cpu.cfs_quota_us"
+            file = folder / "cpu.cfs_quota_us"
             quota = read_text(file) or ""
-            period = read_text(group.folder / "cpu.cfs_period_us") or ""
+            period = read_text(folder / "cpu.cfs_period_us") or ""
         cores = parse_quota(quota, period)
         if cores is not None:
             limits.append(CoreLimit("cgroup", cores, f"/{file.relative_to(root).as_posix()}"))
@@ -109,9 +102,9 @@ def cpu_quota(root: Path) -> CoreLimit | None:
 
 def cpuset(root: Path) -> set[int] | None:
     """The logical CPUs that the nearest control group leaves to this process."""
-    for group in groups(root, "cpuset"):
-        name = "cpuset.cpus.effective" if group.version == 2 else "cpuset.effective_cpus"
-        if cpus := cpulist(read_text(group.folder / name)):
+    for version, folder in groups(root, "cpuset"):
+        name = "cpuset.cpus.effective" if version == 2 else "cpuset.effective_cpus"
+        if cpus := cpulist(read_text(folder / name)):
             return cpus
     return None
 
@@ -131,13 +124,13 @@ def memory_limits(root: Path, total_bytes: int) -> list[tuple[int, int]]:
     Page cache that the kernel would drop first (`inactive_file`) counts as available.
     """
     limits = []
-    for group in groups(root, "memory"):
-        limit_file, usage_file, cache_line = _MEMORY_NAMES[group.version]
-        limit = read_int(group.folder / limit_file)
+    for version, folder in groups(root, "memory"):
+        limit_file, usage_file, cache_line = _MEMORY_NAMES[version]
+        limit = read_int(folder / limit_file)
         if limit is None or not 0 <= limit < total_bytes:
             continue
-        usage = read_int(group.folder / usage_file) or 0
-        cache = stat_value(read_text(group.folder / "memory.stat"), cache_line)
+        usage = read_int(folder / usage_file) or 0
+        cache = stat_value(read_text(folder / "memory.stat"), cache_line)
         limits.append((limit, max(0, limit - max(0, usage - cache))))
     return limits
 

@@ -28,9 +28,8 @@ def _makers() -> dict[str, _Maker]:
     return msgspec.toml.decode(assets.path("arm_cores.toml").read_bytes(), type=dict[str, _Maker])
 
 
-def _maker(implementer: int) -> _Maker:
-    number = f"{implementer:#04x}"
-    return _makers().get(number) or _Maker(f"implementer {number}")
+def _maker(implementer: str) -> _Maker:
+    return _makers().get(implementer) or _Maker(f"implementer {implementer}")
 
 
 def parse_cpuinfo(text: str | None) -> list[Block]:
@@ -57,8 +56,7 @@ def vendor(blocks: list[Block]) -> str | None:
     for block in blocks:
         if "vendor_id" in block:
             return block["vendor_id"]
-        implementer = _identifier(block.get("CPU implementer"))
-        if implementer is not None:
+        if implementer := block.get("CPU implementer"):
             return _maker(implementer).name
     return None
 
@@ -75,19 +73,11 @@ def _model(block: Block) -> str | None:
     for key in ("model name", "cpu", "uarch"):  # x86, POWER, RISC-V
         if block.get(key):
             return " ".join(block[key].split())
-    implementer = _identifier(block.get("CPU implementer"))
-    part = _identifier(block.get("CPU part"))
-    if implementer is None or part is None:
+    implementer, part = block.get("CPU implementer"), block.get("CPU part")
+    if not implementer or not part:
         return None
-    maker, number = _maker(implementer), f"{part:#05x}"
-    return maker.cores.get(number, f"{maker.name} part {number}")
-
-
-def _identifier(text: str | None) -> int | None:
-    try:
-        return int(text or "", 16)
-    except ValueError:
-        return None
+    maker = _maker(implementer)
+    return maker.cores.get(part, f"{maker.name} part {part}")
 
 
 def sockets_and_cores(blocks: list[Block]) -> tuple[int | None, int | None]:

@@ -130,10 +130,10 @@ class DisturbanceMonitor:
 
     def _quota(self) -> dict[str, tuple[int, int]]:
         counts = {}
-        for group in groups(self._root, "cpu"):
-            text = read_text(group.folder / "cpu.stat")
+        for _, folder in groups(self._root, "cpu"):
+            text = read_text(folder / "cpu.stat")
             throttled = stat_value(text, "nr_throttled")
-            counts[str(group.folder)] = (throttled, stat_value(text, "nr_periods"))
+            counts[str(folder)] = (throttled, stat_value(text, "nr_periods"))
         return counts
 
     def _thermal_events(self) -> int:

@@ -23,10 +23,7 @@ ABSENT = frozenset(
 )
 
 
-class Meaning(msgspec.Struct, frozen=True):
-    code: str
-    message: str
-    hint: str | None = None
+class Meaning(Reason, frozen=True):
     container_hint: str | None = None  # replaces `hint` inside a container
 
 

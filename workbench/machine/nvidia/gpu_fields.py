@@ -2,6 +2,7 @@
 
 import pwd
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -43,12 +44,7 @@ def gpu_process(pid: int, used_memory_bytes: int | None, root: Path = Path("/"))
     """The process with its name and user; without them if `pid` is of another pid namespace."""
     folder = root / "proc" / str(pid)
     # A program chooses its name freely, and it is shown on a terminal.
-    name = shown((read_text(folder / "comm") or "").strip()) or None
-    return GpuProcess(pid, used_memory_bytes, name, _user(folder) if name else None)
-
-
-def _user(folder: Path) -> str | None:
-    try:
-        return pwd.getpwuid(folder.stat().st_uid).pw_name
-    except (KeyError, OSError):  # KeyError: a number without a name
-        return None
+    name, user = shown((read_text(folder / "comm") or "").strip()) or None, None
+    with suppress(KeyError, OSError):  # KeyError: a number without a name
+        user = pwd.getpwuid(folder.stat().st_uid).pw_name if name else None
+    return GpuProcess(pid, used_memory_bytes, name, user)

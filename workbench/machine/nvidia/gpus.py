@@ -1,4 +1,4 @@
-"""Joins NVML's GPUs and CUDA's devices into one list.
+"""Joins NVML's GPUs and CUDA's devices into one list, and finds the cores near each.
 
 They are matched by UUID, else by PCI bus id, never by position: NVML counts in the order of the
 bus, CUDA in its own order and after CUDA_VISIBLE_DEVICES.
@@ -6,14 +6,18 @@ bus, CUDA in its own order and after CUDA_VISIBLE_DEVICES.
 
 import os
 from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from ...process.cores import affinity_mask, cpulist
 from ...records.machine import Gpu, GpuReading, Machine, Nvml
 from ...records.reason import Reason
+from ..host.cgroup import cpuset
 from ..host.sysfs import read_text
+from ..host.topology import online_cpus
 from .cuda_driver import VISIBLE_DEVICES, CudaAnswer, CudaDevice, in_job
 from .driver_errors import ABSENT
 from .gpu_fields import with_reasons
@@ -23,6 +27,8 @@ _NVIDIA_VENDOR = "0x10de"
 _DISPLAY_CLASS = "0x03"  # PCI base class 03: VGA and 3D controllers
 _WHOLE_GPU_ONLY = "NVML gives it for the whole GPU only, not for this MIG instance"
 IN_JOB = " in a batch job"
+# Variables by which a user places OpenMP's threads.
+_USERS = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PLACES", "OMP_PROC_BIND")
 _DISCRETE = "NVML does not support it on this GPU"
 
 
@@ -163,6 +169,35 @@ def has_mps(root: Path) -> bool:
     """Whether the daemon of the Multi-Process Service has its pipe (NVIDIA MPS manual)."""
     pipes = os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or root / "tmp/nvidia-mps"
     return os.access(Path(pipes, "control"), os.F_OK)  # a folder of another user raises nothing
+
+
+def placed(gpus: list[Gpu], root: Path = Path("/")) -> list[Gpu]:
+    """The GPUs with their `worker_cores`, to which their workers are bound; None where there is no
+    choice between cores, or the user has made it.
+
+    From a core of another memory node every copy to the GPU crosses the link between the
+    processors.  Source: kernel docs, ABI/testing/sysfs-bus-pci (local_cpulist).
+    """
+    allowed = affinity_mask()
+    by_user = allowed not in (online_cpus(root), cpuset(root)) or any(map(os.environ.get, _USERS))
+    if not allowed or by_user:
+        return gpus
+    return [msgspec.structs.replace(g, worker_cores=_near(g, allowed, root)) for g in gpus]
+
+
+def _near(gpu: Gpu, allowed: set[int], root: Path) -> str | None:
+    if gpu.device is None or gpu.pci_bus_id is None:
+        return None
+    file = root / "sys/bus/pci/devices" / gpu.pci_bus_id / "local_cpulist"
+    near = cpulist(read_text(file)) & allowed
+    return as_cpulist(near) if near and near < allowed else None
+
+
+def as_cpulist(cpus: set[int]) -> str:
+    """`0-3,8`, as the kernel writes it."""
+    runs = groupby(enumerate(sorted(cpus)), lambda pair: pair[1] - pair[0])
+    ends = [(run[0][1], run[-1][1]) for run in (list(pairs) for _, pairs in runs)]
+    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ends)
 
 
 def cuda_remedy(machine: Machine) -> str | None:

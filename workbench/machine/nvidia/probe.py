@@ -10,11 +10,10 @@ lines, each written as soon as it is known, so that everything read before a cra
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 import msgspec
 
-from ...records.machine import Gpu
 from . import cuda_driver, nvml
 
 # A child that hangs in the driver must not outlive its parent for ever.
@@ -24,19 +23,17 @@ _ALONE_S = 120
 def main(arguments: list[str]) -> None:
     """Answer the question that the arguments ask."""
     topic, *further = arguments
-    lines: Iterator[nvml.NvmlHeader | Gpu | nvml.GpuSample | nvml.Links | cuda_driver.CudaAnswer]
     if topic == "nvml":
-        lines = nvml.survey()
+        answer(nvml.survey())
     elif topic == "links":
-        lines = iter((nvml.links(),))
+        answer([nvml.links()])
     elif topic == "sample":
-        lines = nvml.samples([int(index) for index in further[1:]], every_s=float(further[0]))
+        answer(nvml.samples([int(index) for index in further[1:]], every_s=float(further[0])))
     else:
-        lines = iter((cuda_driver.survey(),))
-    answer(lines)
+        answer([cuda_driver.survey()])
 
 
-def answer(lines: Iterator[object]) -> None:
+def answer(lines: Iterable[object]) -> None:
     """Answer on what was standard output; anything the libraries print goes to stderr."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

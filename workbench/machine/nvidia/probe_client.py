@@ -8,7 +8,7 @@ import ctypes
 import sys
 import time
 
-import msgspec
+from msgspec.json import Decoder
 
 from ...process.children import command
 from ...process.line_process import Ended, QueryProcess
@@ -24,11 +24,6 @@ NVML_LIBRARY = "libnvidia-ml.so.1"
 DEADLINE_S = 30.0
 
 _LOST_GPU = "a lost GPU can cause this: read `dmesg | grep -iE 'nvrm|xid'`, then reboot"
-
-_decode_header = msgspec.json.Decoder(NvmlHeader).decode
-_decode_links = msgspec.json.Decoder(Links).decode
-_decode_gpu = msgspec.json.Decoder(Gpu).decode
-_decode_cuda = msgspec.json.Decoder(CudaAnswer).decode
 
 
 def missing(library: str) -> Reason | None:
@@ -57,13 +52,13 @@ def nvml_answer(process: QueryProcess | Reason, deadline_s: float) -> tuple[Nvml
     process leaves those after it unread."""
     if isinstance(process, Reason):
         return Nvml(False, process), []
-    header = process.answer(_decode_header, deadline_s)
+    header = process.answer(Decoder(NvmlHeader).decode, deadline_s)
     if isinstance(header, Ended):
         return Nvml(available=False, reason=ending(header)), []
     gpus: list[Gpu] = []
-    failure: Ended | None = None
+    failure, decode = None, Decoder(Gpu).decode
     for index in range(header.count):
-        gpu: Gpu | Ended = failure if failure else process.answer(_decode_gpu, deadline_s)
+        gpu: Gpu | Ended = failure if failure else process.answer(decode, deadline_s)
         if isinstance(gpu, Ended):
             failure = gpu
             gpu = with_reasons(Gpu(index, None, None, None, None), ending(gpu).message)
@@ -77,7 +72,7 @@ def cuda_answer(
 ) -> CudaAnswer:
     if isinstance(process, Reason):
         return failed(process)
-    answer = process.answer(_decode_cuda, deadline_s, since_s)
+    answer = process.answer(Decoder(CudaAnswer).decode, deadline_s, since_s)
     process.close()
     return failed(ending(answer, "CUDA")) if isinstance(answer, Ended) else answer
 
@@ -85,7 +80,7 @@ def cuda_answer(
 def gpu_links() -> Links:
     """The links between the GPUs, asked in a process of its own."""
     process = start_probe("links")
-    answer = process.answer(_decode_links, DEADLINE_S)
+    answer = process.answer(Decoder(Links).decode, DEADLINE_S)
     process.close()
     return Links([], ending(answer)) if isinstance(answer, Ended) else answer
 

@@ -73,15 +73,6 @@ VARIABLES = " ".join([*(names for names, *_ in WARNED.values()), *_FURTHER]).spl
 OF_A_JOB = ("SLURM_JOB_ID", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS")
 
 
-class _Stack(msgspec.Struct, frozen=True):
-    """The answer of `stack_query`."""
-
-    python: str
-    executable: str
-    packages: dict[str, Package]
-    debug_builds: list[str]
-
-
 def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The `VARIABLES` that are set, with their values."""
     values = {name: environ[name] for name in VARIABLES if name in environ}
@@ -107,26 +98,27 @@ class StackQuery:
             self._process = QueryProcess(command(Path(stack_query.__file__), python=python))
 
     def collect(self, deadline_s: float = FOREIGN_DEADLINE_S) -> Software:
-        own = msgspec.convert(stack_query.query(), _Stack)
-        if self._process is None:
-            return _software(own)
-        stack = _foreign(self._process, min(deadline_s, FOREIGN_DEADLINE_S))
-        self._process.close()
-        if isinstance(stack, _Stack):
-            own_packages = {name: own.packages[name] for name in _OWN}
-            return _software(
-                msgspec.structs.replace(stack, packages={**stack.packages, **own_packages})
-            )
-        given = shorten_home(self._python or "")
-        reason = f"{given} {stack.message}"
-        unknown = Package(version=None, detail="unknown: the interpreter did not answer")
-        packages = {name: unknown for name in stack_query.CORE if name not in _OWN}
-        packages |= {name: own.packages[name] for name in _OWN}
-        failed = _software(_Stack("", given, packages, []))
-        return msgspec.structs.replace(failed, unavailable={"python": reason, "packages": reason})
+        own = msgspec.convert(stack_query.query(), Software)
+        found: Software | Ended = own
+        if self._process is not None:
+            found = _foreign(self._process, min(deadline_s, FOREIGN_DEADLINE_S))
+            self._process.close()
+        if isinstance(found, Ended):
+            given = shorten_home(self._python or "")
+            reason = f"{given} {found.message}"
+            unknown = Package(version=None, detail="unknown: the interpreter did not answer")
+            packages = {name: unknown for name in stack_query.CORE if name not in _OWN}
+            why = {"python": reason, "packages": reason}
+            found = Software("", given, packages, {}, unavailable=why)
+        return msgspec.structs.replace(
+            found,
+            executable=shorten_home(found.executable or sys.executable),
+            packages=found.packages | {name: own.packages[name] for name in _OWN},
+            environment=environment(),
+        )
 
 
-def _foreign(process: QueryProcess, deadline_s: float) -> _Stack | Ended:
+def _foreign(process: QueryProcess, deadline_s: float) -> Software | Ended:
     """The answer of another interpreter; a wrapper may print a greeting before it."""
     until = time.monotonic() + deadline_s
     for _ in range(_GREETING_LINES + 1):
@@ -134,15 +126,5 @@ def _foreign(process: QueryProcess, deadline_s: float) -> _Stack | Ended:
         if isinstance(line, Ended):
             return line
         with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return msgspec.json.decode(printable_json(line), type=_Stack)
+            return msgspec.json.decode(printable_json(line), type=Software)
     return Ended("crashed", "does not answer like a Python interpreter")
-
-
-def _software(stack: _Stack) -> Software:
-    return Software(
-        python=stack.python,
-        executable=shorten_home(stack.executable or sys.executable),
-        packages=stack.packages,
-        environment=environment(),
-        debug_builds=stack.debug_builds,
-    )

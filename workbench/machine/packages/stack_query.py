@@ -23,7 +23,7 @@ _FURTHER = (
 
 
 def query() -> dict[str, Any]:
-    """`{"python", "executable", "packages": {name: {"version", "detail"}}, "debug_builds"}`."""
+    """The fields of `records.machine.Software`, except variables: those of the engine count."""
     packages: dict[str, dict[str, str | None]] = {}
     for name in (*CORE, *" ".join(_FURTHER).split()):
         version = _version(name)
@@ -45,6 +45,7 @@ def query() -> dict[str, Any]:
         "python": platform.python_version(),
         "executable": sys.executable,
         "packages": packages,
+        "environment": {},
     }
 
 
