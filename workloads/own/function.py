@@ -62,6 +62,8 @@ class FunctionTask(Task):
             text = f"{code.name} keeps its results, so only its cache would be timed"
             raise unusable(text, f"name the function without it, {code.target}.__wrapped__")
         self._inputs: Callable[..., Any] | None = getattr(self.function, "inputs", None)
+        if self._inputs is not None and not callable(self._inputs):
+            raise unusable(f"{code.name}.inputs is not a function", RETURNS)
         self._own_check: Callable[[Any], Any] | None = getattr(self.function, "check", None)
         with user_errors(code.name):  # a built-in function may have no signature
             self._signature = inspect.signature(self.function)
@@ -92,7 +94,8 @@ class FunctionTask(Task):
             return None
         if not has_default:
             return 1
-        return first.default if type(first.default) is int else None  # another is no size
+        is_size = type(first.default) is int and first.default > 0
+        return first.default if is_size else None
 
     def _renew(self) -> None:
         """Make new arguments, from equal seeds in every process."""
