@@ -107,7 +107,11 @@ class ModuleTask(TorchTask):
         return mapped(output, lambda tensor: tensor.cpu()) if self.on_gpu else output
 
     def step(self) -> None:
-        self._answer()
+        try:
+            self._answer()
+        except (Exception, SystemExit):  # a context around it would be timed
+            with user_errors(self.code.name):
+                raise
 
     def restore(self) -> None:
         self.hosted = self.pristine.mapped(lambda tensor: tensor.clone())  # pageable, as a caller's
