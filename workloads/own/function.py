@@ -203,7 +203,7 @@ def holds_iterator(value: Any) -> bool:
         (hasattr(part, "__next__") and not hasattr(part, "seek"))
         or inspect.isawaitable(part)
         or inspect.isasyncgen(part)
-        for part in leaves(value).values()
+        for part in leaves(value, coarse=True).values()
     )
 
 
@@ -211,7 +211,7 @@ def is_lazy(value: Any) -> bool:
     """Whether a part of it only says how it is computed; reading a part of dask computes it."""
     return any(
         type(part).__name__ in LAZY or getattr(part, "__dask_graph__", None) is not None
-        for part in leaves(value).values()
+        for part in leaves(value, coarse=True).values()
     )
 
 
@@ -258,7 +258,7 @@ def examine(code: Code) -> dict[str, Any]:
 
 def _facts(code: Code) -> dict[str, Any]:
     task = FunctionTask(Case(OWN, code.home, "python", "", batch=code.batch), code)
-    inputs_sha256, inputs = digest(task.named), parts(task.named)
+    inputs_sha256, inputs = digest(task.named), parts(task.named, coarse=True)
     arrays = [
         {"name": name, "type": str(each.dtype), "shape": list(each.shape)}
         for name, each in inputs.items()

@@ -1,6 +1,7 @@
 """Results and inputs of any kind as plain values, to compare, hash and keep them."""
 
 import hashlib
+import io
 import math
 import pickle
 import sys
@@ -8,16 +9,16 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from .tree import as_array, leaves
+from .tree import as_array, is_data, leaves
 
 PLAIN = (bool, int, float, complex, str, bytes, tuple, type(None))
 WRONG = 2.0  # error of what has no distance, such as another shape: above any limit
 
 
-def parts(value: Any) -> dict[str, Any]:
+def parts(value: Any, *, coarse: bool = False) -> dict[str, Any]:
     """The contents of nested containers by path: arrays as NumPy's, numbers in a list as one
-    tuple, and everything else as it is."""
-    return {path: _plain(leaf) for path, leaf in leaves(value).items()}
+    tuple, and everything else as it is; `coarse`: see `leaves`."""
+    return {path: _plain(leaf) for path, leaf in leaves(value, coarse=coarse).items()}
 
 
 def _plain(value: Any) -> Any:
@@ -51,11 +52,20 @@ def unreadable(found: Mapping[str, Any]) -> str:
 def digest(value: Any) -> str:
     """A SHA-256 of the contents of `value`, except what cannot even be pickled."""
     text = hashlib.sha256()
-    for path, part in parts(value).items():
+    for path, part in parts(value, coarse=True).items():
         text.update(f"{path} {getattr(part, 'shape', '')} {getattr(part, 'dtype', '')}".encode())
         with suppress(Exception):
-            text.update(part.tobytes() if is_array(part) else pickle.dumps(part))
+            text.update(part.tobytes() if is_array(part) else _pickled(part))
     return text.hexdigest()
+
+
+def _pickled(part: Any) -> bytes:
+    """Equal bytes for equal data, whichever of its texts are one object."""
+    file = io.BytesIO()
+    pickler = pickle.Pickler(file)
+    pickler.fast = is_data(part)
+    pickler.dump(part)
+    return file.getvalue()
 
 
 def relative_error(got: Mapping[str, Any], wanted: Mapping[str, Any]) -> float:

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from workloads.own.plain import WRONG, digest, parts, relative_error, unreadable
+from workloads.own.tree import is_data, leaves
 
 
 @dataclass
@@ -91,6 +92,18 @@ def test_a_digest_follows_the_contents() -> None:
     assert digest({1, 2}) == digest({1, 2}) != digest({1, 3})  # pickled
     assert digest([np.array([[1]], object)]) != digest([np.array([[2]], object)])
     assert digest([1, lambda: 0]) != digest([2, lambda: 0]), "what can be neither is left out"
+
+
+def test_records_are_read_as_one_value() -> None:
+    records = [(number, {"name": str(number)}, [None, 1.5]) for number in range(3)]
+    assert is_data(records) and leaves({"x": records, "y": {1}}, coarse=True).keys() == {"x", "y"}
+    endless: list[Any] = []
+    endless.append(endless)
+    for strange in (endless, [np.float64(1)], {"a": {1}}, {(1, Pair): 2}, [torch.ones(1)]):
+        assert not is_data(strange)
+    word = "".join(["wo", "rd"])
+    assert digest([(word, 1), (word, 2)]) == digest([("word", 1), ("".join(["wor", "d"]), 2)])
+    assert digest([(1, 2.0)]) != digest([(1, 2)])
 
 
 def test_results_without_tensors_import_no_torch() -> None:
