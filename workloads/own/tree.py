@@ -128,11 +128,12 @@ def _copied(tree: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def as_array(tensor: Any) -> Any:
-    """A copy of a tensor's values as NumPy's: BF16 as FP32, complex numbers as pairs."""
+    """A copy of a tensor's values as NumPy's: BF16 and FP8 as FP32, complex numbers as pairs."""
     import torch
 
     plain = tensor.detach().cpu().to_dense()
-    plain = plain.float() if plain.dtype == torch.bfloat16 else plain
+    if plain.is_floating_point() and plain.dtype not in (torch.float16, torch.float64):
+        plain = plain.float()
     plain = torch.view_as_real(plain.resolve_conj()) if plain.is_complex() else plain
     return plain.resolve_neg().numpy().copy()
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from workloads.own.plain import WRONG, digest, parts, relative_error, unreadable
-from workloads.own.tree import is_data, leaves
+from workloads.own.tree import as_array, is_data, leaves
 
 
 @dataclass
@@ -55,6 +55,11 @@ def _error(got: Any, wanted: Any) -> float:
 )
 def test_the_relative_error_of_nested_results(got: Any, wanted: Any, error: float) -> None:
     assert _error(got, wanted) == pytest.approx(error, rel=1e-5)
+
+
+def test_a_tensor_of_a_type_that_numpy_lacks_is_read_as_fp32() -> None:
+    for kind in (torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2):
+        assert as_array(torch.ones(2).to(kind)).tolist() == [1.0, 1.0]
 
 
 def test_a_list_of_words_is_one_part() -> None:
