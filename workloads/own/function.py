@@ -135,8 +135,7 @@ class FunctionTask(Task):
         outcome = self._outcome()
         if self._own_check is not None:
             name = f"{self._code.name}.check"
-            with user_errors(name):
-                user_check(self._own_check, self._result)
+            user_check(self._own_check, self._result, name)
             return Accuracy.uncompared(name)
         if kind := unreadable(outcome):
             why = f"its result holds values of type {kind}"

@@ -64,6 +64,16 @@ def test_a_call_that_fails_late_is_named(code: Code, monkeypatch: pytest.MonkeyP
     assert caught.value.code == "user_code"
 
 
+def test_an_error_of_the_check_is_named_as_its_own(
+    code: Code, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case("own", "cpu", "torch", "fp32", threads=1, batch=4)
+    task: Any = WORKLOAD.prepare(case, Setup(files={"code": code.as_text()}))
+    monkeypatch.setattr(task, "check_output", lambda output: output["logits"] > 0)
+    with pytest.raises(WorkloadError, match=r"^check of modules:picture: RuntimeError: Boolean"):
+        task.check()
+
+
 @pytest.mark.parametrize(
     ("found", "mode", "within"),
     [
