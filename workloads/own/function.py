@@ -17,7 +17,7 @@ from workbench.worker.block import time_sample
 from workbench.worker.code import OWN, Code
 
 from .inference import user_check
-from .plain import digest, is_array, parts, relative_error, unreadable
+from .plain import copied, digest, is_array, parts, relative_error, unreadable
 from .reference import REDUCED
 from .subject import takes_device
 from .target import gpu_errors, noting_variables, resolve, seed_loaded, unusable, user_errors
@@ -166,7 +166,7 @@ class FunctionTask(Task):
         self.mutated = [name for name in self.named if name in used_up | changed.keys()]
         self.restores = bool(self.mutated)
         kept = {name: each for name, each in changed.items() if name not in used_up}
-        return parts({"result": self._result, **kept})
+        return copied(parts({"result": self._result, **kept}))
 
     def _first_call(self, inputs: str, drawn: dict[str, Any], outcome: dict[str, Any]) -> Any:
         """The digest of the inputs, the arrays of the module and the outcome of the first call in
@@ -257,7 +257,7 @@ def examine(code: Code) -> dict[str, Any]:
 
 def _facts(code: Code) -> dict[str, Any]:
     task = FunctionTask(Case(OWN, code.home, "python", "", batch=code.batch), code)
-    inputs_sha256, inputs = digest(task.named), parts(task.named, coarse=True)
+    inputs_sha256, inputs = digest(task.named), parts(task.named)
     arrays = [
         {"name": name, "type": str(each.dtype), "shape": list(each.shape)}
         for name, each in inputs.items()

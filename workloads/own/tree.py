@@ -30,13 +30,14 @@ def is_data(tree: Any) -> bool:
     """
     level = [tree]
     for _ in range(DEEPEST):
-        if set(map(type, level)) - SCALARS - CONTAINERS:
+        kinds = set(map(type, level))
+        if kinds - SCALARS - CONTAINERS:
             return False
-        held = (each for each in level if type(each) in CONTAINERS)
-        parts = (each.items() if type(each) is dict else each for each in held)
-        level = list(chain.from_iterable(parts))
-        if not level:
+        if kinds <= SCALARS:
             return True
+        rows = [each for each in level if type(each) in (list, tuple)]
+        tables = [each for each in level if type(each) is dict]
+        level = list(chain(*rows, *tables, *map(dict.values, tables)))
     return False
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from workloads.own.plain import WRONG, digest, parts, relative_error, unreadable
+from workloads.own.plain import WRONG, copied, digest, parts, relative_error, unreadable
 from workloads.own.tree import as_array, is_data, leaves
 
 
@@ -50,6 +50,11 @@ def _error(got: Any, wanted: Any) -> float:
         (np.array([1 + 1j]), np.array([1 + 1j]), 0.0),
         (torch.full((4,), 1.01), np.ones(4), 0.01),
         (torch.ones(2, dtype=torch.bfloat16, requires_grad=True), torch.ones(2), 0.0),
+        ([("a", 101.0), ("b", 2.0)], [("a", 100.0), ("b", 2.0)], 0.01),
+        ([("a", np.float64(101.0))], [("a", 100.0)], 0.01),
+        ([[1, 2], [3]], (1, 2), WRONG),
+        ([("a", 1.0)], [("a", 1.0), ("b", 2.0)], WRONG),
+        ({"a": [1.0, "b"]}, {"a": [1.0, "c"]}, WRONG),
         (Pair({"x": (1, 2)}, [torch.zeros(2)]), Pair({"x": (1, 2)}, [torch.zeros(2)]), 0.0),
     ],
 )
@@ -63,7 +68,11 @@ def test_a_tensor_of_a_type_that_numpy_lacks_is_read_as_fp32() -> None:
 
 
 def test_a_list_of_words_is_one_part() -> None:
-    assert list(parts({"words": ["a", "b"], "mixed": ["a", 1]})) == ["words", "mixed.0", "mixed.1"]
+    assert list(parts({"words": ["a", "b"], "mixed": ["a", {1}]})) == [
+        "words",
+        "mixed.0",
+        "mixed.1",
+    ]
     assert _error(["a", "c"], ["a", "b"]) == WRONG
 
 
@@ -106,6 +115,9 @@ def test_records_are_read_as_one_value() -> None:
     endless.append(endless)
     for strange in (endless, [np.float64(1)], {"a": {1}}, {(1, Pair): 2}, [torch.ones(1)]):
         assert not is_data(strange)
+    kept = copied(parts({"x": records}))
+    records[0][2].append(1)
+    assert relative_error(kept, parts({"x": records})) == WRONG, "they are copied"
     word = "".join(["wo", "rd"])
     assert digest([(word, 1), (word, 2)]) == digest([("word", 1), ("".join(["wor", "d"]), 2)])
     assert digest([(1, 2.0)]) != digest([(1, 2)])
