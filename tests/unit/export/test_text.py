@@ -72,6 +72,15 @@ def test_a_candidate_that_the_race_eliminated_is_not_named_as_equal_to_the_pick(
         assert any(" / " in text.plain for text in pick_texts(verdict, run)) is shown
 
 
+def test_a_pick_that_leads_by_a_little_stands_alone_in_the_table() -> None:
+    row = Scenario("row", "Row", "Which?", "", "work", "throughput", ("fp32",))
+    built = report({case("cpu-a"): steady(1.0), case("cpu-b"): steady(1.03)}, gpus=[])
+    found, run = decide(built, row), RunView(built)
+    for bounds, shown in (((1.01, 1.08), False), ((1.01, 1.04), True), ((0.99, 1.08), True)):
+        verdict = msgspec.structs.replace(found, pick_ratio=1.04, pick_ratio_ci95=bounds)
+        assert any(" / " in text.plain for text in pick_texts(verdict, run)) is shown
+
+
 # ----------------------------------------------------------------- the log
 
 

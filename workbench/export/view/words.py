@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from ...advisor.ranking import has_equal
 from ...contract import Case, kind_of
 from ...records.document import LargestBatch
 from ...records.reason import Reason
@@ -76,7 +77,7 @@ def name_texts(case_id: str, run: RunView) -> list[Text]:
 
 
 def pick_texts(verdict: Verdict, run: RunView, *, words: bool = False) -> list[Text]:
-    """The pick, longest first, before all in `words`; a tie shows both candidates, or dots in place
+    """The pick, longest first, before all in `words`; equals are both shown, or dots in place
     of the second, unless the race eliminated it; the shortest leave out the tuning and the device.
     """
     if verdict.pick is None:
@@ -84,7 +85,7 @@ def pick_texts(verdict: Verdict, run: RunView, *, words: bool = False) -> list[T
     picks = _pick_names(verdict.pick, run, words=words)
     second = run.report.candidates.get(verdict.runner_up or "")
     is_beaten = second is not None and second.beaten_by is not None
-    if not verdict.tie or verdict.runner_up is None or is_beaten:
+    if not has_equal(verdict) or verdict.runner_up is None or is_beaten:
         return [*picks[:-2], *picks[-3:], picks[-1]]  # as many as a tie has: rows share one form
     equals = _pick_names(verdict.runner_up, run, words=words)
     both = [join(pair, " / ") for pair in zip(picks[:-2], equals[:-2], strict=True)]
