@@ -14,8 +14,9 @@ from ..report.measurements import measurement_warnings
 from ..report.report import Report
 from ..stats import ratios
 from ..stats.samples import Ratio
+from ..text import units
 from ..text.units import times
-from .comparison import Comparison, ranked, ratio_of
+from .comparison import COMPARED, Comparison, ranked, ratio_of
 from .limits import beyond_limits, eligible, exceeds_error_limit, surely_beyond_limits
 from .race_summary import is_cut_short
 
@@ -177,6 +178,9 @@ class Evidence:
             yield from ((None, w.message) for w in of_row if w.code == "unmeasured")
         if is_cut_short(self.row):
             yield None, "the run was cut short"
+        if unknown := len(self.eligible) - len(self.ranked):
+            what, of = COMPARED[self.scenario.objective], units.counted(unknown, "candidate")
+            yield None, f"the {what} of {of} is unknown"
         if len(pick.blocks) == 1:
             yield name, "only one round was measured"
         if pick.eliminated:
@@ -202,7 +206,7 @@ class Evidence:
             lead = ratio_of(pick, rival)
             word = lead_word(lead, ratios.decisive_ratio(rival.rounds(), pick.rounds()))
             word = LIKELY if lead is None and was_far_behind(rival) else word
-        elif any(warning.code == "unmeasured" for warning in self.warnings):
+        elif len(self.eligible) > 1 or any(w.code == "unmeasured" for w in self.warnings):
             word = OPEN
         return LOWERED.get(word, OPEN) if self.doubts else word
 

@@ -62,6 +62,8 @@ def _without_gpu(evidence: Evidence) -> Iterator[str]:
         others = [c for c in evidence.for_the_pick if c is not evidence.pick]
         if others and not any(c.blocks for c in others):
             yield f"{name} is the only candidate that was measured."
+        elif len(evidence.eligible) > 1:
+            yield f"{name} is the only candidate whose {_counted(evidence)} is known."
         else:
             yield f"{name} is the only candidate that could be picked."
     if evidence.is_without_gpu:

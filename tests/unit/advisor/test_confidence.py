@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from builders import case, events, report, scenario, steady
+from builders import case, changed, events, report, scenario, steady
 from hypothesis import assume, given, strategies as st
 from verdict_gallery import GALLERY
 
 from workbench.advisor.evidence import lead_word
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
-from workbench.records.events import WarningRaised
+from workbench.records.events import BlockMeasured, CasePrepared, WarningRaised
 from workbench.records.reason import Reason, Warning
-from workbench.records.verdict import LIKELY, OPEN, SURE, TIE
+from workbench.records.verdict import LIKELY, OPEN, SURE, TIE, Verdict
+from workbench.report.candidate import ENERGY
 from workbench.report.from_document import contradictions
 from workbench.report.report import Report
 from workbench.stats.samples import Ratio
@@ -115,6 +116,26 @@ def test_an_unknown_choice_is_open_although_there_is_a_pick() -> None:
 def test_a_pick_without_a_rival_is_sure() -> None:
     assert confidence({CPU: steady(1.0)}) == SURE
     assert confidence({CPU: [[1.0]]}) == LIKELY, "but one round is a doubt"
+
+
+@pytest.mark.parametrize("objective", ["energy", "memory"])
+def test_a_rival_without_a_reading_of_the_objective_is_a_doubt(objective: str) -> None:
+    row, unread = scenario(objective=objective), case("cpu-c")
+    read = {CPU: (3.0, 60 << 20), CPU_B: (6.0, 120 << 20)}  # joules and bytes
+
+    def reached(*raced: Case) -> Verdict:
+        built = events({each: steady(1.0) for each in raced}, row=row)
+        for each in set(raced) & read.keys():
+            joules, peak = read[each]
+            built = changed(built, BlockMeasured, each, metrics={ENERGY: joules})
+            built = changed(built, CasePrepared, each, memory_peak_bytes=peak)
+        return decide(Report.of(built), row)
+
+    assert reached(CPU, CPU_B).confidence == SURE
+    assert reached(CPU, CPU_B, unread).confidence == LIKELY
+    alone = reached(CPU, unread)
+    assert (alone.pick, alone.confidence) == (CPU.id, OPEN)
+    assert "is the only candidate whose" in alone.reasons[0]
 
 
 def test_a_pick_whose_only_rivals_were_left_unmeasured_is_open() -> None:
