@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterator, Set
 
+from ..catalog.files import UNLISTED
 from ..contract import REDUCED
 from ..report.candidate import Candidate, candidate_name
 from ..stats import ratios
@@ -113,8 +114,8 @@ def _longer(evidence: Evidence) -> str:
 
 def _for_the_gpu(evidence: Evidence) -> Iterator[str]:
     gpu = evidence.best_gpu
-    if gpu is None or gpu.case.batch is None or evidence.row.plan.workload == "model":
-        return
+    if gpu is None or gpu.case.batch is None or evidence.row.plan.workload in UNLISTED:
+        return  # `workbench run` knows neither the user's model nor code
     low = gpu.case.batch
     high = max(LARGEST_BATCH, BATCHES * low)
     if launch_bound(evidence) is not None:

@@ -65,6 +65,19 @@ def test_a_larger_batch_is_advised_only_where_launches_limit(issue_s: float | No
     assert verdict(blocks, clocked(issue_s)).next_best == ""
 
 
+@pytest.mark.parametrize("workload", ["own", "model"])
+def test_no_batch_is_advised_of_a_workload_that_run_does_not_know(workload: str) -> None:
+    def change(event: ev.AnyEvent) -> ev.AnyEvent:
+        event = clocked(0.9e-3)(event)
+        if isinstance(event, ev.RacePlanned):
+            return msgspec.structs.replace(event, workload=workload)
+        return event
+
+    found = verdict({CPU: steady(2e-3), BATCHED: steady(1e-3)}, change)
+    assert "Launches limit" in " ".join(found.reasons)
+    assert "workbench run" not in found.next_best
+
+
 @pytest.mark.parametrize(
     ("command", "advice"),
     [
