@@ -208,6 +208,8 @@ def _flip(pick: Case, best: Candidate, row: Row) -> str:
     if best.case.label == pick.label:
         return f"The same candidate is the pick at batch {batch}."
     same = next((c for c in row.candidates if c.case.label == pick.label), None)
+    if same is not None and (same.state == "failed" or row.is_barred(same)):
+        return f"At batch {batch} the pick is {name}; {other} could not be picked there."
     ratio = ratios.ratio_between(same.rounds(), best.rounds()) if same else None
     if ratio is None:
         return f"At batch {batch} the pick is {name}; {other} raced too little there to compare."

@@ -259,6 +259,17 @@ def test_a_pick_that_did_not_race_at_another_batch_is_not_compared_there() -> No
     assert flips(report) == []
 
 
+@pytest.mark.parametrize(("state", "code"), [("ok", "error_limit"), ("failed", "worker_died")])
+def test_a_pick_that_may_not_be_picked_at_another_batch_is_said_to_be_so(
+    state: str, code: str
+) -> None:
+    report = Report.of(own_runs.net())
+    same = next(c for c in rows_of(report)[1].candidates if c.case.mode == "nhwc")
+    same.state, same.reason = state, Reason(code, "its error is above the limit of 1.0%")
+    (text,) = flips(report)
+    assert text.endswith("cpu torch bf16 nhwc t2 could not be picked there.")
+
+
 def test_a_batch_that_failed_does_not_hide_the_answer_for_another() -> None:
     report = Report.of(own_runs.net())
     first, other = rows_of(report)
