@@ -123,7 +123,7 @@ def scaling_efficiency(candidate: Candidate, row: Sequence[Candidate]) -> float 
     alone = [c for c in single if replace(c.case, tuning={}) == replace(case, tuning={})]
     if len(alone) != 1:
         return None
-    ratio = ratios.ratio_between(alone[0].rounds(), candidate.rounds())
+    ratio = ratios.ratio_between(alone[0].step_rounds(), candidate.step_rounds())
     resources = float(ranks)
     if case.device_kind == "cpu":
         known = [n for b in candidate.blocks if (n := b.metrics.get("threads_per_rank"))]

@@ -169,6 +169,16 @@ def test_ranks_on_gpus_scale_by_the_devices_they_add_and_on_a_cpu_share_its_core
     assert cpu[1]["scaling_efficiency_fraction"] == pytest.approx(0.8, rel=0.03)
 
 
+def test_a_speed_up_is_one_of_steps_whatever_the_row_compares() -> None:
+    built = []
+    for event in ranks_events("cuda:0", {1: 1.0, 2: 0.625}):
+        if isinstance(event, ev.RacePlanned):
+            event = msgspec.structs.replace(event, objective="cost", prices={"gpu": 3.0})
+        built.append(event)
+    figures = Report.of(built).measurements[1].metrics
+    assert figures["scaling_efficiency_fraction"] == pytest.approx(0.8, rel=0.03)
+
+
 def test_ranks_on_several_machines_have_the_threads_of_each() -> None:
     built = []
     for event in ranks_events("cpu", {1: 1.0, 2: 0.625}):
