@@ -248,13 +248,16 @@ class Evidence:
         if missed and (measured := [c for c in deciding if c.blocks]):
             price_s = len(missed) * (self.row.share_s or 0.0) / len(measured)
             more_s = max(1, math.ceil(price_s))
-            remedy = f"they take about {more_s} s more in this row: race it alone"
+            again = f"they take about {more_s} s more in this row: race it"
             # One that was not ready in time may take far longer than those that were.
             if any(c.reason is not None and c.reason.message.startswith(NOT_READY) for c in missed):
-                remedy = "race this row alone"
+                again = "race this row"
+            started = self.report.started
+            ways = ["alone"] if len(self.report.asked_rows) > 1 else []
             # A resumed run had a part of the budget: twice that may be less than the whole.
-            if self.report.started is None or self.report.started.resumes is None:
-                remedy += f", or with --budget {self.report.larger_budget_s} or more"
+            if not ways or started is None or started.resumes is None:
+                ways.append(f"with --budget {self.report.larger_budget_s} or more")
+            remedy = f"{again} {', or '.join(ways)}"
             yield Warning(
                 code="unmeasured",
                 message=f"{len(missed)} of {len(deciding)} candidates had no turn",

@@ -195,20 +195,27 @@ def test_a_document_with_another_word_is_refused() -> None:
 # ------------------------------------------------------- what had no turn
 
 
-def remedy(reason: Reason, resumes: str | None = None) -> str:
-    """That for one candidate of three that had no turn."""
+def remedy(reason: Reason, resumes: str | None = None, others: int = 1) -> str:
+    """That for one candidate of three that had no turn, in a run with `others` further rows."""
     missed = case("cpu-c")
     built = events({CPU: steady(1.0), CPU_B: steady(3.0), missed: []}, failed={missed: reason})
     built[0] = msgspec.structs.replace(built[0], resumes=resumes)
+    for number in range(others):
+        built += events({CPU: steady(1.0)}, row=scenario(id=f"other{number}"))[2:]
     warnings = decide(Report.of(built), ROW).warnings
     return next(each.remedy for each in warnings if each.code == "unmeasured")
 
 
 def test_what_had_no_turn_has_a_price_unless_it_was_not_ready_in_time() -> None:
-    more = "or with --budget 120 or more"
-    assert remedy(SPENT) == f"they take about 5 s more in this row: race it alone, {more}"
+    more = "with --budget 120 or more"
+    assert remedy(SPENT) == f"they take about 5 s more in this row: race it alone, or {more}"
     late = Reason("budget", "it was not ready within its 12 s of the budget")
-    assert remedy(late) == f"race this row alone, {more}"
+    assert remedy(late) == f"race this row alone, or {more}"
+
+
+def test_a_row_that_raced_alone_is_not_advised_to() -> None:
+    more = "with --budget 120 or more"
+    assert remedy(SPENT, others=0) == f"they take about 5 s more in this row: race it {more}"
 
 
 def test_twice_the_part_that_a_resumed_run_has_of_a_budget_is_no_remedy() -> None:
