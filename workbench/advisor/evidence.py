@@ -231,6 +231,8 @@ class Evidence:
         if lead.ratio is None and was_far_behind(lead.other):
             return
         ratio, remedy = "too few common rounds", "raise --budget"
+        if self.row.ended_by == "rounds":  # more time would add none
+            remedy = "run it again on a quiet machine: no race has more rounds"
         if lead.ratio is not None:
             ratio = times(lead.ratio.value, lead.ratio.interval)
             if ratios.is_exhausted(lead.ratio):

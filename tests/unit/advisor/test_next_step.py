@@ -120,7 +120,10 @@ def test_no_larger_budget_is_advised_where_the_rounds_were_enough() -> None:
             return msgspec.structs.replace(event, ended_by="rounds")
         return given(event)
 
-    assert verdict({CPU: NOISY, GPU: NOISY[::-1]}, enough).next_best == ""
+    found = verdict({CPU: NOISY, GPU: NOISY[::-1]}, enough)
+    assert found.next_best == ""
+    (unsettled,) = (each for each in found.warnings if each.code == "pick_unsettled")
+    assert "--budget" not in unsettled.remedy
 
 
 def test_no_crossover_is_advised_for_a_single_candidate() -> None:
