@@ -44,6 +44,16 @@ def advised(name: str, **verdict: object) -> list[str]:
     return recommendation(report)
 
 
+@pytest.mark.parametrize(("calls", "text"), [(0.3, "1 call"), (1.2, "2 calls"), (2847.0, "2,850")])
+def test_the_calls_after_which_compiling_pays_off_are_counted_as_steps_are(
+    calls: float, text: str
+) -> None:
+    report = Report.of(own_runs.net())
+    report.code = msgspec.structs.replace(report.code, compile_calls=calls)
+    assert f"Compiling breaks even after {text}" in " ".join(recommendation(report))
+    assert f"{text}s" not in " ".join(recommendation(report))
+
+
 @pytest.mark.parametrize(
     ("share", "gain", "whole"),
     [(0.2, 10.0, "1.22x"), (1.0, 3.0, "3.00x"), (0.001, 9.0, "less than 1%")],
