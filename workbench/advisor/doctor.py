@@ -284,7 +284,8 @@ def _health(gpu: Gpu, machine: Machine, name: str) -> Iterator[Check]:
         message = f"clock held back: {', '.join(slowed).replace('_', ' ')}"
         yield Check(name, WARN, message, "check cooling and power: `nvidia-smi -q -d PERFORMANCE`")
     if gpu.ecc_uncorrected:
-        message = f"{gpu.ecc_uncorrected} uncorrected memory errors since the driver was loaded"
+        errors = units.counted(gpu.ecc_uncorrected, "uncorrected memory error")
+        message = f"{errors} since the driver was loaded"
         yield Check(name, FAIL, message, "reset or replace the card: `nvidia-smi -q -d ECC`")
     if gpu.device in machine.exclusive:
         message = "admits one process at a time, so candidates in another process are skipped"

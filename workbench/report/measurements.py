@@ -234,5 +234,5 @@ def _warnings(candidate: Candidate, machine: Machine | None) -> Iterator[Warning
         yield Warning("short_step", message, remedy, case.id)
     cores = machine.cpu.effective_cores if machine is not None else math.inf
     if case.threads is not None and case.threads > cores:
-        message, remedy = f"{case.threads} threads share {cores} cores", f"--threads {cores}"
-        yield Warning("oversubscribed", message, remedy, case.id)
+        message = f"{case.threads} threads share {units.counted(int(cores), 'core')}"
+        yield Warning("oversubscribed", message, f"--threads {cores}", case.id)
