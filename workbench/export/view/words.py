@@ -112,7 +112,9 @@ def state_texts(candidate: Candidate, run: RunView) -> list[Text]:
     state = candidate.state if run.going else candidate.status
     largest = run.largest(candidate)
     if state == "ok" and candidate.reason and candidate.reason.code in BARRED:
-        texts = (f"over the limit: {candidate.reason.message}", "over the limit", "over")
+        is_counted = candidate.reason.code != "not_counted"
+        short = ("over the limit", "over") if is_counted else ("not counted",)
+        texts = (f"{short[0]}: {candidate.reason.message}", *short)
         return [marked(Text.of((text, "dim")), candidate, run) for text in texts]
     if candidate.eliminated and state == "ok":
         why = run.elimination_text(candidate)
