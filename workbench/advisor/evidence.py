@@ -173,9 +173,11 @@ class Evidence:
         name, lead = candidate_name(pick.case), ratio_of(pick, self.rival)
         raced = {c.case.device_kind for c in self.by_id if c.blocks}
         missed = {c.case.device_kind for c in self.by_id if was_missed(c)}
+        unmeasured = self.report.gaps(self.row)
         # Where both kinds of device raced, one more on the better kind could only add to its lead.
         if len(raced) == 1 or missed - {pick.case.device_kind}:
-            yield from ((None, w.message) for w in of_row if w.code == "unmeasured")
+            unmeasured += self._unmeasured()
+        yield from ((None, warning.message) for warning in unmeasured)
         if is_cut_short(self.row):
             yield None, "the run was cut short"
         if unknown := len(self.eligible) - len(self.ranked):

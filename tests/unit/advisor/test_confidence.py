@@ -169,6 +169,14 @@ def test_a_missed_candidate_on_the_better_device_cannot_overturn_the_choice(
     assert confidence(blocks, gpus=["cuda:0"], failed={missed: SPENT}) == expected
 
 
+@pytest.mark.parametrize("gpu_s", [0.1, 10.0])
+def test_forms_that_no_time_was_left_to_make_may_run_on_either_device(gpu_s: float) -> None:
+    unmade = Warning("unmeasured", "no time was left for its INT8 forms", "raise --budget", "row")
+    blocks = {CPU: steady(1.0), GPU: steady(gpu_s)}
+    assert confidence(blocks, gpus=["cuda:0"]) == SURE
+    assert confidence(blocks, unmade, gpus=["cuda:0"]) == LIKELY
+
+
 def test_few_samples_do_not_lower_it() -> None:
     found = decide(report({CPU: [[1.0]] * 6, CPU_B: [[3.0]] * 6}), ROW)
     assert "few_samples" in [warning.code for warning in found.warnings]
