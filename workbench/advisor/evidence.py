@@ -171,8 +171,8 @@ class Evidence:
     def _doubts(self, pick: Candidate) -> Iterator[tuple[str | None, str]]:
         of_row = [w for w in self.warnings if w.subject == self.row.plan.scenario]
         name, lead = candidate_name(pick.case), ratio_of(pick, self.rival)
-        raced = {c.case.device_kind for c in self.by_id if c.blocks}
-        missed = {c.case.device_kind for c in self.by_id if was_missed(c)}
+        raced = {c.case.device_kind for c in self.for_the_pick if c.blocks}
+        missed = {c.case.device_kind for c in self.for_the_pick if was_missed(c)}
         unmeasured = self.report.gaps(self.row)
         # Where both kinds of device raced, one more on the better kind could only add to its lead.
         if len(raced) == 1 or missed - {pick.case.device_kind}:

@@ -169,6 +169,13 @@ def test_a_missed_candidate_on_the_better_device_cannot_overturn_the_choice(
     assert confidence(blocks, gpus=["cuda:0"], failed={missed: SPENT}) == expected
 
 
+def test_a_missed_candidate_for_reference_only_is_no_doubt() -> None:
+    exact = case("cpu-a", "fp64")
+    blocks = {CPU: steady(2.0), GPU: steady(1.0), GPU_B: [], exact: []}
+    lost = {GPU_B: SPENT, exact: SPENT}
+    assert confidence(blocks, gpus=["cuda:0"], failed=lost) == SURE
+
+
 @pytest.mark.parametrize("gpu_s", [0.1, 10.0])
 def test_forms_that_no_time_was_left_to_make_may_run_on_either_device(gpu_s: float) -> None:
     unmade = Warning("unmeasured", "no time was left for its INT8 forms", "raise --budget", "row")
