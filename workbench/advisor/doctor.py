@@ -161,10 +161,10 @@ def _packages(
     yield from _from(warnings, "debug_build", "two_onnxruntimes", name="packages")
     for name in {"torch": 0, _ORT: 0, **trials}:
         if not silent:
-            yield from _works(name, software, trials.get(name))
+            yield from _works(name, machine, software, trials.get(name))
     if _has_gpu(machine) and not silent:
         yield from _torch_gpu(machine, software, trials.get("torch"), warnings)
-        if any(gpu.visible and gpu.runs_on == "CUDA" for gpu in machine.gpus):
+        if _has_cuda(machine):
             yield from _ort_gpu(machine, software, trials.get(_ORT))
 
 
@@ -172,11 +172,19 @@ def _has_gpu(machine: Machine) -> bool:
     return any(gpu.visible and not gpu.simulated for gpu in machine.gpus)
 
 
-def _works(name: str, software: Software, trial: Trial | None) -> Iterator[Check]:
+def _has_cuda(machine: Machine) -> bool:
+    return any(gpu.visible and gpu.runs_on == "CUDA" for gpu in machine.gpus)
+
+
+def _works(name: str, machine: Machine, software: Software, trial: Trial | None) -> Iterator[Check]:
     """Whether the package computes on the CPU, and an optional one on what else it finds."""
     pip, library = f"{software.executable} -m pip install", catalog.backend(name)
-    if trial is None:
-        yield Check(name, FAIL, "not installed", f"{pip} {name}")
+    if trial is None:  # torch or ONNX Runtime, whose usual builds suit few drivers
+        remedy = f"{pip} {name}"
+        if _has_cuda(machine):
+            by_torch = torch_remedy(machine, software.executable)
+            remedy = onnx_cuda.remedy(machine, software) if name == _ORT else by_torch
+        yield Check(name, FAIL, "not installed", remedy)
         return
     cpu = CPU if name == _ORT else "cpu"
     why = trial.failure or trial.devices.get(cpu, f"{cpu} is missing")

@@ -121,6 +121,19 @@ def test_a_package_that_is_not_there_fails_and_stands_in_the_stack() -> None:
     assert next(level for level in found.stack if level.name == "torch").status == "fail"
 
 
+def test_what_is_not_there_is_installed_as_this_driver_can_run_it() -> None:
+    absent = software(packages={})
+    plain = bad(examine(build_machine(), absent, {}))
+    assert plain["torch"].remedy == "~/v/bin/python -m pip install torch"
+    assert plain["onnxruntime"].remedy == "~/v/bin/python -m pip install onnxruntime"
+    old = msgspec.structs.replace(with_gpu(), cuda=CudaDriver(True, 1, None, "12.4"))
+    found = bad(examine(old, absent, {}))
+    assert found["torch"].remedy.endswith(
+        "torch --index-url https://download.pytorch.org/whl/cu126"
+    )
+    assert "install 'onnxruntime-gpu" in found["onnxruntime"].remedy
+
+
 def with_library(name: str, trial: Trial, package: str = "") -> Examination:
     packages = {**software().packages, package or name: Package(trial.version, None)}
     for known in ("torch", "onnxruntime"):
