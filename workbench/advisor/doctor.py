@@ -179,18 +179,18 @@ def _has_cuda(machine: Machine) -> bool:
 def _works(name: str, machine: Machine, software: Software, trial: Trial | None) -> Iterator[Check]:
     """Whether the package computes on the CPU, and an optional one on what else it finds."""
     pip, library = f"{software.executable} -m pip install", catalog.backend(name)
-    if trial is None:  # torch or ONNX Runtime, whose usual builds suit few drivers
-        remedy = f"{pip} {name}"
-        if _has_cuda(machine):
-            by_torch = torch_remedy(machine, software.executable)
-            remedy = onnx_cuda.remedy(machine, software) if name == _ORT else by_torch
-        yield Check(name, FAIL, "not installed", remedy)
+    builds = {}  # the usual ones suit few drivers
+    if _has_cuda(machine):
+        builds["torch"] = torch_remedy(machine, software.executable)
+        builds[_ORT] = onnx_cuda.remedy(machine, software)
+    if trial is None:
+        yield Check(name, FAIL, "not installed", builds.get(name, f"{pip} {name}"))
         return
     cpu = CPU if name == _ORT else "cpu"
     why = trial.failure or trial.devices.get(cpu, f"{cpu} is missing")
     if why is not None:
         package = _provider(name, software) or next(iter(library.packages), name)
-        remedy = f"{pip} --force-reinstall {package}"
+        remedy = builds.get(name, f"{pip} --force-reinstall {package}")
         yield Check(name, WARN if library.optional else FAIL, f"does not work: {why}", remedy)
     else:
         yield Check(name, OK, f"{trial.version} gives correct results on the CPU")

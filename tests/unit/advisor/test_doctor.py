@@ -132,6 +132,9 @@ def test_what_is_not_there_is_installed_as_this_driver_can_run_it() -> None:
         "torch --index-url https://download.pytorch.org/whl/cu126"
     )
     assert "install 'onnxruntime-gpu" in found["onnxruntime"].remedy
+    broken = dict.fromkeys(WORKING, Trial(failure="died of SIGILL"))
+    again = bad(examine(old, software("CUDA 12.6", "CUDA 12.6"), broken))
+    assert again["torch"].remedy == found["torch"].remedy
 
 
 def with_library(name: str, trial: Trial, package: str = "") -> Examination:
