@@ -95,7 +95,8 @@ def against(candidate: Candidate, row: Sequence[Candidate]) -> Against | None:
     rounds = {c.case.id: c.rounds() for c in row if c.is_valid}
     if not rounds.get(candidate.case.id):  # not measured, or not under the row's objective
         return None
-    fastest = ratios.ranking(rounds)[0]
+    beaten = {c.case.id: c.beaten_by for c in row if c.beaten_by is not None}
+    fastest = ratios.ranking(rounds, beaten)[0]
     ratio = ratios.ratio_between(rounds[candidate.case.id], rounds[fastest])
     if fastest == candidate.case.id or ratio is None:
         return None
