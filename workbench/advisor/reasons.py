@@ -16,7 +16,7 @@ from ..text import units
 from ..text.units import as_sentence
 from .comparison import BELOW, COMPARED, Comparison, better, worse
 from .evidence import Evidence, was_far_behind
-from .limits import beyond_limits, error_limit, uncounted
+from .limits import beyond_limits, error_limit, exceeding, uncounted
 
 NAMES = {"cpu": "the CPU", "gpu": "the GPU"}
 OTHER = {"cpu": "gpu", "gpu": "cpu"}
@@ -278,6 +278,7 @@ def _error(candidate: Candidate, scenario: Scenario) -> str:
     assert accuracy is not None  # only a checked candidate can exceed the limit
     noun = "disagreement" if accuracy.metric == "disagreement" else "error"
     limit = units.share(error_limit(candidate, scenario) or 0.0)
-    bound = accuracy.error_bound
-    unseen = "" if bound is None else f", up to {units.share(bound)} on unseen inputs"
-    return f"{noun} {units.share(accuracy.value)}{unseen}, limit {limit}"
+    shown, bound = units.share(accuracy.value), accuracy.error_bound
+    if bound is not None:
+        return f"{noun} {shown}, up to {units.share(bound)} on unseen inputs, limit {limit}"
+    return exceeding(noun, shown, limit)
