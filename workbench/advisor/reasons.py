@@ -117,7 +117,8 @@ def _incomparable(evidence: Evidence) -> Iterator[str]:
 
 def _undecided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
     """Both devices were measured, and neither is the better one beyond doubt."""
-    slower, faster = ("CPU", "GPU") if ratio.value >= 1 else ("GPU", "CPU")
+    other = kind_of(evidence.best_gpu.case.device).word if evidence.best_gpu else "GPU"
+    slower, faster = ("CPU", other) if ratio.value >= 1 else (other, "CPU")
     factor, ci = units.ratio_parts(*units.above_1(ratio.value, ratio.interval))
     relation = f"the {slower}'s {_counted(evidence)} is {factor} the {faster}'s (95% CI {ci})"
     decisive = evidence.decisive_ratio or ratio
