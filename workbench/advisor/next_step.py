@@ -166,7 +166,7 @@ def _for_accuracy(pick: Candidate, evidence: Evidence) -> Iterator[str]:
         _, _, error_value, comparison = min(exact, key=lambda each: each[:2])
         factor, ci = comparison.parts
         name, objective = candidate_name(comparison.other.case), pick.objective
-        noun = "time" if objective in TIMED else COMPARED[objective]
+        noun = f"time{TIMED[objective]}" if objective in TIMED else COMPARED[objective]
         yield (
             f"{name} is accurate to {units.figure(error_value)} and takes {factor} the {noun} "
             f"(95% CI {ci}). Prefer it if an error of {units.share(accuracy.value)} is too much"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 from builders import CROSSOVER, case, scenario, steady
@@ -124,6 +126,20 @@ def test_no_larger_budget_is_advised_where_the_rounds_were_enough() -> None:
     assert found.next_best == ""
     (unsettled,) = (each for each in found.warnings if each.code == "pick_unsettled")
     assert "--budget" not in unsettled.remedy
+
+
+@pytest.mark.parametrize(
+    ("objective", "what"),
+    [
+        ("latency", "the time"),
+        ("latency_p99", "the time at the 99th percentile"),
+        ("time_to_result", "the time from start-up to result"),
+    ],
+)
+def test_what_accuracy_costs_is_what_the_row_compares(objective: str, what: str) -> None:
+    row = scenario(objective=objective)
+    found = verdict({CPU: steady(4.0), LOW: steady(1.0)}, errors={LOW: 5e-3}, row=row, gpus=[])
+    assert re.search(rf"accurate to 1e-6 and takes [\d.]+x {what} \(95% CI", found.next_best)
 
 
 def test_no_crossover_is_advised_for_a_single_candidate() -> None:
