@@ -182,7 +182,8 @@ def _works(name: str, machine: Machine, software: Software, trial: Trial | None)
     builds = {}  # the usual ones suit few drivers
     if _has_cuda(machine):
         builds["torch"] = torch_remedy(machine, software.executable)
-        builds[_ORT] = onnx_cuda.remedy(machine, software)
+        if (fits := onnx_cuda.remedy(machine, software)).startswith(software.executable):
+            builds[_ORT] = fits  # else the driver is too old for any
     if trial is None:
         yield Check(name, FAIL, "not installed", builds.get(name, f"{pip} {name}"))
         return

@@ -132,6 +132,9 @@ def test_what_is_not_there_is_installed_as_this_driver_can_run_it() -> None:
         "torch --index-url https://download.pytorch.org/whl/cu126"
     )
     assert "install 'onnxruntime-gpu" in found["onnxruntime"].remedy
+    ancient = msgspec.structs.replace(old, cuda=CudaDriver(True, 1, None, "11.4"))
+    for_cpu = "~/v/bin/python -m pip install onnxruntime"
+    assert bad(examine(ancient, absent, {}))["onnxruntime"].remedy == for_cpu
     broken = dict.fromkeys(WORKING, Trial(failure="died of SIGILL"))
     again = bad(examine(old, software("CUDA 12.6", "CUDA 12.6"), broken))
     assert again["torch"].remedy == found["torch"].remedy
