@@ -205,9 +205,9 @@ class Evidence:
             return OPEN
         word = SURE  # without a rival nothing else can be picked
         if rival is not None:
-            lead = ratio_of(pick, rival)
-            word = lead_word(lead, ratios.decisive_ratio(rival.rounds(), pick.rounds()))
-            word = LIKELY if lead is None and was_far_behind(rival) else word
+            lead = Comparison.of(pick, rival)
+            word = lead_word(lead.ratio, ratios.decisive_ratio(rival.rounds(), pick.rounds()))
+            word = LIKELY if was_far_behind(lead) else word
         elif len(self.eligible) > 1 or any(w.code == "unmeasured" for w in self.warnings):
             word = OPEN
         return LOWERED.get(word, OPEN) if self.doubts else word
@@ -228,9 +228,7 @@ class Evidence:
     def _unsettled(self) -> Iterator[Warning]:
         """The pick is the best seen; warn where the rounds do not separate it from the next."""
         lead = self.lead
-        if lead is None or lead.is_close or lead.is_proven:
-            return
-        if lead.ratio is None and was_far_behind(lead.other):
+        if lead is None or lead.is_close or lead.is_proven or was_far_behind(lead):
             return
         ratio, remedy = "too few common rounds", "raise --budget"
         if self.row.ended_by == "rounds":  # more time would add none
@@ -301,9 +299,12 @@ def lead_word(ratio: Ratio | None, decisive: Ratio | None) -> str:
     return TIE if ratios.is_tie(ratio) else LIKELY if ratio.low > 1 else OPEN
 
 
-def was_far_behind(candidate: Candidate) -> bool:
-    """Whether its first block eliminated it, so that no interval is owed."""
-    return candidate.reason is not None and candidate.reason.code in BY_FIRST_BLOCK
+def was_far_behind(lead: Comparison) -> bool:
+    """Whether the first block of the other one eliminated it, so that no interval is owed; not if
+    it was far behind a third one only."""
+    reason = lead.other.reason
+    is_early = lead.ratio is None and reason is not None and reason.code in BY_FIRST_BLOCK
+    return is_early and (lead.estimate or 0.0) > ratios.UNDECIDED
 
 
 def was_missed(candidate: Candidate) -> bool:

@@ -73,7 +73,7 @@ def _without_gpu(evidence: Evidence) -> Iterator[str]:
 
 def _lead(lead: Comparison) -> Iterator[str]:
     """The pick against the runner-up."""
-    if lead.ratio is None and was_far_behind(lead.other) and lead.estimate is not None:
+    if was_far_behind(lead):
         behind = f"{units.ratio(lead.estimate)} {worse(lead.one.objective)}"
         yield f"{candidate_name(lead.one.case)} leads."
         turns = "its first turn" if len(lead.other.blocks) == 1 else "two turns"

@@ -11,7 +11,7 @@ from verdict_gallery import GALLERY
 from workbench.advisor.evidence import lead_word
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
-from workbench.records.events import BlockMeasured, CasePrepared, WarningRaised
+from workbench.records.events import BlockMeasured, CaseFinished, CasePrepared, WarningRaised
 from workbench.records.reason import Reason, Warning
 from workbench.records.verdict import LIKELY, OPEN, SURE, TIE, Verdict
 from workbench.report.candidate import ENERGY
@@ -141,6 +141,19 @@ def test_a_rival_without_a_reading_of_the_objective_is_a_doubt(objective: str) -
 def test_a_pick_whose_only_rivals_were_left_unmeasured_is_open() -> None:
     """It was compared with nothing."""
     assert confidence({CPU: steady(1.0), CPU_B: []}, failed={CPU_B: SPENT}) == OPEN
+
+
+@pytest.mark.parametrize(("first_s", "expected"), [(4.0, LIKELY), (2.1, OPEN)])
+def test_what_was_far_behind_a_candidate_that_failed_may_be_near_the_pick(
+    first_s: float, expected: str
+) -> None:
+    late = case("cpu-c")
+    blocks = {CPU: steady(1.0, 5), CPU_B: steady(1.9), late: steady(first_s, 1)}
+    built = events(blocks, failed={CPU: Reason("worker_died", "it died")})
+    behind = Reason("far_slower", "at least 2.08x slower than cpu torch fp32 t8 in its first turn")
+    found = decide(Report.of(changed(built, CaseFinished, late, reason=behind)), ROW)
+    assert (found.pick, found.confidence) == (CPU_B.id, expected)
+    assert ("was eliminated after its first turn" in found.reasons[0]) is (expected == LIKELY)
 
 
 @pytest.mark.parametrize(("rival", "calm", "busy"), [(2.0, SURE, SURE), (1.053, LIKELY, OPEN)])
