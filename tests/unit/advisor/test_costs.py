@@ -400,3 +400,11 @@ def test_the_best_by_the_objective_of_the_row_is_its_pick(objective: str, measur
     built.candidates[CPU_B.id].beaten_by = CPU.id
     found = decide(built, row)
     assert (found.pick, best(found, measure).pick) == (CPU.id, CPU.id)
+
+
+def test_the_next_that_left_after_two_turns_is_named_with_the_one_it_was_behind() -> None:
+    built = priced_report({CPU: steady(1.0), CPU_B: steady(3.0, 2)}, prices={"cpu": 1.0})
+    text = "at least 2.97x slower than cpu torch fp32 t8 in its best of two turns"
+    built.candidates[CPU_B.id].reason = Reason("far_slower", text)
+    shown = dict(cost_lines(decide(built, scenario())))
+    assert shown["fastest"].endswith(f"; cpu torch fp32 t8 was eliminated early ({text})")
