@@ -9,7 +9,7 @@ from builders import CROSSOVER
 from stage import held, press, replayed, settle, text
 
 from workbench.export.view.chart import LABEL
-from workbench.export.view.curves import curve_lines, curve_marks
+from workbench.export.view.curves import crossings, curve_lines, curve_marks
 from workbench.export.view.derived import RunView
 from workbench.report.candidate import Row
 from workbench.report.report import Report
@@ -141,6 +141,8 @@ def test_a_lead_that_changes_on_one_device_is_not_said_to_change_it(between: str
     found = msgspec.structs.replace(CROSSOVER, between=between)
     title, *_ = curve_lines(sweep, {}, None, 100, 30, found)
     assert title.plain.partition(" ─")[0].endswith(f"shaded where the lead {end}")
+    back = msgspec.structs.replace(found, back=(2048.0, 3000.0))
+    assert [len(crossings(sweep, each)[0]) for each in (found, back)] == [1, 2]
 
 
 @pytest.mark.parametrize("width", [60, 78, 200])
