@@ -117,7 +117,7 @@ def plan_lines(plan: FleetPlan) -> Iterator[str]:
     """The plan as people read it."""
     for each in plan.node_types:
         jobs = [job for job in plan.jobs if job.node_type == each.name and job.nodes == 1]
-        size = f"{each.cores} cores, {units.size(each.memory_bytes)}"
+        size = f"{units.counted(each.cores, 'core')}, {units.size(each.memory_bytes)}"
         yield f"{each.name}: {', '.join([size, *each.features, *each.gres])}"
         access = "exclusive" if jobs[0].exclusive else "NOT exclusive, others disturb the run"
         nodes = ", ".join(job.node for job in jobs)

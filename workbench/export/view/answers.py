@@ -253,9 +253,9 @@ def _lead(found: ObjectivePick, verdict: Verdict) -> str:
         return "no other candidate to compare with"
     next_ = candidate_name(found.runner_up)
     if found.ratio is None:
-        far = eliminated_by_first_block(verdict.race, found.runner_up) is not None
+        left = eliminated_by_first_block(verdict.race, found.runner_up)
         few = f"too few rounds to compare with {next_}"
-        return f"{next_} was far behind after its first turn" if far else few
+        return few if left is None else f"{next_} was eliminated early ({left.message})"
     if found.ratio_ci95 is None:
         level = found.ratio <= 1 + TOLERANCE
         lead = "about level with {}: {}" if level else "leads {} by about {}"

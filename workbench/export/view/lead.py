@@ -23,7 +23,7 @@ def course_lines(row: Row, run: RunView, width: int) -> list[Text]:
     best = run.best(row)
     if best is None or not best.ordered_s:
         return plot
-    name = f"{len(best.ordered_s):,} samples of {run.case_name(best.case.id)}  "
+    name = f"{units.counted(len(best.ordered_s), 'sample')} of {run.case_name(best.case.id)}  "
     return [*plot, Text.of((name, "dim"), samples_text(best)).truncate(width)]
 
 

@@ -92,7 +92,7 @@ def _lead_cells(verdict: Verdict, *, gpu: bool) -> dict[str, Cell]:
         return {"ratio": Text.of((alone, "dim"))}
     leader = ""
     if device_ratio is not None and verdict.choice not in ("cpu", "gpu"):
-        leader = "GPU " if device_ratio >= 1 else "CPU "
+        leader = f"{choice_word('gpu' if device_ratio >= 1 else 'cpu', verdict.best_gpu)} "
     text, interval = units.ratio_parts(*units.above_1(value, bounds))
     # Tails that are level leave the pick to the median, so its own may be the higher one.
     if device_ratio is None and value < 1 and text != "1.00x":

@@ -109,8 +109,9 @@ def state_texts(candidate: Candidate, run: RunView) -> list[Text]:
     state = candidate.state if run.going else candidate.status
     largest = run.largest(candidate)
     if state == "ok" and candidate.reason and candidate.reason.code in BARRED:
-        texts = [f"over the limit: {candidate.reason.message}", "over the limit", "over"]
-        return marked(texts, "dim", candidate, run)
+        is_counted = candidate.reason.code != "not_counted"
+        short = ["over the limit", "over"] if is_counted else ["not counted"]
+        return marked([f"{short[0]}: {candidate.reason.message}", *short], "dim", candidate, run)
     if candidate.eliminated and state == "ok":
         texts = [f"eliminated: {run.elimination_text(candidate)}", "eliminated"]
         return marked(texts, "dim", candidate, run)
