@@ -13,7 +13,7 @@ ARRAYS = {"copy": 2, "triad": 3}
 SCALAR = 3.0
 FLOAT_BYTES = 4
 PERIOD = 1 << 22  # elements drawn; arrays repeat them
-CHECKED = {"cpu": 1 << 14, "gpu": PERIOD}  # elements at once: more would be new pages on a CPU
+AT_ONCE = 1 << 14  # elements of a check: more would take new pages each time, which is slow
 
 
 class Bandwidth(Workload):
@@ -76,11 +76,11 @@ class BandwidthTask(TorchTask):
         return compared(
             lambda part: [each[part].to(place).double() for each in arrays],
             len(self.target),
-            CHECKED["gpu" if place != "cpu" else "cpu"],
+            AT_ONCE if place == "cpu" else PERIOD,
         )
 
 
-def compared(wide: Callable[[slice], list[Any]], length: int, at_once: int) -> Accuracy:
+def compared(wide: Callable[[slice], list[Any]], length: int, at_once: int = AT_ONCE) -> Accuracy:
     """The result of a kernel; `wide` gives a part of target and sources in float64."""
     errors = []
     for start in range(0, length, at_once):
