@@ -22,10 +22,6 @@ class Style(NamedTuple):
     foreground: str = ""
     background: str = ""
 
-    @property
-    def is_seen_on_blanks(self) -> bool:
-        return not ON_BLANKS.isdisjoint(self.attributes)
-
 
 PLAIN = Style()
 
@@ -41,7 +37,7 @@ def compact(frame: str) -> str:
             made.append(piece)
         else:
             style = wanted
-            if piece.isspace() and not (shown.is_seen_on_blanks or wanted.is_seen_on_blanks):
+            if piece.isspace() and ON_BLANKS.isdisjoint(shown.attributes + wanted.attributes):
                 style = shown._replace(background=wanted.background)
             made += _change(shown, style), piece
             shown = style

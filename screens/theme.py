@@ -12,8 +12,10 @@ from textual.theme import BUILTIN_THEMES, Theme
 
 
 def _shades(kind: str, *colours: str) -> dict[str, str]:
-    """Curve colours of one kind of device, `$cpu-0` and so on: cold for CPUs, warm for GPUs."""
-    return {f"{kind}-{number}": colour for number, colour in enumerate(colours)}
+    """The colour of one kind of device, `$cpu`, and its curves, from `$cpu-0`: cold for CPUs, warm
+    for GPUs."""
+    curves = {f"{kind}-{number}": colour for number, colour in enumerate(colours)}
+    return {kind: colours[0], **curves}
 
 
 # Exact members of the 256-colour palette: over SSH, where COLORTERM is not forwarded, no colour
@@ -32,8 +34,6 @@ DARK = Theme(
     panel="#262626",
     boost="#303030",
     variables={
-        "cpu": "#5fafff",
-        "gpu": "#87d75f",
         **_shades("cpu", "#5fafff", "#5fd7d7", "#af87ff", "#d787d7"),
         **_shades("gpu", "#87d75f", "#d7d75f", "#5fd7af", "#d7af5f"),
         "rule": "#444444",
@@ -60,8 +60,6 @@ LIGHT = Theme(
     panel="#eeeeee",
     boost="#e4e4e4",
     variables={
-        "cpu": "#005faf",
-        "gpu": "#005f00",
         **_shades("cpu", "#005faf", "#005f5f", "#5f00af", "#87005f"),
         **_shades("gpu", "#005f00", "#5f5f00", "#005f4b", "#7a4a00"),
         "rule": "#bcbcbc",
@@ -81,8 +79,6 @@ SIXTEEN = replace(
     accent="ansi_cyan",
     variables={
         **_ANSI.variables,
-        "cpu": "ansi_cyan",
-        "gpu": "ansi_green",
         **_shades("cpu", "ansi_cyan", "ansi_blue", "ansi_magenta", "ansi_bright_cyan"),
         **_shades("gpu", "ansi_green", "ansi_yellow", "ansi_bright_green", "ansi_bright_yellow"),
         "rule": "ansi_default",

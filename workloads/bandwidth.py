@@ -13,6 +13,7 @@ ARRAYS = {"copy": 2, "triad": 3}
 SCALAR = 3.0
 FLOAT_BYTES = 4
 PERIOD = 1 << 22  # elements drawn; arrays repeat them
+AT_ONCE = 1 << 14  # elements of a check: more would take new pages each time, which is slow
 
 
 class Bandwidth(Workload):
@@ -73,15 +74,17 @@ class BandwidthTask(TorchTask):
         arrays = self.target, *self.sources
         place = self.device if self.device.type == "cuda" else "cpu"  # other GPUs may lack FP64
         return compared(
-            lambda part: [each[part].to(place).double() for each in arrays], len(self.target)
+            lambda part: [each[part].to(place).double() for each in arrays],
+            len(self.target),
+            AT_ONCE if place == "cpu" else PERIOD,
         )
 
 
-def compared(wide: Callable[[slice], list[Any]], length: int) -> Accuracy:
+def compared(wide: Callable[[slice], list[Any]], length: int, at_once: int = AT_ONCE) -> Accuracy:
     """The result of a kernel; `wide` gives a part of target and sources in float64."""
     errors = []
-    for start in range(0, length, PERIOD):
-        found, b, *c = wide(slice(start, start + PERIOD))
+    for start in range(0, length, at_once):
+        found, b, *c = wide(slice(start, start + at_once))
         expected = b + SCALAR * c[0] if c else b
         errors.append(float(abs(found - expected).max() / abs(expected).max()))
     return Accuracy.within(worst(errors), 1e-6, "float64")

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from screens.state.session import Session
-from screens.text.log import log_tail, race_log
-from screens.text.loss import loss_lines
 from workbench.advisor.model.overview import ranked_candidates, row_of
 from workbench.export.formats import FILES, FORMATS, file_text
 from workbench.export.text import run_text, summary_text
 from workbench.export.view import answers, curves, details, machine, model, tables
-from workbench.export.view.events import log_line
+from workbench.export.view.events import log_line, log_tail, race_log
+from workbench.export.view.lead import loss_lines
 from workbench.export.view.section import section_lines
 from workbench.export.view.sensors import live_sections
 from workbench.export.view.spans import facts_lines, plain_lines
@@ -64,7 +63,7 @@ def log(opened: OpenedRun, width: int) -> str:
         lines.append(log_line(event, fresh) or "")
     session = Session.of(opened)
     rows = session.report.rows.values()
-    lines += [plain_lines(log_tail(race_log(row, session), width, 20)) for row in rows]
+    lines += [plain_lines(log_tail(race_log(row, session.log), width, 20)) for row in rows]
     return "\n".join(lines)
 
 
@@ -76,7 +75,7 @@ def hardware(opened: OpenedRun, width: int) -> str:
         known = report.ceilings
         left = machine.processor_sections(report.machine, report.software, known)
         right = machine.accelerator_sections(report.machine, report.software, known)
-        live = live_sections(report.machine, report.host, report.gpus, report.gap)
+        live = live_sections(report.machine, report)
         lines += section_lines([*live, *left, *right], width)
     return plain_lines(lines)
 

@@ -77,7 +77,6 @@ class AdvisorScreen(ViewScreen):
         """Follow the race again where another screen has stopped looking at a row."""
         if self.is_mounted and self.session.looked_at is None:
             self.query_one(Table).is_led = True
-        super().on_screen_resume()
 
     def _draw_answer(self) -> None:
         row, session = self.row, self.session

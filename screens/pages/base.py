@@ -118,21 +118,15 @@ class ViewScreen(Screen[None]):
 
     def draw_now(self, session: Session) -> None:
         """The sensors in one line, while a run goes on and there is room."""
-        report = session.report
-        line = now_line(report.machine, report.host, report.gpus) if report.machine else Text()
-        fits = bool(report.host) and self.size.height >= ROOMY_HEIGHT
-        self.write("now", line.truncate, when=session.going and fits)
-
-    def follow(self) -> None:
-        """Follow another run than before, whatever the user looked at."""
-        for table in self.query(Table):
-            table.is_led = True
+        fits = bool(session.report.host) and self.size.height >= ROOMY_HEIGHT
+        self.write("now", now_line(session.report).truncate, when=session.going and fits)
 
     def repaint(self) -> None:
         session, self._drawn_for = self.session, self.size
         if session is not self._followed:
             self._followed = session
-            self.follow()
+            for table in self.query(Table):
+                table.is_led = True  # whatever the user looked at in another run
         app = cast(Any, self.app)
         self.query_one(TopBars).show(session, app.tabs, app.current_mode)
         failed = session.failure is not None
@@ -144,8 +138,7 @@ class ViewScreen(Screen[None]):
         """The size of the terminal, which is known before the first layout."""
         return self.app.size
 
-    def on_mount(self) -> None:
-        self.repaint()
+    on_mount = on_report_changed = on_input_changed = repaint
 
     def _compositor_refresh(self) -> None:
         if not self.app._batch_count:  # Textual draws a layout in a batch as well
@@ -161,9 +154,6 @@ class ViewScreen(Screen[None]):
         if self.is_mounted and self._drawn_for != event.size:
             self.repaint()
 
-    def on_report_changed(self, _message: ReportChanged) -> None:
-        self.repaint()
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer keys for rows only if there are rows, and none while the user types text."""
         if action == "scroll" and parameters == (1,):
@@ -175,9 +165,6 @@ class ViewScreen(Screen[None]):
 
     def action_filter(self) -> None:
         self.query_one(FilterBar).open()
-
-    def on_input_changed(self) -> None:
-        self.repaint()
 
     def action_scroll(self, pages: int) -> None:
         for pane in self.query(Pane):

@@ -41,7 +41,6 @@ class CompareScreen(ViewScreen):
             yield Drawn(id="compared")
 
     def on_mount(self) -> None:
-        super().on_mount()
         self._compare()
 
     @work

@@ -10,12 +10,12 @@ from workbench.advisor.race_summary import summary_text
 from workbench.export.view.answers import answer_facts, command_lines, crossover_lines
 from workbench.export.view.derived import row_title
 from workbench.export.view.details import INDENT, candidate_facts, profile_facts, why_facts
+from workbench.export.view.events import log_lines, race_log
 from workbench.export.view.spans import Fact, Text, fact, facts_lines, heading
 from workbench.export.view.tables import raced_lines, run_columns
 from workbench.report.candidate import Row
 
 from ..state.session import Session
-from ..text.log import log_lines, race_log
 from ..widgets.drawn import Drawn
 from ..widgets.keybar import SPARE
 from ..widgets.pane import Pane
@@ -103,7 +103,7 @@ class DetailScreen(ViewScreen):
 
 def _race_lines(row: Row, session: Session, width: int) -> list[Text]:
     """The events of the race; for a document, which keeps none, its summary."""
-    log = race_log(row, session)
+    log = race_log(row, session.log)
     race = row.verdict.race if row.verdict is not None else None
     if log or race is None:
         return log_lines(log, width)

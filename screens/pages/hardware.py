@@ -42,10 +42,10 @@ class HardwareScreen(ViewScreen):
             self.write("accelerators", lambda _: [])
             return
         if live:
-            machine = with_readings(machine, report.host, report.gpus)
+            machine = with_readings(machine, report)
         processor = text.processor_sections(machine, software, report.ceilings)
         accelerators = text.accelerator_sections(machine, software, report.ceilings, live=live)
-        now = live_sections(machine, report.host, report.gpus, report.gap)
+        now = live_sections(machine, report)
         self.write("live", lambda width: sections(now, width), when=live)
         self.write("processor", lambda width: sections(processor, width))
         self.write("accelerators", lambda width: sections(accelerators, width))

@@ -17,7 +17,7 @@ from ..widgets.keybar import KeyBar, key_name
 from ..widgets.pane import Pane
 from ..widgets.table import Table
 
-RACES = "Run Detail"
+RACES, ANSWERS = "Run Detail", "Advisor Detail"
 WORDS = (  # each with the screens where it stands; none: everywhere
     ("candidate", "one way to do the job: device, backend, precision and threads", ""),
     ("t2", "2 CPU threads", ""),
@@ -26,12 +26,8 @@ WORDS = (  # each with the screens where it stands; none: everywhere
     ("n/a", "could not be read; the reason is given below", ""),
     ("pick", "the best candidate that may be chosen", f"Advisor Model {RACES}"),
     ("usual", "the device usually recommended for such a job", "Advisor"),
-    ("either", "CPU and GPU are too close to call", "Advisor Detail Runs Compare"),
-    (
-        "unknown",
-        "the measurements do not say which device is faster",
-        "Advisor Detail Runs Compare",
-    ),
+    ("either", "CPU and GPU are too close to call", f"{ANSWERS} Runs Compare"),
+    ("unknown", "the measurements do not say which device is faster", f"{ANSWERS} Runs Compare"),
     (
         "Lead",
         "how many times faster the better device is; with one device, the pick over the next",
@@ -44,11 +40,11 @@ WORDS = (  # each with the screens where it stands; none: everywhere
     ),
     ("95%", "95% confidence interval of the ratio of the picks within one run", "Compare"),
     ("99%", "99% confidence interval of B/A, whose runs did not take turns", "Compare"),
-    ("sure", "confidence: the lead is above 5% after all looks at the race", "Advisor Detail"),
-    ("likely", "the interval of the lead excludes 1", "Advisor Detail"),
-    ("tie", "the interval of the lead lies within 5%", "Advisor Detail"),
-    ("open", "none of these: the lead is not known", "Advisor Detail"),
-    ("break-even", "when the faster one has made up for its longer start", "Advisor Detail"),
+    ("sure", "confidence: the lead is above 5% after all looks at the race", ANSWERS),
+    ("likely", "the interval of the lead excludes 1", ANSWERS),
+    ("tie", "the interval of the lead lies within 5%", ANSWERS),
+    ("open", "none of these: the lead is not known", ANSWERS),
+    ("break-even", "when the faster one has made up for its longer start", ANSWERS),
     ("round", "every candidate has one turn in it", RACES),
     ("eliminated", "clearly slower, so it stopped early; its samples are kept", f"Model {RACES}"),
     ("p99", "99th percentile of the times of one step; n/a: too few samples for it", RACES),

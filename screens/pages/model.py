@@ -1,6 +1,7 @@
 """The Model screen: ways to run a user's model or own code, which one to take, and why."""
 
 import stat
+from contextlib import suppress
 from glob import glob
 from pathlib import Path
 from typing import Any, cast
@@ -12,10 +13,9 @@ from textual.containers import Container
 from workbench.advisor.ranking import RankedCandidate
 from workbench.advisor.subject import ranked_candidates, row_of, snippet
 from workbench.export.view.model import answer_lines, code_lines, head_lines, rest_lines
-from workbench.export.view.ranked import candidate_lines, columns
+from workbench.export.view.ranked import candidate_lines, columns, tradeoff_lines
 from workbench.export.view.spans import Text, heading
 from workbench.export.view.table import Column, Line
-from workbench.export.view.tradeoff import tradeoff_lines
 from workbench.planning.questions import ModelQuestion
 from workbench.report.candidate import Row
 from workbench.text import units
@@ -64,7 +64,6 @@ class ModelScreen(ViewScreen):
 
     def on_screen_resume(self) -> None:
         self._stale = True
-        super().on_screen_resume()
 
     @work(exclusive=True)
     async def _look(self) -> None:
@@ -123,8 +122,7 @@ class ModelScreen(ViewScreen):
         self.write("model-answer", left)
         self.write("model-more", right)
 
-    def on_table_moved(self) -> None:
-        self._draw_pane()
+    on_table_moved = _draw_pane
 
     def on_table_selected(self, message: Table.Selected) -> None:
         row = self.row
@@ -140,16 +138,11 @@ class ModelScreen(ViewScreen):
 
 
 def _file_lines() -> list[Line]:
-    found = sorted({path for place in PLACES for path in glob(place)})  # noqa: PTH207
-    return [line for path in found if (line := _file_line(path)) is not None]
-
-
-def _file_line(path: str) -> Line | None:
-    """None for what is no regular file or cannot be looked at."""
-    try:
-        found = Path(path).stat()
-    except OSError:
-        return None
-    if not stat.S_ISREG(found.st_mode):
-        return None
-    return Line(path, {"file": Text.of(shown(path)), "size": Text.of(units.size(found.st_size))})
+    """The regular files that can be looked at."""
+    lines = []
+    for path in sorted({path for place in PLACES for path in glob(place)}):  # noqa: PTH207
+        with suppress(OSError):
+            found = Path(path).stat()
+            cells = {"file": Text.of(shown(path)), "size": Text.of(units.size(found.st_size))}
+            lines += [Line(path, cells)] if stat.S_ISREG(found.st_mode) else []
+    return lines

@@ -281,11 +281,8 @@ class NewRunScreen(ModalScreen[Request | None]):
             self._form.entry = entry
             self._show_entry()
 
-    def on_table_selected(self) -> None:
-        self.action_choose()
-
-    def on_descendant_focus(self) -> None:
-        self._draw_foot()
+    on_table_selected = action_choose
+    on_descendant_focus = _draw_foot
 
     def on_resize(self) -> None:
         if self.focused is not None:
@@ -306,9 +303,6 @@ class NewRunScreen(ModalScreen[Request | None]):
             else:
                 self._check()
 
-    def on_input_submitted(self) -> None:
-        self.action_start()
-
     def action_start(self) -> None:
         """Start the run, or go to the first invalid field."""
         self._check()
@@ -319,6 +313,8 @@ class NewRunScreen(ModalScreen[Request | None]):
             if line.field is not None and line.field.key in self._checked.wrong:
                 self.set_focus(line.control)
                 return
+
+    on_input_submitted = action_start
 
     def action_leave(self) -> None:
         """Leave the form, or first the text that is looked for."""

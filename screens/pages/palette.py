@@ -41,8 +41,8 @@ class Entries(Provider):
     async def startup(self) -> None:
         if cast(Any, self.app).check_action("new", ()):  # reading would disturb a run
             with suppress(JournalError):  # the Runs screen says why
-                index = await in_thread(refreshed)  # the first time there may be thousands
-                self._runs = list(islice(matching(index), RUNS))
+                kept = await in_thread(refreshed)  # the first time there may be thousands
+                self._runs = list(islice(matching(kept), RUNS))
         self._found = list(self._entries())
 
     async def discover(self) -> Hits:

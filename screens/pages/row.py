@@ -9,7 +9,7 @@ from workbench.export.view.derived import row_title
 from workbench.report.candidate import Row
 
 from ..state.session import Session
-from ..text.styles import link
+from ..widgets.styles import link
 from .base import STEPS, ViewScreen
 
 

@@ -8,7 +8,8 @@ from textual.binding import BindingType
 
 from workbench.export.view.curves import curve_lines, curve_marks
 from workbench.export.view.details import metrics_text
-from workbench.export.view.lead import course_lines
+from workbench.export.view.events import log_tail, race_log
+from workbench.export.view.lead import course_lines, loss_lines
 from workbench.export.view.spans import Text, heading
 from workbench.export.view.tables import raced_lines, run_columns
 from workbench.export.view.words import case_text
@@ -16,8 +17,6 @@ from workbench.records.document import Sweep
 from workbench.report.candidate import Row
 
 from ..state.session import Session
-from ..text.log import log_tail, race_log
-from ..text.loss import loss_lines
 from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
 from ..widgets.table import Table
@@ -59,7 +58,7 @@ class RunScreen(RowScreen):
         log = list(session.log)
         over = not session.going and len(session.report.rows) > 1
         if row is not None and (over or session.looked_at == row.plan.scenario):
-            log = race_log(row, session)
+            log = race_log(row, session.log)
         self.query_one("#log", Drawn).fill(lambda width, height: log_tail(log, width, height))
         self.draw_now(session)
 

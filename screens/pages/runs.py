@@ -1,7 +1,6 @@
 """The Runs screen: the kept runs, one to open, two to compare."""
 
-import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
@@ -60,7 +59,7 @@ class RunsScreen(ViewScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._index: sqlite3.Connection | None = None
+        self._kept: Sequence[tuple[Path, RunSummary]] | None = None  # all runs
         self._problem = ""
         self._found: dict[str, tuple[Path, RunSummary]] = {}
         self._wanted = PAGE
@@ -76,11 +75,9 @@ class RunsScreen(ViewScreen):
             yield Drawn(id="run-detail")
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.set_interval(AGAIN_S, self._look_again)
 
     def on_screen_resume(self) -> None:
-        super().on_screen_resume()
         if not self.session.going:  # reading would disturb it
             self._refresh_index()
 
@@ -93,22 +90,22 @@ class RunsScreen(ViewScreen):
     async def _refresh_index(self) -> None:
         """Read new journals in a thread: the first time there may be thousands."""
         try:
-            index = await in_thread(history.refreshed)
+            kept = await in_thread(history.refreshed)
         except JournalError as error:
             self._problem = shown(str(error))
         else:
-            self._index, self._problem = index, ""
+            self._kept, self._problem = kept, ""
         self._search()
 
     def _search(self) -> None:
-        """Take as many matching runs from the index as the table shows."""
+        """Take as many matching runs as the table shows."""
         if not self.is_mounted:
             return
-        if self._index is None:
+        if self._kept is None:
             self.repaint()  # with the problem
             return
         words = self.query_one(FilterBar).value.casefold().split()
-        matching = history.matching(self._index, words)
+        matching = history.matching(self._kept, words)
         self._found = {run.id: (path, run) for path, run in islice(matching, self._wanted)}
         self.repaint()
 
@@ -126,7 +123,7 @@ class RunsScreen(ViewScreen):
         empty = EMPTY.format(NEW if self.app.check_action("new", ()) else "")
         if not journal.can_be_written(folder):
             empty = NOT_KEPT.format(folder)
-        if self._index is None:
+        if self._kept is None:
             empty = LATER if session.going else "reading the runs..."
         elif self.query_one(FilterBar).value:
             empty = "nothing matches the filter"
@@ -134,8 +131,8 @@ class RunsScreen(ViewScreen):
             (MARKED, *COLUMNS), lines, Text.of((self._problem or empty, "dim"))
         )
         said = []
-        if self._index is not None:
-            count = history.count(self._index)
+        if self._kept is not None:
+            count = len(self._kept)
             some = f", {len(lines):,} shown" if len(lines) < count else ""
             said.append(units.counted(count, "run") + some)
         if session.going:

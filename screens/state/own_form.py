@@ -15,7 +15,7 @@ from workbench.worker.code import COMMAND, FUNCTION, KINDS, TORCH
 from .form_field import CURVE, FormField, only_one
 
 MODEL = "model"
-_KINDS = (*KINDS, MODEL)
+OFFERED = (*KINDS, MODEL)
 SUBJECT = frozenset({"kind", "code", "over"})  # fields that say together what is raced
 INFERENCE, TRAINING = "inference", "training"
 
@@ -56,7 +56,7 @@ def about(kind: str) -> list[FormField]:
     """The fields of one kind of code."""
     goals = OF_MODELS if kind == MODEL else OF_CODE
     return [
-        only_one("kind", "what the code is", _KINDS, decides=True),
+        only_one("kind", "what the code is", OFFERED, decides=True),
         FormField("code", "code", "", f"what follows --{kind or TORCH} on the command line"),
         only_one("objective", "the aim of the pick", goals),
         *_FURTHER.get(kind or TORCH, ()),
@@ -89,8 +89,8 @@ def question(before: Request, text: Callable[[str], str]) -> dict[str, ModelQues
     Raises UsageError for a text that its field does not take.
     """
     kind, target = text("kind") or TORCH, text("code")
-    if kind not in _KINDS:
-        raise unknown("kind", kind, _KINDS)
+    if kind not in OFFERED:
+        raise unknown("kind", kind, OFFERED)
     names = {"objective", *(field.key for field in _FURTHER[kind])} & {*_READ}
     given = {name: _READ[name](text(name)) for name in names}
     if kind == MODEL:
@@ -100,10 +100,6 @@ def question(before: Request, text: Callable[[str], str]) -> dict[str, ModelQues
     own = before.own
     is_same = own is not None and (own.kind, own.target) == (kind, target)
     return {"own": replace(own if own and is_same else OwnQuestion(kind, target), **given)}
-
-
-def is_kind(text: str) -> bool:
-    return text in ("", *_KINDS)
 
 
 def _words(option: str, text: str) -> Collection[str]:

@@ -173,7 +173,8 @@ class RunForm:
         """The fields that are invalid whatever the others hold."""
         keys, subject = self._keys(), own_form.SUBJECT
         if self.entry == OWN and self._fails(set(keys) - subject):
-            name = "code" if own_form.is_kind(self.texts.get("kind", "").strip()) else "kind"
+            kind = self.texts.get("kind", "").strip()
+            name = "code" if kind in ("", *own_form.OFFERED) else "kind"
             others = (key for key in keys if key not in subject)
             return [name, *(key for key in others if not self._is_readable(key))]
         return [key for key in keys if self._fails(set(keys) - subject - {key})]

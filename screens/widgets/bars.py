@@ -12,8 +12,8 @@ from workbench.report.candidate import candidate_name
 from workbench.text import units
 
 from ..state.session import Session
-from ..text.styles import link
 from .drawn import Drawn
+from .styles import link
 
 MARGIN = 1  # columns at each side, as in app.tcss
 

@@ -1,6 +1,7 @@
 """Choices in one field: boxes that are ticked by space, a click or their first letter."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from textual import events
@@ -9,8 +10,8 @@ from textual.content import Content
 from textual.message import Message
 from textual.reactive import reactive
 
-from ..text.styles import link
 from .drawn import Drawn
+from .styles import link
 
 
 class Chips(Drawn, can_focus=True):
@@ -22,12 +23,12 @@ class Chips(Drawn, can_focus=True):
 
     at: reactive[int] = reactive(0, init=False)  # the option under the cursor
 
+    @dataclass
     class Changed(Message):
         """Another option is ticked."""
 
-        def __init__(self, chips: "Chips") -> None:
-            super().__init__()
-            self.chips, self.value = chips, chips.value
+        chips: "Chips"
+        value: str
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,16 +87,12 @@ class Chips(Drawn, can_focus=True):
             rest.append(option)
         self._chosen = [each for each in self._options if each in rest]
         self.show(self._lines)
-        self.post_message(self.Changed(self))
+        self.post_message(self.Changed(self, self.value))
 
-    def watch_at(self) -> None:
+    def _redraw(self) -> None:
         self.show(self._lines)
 
-    def on_focus(self) -> None:
-        self.show(self._lines)
-
-    def on_blur(self) -> None:
-        self.show(self._lines)
+    watch_at = on_focus = on_blur = _redraw
 
     def on_key(self, event: events.Key) -> None:
         """Handled here, since a binding would act on the field that has the focus by then."""

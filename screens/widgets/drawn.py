@@ -8,7 +8,7 @@ from textual.widgets import Static
 
 from workbench.export.view.spans import Text
 
-from ..text.styles import joined
+from .styles import joined
 
 Made = Content | Text | Sequence[Content | Text]  # a text, or its lines
 
@@ -59,9 +59,6 @@ class Drawn(Static):
         self._laid_out = self._make
         return _height(self._text(width, viewport.height))
 
-    def on_resize(self) -> None:
-        self._draw()
-
     def _draw(self) -> None:
         width = self.size.width
         if self._make is None or width == 0:
@@ -79,6 +76,8 @@ class Drawn(Static):
         changed = [y for y, (old, new) in enumerate(pairs) if not new.is_same(old)]
         if changed:  # over SSH a line is much less than the whole text
             self.refresh(*(Region(0, y, width, 1) for y in changed))
+
+    on_resize = _draw
 
 
 def _height(content: Content) -> int:

@@ -19,9 +19,6 @@ class FilterBar(Horizontal):
         yield Label("/ ")
         yield Input(placeholder="words that must all occur", compact=True)
 
-    def on_mount(self) -> None:
-        self.display = False
-
     @property
     def value(self) -> str:
         return self.query_one(Input).value

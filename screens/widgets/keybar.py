@@ -10,8 +10,8 @@ from textual.binding import Binding
 from textual.content import Content
 from textual.screen import Screen
 
-from ..text.styles import link
 from .drawn import Drawn
+from .styles import link
 
 GAP = 2
 
@@ -27,9 +27,6 @@ class KeyBar(Drawn):
 
     def on_mount(self) -> None:
         self.screen.bindings_updated_signal.subscribe(self, self._changed)
-
-    def on_unmount(self) -> None:
-        self.screen.bindings_updated_signal.unsubscribe(self)
 
     def _changed(self, screen: Screen[Any]) -> None:
         if not screen.is_current:

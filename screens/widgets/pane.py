@@ -22,13 +22,6 @@ class Pane(VerticalScroll):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return self.has_more if action == "page_down" else True
 
-    def on_resize(self) -> None:
-        self._update_keys()
-
-    def watch_show_vertical_scrollbar(self) -> None:
-        """The text has become too long, or fits again."""
-        self._update_keys()
-
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
         self._update_keys()
@@ -37,3 +30,5 @@ class Pane(VerticalScroll):
         if self._had_more != self.has_more:
             self._had_more = self.has_more
             self.refresh_bindings()
+
+    on_resize = watch_show_vertical_scrollbar = _update_keys  # the text may be too long now, or fit

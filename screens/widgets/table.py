@@ -22,8 +22,8 @@ from textual.widget import Widget
 from workbench.export.view.spans import Text
 from workbench.export.view.table import GAP, Column, Line, fit, sorted_lines, table_lines
 
-from ..text.styles import content
 from .drawn import Drawn
+from .styles import content
 
 MARK = "▌"  # marks the selected line: its background alone is easily missed
 
@@ -91,12 +91,11 @@ class Table(Widget, can_focus=True):
     class Moved(Message):
         """The cursor is on another line."""
 
+    @dataclass
     class Selected(Message):
         """Enter or a click on the line under the cursor."""
 
-        def __init__(self, key: str) -> None:
-            super().__init__()
-            self.key = key
+        key: str
 
     def __init__(self, *, id: str | None = None, opens: str = "details") -> None:  # noqa: A002 - Textual's name
         """`opens`: what `Selected` leads to, details, another run or nothing."""

@@ -104,7 +104,11 @@ def test_a_cut_run_is_resumed_with_the_rows_that_it_lacks(cli) -> None:
     assert read_journal(kept).report.document().run.carried == {row: cut.stem}
     assert f"run {cut.stem}: {row}" in cli("open", document["run"]["id"], "--plain").stdout
     content = cut.read_bytes()
-    for old, new in ((b'"model":"', b'"model":"Other '), (b'"prices":{}', b'"prices":{"cpu":2.0}')):
+    for old, new in (
+        (b'"model":"', b'"model":"Other '),
+        (b'"prices":{}', b'"prices":{"cpu":2.0}'),
+        (b'"limits":{}', b'"limits":{"max_error":0.5}'),
+    ):
         cut.write_bytes(content.replace(old, new))
         refused = cli("resume", cut.stem)
         assert refused.returncode == 2

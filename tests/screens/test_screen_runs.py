@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import machines
-import msgspec
 import pytest
 import scenes
 from kept_runs import keep, keep_five
@@ -280,7 +278,7 @@ async def test_a_run_in_progress_is_not_disturbed(kept: Path) -> None:
 async def test_no_journal_is_read_during_a_race(
     kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reads: list[sqlite3.Connection] = []
+    reads: list[object] = []
     refreshed = history.refreshed
     monkeypatch.setattr(history, "refreshed", lambda: reads.append(refreshed()) or reads[-1])
     app, _ = held(scenes.midway())
@@ -369,13 +367,8 @@ async def test_del_asks_and_deletes_only_after_a_yes(kept: Path) -> None:
 
 
 def kept_index(monkeypatch: pytest.MonkeyPatch, runs: int) -> None:
-    index = sqlite3.connect(":memory:", check_same_thread=False)
-    index.execute(history.TABLE)
-    summaries = [RunSummary(f"run-{n:05}", "done", command="workbench") for n in range(runs)]
-    index.executemany(
-        "INSERT INTO run VALUES (?, '', 0, 'done', ?, ?)",
-        [(f"{s.id}.jsonl".encode(), s.id, msgspec.json.encode(s)) for s in summaries],
-    )
+    names = [f"run-{n:05}" for n in reversed(range(runs))]
+    index = [(Path(n), RunSummary(n, "done", command=f"workbench {n}")) for n in names]
     monkeypatch.setattr(history, "refreshed", lambda: index)
 
 

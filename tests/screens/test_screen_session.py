@@ -8,9 +8,9 @@ from builders import block
 
 from screens.state.event_source import EventSourceError
 from screens.state.session import Session
-from screens.text.log import race_log
 from workbench.export.text import summary_text
 from workbench.export.view.derived import RunView
+from workbench.export.view.events import race_log
 from workbench.records import events as ev
 from workbench.records.reason import Reason, Warning
 from workbench.report.from_document import report_of
@@ -192,6 +192,6 @@ def test_a_long_run_keeps_the_log_of_its_first_rows() -> None:
     more = [ev.BudgetExtended(at_s=end.at_s, scenario="branching", by_s=1.0)] * 2000
     long, short = session_of([*events, *more, end]), session_of([*events, end])
     row = short.report.rows["training"]
-    kept = race_log(row, long)
-    assert kept == race_log(row, short)
+    kept = race_log(row, long.log)
+    assert kept == race_log(row, short.log)
     assert (kept[0].word, kept[-1].word) == ("race", "answer")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 import scenes
+from builders import CROSSOVER
 from stage import held, press, replayed, settle, text
 
 from workbench.export.view.chart import LABEL
-from workbench.export.view.curves import curve_lines, curve_marks
+from workbench.export.view.curves import crossings, curve_lines, curve_marks
 from workbench.export.view.derived import RunView
 from workbench.report.candidate import Row
 from workbench.report.report import Report
@@ -128,6 +129,20 @@ def test_all_sizes_between_which_the_lead_changes_device_are_shaded() -> None:
         assert first.plain.partition(" ─")[0].endswith(title)
         dark = {place for line in lines for place, c in enumerate(line.plain) if c == "░"}
         assert len(dark - {place + 1 for place in dark}) == count
+
+
+@pytest.mark.parametrize(
+    ("between", "end"), [("device", "changes device"), ("candidate", "changes")]
+)
+def test_a_lead_that_changes_on_one_device_is_not_said_to_change_it(between: str, end: str) -> None:
+    report = Report.of(scenes.sweep())
+    sweep = RunView(report).sweep(last_of(report))
+    assert sweep is not None
+    found = msgspec.structs.replace(CROSSOVER, between=between)
+    title, *_ = curve_lines(sweep, {}, None, 100, 30, found)
+    assert title.plain.partition(" ─")[0].endswith(f"shaded where the lead {end}")
+    back = msgspec.structs.replace(found, back=(2048.0, 3000.0))
+    assert [len(crossings(sweep, each)[0]) for each in (found, back)] == [1, 2]
 
 
 @pytest.mark.parametrize("width", [60, 78, 200])

@@ -160,8 +160,7 @@ def sentence(found: Payoff, noun: str = "step", left: Elimination | None = None)
     if found.steps is None:
         slower, _ = units.ratio_parts(found.step_s / found.over_step_s, None)
         return f"{start} That never breaks even: a {noun} takes {slower} as long."
-    steps = _count(found.steps)
-    count = f"{steps} {noun}{'' if steps == '1' else 's'}"
+    count = counted(found.steps, noun)
     level = f"{units.duration(found.fixed_s + found.steps * found.step_s)} with start-up"
     if found.steps_ci95 is not None:
         low, high = map(_count, found.steps_ci95)
@@ -181,6 +180,12 @@ def _uncertain(found: Payoff, noun: str, left: Elimination | None) -> str:
     if left is not None:
         return f"{candidate_name(left.id)} was eliminated early ({left.message})."
     return f"Too few rounds to compare their {noun}s."
+
+
+def counted(steps: float, noun: str) -> str:
+    """`1 step`, `2,200 steps`."""
+    count = _count(steps)
+    return f"{count} {noun}{'' if count == '1' else 's'}"
 
 
 def _count(steps: float) -> str:

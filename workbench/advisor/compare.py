@@ -32,12 +32,14 @@ class RunSide:
 
     def __init__(self, name: str, report: Report) -> None:
         self.name, self.report = name, report
-        self.cases: dict[str, list[Candidate]] = {}  # several rows may have the same case
+        self.cases: dict[str, list[Candidate]] = {}  # of all rows that time it as the first does
         self.disturbed: dict[str, str] = {}  # scenario to code of a warning
         for row in report.rows.values():
             for candidate in row.candidates:
                 if candidate.is_valid:
-                    self.cases.setdefault(candidate.case.id, []).append(candidate)
+                    found = self.cases.setdefault(candidate.case.id, [candidate])
+                    if found[0] is not candidate and _timing(found[0]) == _timing(candidate):
+                        found.append(candidate)
             for warning in report.disturbances(row):
                 self.disturbed[row.plan.scenario] = warning.code
         self.spread = unpaired.round_spread(self.rounds(case) for case in self.cases)
@@ -98,7 +100,7 @@ def _case(first: RunSide, other: RunSide, case: str, fail_on: float | None) -> C
     if _subject(first) != _subject(other):
         reason = Reason("other_code", "the model, the code or its inputs differ")
         return ComparedCase(case, UNDECIDED, medians, counts, None, reason)
-    if _timing(first, case) != _timing(other, case):
+    if _timing(first.cases[case][0]) != _timing(other.cases[case][0]):
         reason = Reason("other_clock", "one is the rate of many steps, one the latency of a step")
         return ComparedCase(case, UNDECIDED, medians, counts, None, reason)
     ratio, doubt = medians[1] / medians[0], _doubt(first, case) or _doubt(other, case)
@@ -112,14 +114,10 @@ def _case(first: RunSide, other: RunSide, case: str, fail_on: float | None) -> C
     return ComparedCase(case, word, medians, counts, ratio, None, shown, found.interval, beyond)
 
 
-def _timing(side: RunSide, case: str) -> set[tuple[bool, str | None]]:
-    """The ways in which its samples are timed: whether for a rate, and by which clock."""
-    candidates = side.cases[case]
-    return {
-        (candidate.objective in BY_DEVICE, None if block.clocks is None else block.clocks.counted)
-        for candidate in candidates
-        for block in candidate.blocks
-    }
+def _timing(candidate: Candidate) -> tuple[bool, set[str | None]]:
+    """How its samples are timed: whether for a rate, and by which clock."""
+    found = {None if b.clocks is None else b.clocks.counted for b in candidate.blocks}
+    return candidate.objective in BY_DEVICE, found
 
 
 def _subject(side: RunSide) -> list[str]:

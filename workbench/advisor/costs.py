@@ -87,7 +87,8 @@ def _fastest(eligible: Sequence[Candidate]) -> ObjectivePick:
     unit = {RUNS: "s/run", "latency_p99": "s/step at p99"}.get(objective)
     rounds = {c.case.id: c.rounds() if objective in SECONDS else c.step_rounds() for c in eligible}
     values = {c.case.id: c.value if unit else c.median_s for c in eligible}
-    return _raced("fastest", rounds, values, unit or "s/step")
+    beaten = _beaten(eligible) if objective in SECONDS else {}
+    return _raced("fastest", rounds, values, unit or "s/step", beaten)
 
 
 def _cheapest(eligible: Sequence[Candidate]) -> ObjectivePick:
@@ -105,7 +106,8 @@ def _cheapest(eligible: Sequence[Candidate]) -> ObjectivePick:
     for c in eligible:
         billed = c.rounds() if c.objective == RUNS else Rounds(c.step_rounds())
         rounds[c.case.id] = billed.times((c.price_per_hour or 0.0) / HOUR_S)
-    return _raced(BY_PRICE, rounds, values, unit)
+    beaten = _beaten(eligible) if eligible[0].objective == "cost" else {}
+    return _raced(BY_PRICE, rounds, values, unit, beaten)
 
 
 def _most_frugal(eligible: Sequence[Candidate]) -> ObjectivePick:
@@ -148,13 +150,19 @@ def one_of(items: str) -> str:
     return items.removesuffix("es" if items.endswith("ches") else "s")
 
 
+def _beaten(eligible: Sequence[Candidate]) -> dict[str, str]:
+    """Who beat whom under the objective of the row, as for its pick."""
+    return {c.case.id: c.beaten_by for c in eligible if c.beaten_by is not None}
+
+
 def _raced(
     name: str,
     rounds: Mapping[str, Mapping[int, float]],
     values: Mapping[str, float | None],
     unit: str,
+    beaten: Mapping[str, str],
 ) -> ObjectivePick:
-    first, *others = ratios.ranking(rounds)
+    first, *others = ratios.ranking(rounds, beaten)
     second = next(iter(others), None)
     ratio = ratios.ratio_between(rounds[second], rounds[first]) if second else None
     return ObjectivePick(name, first, values[first], unit, second, *known(ratio))

@@ -161,10 +161,10 @@ def _packages(
     yield from _from(warnings, "debug_build", "two_onnxruntimes", name="packages")
     for name in {"torch": 0, _ORT: 0, **trials}:
         if not silent:
-            yield from _works(name, software, trials.get(name))
+            yield from _works(name, machine, software, trials.get(name))
     if _has_gpu(machine) and not silent:
         yield from _torch_gpu(machine, software, trials.get("torch"), warnings)
-        if any(gpu.visible and gpu.runs_on == "CUDA" for gpu in machine.gpus):
+        if _has_cuda(machine):
             yield from _ort_gpu(machine, software, trials.get(_ORT))
 
 
@@ -172,17 +172,26 @@ def _has_gpu(machine: Machine) -> bool:
     return any(gpu.visible and not gpu.simulated for gpu in machine.gpus)
 
 
-def _works(name: str, software: Software, trial: Trial | None) -> Iterator[Check]:
+def _has_cuda(machine: Machine) -> bool:
+    return any(gpu.visible and gpu.runs_on == "CUDA" for gpu in machine.gpus)
+
+
+def _works(name: str, machine: Machine, software: Software, trial: Trial | None) -> Iterator[Check]:
     """Whether the package computes on the CPU, and an optional one on what else it finds."""
     pip, library = f"{software.executable} -m pip install", catalog.backend(name)
+    builds = {}  # the usual ones suit few drivers
+    if _has_cuda(machine):
+        builds["torch"] = torch_remedy(machine, software.executable)
+        if (fits := onnx_cuda.remedy(machine, software)).startswith(software.executable):
+            builds[_ORT] = fits  # else the driver is too old for any
     if trial is None:
-        yield Check(name, FAIL, "not installed", f"{pip} {name}")
+        yield Check(name, FAIL, "not installed", builds.get(name, f"{pip} {name}"))
         return
     cpu = CPU if name == _ORT else "cpu"
     why = trial.failure or trial.devices.get(cpu, f"{cpu} is missing")
     if why is not None:
         package = _provider(name, software) or next(iter(library.packages), name)
-        remedy = f"{pip} --force-reinstall {package}"
+        remedy = builds.get(name, f"{pip} --force-reinstall {package}")
         yield Check(name, WARN if library.optional else FAIL, f"does not work: {why}", remedy)
     else:
         yield Check(name, OK, f"{trial.version} gives correct results on the CPU")
@@ -284,7 +293,8 @@ def _health(gpu: Gpu, machine: Machine, name: str) -> Iterator[Check]:
         message = f"clock held back: {', '.join(slowed).replace('_', ' ')}"
         yield Check(name, WARN, message, "check cooling and power: `nvidia-smi -q -d PERFORMANCE`")
     if gpu.ecc_uncorrected:
-        message = f"{gpu.ecc_uncorrected} uncorrected memory errors since the driver was loaded"
+        errors = units.counted(gpu.ecc_uncorrected, "uncorrected memory error")
+        message = f"{errors} since the driver was loaded"
         yield Check(name, FAIL, message, "reset or replace the card: `nvidia-smi -q -d ECC`")
     if gpu.device in machine.exclusive:
         message = "admits one process at a time, so candidates in another process are skipped"

@@ -14,8 +14,9 @@ from ..report.measurements import measurement_warnings
 from ..report.report import Report
 from ..stats import ratios
 from ..stats.samples import Ratio
+from ..text import units
 from ..text.units import times
-from .comparison import Comparison, ranked, ratio_of
+from .comparison import COMPARED, Comparison, ranked, ratio_of
 from .limits import beyond_limits, eligible, exceeds_error_limit, surely_beyond_limits
 from .race_summary import is_cut_short
 
@@ -170,13 +171,18 @@ class Evidence:
     def _doubts(self, pick: Candidate) -> Iterator[tuple[str | None, str]]:
         of_row = [w for w in self.warnings if w.subject == self.row.plan.scenario]
         name, lead = candidate_name(pick.case), ratio_of(pick, self.rival)
-        raced = {c.case.device_kind for c in self.by_id if c.blocks}
-        missed = {c.case.device_kind for c in self.by_id if was_missed(c)}
+        raced = {c.case.device_kind for c in self.for_the_pick if c.blocks}
+        missed = {c.case.device_kind for c in self.for_the_pick if was_missed(c)}
+        unmeasured = self.report.gaps(self.row)
         # Where both kinds of device raced, one more on the better kind could only add to its lead.
         if len(raced) == 1 or missed - {pick.case.device_kind}:
-            yield from ((None, w.message) for w in of_row if w.code == "unmeasured")
+            unmeasured += self._unmeasured()
+        yield from ((None, warning.message) for warning in unmeasured)
         if is_cut_short(self.row):
             yield None, "the run was cut short"
+        if unknown := len(self.eligible) - len(self.ranked):
+            what, of = COMPARED[self.scenario.objective], units.counted(unknown, "candidate")
+            yield None, f"the {what} of {of} is unknown"
         if len(pick.blocks) == 1:
             yield name, "only one round was measured"
         if pick.eliminated:
@@ -199,10 +205,10 @@ class Evidence:
             return OPEN
         word = SURE  # without a rival nothing else can be picked
         if rival is not None:
-            lead = ratio_of(pick, rival)
-            word = lead_word(lead, ratios.decisive_ratio(rival.rounds(), pick.rounds()))
-            word = LIKELY if lead is None and was_far_behind(rival) else word
-        elif any(warning.code == "unmeasured" for warning in self.warnings):
+            lead = Comparison.of(pick, rival)
+            word = lead_word(lead.ratio, ratios.decisive_ratio(rival.rounds(), pick.rounds()))
+            word = LIKELY if was_far_behind(lead) else word
+        elif len(self.eligible) > 1 or any(w.code == "unmeasured" for w in self.warnings):
             word = OPEN
         return LOWERED.get(word, OPEN) if self.doubts else word
 
@@ -222,11 +228,11 @@ class Evidence:
     def _unsettled(self) -> Iterator[Warning]:
         """The pick is the best seen; warn where the rounds do not separate it from the next."""
         lead = self.lead
-        if lead is None or lead.is_close or lead.is_proven:
-            return
-        if lead.ratio is None and was_far_behind(lead.other):
+        if lead is None or lead.is_close or lead.is_proven or was_far_behind(lead):
             return
         ratio, remedy = "too few common rounds", "raise --budget"
+        if self.row.ended_by == "rounds":  # more time would add none
+            remedy = "run it again on a quiet machine: no race has more rounds"
         if lead.ratio is not None:
             ratio = times(lead.ratio.value, lead.ratio.interval)
             if ratios.is_exhausted(lead.ratio):
@@ -244,13 +250,16 @@ class Evidence:
         if missed and (measured := [c for c in deciding if c.blocks]):
             price_s = len(missed) * (self.row.share_s or 0.0) / len(measured)
             more_s = max(1, math.ceil(price_s))
-            remedy = f"they take about {more_s} s more in this row: race it alone"
+            again = f"they take about {more_s} s more in this row: race it"
             # One that was not ready in time may take far longer than those that were.
             if any(c.reason is not None and c.reason.message.startswith(NOT_READY) for c in missed):
-                remedy = "race this row alone"
+                again = "race this row"
+            started = self.report.started
+            ways = ["alone"] if len(self.report.asked_rows) > 1 else []
             # A resumed run had a part of the budget: twice that may be less than the whole.
-            if self.report.started is None or self.report.started.resumes is None:
-                remedy += f", or with --budget {self.report.larger_budget_s} or more"
+            if not ways or started is None or started.resumes is None:
+                ways.append(f"with --budget {self.report.larger_budget_s} or more")
+            remedy = f"{again} {', or '.join(ways)}"
             yield Warning(
                 code="unmeasured",
                 message=f"{len(missed)} of {len(deciding)} candidates had no turn",
@@ -290,9 +299,12 @@ def lead_word(ratio: Ratio | None, decisive: Ratio | None) -> str:
     return TIE if ratios.is_tie(ratio) else LIKELY if ratio.low > 1 else OPEN
 
 
-def was_far_behind(candidate: Candidate) -> bool:
-    """Whether its first block eliminated it, so that no interval is owed."""
-    return candidate.reason is not None and candidate.reason.code in BY_FIRST_BLOCK
+def was_far_behind(lead: Comparison) -> bool:
+    """Whether the first block of the other one eliminated it, so that no interval is owed; not if
+    it was far behind a third one only."""
+    reason = lead.other.reason
+    is_early = lead.ratio is None and reason is not None and reason.code in BY_FIRST_BLOCK
+    return is_early and (lead.estimate or 0.0) > ratios.UNDECIDED
 
 
 def was_missed(candidate: Candidate) -> bool:

@@ -91,6 +91,13 @@ def uncounted(candidate: Candidate) -> str | None:
     return None
 
 
+def exceeding(noun: str, shown: str, limit: str) -> str:
+    """`median step 21.0 ms, limit 20.0 ms`, unless both read alike."""
+    if shown == limit:
+        return f"{noun} just above the limit of {limit}"
+    return f"{noun} {shown}, limit {limit}"
+
+
 def _too_parallel(candidate: Candidate, scenario: Scenario) -> bool:
     most, threads = scenario.limits.threads, candidate.case.threads
     return most is not None and threads is not None and threads > most
@@ -103,10 +110,10 @@ def _too_large(candidate: Candidate, scenario: Scenario) -> str | None:
     if limits.memory_mib is None or not candidate.blocks:
         return None
     if peak is None:
-        return f"unknown peak memory, limit {limits.memory_mib:g} MiB"
+        return f"unknown peak memory, limit {limits.memory_mib:,g} MiB"
     if peak <= limits.memory_mib * MIB:
         return None
-    return f"peak memory {peak / MIB:,.0f} MiB, limit {limits.memory_mib:g} MiB"
+    return exceeding("peak memory", f"{peak / MIB:,.0f} MiB", f"{limits.memory_mib:,g} MiB")
 
 
 def _too_slow(candidate: Candidate, scenario: Scenario) -> str | None:
@@ -118,5 +125,4 @@ def _too_slow(candidate: Candidate, scenario: Scenario) -> str | None:
     if step_s * 1e3 <= limit_ms:
         return None
     noun = "99th percentile" if scenario.measures_tails else "median step"
-    took, limit = units.duration(step_s), units.duration(limit_ms / 1e3)
-    return f"{noun} {took}, limit {limit}"
+    return exceeding(noun, units.duration(step_s), units.duration(limit_ms / 1e3))

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterator, Set
 
+from ..catalog.files import UNLISTED
 from ..contract import REDUCED
 from ..report.candidate import Candidate, candidate_name
 from ..stats import ratios
@@ -113,8 +114,8 @@ def _longer(evidence: Evidence) -> str:
 
 def _for_the_gpu(evidence: Evidence) -> Iterator[str]:
     gpu = evidence.best_gpu
-    if gpu is None or gpu.case.batch is None or evidence.row.plan.workload == "model":
-        return
+    if gpu is None or gpu.case.batch is None or evidence.row.plan.workload in UNLISTED:
+        return  # `workbench run` knows neither the user's model nor code
     low = gpu.case.batch
     high = max(LARGEST_BATCH, BATCHES * low)
     if launch_bound(evidence) is not None:
@@ -165,7 +166,7 @@ def _for_accuracy(pick: Candidate, evidence: Evidence) -> Iterator[str]:
         _, _, error_value, comparison = min(exact, key=lambda each: each[:2])
         factor, ci = comparison.parts
         name, objective = candidate_name(comparison.other.case), pick.objective
-        noun = "time" if objective in TIMED else COMPARED[objective]
+        noun = f"time{TIMED[objective]}" if objective in TIMED else COMPARED[objective]
         yield (
             f"{name} is accurate to {units.figure(error_value)} and takes {factor} the {noun} "
             f"(95% CI {ci}). Prefer it if an error of {units.share(accuracy.value)} is too much"

@@ -93,6 +93,12 @@ def gain_text(gained: tuple[float, Ratio | None], row: Row, other: str) -> str:
     return f"best so far, but it and {other} cannot be distinguished: {measured}"
 
 
+def has_equal(verdict: Verdict) -> bool:
+    """Whether the runner-up may stand next to the pick, which leads it by little or not at all."""
+    low, high = verdict.pick_ratio_ci95 or (1.0, 1.0)
+    return verdict.tie and (low <= 1 or high <= 1 + ratios.TOLERANCE)
+
+
 def tie_text(verdict: Verdict, runner_up: str) -> str:
     """That the pick has no lead over the `runner_up` in a tie, or only a small one."""
     low, high = verdict.pick_ratio_ci95 or (1.0, 1.0)

@@ -16,7 +16,7 @@ from ..text import units
 from ..text.units import as_sentence
 from .comparison import BELOW, COMPARED, Comparison, better, worse
 from .evidence import Evidence, was_far_behind
-from .limits import beyond_limits, error_limit, uncounted
+from .limits import beyond_limits, error_limit, exceeding, uncounted
 
 NAMES = {"cpu": "the CPU", "gpu": "the GPU"}
 OTHER = {"cpu": "gpu", "gpu": "cpu"}
@@ -62,6 +62,8 @@ def _without_gpu(evidence: Evidence) -> Iterator[str]:
         others = [c for c in evidence.for_the_pick if c is not evidence.pick]
         if others and not any(c.blocks for c in others):
             yield f"{name} is the only candidate that was measured."
+        elif len(evidence.eligible) > 1:
+            yield f"{name} is the only candidate whose {_counted(evidence)} is known."
         else:
             yield f"{name} is the only candidate that could be picked."
     if evidence.is_without_gpu:
@@ -71,7 +73,7 @@ def _without_gpu(evidence: Evidence) -> Iterator[str]:
 
 def _lead(lead: Comparison) -> Iterator[str]:
     """The pick against the runner-up."""
-    if lead.ratio is None and was_far_behind(lead.other) and lead.estimate is not None:
+    if was_far_behind(lead):
         behind = f"{units.ratio(lead.estimate)} {worse(lead.one.objective)}"
         yield f"{candidate_name(lead.one.case)} leads."
         turns = "its first turn" if len(lead.other.blocks) == 1 else "two turns"
@@ -115,7 +117,8 @@ def _incomparable(evidence: Evidence) -> Iterator[str]:
 
 def _undecided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
     """Both devices were measured, and neither is the better one beyond doubt."""
-    slower, faster = ("CPU", "GPU") if ratio.value >= 1 else ("GPU", "CPU")
+    other = kind_of(evidence.best_gpu.case.device).word if evidence.best_gpu else "GPU"
+    slower, faster = ("CPU", other) if ratio.value >= 1 else (other, "CPU")
     factor, ci = units.ratio_parts(*units.above_1(ratio.value, ratio.interval))
     relation = f"the {slower}'s {_counted(evidence)} is {factor} the {faster}'s (95% CI {ci})"
     decisive = evidence.decisive_ratio or ratio
@@ -276,6 +279,7 @@ def _error(candidate: Candidate, scenario: Scenario) -> str:
     assert accuracy is not None  # only a checked candidate can exceed the limit
     noun = "disagreement" if accuracy.metric == "disagreement" else "error"
     limit = units.share(error_limit(candidate, scenario) or 0.0)
-    bound = accuracy.error_bound
-    unseen = "" if bound is None else f", up to {units.share(bound)} on unseen inputs"
-    return f"{noun} {units.share(accuracy.value)}{unseen}, limit {limit}"
+    shown, bound = units.share(accuracy.value), accuracy.error_bound
+    if bound is not None:
+        return f"{noun} {shown}, up to {units.share(bound)} on unseen inputs, limit {limit}"
+    return exceeding(noun, shown, limit)

@@ -263,8 +263,8 @@ def _request(*, in_image: bool = False, **options: Any) -> Request:
 
 
 def _plan(hosts: str | None, hosts_file: str | None, **options: Any) -> FleetPlan:
-    from ..fleet.nodes import slurm_nodes
     from ..fleet.plan import make_plan
+    from ..fleet.slurm import slurm_nodes
     from ..fleet.ssh import ssh_nodes
 
     partitions = options.pop("partitions")

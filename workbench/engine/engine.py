@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 
 from .. import __version__, catalog
@@ -43,6 +44,8 @@ from .telemetry import MachineTelemetry
 from .trace import TraceFile
 from .workers import settings_of
 
+# What decides a row besides its cases.
+RULES = attrgetter("reference_only", "objective", "prices", "limits")
 CROSSOVER_SHARE = 0.5  # share of the time with --crossover; otherwise rows leave it over
 
 NOT_BEGUN = Reason("cancelled", "the run was cut short before its turn")
@@ -196,9 +199,9 @@ class Engine:
         old, fingerprint = cut.old.report, ceiling_store.fingerprint
 
         def rules(report: Report) -> dict[str, object]:
-            """The cases, objective and prices of each carried row."""
+            """What decides each carried row."""
             plans = [report.rows[row].plan for row in cut.carried if row in report.rows]
-            return {p.scenario: ({c.id for c in p.cases}, p.objective, p.prices) for p in plans}
+            return {p.scenario: ({c.id for c in p.cases}, RULES(p)) for p in plans}
 
         before = old.machine and old.software and fingerprint(old.machine, old.software)
         if before != fingerprint(machine, software) or rules(old) != rules(self.report):

@@ -11,6 +11,7 @@ from ..advisor.model.candidates import Proposal, SearchSpace, first
 from ..advisor.model.explain import ModelContext, explain
 from ..advisor.model.overview import is_as_given, original, variant_of
 from ..advisor.model.snippet import snippet
+from ..advisor.ranking import UNTIMED
 from ..contract import Case, kind_of
 from ..machine.host.readings import package_energy_j
 from ..planning.cases import gpu_devices, usable_by, useful_thread_counts
@@ -111,8 +112,8 @@ class ModelLab:
         for gpu in gpu_devices(self.context.request, machine):
             if gpu not in usable_by("onnxruntime", machine):
                 left_out[gpu] = "the lab runs models on NVIDIA GPUs only"
-            elif self._question.objective == "energy":
-                left_out[gpu] = "only the energy of processors is measured for each candidate"
+            elif (objective := self._question.objective) in UNTIMED:
+                left_out[gpu] = f"only the {objective} of candidates on the CPU is compared"
             elif not kind_of(gpu).on_host and "cuda" not in self._providers:
                 left_out[gpu] = (
                     "onnxruntime here has no CUDAExecutionProvider: install onnxruntime-gpu and "

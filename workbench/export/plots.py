@@ -28,7 +28,7 @@ def row_plot(title: str, found: Sequence[Candidate], run: RunView) -> Plot:
         text = f"{name}: median {units.duration(median_s)}, "
         if measured.ci95_s is not None:
             text += f"95% CI {units.duration(low)} to {units.duration(high)}, "
-        text += f"{measured.n} samples, {provenance_on(case.device)}"
+        text += f"{units.counted(measured.n, 'sample')}, {provenance_on(case.device)}"
         some = candidate.ordered_s[:: -(-measured.n // MOST_SAMPLES)]
         strips.append(Strip(name, device_tone(case), text, median_s, (low, high), some))
     origin = provenance_on(*(candidate.case.device for candidate in found))

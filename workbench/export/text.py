@@ -8,7 +8,7 @@ from ..contract import Parameter, Workload, WorkloadError
 from ..planning.scenario import Scenario
 from ..records.document import PHASES, Sweep
 from ..records.machine import Machine, Software
-from ..report import journal
+from ..report import history, journal
 from ..report.candidate import Row
 from ..report.report import Report
 from ..text.sanitize import shown
@@ -44,8 +44,6 @@ def _breaking_off(report: Report) -> list[Fact]:
         return []
     run, text = report.started.id, "the run was cut short"
     if journal.is_kept(run):
-        from ..report import history  # it loads SQLite
-
         is_going = history.is_being_written(journal.runs_folder() / f"{run}.jsonl")
         rest = f"{text}; `workbench resume {run}` measures the rest"
         text = "the run is still under way" if is_going else rest

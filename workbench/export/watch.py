@@ -8,7 +8,8 @@ from ..text import units
 
 def header(machine: Machine) -> list[str]:
     """The devices that are watched."""
-    lines = [f"cpu: {machine.cpu.model or 'unknown'}, {machine.cpu.effective_cores} cores"]
+    cores = units.counted(machine.cpu.effective_cores, "core")
+    lines = [f"cpu: {machine.cpu.model or 'unknown'}, {cores}"]
     return lines + [
         f"gpu {gpu.index} ({gpu.device or 'not usable'}): {gpu_line(gpu)}" for gpu in machine.gpus
     ]

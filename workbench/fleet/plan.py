@@ -1,8 +1,9 @@
-"""The plan of a fleet: its runs as data and in words, each job's script, and Kubernetes Jobs."""
+"""The plan of a fleet: node types, runs as data and in words, scripts, and Kubernetes Jobs."""
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,10 @@ import msgspec
 from .. import __version__, assets
 from ..planning.request import QUICK_BUDGET_S, Request
 from ..planning.usage import UsageError, unknown
-from ..records.fleet import FLEET_VERSION, JOBS, FleetJob, FleetPlan
+from ..records.fleet import FLEET_VERSION, JOBS, FleetJob, FleetPlan, NodeType
 from ..text import units
-from .nodes import Node, node_types
 
+GIB = 1 << 30
 SPARE_S = 300.0  # in Slurm's time limit, for starting and for what follows the budget
 LABEL = re.compile(r"[\w./-]{1,300}=[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 BEGUN = "begun"  # in a script: when its fleet began, since folders of others have the same name
@@ -23,6 +24,41 @@ NEEDED = {
     "slurm": "nodes see the folder of --into and the interpreter under the same paths",
     "ssh": "hosts have the interpreter; one that does not see the folder of --into gets a copy",
 }
+
+
+class Node(msgspec.Struct, frozen=True):
+    """One node as one partition offers it."""
+
+    name: str
+    cores: int
+    memory_bytes: int
+    features: tuple[str, ...] = ()
+    gres: tuple[str, ...] = ()
+    partition: str | None = None
+    state: str = "idle"
+    is_default: bool = False  # the partition of a job that names none
+    forces_sharing: bool = False  # the partition grants no node to one job alone
+
+
+def node_types(nodes: Iterable[Node]) -> list[NodeType]:
+    """The nodes by what distinguishes them; memory counts in GiB, as equal nodes differ."""
+    groups: dict[object, list[Node]] = {}
+    for node in nodes:
+        memory = round(node.memory_bytes / GIB)
+        key = (node.partition, node.cores, memory, frozenset(node.features), node.gres)
+        groups.setdefault(key, []).append(node)
+    types, names = [], Counter[str]()
+    for group in groups.values():
+        first, least = group[0], min(node.memory_bytes for node in group)
+        gpus = [entry.partition(":")[2] for entry in first.gres if entry.startswith("gpu:")]
+        words = "-".join([first.partition or first.name, f"{first.cores}c", *gpus])
+        base = re.sub(r"[^A-Za-z0-9_]+", "-", words[:80]).strip("-")
+        names[base.lower()] += 1  # some file systems do not tell J from j
+        number = names[base.lower()]
+        name = base if number == 1 else f"{base}.{number}"
+        listed = [*first.features], [*first.gres], first.partition, [node.name for node in group]
+        types.append(NodeType(name, first.cores, least, *listed))
+    return types
 
 
 def now() -> str:
@@ -81,7 +117,7 @@ def plan_lines(plan: FleetPlan) -> Iterator[str]:
     """The plan as people read it."""
     for each in plan.node_types:
         jobs = [job for job in plan.jobs if job.node_type == each.name and job.nodes == 1]
-        size = f"{each.cores} cores, {units.size(each.memory_bytes)}"
+        size = f"{units.counted(each.cores, 'core')}, {units.size(each.memory_bytes)}"
         yield f"{each.name}: {', '.join([size, *each.features, *each.gres])}"
         access = "exclusive" if jobs[0].exclusive else "NOT exclusive, others disturb the run"
         nodes = ", ".join(job.node for job in jobs)

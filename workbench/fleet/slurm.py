@@ -1,24 +1,73 @@
-"""Runs the jobs of a fleet under Slurm: psij-python submits them, `squeue` knows their states.
+"""Nodes and jobs of a fleet under Slurm: `sinfo` lists the nodes, psij-python submits the jobs, and
+`squeue` knows their states.
 
 psij-python's own states are not used: a reason that it does not know fails all jobs, and a launcher
 that is started again would have to attach to each of them.
 """
 
 import os
+import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from ..planning.usage import UsageError
+from ..planning.usage import UsageError, unknown
 from ..records.fleet import FleetJob, FleetPlan
 from ..text.sanitize import shown
-from .plan import time_limit
+from .plan import Node, time_limit
 
+# Name, partition, is it up, is it the default (*), sharing, state, CPUs, MB, GRES, features.
+SINFO = ("sinfo", "--noheader", "--Node", "--format", "%N|%R|%a|%P|%h|%T|%c|%m|%G|%f")
+USABLE = re.compile(r"(idle|mixed|allocated|completing|planned)[~#!%$@^+-]*")  # *: no answer
 INHERITED = ("SLURM_", "SBATCH_", "PMIX_")  # from the job whose shell starts the fleet
 NEVER_S = 10**6
 SQUEUE = ("squeue", "--noheader", "--me", "--states=all", "--format=%i|%T|%r")
+
+
+def slurm_nodes(partitions: Sequence[str]) -> list[Node]:
+    """The usable nodes of Slurm, each in one partition and idle ones first."""
+    if shutil.which("sinfo") is None:
+        raise UsageError("sinfo was not found: run this where Slurm's commands are, or use --hosts")
+    done = subprocess.run(SINFO, capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        why = shown(" ".join(done.stderr.split()))
+        raise UsageError(f"sinfo fails: {why}; is SLURM_CONF set and does the controller answer?")
+    nodes = parse_sinfo(done.stdout)
+    known = dict.fromkeys(node.partition or "" for node in nodes)
+    for partition in partitions:
+        if partition not in known:
+            raise unknown("partition", partition, known)
+    chosen: dict[str, Node] = {}
+    for node in sorted(nodes, key=lambda node: (not node.is_default, node.state != "idle")):
+        if USABLE.fullmatch(node.state) and (not partitions or node.partition in partitions):
+            chosen.setdefault(node.name, node)
+    if not chosen:
+        raise UsageError("no node is up in these partitions: look at `sinfo --Node --long`")
+    return list(chosen.values())
+
+
+def parse_sinfo(text: str) -> list[Node]:
+    """The lines of SINFO; UsageError for a line of another format."""
+    found = []
+    for line in text.splitlines():
+        try:
+            name, partition, up, starred, sharing, state, cores, mb, gres, features = [
+                part.strip() for part in line.split("|", 9)
+            ]
+            size = int(cores.rstrip("+")), int(mb.rstrip("+")) << 20
+        except ValueError:
+            raise UsageError(f"sinfo wrote a line that cannot be read: {shown(line)}") from None
+        state = state.lower() if up == "up" else "down"
+        listed = _words(features), _words(re.sub(r"\([^)]*\)", "", gres))  # (S:0-1): sockets
+        shares = sharing.upper().startswith("FORCE")
+        found.append(Node(name, *size, *listed, partition, state, starred.endswith("*"), shares))
+    return found
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in text.split(",") if word not in ("", "(null)", "N/A"))
 
 
 class Slurm:

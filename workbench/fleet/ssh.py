@@ -18,8 +18,7 @@ from ..records.fleet import JOBS, SUBMITTED, FleetJob, FleetPlan
 from ..report.journal import MOST_BYTES
 from ..text.sanitize import shown
 from ..text.toml_file import TomlError, read
-from .nodes import Node
-from .plan import BEGUN
+from .plan import BEGUN, Node
 
 OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")  # a password prompt is an error
 ANSWER_S, SLOWEST = 60.0, 1e6  # seconds, and bytes per second

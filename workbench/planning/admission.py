@@ -201,7 +201,7 @@ def impossible_rate(
         return None
     where, source = case.device, " (datasheet peak plus 25%)"
     if case.device == "cpu":
-        where, source = f"{_threads(case, machine) * ranks} cores of this CPU", ""
+        where, source = f"{units.counted(_threads(case, machine) * ranks, 'core')} of this CPU", ""
     rate, most = (units.rate(each, units.per_s(case.precision)) for each in (ops_per_s, bound))
     return Reason(
         "impossible_rate",

@@ -9,6 +9,7 @@ from .. import catalog
 from ..contract import Case, Host, ParameterValue, Variant, WorkloadError
 from ..records.machine import Cpu, Machine
 from ..records.reason import Reason, Warning
+from ..text import units
 from .admission import small_probe_of
 from .plan import RowPlan
 from .request import Request
@@ -232,6 +233,7 @@ def fewer_threads(
         most = scenario.limits.threads or math.inf
         if beyond := [n for n in scenario.threads if n != "all" and cores < n <= most]:
             asked = ", ".join(map(str, beyond))
-            text = f"{scenario.id} asks for {asked} threads but only {cores} cores are usable"
+            usable = units.counted(cores, "core")
+            text = f"{scenario.id} asks for {asked} threads but only {usable} can be used"
             remedy = f"it runs on {cores}; --threads {beyond[0]} runs more threads than cores"
             yield Warning("fewer_threads", text, remedy)

@@ -320,6 +320,7 @@ def planned(row: RowPlan, request: Request, at_s: float) -> ev.RacePlanned:
 
 
 def _announced(scenario: Scenario, reproduce: str, **members: Any) -> ev.RacePlanned:
+    limits = {"max_error": scenario.max_error, **msgspec.structs.asdict(scenario.limits)}
     return ev.RacePlanned(
         scenario=scenario.id,
         title=scenario.title,
@@ -329,6 +330,7 @@ def _announced(scenario: Scenario, reproduce: str, **members: Any) -> ev.RacePla
         reference_only=list(scenario.reference_only),
         reproduce=reproduce,
         workload=scenario.workload,
+        limits={name: value for name, value in limits.items() if value is not None},
         **{"cases": [], "work": {}, **members},
     )
 

@@ -4,6 +4,7 @@ import math
 import os
 import re
 import shlex
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,8 +163,9 @@ class OwnQuestion:
             self._check_target()
             return
         try:
-            re.compile(self.until or "")
-        except re.error as error:
+            with warnings.catch_warnings(action="ignore"):  # of patterns that Python may read anew
+                re.compile(self.until or "")
+        except (re.error, OverflowError, RecursionError) as error:
             raise ValueError(f"--until is not a regular expression: {error}") from None
         parse_over(self.over, self.target)
 

@@ -4,6 +4,7 @@ import json
 import os
 import re
 from contextlib import suppress
+from functools import partial
 
 GPU_CORES = "WORKBENCH_GPU_CORES"  # for workers on a GPU: JSON, device to a list of cores near it
 # Five digits are far above the kernel's NR_CPUS (8,192 on x86-64).
@@ -18,10 +19,6 @@ def affinity_mask() -> set[int] | None:
         return os.sched_getaffinity(0)
     except OSError:
         return None
-
-
-# The cores before `bind_near`, which children that only feed this process may use.
-UNBOUND = affinity_mask()
 
 
 def allowed_cores() -> list[int]:
@@ -42,8 +39,17 @@ def cpulist(text: str | None) -> set[int]:
 
 
 def bind_near(device: str) -> None:
-    """Keep this process, and the memory that it writes first, near a GPU."""
+    """Keep this process, and the memory that it writes first, near a GPU.
+
+    Processes that it forks, such as loaders, only feed it: they run on any core, as without us.
+    """
     near = cpulist(json.loads(os.environ.get(GPU_CORES) or "{}").get(device, ""))
-    if near:
-        with suppress(OSError):  # the cores were taken away meanwhile
-            os.sched_setaffinity(0, near)
+    before = affinity_mask()
+    if near and before:
+        _bind(near)
+        os.register_at_fork(after_in_child=partial(_bind, before))
+
+
+def _bind(cores: set[int]) -> None:
+    with suppress(OSError):  # the cores were taken away meanwhile
+        os.sched_setaffinity(0, cores)

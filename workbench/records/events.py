@@ -95,6 +95,7 @@ class RacePlanned(Event, frozen=True, kw_only=True, tag=True):
     of: str | None = None  # id of the scenario whose crossover this row is a point of
     prices: dict[str, float] = {}  # kind of device, or device, to its price per hour
     what_if: list[WhatIf] = []  # recorded results of other devices, without ratios
+    limits: dict[str, float] = {}  # that a pick must meet, by the names in the scenario's file
 
     @property
     def owes_verdict(self) -> bool:

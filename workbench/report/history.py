@@ -1,4 +1,4 @@
-"""The history of runs: SQLite as an index over the journals, which stay the truth.
+"""The history of runs: an index over the journals, which stay the truth.
 
 The index is one file, read and replaced as a whole: two workbenches never wait for each other, and
 a killed one leaves the old index.  The digest at its end shows damage.
@@ -6,8 +6,7 @@ a killed one leaves the old index.  The digest at its end shows damage.
 
 import fcntl
 import os
-import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -26,53 +25,54 @@ from .names import machine_name
 from .report import Report
 
 OF_INTEREST = ("RunStarted", "HardwareDetected", "RacePlanned", "VerdictReached", "RunFinished")
-INDEX = "history-3.sqlite"  # another number for another TABLE or `RunSummary`
-TABLE = """CREATE TABLE IF NOT EXISTS run (name BLOB PRIMARY KEY, stamp TEXT, started_s REAL,
-    status TEXT, words TEXT, summary BLOB) WITHOUT ROWID"""
+INDEX = "history-4.msgpack"  # another number for another `Index` or `RunSummary`
 LARGEST_BYTES, DIGEST_BYTES = 1 << 30, 64
-IS_KEPT = hasattr(sqlite3.Connection, "serialize")  # some builds of SQLite leave it out
+
+Index = dict[bytes, tuple[str, RunSummary]]  # each journal's name, stamp and summary
 
 
-def refreshed() -> sqlite3.Connection:
-    """The index of all runs as they are now, in memory; only new and changed journals are read."""
-    # Screens refresh in a thread and ask from another one, never both at once.
-    found, index = _stamps(), sqlite3.connect(":memory:", check_same_thread=False)
-    path = journal.runs_folder().with_name(INDEX)
+def refreshed() -> list[tuple[Path, RunSummary]]:
+    """All journals as they are now, newest first; only new and changed ones are read."""
+    found, folder, index = _stamps(), journal.runs_folder(), Index()
+    path = folder.with_name(INDEX)
     try:
-        if IS_KEPT and (kept := _image(path)):
-            index.deserialize(kept)
-        if _update(index, found) and IS_KEPT:
-            image = index.serialize()
-            write.replace(path, image + blake2b(image).digest(), mode=0o600)  # as the journals
+        index = _kept(path)
+        if _update(index, found):
+            content = msgspec.msgpack.encode(index)
+            write.replace(path, content + blake2b(content).digest(), mode=0o600)  # as the journals
     except OSError as error:
         say(f"workbench: the index of runs cannot be kept: {error.strerror}")
         _update(index, found)
-    return index
+    names = sorted(index, reverse=True)
+    return [(folder / os.fsdecode(name), index[name][1]) for name in names]
 
 
 def matching(
-    index: sqlite3.Connection, words: Sequence[str] = (), *, status: str | None = None,
-    since_s: float | None = None, before_s: float | None = None,
+    runs: Iterable[tuple[Path, RunSummary]], words: Sequence[str] = (), *,
+    status: str | None = None, since_s: float | None = None, before_s: float | None = None,
 ) -> Iterator[tuple[Path, RunSummary]]:  # fmt: skip
-    """The journals of runs that match all `words` and bounds, newest first."""
+    """The runs that match all `words` and bounds."""
     kept = "incomplete" if status == "running" else status  # until its journal is at rest
-    bounds = {"status = ?": kept, "started_s >= ?": since_s, "started_s < ?": before_s}
-    given = {condition: value for condition, value in bounds.items() if value is not None}
-    where = " AND ".join([*given, *["instr(words, ?)"] * len(words)]) or "1"
-    query = f"SELECT name, summary FROM run WHERE {where} ORDER BY name DESC"  # noqa: S608
-    for name, encoded in index.execute(query, [*given.values(), *words]):
-        path = journal.runs_folder() / os.fsdecode(name)
-        summary = msgspec.json.decode(encoded, type=RunSummary)
-        if summary.status == "incomplete" and is_being_written(path):
-            summary = msgspec.structs.replace(summary, status="running")
-        if status in (None, summary.status):
-            yield path, summary
+    for path, run in runs:
+        text = "\n".join([run.command, *run.answers, run.machine or ""]).casefold()
+        found = all(word in text for word in words) and _is_between(run, since_s, before_s)
+        if kept not in (None, run.status) or not found:
+            continue
+        if run.status == "incomplete" and is_being_written(path):
+            run = msgspec.structs.replace(run, status="running")
+        if status in (None, run.status):
+            yield path, run
 
 
-def count(index: sqlite3.Connection) -> int:
-    """The number of runs."""
-    (found,) = index.execute("SELECT count(*) FROM run").fetchone()
-    return int(found)
+def _is_between(run: RunSummary, since_s: float | None, before_s: float | None) -> bool:
+    """Whether it began between the bounds, within which an unknown start is not."""
+    if since_s is None and before_s is None:
+        return True
+    if run.started_at is None:
+        return False
+    started_s = datetime.fromisoformat(run.started_at).timestamp()
+    is_early = since_s is not None and started_s < since_s
+    return not is_early and (before_s is None or started_s < before_s)
 
 
 def is_being_written(path: Path) -> bool:
@@ -109,38 +109,29 @@ def _stamps() -> dict[bytes, str]:
     return found
 
 
-def _image(path: Path) -> bytes:
-    """The database as it was kept, b"" if there is none; a damaged file is moved aside."""
+def _kept(path: Path) -> Index:
+    """The index as it was kept, an empty one if there is none; a damaged file is moved aside."""
     if not path.exists():
-        return b""
+        return {}
     content = b"" if path.is_dir() else read.whole(path, LARGEST_BYTES)
-    image, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
-    if digest == blake2b(image).digest():
-        return image
+    encoded, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
+    if digest == blake2b(encoded).digest():
+        return msgspec.msgpack.decode(encoded, type=Index)
     aside = path.with_name(f"{path.name}.damaged-{journal.new_run_id()}")
     path.rename(aside)
     say(f"workbench: the index of runs was damaged; it is kept as {aside.name}")
-    return b""
+    return {}
 
 
-def _update(index: sqlite3.Connection, found: Mapping[bytes, str]) -> bool:
+def _update(index: Index, found: Mapping[bytes, str]) -> bool:
     """Bring the index up to `found`; returns whether anything was new."""
-    index.execute(TABLE)
-    known: dict[bytes, str] = dict(index.execute("SELECT name, stamp FROM run"))
-    gone = [(name,) for name in known.keys() - found.keys()]
-    new = [(name, stamp) for name, stamp in found.items() if known.get(name) != stamp]
-    with index:
-        index.executemany("DELETE FROM run WHERE name = ?", gone)
-        rows = [(*each, *_columns(each[0])) for each in new]
-        index.executemany("REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?)", rows)
+    gone = index.keys() - found.keys()
+    new = {name: stamp for name, stamp in found.items() if index.get(name, ("",))[0] != stamp}
+    for name in gone:
+        del index[name]
+    for name, stamp in new.items():
+        index[name] = stamp, summary_of(journal.runs_folder() / os.fsdecode(name))
     return bool(gone or new)
-
-
-def _columns(name: bytes) -> tuple[float | None, str, str, bytes]:
-    found = summary_of(journal.runs_folder() / os.fsdecode(name))
-    started_s = datetime.fromisoformat(found.started_at).timestamp() if found.started_at else None
-    words = "\n".join([found.command, *found.answers, found.machine or ""])
-    return started_s, found.status, words.casefold(), msgspec.json.encode(found)
 
 
 def summary_of(path: Path) -> RunSummary:

@@ -95,7 +95,8 @@ def against(candidate: Candidate, row: Sequence[Candidate]) -> Against | None:
     rounds = {c.case.id: c.rounds() for c in row if c.is_valid}
     if not rounds.get(candidate.case.id):  # not measured, or not under the row's objective
         return None
-    fastest = ratios.ranking(rounds)[0]
+    beaten = {c.case.id: c.beaten_by for c in row if c.beaten_by is not None}
+    fastest = ratios.ranking(rounds, beaten)[0]
     ratio = ratios.ratio_between(rounds[candidate.case.id], rounds[fastest])
     if fastest == candidate.case.id or ratio is None:
         return None
@@ -123,7 +124,7 @@ def scaling_efficiency(candidate: Candidate, row: Sequence[Candidate]) -> float 
     alone = [c for c in single if replace(c.case, tuning={}) == replace(case, tuning={})]
     if len(alone) != 1:
         return None
-    ratio = ratios.ratio_between(alone[0].rounds(), candidate.rounds())
+    ratio = ratios.ratio_between(alone[0].step_rounds(), candidate.step_rounds())
     resources = float(ranks)
     if case.device_kind == "cpu":
         known = [n for b in candidate.blocks if (n := b.metrics.get("threads_per_rank"))]
@@ -204,12 +205,10 @@ def under_ceilings(
 # --------------------------------------------------------------- warnings
 
 
-def measurement_warnings(candidate: Candidate, machine: Machine | None = None) -> list[Warning]:
+def measurement_warnings(candidate: Candidate, machine: Machine | None = None) -> Iterator[Warning]:
     """The warnings on this candidate's measurement; none before its first sample."""
-    return list(_warnings(candidate, machine)) if candidate.blocks else []
-
-
-def _warnings(candidate: Candidate, machine: Machine | None) -> Iterator[Warning]:
+    if not candidate.blocks:
+        return
     samples, interval, case = candidate.ordered_s, candidate.interval, candidate.case
     center, overhead = stats.median(samples), candidate.call_overhead_s
     step_share = candidate.step_share
@@ -234,5 +233,5 @@ def _warnings(candidate: Candidate, machine: Machine | None) -> Iterator[Warning
         yield Warning("short_step", message, remedy, case.id)
     cores = machine.cpu.effective_cores if machine is not None else math.inf
     if case.threads is not None and case.threads > cores:
-        message, remedy = f"{case.threads} threads share {cores} cores", f"--threads {cores}"
-        yield Warning("oversubscribed", message, remedy, case.id)
+        message = f"{case.threads} threads share {units.counted(int(cores), 'core')}"
+        yield Warning("oversubscribed", message, f"--threads {cores}", case.id)

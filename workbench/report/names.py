@@ -10,7 +10,7 @@ def machine_name(machine: Machine, *, brief: bool = False) -> str:
     """`AMD EPYC 9654, 16 of 192 cores (cgroup) | NVIDIA H200 140 GiB`."""
     gpu = gpu_text(machine)
     if brief:
-        return f"{machine.cpu.effective_cores} cores | {gpu}"
+        return f"{units.counted(machine.cpu.effective_cores, 'core')} | {gpu}"
     return f"{short_cpu(machine.cpu.model)}, {cores_text(machine)} | {gpu}"
 
 
@@ -27,7 +27,7 @@ def cores_text(machine: Machine) -> str:
     """`16 of 192 cores (cgroup)`, or `8 cores` where nothing limits them."""
     cpu = machine.cpu
     if cpu.effective_cores >= cpu.logical_cores:
-        return f"{cpu.effective_cores} cores"
+        return units.counted(cpu.effective_cores, "core")
     return f"{cpu.effective_cores} of {cpu.logical_cores} cores ({cpu.limited_by})"
 
 

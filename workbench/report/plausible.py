@@ -12,7 +12,7 @@ import msgspec
 from ..contract import LARGEST, SMALLEST, Work
 from ..records.events import BlockMeasured
 from ..records.fleet import FleetCell, NodeAnswer
-from ..records.verdict import Crossover, Payoff
+from ..records.verdict import Crossover, Payoff, Verdict
 
 # The least value of numbers that are not negative, or that something is divided by.
 LEAST: dict[tuple[type, str], float] = {
@@ -21,6 +21,8 @@ LEAST: dict[tuple[type, str], float] = {
     (Work, "memory_bytes"): 0.0,
     (Work, "items"): SMALLEST,
     (Work, "ranks"): SMALLEST,
+    (Verdict, "device_ratio"): SMALLEST,
+    (Verdict, "device_ratio_ci95"): SMALLEST,
     (Payoff, "step_s"): SMALLEST,
     (Payoff, "over_step_s"): SMALLEST,
     (Crossover, "sizes"): SMALLEST,

@@ -148,6 +148,7 @@ _FORMS: dict[str, Callable[[float], str]] = {
     "_bytes_per_s": lambda value: rate(value, "B/s"),
     "_bytes": size,
     "_s": duration,
+    "_j": joules,
     "": lambda value: f"{value:,.0f}" if value == int(value) else significant(value),
 }
 

@@ -26,6 +26,7 @@ FATAL_MARKS = (
     "CUDA error",
     "CUDA driver error",
     "CUDA failure",
+    "HIP error",
     "CUDNN_STATUS_EXECUTION_FAILED",
     "CUBLAS",
     "device-side assert",
@@ -39,7 +40,7 @@ _MEMORY_DETAILS = re.compile(
 NO_ENGINE = "unable to find an engine to execute"
 MEMORY_HINT = "choose a smaller batch or size, or free memory"
 FULL_HINT = "other processes fill the GPU: find them with `nvidia-smi`"
-FATAL_HINT = "run it again; if it fails again, suspect the GPU or its driver"
+FATAL_HINT = "run it again; if it fails again, suspect the GPU or its driver: read `dmesg`"
 _BUILD_HINT = "install the build that `workbench doctor` names"
 _LOST_HINT = "the GPU may have left the bus: read `dmesg | grep -iE 'nvrm|xid'`, then reboot"
 # For a GPU that admits one process at a time; without -i it would change every GPU.

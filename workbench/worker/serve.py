@@ -17,6 +17,8 @@ from ..contract import WorkloadError
 from ..text.sanitize import shown
 from .failures import LONGEST, MEMORY_HINT, cause, first_line, is_fatal, is_out_of_memory
 
+LEAST_ROOM = 1 << 16  # bytes; a write that fails fills most of the last blocks
+FULL_DISK = "the disk of TMPDIR is full: free some of it, or let TMPDIR name another"
 DISTRIBUTIONS = {"PIL": "pillow"}  # import name to package name, where they differ
 
 
@@ -41,7 +43,16 @@ def describe(error: BaseException) -> dict[str, Any]:
     else:
         code, hint = cause(error) or ("failed", None)
         fatal = is_fatal(error)
+    hint = hint or (FULL_DISK if _is_disk_full() else None)
     return {"code": code, "message": message, "hint": hint, "fatal": fatal}
+
+
+def _is_disk_full() -> bool:
+    """Whether the folder for temporary files has no room, of which libraries often do not say."""
+    with suppress(OSError, KeyError):
+        found = os.statvfs(os.environ["TMPDIR"])
+        return found.f_bavail * found.f_frsize < LEAST_ROOM
+    return False
 
 
 def answer(worker: Any, request: dict[str, Any]) -> dict[str, Any]:

@@ -5,11 +5,10 @@ import os
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from workbench.contract import COMPILED, Accuracy, Case, Setup, Task, Variant, WorkloadError
-from workbench.process.cores import UNBOUND
 from workbench.worker.libraries import np, torch
 
 from .network import relative_error, worst
@@ -239,8 +238,7 @@ def loader(data: Any, sampler: Any, workers: int, *, pin: bool, **settings: Any)
     `workers`.
 
     Forked children share the memory of the data.  They wait without a time limit, so a task can be
-    frozen and resumed.  They run on any core, as without workbench, also where a GPU's worker is
-    bound to the cores near it.
+    frozen and resumed.
     """
     from torch.utils.data import DataLoader
 
@@ -249,13 +247,7 @@ def loader(data: Any, sampler: Any, workers: int, *, pin: bool, **settings: Any)
     given = {"sampler": sampler, "num_workers": workers, "pin_memory": pin}
     if workers:
         given |= settings
-    return DataLoader(data, batch_size=None, worker_init_fn=_unbind, **given)
-
-
-def _unbind(_: int) -> None:
-    if UNBOUND:
-        with suppress(OSError):  # the cores were taken away meanwhile
-            os.sched_setaffinity(0, UNBOUND)
+    return DataLoader(data, batch_size=None, **given)
 
 
 def require_shared_memory(loaders: int, ahead: int, batch_bytes: float) -> None:

@@ -21,6 +21,7 @@ LARGEST_BYTES = 1 << 24  # for a file that is hashed by its content
 PIPE_BYTES = 1 << 16  # pipe(7)
 LOG = 2  # file descriptor of the worker's stderr, which is its log
 MOST_LOGGED = 1 << 20  # bytes, above which the log is emptied between runs
+STARTS = "name a program, or the interpreter that runs the file"
 END_S = 1.0  # a command may take it to end its containers and remove its files
 
 
@@ -42,15 +43,19 @@ class CommandTask(Task):
 
     def step(self) -> None:
         reads = self._until is not None
-        self._process = subprocess.Popen(
-            self._argv,
-            cwd=self._directory,
-            # The line must not wait in a buffer.
-            env={**os.environ, "PYTHONUNBUFFERED": "1"} if reads else None,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE if reads else LOG,
-            stderr=subprocess.STDOUT if reads else self._errors,
-        )
+        try:
+            self._process = subprocess.Popen(
+                self._argv,
+                cwd=self._directory,
+                # The line must not wait in a buffer.
+                env={**os.environ, "PYTHONUNBUFFERED": "1"} if reads else None,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if reads else LOG,
+                stderr=subprocess.STDOUT if reads else self._errors,
+            )
+        except OSError as error:
+            text = f"{self._argv[0]} cannot be started: {error.strerror}"
+            raise WorkloadError(text, code="user_code", hint=STARTS) from error
         if self._process.stdout is not None and self._comes(self._process.stdout.fileno()):
             return
         status = self._process.wait()

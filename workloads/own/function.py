@@ -17,7 +17,7 @@ from workbench.worker.block import time_sample
 from workbench.worker.code import OWN, Code
 
 from .inference import user_check
-from .plain import digest, is_array, parts, relative_error, unreadable
+from .plain import copied, digest, is_array, parts, relative_error, unreadable
 from .reference import REDUCED
 from .subject import takes_device
 from .target import gpu_errors, noting_variables, resolve, seed_loaded, unusable, user_errors
@@ -62,6 +62,8 @@ class FunctionTask(Task):
             text = f"{code.name} keeps its results, so only its cache would be timed"
             raise unusable(text, f"name the function without it, {code.target}.__wrapped__")
         self._inputs: Callable[..., Any] | None = getattr(self.function, "inputs", None)
+        if self._inputs is not None and not callable(self._inputs):
+            raise unusable(f"{code.name}.inputs is not a function", RETURNS)
         self._own_check: Callable[[Any], Any] | None = getattr(self.function, "check", None)
         with user_errors(code.name):  # a built-in function may have no signature
             self._signature = inspect.signature(self.function)
@@ -92,7 +94,8 @@ class FunctionTask(Task):
             return None
         if not has_default:
             return 1
-        return first.default if type(first.default) is int else None  # another is no size
+        is_size = type(first.default) is int and first.default > 0
+        return first.default if is_size else None
 
     def _renew(self) -> None:
         """Make new arguments, from equal seeds in every process."""
@@ -132,8 +135,7 @@ class FunctionTask(Task):
         outcome = self._outcome()
         if self._own_check is not None:
             name = f"{self._code.name}.check"
-            with user_errors(name):
-                user_check(self._own_check, self._result)
+            user_check(self._own_check, self._result, name)
             return Accuracy.uncompared(name)
         if kind := unreadable(outcome):
             why = f"its result holds values of type {kind}"
@@ -164,7 +166,7 @@ class FunctionTask(Task):
         self.mutated = [name for name in self.named if name in used_up | changed.keys()]
         self.restores = bool(self.mutated)
         kept = {name: each for name, each in changed.items() if name not in used_up}
-        return parts({"result": self._result, **kept})
+        return copied(parts({"result": self._result, **kept}))
 
     def _first_call(self, inputs: str, drawn: dict[str, Any], outcome: dict[str, Any]) -> Any:
         """The digest of the inputs, the arrays of the module and the outcome of the first call in
@@ -200,7 +202,7 @@ def holds_iterator(value: Any) -> bool:
         (hasattr(part, "__next__") and not hasattr(part, "seek"))
         or inspect.isawaitable(part)
         or inspect.isasyncgen(part)
-        for part in leaves(value).values()
+        for part in leaves(value, coarse=True).values()
     )
 
 
@@ -208,7 +210,7 @@ def is_lazy(value: Any) -> bool:
     """Whether a part of it only says how it is computed; reading a part of dask computes it."""
     return any(
         type(part).__name__ in LAZY or getattr(part, "__dask_graph__", None) is not None
-        for part in leaves(value).values()
+        for part in leaves(value, coarse=True).values()
     )
 
 

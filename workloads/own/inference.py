@@ -107,7 +107,11 @@ class ModuleTask(TorchTask):
         return mapped(output, lambda tensor: tensor.cpu()) if self.on_gpu else output
 
     def step(self) -> None:
-        self._answer()
+        try:
+            self._answer()
+        except (Exception, SystemExit):  # a context around it would be timed
+            with user_errors(self.code.name):
+                raise
 
     def restore(self) -> None:
         self.hosted = self.pristine.mapped(lambda tensor: tensor.clone())  # pageable, as a caller's
@@ -117,7 +121,7 @@ class ModuleTask(TorchTask):
             output = self._answer()
             answers = list(arrays(output).values())
             if self.check_output is not None:
-                user_check(self.check_output, output)
+                user_check(self.check_output, output, f"check of {self.code.name}")
         self.restore()
         return right(self.code, self.case).judge(self.code, self.case.precision, answers)
 
@@ -149,7 +153,7 @@ class ExportedTask(ModelTask):
         with user_errors(self.code.name):
             like = call(one.copy(), one.example(self.case.batch), within=within)
             output = mapped(like, lambda _: torch.from_numpy(next(waiting)))
-            user_check(one.part("check"), output)
+            user_check(one.part("check"), output, f"check of {self.code.name}")
 
 
 def right(code: Code, case: Case) -> Reference:
@@ -157,8 +161,9 @@ def right(code: Code, case: Case) -> Reference:
     return reference(code, case.batch, examine.known(code)["guard"])
 
 
-def user_check(check: Any, output: Any) -> None:
-    """Apply the user's own check; WorkloadError where it rejects `output`."""
-    verdict = check(output)
-    if verdict is not None and not verdict:
-        raise WorkloadError("its own check(output) rejects it", code="wrong_result")
+def user_check(check: Any, output: Any, name: str) -> None:
+    """Apply the user's own check, called `name`; WorkloadError where it rejects `output`."""
+    with user_errors(name):
+        verdict = check(output)
+        if verdict is not None and not verdict:
+            raise WorkloadError("its own check(output) rejects it", code="wrong_result")

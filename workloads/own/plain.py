@@ -1,6 +1,7 @@
 """Results and inputs of any kind as plain values, to compare, hash and keep them."""
 
 import hashlib
+import io
 import math
 import pickle
 import sys
@@ -10,14 +11,15 @@ from typing import Any
 
 from .tree import as_array, leaves
 
-PLAIN = (bool, int, float, complex, str, bytes, tuple, type(None))
+HOLDING = (list, tuple, dict)
+PLAIN = (bool, int, float, complex, str, bytes, *HOLDING, type(None))
 WRONG = 2.0  # error of what has no distance, such as another shape: above any limit
 
 
 def parts(value: Any) -> dict[str, Any]:
     """The contents of nested containers by path: arrays as NumPy's, numbers in a list as one
-    tuple, and everything else as it is."""
-    return {path: _plain(leaf) for path, leaf in leaves(value).items()}
+    tuple, and everything else, data among it, as it is."""
+    return {path: _plain(leaf) for path, leaf in leaves(value, coarse=True).items()}
 
 
 def _plain(value: Any) -> Any:
@@ -54,22 +56,54 @@ def digest(value: Any) -> str:
     for path, part in parts(value).items():
         text.update(f"{path} {getattr(part, 'shape', '')} {getattr(part, 'dtype', '')}".encode())
         with suppress(Exception):
-            text.update(part.tobytes() if is_array(part) else pickle.dumps(part))
+            text.update(part.tobytes() if is_array(part) else _pickled(part))
     return text.hexdigest()
+
+
+def copied(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The same parts, with data that no later call changes."""
+    return {
+        path: pickle.loads(_pickled(part)) if isinstance(part, HOLDING) else part  # noqa: S301
+        for path, part in found.items()
+    }
+
+
+def _pickled(part: Any) -> bytes:
+    """Equal bytes for equal data, whichever of its texts are one object."""
+    file = io.BytesIO()
+    pickler = pickle.Pickler(file)
+    pickler.fast = isinstance(part, HOLDING)
+    pickler.dump(part)
+    return file.getvalue()
 
 
 def relative_error(got: Mapping[str, Any], wanted: Mapping[str, Any]) -> float:
     """The largest error of a part over the Euclidean norm of the wanted one; WRONG where parts,
     shapes or texts differ, or only one of the two is finite."""
     if got.keys() != wanted.keys():
+        got, wanted = _apart(got), _apart(wanted)
+    if got.keys() != wanted.keys():
         return WRONG
     errors = (_error(got[path], part) for path, part in wanted.items())
     return max((error if error < math.inf else WRONG for error in errors), default=0.0)
 
 
+def _apart(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The same parts, with every value of data as one of its own."""
+    return {
+        ".".join(filter(None, (path, below))): _plain(leaf)
+        for path, part in found.items()
+        for below, leaf in leaves(part).items()
+    }
+
+
 def _error(got: Any, wanted: Any) -> float:
     if isinstance(wanted, PLAIN) and repr(got) == repr(wanted):
         return 0.0  # the only comparison that does without NumPy
+    if isinstance(got, HOLDING) or isinstance(wanted, HOLDING):
+        pair = _apart({"": got}), _apart({"": wanted})
+        if any(each.keys() != {""} for each in pair):
+            return relative_error(*pair)
     try:
         import numpy as np
     except ImportError:

@@ -23,7 +23,7 @@ from workbench.worker.failures import first_line
 from workbench.worker.libraries import torch
 
 from .._shared.torch_task import end_compilers
-from .calls import Called, Run
+from .calls import Called, Run, TimeUp
 from .target import NO_CUDA_MARKS, flush_at_exit, flush_files, is_users, unusable, users_line
 from .tree import Example, alone, uncompiled
 
@@ -284,7 +284,9 @@ def _failure(script: Path, argv: list[str]) -> Failure | None:
         traceback.print_exc()
         hint = "--python names the environment that has it"
         return Failure(_raised(error), "missing_package", hint)
-    except Exception as error:
+    except TimeUp:
+        raise
+    except BaseException as error:  # a cancelled task's, or a KeyboardInterrupt of its own
         traceback.print_exc()
         return _failed(_raised(error))
     finally:
@@ -296,7 +298,7 @@ def _failure(script: Path, argv: list[str]) -> Failure | None:
     return None
 
 
-def _raised(error: Exception) -> str:
+def _raised(error: BaseException) -> str:
     return f"raised {first_line(error)}{users_line(error)}"
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from workbench.contract import WorkloadError
 from workbench.worker.code import Code
-from workbench.worker.failures import first_line
+from workbench.worker.failures import first_line, is_fatal, is_out_of_memory
 from workbench.worker.libraries import torch
 
 from . import archive, script, target
@@ -153,14 +153,14 @@ class Subject:
         """A fresh module with the same weights."""
         try:
             return copy.deepcopy(self.module)
-        except Exception:  # a module that holds what cannot be copied, such as an open file
-            if self._build is None:
+        except Exception as error:  # a module that holds what cannot be copied, such as a lock
+            if is_out_of_memory(error) or is_fatal(error):
                 raise
-            if (fresh := self._built_again(self.code.home)) is not None:
+            if self._build is not None and (fresh := self._built_again(self.code.home)) is not None:
                 return fresh
-            hint = "name a function that builds it"
             text = f"{self.name} cannot be copied, so no candidate can have its own"
-            raise unusable(text, hint) from None
+            hint = "name a function that builds it"
+            raise unusable(f"{text}: {first_line(error)}", hint) from None
 
     def on(self, device: Any) -> Any:
         """A fresh module on `device`, built there if its builder takes a device."""

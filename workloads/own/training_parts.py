@@ -34,6 +34,7 @@ class TrainingParts:
         names = ("loss", "dataset", "loader", "collate")
         self.loss, self.dataset, self.loader, self.collate = map(one.part, names)
         self.one = one
+        self.starts: Any = None  # a DataLoader's function that prepares each of its processes
         self.resizable = True  # whether its data come in batches of any size
         self.optimizer = next(filter(None, map(maker_of, one.found("optimizer"))), None)
         self.batch = one.code.batch or DEFAULT_BATCH
@@ -58,6 +59,7 @@ class TrainingParts:
             if isinstance(found, DataLoader) and found.batch_size is not None:
                 self.batch = self.one.code.batch or found.batch_size
                 self.collate = self.collate or found.collate_fn
+                self.starts = found.worker_init_fn
                 self.dataset, self.loader = partial(copy.copy, found.dataset), None
                 self.resizable = True
             elif isinstance(found, DataLoader):
@@ -175,6 +177,7 @@ class TrainingParts:
             return self.loader(batch_size=size, num_workers=workers, pin_memory=pin)
         data = self.dataset()
         settings = {"num_workers": workers, "pin_memory": pin, "collate_fn": self.collate}
+        settings["worker_init_fn"] = self.starts
         if isinstance(data, IterableDataset):
             return DataLoader(data, size, drop_last=True, **settings)
         if not len(data):
@@ -210,6 +213,7 @@ def _like(found: Any, *, num_workers: int, pin_memory: bool, **_: object) -> Any
 
     settings = {"num_workers": num_workers, "pin_memory": pin_memory}
     settings["collate_fn"] = found.collate_fn
+    settings["worker_init_fn"] = found.worker_init_fn
     if found.batch_sampler is not None:
         return DataLoader(found.dataset, batch_sampler=found.batch_sampler, **settings)
     if not isinstance(found.dataset, IterableDataset):

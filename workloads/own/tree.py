@@ -9,16 +9,38 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from workbench.worker.libraries import nn, torch
 
 PLAIN_LISTS = ({int}, {float}, {int, float}, {str}, {bytes})  # types of the entries
+SCALARS, CONTAINERS = {int, float, complex, bool, str, bytes, type(None)}, {list, tuple, dict}
+DEEPEST = 100  # levels of containers in data
 
 
-def leaves(tree: Any) -> dict[str, Any]:
-    """The values in `tree` that are no containers, by path: `0`, `logits` or `past.0.1`."""
-    return {path: leaf for path, _, leaf in _walk(tree)}
+def leaves(tree: Any, *, coarse: bool = False) -> dict[str, Any]:
+    """The values in `tree` that are no containers, by path: `0`, `logits` or `past.0.1`; `coarse`:
+    data counts as one value."""
+    return {path: leaf for path, _, leaf in _walk(tree, coarse=coarse)}
+
+
+def is_data(tree: Any) -> bool:
+    """Whether it holds Python's own numbers, texts, lists, tuples and dictionaries alone.
+
+    It is read level by level: there may be a million records.
+    """
+    level = [tree]
+    for _ in range(DEEPEST):
+        kinds = set(map(type, level))
+        if kinds - SCALARS - CONTAINERS:
+            return False
+        if kinds <= SCALARS:
+            return True
+        rows = [each for each in level if type(each) in (list, tuple)]
+        tables = [each for each in level if type(each) is dict]
+        level = list(chain(*rows, *tables, *map(dict.values, tables)))
+    return False
 
 
 def _walk(
@@ -27,14 +49,15 @@ def _walk(
     place: str = "",
     *,
     inside: bool = False,
+    coarse: bool = False,
     above: frozenset[int] = frozenset(),
 ) -> Iterator[tuple[str, str, Any]]:
     """The leaves, each with its path and the Python that leads to it: `[0].mask`, `['past'][0]`.
 
-    `inside`: tensors in the attributes of other objects are leaves too.  `above`: the ids of what
-    holds `tree`, since a node may know its parent.
+    `inside`: tensors in the attributes of other objects are leaves too.  `coarse`: see `leaves`.
+    `above`: the ids of what holds `tree`, since a node may know its parent.
     """
-    held = _contents(tree)
+    held = None if coarse and is_data(tree) else _contents(tree)
     held = _attributes(tree) if held is None and inside else held
     if held is None:
         yield path, place, tree
@@ -46,7 +69,7 @@ def _walk(
             continue
         step = f"[{key!r}]" if is_indexed else f".{key}"
         below = f"{path}.{key}" if path else str(key)
-        yield from _walk(value, below, place + step, inside=inside, above=above)
+        yield from _walk(value, below, place + step, inside=inside, coarse=coarse, above=above)
 
 
 def tensors(tree: Any) -> dict[str, Any]:
@@ -102,9 +125,10 @@ def _copied(tree: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def as_array(tensor: Any) -> Any:
-    """A copy of a tensor's values as NumPy's: BF16 as FP32, complex numbers as pairs."""
+    """A copy of a tensor's values as NumPy's: BF16 and FP8 as FP32, complex numbers as pairs."""
     plain = tensor.detach().cpu().to_dense()
-    plain = plain.float() if plain.dtype == torch.bfloat16 else plain
+    if plain.is_floating_point() and plain.dtype not in (torch.float16, torch.float64):
+        plain = plain.float()
     plain = torch.view_as_real(plain.resolve_conj()) if plain.is_complex() else plain
     return plain.resolve_neg().numpy().copy()
 

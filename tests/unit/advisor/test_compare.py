@@ -6,7 +6,7 @@ import dataclasses
 
 import msgspec
 import pytest
-from builders import case, machine, report, scenario, steady
+from builders import case, events, machine, report, scenario, steady
 from recorded_model import FACTS
 
 from workbench.advisor.compare import RunSide, compared
@@ -103,6 +103,17 @@ def test_grouped_steps_are_not_compared_with_single_ones_on_a_cpu_either() -> No
     sides[1].cases[ONE.id][0].objective = "latency"
     found = only(compared(*sides, 0.05))
     assert found.reason and found.reason.code == "other_clock"
+
+
+def test_rows_that_time_a_case_in_two_ways_are_not_mixed() -> None:
+    def both(name: str, rates: int, latencies: int) -> RunSide:
+        row = scenario(id="other", objective="latency")
+        built = events({ONE: steady(1.0, rates)})
+        return RunSide(name, Report.of(built + events({ONE: steady(1.5, latencies)}, row=row)[2:]))
+
+    found = only(compared(both("A", 10, 4), both("B", 4, 10), None))
+    assert (found.word, found.rounds) == ("SAME", (10, 4))
+    assert found.ratio == pytest.approx(1.0, rel=0.02)
 
 
 def test_a_failed_search_for_a_crossover_disturbs_no_row() -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from builders import case, events, report, scenario, steady
+from builders import case, changed, events, report, scenario, steady
 from hypothesis import assume, given, strategies as st
 from verdict_gallery import GALLERY
 
 from workbench.advisor.evidence import lead_word
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
-from workbench.records.events import WarningRaised
+from workbench.records.events import BlockMeasured, CaseFinished, CasePrepared, WarningRaised
 from workbench.records.reason import Reason, Warning
-from workbench.records.verdict import LIKELY, OPEN, SURE, TIE
+from workbench.records.verdict import LIKELY, OPEN, SURE, TIE, Verdict
+from workbench.report.candidate import ENERGY
 from workbench.report.from_document import contradictions
 from workbench.report.report import Report
 from workbench.stats.samples import Ratio
@@ -117,9 +118,42 @@ def test_a_pick_without_a_rival_is_sure() -> None:
     assert confidence({CPU: [[1.0]]}) == LIKELY, "but one round is a doubt"
 
 
+@pytest.mark.parametrize("objective", ["energy", "memory"])
+def test_a_rival_without_a_reading_of_the_objective_is_a_doubt(objective: str) -> None:
+    row, unread = scenario(objective=objective), case("cpu-c")
+    read = {CPU: (3.0, 60 << 20), CPU_B: (6.0, 120 << 20)}  # joules and bytes
+
+    def reached(*raced: Case) -> Verdict:
+        built = events({each: steady(1.0) for each in raced}, row=row)
+        for each in set(raced) & read.keys():
+            joules, peak = read[each]
+            built = changed(built, BlockMeasured, each, metrics={ENERGY: joules})
+            built = changed(built, CasePrepared, each, memory_peak_bytes=peak)
+        return decide(Report.of(built), row)
+
+    assert reached(CPU, CPU_B).confidence == SURE
+    assert reached(CPU, CPU_B, unread).confidence == LIKELY
+    alone = reached(CPU, unread)
+    assert (alone.pick, alone.confidence) == (CPU.id, OPEN)
+    assert "is the only candidate whose" in alone.reasons[0]
+
+
 def test_a_pick_whose_only_rivals_were_left_unmeasured_is_open() -> None:
     """It was compared with nothing."""
     assert confidence({CPU: steady(1.0), CPU_B: []}, failed={CPU_B: SPENT}) == OPEN
+
+
+@pytest.mark.parametrize(("first_s", "expected"), [(4.0, LIKELY), (2.1, OPEN)])
+def test_what_was_far_behind_a_candidate_that_failed_may_be_near_the_pick(
+    first_s: float, expected: str
+) -> None:
+    late = case("cpu-c")
+    blocks = {CPU: steady(1.0, 5), CPU_B: steady(1.9), late: steady(first_s, 1)}
+    built = events(blocks, failed={CPU: Reason("worker_died", "it died")})
+    behind = Reason("far_slower", "at least 2.08x slower than cpu torch fp32 t8 in its first turn")
+    found = decide(Report.of(changed(built, CaseFinished, late, reason=behind)), ROW)
+    assert (found.pick, found.confidence) == (CPU_B.id, expected)
+    assert ("was eliminated after its first turn" in found.reasons[0]) is (expected == LIKELY)
 
 
 @pytest.mark.parametrize(("rival", "calm", "busy"), [(2.0, SURE, SURE), (1.053, LIKELY, OPEN)])
@@ -148,6 +182,21 @@ def test_a_missed_candidate_on_the_better_device_cannot_overturn_the_choice(
     assert confidence(blocks, gpus=["cuda:0"], failed={missed: SPENT}) == expected
 
 
+def test_a_missed_candidate_for_reference_only_is_no_doubt() -> None:
+    exact = case("cpu-a", "fp64")
+    blocks = {CPU: steady(2.0), GPU: steady(1.0), GPU_B: [], exact: []}
+    lost = {GPU_B: SPENT, exact: SPENT}
+    assert confidence(blocks, gpus=["cuda:0"], failed=lost) == SURE
+
+
+@pytest.mark.parametrize("gpu_s", [0.1, 10.0])
+def test_forms_that_no_time_was_left_to_make_may_run_on_either_device(gpu_s: float) -> None:
+    unmade = Warning("unmeasured", "no time was left for its INT8 forms", "raise --budget", "row")
+    blocks = {CPU: steady(1.0), GPU: steady(gpu_s)}
+    assert confidence(blocks, gpus=["cuda:0"]) == SURE
+    assert confidence(blocks, unmade, gpus=["cuda:0"]) == LIKELY
+
+
 def test_few_samples_do_not_lower_it() -> None:
     found = decide(report({CPU: [[1.0]] * 6, CPU_B: [[3.0]] * 6}), ROW)
     assert "few_samples" in [warning.code for warning in found.warnings]
@@ -174,20 +223,27 @@ def test_a_document_with_another_word_is_refused() -> None:
 # ------------------------------------------------------- what had no turn
 
 
-def remedy(reason: Reason, resumes: str | None = None) -> str:
-    """That for one candidate of three that had no turn."""
+def remedy(reason: Reason, resumes: str | None = None, others: int = 1) -> str:
+    """That for one candidate of three that had no turn, in a run with `others` further rows."""
     missed = case("cpu-c")
     built = events({CPU: steady(1.0), CPU_B: steady(3.0), missed: []}, failed={missed: reason})
     built[0] = msgspec.structs.replace(built[0], resumes=resumes)
+    for number in range(others):
+        built += events({CPU: steady(1.0)}, row=scenario(id=f"other{number}"))[2:]
     warnings = decide(Report.of(built), ROW).warnings
     return next(each.remedy for each in warnings if each.code == "unmeasured")
 
 
 def test_what_had_no_turn_has_a_price_unless_it_was_not_ready_in_time() -> None:
-    more = "or with --budget 120 or more"
-    assert remedy(SPENT) == f"they take about 5 s more in this row: race it alone, {more}"
+    more = "with --budget 120 or more"
+    assert remedy(SPENT) == f"they take about 5 s more in this row: race it alone, or {more}"
     late = Reason("budget", "it was not ready within its 12 s of the budget")
-    assert remedy(late) == f"race this row alone, {more}"
+    assert remedy(late) == f"race this row alone, or {more}"
+
+
+def test_a_row_that_raced_alone_is_not_advised_to() -> None:
+    more = "with --budget 120 or more"
+    assert remedy(SPENT, others=0) == f"they take about 5 s more in this row: race it {more}"
 
 
 def test_twice_the_part_that_a_resumed_run_has_of_a_budget_is_no_remedy() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from builders import case, machine, scenario, steady
+from builders import block, case, machine, scenario, steady
 from hypothesis import given, strategies as st
 from money import priced_report, watts
 
@@ -380,3 +380,31 @@ def test_a_verdict_with_prices_follows_again_from_its_document(prices, objective
     written = msgspec.json.encode(report.document())
     document = msgspec.json.decode(written, type=type(report.document()))
     assert decide(report_of(document), row) == found
+
+
+@pytest.mark.parametrize(("objective", "measure"), [("latency", "fastest"), ("cost", "cheapest")])
+def test_the_best_by_the_objective_of_the_row_is_its_pick(objective: str, measure: str) -> None:
+    """Three that drifted, each slower than the next; but one has been shown to be slower."""
+    row, third = scenario(objective=objective), case("cpu-c")
+    built = priced_report(
+        {CPU: steady(1.0), CPU_B: steady(1.0), third: steady(1.0)}, row=row, prices={"cpu": 1.0}
+    )
+    early, middle, late = range(3), range(10, 13), range(20, 23)
+    times = {
+        CPU: {**dict.fromkeys(early, 1.0), **dict.fromkeys(middle, 1.1)},
+        CPU_B: {**dict.fromkeys(early, 1.05), **dict.fromkeys(late, 1.0)},
+        third: {**dict.fromkeys(middle, 1.0), **dict.fromkeys(late, 1.2)},
+    }
+    for each, rounds in times.items():
+        built.candidates[each.id].blocks = [block(each, n, [s] * 5) for n, s in rounds.items()]
+    built.candidates[CPU_B.id].beaten_by = CPU.id
+    found = decide(built, row)
+    assert (found.pick, best(found, measure).pick) == (CPU.id, CPU.id)
+
+
+def test_the_next_that_left_after_two_turns_is_named_with_the_one_it_was_behind() -> None:
+    built = priced_report({CPU: steady(1.0), CPU_B: steady(3.0, 2)}, prices={"cpu": 1.0})
+    text = "at least 2.97x slower than cpu torch fp32 t8 in its best of two turns"
+    built.candidates[CPU_B.id].reason = Reason("far_slower", text)
+    shown = dict(cost_lines(decide(built, scenario())))
+    assert shown["fastest"].endswith(f"; cpu torch fp32 t8 was eliminated early ({text})")

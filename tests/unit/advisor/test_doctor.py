@@ -121,6 +121,25 @@ def test_a_package_that_is_not_there_fails_and_stands_in_the_stack() -> None:
     assert next(level for level in found.stack if level.name == "torch").status == "fail"
 
 
+def test_what_is_not_there_is_installed_as_this_driver_can_run_it() -> None:
+    absent = software(packages={})
+    plain = bad(examine(build_machine(), absent, {}))
+    assert plain["torch"].remedy == "~/v/bin/python -m pip install torch"
+    assert plain["onnxruntime"].remedy == "~/v/bin/python -m pip install onnxruntime"
+    old = msgspec.structs.replace(with_gpu(), cuda=CudaDriver(True, 1, None, "12.4"))
+    found = bad(examine(old, absent, {}))
+    assert found["torch"].remedy.endswith(
+        "torch --index-url https://download.pytorch.org/whl/cu126"
+    )
+    assert "install 'onnxruntime-gpu" in found["onnxruntime"].remedy
+    ancient = msgspec.structs.replace(old, cuda=CudaDriver(True, 1, None, "11.4"))
+    for_cpu = "~/v/bin/python -m pip install onnxruntime"
+    assert bad(examine(ancient, absent, {}))["onnxruntime"].remedy == for_cpu
+    broken = dict.fromkeys(WORKING, Trial(failure="died of SIGILL"))
+    again = bad(examine(old, software("CUDA 12.6", "CUDA 12.6"), broken))
+    assert again["torch"].remedy == found["torch"].remedy
+
+
 def with_library(name: str, trial: Trial, package: str = "") -> Examination:
     packages = {**software().packages, package or name: Package(trial.version, None)}
     for known in ("torch", "onnxruntime"):
@@ -235,7 +254,8 @@ def test_two_cudas_that_work_side_by_side_are_worth_a_look() -> None:
         ({"memory_used_bytes": 95}, "warn", "5 B of 100 B free"),
         ({"power_limit_w": 500.0}, "warn", "500 W, default 700 W"),
         ({"clock_event_reasons": ["hw_thermal_slowdown"]}, "warn", "hw thermal slowdown"),
-        ({"ecc_uncorrected": 3}, "fail", "3 uncorrected"),
+        ({"ecc_uncorrected": 3}, "fail", "3 uncorrected memory errors since"),
+        ({"ecc_uncorrected": 1}, "fail", "1 uncorrected memory error since"),
         ({"persistence": False}, "warn", "persistence"),
         ({"compute_mode": "exclusive_process"}, "warn", "one process at a time"),
         ({"pcie": Pcie(4, 8, 4, 16, 4)}, "warn", "8 of 16 lanes"),

@@ -92,6 +92,19 @@ def test_a_limit_of_memory_gives_each_candidate_a_worker_of_its_own() -> None:
     assert worker_key(A, SLOW) == worker_key(B, SLOW) == worker_key(A)
 
 
+def test_what_is_just_above_a_limit_does_not_read_like_it() -> None:
+    row = scenario(limits=Limits(latency_ms=20.0), max_error=0.02)
+    slow = measured({A: [[0.02001] * 5] * 3}, row).candidates[A.id]
+    assert beyond_limits(slow, row) == "median step just above the limit of 20.0 ms"
+    large = scenario(limits=Limits(memory_mib=1500))
+    full = measured({A: steady(1.0)}, large).candidates[A.id]
+    full.memory_peak_bytes = (1500 << 20) + 1
+    assert beyond_limits(full, large) == "peak memory just above the limit of 1,500 MiB"
+    wrong = measured({A: steady(0.01), B: steady(0.005)}, row, errors={B: 0.0204})
+    found = decide(wrong, row)
+    assert "(error just above the limit of 2.0%)" in found.reasons[-1]
+
+
 def test_a_limit_is_kept_where_it_is_met_exactly() -> None:
     row = scenario(limits=Limits(latency_ms=1000.0, memory_mib=100))
     (candidate,) = measured({A: [[1.0] * 5] * 3}, row, peaks={A.id: 100}).candidates.values()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 from builders import CROSSOVER, case, scenario, steady
@@ -65,6 +67,19 @@ def test_a_larger_batch_is_advised_only_where_launches_limit(issue_s: float | No
     assert verdict(blocks, clocked(issue_s)).next_best == ""
 
 
+@pytest.mark.parametrize("workload", ["own", "model"])
+def test_no_batch_is_advised_of_a_workload_that_run_does_not_know(workload: str) -> None:
+    def change(event: ev.AnyEvent) -> ev.AnyEvent:
+        event = clocked(0.9e-3)(event)
+        if isinstance(event, ev.RacePlanned):
+            return msgspec.structs.replace(event, workload=workload)
+        return event
+
+    found = verdict({CPU: steady(2e-3), BATCHED: steady(1e-3)}, change)
+    assert "Launches limit" in " ".join(found.reasons)
+    assert "workbench run" not in found.next_best
+
+
 @pytest.mark.parametrize(
     ("command", "advice"),
     [
@@ -107,7 +122,24 @@ def test_no_larger_budget_is_advised_where_the_rounds_were_enough() -> None:
             return msgspec.structs.replace(event, ended_by="rounds")
         return given(event)
 
-    assert verdict({CPU: NOISY, GPU: NOISY[::-1]}, enough).next_best == ""
+    found = verdict({CPU: NOISY, GPU: NOISY[::-1]}, enough)
+    assert found.next_best == ""
+    (unsettled,) = (each for each in found.warnings if each.code == "pick_unsettled")
+    assert "--budget" not in unsettled.remedy
+
+
+@pytest.mark.parametrize(
+    ("objective", "what"),
+    [
+        ("latency", "the time"),
+        ("latency_p99", "the time at the 99th percentile"),
+        ("time_to_result", "the time from start-up to result"),
+    ],
+)
+def test_what_accuracy_costs_is_what_the_row_compares(objective: str, what: str) -> None:
+    row = scenario(objective=objective)
+    found = verdict({CPU: steady(4.0), LOW: steady(1.0)}, errors={LOW: 5e-3}, row=row, gpus=[])
+    assert re.search(rf"accurate to 1e-6 and takes [\d.]+x {what} \(95% CI", found.next_best)
 
 
 def test_no_crossover_is_advised_for_a_single_candidate() -> None:

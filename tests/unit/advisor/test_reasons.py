@@ -106,6 +106,17 @@ def test_only_an_interval_around_1_is_too_close_to_call() -> None:
     assert small.reasons[0].startswith("The CPU leads by less than 5%: ")
 
 
+def test_a_tpu_that_leads_is_called_so() -> None:
+    tpu = case("tpu:0-a")
+    close, far = (
+        verdict({CPU: steady(1.0, 20), tpu: steady(s, 20)}, gpus=["tpu:0"]) for s in (0.97, 0.5)
+    )
+    assert close.reasons[0].startswith(
+        "The TPU leads by less than 5%: the CPU's time is 1.03x the TPU's"
+    )
+    assert far.reasons[0].startswith("The TPU is 2.00x faster than the CPU")
+
+
 def test_the_usual_advice_is_contradicted_only_beyond_the_tolerance() -> None:
     near = GALLERY["the CPU wins by little"]()
     assert near.choice == "cpu"

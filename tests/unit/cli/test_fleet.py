@@ -11,8 +11,8 @@ import schemas
 
 from workbench.cli.main import cli
 from workbench.files import config
-from workbench.fleet import launcher, nodes, ssh
-from workbench.fleet.nodes import Node
+from workbench.fleet import launcher, slurm, ssh
+from workbench.fleet.plan import Node
 from workbench.planning.usage import UsageError
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -60,7 +60,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Launchers that were started, on a cluster of one node."""
     FakeLauncher.made.clear()
     monkeypatch.setattr(launcher, "Launcher", FakeLauncher)
-    monkeypatch.setattr(nodes, "slurm_nodes", lambda _: [Node("a", 8, 16 << 30, partition="cpu")])
+    monkeypatch.setattr(slurm, "slurm_nodes", lambda _: [Node("a", 8, 16 << 30, partition="cpu")])
     return FakeLauncher.made
 
 

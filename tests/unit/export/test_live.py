@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import msgspec
 import pytest
 import scenes
@@ -55,12 +57,14 @@ def test_the_leader_is_named_once_its_lead_has_an_interval() -> None:
 def test_the_sensors_of_all_devices_stand_in_one_line() -> None:
     here = live("branching", 1).report.machine
     assert here is not None
-    host = [HostReading(50.0, 3100.0, None, None, 2**34, {}), HostReading(97.0)]
     card = here.gpus[0].index or 0
-    gpus = {card: [GpuReading(card, utilization_percent=100.0, power_w=612.0)]}
-    line = now_line(here, host, gpus).plain
-    assert line == "CPU 97% ▅█    GPU 100%  612 W █"
-    assert now_line(here, [], {}).plain == ""
+    report = Report(machine=here)
+    assert now_line(report).plain == ""
+    first = HostReading(50.0, 3100.0, None, None, 2**34, {})
+    readings = [GpuReading(card, utilization_percent=100.0, power_w=612.0)]
+    report.apply(ev.MachineRead(at_s=1.0, host=first))
+    report.apply(ev.MachineRead(at_s=2.0, host=HostReading(97.0), gpus=readings))
+    assert now_line(report).plain == "CPU 97% ▅█    GPU 100%  612 W █"
 
 
 @pytest.mark.parametrize(
@@ -82,11 +86,12 @@ def test_readings_that_are_gone_are_not_shown_as_those_of_now() -> None:
     job = [GpuProcess(7, 2**30)]
     good = GpuReading(0, utilization_percent=99.0, power_w=612.0, processes=job)
     between = msgspec.structs.replace(good, processes=None)
-    (card,) = with_readings(machine("cuda:0"), [], {0: [good, between]}).gpus
+    readings = deque([good, between])
+    (card,) = with_readings(machine("cuda:0"), Report(gpus={0: readings})).gpus
     assert card.processes == job, "only some readings have them"
     lost = GpuReading(0, unavailable={"*": "off the bus"})
     then = msgspec.structs.replace(machine("cuda:0"), gpus=[card])
-    (gone,) = with_readings(then, [], {0: [good, lost]}).gpus
+    (gone,) = with_readings(then, Report(gpus={0: deque([good, lost])})).gpus
     assert (gone.power_w, gone.utilization_percent) == (None, None)
     shown = {each.label: each.text.plain for each in sensors([good, lost], gone, "gpu")}
     assert shown == {"n/a": "all: off the bus"}

@@ -134,6 +134,12 @@ def lead_of(found: Report, planned: Scenario, *, gpu: bool) -> str:
     return lead.plain
 
 
+def test_the_lead_of_a_tpu_is_not_that_of_a_gpu() -> None:
+    row, tpu = scenario(), case("tpu:0-a")
+    found = report({case("cpu-a"): steady(1.0), tpu: steady(0.97)}, gpus=["tpu:0"], row=row)
+    assert lead_of(found, row, gpu=True).startswith("TPU 1.03x")
+
+
 def test_the_lead_of_a_pick_whose_tail_is_level_may_lie_below_one() -> None:
     row = scenario(objective="latency_p99")
     slow, fast = [[1.0] * 97 + [9.0] * 3] * 5, [[0.5] * 97 + [9.1] * 3] * 5

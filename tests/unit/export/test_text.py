@@ -7,7 +7,7 @@ from pathlib import Path
 import machines
 import msgspec
 import pytest
-from builders import case, eventful, events, machine, report, steady
+from builders import case, changed, eventful, events, machine, report, steady
 
 from workbench.advisor.verdict import decide
 from workbench.export.text import machine_text, run_text
@@ -15,7 +15,7 @@ from workbench.export.view.derived import RunView
 from workbench.export.view.events import log_line
 from workbench.export.view.machine import warnings
 from workbench.export.view.tables import pending_texts
-from workbench.export.view.words import pick_texts
+from workbench.export.view.words import pick_texts, state_texts
 from workbench.planning.scenario import Scenario
 from workbench.records import events as ev
 from workbench.records.machine import Package
@@ -69,6 +69,15 @@ def test_a_candidate_that_the_race_eliminated_is_not_named_as_equal_to_the_pick(
         verdict = built.rows["row"].verdict = decide(built, row)
         assert (verdict.pick, verdict.tie) == (one.id, True)
         run = RunView(built)
+        assert any(" / " in text.plain for text in pick_texts(verdict, run)) is shown
+
+
+def test_a_pick_that_leads_by_a_little_stands_alone_in_the_table() -> None:
+    row = Scenario("row", "Row", "Which?", "", "work", "throughput", ("fp32",))
+    built = report({case("cpu-a"): steady(1.0), case("cpu-b"): steady(1.03)}, gpus=[])
+    found, run = decide(built, row), RunView(built)
+    for bounds, shown in (((1.01, 1.08), False), ((1.01, 1.04), True), ((0.99, 1.08), True)):
+        verdict = msgspec.structs.replace(found, pick_ratio=1.04, pick_ratio_ci95=bounds)
         assert any(" / " in text.plain for text in pick_texts(verdict, run)) is shown
 
 
@@ -213,3 +222,16 @@ def test_a_run_that_broke_off_says_so_and_no_candidate_waits(
     assert run_text(cut).endswith("incomplete    the run is still under way")
     kept.close()
     assert f"was cut short; `workbench resume {cut.started.id}` measures" in run_text(cut)
+
+
+@pytest.mark.parametrize(
+    ("code", "word"), [("limit", "over the limit"), ("not_counted", "not counted")]
+)
+def test_a_candidate_that_cannot_be_compared_is_over_no_limit(code: str, word: str) -> None:
+    gpu = case("cuda:0-a")
+    built = events({case("cpu-a"): steady(1.0), gpu: steady(0.1, 1)}, gpus=["cuda:0"])
+    reason = Reason(code, "a GPU's memory is not compared")
+    found = Report.of(changed(built, ev.CaseFinished, gpu, reason=reason))
+    texts = state_texts(found.candidates[gpu.id], RunView(found))
+    assert texts[0].plain.startswith(f"{word}: a GPU's memory is not compared")
+    assert all(text.plain.split()[0] == word.split()[0] for text in texts)

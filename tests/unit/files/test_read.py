@@ -146,6 +146,9 @@ def test_absurd_durations_of_a_break_even_are_refused(
         (("measurements", 0, "memory_peak_bytes"), 10**400),
         (("measurements", 0, "samples_s", 0), 1e-320),
         (("machine", "memory", "total_bytes"), 10**400),
+        (("verdicts", 0, "device_ratio"), 0),
+        (("verdicts", 0, "device_ratio_ci95", 0), 0),
+        (("verdicts", 0, "device_ratio_ci95", 1), 0),
     ],
 )
 def test_other_absurd_numbers_are_refused(

@@ -14,8 +14,7 @@ import msgspec
 import pytest
 
 from workbench.fleet import slurm, ssh
-from workbench.fleet.nodes import Node
-from workbench.fleet.plan import make_plan
+from workbench.fleet.plan import Node, make_plan
 from workbench.fleet.slurm import Slurm
 from workbench.planning.request import Request
 from workbench.planning.usage import UsageError

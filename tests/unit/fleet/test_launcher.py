@@ -12,8 +12,7 @@ import pytest
 
 from workbench.fleet import launcher as launchers
 from workbench.fleet.launcher import Launcher, begin, plan_in
-from workbench.fleet.nodes import Node
-from workbench.fleet.plan import make_plan, plan_lines
+from workbench.fleet.plan import Node, make_plan, plan_lines
 from workbench.fleet.reader import read_folder
 from workbench.planning.request import Request
 from workbench.planning.usage import UsageError

@@ -7,8 +7,9 @@ import subprocess
 import pytest
 from hypothesis import example, given, strategies as st
 
-from workbench.fleet import nodes
-from workbench.fleet.nodes import Node, node_types, parse_sinfo, slurm_nodes
+from workbench.fleet import slurm
+from workbench.fleet.plan import Node, node_types
+from workbench.fleet.slurm import parse_sinfo, slurm_nodes
 from workbench.fleet.ssh import parse_probe, ssh_nodes
 from workbench.planning.usage import UsageError
 
@@ -34,8 +35,8 @@ def sinfo(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     def run(command: object, **_: object) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess([], bool(says["err"]), says["out"], says["err"])
 
-    monkeypatch.setattr(nodes.subprocess, "run", run)
-    monkeypatch.setattr(nodes.shutil, "which", lambda _: "/usr/bin/sinfo")
+    monkeypatch.setattr(slurm.subprocess, "run", run)
+    monkeypatch.setattr(slurm.shutil, "which", lambda _: "/usr/bin/sinfo")
     return says
 
 
@@ -65,7 +66,7 @@ def test_a_controller_that_does_not_answer_is_one_line(sinfo) -> None:
 
 
 def test_without_slurm_the_remedy_is_named(monkeypatch) -> None:
-    monkeypatch.setattr(nodes.shutil, "which", lambda _: None)
+    monkeypatch.setattr(slurm.shutil, "which", lambda _: None)
     with pytest.raises(UsageError, match=r"sinfo was not found: .* --hosts"):
         slurm_nodes([])
 

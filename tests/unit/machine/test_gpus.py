@@ -76,6 +76,16 @@ def test_nvml_without_cuda_is_not_called_hidden() -> None:
     assert "libcuda.so.1" in gpu.unavailable["device"]
 
 
+def test_what_cuda_says_is_not_introduced_twice() -> None:
+    none = Reason("no_device", "CUDA finds no GPU (CUDA 100)")
+    [gpu] = join([row(0)], NVML, answer(reason=none), None)
+    assert gpu.unavailable["device"] == none.message
+    reason = no_gpu(machine([], Nvml(False, MISSING), CudaDriver(False, 0, none)))
+    assert reason is not None and reason.message.endswith(
+        "(NVML: not installed; CUDA finds no GPU (CUDA 100))"
+    )
+
+
 def test_cuda_without_nvml_gives_rows_with_nvmls_reason() -> None:
     nvml = Nvml(available=False, reason=Reason("library_missing", "no libnvidia-ml.so.1"))
     [gpu] = join([], nvml, answer(device(0, 4)), None)

@@ -160,13 +160,16 @@ def test_a_worker_binds_itself_and_only_to_the_cores_of_its_gpu() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux only")
-def test_loaders_of_a_bound_worker_may_use_every_core_as_without_workbench() -> None:
+@pytest.mark.parametrize("made", ["loader(Cores(), [0], n, pin=False)", "own(n)"])
+def test_loaders_of_a_bound_worker_may_use_every_core_as_without_workbench(made: str) -> None:
     code = (
         "import os; from workbench.process.cores import bind_near;"
+        "from torch.utils.data import DataLoader;"
         "from workloads._shared.training import loader;"
         "Cores = type('Cores', (), {'__getitem__': lambda *_: sorted(os.sched_getaffinity(0))});"
+        "own = lambda n: DataLoader(Cores(), batch_size=None, sampler=[0], num_workers=n);"
         "bind_near('cuda:0');"
-        "[near, far] = [list(loader(Cores(), [0], n, pin=False)) for n in (0, 1)]; print(near, far)"
+        f"[near, far] = [list({made}) for n in (0, 1)]; print(near, far)"
     )
     allowed = sorted(os.sched_getaffinity(0))
     lists = json.dumps({"cuda:0": str(allowed[-1])})

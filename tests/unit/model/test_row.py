@@ -259,8 +259,13 @@ def test_energy_is_an_objective_where_it_can_be_measured(monkeypatch) -> None:
         bench.open()
     assert bench.child.asked == []
     monkeypatch.setattr(labs, "package_energy_j", lambda: (1.0, ""))
-    bench = Bench(
-        {"providers": {"cuda": "CUDAExecutionProvider"}}, {"objective": "energy"}, ["cuda:0"]
-    )
+    assert {case.device for case in Bench(question={"objective": "energy"}).open()} == {"cpu"}
+
+
+@pytest.mark.parametrize("objective", ["energy", "memory"])
+def test_no_gpu_races_for_what_is_compared_on_the_cpu_only(objective: str, monkeypatch) -> None:
+    monkeypatch.setattr(labs, "package_energy_j", lambda: (1.0, ""))
+    provider = {"providers": {"cuda": "CUDAExecutionProvider"}}
+    bench = Bench(provider, {"objective": objective}, ["cuda:0"])
     assert {case.device for case in bench.open()} == {"cpu"}
-    assert "only the energy of processors" in bench.left_out["cuda:0"]
+    assert bench.left_out["cuda:0"] == f"only the {objective} of candidates on the CPU is compared"

@@ -52,6 +52,8 @@ def test_arrays_out_of_cache_outgrow_a_large_cache() -> None:
     big = msgspec.structs.replace(HERE, cpu=msgspec.structs.replace(HERE.cpu, caches=[large]))
     rows = planned(big)
     assert max(c.params["mib"] for c in rows["bandwidth"]) == 2048.0
+    _, brief = ceiling_rows.requested_rows(Request(), big, brief=True)
+    assert {c.params["mib"] for c in brief.cases} == {768.0, 64.0}
     many = msgspec.structs.replace(LLC, size_bytes=32 << 20, instances=12)
     epyc = msgspec.structs.replace(HERE, cpu=msgspec.structs.replace(HERE.cpu, caches=[many]))
     rows = planned(epyc)

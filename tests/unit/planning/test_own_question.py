@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import warnings
 from pathlib import Path
 
 import pytest
@@ -208,6 +209,8 @@ WRONG = [
     (OwnQuestion("function", ""), "--function takes package.module:work"),
     (OwnQuestion("command", " "), "--command is empty"),
     (OwnQuestion("command", "x", until="("), "--until is not a regular expression: missing )"),
+    (OwnQuestion("command", "x", until="x{99999999999}"), "the repetition number is too large"),
+    (OwnQuestion("command", "x", until="(" * 2000 + ")" * 2000), "--until is not a regular"),
     (OwnQuestion("command", "x", over=("n=1",)), "--over"),
     (OwnQuestion("command", "x {n}"), "--over"),
     (OwnQuestion("command", "x {n}", over=("n",)), "--over"),
@@ -218,6 +221,12 @@ WRONG = [
 @pytest.mark.usefixtures("folder")
 def test_what_cannot_be_raced_is_refused_in_one_line(own, expected: str) -> None:
     assert expected in refusal(Request(own=own))
+
+
+def test_no_warning_of_a_pattern_names_our_own_line() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        OwnQuestion("command", "x", until="[[x]").check()
 
 
 @pytest.mark.parametrize(

@@ -157,15 +157,6 @@ def test_a_file_system_that_locks_only_what_is_open_for_writing_lets_go_of_a_run
     assert statuses() == {}
 
 
-def test_without_an_image_from_sqlite_the_journals_are_read_each_time(
-    runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(history, "IS_KEPT", False)
-    keep(runs, "a")
-    assert statuses() == {"a": "incomplete"} == statuses()
-    assert not index_of(runs).exists()
-
-
 def test_a_large_journal_is_read_without_its_blocks(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from builders import case, ceilings, events, machine, report, steady
+from builders import block, case, ceilings, events, machine, report, steady
 from hypothesis import given, strategies as st
 from money import watts
 
@@ -62,7 +62,7 @@ def test_more_threads_than_cores_have_a_warning() -> None:
 
 def test_every_warning_names_its_case_and_a_remedy() -> None:
     wild = [[1.0, 9.0]] + [[1.0 + i] for i in range(6)]
-    found = measurement_warnings(alone(wild, call_overhead_s=1.0), machine())
+    found = list(measurement_warnings(alone(wild, call_overhead_s=1.0), machine()))
     assert len(found) >= 3
     assert all(warning.subject == A.id and warning.remedy for warning in found)
 
@@ -75,6 +75,19 @@ def test_each_candidate_is_compared_with_the_fastest_of_its_row() -> None:
     assert slower.against.ratio == pytest.approx(2.0, rel=0.02)
     assert slower.against.ci95[0] <= slower.against.ratio <= slower.against.ci95[1]
     assert close.against.word == "same"
+
+
+def test_what_was_shown_to_be_slower_is_not_the_fastest_of_a_row_that_drifted() -> None:
+    times = {
+        A: {**dict.fromkeys(range(3), 1.0), **dict.fromkeys(range(10, 13), 1.1)},
+        B: {**dict.fromkeys(range(3), 1.05), **dict.fromkeys(range(20, 23), 1.0)},
+        C: {**dict.fromkeys(range(10, 13), 1.0), **dict.fromkeys(range(20, 23), 1.2)},
+    }
+    built = report({each: steady(1.0) for each in times})
+    for each, rounds in times.items():
+        built.candidates[each.id].blocks = [block(each, n, [s] * 5) for n, s in rounds.items()]
+    built.candidates[B.id].beaten_by = A.id
+    assert [m.against and m.against.id for m in built.measurements] == [None, A.id, A.id]
 
 
 def test_capability_is_the_best_tenth_and_outliers_stay_in() -> None:
@@ -167,6 +180,16 @@ def test_ranks_on_gpus_scale_by_the_devices_they_add_and_on_a_cpu_share_its_core
     assert gpu[1]["scaling_efficiency_fraction"] == pytest.approx(0.8, rel=0.03)
     cpu = [m.metrics for m in ranks("cpu", {1: 1.0, 2: 1.25}).measurements]
     assert cpu[1]["scaling_efficiency_fraction"] == pytest.approx(0.8, rel=0.03)
+
+
+def test_a_speed_up_is_one_of_steps_whatever_the_row_compares() -> None:
+    built = []
+    for event in ranks_events("cuda:0", {1: 1.0, 2: 0.625}):
+        if isinstance(event, ev.RacePlanned):
+            event = msgspec.structs.replace(event, objective="cost", prices={"gpu": 3.0})
+        built.append(event)
+    figures = Report.of(built).measurements[1].metrics
+    assert figures["scaling_efficiency_fraction"] == pytest.approx(0.8, rel=0.03)
 
 
 def test_ranks_on_several_machines_have_the_threads_of_each() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from builders import machine
+from builders import OTHER, machine, report, steady
 
 from workbench.contract import Case
 from workbench.export.view.machine import gpu_title
 from workbench.report.candidate import in_words
-from workbench.report.names import gpu_text
+from workbench.report.measurements import measurement_warnings
+from workbench.report.names import gpu_text, machine_name
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,16 @@ def test_a_gpu_that_the_user_did_not_hide_is_not_called_hidden(
     ]
     assert gpu_text(msgspec.structs.replace(here, gpus=gpus)) == text
     assert gpu_title(gpus[0]) == title
+
+
+def test_a_machine_of_one_core_has_one_core() -> None:
+    here = machine()
+    cpu = msgspec.structs.replace(here.cpu, effective_cores=1, logical_cores=1)
+    here = msgspec.structs.replace(here, cpu=cpu)
+    assert machine_name(here) == "Test, 1 core | no GPU"
+    assert machine_name(here, brief=True) == "1 core | no GPU"
+    (busy,) = measurement_warnings(report({OTHER: steady(1.0)}).candidates[OTHER.id], here)
+    assert busy.message == "8 threads share 1 core"
 
 
 @pytest.mark.parametrize(

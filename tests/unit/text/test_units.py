@@ -142,6 +142,7 @@ def test_a_rate_has_the_prefix_of_the_one_it_is_compared_with() -> None:
         ("allreduce_bytes_per_s", 1.2e9, "allreduce 1.20 GB/s"),
         ("buffer_bytes", 2048, "buffer 2 KiB"),
         ("slowest_rank_s", 0.5, "slowest rank 500 ms"),
+        ("energy_j", 1.05, "energy 1.05 J"),
         ("epochs", 3, "epochs 3"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from workbench.contract import Accuracy, Task
 from workbench.worker import worker
-from workbench.worker.serve import answer, describe
+from workbench.worker.serve import FULL_DISK, answer, describe
 from workbench.worker.worker import Worker
 
 
@@ -31,6 +32,7 @@ def test_a_full_gpu_is_told_without_what_torch_adds_in_the_same_line() -> None:
         ("CUDA error: device-side assert triggered", "failed", True, "suspect the GPU"),
         ("CUDA driver error: invalid argument", "failed", True, "suspect the GPU"),
         ("CUDA failure 719: unspecified launch failure", "failed", True, "suspect the GPU"),
+        ("HIP error: an illegal memory access was encountered", "failed", True, "suspect the GPU"),
         ("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED", "failed", True, "suspect the GPU"),
         ("CUBLAS failure 13: CUBLAS_STATUS_EXECUTION_FAILED", "failed", True, "suspect the GPU"),
         ("CUDA error: out of memory", "no_memory", False, "smaller"),
@@ -190,3 +192,14 @@ def test_after_a_sticky_error_the_gpu_is_left_alone(
 def test_a_gpu_that_is_full_at_the_start_asks_for_no_smaller_batch(on_gpu: Worker) -> None:
     error = answer(on_gpu, {"op": "hello"})["error"]
     assert error["code"] == "no_memory" and "nvidia-smi" in error["hint"]
+
+
+@pytest.mark.parametrize(("blocks", "hint"), [(1, FULL_DISK), (1000, None)])
+def test_a_full_disk_is_the_remedy_where_there_is_no_other(
+    blocks: int, hint: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", "/small")
+    room = SimpleNamespace(f_bavail=blocks, f_frsize=4096)
+    monkeypatch.setattr(os, "statvfs", {"/small": room}.__getitem__)
+    assert describe(RuntimeError("unexpected pos 832 vs 726"))["hint"] == hint
+    assert describe(MemoryError())["hint"] != FULL_DISK

@@ -13,7 +13,7 @@ from ...report.report import Report
 from ...stats import ratios
 from ...text import units
 from ...worker.code import COMMAND, OWN, TORCH
-from ..break_even import plain
+from ..break_even import counted, plain
 from ..evidence import was_missed
 from ..ranking import RankedCandidate, error_text, gain_over, gain_text, in_order, tie_text
 from ..reasons import listed
@@ -94,7 +94,7 @@ def recommendation(report: Report) -> list[str]:
     if code.compile_calls is not None and compiles:
         pick = next(filter(picks_compiled, rows)).picked
         where = "" if pick is rows[0].picked or pick is None else f" at batch {pick.case.batch}"
-        found.append(f"Compiling breaks even after {code.compile_calls:,.0f} calls{where}.")
+        found.append(f"Compiling breaks even after {counted(code.compile_calls, 'call')}{where}.")
     if compiles:
         sizes = next((module.sizes for module in code.facts.modules if module.chosen), 0)
         used = f", and the script uses {sizes} sizes" if sizes > 1 else ""
@@ -208,6 +208,8 @@ def _flip(pick: Case, best: Candidate, row: Row) -> str:
     if best.case.label == pick.label:
         return f"The same candidate is the pick at batch {batch}."
     same = next((c for c in row.candidates if c.case.label == pick.label), None)
+    if same is not None and (same.state == "failed" or row.is_barred(same)):
+        return f"At batch {batch} the pick is {name}; {other} could not be picked there."
     ratio = ratios.ratio_between(same.rounds(), best.rounds()) if same else None
     if ratio is None:
         return f"At batch {batch} the pick is {name}; {other} raced too little there to compare."

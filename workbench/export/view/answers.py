@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from ...advisor import break_even, crossover, whatif
 from ...advisor.comparison import BELOW
 from ...advisor.race_summary import counts_text, eliminated_by_first_block
+from ...advisor.ranking import has_equal
 from ...advisor.subject import answer
 from ...records.reason import Reason, Warning
 from ...records.verdict import CaseCost, ObjectivePick, Verdict
@@ -130,7 +131,7 @@ def answer_facts(row: Row, run: RunView) -> list[Fact]:
     said = listed("answer", answer(row, run.report))  # where it names the pick in words
     facts = said or [Fact("answer", _answer(verdict))]
     if (pick := row.picked) is not None:
-        words = "" if said or verdict.tie else f"  ({in_words(pick.case)})"
+        words = "" if said or has_equal(verdict) else f"  ({in_words(pick.case)})"
         facts.append(Fact("pick", Text.of(pick_texts(verdict, run)[0], (words, "dim"))))
     facts += [*listed("why", verdict.reasons[1:]), *advice_facts(verdict)]
     facts += [warning_fact(w.message, w.remedy) for w in answer_warnings(verdict)]
@@ -252,9 +253,9 @@ def _lead(found: ObjectivePick, verdict: Verdict) -> str:
         return "no other candidate to compare with"
     next_ = candidate_name(found.runner_up)
     if found.ratio is None:
-        far = eliminated_by_first_block(verdict.race, found.runner_up) is not None
+        left = eliminated_by_first_block(verdict.race, found.runner_up)
         few = f"too few rounds to compare with {next_}"
-        return f"{next_} was far behind after its first turn" if far else few
+        return few if left is None else f"{next_} was eliminated early ({left.message})"
     if found.ratio_ci95 is None:
         level = found.ratio <= 1 + TOLERANCE
         lead = "about level with {}: {}" if level else "leads {} by about {}"

@@ -160,7 +160,9 @@ def crossings(sweep: Sweep, found: Crossover | None = None) -> tuple[list[Band],
     which of the two it is."""
     if found is not None and found.value is not None:
         low, high = found.ci95 or (found.value, found.value)
-        return [Band(math.log10(low), math.log10(high), math.log10(found.value))], "changes device"
+        bands = [Band(math.log10(low), math.log10(high), math.log10(found.value))]
+        bands += [Band(*map(math.log10, found.back))] if found.back is not None else []
+        return bands, "changes device" if found.between == "device" else "changes"
     moves = [change for change in sweep.lead_changes if _moves(change)]
     bands = [
         Band(math.log10(low), math.log10(high))

@@ -1,6 +1,6 @@
-"""Events in words, a sentence each, for the log of both front ends; with the time as log lines."""
+"""Events in words, a sentence each, and the log of a run, which both front ends make of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ...advisor.crossover import sentence as crossover_sentence
@@ -13,10 +13,13 @@ from ...report.report import Report
 from ...text import units
 from .derived import RunView
 from .model_facts import built_text, code_facts, model_and_inputs, saved_text
+from .spans import Fact, Text, facts_lines, heading
 from .tables import MORE_IS_BETTER, rate_text
 from .words import choice_word, reason_text
 
 WORD_WIDTH = 10  # the longest word is `eliminated`
+LOG_LABEL = 22  # cells of "  41.2 s  eliminated  "
+NO_EVENTS = "no events (a JSON document has none)"
 
 
 @dataclass(frozen=True)
@@ -35,20 +38,21 @@ Said = tuple[str, str] | tuple[str, str, str] | None  # word, text, tone; None f
 
 def narrate(event: ev.AnyEvent, run: RunView) -> LogLine | None:
     """The line for `event`, already applied to the report; None for mere detail."""
+    if isinstance(event, ev.BlockMeasured):  # most events of a long run
+        return None
     scenario: str | None = getattr(event, "scenario", None)
-    if isinstance(event, CaseEvent):
-        scenario, said = run.report.candidates[event.case].scenario, _of_case(event, run)
-    else:
-        said = _of_run(event, run)
+    if (case := getattr(event, "case", None)) is not None:
+        scenario = run.report.candidates[case].scenario
     if isinstance(event, ev.VerdictReached):
         scenario = event.verdict.scenario
-    if said is None:
+    if (said := _said(event, run)) is None:
         return None
     word, text, *tone = said
     return LogLine(event.at_s, word, text, "".join(tone), scenario)
 
 
-def _of_run(event: ev.AnyEvent, run: RunView) -> Said:  # noqa: C901 - one flat arm per event
+def _said(event: ev.AnyEvent, run: RunView) -> Said:  # noqa: C901 - one flat arm per event
+    name = run.case_name(getattr(event, "case", None))  # for the events of one candidate
     match event:
         case ev.RunStarted():
             budget = f", budget {units.clock(event.budget_s)}" if event.budget_s else ""
@@ -106,6 +110,24 @@ def _of_run(event: ev.AnyEvent, run: RunView) -> Said:  # noqa: C901 - one flat 
         case ev.RunFinished():
             tone = "" if event.status == "done" else "warning"
             return event.status, f"after {units.duration(event.duration_s)}", tone
+        case ev.CasePrepared():
+            passed = event.accuracy is None or event.accuracy.passed
+            return "prepared", ": ".join([name, *_prepared(event)]), "" if passed else "error"
+        case ev.BlockDiscarded():
+            return "discarded", f"{name}: {reason_text(event.reason)}", "warning"
+        case ev.CaseFinished() if event.status == "ok":
+            return _measured(run.report.candidates[event.case], name, run)
+        case ev.CaseFinished() if event.reason is not None:
+            tone = "error" if event.status == "failed" else "warning"
+            return event.status, f"{name}: {reason_text(event.reason)}", tone
+        case ev.CaseProfiled() if event.reason is not None:
+            return "profiled", f"{name} was not profiled: {reason_text(event.reason)}", "warning"
+        case ev.CaseProfiled():
+            return "profiled", name
+        case ev.BatchTried():
+            attempt = event.attempt
+            outcome = "fits" if attempt.reason is None else reason_text(attempt.reason)
+            return "tried", f"{name}: batch {attempt.batch:,}: {outcome}"
     return None
 
 
@@ -136,34 +158,6 @@ def _answer(event: ev.VerdictReached, run: RunView) -> str:
         return advice[0]
     choice = f"{choice_word(verdict.choice, verdict.best_gpu)} ({verdict.confidence})"
     return " ".join([f"{verdict.title}: {choice}.", *verdict.reasons[:1]])
-
-
-CaseEvent = ev.BatchTried | ev.BlockDiscarded | ev.CaseFinished | ev.CasePrepared | ev.CaseProfiled
-
-
-def _of_case(event: CaseEvent, run: RunView) -> Said:
-    """The line of an event of one candidate, which its name begins."""
-    name = run.case_name(event.case)
-    match event:
-        case ev.CasePrepared():
-            passed = event.accuracy is None or event.accuracy.passed
-            return "prepared", ": ".join([name, *_prepared(event)]), "" if passed else "error"
-        case ev.BlockDiscarded():
-            return "discarded", f"{name}: {reason_text(event.reason)}", "warning"
-        case ev.CaseFinished() if event.status == "ok":
-            return _measured(run.report.candidates[event.case], name, run)
-        case ev.CaseFinished() if event.reason is not None:
-            tone = "error" if event.status == "failed" else "warning"
-            return event.status, f"{name}: {reason_text(event.reason)}", tone
-        case ev.CaseProfiled() if event.reason is not None:
-            return "profiled", f"{name} was not profiled: {reason_text(event.reason)}", "warning"
-        case ev.CaseProfiled():
-            return "profiled", name
-        case ev.BatchTried():
-            attempt = event.attempt
-            outcome = "fits" if attempt.reason is None else reason_text(attempt.reason)
-            return "tried", f"{name}: batch {attempt.batch:,}: {outcome}"
-    return None
 
 
 def _prepared(event: ev.CasePrepared) -> list[str]:
@@ -199,3 +193,28 @@ def log_line(event: ev.AnyEvent, report: Report, *, verbose: bool = True) -> str
     if found is None or not (verbose or extends or found.tone == "error"):
         return None
     return f"{found.at_s:7.1f} s  {found.word:<{WORD_WIDTH}}  {found.text}".rstrip()
+
+
+# ------------------------------------------------------- the log on a screen
+
+
+def race_log(row: Row, log: Iterable[LogLine]) -> list[LogLine]:
+    """The events of this row, in their order."""
+    return [each for each in log if each.scenario == row.plan.scenario and each.word != "planned"]
+
+
+def log_lines(entries: Sequence[LogLine], width: int) -> list[Text]:
+    facts = [
+        Fact(f"{entry.at_s:6.1f} s  {entry.word}", Text.of((entry.text, entry.tone)))
+        for entry in entries
+    ]
+    return facts_lines(facts, width, LOG_LABEL)
+
+
+def log_tail(entries: Sequence[LogLine], width: int, height: int) -> list[Text]:
+    """A heading and the last lines that fit under it."""
+    room = height - 1
+    if room < 1:
+        return []
+    lines = log_lines(entries[-room:], width) or [Text.of((NO_EVENTS, "dim"))]
+    return [heading("Log", width), *lines[-room:]]

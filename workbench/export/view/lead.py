@@ -1,4 +1,4 @@
-"""The course of a race: the lead of the best round by round, and the samples of the best."""
+"""The course of a race: the lead of the best by round, its samples, and losses of a training."""
 
 import itertools
 import math
@@ -13,6 +13,7 @@ from .spans import Text, heading
 from .words import device_tone
 
 HEIGHT, MOST_BARS = 6, 40  # lines of the plot, cells of the histogram
+MOST_LOSS, STRETCH = 60, 4  # cells of a curve of losses, and of one value while they are few
 
 
 def course_lines(row: Row, run: RunView, width: int) -> list[Text]:
@@ -22,7 +23,7 @@ def course_lines(row: Row, run: RunView, width: int) -> list[Text]:
     best = run.best(row)
     if best is None or not best.ordered_s:
         return plot
-    name = f"{len(best.ordered_s):,} samples of {run.case_name(best.case.id)}  "
+    name = f"{units.counted(len(best.ordered_s), 'sample')} of {run.case_name(best.case.id)}  "
     return [*plot, Text.of((name, "dim"), samples_text(best)).truncate(width)]
 
 
@@ -56,3 +57,31 @@ def samples_text(candidate: Candidate, most: int = MOST_BARS) -> Text:
     drawn = zip(glyphs.sparkline(counts, bars, 0, max(counts)), counts, strict=True)
     line = ("".join(bar if count else " " for bar, count in drawn), device_tone(candidate.case))
     return Text.of(f"{units.duration(low)} ", line, f" {units.duration(high)}")
+
+
+def loss_lines(row: Row, run: RunView, width: int, most: int) -> list[Text]:
+    """`cuda:0 torch bf16   2.31 ▇▆▄▃▂▁ 0.42`: first and last loss at the ends of the curve.
+
+    All curves have one scale of loss and of steps.  Among more than `most` candidates the fastest
+    of those still in the race are shown.
+    """
+    training = [candidate for candidate in run.ordered(row) if candidate.loss]
+    shown = sorted(training, key=lambda candidate: candidate.eliminated)[:most]
+    if not shown:
+        return []
+    names = [run.case_name(candidate.case.id) for candidate in shown]
+    name_width = max(len(name) for name in names)
+    room = max(1, min(MOST_LOSS, width - name_width - 18))
+    longest = max(len(candidate.loss) for candidate in shown)
+    scale = min(STRETCH, room / longest)
+    low = min(min(candidate.loss) for candidate in shown)
+    high = max(max(candidate.loss) for candidate in shown)
+    lines = []
+    for candidate, name in zip(shown, names, strict=True):
+        first, last = units.significant(candidate.loss[0]), units.significant(candidate.loss[-1])
+        cells = max(1, int(len(candidate.loss) * scale))
+        curve = glyphs.sparkline(candidate.loss, cells, low, high)
+        tone = device_tone(candidate.case)
+        ends = (f"  {first:>6} ", (curve, tone), f" {last}")
+        lines.append(Text.of((name.ljust(name_width), tone), *ends))
+    return lines

@@ -207,11 +207,11 @@ def gpu(found: Gpu) -> list[Fact]:
 
 
 def _each(found: Sequence[Gpu], shown: Collection[str]) -> list[Section]:
-    facts = [[each for each in gpu(card) if each.label not in shown] for card in found]
-    titles = map(gpu_title, found)
+    """A section for each GPU, without the facts that are `shown` elsewhere, by their labels."""
+    facts = ([each for each in gpu(card) if each.label not in shown] for card in found)
     return [
-        Section(title, facts=own, tone="strong gpu")
-        for title, own in zip(titles, facts, strict=True)
+        Section(gpu_title(card), facts=own, tone="strong gpu")
+        for card, own in zip(found, facts, strict=True)
     ]
 
 
@@ -232,18 +232,14 @@ def _many(found: Sequence[Gpu]) -> list[Section]:
                 *(text or units.NOT_AVAILABLE for text in readings),
             )
         )
-    facts = [[each for each in gpu(card) if each.label not in READINGS] for card in found]
-    shared = [each for each in facts[0] if all(each in others for others in facts)]
+    cards = _each(found, READINGS)
+    shared = [each for each in cards[0].facts if all(each in card.facts for card in cards)]
+    alone = [replace(card, facts=[f for f in card.facts if f not in shared]) for card in cards]
     title = f"{len(found)} GPUs  {found[0].name or units.NOT_AVAILABLE}"
     table = Section.of(title, (), ("", *READINGS.values()), rows)
-    alone = [[each for each in own if each not in shared] for own in facts]
     return [
         replace(table, facts=shared, tone="strong gpu"),
-        *(
-            Section(gpu_title(card), facts=own, tone="strong gpu")
-            for card, own in zip(found, alone, strict=True)
-            if own
-        ),
+        *(card for card in alone if card.facts),
     ]
 
 

@@ -178,16 +178,12 @@ def _confidence(report: Report) -> Iterator[str]:
 
 
 def _steps_note(report: Report) -> Iterator[str]:
-    """Say how many steps a training's sample covers: a mean, or in older documents their total."""
-    found = list(report.candidates.values()) if report.code else []
+    """Say how many steps a training's sample is the mean of; each device may have its own."""
+    found = report.candidates.values() if report.code else ()
     counts = sorted({int(each.case.params.get("batches", 1)) for each in found})
-    if counts in ([], [1]):
-        return
-    first, steps = found[0], " or ".join(map(str, counts))  # each device may have its own
-    if first.work.items == first.case.batch:
+    if counts not in ([], [1]):
+        steps = " or ".join(map(str, counts))
         yield f"each sample is the mean of {steps} steps, so that all loaders count alike"
-    else:
-        yield f"each time is that of {steps} steps, in which every loader finishes its batches"
 
 
 def _refused(row: Row) -> Iterator[Fact]:

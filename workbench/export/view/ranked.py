@@ -1,23 +1,29 @@
-"""The candidates of a user's model or code as a table, from best to worst."""
+"""The candidates of a user's model or code: a table from best to worst, and a chart of errors."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from ...advisor.comparison import worse
 from ...advisor.model.overview import agreement, untimed_text
 from ...advisor.own.overview import RESIDENT
-from ...advisor.ranking import UNTIMED, RankedCandidate, error_text
-from ...report.candidate import Row
+from ...advisor.ranking import NEGLIGIBLE, UNTIMED, RankedCandidate, error_text
+from ...report.candidate import Candidate, Row
 from ...report.measurements import metrics_of
 from ...text import units
 from ...worker.code import OWN
+from .chart import LABEL, Series, chart, ticks
 from .derived import RunView
-from .spans import Text
+from .spans import Text, heading
 from .table import Cell, Column, Line
 from .tables import median_texts
 from .words import bar, device_tone, marked, state_texts
 
 BAR = 24  # cells of the longest bar
+TITLE = "Error over the time of a run"
+HEIGHT, LEAST = 10, 3  # lines of the plot; candidates that make one worth its room
+FLOOR = NEGLIGIBLE / 2  # smaller errors are drawn here
+CHOSEN, PICK, WITHIN, BEYOND = "◆", "●", "○", "!"
 
 _COLUMNS = (
     Column("variant", "Variant", minimum=14, names=True),
@@ -96,11 +102,54 @@ def _error(ranked: RankedCandidate) -> Text:
 def _states(ranked: RankedCandidate, run: RunView) -> list[Text]:
     candidate = ranked.candidate
     if ranked.outcome == "pick":
-        texts = [("pick", "strong good")]
-    elif ranked.outcome == "slower":
-        texts = [(f"eliminated: {ranked.why}", "dim"), ("eliminated", "dim")]
-    elif ranked.outcome == "error" and (candidate.ended or not run.going):
-        texts = [(text, "error") for text in (ranked.why, "over the limit", "over")]
-    else:
-        return state_texts(candidate, run)
-    return [marked(Text.of(text), candidate, run) for text in texts]
+        return marked(["pick"], "strong good", candidate, run)
+    if ranked.outcome == "slower":
+        return marked([f"eliminated: {ranked.why}", "eliminated"], "dim", candidate, run)
+    if ranked.outcome == "error" and (candidate.ended or not run.going):
+        return marked([ranked.why, "over the limit", "over"], "error", candidate, run)
+    return state_texts(candidate, run)
+
+
+# ------------------------------------------------------- time against error
+
+
+def tradeoff_lines(
+    found: Sequence[RankedCandidate], chosen: Candidate | None, width: int
+) -> list[Text]:
+    """A mark for each measured candidate with an error; [] where too few have one."""
+    points, times = list[Series](), list[float]()
+    marks: dict[str, tuple[str, str]] = {}  # by what they mean, in the order of the legend
+    for ranked in reversed(found):  # the best is drawn last, so that no other hides it
+        accuracy, samples = ranked.candidate.accuracy, ranked.candidate.ordered_s
+        if not samples or accuracy is None or accuracy.metric != "relative_error":
+            continue
+        meaning, mark = _mark(ranked, ranked.candidate is chosen)
+        marks[meaning] = mark
+        time_s = ranked.candidate.median_s
+        times.append(time_s)
+        place = math.log10(time_s), math.log10(max(accuracy.value, FLOOR))
+        points.append(Series(mark, [place]))
+    is_level = len({y for series in points for _, y in series.places}) < 2
+    if len(points) < LEAST or is_level or width < 3 * LABEL:
+        return []
+    labels = [
+        (math.log10(step), (units.duration(step), "dim"))
+        for step in ticks(min(times), max(times), max(2, (width - LABEL) // 16))
+    ]
+    drawn = chart(points, labels, _level, width - LABEL - 4, HEIGHT)
+    legend = Text.of(*(part for name, mark in marks.items() for part in (mark, f" {name}  ")))
+    return [heading(TITLE, width), *drawn, legend.truncate(width)]
+
+
+def _mark(ranked: RankedCandidate, is_chosen: bool) -> tuple[str, tuple[str, str]]:
+    if is_chosen:
+        return "selected", (CHOSEN, "strong")
+    if ranked.outcome == "pick":
+        return "pick", (PICK, "strong good")
+    if ranked.exceeds_limit:
+        return "above its limit", (BEYOND, "error")
+    return "within its limit", (WITHIN, "dim")
+
+
+def _level(error: float) -> str:
+    return f"{100 * error:.3g}%"

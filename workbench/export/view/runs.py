@@ -35,7 +35,7 @@ def run_line(run: RunSummary, sides: Mapping[str, str] = {}) -> Line:
         "id": Text.of(run.id),
         "started": Text.of(moment(run)),
         "command": Text.of(command(run) if run.command else run.id),
-        "time": Text.of(_lasted(run)),
+        "time": Text.of("" if run.duration_s is None else units.clock(run.duration_s)),
         "status": [Text.of((text, TONES.get(run.status, "warning"))) for text in statuses],
         "answers": [Text.of((text, "dim")) for text in texts],
         "machine": Text.of((run.machine or "", "dim")),
@@ -76,7 +76,3 @@ def moment(run: RunSummary) -> str:
 
 def command(run: RunSummary) -> str:
     return shown(run.command.removeprefix("workbench").strip() or "advise", 60)
-
-
-def _lasted(run: RunSummary) -> str:
-    return "" if run.duration_s is None else units.clock(run.duration_s)

@@ -1,12 +1,11 @@
 """The sensors of a machine in words, with the course of each over its last readings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from ...records.machine import Cpu, Gpu, GpuReading, HostReading, Machine
-from ...records.reason import Reason
-from ...report.report import KEPT
+from ...report.report import KEPT, Report
 from . import glyphs
 from .machine import clock_events, facts_of, gpu_memory, gpu_title, memory, missing, number_text
 from .section import Section
@@ -25,21 +24,16 @@ SENSORS = {
 }
 
 
-def live_sections(
-    machine: Machine,
-    host: Sequence[HostReading],
-    gpus: Mapping[int, Sequence[GpuReading]],
-    gap: Reason | None,
-) -> list[Section]:
-    """The sensors of a machine `with_readings`; `gap` says why those of the GPUs are missing."""
+def live_sections(machine: Machine, report: Report) -> list[Section]:
+    """The sensors of a machine `with_readings`, and why those of the GPUs are missing."""
     held = [Fact("memory", memory(machine.memory)[0].text)]
-    found = []
-    if host:
-        facts = sensors(host, machine.cpu, "cpu") + held
+    found, gap = [], report.gap
+    if report.host:
+        facts = sensors(report.host, machine.cpu, "cpu") + held
         found.append(Section("CPU now", facts=facts, tone="strong cpu"))
     for card in machine.watched:
         facts = [fact("! readings", gap.message, "warning")] if gap else []
-        if readings := gpus.get(-1 if card.index is None else card.index):
+        if readings := report.gpus.get(-1 if card.index is None else card.index):
             events = clock_events(card.clock_event_reasons)
             held = facts_of(("memory", gpu_memory(card)), ("clock events", events))
             facts = sensors(readings, card, "gpu") + held
@@ -66,15 +60,12 @@ def sensors(
     return facts + missing(readings[-1].unavailable)
 
 
-def now_line(
-    machine: Machine,
-    host: Sequence[HostReading],
-    gpus: Mapping[int, Sequence[GpuReading]],
-) -> Text:
+def now_line(report: Report) -> Text:
     """The processor and each GPU in one line: its latest readings, then the course of its use."""
-    parts = [_now("CPU", host, "cpu")] if host else []
-    watched = [card.index for card in machine.watched if card.index is not None]
-    known = {index: gpus[index] for index in watched if gpus.get(index)}
+    parts = [_now("CPU", report.host, "cpu")] if report.host else []
+    cards = report.machine.watched if report.machine is not None else []
+    watched = [card.index for card in cards if card.index is not None]
+    known = {index: report.gpus[index] for index in watched if report.gpus.get(index)}
     for index, readings in known.items():
         parts.append(_now("GPU" if len(known) == 1 else f"GPU {index}", readings, "gpu"))
     return join(parts, "    ")
@@ -92,18 +83,16 @@ def _now(name: str, readings: Sequence[HostReading] | Sequence[GpuReading], tone
     return Text.of((f"{name} ", tone), ("  ".join(values), "dim"), (f" {line}", tone))
 
 
-def with_readings(
-    machine: Machine, host: Sequence[HostReading], gpus: Mapping[int, Sequence[GpuReading]]
-) -> Machine:
+def with_readings(machine: Machine, report: Report) -> Machine:
     """The machine with its latest readings, while a run goes on."""
-    free = host[-1].memory_available_bytes if host else None
+    free = report.host[-1].memory_available_bytes if report.host else None
     held = machine.memory
     if free is not None:
         held = msgspec.structs.replace(held, available_bytes=free)
     watched = machine.watched
     cards = []
     for card in machine.gpus:
-        readings = None if card.index is None else gpus.get(card.index)
+        readings = None if card.index is None else report.gpus.get(card.index)
         cards.append(_with_readings(card, readings) if readings and card in watched else card)
     return msgspec.structs.replace(machine, memory=held, gpus=cards)
 

@@ -92,7 +92,7 @@ def _lead_cells(verdict: Verdict, *, gpu: bool) -> dict[str, Cell]:
         return {"ratio": Text.of((alone, "dim"))}
     leader = ""
     if device_ratio is not None and verdict.choice not in ("cpu", "gpu"):
-        leader = "GPU " if device_ratio >= 1 else "CPU "
+        leader = f"{choice_word('gpu' if device_ratio >= 1 else 'cpu', verdict.best_gpu)} "
     text, interval = units.ratio_parts(*units.above_1(value, bounds))
     # Tails that are level leave the pick to the median, so its own may be the higher one.
     if device_ratio is None and value < 1 and text != "1.00x":
@@ -223,7 +223,7 @@ def candidate_line(candidate: Candidate, row: Row, run: RunView, mark: Text | No
     """One candidate, with the cells of every table that shows it."""
     states, measured = state_texts(candidate, run), run.measured(candidate)
     if row.picks(candidate) and candidate.state == "ok":
-        states = [marked(Text.of(("pick", "strong good")), candidate, run)]
+        states = marked(["pick"], "strong good", candidate, run)
     cells: dict[str, Cell] = {
         "candidate": name_texts(candidate.case.id, run),
         "state": states,

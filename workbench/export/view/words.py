@@ -1,7 +1,8 @@
 """Values of a report in words, and the one place that gives each word its tone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from ...advisor.ranking import has_equal
 from ...contract import Case, kind_of
 from ...records.document import LargestBatch
 from ...records.reason import Reason
@@ -72,14 +73,11 @@ def case_text(case_id: str | None, run: RunView) -> Text:
 def name_texts(case_id: str, run: RunView) -> list[Text]:
     """The name, and the same with `ort` for ONNX Runtime, as its users write."""
     long = case_text(case_id, run)
-    return [
-        long,
-        Text(tuple((text.replace(" onnxruntime ", " ort "), t) for text, t in long.spans)),
-    ]
+    return [long, long.replace(" onnxruntime ", " ort ")]
 
 
 def pick_texts(verdict: Verdict, run: RunView, *, words: bool = False) -> list[Text]:
-    """The pick, longest first, before all in `words`; a tie shows both candidates, or dots in place
+    """The pick, longest first, before all in `words`; equals are both shown, or dots in place
     of the second, unless the race eliminated it; the shortest leave out the tuning and the device.
     """
     if verdict.pick is None:
@@ -87,7 +85,7 @@ def pick_texts(verdict: Verdict, run: RunView, *, words: bool = False) -> list[T
     picks = _pick_names(verdict.pick, run, words=words)
     second = run.report.candidates.get(verdict.runner_up or "")
     is_beaten = second is not None and second.beaten_by is not None
-    if not verdict.tie or verdict.runner_up is None or is_beaten:
+    if not has_equal(verdict) or verdict.runner_up is None or is_beaten:
         return [*picks[:-2], *picks[-3:], picks[-1]]  # as many as a tie has: rows share one form
     equals = _pick_names(verdict.runner_up, run, words=words)
     both = [join(pair, " / ") for pair in zip(picks[:-2], equals[:-2], strict=True)]
@@ -100,8 +98,7 @@ def _pick_names(case_id: str, run: RunView, *, words: bool) -> list[Text]:
         return [*names, names[-1], names[-1]]
     untuned = names[-1]
     for name, value in candidate.case.tuning.items():
-        spans = ((text.replace(f" {name}={value}", ""), tone) for text, tone in untuned.spans)
-        untuned = Text(tuple(spans))
+        untuned = untuned.replace(f" {name}={value}", "")
     said = [Text.of((in_words(candidate.case), device_tone(candidate.case)))] if words else []
     (device, _), *rest = untuned.spans
     return [*said, *names, untuned, Text.of("".join(text for text, _ in rest).strip() or device)]
@@ -112,14 +109,12 @@ def state_texts(candidate: Candidate, run: RunView) -> list[Text]:
     state = candidate.state if run.going else candidate.status
     largest = run.largest(candidate)
     if state == "ok" and candidate.reason and candidate.reason.code in BARRED:
-        texts = (f"over the limit: {candidate.reason.message}", "over the limit", "over")
-        return [marked(Text.of((text, "dim")), candidate, run) for text in texts]
+        is_counted = candidate.reason.code != "not_counted"
+        short = ["over the limit", "over"] if is_counted else ["not counted"]
+        return marked([f"{short[0]}: {candidate.reason.message}", *short], "dim", candidate, run)
     if candidate.eliminated and state == "ok":
-        why = run.elimination_text(candidate)
-        return [
-            marked(Text.of((text, "dim")), candidate, run)
-            for text in (f"eliminated: {why}", "eliminated")
-        ]
+        texts = [f"eliminated: {run.elimination_text(candidate)}", "eliminated"]
+        return marked(texts, "dim", candidate, run)
     if state in WITHOUT_RESULT:
         tone = "error" if state == "failed" else "warning"
         long = [f"{state}: {candidate.reason.message}"] if candidate.reason else []
@@ -127,7 +122,7 @@ def state_texts(candidate: Candidate, run: RunView) -> list[Text]:
     if state == "ok" and largest is not None and largest.batch is not None:
         return [Text.of(f"largest {text}") for text in largest_texts(largest)]
     if state == "ok":
-        return [marked(Text.of("done"), candidate, run)]
+        return marked(["done"], "", candidate, run)
     word = _AT_WORK.get(state, "ready")
     word = "measuring" if candidate.blocks and state != "preparing" else word
     if run.going and (state == "preparing" or run.report.current_case == candidate.case.id):
@@ -145,10 +140,10 @@ def largest_texts(found: LargestBatch) -> list[str]:
     return [f"batch {number}, ended by {why}", f"batch {number}"]
 
 
-def marked(text: Text, candidate: Candidate, run: RunView) -> Text:
-    """The text, with a mark if a warning makes the time of the candidate less certain."""
-    weak = run.measured(candidate).warnings
-    return Text.of(text, MARK) if weak else text
+def marked(texts: Sequence[str], tone: str, candidate: Candidate, run: RunView) -> list[Text]:
+    """The texts, with a mark if a warning makes the time of the candidate less certain."""
+    mark = MARK if run.measured(candidate).warnings else ""
+    return [Text.of((text, tone), mark) for text in texts]
 
 
 def confidence_text(verdict: Verdict) -> Text:

@@ -129,7 +129,7 @@ def _without_cuda(gpu: Gpu, cuda: CudaAnswer, visible_devices: str | None) -> Gp
     elif hidden:
         text = f"hidden by {VISIBLE_DEVICES}={visible_devices}{IN_JOB if in_job() else ''}"
     elif reason is not None:
-        text = f"CUDA: {reason.message}"
+        text = _said("CUDA", reason)
     else:
         text = "CUDA does not offer this GPU"
     reasons = {**gpu.unavailable, "device": text}
@@ -138,8 +138,14 @@ def _without_cuda(gpu: Gpu, cuda: CudaAnswer, visible_devices: str | None) -> Gp
 
 def _cuda_only(device: CudaDevice, nvml: Nvml) -> Gpu:
     """A GPU that CUDA offers and NVML does not list, as in a container without `utility`."""
-    text = f"NVML: {nvml.reason.message}" if nvml.reason else "NVML does not list this GPU"
+    text = _said("NVML", nvml.reason) if nvml.reason else "NVML does not list this GPU"
     return _merge(with_reasons(Gpu(None, None, None, None, None), text), device)
+
+
+def _said(api: str, reason: Reason | None) -> str:
+    """What "NVML" or "CUDA" says; many messages begin with its name."""
+    message = reason.message if reason else "no reason"
+    return message if message.startswith(f"{api} ") else f"{api}: {message}"
 
 
 def on_the_bus(root: Path) -> list[str]:
@@ -225,9 +231,7 @@ def no_gpu(machine: Machine) -> Reason | None:
     nvml, cuda = machine.nvml.reason, machine.cuda.reason
     if nvml is not None and nvml.code == GPU_WITHOUT_DRIVER:
         return nvml
-    nvml_says = nvml.message if nvml else "no reason"
-    cuda_says = cuda.message if cuda else "no reason"
-    said = f"NVML: {nvml_says}; CUDA: {cuda_says}"
+    said = f"{_said('NVML', nvml)}; {_said('CUDA', cuda)}"
     if all(reason is not None and reason.code in ABSENT for reason in (nvml, cuda)):
         return Reason("no_gpu", f"no GPU found ({said})")
     hint = next((reason.hint for reason in (nvml, cuda) if reason and reason.hint), None)

@@ -44,6 +44,16 @@ def advised(name: str, **verdict: object) -> list[str]:
     return recommendation(report)
 
 
+@pytest.mark.parametrize(("calls", "text"), [(0.3, "1 call"), (1.2, "2 calls"), (2847.0, "2,850")])
+def test_the_calls_after_which_compiling_pays_off_are_counted_as_steps_are(
+    calls: float, text: str
+) -> None:
+    report = Report.of(own_runs.net())
+    report.code = msgspec.structs.replace(report.code, compile_calls=calls)
+    assert f"Compiling breaks even after {text}" in " ".join(recommendation(report))
+    assert f"{text}s" not in " ".join(recommendation(report))
+
+
 @pytest.mark.parametrize(
     ("share", "gain", "whole"),
     [(0.2, 10.0, "1.22x"), (1.0, 3.0, "3.00x"), (0.001, 9.0, "less than 1%")],
@@ -257,6 +267,17 @@ def test_a_pick_that_did_not_race_at_another_batch_is_not_compared_there() -> No
     assert text.endswith("cpu torch bf16 nhwc t2 raced too little there to compare.")
     other.verdict = None
     assert flips(report) == []
+
+
+@pytest.mark.parametrize(("state", "code"), [("ok", "error_limit"), ("failed", "worker_died")])
+def test_a_pick_that_may_not_be_picked_at_another_batch_is_said_to_be_so(
+    state: str, code: str
+) -> None:
+    report = Report.of(own_runs.net())
+    same = next(c for c in rows_of(report)[1].candidates if c.case.mode == "nhwc")
+    same.state, same.reason = state, Reason(code, "its error is above the limit of 1.0%")
+    (text,) = flips(report)
+    assert text.endswith("cpu torch bf16 nhwc t2 could not be picked there.")
 
 
 def test_a_batch_that_failed_does_not_hide_the_answer_for_another() -> None:

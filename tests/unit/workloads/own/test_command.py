@@ -120,13 +120,26 @@ def test_a_command_without_its_line_is_an_error(code) -> None:
         failing.step()
 
 
-def test_a_killed_command_and_a_missing_program_are_errors(code) -> None:
+def test_a_killed_command_is_an_error(code) -> None:
     dead = _task(code, "-c 'import os; os.kill(os.getpid(), 9)'")
     with pytest.raises(WorkloadError, match="killed by SIGKILL"):
         dead.step()
-    missing = code("no-such-program-at-all", COMMAND)
-    with pytest.raises(FileNotFoundError, match="no-such-program-at-all"):
-        command.CommandTask(missing, Case("own", "cpu", "command", "")).step()
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("gone", "No such file or directory"), ("bare", "Exec format error")]
+)
+def test_a_program_that_cannot_be_started_has_its_remedy(code, tmp_path, name, why) -> None:
+    bare = tmp_path / "bare"
+    bare.write_text("echo no line names an interpreter")
+    bare.chmod(0o755)
+    program = str(tmp_path / name)
+    case = Case("own", "cpu", "command", "", tuning={"program": program})
+    given = {"code": code("{program} x", COMMAND).as_text()}
+    with pytest.raises(WorkloadError) as caught:
+        WORKLOAD.prepare(case, Setup(files=given)).step()
+    assert str(caught.value) == f"{program} cannot be started: {why}"
+    assert caught.value.hint == command.STARTS
 
 
 def test_facts_come_without_running_it(code) -> None:

@@ -49,6 +49,7 @@ def _result(task: function.FunctionTask) -> object:
         ("keywords", None, [0.0, 2.0, 4.0]),  # n is the default of `inputs`
         ("keywords", 2, [0.0, 2.0]),
         ("added", None, 499500),  # a default that is no whole number is no size
+        ("of_a_limit", None, 2),  # nor is one below 1
         ("checked", None, 4),  # a default of the function itself is left alone
         ("on_device", 2, "2 on cpu"),
     ],
@@ -60,6 +61,11 @@ def test_the_arguments_of_a_call(code, name: str, batch: int | None, result: obj
 @pytest.mark.parametrize("name", ["unsized", "of_fixed_inputs"])
 def test_a_size_that_nothing_takes_is_none(code, name: str) -> None:
     assert _facts(code(f"works:{name}", batch=8)).batch is None
+
+
+def test_a_default_below_1_is_no_size_but_makes_room_for_one(code) -> None:
+    assert _facts(code("works:of_a_limit")).batch is None
+    assert _facts(code("works:of_a_limit", batch=8)).batch == 8
 
 
 def test_a_device_is_passed_on_and_a_simulated_one_is_the_cpu(code) -> None:
@@ -86,6 +92,7 @@ def test_an_iterator_is_made_anew_for_each_call_and_is_no_result(code) -> None:
 @pytest.mark.parametrize(
     ("name", "error", "says"),
     [
+        ("of_a_tuple", "bad_input", "works:of_a_tuple.inputs is not a function"),
         ("two", "bad_input", "works:two cannot be called: missing a required argument: 'b'"),
         ("lazy", "bad_input", "works:lazy returns before its work is done"),
         ("promises", "bad_input", "works:promises returns before its work is done"),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from workbench.contract import Case, Setup
+from workbench.contract import Case, Setup, WorkloadError
 from workbench.worker.code import Code, guard_for
 from workloads.own import inference
 from workloads.own.workload import WORKLOAD
@@ -49,6 +49,29 @@ def test_a_compiled_module_answers_as_eager_does(
     assert task.check().value <= task.check().limit < 2e-4
     assert not torch.is_inference(task._answer()["logits"])
     assert setup.seconds["compile"] > 0
+
+
+def test_a_call_that_fails_late_is_named(code: Code, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case("own", "cpu", "torch", "fp32", threads=1, batch=4)
+    task: Any = WORKLOAD.prepare(case, Setup(files={"code": code.as_text()}))
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("worn out")
+
+    monkeypatch.setattr(task, "model", fail)
+    with pytest.raises(WorkloadError, match="modules:picture: RuntimeError: worn out") as caught:
+        task.step()
+    assert caught.value.code == "user_code"
+
+
+def test_an_error_of_the_check_is_named_as_its_own(
+    code: Code, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case("own", "cpu", "torch", "fp32", threads=1, batch=4)
+    task: Any = WORKLOAD.prepare(case, Setup(files={"code": code.as_text()}))
+    monkeypatch.setattr(task, "check_output", lambda output: output["logits"] > 0)
+    with pytest.raises(WorkloadError, match=r"^check of modules:picture: RuntimeError: Boolean"):
+        task.check()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from workloads.own.plain import WRONG, digest, parts, relative_error, unreadable
+from workloads.own.plain import WRONG, copied, digest, parts, relative_error, unreadable
+from workloads.own.tree import as_array, is_data, leaves
 
 
 @dataclass
@@ -49,6 +50,11 @@ def _error(got: Any, wanted: Any) -> float:
         (np.array([1 + 1j]), np.array([1 + 1j]), 0.0),
         (torch.full((4,), 1.01), np.ones(4), 0.01),
         (torch.ones(2, dtype=torch.bfloat16, requires_grad=True), torch.ones(2), 0.0),
+        ([("a", 101.0), ("b", 2.0)], [("a", 100.0), ("b", 2.0)], 0.01),
+        ([("a", np.float64(101.0))], [("a", 100.0)], 0.01),
+        ([[1, 2], [3]], (1, 2), WRONG),
+        ([("a", 1.0)], [("a", 1.0), ("b", 2.0)], WRONG),
+        ({"a": [1.0, "b"]}, {"a": [1.0, "c"]}, WRONG),
         (Pair({"x": (1, 2)}, [torch.zeros(2)]), Pair({"x": (1, 2)}, [torch.zeros(2)]), 0.0),
     ],
 )
@@ -56,8 +62,17 @@ def test_the_relative_error_of_nested_results(got: Any, wanted: Any, error: floa
     assert _error(got, wanted) == pytest.approx(error, rel=1e-5)
 
 
+def test_a_tensor_of_a_type_that_numpy_lacks_is_read_as_fp32() -> None:
+    for kind in (torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2):
+        assert as_array(torch.ones(2).to(kind)).tolist() == [1.0, 1.0]
+
+
 def test_a_list_of_words_is_one_part() -> None:
-    assert list(parts({"words": ["a", "b"], "mixed": ["a", 1]})) == ["words", "mixed.0", "mixed.1"]
+    assert list(parts({"words": ["a", "b"], "mixed": ["a", {1}]})) == [
+        "words",
+        "mixed.0",
+        "mixed.1",
+    ]
     assert _error(["a", "c"], ["a", "b"]) == WRONG
 
 
@@ -91,6 +106,21 @@ def test_a_digest_follows_the_contents() -> None:
     assert digest({1, 2}) == digest({1, 2}) != digest({1, 3})  # pickled
     assert digest([np.array([[1]], object)]) != digest([np.array([[2]], object)])
     assert digest([1, lambda: 0]) != digest([2, lambda: 0]), "what can be neither is left out"
+
+
+def test_records_are_read_as_one_value() -> None:
+    records = [(number, {"name": str(number)}, [None, 1.5]) for number in range(3)]
+    assert is_data(records) and leaves({"x": records, "y": {1}}, coarse=True).keys() == {"x", "y"}
+    endless: list[Any] = []
+    endless.append(endless)
+    for strange in (endless, [np.float64(1)], {"a": {1}}, {(1, Pair): 2}, [torch.ones(1)]):
+        assert not is_data(strange)
+    kept = copied(parts({"x": records}))
+    records[0][2].append(1)
+    assert relative_error(kept, parts({"x": records})) == WRONG, "they are copied"
+    word = "".join(["wo", "rd"])
+    assert digest([(word, 1), (word, 2)]) == digest([("word", 1), ("".join(["wor", "d"]), 2)])
+    assert digest([(1, 2.0)]) != digest([(1, 2)])
 
 
 def test_results_without_tensors_import_no_torch() -> None:

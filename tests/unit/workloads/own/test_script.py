@@ -27,6 +27,7 @@ REQUESTS: dict[str, tuple[str, list[str], float, list[str]]] = {
     "well": ("scripts/unguarded.py", ["--batch", "5"], 60.0, [""]),
     "exit": ("scripts/unguarded.py", ["--batch", "5", "--end", "exit"], 60.0, []),
     "raise": ("scripts/unguarded.py", ["--batch", "5", "--end", "raise"], 60.0, []),
+    "cancel": ("scripts/unguarded.py", ["--batch", "5", "--end", "cancel"], 60.0, []),
     "refused": ("scripts/unguarded.py", [], 60.0, []),
     "endless": ("scripts/endless.py", [], 0.2, []),
     "sleeper": ("scripts/sleeper.py", [], 0.2, []),
@@ -93,7 +94,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
 
 def test_a_script_runs_once_as_main_in_the_users_directory(outcomes: Outcomes) -> None:
     assert outcomes.printed.count("ran scripts/guarded.py in own") == 1
-    assert outcomes.printed.count("ran unguarded") == 3  # argparse refuses the fourth
+    assert outcomes.printed.count("ran unguarded") == 4  # argparse refuses the fifth
 
 
 def test_modules_are_listed_with_calls_shapes_and_shares(outcomes: Outcomes) -> None:
@@ -183,6 +184,8 @@ def test_what_was_seen_before_the_end_counts(outcomes: Outcomes) -> None:
     assert (well["modules"]["Linear"]["shapes"], well["notes"]) == (["5x3"], [])
     assert exits["notes"] == ["the script exited with 3"]
     assert exits["modules"]["Linear"]["calls"] == 1
+    (note,) = outcomes.found["cancel"]["notes"]
+    assert note.startswith("the script raised CancelledError (unguarded.py:")
     (note,) = raises["notes"]
     assert note.startswith("the script raised RuntimeError: mat1 and mat2 shapes")
     linear = raises["modules"]["Linear"]

@@ -306,7 +306,22 @@ def test_what_a_script_left_in_plain_attributes_goes_to_the_device_too(tmp_path:
 
 def test_a_named_module_that_cannot_be_copied_is_refused(code) -> None:
     one = subject(code("holds_a_lock"))
-    with pytest.raises(WorkloadError, match="cannot be copied"):
+    of_a_script = Subject(one.code, one.module, None)
+    for each in (one, of_a_script):
+        with pytest.raises(
+            WorkloadError, match=r"cannot be copied, .* '_thread.lock' object$"
+        ) as refused:
+            each.copy()
+        assert refused.value.code == "bad_input"
+
+
+def test_a_copy_that_finds_no_memory_is_no_fault_of_the_module(code, monkeypatch) -> None:
+    def full(_: object) -> None:
+        raise MemoryError
+
+    one = subject(code("holds_a_lock"))
+    monkeypatch.setattr("workloads.own.subject.copy.deepcopy", full)
+    with pytest.raises(MemoryError):
         one.copy()
 
 

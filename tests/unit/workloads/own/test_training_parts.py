@@ -310,6 +310,39 @@ def test_data_may_be_an_object_instead_of_a_function(name: str, held: Any) -> No
     assert (parts.data, values.shape, kinds.shape) == ("dataset", (BATCH, 3), (BATCH,))
 
 
+class Opened(torch.utils.data.Dataset[float]):
+    """Knows whether the process that reads it was prepared."""
+
+    was = False
+
+    def __len__(self) -> int:
+        return BATCH
+
+    def __getitem__(self, place: int) -> float:
+        return float(self.was)
+
+
+def _open(_: int) -> None:
+    Opened.was = True
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        DataLoader(Opened(), BATCH, worker_init_fn=_open),
+        DataLoader(Opened(), batch_sampler=[range(BATCH)], worker_init_fn=_open),
+    ],
+    ids=["batch", "sampler"],
+)
+def test_a_loader_keeps_the_function_that_prepares_its_processes(held: Any) -> None:
+    one = supervised(dataset=None)
+    one.part = lambda name: None  # type: ignore[method-assign]  # as nothing there can be called
+    one.namespace = SimpleNamespace(loader=held)
+    batches = TrainingParts(one).batches(BATCH, 1, False, 0)  # type: ignore[arg-type]
+    assert next(batches).tolist() == [1.0] * BATCH
+    batches.close()
+
+
 def test_samples_of_any_sequence_and_an_optimiser_that_is_made_already_are_taken() -> None:
     samples = [(torch.ones(3), number % 2) for number in range(8)]
     held = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.5, momentum=0.25)

@@ -1,1 +1,0 @@
-"""Lines of text for the screens: tables, curves, details."""
