@@ -123,7 +123,8 @@ class BlockRunner:
         """Record a block, and what it teaches about the length of the next one."""
         context, case = self._context, prepared.case
         prepared.step_s = stats.median(result.samples_s)
-        prepared.lead_in_s = sum(result.lead_in_s) * prepared.iterations
+        untimed_s = sum(result.lead_in_s) * prepared.iterations
+        prepared.lead_in_s = untimed_s + len(result.lead_in_s) * prepared.restore_s
         timed, turn_s = (result.settled_s, result.ended_s), result.ended_s - result.began_s
         context.telemetry.measured(case.id, case.device, *timed, turn_s=turn_s)
         speed = context.speed(case.device)

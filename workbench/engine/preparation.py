@@ -61,6 +61,7 @@ class PreparedCase:
     key: WorkerKey
     step_s: float = 0.0
     iterations: int = 1  # steps per sample
+    restore_s: float = 0.0  # untimed, before each sample: inputs that a call changes are made anew
     lead_in_s: float | None = None  # length of the last turn's lead-in; None before the first turn
     deferred: Reason | None = None  # why it would have left already, were it not protected
     is_only_baseline: bool = False  # eliminated in all but name: the others are compared with it
@@ -68,6 +69,11 @@ class PreparedCase:
     @property
     def sample_s(self) -> float:
         return self.step_s * self.iterations
+
+    @property
+    def passing_s(self) -> float:
+        """Seconds that pass with a sample."""
+        return self.sample_s + self.restore_s
 
 
 class Preparation:
@@ -323,7 +329,7 @@ class Preparation:
             )
         )
         if accuracy.passed:
-            return PreparedCase(case, key, warmed.step_s, warmed.iterations)
+            return PreparedCase(case, key, warmed.step_s, warmed.iterations, warmed.restore_s)
         reason = Reason(
             "wrong_result",
             f"its {accuracy.metric.replace('_', ' ')} is {accuracy.value:.3g}, "

@@ -59,8 +59,9 @@ class RoundBudget:
         """Predicted seconds of one turn in a race of `field`, lead-in included."""
         lead_in_s = prepared.lead_in_s
         if lead_in_s is None:
-            lead_in_s = longest_lead_in_s(prepared.case.device, prepared.sample_s)
-        return timed_s(self._scenario, prepared.sample_s, self.block_s(field)) + lead_in_s
+            lead_in_s = longest_lead_in_s(prepared.case.device, prepared.passing_s)
+        lead_in_s += prepared.restore_s  # once before the first
+        return timed_s(self._scenario, prepared.passing_s, self.block_s(field)) + lead_in_s
 
     def round_s(self, field: Collection[PreparedCase]) -> float:
         """Predicted seconds of one round of `field`."""

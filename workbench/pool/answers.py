@@ -37,6 +37,7 @@ class Warmed(msgspec.Struct):
     step_s: StepSeconds
     steady: bool
     iterations: Annotated[int, msgspec.Meta(ge=1)]
+    restore_s: Seconds = 0.0
 
 
 class Prepared(msgspec.Struct):

@@ -118,6 +118,7 @@ class WarmedUp:
     step_s: float  # median time of a step in the last window
     steady: bool
     iterations: int  # steps per sample, from here on
+    restore_s: float = 0.0  # time of what follows each sample
 
 
 def warm_up(task: Task, *, latency: bool, seconds: float) -> WarmedUp:
@@ -127,7 +128,7 @@ def warm_up(task: Task, *, latency: bool, seconds: float) -> WarmedUp:
     pays for lazy allocation, kernel selection and compilation.  A short second one is always
     taken.
     """
-    task.restore()  # a check took steps
+    restore_s = _restored_s(task)  # a check took steps
     began = time.perf_counter()
     task.activate()
     first = time_sample(task, 1).host_s
@@ -158,7 +159,13 @@ def warm_up(task: Task, *, latency: bool, seconds: float) -> WarmedUp:
         iterations = math.ceil(iterations / task.together) * task.together
         current = time_sample(task, iterations).host_s
     spent = time.perf_counter() - began
-    return WarmedUp(n, spent, first, current, steady, iterations)
+    return WarmedUp(n, spent, first, current, steady, iterations, restore_s)
+
+
+def _restored_s(task: Task) -> float:
+    began = time.perf_counter()
+    task.restore()
+    return time.perf_counter() - began
 
 
 def best_step_s(task: Task, seconds: float) -> float:
@@ -179,7 +186,7 @@ def best_step_s(task: Task, seconds: float) -> float:
 
 
 def lead_in(
-    task: Task, *, iterations: int, step_s: float, settle_s: float, timer: DeviceTimer | None = None
+    task: Task, iterations: int, *, step_s: float, settle_s: float, timer: DeviceTimer | None = None
 ) -> list[Sample]:
     """Samples that do not count: at least two, then up to `settle_s` until two in a row agree.
 
@@ -217,12 +224,14 @@ def run_block(
     timer), `gap` (True if the machine slept meanwhile), and when the turn began, when its samples
     did, and when they ended, by the monotonic clock that all processes share.
     """
-    task.restore()  # a profile took steps
+    restore_s = _restored_s(task)  # a profile took steps
     task.activate()
     began_s = time.monotonic()
     timer = task.device_timer()
     by_device = timer is not None and not latency
-    untimed = lead_in(task, iterations=iterations, step_s=step_s, settle_s=settle_s, timer=timer)
+    untimed: list[Sample] = []
+    if restore_s <= LEAD_IN_CAP_S:  # a longer one is a lead-in itself
+        untimed = lead_in(task, iterations, step_s=step_s, settle_s=settle_s, timer=timer)
     looks = untimed[-LOOKS:]
     fills = by_device and not (task.restores or task.finishes) and step_s < LEAD_IN_CAP_S
     fill_s = _fill_s(looks, iterations) if fills else None

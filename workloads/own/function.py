@@ -62,13 +62,12 @@ class FunctionTask(Task):
             text = f"{code.name} keeps its results, so only its cache would be timed"
             raise unusable(text, f"name the function without it, {code.target}.__wrapped__")
         self._inputs: Callable[..., Any] | None = getattr(self.function, "inputs", None)
-        if self._inputs is not None and not callable(self._inputs):
-            raise unusable(f"{code.name}.inputs is not a function", RETURNS)
         self._own_check: Callable[[Any], Any] | None = getattr(self.function, "check", None)
-        with user_errors(code.name):  # a built-in function may have no signature
-            self._signature = inspect.signature(self.function)
+        self._signature = takes = _signature(self.function, code.name)
+        if self._inputs is not None:
+            takes = _signature(self._inputs, f"{code.name}.inputs")
         self.takes_device = takes_device(self.function) or takes_device(self._inputs)
-        self.batch = self._size(case.batch)
+        self.batch = _size(case.batch, takes, own=self._inputs is None)
         self._device = case.computes_on
         # By default torch, JAX and TensorFlow use TF32 on a GPU, torch in convolutions only.
         usual = LIMIT if kind_of(case.device).on_host else REDUCED
@@ -77,25 +76,6 @@ class FunctionTask(Task):
         self.mutated: list[str] = []  # arguments that a call changes
         self.spread = 0.0  # relative difference of two equal calls; 0 where that is not asked
         self._renew()
-
-    def _size(self, asked: int | None) -> int | None:
-        """`asked`, or the default of the parameter that gets n, 1 without one; None where none can.
-
-        It is the first of `inputs`, or the first of the function if that has no default.
-        """
-        takes = self._signature if self._inputs is None else inspect.signature(self._inputs)
-        parameters = takes.parameters.values()
-        positional = (p for p in parameters if p.kind in POSITIONAL)
-        first = next((each for each in positional if each.name != DEVICE), None)
-        if asked is not None and (first or any(p.kind is p.VAR_POSITIONAL for p in parameters)):
-            return asked
-        has_default = first is not None and first.default is not inspect.Parameter.empty
-        if first is None or (self._inputs is None and has_default):
-            return None
-        if not has_default:
-            return 1
-        is_size = type(first.default) is int and first.default > 0
-        return first.default if is_size else None
 
     def _renew(self) -> None:
         """Make new arguments, from equal seeds in every process."""
@@ -177,6 +157,33 @@ class FunctionTask(Task):
             spread = relative_error(self._outcome(), outcome)
             file.write_bytes(pickle.dumps((inputs, drawn, outcome, spread)))
         return pickle.loads(file.read_bytes())  # noqa: S301 - written above
+
+
+def _signature(function: Any, name: str) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):  # it is no function, or one of C that does not say
+        text = f"{name} is no function whose arguments Python knows"
+        raise unusable(text, "define a function in Python that calls or returns it") from None
+
+
+def _size(asked: int | None, takes: inspect.Signature, *, own: bool) -> int | None:
+    """`asked`, or the default of the parameter that gets n, 1 without one; None where none can.
+
+    It is the first of `inputs`, or the first of the function's `own` if that has no default.
+    """
+    parameters = takes.parameters.values()
+    positional = (p for p in parameters if p.kind in POSITIONAL)
+    first = next((each for each in positional if each.name != DEVICE), None)
+    if asked is not None and (first or any(p.kind is p.VAR_POSITIONAL for p in parameters)):
+        return asked
+    has_default = first is not None and first.default is not inspect.Parameter.empty
+    if first is None or (own and has_default):
+        return None
+    if not has_default:
+        return 1
+    is_size = type(first.default) is int and first.default > 0
+    return first.default if is_size else None
 
 
 def drawn_at_import(function: Callable[..., Any]) -> dict[str, dict[str, Any]]:

@@ -48,6 +48,15 @@ def test_a_long_step_has_no_lead_in() -> None:
     assert tails.turn_s(prepared(CPU_A, 0.005), field) == pytest.approx(0.18)
 
 
+def test_a_turn_has_time_for_inputs_that_are_made_anew() -> None:
+    slow, quick = prepared(CPU_A, 1e-3), prepared(CPU_B, 1e-3)
+    slow.restore_s, quick.restore_s = 3.0, 0.05
+    turns_s = [budget().turn_s(each, [slow, quick]) for each in (slow, quick)]
+    assert turns_s == [pytest.approx(6.001), pytest.approx(BLOCK_S + 3 * 0.05 + 2e-3)]
+    slow.lead_in_s = 0.0
+    assert budget().turn_s(slow, [slow]) == pytest.approx(6.001)
+
+
 def test_a_block_of_tails_has_samples_for_one_but_takes_no_longer_than_a_second() -> None:
     tails = scenario(objective="latency_p99")
     assert [least_samples(tails, sample_s) for sample_s in (1.0, 0.05, 0.001)] == [1, 20, 34]

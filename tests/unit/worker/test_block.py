@@ -264,7 +264,7 @@ def test_a_turn_lasts_from_its_first_lead_in_to_its_last_sample(clock: Clock) ->
     clock.now = 1000.0
     task = Queued(clock, 0.03)
     found = block_of(task, 0.03, settle_s=0.25)
-    assert found["began_s"] == 1000.0
+    assert found["began_s"] == pytest.approx(1000.0)
     assert found["settled_s"] == pytest.approx(1000.06, abs=1e-3)
     assert found["ended_s"] == clock.now == pytest.approx(1000.27, abs=2e-3)
 
@@ -322,6 +322,24 @@ def test_a_long_step_is_its_own_lead_in(clock: Clock) -> None:
     found = run(clock, 1.5)
     assert found["lead_in_s"] == []
     assert found["samples_s"] == pytest.approx([1.5], rel=1e-4)
+
+
+class Renewed(Steps):
+    """Makes its inputs anew after each step."""
+
+    restore_s = 1.0
+
+    def restore(self) -> None:
+        self.clock.now += self.restore_s
+
+
+def test_inputs_that_take_long_to_make_are_a_lead_in(clock: Clock) -> None:
+    task, wanted = Renewed(clock, 0.01), {"step_s": 0.01, "seconds": 0.2, "min_samples": 1}
+    assert block.warm_up(task, latency=True, seconds=0.1).restore_s == pytest.approx(1.0)
+    long = block.run_block(task, iterations=1, **wanted)
+    assert (long["lead_in_s"], long["samples_s"]) == ([], pytest.approx([0.01]))
+    task.restore_s = 0.01
+    assert len(block.run_block(task, iterations=1, **wanted)["lead_in_s"]) == 2
 
 
 def test_on_a_gpu_the_lead_in_lasts_until_the_clock_settles(clock: Clock) -> None:
