@@ -110,14 +110,14 @@ campaign: ready-to-test
 
 # A thousand random walks over the screens; WALKS=20 takes some of them.
 walks: ready-to-test
-	$(python) -m pytest -m campaign tests/screens -k walks
+	$(python) -m pytest -n 2 -m "campaign or not campaign" tests/screens -k random_keys
 
 snapshots: ready-to-test
 	$(python) -m pytest tests/screens -m "not campaign" --snapshot-update
 
 # Every screen at four sizes, on machines with 0, 1 and 8 GPUs, in every theme.
 snapshots-all: ready-to-test
-	$(python) -m pytest -n 2 -m "campaign or not campaign" -k "not walks" tests/screens
+	$(python) -m pytest -n 2 -m "campaign or not campaign" -k "not random_keys" tests/screens
 
 # The pictures of README and docs, from recorded runs; ARGS=advice makes one.
 pictures: ready

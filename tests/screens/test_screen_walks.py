@@ -7,6 +7,7 @@ import random
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from typing import Any
 
 import pytest
 import scenes
@@ -82,19 +83,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-@pytest.mark.parametrize("seed", range(4))
+def seeds() -> list[Any]:
+    """`make test` takes four walks, and `make walks` a thousand."""
+    numbers = range(int(os.environ.get("WALKS", "1000")))
+    return [pytest.param(n, marks=[pytest.mark.campaign] if n >= 4 else []) for n in numbers]
+
+
+@pytest.mark.parametrize("seed", seeds())
 async def test_random_keys_and_sizes_never_lose_the_way_back(seed: int, home: Path) -> None:
     keep_five()
     await wander(seed)
-    assert not home.exists()
-
-
-@pytest.mark.campaign
-@pytest.mark.timeout(0)
-async def test_a_thousand_random_walks(home: Path) -> None:
-    for seed in range(int(os.environ.get("WALKS", "1000"))):
-        keep_five()
-        await wander(seed)
     assert not home.exists()
 
 
