@@ -16,6 +16,9 @@ from .model_facts import built_text, code_facts, model_and_inputs, saved_text
 from .tables import MORE_IS_BETTER, rate_text
 from .words import choice_word, reason_text
 
+# Warnings that a run says at once: a file that was asked for is missing, the run itself is not
+# kept, or the ratios mislead.
+ALARMING = ("no_trace", "no_journal", "not_frozen")
 WORD_WIDTH = 10  # the longest word is `eliminated`
 
 
@@ -58,7 +61,7 @@ def _of_run(event: ev.AnyEvent, run: RunView) -> Said:  # noqa: C901 - one flat 
         case ev.CeilingsKnown():
             return "ceilings", f"measured {event.ceilings.measured_at[:10]}"
         case ev.WarningRaised():
-            tone = "error" if event.warning.code == "no_trace" else "warning"  # it was asked for
+            tone = "error" if event.warning.code in ALARMING else "warning"
             return "warning", warning_text(event.warning), tone
         case ev.RacePlanned():
             return "planned", f"{event.title}: {_candidates(event.cases)}"
