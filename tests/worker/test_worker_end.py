@@ -1,10 +1,14 @@
-"""The end of a worker's process."""
+"""The end of a worker's process, and what it leaves in its log."""
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
+from pathlib import Path
+
+from workbench.worker.serve import MOST_LOGGED
 
 SCRIPT = """
 import atexit, sys
@@ -32,3 +36,39 @@ def test_a_worker_ends_with_its_exit_functions_but_takes_no_module_apart() -> No
     said, _ = worker.communicate(timeout=60)
     assert said.decode().splitlines() == ["closed", "exit function"]
     assert worker.returncode == 0
+
+
+PRINTS = """
+import os, sys
+from workbench.worker.serve import MOST_LOGGED, serve
+
+class Prints:
+    def fill(self, into):
+        if into:
+            os.dup2(os.open(into, os.O_WRONLY), 2)
+        os.write(2, b"x" * (MOST_LOGGED + 1))
+        return {}
+
+    def tidy(self):
+        pass
+
+serve(Prints(), int(sys.argv[1]))
+"""
+
+
+def test_a_long_log_is_emptied_but_no_file_of_the_user(tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair()
+    log, own = tmp_path / "log", tmp_path / "own"
+    own.touch()
+    sizes = []
+    with theirs, log.open("wb") as stderr:
+        command = [sys.executable, "-c", PRINTS, str(theirs.fileno())]
+        worker = subprocess.Popen(command, stderr=stderr, pass_fds=[theirs.fileno()])
+    with ours, ours.makefile("rw") as channel:
+        for into in ("", "", str(own)):
+            channel.write(json.dumps({"op": "fill", "into": into}) + "\n")
+            channel.flush()
+            assert json.loads(channel.readline()) == {"ok": {}}
+            sizes.append((log.stat().st_size, own.stat().st_size))
+    worker.wait(60)
+    assert sizes == [(0, 0), (0, 0), (0, MOST_LOGGED + 1)]

@@ -19,6 +19,8 @@ from .failures import LONGEST, MEMORY_HINT, cause, first_line, is_fatal, is_out_
 
 LEAST_ROOM = 1 << 16  # bytes; a write that fails fills most of the last blocks
 FULL_DISK = "the disk of TMPDIR is full: free some of it, or let TMPDIR name another"
+LOG = 2  # file descriptor of a worker's log
+MOST_LOGGED = 1 << 20  # bytes
 DISTRIBUTIONS = {"PIL": "pillow"}  # import name to package name, where they differ
 
 
@@ -85,16 +87,29 @@ def serialise(reply: dict[str, Any]) -> bytes:
     return text.encode() + b"\n"
 
 
+def _shorten(log: os.stat_result) -> None:
+    """Empty a log that has become long: what a user's code prints in each call would fill the disk.
+
+    A file that the code has put in the place of `log` is its own.
+    """
+    with suppress(OSError):
+        found = os.fstat(LOG)
+        if os.path.samestat(found, log) and found.st_size > MOST_LOGGED:
+            os.ftruncate(LOG, 0)
+            os.lseek(LOG, 0, os.SEEK_SET)
+
+
 def serve(worker: Any, descriptor: int) -> None:
     """Answer with the methods of `worker` until the socket closes; then end this process."""
     # Before any import of onnxruntime: afterwards it has already written files and a thread runs.
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-    own = os.getpid()
+    own, log = os.getpid(), os.fstat(LOG)
     with socket.socket(fileno=descriptor) as channel, channel.makefile("rb") as requests:
         for line in requests:
             reply = answer(worker, json.loads(line))
             if os.getpid() != own:
                 os._exit(0)  # a copy that a workload forked must not answer too
+            _shorten(log)
             channel.sendall(serialise(reply))
             if reply.get("error", {}).get("fatal"):
                 break

@@ -20,7 +20,7 @@ from workbench.worker.code import ASSIGNMENT, Code, command_words, placeholders
 LARGEST_BYTES = 1 << 24  # for a file that is hashed by its content
 PIPE_BYTES = 1 << 16  # pipe(7)
 LOG = 2  # file descriptor of the worker's stderr, which is its log
-MOST_LOGGED = 1 << 20  # bytes, above which the log is emptied between runs
+MOST_LOGGED = 1 << 20  # bytes, above which the log is emptied
 STARTS = "name a program, or the interpreter that runs the file"
 END_S = 1.0  # a command may take it to end its containers and remove its files
 
@@ -73,15 +73,17 @@ class CommandTask(Task):
         """Wait for the line; one of a progress bar ends with a carriage return."""
         rest = b""
         while data := os.read(pipe, PIPE_BYTES):
+            os.write(LOG, data)
+            self._errors.write(data)
+            if self._errors.tell() > MOST_LOGGED:
+                self._empty_logs()
             *lines, rest = re.split(rb"[\r\n]", rest + data)
             if any(self._is_last(line) for line in lines if line):
                 return True
         return bool(rest) and self._is_last(rest)
 
     def _is_last(self, line: bytes) -> bool:
-        """Log a line that the command prints; returns whether it is the one to wait for."""
-        os.write(LOG, line + b"\n")
-        self._errors.write(line + b"\n")
+        """Whether a line that the command prints is the one to wait for."""
         text = line.decode(errors="replace")
         return self._until is not None and self._until.search(text) is not None
 
@@ -96,15 +98,19 @@ class CommandTask(Task):
             if self._until is None and (tail := log_tail(self._errors)):
                 os.write(LOG, f"{tail}\n".encode())
             self._process = None
-        if os.fstat(LOG).st_size > MOST_LOGGED:  # many runs would fill the disk
-            os.ftruncate(LOG, 0)
-            os.lseek(LOG, 0, os.SEEK_SET)
-        self._errors.seek(0)
-        self._errors.truncate()
+        self._empty_logs()
         while left := set(children.offspring(os.getpid())) - self._others:
             for pid in left:
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
+
+    def _empty_logs(self) -> None:
+        """Keep what the command prints from filling the disk."""
+        if os.fstat(LOG).st_size > MOST_LOGGED:
+            os.ftruncate(LOG, 0)
+            os.lseek(LOG, 0, os.SEEK_SET)
+        self._errors.seek(0)
+        self._errors.truncate()
 
     def check(self) -> Accuracy:
         """Nothing to run: every run that fails raises."""

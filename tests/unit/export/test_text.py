@@ -132,6 +132,15 @@ def test_the_log_has_a_line_for_each_event_that_matters(
     assert [text and text.split()[2] for text in log_of(kind)] == words
 
 
+@pytest.mark.parametrize(
+    ("code", "shown"), [("no_journal", True), ("not_frozen", True), ("x", False)]
+)
+def test_a_run_that_is_not_kept_or_misleads_says_so_at_once(code: str, shown: bool) -> None:
+    event = ev.WarningRaised(at_s=1.0, warning=Warning(code, "it is so", "do that"))
+    line = log_line(event, Report(), verbose=False)
+    assert (line is not None and line.endswith("warning     it is so; do that")) is shown
+
+
 def test_rows_count_where_there_are_several() -> None:
     first, second = log_of(ev.RaceStarted)
     assert "row" not in first

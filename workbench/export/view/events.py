@@ -17,6 +17,9 @@ from .spans import Fact, Text, facts_lines, heading
 from .tables import MORE_IS_BETTER, rate_text
 from .words import choice_word, reason_text
 
+# Warnings that a run says at once: a file that was asked for is missing, the run itself is not
+# kept, or the ratios mislead.
+ALARMING = ("no_trace", "no_journal", "not_frozen")
 WORD_WIDTH = 10  # the longest word is `eliminated`
 LOG_LABEL = 22  # cells of "  41.2 s  eliminated  "
 NO_EVENTS = "no events (a JSON document has none)"
@@ -62,7 +65,7 @@ def _said(event: ev.AnyEvent, run: RunView) -> Said:  # noqa: C901 - one flat ar
         case ev.CeilingsKnown():
             return "ceilings", f"measured {event.ceilings.measured_at[:10]}"
         case ev.WarningRaised():
-            tone = "error" if event.warning.code == "no_trace" else "warning"  # it was asked for
+            tone = "error" if event.warning.code in ALARMING else "warning"
             return "warning", warning_text(event.warning), tone
         case ev.RacePlanned():
             return "planned", f"{event.title}: {_candidates(event.cases)}"

@@ -74,6 +74,17 @@ def test_what_a_command_prints_does_not_fill_the_disk(code, tmp_path, monkeypatc
         task.close()
 
 
+def test_what_it_prints_before_its_line_does_not_either(code, tmp_path, monkeypatch) -> None:
+    with (tmp_path / "log").open("w+b") as log:
+        monkeypatch.setattr(command, "LOG", log.fileno())
+        lines = f'for n in range(9): print(n, "x" * {command.MOST_LOGGED})'
+        task = _task(code, f"-c '{lines}'", until="^8 x")
+        task.step()
+        files = (log, task._errors)
+        assert all(os.fstat(f.fileno()).st_size <= 2 * command.MOST_LOGGED for f in files)
+        task.close()
+
+
 def test_a_command_is_ended_at_its_line(code, capfd) -> None:
     before = _children()
     task = _task(code, "process.py line", until="epoch [0-9]+ done$")
