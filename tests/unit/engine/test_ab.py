@@ -223,6 +223,17 @@ def test_a_run_that_is_cut_short_keeps_its_pairs(race: Race) -> None:
     assert (len(found.ratios), found.word, report.exit_code) == (4, "SAME", CUT_SHORT)
 
 
+def test_a_run_that_is_cut_short_too_early_does_not_blame_its_budget(race: Race) -> None:
+    class Cut(Machine):
+        def ask(self, key: WorkerKey, deadline_s: float, kind: object, **request: Any) -> object:
+            self.clock.is_ending = True  # type: ignore[attr-defined]
+            raise Cancelled("SIGINT")
+
+    (found,) = race(Cut()).results
+    assert found.reason is not None
+    assert (found.reason.code, "--budget" in found.reason.message) == ("cancelled", False)
+
+
 def test_a_side_that_fails_is_named_and_costs_its_row_alone(race: Race) -> None:
     world = Machine()
     world.fails["B"] = WorkerFailed(Reason("user_code", "no weights", "train it first"))
