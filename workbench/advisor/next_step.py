@@ -108,7 +108,7 @@ def _longer(evidence: Evidence) -> str:
     if "--budget" in words:
         at = words.index("--budget")
         del words[at : at + 2]
-    budget_s = max(LEAST_BUDGET_S, evidence.report.larger_budget_s)
+    budget_s = max(LEAST_BUDGET_S, evidence.larger_budget_s)
     return shlex.join([*words, "--budget", f"{budget_s:g}", *of_script])
 
 
