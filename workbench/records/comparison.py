@@ -26,7 +26,8 @@ class ComparedVerdict(msgspec.Struct, frozen=True):
     """A verdict whose choice or pick is not that of A; in pairs, A's value comes first."""
 
     scenario: str
-    word: str  # "CHANGED": disjoint intervals; "AMBIGUOUS": they overlap, or one is missing
+    # "CHANGED": disjoint intervals of one question; "AMBIGUOUS": they overlap, or one is missing
+    word: str
     choices: tuple[str, str]
     picks: tuple[str | None, str | None]  # case ids
     ci95: tuple[Interval | None, Interval | None]  # A's pick over the other's within each run

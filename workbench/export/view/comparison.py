@@ -60,7 +60,10 @@ def _against(one: Versus, spreads: Sequence[str], *, known: bool) -> Iterator[Se
     if one.verdicts:
         here, there = (_staying(name, 8, names=True) for name in ("A", b))
         of_verdict = ("Verdict", _staying("", 12), here, there, "95% in A", f"95% in {b}")
-        notes = ["AMBIGUOUS: both picks may be as good, or a run did not measure both."]
+        notes = [
+            "AMBIGUOUS: both picks may be as good, a run did not measure both, or the runs asked"
+            " different questions."
+        ]
         yield Section.of("Verdicts that differ", notes, of_verdict, map(_verdict, one.verdicts))
     notes = [
         f"{b}/A is the time of {b} over that of A. It is unpaired: the runs did not take turns.",
