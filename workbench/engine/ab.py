@@ -205,8 +205,8 @@ def conclude(result: ABResult, tolerance: float, few: Reason) -> None:
 
 
 def exit_code(results: Sequence[ABResult], fail_on: float | None) -> int:
-    """FAILED without a result, BEYOND where a whole interval has B slower than `fail_on` allows."""
-    if any(result.reason for result in results):
-        return FAILED
+    """BEYOND where a whole interval has B slower than `fail_on` allows, FAILED without a result."""
     most = 1 + fail_on if fail_on else math.inf
-    return BEYOND if any(result.ci95 and result.ci95[0] > most for result in results) else OK
+    if any(result.ci95 and result.ci95[0] > most for result in results):
+        return BEYOND
+    return FAILED if any(result.reason for result in results) else OK

@@ -283,3 +283,9 @@ def test_a_budget_for_two_pairs_is_too_small(race: Race) -> None:
 )
 def test_the_whole_interval_must_lie_beyond_the_limit(low, high, fail_on, code) -> None:
     assert ab.exit_code([ABResult("one", ci95=(low, high))], fail_on) == code
+
+
+def test_a_side_that_fails_in_one_row_does_not_hide_the_regression_of_another() -> None:
+    failed = ABResult("two", reason=Reason("user_code", "no weights"))
+    assert ab.exit_code([ABResult("one", ci95=(1.03, 1.06)), failed], 0.02) == BEYOND
+    assert ab.exit_code([ABResult("one", ci95=(0.99, 1.01)), failed], 0.02) == FAILED
