@@ -170,7 +170,9 @@ def _verdicts(first: RunSide, other: RunSide) -> Iterator[ComparedVerdict]:
 
 
 def _within(side: RunSide, scenario: str, one: str | None, two: str | None) -> Interval | None:
-    """The paired ratio of two picks in the rounds of one run."""
+    """The paired ratio of two different picks in the rounds of one run."""
+    if one == two:
+        return None
     row = {each.case.id: each.rounds() for each in side.report.rows[scenario].candidates}
     ratio = ratios.ratio_between(row[one], row[two]) if one in row and two in row else None
     return None if ratio is None else ratio.widened(ANOTHER_RUN).interval

@@ -30,7 +30,8 @@ class ComparedVerdict(msgspec.Struct, frozen=True):
     word: str
     choices: tuple[str, str]
     picks: tuple[str | None, str | None]  # case ids
-    ci95: tuple[Interval | None, Interval | None]  # A's pick over the other's within each run
+    # A's pick over the other's within each run; None where they are the same.
+    ci95: tuple[Interval | None, Interval | None]
 
 
 class ComparedCase(msgspec.Struct, frozen=True):
