@@ -77,6 +77,16 @@ def test_a_row_without_a_verdict_says_what_it_compares(
         assert ("best " if objective == "memory" else "fastest ") in text
 
 
+def test_a_row_that_compares_memory_shows_it() -> None:
+    one, other = case("cpu-a"), case("cpu-b")
+    for objective in ("memory", "throughput"):
+        row = msgspec.structs.replace(PLAIN, objective=objective)
+        built = report({one: steady(1.0), other: steady(2.0)}, row=row)
+        for candidate in built.candidates.values():
+            candidate.memory_peak_bytes = 432 << 20
+        assert ("peak memory 432 MiB" in run_text(built)) is (objective == "memory")
+
+
 def test_a_sole_candidate_of_a_plain_run_is_not_called_the_fastest() -> None:
     one, other = case("cpu-a"), case("cpu-b")
     for blocks, words in (({}, "measured: "), ({other: steady(2.0)}, "fastest: ")):

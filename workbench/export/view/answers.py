@@ -177,7 +177,8 @@ def _remarks(candidate: Candidate, row: Row, run: RunView) -> Iterator[tuple[str
     """Label and text of each remark on one candidate."""
     found = run.measured(candidate)
     metrics = [metrics_text(found)] if found.metrics else []
-    if "batch" in row.plan.point and found.memory_peak_bytes is not None:
+    asked = "batch" in row.plan.point or row.plan.objective == "memory"
+    if asked and found.memory_peak_bytes is not None:
         metrics.append(f"peak memory {units.size(found.memory_peak_bytes)}")
     if metrics:
         yield "metrics", ", ".join(metrics)
