@@ -17,6 +17,7 @@ from workbench.export.view.derived import RunView
 from workbench.export.view.roofline import NOTHING, roofline_lines
 from workbench.records import events as ev
 from workbench.records.document import DeviceCeilings
+from workbench.records.reason import Reason
 from workbench.report.report import Report
 
 SIZES = [pytest.param((80, 24), id="80x24"), pytest.param((120, 40), id="120x40")]
@@ -104,6 +105,16 @@ def test_every_candidate_has_a_line_and_a_mark_and_every_limit_its_name() -> Non
         assert not names or "cuda:0 torch fp16" in names[0]
         if width == 100:
             assert "cuda:0 bf16" in "".join(lines) and "cpu bf16 cache" in "".join(lines)
+
+
+def test_a_candidate_that_failed_is_not_under_the_roofs() -> None:
+    report = with_gpu()
+    row = report.rows["floating_point"]
+    first = RunView(report).ordered(row)[0]
+    first.state, first.reason = "failed", Reason("impossible_rate", "beyond what it can reach")
+    lines = roofline_lines(row, RunView(report), 100, 34)
+    name = first.case.label.replace("/", " ")
+    assert lines and not any(name in line.plain for line in lines)
 
 
 def test_a_low_terminal_gets_the_lines_without_the_chart() -> None:

@@ -93,16 +93,8 @@ def _hardware(machine: Machine | None) -> tuple[object, ...] | None:
 def _case(first: RunSide, other: RunSide, case: str, fail_on: float | None) -> ComparedCase:
     before, after = first.rounds(case), other.rounds(case)
     medians, counts = (median(before), median(after)), (len(before), len(after))
-    one, two = (side.cases[case][0].work for side in (first, other))
-    if (one.flops, one.items, one.item, one.ranks) != (two.flops, two.items, two.item, two.ranks):
-        reason = Reason("other_work", "a step does other work: the workload differs")
-        return ComparedCase(case, UNDECIDED, medians, counts, None, reason)
-    if _subject(first) != _subject(other):
-        reason = Reason("other_code", "the model, the code or its inputs differ")
-        return ComparedCase(case, UNDECIDED, medians, counts, None, reason)
-    if _timing(first.cases[case][0]) != _timing(other.cases[case][0]):
-        reason = Reason("other_clock", "one is the rate of many steps, one the latency of a step")
-        return ComparedCase(case, UNDECIDED, medians, counts, None, reason)
+    if unlike := _unlike(first, other, case):
+        return ComparedCase(case, UNDECIDED, medians, counts, None, unlike)
     ratio, doubt = medians[1] / medians[0], _doubt(first, case) or _doubt(other, case)
     if doubt is not None or first.spread is None or other.spread is None:
         return ComparedCase(case, UNDECIDED, medians, counts, ratio, doubt)
@@ -112,6 +104,18 @@ def _case(first: RunSide, other: RunSide, case: str, fail_on: float | None) -> C
     word = found.word(unpaired.SAME_WITHIN).upper()
     beyond = fail_on is not None and found.low > 1 + fail_on
     return ComparedCase(case, word, medians, counts, ratio, None, shown, found.interval, beyond)
+
+
+def _unlike(first: RunSide, other: RunSide, case: str) -> Reason | None:
+    """Why the two runs timed different things under the name of this case."""
+    one, two = (side.cases[case][0].work for side in (first, other))
+    if (one.flops, one.items, one.item, one.ranks) != (two.flops, two.items, two.item, two.ranks):
+        return Reason("other_work", "a step does other work: the workload differs")
+    if _subject(first) != _subject(other):
+        return Reason("other_code", "the model, the code or its inputs differ")
+    if _timing(first.cases[case][0]) != _timing(other.cases[case][0]):
+        return Reason("other_clock", "one is the rate of many steps, one the latency of a step")
+    return None
 
 
 def _timing(candidate: Candidate) -> tuple[bool, set[str | None]]:
@@ -155,13 +159,20 @@ def _verdicts(first: RunSide, other: RunSide) -> Iterator[ComparedVerdict]:
             choices, picks = (one.choice, two.choice), (one.pick, two.pick)
             here, there = (_within(side, one.scenario, *picks) for side in (first, other))
             disjoint = here and there and (here[1] < there[0] or there[1] < here[0])
+            is_same = one.objective == two.objective and not any(
+                _unlike(first, other, pick)
+                for pick in picks
+                if pick in first.cases and pick in other.cases
+            )
             calm = all(one.scenario not in side.disturbed for side in (first, other))
-            word = CHANGED if disjoint and calm else UNDECIDED
+            word = CHANGED if disjoint and is_same and calm else UNDECIDED
             yield ComparedVerdict(one.scenario, word, choices, picks, (here, there))
 
 
 def _within(side: RunSide, scenario: str, one: str | None, two: str | None) -> Interval | None:
-    """The paired ratio of two picks in the rounds of one run."""
+    """The paired ratio of two different picks in the rounds of one run."""
+    if one == two:
+        return None
     row = {each.case.id: each.rounds() for each in side.report.rows[scenario].candidates}
     ratio = ratios.ratio_between(row[one], row[two]) if one in row and two in row else None
     return None if ratio is None else ratio.widened(ANOTHER_RUN).interval

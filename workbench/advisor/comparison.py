@@ -40,6 +40,11 @@ def worse(objective: str) -> str:
     return f"higher in {COMPARED[objective]}"
 
 
+def quantity(objective: str) -> str:
+    """`time`, `time at the 99th percentile`, `cost`."""
+    return f"time{TIMED[objective]}" if objective in TIMED else COMPARED[objective]
+
+
 def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
     """The candidates from best to worst; those without a value are missing."""
     known = {candidate.case.id: candidate for candidate in candidates}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
+from ..planning.request import LONGEST_BUDGET_S
 from ..planning.scenario import Scenario
 from ..records.reason import BUDGET, NOT_READY, Reason, Warning
 from ..records.verdict import LIKELY, OPEN, SURE, TIE
@@ -31,6 +32,11 @@ class Evidence:
     report: Report
     row: Row
     scenario: Scenario
+
+    @property
+    def larger_budget_s(self) -> float:
+        """A budget that gives each row more time than this run did: --budget is never extended."""
+        return min(math.ceil(2 * self.report.most_s), LONGEST_BUDGET_S)
 
     # ------------------------------------------------------- candidates
 
@@ -258,7 +264,7 @@ class Evidence:
             ways = ["alone"] if len(self.report.asked_rows) > 1 else []
             # A resumed run had a part of the budget: twice that may be less than the whole.
             if not ways or started is None or started.resumes is None:
-                ways.append(f"with --budget {self.report.larger_budget_s} or more")
+                ways.append(f"with --budget {self.larger_budget_s:g} or more")
             remedy = f"{again} {', or '.join(ways)}"
             yield Warning(
                 code="unmeasured",

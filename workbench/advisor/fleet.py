@@ -148,13 +148,14 @@ def _rows(nodes: Sequence[FleetNode], prices: Mapping[str, float]) -> Iterator[F
             if ratio is not None:
                 cells[name] = replace(cells[name], ratio=ratio.value, ratio_ci95=ratio.interval)
         choice = alike[0] if len(alike) == 1 else "either"
+        is_known = bool(others or (times and not several))
         yield FleetRow(
             scenario=scenario,
-            choice=choice if others or (times and not several) else "unknown",
+            choice=choice if is_known else "unknown",
             alike=alike,
             lead=others[0].value if others else None,
             lead_ci95=others[0].interval if others else None,
-            cheapest=_alike(_against_best(costs)) if len(costs) == len(times) else [],
+            cheapest=_alike(_against_best(costs)) if is_known and len(costs) == len(times) else [],
             cells=sorted(cells.values(), key=lambda cell: cell.value_s or math.inf),
         )
 

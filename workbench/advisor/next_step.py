@@ -10,7 +10,7 @@ from ..stats import ratios
 from ..text import units
 from ..text.units import as_sentence
 from .causes import NEAR_LIMIT, launch_bound, roof_of, waiting_fraction
-from .comparison import COMPARED, TIMED, Comparison, better
+from .comparison import Comparison, better, quantity
 from .evidence import Evidence
 from .race_summary import is_cut_short
 
@@ -108,7 +108,7 @@ def _longer(evidence: Evidence) -> str:
     if "--budget" in words:
         at = words.index("--budget")
         del words[at : at + 2]
-    budget_s = max(LEAST_BUDGET_S, evidence.report.larger_budget_s)
+    budget_s = max(LEAST_BUDGET_S, evidence.larger_budget_s)
     return shlex.join([*words, "--budget", f"{budget_s:g}", *of_script])
 
 
@@ -165,8 +165,7 @@ def _for_accuracy(pick: Candidate, evidence: Evidence) -> Iterator[str]:
     if exact:
         _, _, error_value, comparison = min(exact, key=lambda each: each[:2])
         factor, ci = comparison.parts
-        name, objective = candidate_name(comparison.other.case), pick.objective
-        noun = f"time{TIMED[objective]}" if objective in TIMED else COMPARED[objective]
+        name, noun = candidate_name(comparison.other.case), quantity(pick.objective)
         yield (
             f"{name} is accurate to {units.figure(error_value)} and takes {factor} the {noun} "
             f"(95% CI {ci}). Prefer it if an error of {units.share(accuracy.value)} is too much"

@@ -69,7 +69,9 @@ def equal_precision(row: Row, scenario: Scenario) -> list[EqualPrecision]:
     """The best of each device at each precision, including those raced for reference only."""
     found = []
     for precision in (*scenario.precisions, *scenario.reference_only):
-        group = [c for c in row.candidates if c.case.precision == precision and c.blocks]
+        apart = precision in scenario.reference_only
+        # Unmeasured ones count too: a reader of the document knows by them what is never picked.
+        group = [c for c in row.candidates if c.case.precision == precision and (c.blocks or apart)]
         if not group:
             continue
         best_first = ranked(c for c in group if c.state != "failed")
@@ -78,7 +80,7 @@ def equal_precision(row: Row, scenario: Scenario) -> list[EqualPrecision]:
         found.append(
             EqualPrecision(
                 precision=precision,
-                reference_only=precision in scenario.reference_only,
+                reference_only=apart,
                 best_cpu=_id(cpu),
                 best_gpu=_id(gpu),
                 device_ratio=value,

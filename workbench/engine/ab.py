@@ -40,6 +40,8 @@ from .telemetry import MachineTelemetry
 from .workers import settings_of
 
 SHARED = "both sides need it"  # a GPU that may admit one process at a time
+FEW = Reason(BUDGET, "too few pairs of processes: raise --budget")
+CUT = Reason("cancelled", "the run was cut short after too few pairs of processes")
 BLOCK_S = 0.1
 RACE_S = 1.0  # for each pair of processes; more pairs narrow the interval more than longer ones
 WARM_UP_S = 0.5  # at most, since each fresh process warms up
@@ -103,8 +105,9 @@ class ABRun:
             self._pool.end_all(at_once=self.control.is_ending)
             self._pool.close()
         tolerance = fail_on or ratios.TOLERANCE
+        few = CUT if self.control.is_ending else FEW
         for result in results:
-            conclude(result, tolerance)
+            conclude(result, tolerance, few)
         members: Any = {"results": results, "tolerance": tolerance, "fail_on": fail_on}
         code = CUT_SHORT if self.control.is_ending else exit_code(results, fail_on)
         return ABReport(**head, **members, sides=list(self.sides), exit_code=code)
@@ -191,19 +194,19 @@ def _failure(side: Side, reason: Reason) -> WorkerFailed:
     return WorkerFailed(Reason(reason.code, text))
 
 
-def conclude(result: ABResult, tolerance: float) -> None:
-    """Fill in the ratio over all pairs, with its interval and word."""
+def conclude(result: ABResult, tolerance: float, few: Reason) -> None:
+    """Fill in the ratio over all pairs, with its interval and word, or `few` as the reason."""
     found = paired_ratio(result.ratios, [1.0] * len(result.ratios))
     if found is not None:
         result.ratio, result.ci95 = found.value, found.interval
         result.word = found.word(tolerance).upper()
     elif result.reason is None:
-        result.reason = Reason(BUDGET, "too few pairs of processes: raise --budget")
+        result.reason = few
 
 
 def exit_code(results: Sequence[ABResult], fail_on: float | None) -> int:
-    """FAILED without a result, BEYOND where a whole interval has B slower than `fail_on` allows."""
-    if any(result.reason for result in results):
-        return FAILED
+    """BEYOND where a whole interval has B slower than `fail_on` allows, FAILED without a result."""
     most = 1 + fail_on if fail_on else math.inf
-    return BEYOND if any(result.ci95 and result.ci95[0] > most for result in results) else OK
+    if any(result.ci95 and result.ci95[0] > most for result in results):
+        return BEYOND
+    return FAILED if any(result.reason for result in results) else OK

@@ -26,10 +26,12 @@ class ComparedVerdict(msgspec.Struct, frozen=True):
     """A verdict whose choice or pick is not that of A; in pairs, A's value comes first."""
 
     scenario: str
-    word: str  # "CHANGED": disjoint intervals; "AMBIGUOUS": they overlap, or one is missing
+    # "CHANGED": disjoint intervals of one question; "AMBIGUOUS": they overlap, or one is missing
+    word: str
     choices: tuple[str, str]
     picks: tuple[str | None, str | None]  # case ids
-    ci95: tuple[Interval | None, Interval | None]  # A's pick over the other's within each run
+    # A's pick over the other's within each run; None where they are the same.
+    ci95: tuple[Interval | None, Interval | None]
 
 
 class ComparedCase(msgspec.Struct, frozen=True):

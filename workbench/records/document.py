@@ -145,7 +145,7 @@ class Measurement(msgspec.Struct):
     ci95_s: tuple[float, float] | None  # median's interval, distribution-free; None below 6 samples
     p10_s: float | None
     p90_s: float | None
-    p99_s: float | None  # None below 100 samples
+    p99_s: float | None  # None below 100 samples, or where a sample holds several steps
     min_s: float | None
     throughput: Throughput | None  # rate at the median
     flops_per_s: float | None

@@ -163,7 +163,8 @@ class FleetRow(msgspec.Struct, frozen=True):
     alike: list[str]  # node types that may be the fastest, the one with the least time first
     lead: float | None  # time of the next node type over that of the fastest
     lead_ci95: tuple[float, float] | None
-    cheapest: list[str]  # node types that may be; empty unless each compared one has a price
+    # Node types that may be; empty while `choice` is "unknown", and unless each has a price.
+    cheapest: list[str]
     cells: list[FleetCell]  # fastest first
 
 

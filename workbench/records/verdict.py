@@ -132,7 +132,7 @@ class WhatIf(msgspec.Struct, frozen=True):
     name: str | None  # name in the recording
     basis: str | None = None  # "recorded", or "estimated" between the sizes of the recording
     id: str | None = None  # case id of the recorded candidate
-    step_s: float | None = None  # seconds per step there
+    step_s: float | None = None  # seconds there, of what the row's objective counts
     step_ci95_s: tuple[float, float] | None = None  # interval of `step_s`
     ratio: float | None = None  # time of the pick here over that there; above 1 it is faster there
     ratio_ci95: tuple[float, float] | None = None

@@ -213,8 +213,8 @@ def measurement_warnings(candidate: Candidate, machine: Machine | None = None) -
     center, overhead = stats.median(samples), candidate.call_overhead_s
     step_share = candidate.step_share
     if len(samples) < FEW_SAMPLES and (step_share == 1 or interval is None):
-        remedy = "raise --budget or race fewer rows"
-        yield Warning("few_samples", f"few samples ({len(samples)})", remedy, case.id)
+        message = f"few samples ({len(samples)})"
+        yield Warning("few_samples", message, "raise --budget", case.id)
     width = stats.relative_half_width(center, interval)
     if interval is not None and width is not None and width * step_share > WIDE:
         low, high = map(units.duration, interval)

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -235,11 +234,6 @@ class Report:
     def most_s(self) -> float:
         """The longest that the run may take, in seconds: its budget and what open rows added."""
         return (self.started.budget_s if self.started else 0.0) + self.extended_s
-
-    @property
-    def larger_budget_s(self) -> int:
-        """A budget that gives each row more time than this run did: --budget is never extended."""
-        return math.ceil(2 * self.most_s)
 
     @property
     def asked_rows(self) -> list[Row]:

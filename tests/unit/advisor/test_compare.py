@@ -166,6 +166,29 @@ def test_another_pick_is_a_change_if_the_intervals_are_disjoint(
     assert (here[1] < there[0]) is (word == "CHANGED")
 
 
+def test_the_answer_to_another_question_is_no_change() -> None:
+    sides = side("A", {ONE: 1.0, TWO: 1.03}), side("B", {ONE: 1.3, TWO: 1.0})
+    (changed,) = compared(*sides, None).verdicts
+    row = sides[1].report.rows["row"]
+    assert row.verdict is not None
+    latency = msgspec.structs.replace(row.verdict, objective="latency")
+    row.verdict, was = latency, row.verdict
+    (asked,) = compared(*sides, None).verdicts
+    row.verdict = was
+    sides[1].report.model = ModelReport(FACTS)
+    (contents,) = compared(*sides, None).verdicts
+    assert [each.word for each in (changed, asked, contents)] == ["CHANGED", *["AMBIGUOUS"] * 2]
+
+
+def test_a_pick_has_no_ratio_to_itself() -> None:
+    sides = side("A", {ONE: 1.0, TWO: 2.0}), side("B", {ONE: 1.0, TWO: 2.0})
+    row = sides[1].report.rows["row"]
+    assert row.verdict is not None
+    row.verdict = msgspec.structs.replace(row.verdict, choice="either")
+    (verdict,) = compared(*sides, None).verdicts
+    assert (verdict.word, verdict.ci95) == ("AMBIGUOUS", (None, None))
+
+
 def test_an_equal_verdict_is_not_listed() -> None:
     assert against({ONE: 1.0, TWO: 2.0}, {ONE: 1.3, TWO: 2.6}).verdicts == []
 

@@ -69,6 +69,7 @@ def test_one_node_type_that_answered_is_no_choice_while_others_run(tmp_path: Pat
     (tmp_path / "jobs/two-1/document.json").unlink()
     found = fleet(tmp_path)
     assert (row(found).choice, row(found).alike) == ("unknown", ["one"])
+    assert row(fleet(tmp_path, cpu=0.1)).cheapest == []
     assert not is_complete(found)
 
 

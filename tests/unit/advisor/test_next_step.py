@@ -146,3 +146,13 @@ def test_no_crossover_is_advised_for_a_single_candidate() -> None:
     row = scenario(size=Size("batch", 1, 512))
     found = verdict({CPU: steady(1.0)}, reproduced_by("workbench advise row"), row=row, gpus=[])
     assert "--crossover" not in found.next_best
+
+
+def test_no_budget_beyond_the_longest_is_advised() -> None:
+    def of_a_day(event: ev.AnyEvent) -> ev.AnyEvent:
+        if isinstance(event, ev.RunStarted):
+            return msgspec.structs.replace(event, budget_s=50_000.0)
+        return event
+
+    found = verdict({CPU: NOISY, GPU: NOISY[::-1]}, of_a_day)
+    assert "--budget 86400`" in found.next_best

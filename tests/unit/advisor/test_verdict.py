@@ -17,6 +17,7 @@ from workbench.records.events import CaseFinished, CasePrepared, WarningRaised
 from workbench.records.machine import CudaDriver
 from workbench.records.reason import Reason, Warning
 from workbench.records.verdict import Verdict
+from workbench.report.from_document import report_of
 from workbench.report.report import Report
 from workbench.stats.samples import Ratio
 
@@ -298,6 +299,14 @@ def test_reference_only_precisions_are_marked_as_such() -> None:
         "fp32": False,
         "fp64": True,
     }
+
+
+def test_a_document_says_what_is_never_picked_even_if_it_had_no_turn() -> None:
+    apart = case("cpu-a", "fp64")
+    built = report({CPU: steady(1.0), apart: []}, failed={apart: Reason("no_memory", "it is full")})
+    built.rows["row"].verdict = decide(built, ROW)
+    again = report_of(built.document()).rows["row"]
+    assert [c.case.id for c in again.candidates if again.is_reference_only(c)] == [apart.id]
 
 
 def test_a_warning_about_another_row_or_the_whole_run_stays_where_it_is() -> None:

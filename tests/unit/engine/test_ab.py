@@ -223,6 +223,17 @@ def test_a_run_that_is_cut_short_keeps_its_pairs(race: Race) -> None:
     assert (len(found.ratios), found.word, report.exit_code) == (4, "SAME", CUT_SHORT)
 
 
+def test_a_run_that_is_cut_short_too_early_does_not_blame_its_budget(race: Race) -> None:
+    class Cut(Machine):
+        def ask(self, key: WorkerKey, deadline_s: float, kind: object, **request: Any) -> object:
+            self.clock.is_ending = True  # type: ignore[attr-defined]
+            raise Cancelled("SIGINT")
+
+    (found,) = race(Cut()).results
+    assert found.reason is not None
+    assert (found.reason.code, "--budget" in found.reason.message) == ("cancelled", False)
+
+
 def test_a_side_that_fails_is_named_and_costs_its_row_alone(race: Race) -> None:
     world = Machine()
     world.fails["B"] = WorkerFailed(Reason("user_code", "no weights", "train it first"))
@@ -272,3 +283,9 @@ def test_a_budget_for_two_pairs_is_too_small(race: Race) -> None:
 )
 def test_the_whole_interval_must_lie_beyond_the_limit(low, high, fail_on, code) -> None:
     assert ab.exit_code([ABResult("one", ci95=(low, high))], fail_on) == code
+
+
+def test_a_side_that_fails_in_one_row_does_not_hide_the_regression_of_another() -> None:
+    failed = ABResult("two", reason=Reason("user_code", "no weights"))
+    assert ab.exit_code([ABResult("one", ci95=(1.03, 1.06)), failed], 0.02) == BEYOND
+    assert ab.exit_code([ABResult("one", ci95=(0.99, 1.01)), failed], 0.02) == FAILED

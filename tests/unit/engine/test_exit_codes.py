@@ -23,12 +23,20 @@ from workbench.records import events as ev
 from workbench.records.code import CodeAdvice, CodeFacts, CodeReport, SavedCode
 from workbench.records.document import Trace
 from workbench.records.model import Saved
-from workbench.records.reason import Reason
+from workbench.records.reason import Reason, Warning
+from workbench.report.candidate import Candidate
 from workbench.report.report import Report
 from workbench.report.run_files import read_journal
 
 KEPT = Path(__file__).parents[2] / "fixtures" / "journals"
+CALM = 12  # samples in a block, as steady as they can be
 FULL = Reason("not_saved", "the disk is full", None)
+
+
+def steady_blocks(candidate: Candidate) -> list[ev.BlockMeasured]:
+    """Its blocks without anything to warn about."""
+    calm = [candidate.median_s] * CALM
+    return [msgspec.structs.replace(block, samples_s=calm) for block in candidate.blocks]
 
 
 def kept(name: str) -> Report:
@@ -140,6 +148,32 @@ def test_a_search_for_the_largest_batch_may_skip_what_cannot_run_here(states, co
     row = SimpleNamespace(candidates=[SimpleNamespace(state=each) for each in states])
     report: Any = SimpleNamespace(asked_rows=[row])
     assert exit_code("done", Request(largest_batch=True), report) == code
+
+
+def test_strict_samples_asks_for_a_search_without_a_warning_too() -> None:
+    report = kept("run-largest-batch")
+    request = Request(largest_batch=True, strict_samples=True)
+    for candidate in report.candidates.values():
+        candidate.state = "ok"
+    report.warnings = []
+    assert exit_code("done", request, report) == OK
+    report.warnings = [Warning("busy_machine", "others were busy", "stop them")]
+    assert exit_code("done", request, report) == UNTRUSTED
+
+
+def test_strict_samples_does_not_ask_about_a_batch_that_nobody_asked_for() -> None:
+    report = Report.of(own_runs.net())
+    report.code.advice = None
+    first, other = rows_of(report)[:2]
+    for candidate in first.candidates:
+        candidate.blocks = candidate.blocks and steady_blocks(candidate)
+    request = Request(own=OwnQuestion("torch", "m:build"), strict_samples=True)
+    report.warnings = []
+    assert exit_code("done", request, report) == OK
+    report.warnings = [Warning("busy_machine", "busy", "stop them", other.plan.scenario)]
+    assert exit_code("done", request, report) == OK
+    report.warnings = [Warning("busy_machine", "busy", "stop them", first.plan.scenario)]
+    assert exit_code("done", request, report) == UNTRUSTED
 
 
 class BusyPool(SimulatedPool):

@@ -51,6 +51,16 @@ def test_every_cell_of_a_markdown_table_has_its_column() -> None:
     assert re.search(r"\| FASTER \| [^|]+ \| 0.50x \|", found)
 
 
+def test_a_run_with_one_round_of_each_case_does_not_seem_steady() -> None:
+    one, many = (RunSide(n, report({ONE: steady(1.0, r)})) for n, r in (("A", 1), ("B", 8)))
+    found = comparison(1.0, 1.0)
+    changed = msgspec.structs.replace(
+        found, runs=[one.run, many.run], against=[compared(one, many, None)]
+    )
+    assert "varied by" in section_text(sections(found))
+    assert "varied by" not in section_text(sections(changed))
+
+
 def test_a_run_of_an_unknown_machine_is_not_said_to_be_of_another() -> None:
     found = comparison(1.0, 1.0)
     against = [msgspec.structs.replace(found.against[0], same_machine=False)]

@@ -51,6 +51,42 @@ def test_a_small_lead_of_a_plain_run_is_not_called_open() -> None:
     assert "too close to cpu torch fp32 t8 of=b to call: 1.00x" in level
 
 
+@pytest.mark.parametrize(
+    ("objective", "slower", "close"),
+    [
+        ("throughput", "takes 2.00x (95% CI 1.98-2.02) the time\n", "to call: 1.00x"),
+        (
+            "latency_p99",
+            "the time at the 99th percentile\n",
+            "to call at the 99th percentile: 1.00x",
+        ),
+        ("memory", "the peak memory\n", "to call in peak memory: 1.00x"),
+    ],
+)
+def test_a_row_without_a_verdict_says_what_it_compares(
+    objective: str, slower: str, close: str
+) -> None:
+    one, other = case("cpu-a"), case("cpu-b")
+    row = msgspec.structs.replace(PLAIN, objective=objective)
+    for factor, words in ((2.0, slower), (1.0, close)):
+        built = report({one: steady(1.0, 20), other: steady(factor, 20)}, row=row)
+        for candidate, peak in zip(built.candidates.values(), (1.0, factor), strict=True):
+            candidate.memory_peak_bytes = round(peak * 2**30)
+        text = run_text(built, 200)
+        assert words in text
+        assert ("best " if objective == "memory" else "fastest ") in text
+
+
+def test_a_row_that_compares_memory_shows_it() -> None:
+    one, other = case("cpu-a"), case("cpu-b")
+    for objective in ("memory", "throughput"):
+        row = msgspec.structs.replace(PLAIN, objective=objective)
+        built = report({one: steady(1.0), other: steady(2.0)}, row=row)
+        for candidate in built.candidates.values():
+            candidate.memory_peak_bytes = 432 << 20
+        assert ("peak memory 432 MiB" in run_text(built)) is (objective == "memory")
+
+
 def test_a_sole_candidate_of_a_plain_run_is_not_called_the_fastest() -> None:
     one, other = case("cpu-a"), case("cpu-b")
     for blocks, words in (({}, "measured: "), ({other: steady(2.0)}, "fastest: ")):

@@ -93,7 +93,9 @@ def test_a_kept_run_leads_to_the_same_verdicts(name: str, kind: str) -> None:
         found = without_prose(msgspec.json.decode(msgspec.json.encode(again)))
         # Found after the verdict, and younger than the kept runs.
         later = {"crossover": None, "confidence": again.confidence}
-        assert found == without_prose({**verdict, **later})
+        best = ("best_cpu", "best_gpu")  # without these an entry is younger, too
+        measured = [each for each in found["equal_precision"] if any(map(each.get, best))]
+        assert {**found, "equal_precision": measured} == without_prose({**verdict, **later})
 
 
 def test_the_kept_runs_hold_what_a_run_can_hold() -> None:

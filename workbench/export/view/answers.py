@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ...advisor import break_even, crossover, whatif
-from ...advisor.comparison import BELOW
+from ...advisor.comparison import BELOW, TIMED, quantity
 from ...advisor.race_summary import counts_text, eliminated_by_first_block
 from ...advisor.ranking import has_equal
 from ...advisor.subject import answer
@@ -76,23 +76,25 @@ def _so_far(row: Row, run: RunView) -> list[Fact]:
 
 
 def _fastest(row: Row, run: RunView) -> list[Fact]:
-    """The fastest candidate of a plain run, compared with the second."""
+    """The best candidate of a row without a verdict, compared with the second."""
     measured = (run.measured(c) for c in row.candidates if c.state != "failed")
     others = [m for m in measured if m.n and m.against is not None]
     second = min(others, key=lambda m: m.against.ratio if m.against else 0.0, default=None)
     if second is None or second.against is None:
         return []
     name, against = run.case_name(second.id), second.against
-    ratio = units.times(against.ratio, against.ci95)
+    ratio, noun = units.times(against.ratio, against.ci95), quantity(row.plan.objective)
+    at = TIMED.get(row.plan.objective, f" in {noun}")
     if against.word == "slower":
-        lead = f"{name} takes {ratio} the time"
+        lead = f"{name} takes {ratio} the {noun}"
     elif against.word == "ambiguous":
-        lead = f"cannot be distinguished from {name}: {ratio}"
+        lead = f"cannot be distinguished from {name}{at}: {ratio}"
     elif against.ci95[0] > 1:
-        lead = f"leads {name} by {BELOW}: {ratio}"
+        lead = f"leads {name} by {BELOW}{at}: {ratio}"
     else:
-        lead = f"too close to {name} to call: {ratio}"
-    return [fact("fastest", f"{run.case_name(against.id)}; {lead}")]
+        lead = f"too close to {name} to call{at}: {ratio}"
+    label = "fastest" if row.plan.objective in TIMED else "best"
+    return [fact(label, f"{run.case_name(against.id)}; {lead}")]
 
 
 def ending_lines(run: RunView, width: int, *, starts: bool) -> list[Text]:
@@ -175,7 +177,8 @@ def _remarks(candidate: Candidate, row: Row, run: RunView) -> Iterator[tuple[str
     """Label and text of each remark on one candidate."""
     found = run.measured(candidate)
     metrics = [metrics_text(found)] if found.metrics else []
-    if "batch" in row.plan.point and found.memory_peak_bytes is not None:
+    asked = "batch" in row.plan.point or row.plan.objective == "memory"
+    if asked and found.memory_peak_bytes is not None:
         metrics.append(f"peak memory {units.size(found.memory_peak_bytes)}")
     if metrics:
         yield "metrics", ", ".join(metrics)

@@ -26,7 +26,7 @@ HEADINGS = ("Result", "Case", "B/A", "95% CI", "A", "B", "Pairs of processes")
 def sections(found: RunComparison) -> Iterator[Section]:
     """The verdicts and cases of each run against A, then the machines and their software."""
     for one, run in zip(found.against, found.runs[1:], strict=True):
-        spreads = [units.percent(each.round_spread or 0) for each in (found.runs[0], run)]
+        spreads = [each.round_spread for each in (found.runs[0], run)]
         known = None not in (found.runs[0].machine, run.machine)
         yield from _against(one, spreads, known=known)
     facts = [dict(_facts(run)) for run in found.runs]
@@ -52,7 +52,7 @@ def _facts(side: ComparedRun) -> Iterator[tuple[str, str]]:
         yield from installed.environment.items()
 
 
-def _against(one: Versus, spreads: Sequence[str], *, known: bool) -> Iterator[Section]:
+def _against(one: Versus, spreads: Sequence[float | None], *, known: bool) -> Iterator[Section]:
     b = one.name
     unlike = "two machines, so the results compare these too" if known else "an unknown machine"
     where = "one machine" if one.same_machine else unlike
@@ -60,14 +60,19 @@ def _against(one: Versus, spreads: Sequence[str], *, known: bool) -> Iterator[Se
     if one.verdicts:
         here, there = (_staying(name, 8, names=True) for name in ("A", b))
         of_verdict = ("Verdict", _staying("", 12), here, there, "95% in A", f"95% in {b}")
-        notes = ["AMBIGUOUS: both picks may be as good, or a run did not measure both."]
+        notes = [
+            "AMBIGUOUS: both picks may be as good, a run did not measure both, or the runs asked"
+            " different questions."
+        ]
         yield Section.of("Verdicts that differ", notes, of_verdict, map(_verdict, one.verdicts))
+    varied = [units.percent(spread) for spread in spreads if spread is not None]
     notes = [
         f"{b}/A is the time of {b} over that of A. It is unpaired: the runs did not take turns.",
-        f"Intervals allow for changes from run to run: rounds varied by {spreads[0]} in A and"
-        f" {spreads[1]} in {b}.",
         f"SAME: the whole interval lies within {SAME_WITHIN:.0%}. FASTER, SLOWER: it excludes 1.",
     ]
+    if len(varied) == 2:  # else a run has one round of each case, and no case an interval
+        rounds = f"rounds varied by {varied[0]} in A and {varied[1]} in {b}"
+        notes.insert(1, f"Intervals allow for changes from run to run: {rounds}.")
     only = (("A", one.only_in_a), (b, one.only_here))
     notes += [f"Only in {n}: {len(ids)}, such as {ids[0]}." for n, ids in only if ids]
     named, ratio = _staying("Case", 12, names=True), _staying(f"{b}/A")

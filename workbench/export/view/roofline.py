@@ -41,7 +41,7 @@ def roofline_lines(row: Row, run: RunView, width: int, height: int) -> list[Text
             legend.append(longest_that_fits([Text.of(*lead, end) for end in ends], width))
     if not legend:
         return Text.of((NOTHING if run.report.ceilings else UNKNOWN, "dim")).wrap(width)
-    missing = sum(run.measured(candidate).n > 0 for candidate in row.candidates) - len(under)
+    missing = sum(candidate.is_valid for candidate in row.candidates) - len(under)
     verb = "have" if missing > 1 else "has"
     said = [f"{missing} more {verb} no known ceiling or rate"] if missing > 0 else []
     room = max(1, height - len(said))
@@ -65,9 +65,9 @@ Roofs = dict[str, tuple[list[Place], str]]  # by name: the line of the limit, an
 
 
 def limits(found: Iterable[Candidate], run: RunView) -> tuple[Roofs, list[tuple[Candidate, Place]]]:
-    """The limits of the devices that ran, and the candidates with a known limit and rate."""
+    """The limits of the devices that ran, and the valid candidates with a known limit and rate."""
     roofs, under = Roofs(), []
-    for candidate in found:
+    for candidate in filter(lambda each: each.is_valid, found):
         case, measured = candidate.case, run.measured(candidate)
         peak, kind, bytes_per_s = bounds_of(candidate, run.report.ceilings)
         rate, limit, gpus = measured.flops_per_s, measured.roofline, gpus_of(candidate)
