@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import scenes
-from stage import loaded, press, replayed, settle, text
+from stage import loaded, opened, press, replayed, settle, text
 
 SMALL = (60, 20)
 
@@ -93,3 +93,10 @@ async def test_the_form_shows_the_titles_in_full_at_120_columns() -> None:
     lines = in_one(await shown(scenes.h200, "n", size=(120, 40)))
     assert "Conv net inference, one picture at a time" in lines
     assert "Handwritten digits, time to accuracy" in lines
+
+
+async def test_a_command_that_takes_several_lines_is_shown_whole() -> None:
+    async with opened("advise-command").run_test() as pilot:
+        for key in "4", "3":
+            await press(pilot, key)
+            assert "count=100000' --over size=512,4096 --budget 5" in in_one([text(pilot)])
