@@ -206,7 +206,7 @@ def export(run: str, svg: str | None, anonymize: bool, **files: str | None) -> N
     }
     check_apart({"--svg": svg, **{f"--{form}": to for form, to in named.items() if to != "-"}})
     report = open_run(run).report
-    if not report.largest_batches and not any(c.blocks for c in report.candidates.values()):
+    if not report.has_results:
         raise UsageError(f"{run} has no measurements: choose another run (workbench open {run})")
     report = anonymised(report) if anonymize else report
     for form, output in targets.items():

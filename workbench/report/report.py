@@ -247,6 +247,11 @@ class Report:
         return [row for row in self.rows.values() if not row.plan.is_crossover_point]
 
     @property
+    def has_results(self) -> bool:
+        """Whether something was measured that an export can show."""
+        return bool(self.largest_batches) or any(c.blocks for c in self.candidates.values())
+
+    @property
     def measurements(self) -> list[Measurement]:
         return list(self.each_measurement())
 
