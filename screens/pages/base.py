@@ -71,7 +71,7 @@ class ViewScreen(Screen[None]):
         Binding("pageup,ctrl+u", "scroll(-1)", show=False),
     ]
 
-    UNUSED: tuple[str, ...] = ()  # actions of the application that no state of the screen allows
+    UNUSED: tuple[str, ...] = ()  # inherited actions that no state of the screen allows
     _drawn_for: Size | None = None
     _followed: Session | None = None
     _resumed = False  # before: its first picture stands since it was mounted
