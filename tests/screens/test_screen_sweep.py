@@ -202,6 +202,12 @@ async def test_a_search_for_the_largest_batch_says_what_it_tried() -> None:
             assert part in text(pilot), part
 
 
+async def test_a_warning_about_one_size_names_the_size() -> None:
+    async with opened("advise-crossover").run_test(size=(120, 40)) as pilot:
+        await press(pilot, "1")
+        assert "branching tasks, batch=70)" in " ".join(text(pilot).split())
+
+
 async def test_the_answer_of_a_search_is_the_largest_batch_and_can_be_exported() -> None:
     async with opened("run-largest-batch").run_test() as pilot:
         await press(pilot, "3")

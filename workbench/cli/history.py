@@ -86,7 +86,7 @@ def runs(
     if not listed:
         say("no run is kept, or none matches")
     if next(found, None) is not None:
-        say(f"these are the newest {last}; --last N shows more")
+        say("there are older ones: --last N shows more")
 
 
 def _show(runs: Sequence[RunSummary], *, as_json: bool) -> None:
