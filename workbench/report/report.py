@@ -249,7 +249,8 @@ class Report:
     @property
     def has_results(self) -> bool:
         """Whether something was measured that an export can show."""
-        return bool(self.largest_batches) or any(c.blocks for c in self.candidates.values())
+        timed = any(c.blocks for row in self.rows.values() for c in row.candidates)
+        return timed or bool(self.largest_batches)
 
     @property
     def measurements(self) -> list[Measurement]:
