@@ -1,6 +1,6 @@
 """Text that is made for the width it has, and drawn again only when it changes."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from textual.content import Content
 from textual.geometry import Region, Size
@@ -43,10 +43,10 @@ class Drawn(Static):
         size = width, height if self._fills else 0
         if size not in self._made:
             made = self._make(width, height)
-            whole = joined([made] if isinstance(made, (Content, Text)) else made)
-            if self.styles.text_wrap == "wrap":  # here, so that the height counts every line
-                whole = Content("\n").join(_broken(whole, width))
-            self._made[size] = whole
+            lines = [made] if isinstance(made, (Content, Text)) else made
+            # Broken here, so that the height counts every line.
+            breaks = self.styles.text_wrap == "wrap"
+            self._made[size] = joined(lines, width if breaks else None)
         return self._made[size]
 
     def render(self) -> Content:
@@ -81,12 +81,6 @@ class Drawn(Static):
             self.refresh(*(Region(0, y, width, 1) for y in changed))
 
     on_resize = _draw
-
-
-def _broken(content: Content, width: int) -> Iterator[Content]:
-    """The lines, and those that are too long in several."""
-    for line in content.split(allow_blank=True):
-        yield from line.wrap(width) if line.cell_length > width else [line]
 
 
 def _height(content: Content) -> int:
