@@ -234,9 +234,9 @@ class WorkbenchApp(Shell):
             case "next_step":
                 return not going and self._starts and self._next_step() is not None
             case "export":
-                measured = any(each.blocks for each in self.session.report.candidates.values())
                 # Drawing the page would disturb a run; Runs writes its own.
-                return measured and not going and self.current_mode != RUNS
+                can = self.session.report.has_results and not going
+                return can and self.current_mode != RUNS
         return True
 
     # ---------------------------------------------------------- the keys

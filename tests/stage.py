@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
 from typing import Any
 
 from textual._context import active_app
@@ -12,12 +13,13 @@ from textual.app import App
 from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
-from screens.state.event_source import EventSourceError
+from screens.state.event_source import EngineSource, EventSourceError
 from screens.state.session import Session
 from workbench.records import events as ev
 from workbench.report.report import Report
-from workbench.report.run_files import OpenedRun
+from workbench.report.run_files import OpenedRun, read_journal
 
+JOURNALS = Path(__file__).parent / "fixtures" / "journals"
 STILL_S = 0.02  # longer than between two steps of an animation
 LOOK_S = 0.002  # between two looks whether an app is idle
 BUSY = 0.1  # share of that time in which an idle process may compute
@@ -99,6 +101,12 @@ def replayed(events: Sequence[ev.AnyEvent], *, replay: bool = False) -> Workbenc
         starts=not replay,
         monotonic=lambda: 0.0,
     )
+
+
+def opened(name: str) -> WorkbenchApp:
+    """An app on a kept journal, as `workbench open FILE` shows it."""
+    kept = Session.of(read_journal(JOURNALS / f"{name}.jsonl"))
+    return WorkbenchApp(EngineSource, kept=kept, starts=False)
 
 
 def held(

@@ -71,7 +71,7 @@ class ViewScreen(Screen[None]):
         Binding("pageup,ctrl+u", "scroll(-1)", show=False),
     ]
 
-    UNUSED: tuple[str, ...] = ()  # actions of the application that no state of the screen allows
+    UNUSED: tuple[str, ...] = ()  # inherited actions that no state of the screen allows
     _drawn_for: Size | None = None
     _followed: Session | None = None
     _resumed = False  # before: its first picture stands since it was mounted
@@ -124,9 +124,11 @@ class ViewScreen(Screen[None]):
     def repaint(self) -> None:
         session, self._drawn_for = self.session, self.size
         if session is not self._followed:
-            self._followed = session
             for table in self.query(Table):
                 table.is_led = True  # whatever the user looked at in another run
+            for pane in self.query(Pane) if self._followed else ():
+                pane.scroll_home(animate=False)
+            self._followed = session
         app = cast(Any, self.app)
         self.query_one(TopBars).show(session, app.tabs, app.current_mode)
         failed = session.failure is not None

@@ -27,8 +27,10 @@ from .base import ViewScreen
 
 class CompareScreen(ViewScreen):
     AUTO_FOCUS = "Pane"
-    UNUSED = ("start", "export", "next_step")
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "app.pop_screen", "Back")]
+    UNUSED = ("start", "export", "next_step", "close_run")
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "app.pop_screen", "Back", tooltip="back to the screen before")
+    ]
 
     def __init__(self, first: Path, second: Path) -> None:
         super().__init__()

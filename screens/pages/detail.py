@@ -25,8 +25,9 @@ from .base import STEPS, ViewScreen, nothing_yet
 
 class DetailScreen(ViewScreen):
     AUTO_FOCUS = "Table"
+    UNUSED = ("close_run",)
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "app.pop_screen", "Back"),
+        Binding("escape", "app.pop_screen", "Back", tooltip="back to the screen before"),
         *(replace(each, group=SPARE) for each in STEPS),  # there is text to scroll
     ]
 

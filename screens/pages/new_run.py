@@ -202,16 +202,17 @@ class NewRunScreen(ModalScreen[Request | None]):
         self._checked = self._form.check()
         for line in self.query(FieldLine):
             if line.field is not None:
-                line.mark(wrong=line.field.key in self._checked.wrong)
+                is_wrong = line.field.key in self._checked.wrong
+                line.mark(wrong=is_wrong and not self._checked.is_missing)
         self._draw_foot()
 
     def _draw_foot(self) -> None:
         checked, field = self._checked, self._focused_field()
         described = Content("" if field is None else field.description)
-        outlook = Content.styled(checked.outlook, "dim")
+        outlook = Content.styled(checked.error or checked.outlook, "dim")
         if checked.lacks_time:
             outlook = Content.styled(f"! {checked.outlook}", "$warning")
-        if checked.error:
+        if checked.error and not checked.is_missing:
             outlook = Content.styled(f"! {checked.error}", "$error")
         style = "dim" if checked.error else "$primary"
         command = Content.assemble(("$ ", "dim"), (checked.command, style))
@@ -305,6 +306,8 @@ class NewRunScreen(ModalScreen[Request | None]):
 
     def action_start(self) -> None:
         """Start the run, or go to the first invalid field."""
+        if self._checked.is_missing:
+            self._form.take("code", "")
         self._check()
         if not self._checked.error:
             self.dismiss(self._checked.request)

@@ -13,6 +13,7 @@ from textual.content import Content
 from workbench import catalog
 from workbench.contract import WorkloadError
 from workbench.export.formats import DOCUMENT, FILES
+from workbench.export.view.derived import row_title
 from workbench.export.view.runs import command, moment
 from workbench.records.comparison import RunSummary
 from workbench.records.errors import JournalError
@@ -77,9 +78,9 @@ class Entries(Provider):
         for form, text in forms.items() if app.check_action("export", ()) else ():
             write = partial(app.export, app.session.report, form)
             yield Entry(f"Export: {form}", text, write)
-        for plan in (row.plan for row in app.session.report.asked_rows):
-            show = partial(app.show_row, plan.scenario)
-            yield Entry(f"Row: {shown(plan.title)}", "show its answer", show)
+        for row in app.session.report.asked_rows:
+            show = partial(app.show_row, row.plan.scenario)
+            yield Entry(f"Row: {shown(row_title(row))}", "show its answer", show)
         if app.check_action("new", ()):
             yield from self._of_new_runs(app)
         for name in themes(app):

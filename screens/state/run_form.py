@@ -41,11 +41,12 @@ LEAST_S = 0.75
 @dataclass(frozen=True)
 class Checked:
     """The checked form.  `request` leaves out invalid fields; it may be started only if there is
-    no `error`."""
+    no `error`.  Code that has not been named yet `is_missing`, which is no mistake so far."""
 
     request: Request
     wrong: Collection[str] = ()
     error: str = ""
+    is_missing: bool = False
     outlook: str = ""
     lacks_time: bool = False  # some candidates may have no turn
 
@@ -167,7 +168,8 @@ class RunForm:
             return Checked(request, outlook=outlook, lacks_time=lacks_time)
         except (UsageError, WorkloadError) as error:
             wrong = self._wrong()
-            return Checked(self._request(without=wrong), wrong, str(error))
+            is_missing = wrong == ["code"] and "code" not in self.texts
+            return Checked(self._request(without=wrong), wrong, str(error), is_missing)
 
     def _wrong(self) -> list[str]:
         """The fields that are invalid whatever the others hold."""

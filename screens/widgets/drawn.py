@@ -43,7 +43,10 @@ class Drawn(Static):
         size = width, height if self._fills else 0
         if size not in self._made:
             made = self._make(width, height)
-            self._made[size] = joined([made] if isinstance(made, (Content, Text)) else made)
+            lines = [made] if isinstance(made, (Content, Text)) else made
+            # Broken here, so that the height counts every line.
+            breaks = self.styles.text_wrap == "wrap"
+            self._made[size] = joined(lines, width if breaks else None)
         return self._made[size]
 
     def render(self) -> Content:

@@ -1,6 +1,7 @@
 """Neutral texts as Textual's: the one place where a tone becomes a style."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 from textual.content import Content
 from textual.style import Style
@@ -27,8 +28,13 @@ def content(text: Text) -> Content:
     return Content.assemble(*((part, style_of(tone)) for part, tone in text.spans))
 
 
-def joined(lines: Sequence[Text | Content]) -> Content:
-    return Content("\n").join(content(e) if isinstance(e, Text) else e for e in lines)
+def joined(lines: Sequence[Text | Content], width: int | None = None) -> Content:
+    """The lines one below the other; with a `width`, those that are longer are broken."""
+    found = [content(each) if isinstance(each, Text) else each for each in lines]
+    if width is not None:
+        parts = (each.wrap(width) if each.cell_length > width else [each] for each in found)
+        found = [*chain.from_iterable(parts)]
+    return Content("\n").join(found)
 
 
 def link(label: str, action: str) -> Content:

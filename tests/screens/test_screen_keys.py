@@ -194,6 +194,12 @@ async def test_the_help_has_the_keys_of_the_screen_that_it_was_asked_on() -> Non
         assert "mark a run as A" in text(pilot)
         await press(pilot, "escape", "1", "question_mark")
         assert "copy the command" not in text(pilot), "there is no row"
+        for screen in "2", "6":
+            await press(pilot, "escape", screen, "question_mark")
+            assert "pgdn" not in text(pilot).partition(" Words ")[0], "no text scrolls there"
+        await press(pilot, "escape", "2", "enter", "question_mark")
+        assert "back to the screen before" in text(pilot)
+        assert "back from an opened run" not in text(pilot), "the details close first"
 
 
 @pytest.mark.parametrize("key", ["q", "question_mark", "enter"])

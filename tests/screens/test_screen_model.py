@@ -11,7 +11,7 @@ import pytest
 import recorded_model
 import scenes
 import simulated_lab
-from stage import HeldFeed, held, press, replayed, settle, text
+from stage import JOURNALS, HeldFeed, held, opened, press, replayed, settle, text
 from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
@@ -25,7 +25,7 @@ from workbench.records import events as ev
 from workbench.records.model import Saved
 from workbench.records.reason import Reason
 from workbench.report.report import Report
-from workbench.report.run_files import open_run
+from workbench.report.run_files import open_run, read_journal
 
 SIZE = (80, 24)
 DONE = simulated_lab.done()
@@ -39,6 +39,17 @@ async def read_on(pilot: Pilot[None], keys: int = 12) -> str:
         await press(pilot, "pagedown")
         shown.append(text(pilot))
     return "\n".join(shown)
+
+
+async def test_another_run_is_shown_from_its_beginning() -> None:
+    app = opened("advise-model")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await press(pilot, "pagedown")
+        assert "ship        small.onnx" not in text(pilot)
+        app.show_run(Session.of(read_journal(JOURNALS / "advise-model.jsonl")))
+        await settle(pilot)
+        assert "ship        small.onnx" in text(pilot)
 
 
 async def test_a_run_of_a_model_opens_on_its_screen() -> None:

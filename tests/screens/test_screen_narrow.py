@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import scenes
-from stage import loaded, press, replayed, settle, text
+from stage import loaded, opened, press, replayed, settle, text
 
 SMALL = (60, 20)
 
@@ -93,3 +93,19 @@ async def test_the_form_shows_the_titles_in_full_at_120_columns() -> None:
     lines = in_one(await shown(scenes.h200, "n", size=(120, 40)))
     assert "Conv net inference, one picture at a time" in lines
     assert "Handwritten digits, time to accuracy" in lines
+
+
+async def test_the_log_ends_with_its_last_line_or_is_left_out_with_its_title() -> None:
+    *_, title, last, _ = await shown(scenes.h200, "2", size=(80, 27))
+    assert title.startswith(" Log ") and last.endswith(" 0.97-1.03).")
+    assert not any(
+        line.startswith(" Log ") for line in await shown(scenes.h200, "2", size=(80, 26))
+    )
+    assert "no events: the row has not begun" in in_one(await shown(scenes.midway, "2"))
+
+
+async def test_a_command_that_takes_several_lines_is_shown_whole() -> None:
+    async with opened("advise-command").run_test() as pilot:
+        for key in "4", "3":
+            await press(pilot, key)
+            assert "count=100000' --over size=512,4096 --budget 5" in in_one([text(pilot)])

@@ -209,6 +209,19 @@ async def test_one_choice_excludes_the_others_where_only_one_can_be() -> None:
         assert "( ) energy" in text(pilot), "an objective of models"
 
 
+async def test_code_that_is_not_named_yet_is_no_mistake_until_it_is_to_start() -> None:
+    app, started = finished()
+    async with app.run_test(size=(80, 32)) as pilot:
+        await settle(pilot)
+        await choose(pilot, OWN)
+        await press(pilot, "enter")
+        assert "--torch takes package.module:build" in text(pilot) and "! " not in text(pilot)
+        await press(pilot, "enter")
+        assert "! code" in text(pilot) and "! --torch takes package.module" in text(pilot)
+        assert "code: what follows --torch" in text(pilot), "it has the focus"
+    assert len(started) == 1
+
+
 async def test_the_rows_of_the_table_are_chosen_and_open_on_the_advisor() -> None:
     app, started = finished()
     async with app.run_test(size=SIZE) as pilot:
@@ -363,9 +376,8 @@ async def test_ones_own_code_is_raced_on_the_model_screen() -> None:
     async with app.run_test(size=(80, 32)) as pilot:
         await settle(pilot)
         await choose(pilot, OWN)
-        assert "! --torch takes package.module:build" in text(pilot)
-        assert "! code" in text(pilot)
-        assert "! budget" not in text(pilot)
+        assert "--torch takes package.module:build" in text(pilot)
+        assert "! " not in text(pilot)
         await press(pilot, "enter")
         await tick(pilot, "function")
         await press(pilot, "tab", *"torch.nn:Identity")

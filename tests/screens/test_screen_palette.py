@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import scenes
-from stage import held, press, replayed, settle, text
+from stage import held, opened, press, replayed, settle, text
 
 from screens.app import WorkbenchApp
 from screens.widgets.table import Table
@@ -50,6 +50,15 @@ async def test_the_palette_offers_workloads_and_recent_runs_only_between_runs() 
         assert "Workload" not in kinds(app)
         await press(pilot, "x", "x")
         assert {"Workload", "Row", "Screen", "Theme", "Export", "New run"} <= kinds(app)
+
+
+async def test_the_palette_tells_the_sizes_of_a_sweep_apart() -> None:
+    from screens.pages.palette import Entries
+
+    async with opened("run-sweep").run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        found = {entry.text for entry in Entries(pilot.app.screen)._entries()}
+        assert {"Row: Matrix product, n=256", "Row: Matrix product, n=512"} <= found
 
 
 async def test_the_palette_opens_where_a_folder_of_workloads_is_gone(

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import scenes
 from builders import CROSSOVER
-from stage import held, press, replayed, settle, text
+from stage import held, opened, press, replayed, settle, text
 
 from workbench.export.view.chart import LABEL
 from workbench.export.view.curves import crossings, curve_lines, curve_marks
@@ -200,3 +200,18 @@ async def test_a_search_for_the_largest_batch_says_what_it_tried() -> None:
         failed = next(attempt for attempt in search.attempts if attempt.reason is not None)
         for part in (f"batch {search.batch:,}", "batch 64: ", f"batch {failed.batch:,}: CUDA"):
             assert part in text(pilot), part
+
+
+async def test_a_warning_about_one_size_names_the_size() -> None:
+    async with opened("advise-crossover").run_test(size=(120, 40)) as pilot:
+        await press(pilot, "1")
+        assert "branching tasks, batch=70)" in " ".join(text(pilot).split())
+
+
+async def test_the_answer_of_a_search_is_the_largest_batch_and_can_be_exported() -> None:
+    async with opened("run-largest-batch").run_test() as pilot:
+        await press(pilot, "3")
+        assert "largest batch >= 512: cpu ort fp32 t2" in text(pilot)
+        assert "answer      largest batch >= 512: cpu onnxruntime fp32 t2" in text(pilot)
+        assert "e: export" in text(pilot)
+        assert pilot.app.check_action("export", ())

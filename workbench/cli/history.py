@@ -86,7 +86,7 @@ def runs(
     if not listed:
         say("no run is kept, or none matches")
     if next(found, None) is not None:
-        say(f"these are the newest {last}; --last N shows more")
+        say("there are older ones: --last N shows more")
 
 
 def _show(runs: Sequence[RunSummary], *, as_json: bool) -> None:
@@ -206,7 +206,7 @@ def export(run: str, svg: str | None, anonymize: bool, **files: str | None) -> N
     }
     check_apart({"--svg": svg, **{f"--{form}": to for form, to in named.items() if to != "-"}})
     report = open_run(run).report
-    if not report.largest_batches and not any(c.blocks for c in report.candidates.values()):
+    if not report.has_results:
         raise UsageError(f"{run} has no measurements: choose another run (workbench open {run})")
     report = anonymised(report) if anonymize else report
     for form, output in targets.items():

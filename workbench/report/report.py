@@ -241,6 +241,12 @@ class Report:
         return [row for row in self.rows.values() if not row.plan.is_crossover_point]
 
     @property
+    def has_results(self) -> bool:
+        """Whether something was measured that an export can show."""
+        timed = any(c.blocks for row in self.rows.values() for c in row.candidates)
+        return timed or bool(self.largest_batches)
+
+    @property
     def measurements(self) -> list[Measurement]:
         return list(self.each_measurement())
 

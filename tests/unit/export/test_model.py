@@ -23,6 +23,7 @@ from workbench.advisor.model.overview import (
 from workbench.advisor.ranking import error_text
 from workbench.export.text import run_text
 from workbench.export.view.derived import RunView
+from workbench.export.view.details import candidate_facts
 from workbench.export.view.model_facts import model_and_inputs, saved_text
 from workbench.export.view.ranked import candidate_lines
 from workbench.export.view.table import texts_of
@@ -234,11 +235,15 @@ def test_what_the_objective_counts_has_its_column() -> None:
         msgspec.structs.replace(e, objective="memory") if isinstance(e, ev.RacePlanned) else e
         for e in RUN
     ]
-    text = run_text(Report.of(events))
+    report = Report.of(events)
+    text = run_text(report)
     table = next(part for part in text.split("\n\n") if part.startswith("Variant "))
     assert "Memory" in table.splitlines()[0]
     assert "58.2 MiB" in table.splitlines()[1]
     assert "Memory" not in TEXT
+    candidate = report.candidates[recorded_model.FP32.id]
+    known = {each.label: each.text.plain for each in candidate_facts(candidate, RunView(report))}
+    assert known["memory"].endswith(" MiB"), "for screens whose table has no such column"
 
 
 def test_where_the_model_as_given_wins_its_operators_stand_beside_the_fastest_other_form() -> None:

@@ -11,9 +11,10 @@ import pytest
 from workbench.advisor.verdict import decide
 from workbench.export.json import dump
 from workbench.planning import scenarios
+from workbench.records import events as ev
 from workbench.records.document import Document
 from workbench.report.report import Report
-from workbench.report.run_files import open_run
+from workbench.report.run_files import open_run, read_journal
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 JOURNALS = sorted(FIXTURES.glob("journals/*.jsonl"))
@@ -110,3 +111,13 @@ def test_the_kept_runs_hold_what_a_run_can_hold() -> None:
         assert any(getattr(d, name) for d in documents), name
     assert any(v.crossover for d in documents for v in d.verdicts)
     assert any(v.prices for d in documents for v in d.verdicts)
+
+
+def test_a_row_without_a_turn_hides_no_result_of_a_row_with_the_same_cases() -> None:
+    (path,) = (each for each in JOURNALS if each.stem == "advise-command")
+    events = read_journal(path).events
+    report = Report.of(events)
+    for kind in (ev.RacePlanned, ev.RaceStarted):
+        first = next(event for event in events if isinstance(event, kind))
+        report.apply(msgspec.structs.replace(first, scenario="again"))
+    assert report.has_results

@@ -107,8 +107,7 @@ def ending_lines(run: RunView, width: int, *, starts: bool) -> list[Text]:
     if verdicts and all(verdict.no_gpu and verdict.choice == "cpu" for verdict in verdicts):
         found = ["No GPU was found: the CPU runs every scenario"]
     said = Text.of(("; ".join(found) + ".  " if found else "", "strong"))
-    measured = any(candidate.blocks for candidate in run.report.candidates.values())
-    export = ["e: export"] if measured else []
+    export = ["e: export"] if run.report.has_results else []
     keys = ["   ".join(export)]
     if starts:
         longest = ("n: another run or your own code", "n: another run")

@@ -1,6 +1,6 @@
 """Everything known of a candidate, as labelled facts."""
 
-from ...advisor.model.overview import bound_text, brief
+from ...advisor.model.overview import bound_text, brief, untimed_text
 from ...advisor.ranking import error_text
 from ...contract import OutputAccuracy
 from ...records.document import (
@@ -30,6 +30,7 @@ def candidate_facts(candidate: Candidate, run: RunView) -> list[Fact]:
     found, reason, accuracy = run.measured(candidate), candidate.reason, candidate.accuracy
     facts = [Fact("", case_text(candidate.case.id, run).toned("strong"))]
     facts += [fact("times", _times(found)), *_speed(found)] if found.n else []
+    facts += [fact(candidate.objective, value)] if (value := untimed_text(candidate)) else []
     facts += [Fact("samples", samples_text(candidate, BARS))] if candidate.ordered_s else []
     facts += [fact("metrics", metrics_text(found))] if found.metrics else []
     if (largest := run.largest(candidate)) is not None:

@@ -19,6 +19,7 @@ from .words import (
     confidence_text,
     device_tone,
     here_text,
+    largest_texts,
     marked,
     name_texts,
     pick_texts,
@@ -124,9 +125,19 @@ def pending_texts(row: Row, run: RunView) -> list[Text]:
 def _fastest(row: Row, run: RunView) -> list[Text]:
     best = run.best(row)
     if best is None:
-        return [Text.of(("nothing measured", "dim"))]
+        return _largest_batch(row, run) or [Text.of(("nothing measured", "dim"))]
     word = "fastest: " if sum(bool(c.blocks) for c in row.candidates) > 1 else "measured: "
     return [Text.of((word, "dim"), name) for name in name_texts(best.case.id, run)]
+
+
+def _largest_batch(row: Row, run: RunView) -> list[Text]:
+    """The candidate that took the largest batch, where that was searched for."""
+    searched = [found for c in row.candidates if (found := run.largest(c)) and found.batch]
+    most = max(searched, key=lambda found: found.batch or 0, default=None)
+    if most is None:
+        return []
+    said = f"largest {largest_texts(most)[-1]}: "
+    return [Text.of((said, "dim"), name) for name in name_texts(most.case, run)]
 
 
 OBJECTIVE_TITLES = {"latency_p99": "p99", "time_to_result": "To result"}
