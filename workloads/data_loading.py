@@ -77,15 +77,16 @@ class DataLoading(Workload):
         # activations, gradients, and the mask that ReLU keeps.
         channels, stride = CONVOLUTIONS[0][1:]
         activations = 3 * 2 * channels * (image / stride + 1) ** 2
+        trained = 4 * batch * (2 * pixels + activations)
+        loading = LOADER_BYTES * (1 + loaders) + batch * pixels * (loaders * ahead + 2)
         return Work(
             flops=None,  # the network is a stand-in; feeding it is what is measured
             bytes_moved=samples * pixels * (1 + 4),
             items=samples,
             item="images",
-            memory_bytes=LOADER_BYTES * (1 + loaders)
-            + batch * pixels * (loaders * ahead + 2)
-            + 4 * batch * (2 * pixels + activations),
+            memory_bytes=trained + (loading if case.device_kind == "cpu" else 0.0),
             transfers="step",
+            host_bytes=0.0 if case.device_kind == "cpu" else loading,
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:

@@ -38,15 +38,16 @@ class InferCnn(Workload):
         size = case.element_bytes
         picture = 3 * image * image
         widest = CONVOLUTIONS[0][1] * image * image  # the first layer's output is the largest
-        held = input_count(image) * picture + 4 * widest
+        drawn, on_host = inference.input_bytes(case, 4.0 * batch * picture, input_count(image))
         return Work(
             flops=2.0 * batch * convnet_multiplications(image),
             bytes_moved=float(size * weights + 4 * batch * picture),
             items=batch,
             item="images",
             # The check holds one picture's widest layer three times in float64.
-            memory_bytes=4.0 * (3 * weights + batch * held + 6 * widest),
+            memory_bytes=4.0 * (3 * weights + 4 * batch * widest + 6 * widest) + drawn,
             transfers="step",
+            host_bytes=on_host,
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:

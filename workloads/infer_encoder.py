@@ -47,15 +47,17 @@ class InferEncoder(Workload):
     def work(self, case: Case) -> Work:
         batch, tokens = case.batch or 1, int(case.params["tokens"])
         embeddings = batch * tokens * WIDTH
-        # All inputs, the activations of one block, and its scores, which ONNX Runtime stores.
-        held = INPUTS * embeddings + 2 * batch * tokens * HIDDEN + 2 * batch * HEADS * tokens**2
+        # The activations of one block, and its scores, which ONNX Runtime stores.
+        held = 2 * batch * tokens * HIDDEN + 2 * batch * HEADS * tokens**2
+        drawn, on_host = inference.input_bytes(case, 4.0 * embeddings, INPUTS)
         return Work(
             flops=2.0 * batch * multiplications(tokens),
             bytes_moved=float(case.element_bytes * WEIGHTS + 4 * embeddings),
             items=batch,
             item="sequences",
-            memory_bytes=4.0 * (4 * WEIGHTS + held),
+            memory_bytes=4.0 * (4 * WEIGHTS + held) + drawn,
             transfers="step",
+            host_bytes=on_host,
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:

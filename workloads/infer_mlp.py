@@ -1,6 +1,7 @@
 """Inference with a multi-layer perceptron, FP32 and INT8: products without convolutions."""
 
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 from workbench.contract import Case, Parameter, Setup, Task, Work, Workload
 from workbench.worker.libraries import np
@@ -29,22 +30,25 @@ class InferMlp(Workload):
         batch, sizes = case.batch or 1, self._sizes(case)
         weights = mlp_multiplications(sizes)
         size = case.element_bytes
+        drawn, on_host = inference.input_bytes(case, 4.0 * batch * FEATURES, INPUTS)
         return Work(
             flops=2.0 * batch * weights,
             bytes_moved=float(size * weights + 4 * batch * sum(sizes)),
             items=batch,
             item="samples",
-            memory_bytes=4.0 * (3 * weights + batch * (sum(sizes) + INPUTS * FEATURES)),
+            memory_bytes=4.0 * (3 * weights + batch * sum(sizes)) + drawn,
             transfers="step",
+            host_bytes=on_host,
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         rng = np.random.default_rng(setup.seed + 1)  # the seed itself draws the weights
         shape = (case.batch or 1, FEATURES)
-        inputs, calibration = (
-            [rng.standard_normal(shape, dtype=np.float32) for _ in range(count)]
-            for count in (INPUTS, CALIBRATION_INPUTS)
-        )
+
+        def drawn(count: int) -> Iterator[Any]:
+            return (rng.standard_normal(shape, dtype=np.float32) for _ in range(count))
+
+        inputs, calibration = list(drawn(INPUTS)), drawn(CALIBRATION_INPUTS)
         layers = mlp(self._sizes(case), setup.seed)
         return inference.prepare(case, setup, layers, inputs, calibration)
 

@@ -23,7 +23,7 @@ from workbench.contract import (
     WorkloadError,
     kind_of,
 )
-from workbench.worker.launcher import launch_of
+from workbench.worker.launcher import launch_of, ranks_here
 from workbench.worker.libraries import torch
 
 from ._ranks import session
@@ -93,7 +93,7 @@ class Scaling(Workload):
             items=batch,
             item="samples",
             # One rank runs on each GPU.
-            memory_bytes=own if case.device_kind == "gpu" else own * world,
+            memory_bytes=own * (1 if case.device_kind == "gpu" else ranks_here(os.environ, world)),
             ranks=world,
         )
 

@@ -9,12 +9,12 @@ from typing import Any
 from ..records.verdict import Verdict
 from ..report.candidate import WITHOUT_RESULT, Candidate, Row
 from ..stats import ratios
+from ..stats.objectives import UNTIMED
 from ..stats.samples import Ratio
 from ..text import units
 from ..text.units import times
 from .comparison import BELOW, better, ranked, worse
 
-UNTIMED = ("memory", "energy")  # objectives other than time
 WORDS = {"beaten": "slower", "slower_precision": "slower"}  # by reason code
 NEGLIGIBLE = 5e-5  # an error that would show as 0.00%
 

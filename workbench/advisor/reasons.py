@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from ..contract import kind_of
 from ..planning.scenario import Scenario
 from ..report.candidate import BY_FIRST_BLOCK, Candidate, candidate_name
+from ..stats.objectives import UNTIMED
 from ..stats.ratios import TOLERANCE, is_tie
 from ..stats.samples import Ratio
 from ..text import units
@@ -109,6 +110,8 @@ def _incomparable(evidence: Evidence) -> Iterator[str]:
     if evidence.kinds:
         nothing = f"Nothing on {NAMES[OTHER[next(iter(evidence.kinds))]]}"
     why = "no candidate runs there" if evidence.kinds else "the run did not get that far"
+    if evidence.kinds and evidence.scenario.objective in UNTIMED:
+        why = f"only the {evidence.scenario.objective} of candidates on the CPU is compared"
     first, *others = why_lost(missing, evidence) or [why]
     yield f"{nothing} {could_be}: {first}."
     if others:

@@ -8,7 +8,9 @@ device.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from .. import catalog
 from ..contract import MOST_BATCH, Case, kind_of
+from ..planning import admission
 from ..planning.plan import RowPlan
 from ..planning.usage import UsageError
 from ..pool.answers import Attempt
@@ -113,6 +115,10 @@ class LargestBatchSearch:
         assert case.batch is not None  # the plan has only cases with one
         if deadline_s() < LEAST_BUILD_S:
             return None
+        # A worker for a GPU has no limit of main memory: the kernel might end another process.
+        work = catalog.load(case.workload).work(case)
+        if refusal := admission.beyond_host(work, context.machine):
+            return BatchAttempt(case.batch, None, None, refusal)
         try:
             with context.overhead.spending(STARTING):
                 pool.start(key, min(START_S, deadline_s()))

@@ -11,7 +11,6 @@ from ..advisor.model.candidates import Proposal, SearchSpace, first
 from ..advisor.model.explain import ModelContext, explain
 from ..advisor.model.overview import is_as_given, original, variant_of
 from ..advisor.model.snippet import snippet
-from ..advisor.ranking import UNTIMED
 from ..contract import Case, kind_of
 from ..machine.host.readings import package_energy_j
 from ..planning.cases import gpu_devices, usable_by, useful_thread_counts
@@ -21,6 +20,7 @@ from ..pool.pool import WorkerFailed
 from ..records import events as ev
 from ..records.model import Advice, ModelFacts, PreparationStep
 from ..report.candidate import Candidate, Row
+from ..stats.objectives import UNTIMED
 from ..text import units
 from ..worker.onnx_gpu import CPU, CUDA
 from ..worker.recipe import ORIGINAL

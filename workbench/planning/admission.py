@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import msgspec
 
-from ..contract import LEAST_CAPABILITY, REDUCED, Case, Workload, kind_of
+from ..contract import LEAST_CAPABILITY, REDUCED, Case, Work, Workload, kind_of
 from ..machine import datasheets
 from ..machine.host.isa import bound_ops_per_s, lacking, native
 from ..machine.packages import onnx_cuda
@@ -39,10 +39,8 @@ def beforehand(
     """Why a case is not even tried; `held_bytes` is the memory that others hold on its device."""
     work, have = workload.work(case), machine.memory.available_bytes
     need = work.memory_bytes
-    if work.host_bytes > have:
-        text = f"preparing it needs about {work.host_bytes / 2**30:.1f} GiB of main memory"
-        text += f", but only {have / 2**30:.1f} GiB are free"
-        return Reason("no_memory", text, SMALLER)
+    if refusal := beyond_host(work, machine):
+        return refusal
     if not kind_of(case.device).on_host:
         package = software.packages.get(case.backend) if software else None
         if package is not None and package.detail == "CPU build":
@@ -69,6 +67,16 @@ def beforehand(
         remedy = "race fewer candidates at a time: --precision, --mode, --set"
         return Reason("no_memory", text, remedy)
     return None
+
+
+def beyond_host(work: Work, machine: Machine) -> Reason | None:
+    """Why a case for a GPU cannot be prepared in main memory."""
+    have = machine.memory.available_bytes
+    if work.host_bytes <= have:
+        return None
+    text = f"preparing it needs about {work.host_bytes / 2**30:.1f} GiB of main memory"
+    text += f", but only {have / 2**30:.1f} GiB are free"
+    return Reason("no_memory", text, SMALLER)
 
 
 def _unusable(gpu: Gpu, package: Package | None) -> Reason | None:

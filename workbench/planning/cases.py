@@ -9,6 +9,7 @@ from .. import catalog
 from ..contract import Case, Host, ParameterValue, Variant, WorkloadError
 from ..records.machine import Cpu, Machine
 from ..records.reason import Reason, Warning
+from ..stats.objectives import UNTIMED
 from ..text import units
 from .admission import small_probe_of
 from .plan import RowPlan
@@ -107,6 +108,8 @@ def _no_candidate(row: RowPlan, gpus: Sequence[str]) -> UsageError:
     name, variants = row.scenario.id, row.workload.variants
     if not gpus and all(variant.device_kind == "gpu" for variant in variants):
         return UsageError(f"{name} needs a GPU, and none here can be used; see workbench detect")
+    if row.scenario.objective in UNTIMED and gpus:
+        return UsageError(f"{name} compares {row.scenario.objective} on the CPU only: --device cpu")
     offered = {
         "/".join(filter(None, (v.device_kind, v.backend, v.precision, v.mode))) for v in variants
     }
@@ -143,6 +146,8 @@ def cases_on(
         )
         placed: list[Case] = []
         if variant.device_kind == "gpu":
+            if row.scenario.objective in UNTIMED:
+                continue
             usable = usable_by(variant.backend, machine)
             placed = [replace(template, device=gpu) for gpu in gpus if gpu in usable]
         elif with_cpu:

@@ -72,9 +72,12 @@ class Cpu(msgspec.Struct, frozen=True):
 
     @property
     def cache_bytes(self) -> int:
-        """Bytes of the largest level of cache, all of its instances together."""
+        """Bytes of the largest level of cache, as many of its instances as the affinity mask can
+        reach together."""
+        most = self.affinity_cores or self.logical_cores
         caches = (each for each in self.caches if each.kind != "instruction")
-        return max((c.size_bytes * c.instances for c in caches), default=DEFAULT_CACHE_BYTES)
+        sizes = (c.size_bytes * min(c.instances, most) for c in caches)
+        return max(sizes, default=DEFAULT_CACHE_BYTES)
 
 
 class Memory(msgspec.Struct, frozen=True):

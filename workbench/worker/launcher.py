@@ -33,3 +33,16 @@ def launch_of(environment: Mapping[str, str]) -> LaunchedRank | None:
     except (KeyError, ValueError):
         return None
     return LaunchedRank(launcher, rank, size) if size > 1 else None
+
+
+def ranks_here(environment: Mapping[str, str], world: int) -> int:
+    """About how many of `world` ranks share this machine; all where no launcher says."""
+    launch = launch_of(environment)
+    if launch is None:
+        return world
+    try:
+        if "LOCAL_WORLD_SIZE" in environment:
+            return min(world, int(environment["LOCAL_WORLD_SIZE"]))
+        return min(world, -(-launch.size // int(environment["SLURM_STEP_NUM_NODES"])))
+    except (KeyError, ValueError, ZeroDivisionError):
+        return world

@@ -55,6 +55,14 @@ LIMITS = {"fp32": 1e-4, "tf32": 1e-2, "bf16": 2e-2, "fp16": 1e-2, "int8": 0.1}
 CHECKED = 128  # most samples of a check
 
 
+def input_bytes(case: Case, of_each: float, count: int) -> tuple[float, float]:
+    """Bytes of `count` inputs on the device of a case; and, for a GPU, which holds one at a time,
+    in main memory, where torch makes page-locked copies."""
+    if case.device_kind == "gpu":
+        return of_each, 2 * count * of_each
+    return count * of_each, 0.0
+
+
 def prepare(
     case: Case,
     setup: Setup,

@@ -189,6 +189,13 @@ def test_a_gpu_that_takes_little_of_its_own_memory_is_not_ahead_of_the_host() ->
     assert "a GPU's memory is not compared with the host's" in found.reasons[0]
 
 
+def test_a_row_compared_on_the_cpu_alone_says_so_where_there_is_a_gpu() -> None:
+    row = scenario(objective="memory")
+    report = measured({A: steady(1.0)}, row, gpus=["cuda:0"], peaks={A.id: 310})
+    (first, *_) = decide(report, row).reasons
+    assert first.endswith("only the memory of candidates on the CPU is compared.")
+
+
 def test_the_only_device_within_a_limit_wins_only_where_no_chance_decides() -> None:
     tails = scenario(objective="latency_p99", limits=Limits(latency_ms=60.0))
     stalled, fine = [[0.05] * 20] * 2 + [[0.05] * 19 + [0.2]], [[0.055] * 20] * 3

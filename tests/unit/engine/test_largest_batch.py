@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -22,7 +23,8 @@ from workbench.records.machine import GpuProcess
 from workbench.records.reason import Reason
 from workbench.report.report import Report
 
-CASE = Case("job", "cpu", "torch", "fp32", threads=1, batch=8)
+CASE = Case("infer_mlp", "cpu", "torch", "fp32", threads=1, batch=8, params={"width": 8})
+ON_GPU = replace(CASE, device="cuda:0", threads=None)
 
 
 class Memory:
@@ -56,7 +58,9 @@ class Memory:
 
 def search(pool: Memory, *, until_s: float = 1e9, case: Case = CASE) -> LargestBatch:
     seen: list[ev.AnyEvent] = []
-    fitting = LargestBatchSearch(context(pool, pool, Report(), seen.append, until_s + SLACK_S))
+    fitting = LargestBatchSearch(
+        context(pool, pool, Report(machine=machine()), seen.append, until_s + SLACK_S)
+    )
     fitting.search(case, "job", until_s)
     assert not pool.alive
     (found,) = [event.found for event in seen if isinstance(event, ev.LargestBatchFound)]
@@ -72,10 +76,18 @@ def test_each_attempt_on_a_cpu_has_a_fresh_worker_and_a_gpu_keeps_its_own() -> N
     found = search(cpu)
     assert cpu.started == len(found.attempts) > 5
     for mode in (None, "compile"):  # compiled cases have a worker to themselves, whatever batch
-        case = Case("job", "cuda:0", "torch", "fp32", mode=mode, batch=8)
-        assert search(gpu, case=case).batch == found.batch
+        assert search(gpu, case=replace(ON_GPU, mode=mode)).batch == found.batch
         assert gpu.started == 1
         gpu.started = 0
+
+
+def test_what_a_gpu_could_take_ends_where_main_memory_holds_no_more_of_its_inputs() -> None:
+    found = search(Memory(10**9), case=ON_GPU)
+    assert (found.ended_by, found.attempts[-1].reason is not None) == ("memory", True)
+    assert found.batch is not None
+    needed = 2 * 8 * 4 * 784 * found.batch  # eight inputs, and their page-locked copies
+    free = machine().memory.available_bytes
+    assert needed <= free <= CLOSE * needed
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 8, 9, 100, 1000, 12_345])
@@ -122,7 +134,7 @@ def test_a_data_set_or_shared_memory_that_holds_no_more_bounds_it_as_memory_does
 def test_what_cannot_be_done_here_is_skipped_and_no_failure() -> None:
     seen: list[ev.AnyEvent] = []
     pool = Memory(0, reason=Reason("no_compiler", "no g++"))
-    fitting = LargestBatchSearch(context(pool, pool, Report(), seen.append))
+    fitting = LargestBatchSearch(context(pool, pool, Report(machine=machine()), seen.append))
     fitting.search(CASE, "job", 9.0)
     assert seen[-1].status == "skipped"
 
@@ -136,7 +148,7 @@ def test_lack_of_time_is_no_failure_and_no_attempt_takes_the_time_of_others() ->
             raise WorkerFailed(Reason("timeout", "no answer"))
 
     pool = Slow(0)
-    fitting = LargestBatchSearch(context(pool, pool, Report(), seen.append, 1e3))
+    fitting = LargestBatchSearch(context(pool, pool, Report(machine=machine()), seen.append, 1e3))
     fitting.search(CASE, "job", 20.0)
     assert (seen[-1].status, seen[-1].reason) == ("skipped", NO_TURN)
     assert pool.clock == 20.0
@@ -157,7 +169,7 @@ def test_a_search_that_is_cut_short_keeps_what_fitted() -> None:
             return super().ask(key, deadline_s, kind, case=case, **rest)
 
     pool = Cut(10**9)
-    fitting = LargestBatchSearch(context(pool, pool, Report(), seen.append))
+    fitting = LargestBatchSearch(context(pool, pool, Report(machine=machine()), seen.append))
     with pytest.raises(Cancelled):
         fitting.search(CASE, "job", 9.0)
     (found,) = [event.found for event in seen if isinstance(event, ev.LargestBatchFound)]

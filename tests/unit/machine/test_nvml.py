@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -13,11 +14,11 @@ from hypothesis import given, settings, strategies as st
 from stub_driver import StubDriver, build, compiler
 
 from workbench.machine.host.memory import system_memory
-from workbench.machine.nvidia import probe_client
+from workbench.machine.nvidia import nvml_fields, probe_client
 from workbench.machine.nvidia.gpu_fields import missing_fields
 from workbench.machine.nvidia.probe_client import GpuProbes, nvml_answer, start_probe
 from workbench.process.line_process import Ended, QueryProcess
-from workbench.records.machine import Gpu, Nvml
+from workbench.records.machine import Gpu, GpuProcess, Nvml
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="no C compiler for the stub driver")
 
@@ -320,6 +321,22 @@ def test_how_the_gpus_are_linked(stub: StubDriver) -> None:
     assert found.reason is None
     assert found.matrix[0] == ["", "NVLink", "SYS", "SYS", "SYS"]
     assert found.matrix[2] == ["SYS", "SYS", "", "PIX+P2P", "SYS"]
+
+
+def test_the_server_of_mps_is_no_user_of_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It starts with our own first worker, which would then seem to have a neighbour."""
+    names = {4711: "python", 4712: "nvidia-cuda-mps", 4713: None}
+    monkeypatch.setattr(
+        nvml_fields, "gpu_process", lambda pid, used: GpuProcess(pid, used, names[pid])
+    )
+    listed = [SimpleNamespace(pid=pid, usedGpuMemory=None) for pid in names]
+    assert [process.pid for process in nvml_fields._users(listed)] == [4711, 4713]
+
+
+def test_two_lost_gpus_are_not_one_and_the_same(stub: StubDriver) -> None:
+    lost = "nvmlDeviceGetHandleByIndex_v2=15"
+    with stub.loaded("nvml", NVML_STUB_GPUS="2", NVML_STUB=lost):
+        assert probe_client.gpu_links().matrix == [["", "?"], ["?", ""]]
 
 
 def test_links_that_cannot_be_asked(stub: StubDriver) -> None:

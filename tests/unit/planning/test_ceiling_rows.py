@@ -47,6 +47,16 @@ def test_a_gpu_has_a_ceiling_for_its_l2_cache() -> None:
     assert {c.params["mib"] for c in rows["bandwidth"] if c.device == "cpu"} == {128.0, 4.0}
 
 
+def test_two_cores_of_a_large_machine_reach_two_of_its_caches() -> None:
+    """A container with 2 GiB could not even hold arrays as large as all twelve of them."""
+    twelve = msgspec.structs.replace(LLC, size_bytes=96 << 20, instances=12)
+    cpu = msgspec.structs.replace(HERE.cpu, caches=[twelve], logical_cores=192, affinity_cores=2)
+    _, brief = ceiling_rows.requested_rows(
+        Request(), msgspec.structs.replace(HERE, cpu=cpu), brief=True
+    )
+    assert max(case.params["mib"] for case in brief.cases) == 192.0
+
+
 def test_arrays_out_of_cache_outgrow_a_large_cache() -> None:
     large = msgspec.structs.replace(LLC, size_bytes=1 << 29)
     big = msgspec.structs.replace(HERE, cpu=msgspec.structs.replace(HERE.cpu, caches=[large]))
@@ -55,6 +65,6 @@ def test_arrays_out_of_cache_outgrow_a_large_cache() -> None:
     _, brief = ceiling_rows.requested_rows(Request(), big, brief=True)
     assert {c.params["mib"] for c in brief.cases} == {768.0, 64.0}
     many = msgspec.structs.replace(LLC, size_bytes=32 << 20, instances=12)
-    epyc = msgspec.structs.replace(HERE, cpu=msgspec.structs.replace(HERE.cpu, caches=[many]))
-    rows = planned(epyc)
+    cpu = msgspec.structs.replace(HERE.cpu, caches=[many], logical_cores=96, affinity_cores=96)
+    rows = planned(msgspec.structs.replace(HERE, cpu=cpu))
     assert max(c.params["mib"] for c in rows["bandwidth"]) == 384.0

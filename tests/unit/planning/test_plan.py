@@ -20,6 +20,7 @@ from workbench.planning.request import Request
 from workbench.planning.scenario import Limits
 from workbench.planning.usage import UsageError
 from workbench.records.machine import GpuProcess
+from workbench.stats.objectives import Objective
 
 
 def test_by_default_all_scenarios_are_raced_in_their_order() -> None:
@@ -102,6 +103,20 @@ def test_energy_needs_a_counter(monkeypatch: pytest.MonkeyPatch) -> None:
         resolve(Request(), {"branching": row})
     monkeypatch.setattr(counter, lambda: (1.0, ""))
     assert resolve(Request(), {"branching": row})
+
+
+@pytest.mark.parametrize("objective", ["memory", "energy"])
+def test_no_gpu_races_for_what_is_compared_on_the_cpu_only(
+    objective: Objective, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counter = "workbench.machine.host.readings.package_energy_j"
+    monkeypatch.setattr(counter, lambda: (1.0, ""))
+    row = msgspec.structs.replace(SHIPPED["branching"], objective=objective)
+    rows = resolve(Request(), {"branching": row})
+    fill_cases(rows, Request(), machine("cuda:0"))
+    assert {case.device for case in rows[0].cases} == {"cpu"}
+    with pytest.raises(UsageError, match=f"branching compares {objective} on the CPU only"):
+        fill_cases(rows, Request(devices=("gpu",)), machine("cuda:0"))
 
 
 def test_a_scenario_without_a_batch_has_that_of_its_workload() -> None:

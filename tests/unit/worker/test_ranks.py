@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
+from workbench import catalog
+from workbench.contract import Case
 from workbench.pool.pool import _other_ranks
-from workbench.worker.launcher import LaunchedRank, launch_of
+from workbench.worker.launcher import LaunchedRank, launch_of, ranks_here
 from workbench.worker.ranks import complete
 
 STEP = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "4", "SLURM_LOCALID": "1"}
@@ -36,6 +39,29 @@ STEP = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "4", "SLURM_LOCALID": "1"}
 )
 def test_the_launcher_is_found(environment: dict[str, str], expected: LaunchedRank | None) -> None:
     assert launch_of(environment) == expected
+
+
+@pytest.mark.parametrize(
+    ("environment", "world", "here"),
+    [
+        ({}, 4, 4),
+        ({"RANK": "1", "WORLD_SIZE": "64", "LOCAL_WORLD_SIZE": "8"}, 64, 8),
+        ({"RANK": "1", "WORLD_SIZE": "64", "LOCAL_WORLD_SIZE": "8"}, 2, 2),
+        ({"RANK": "1", "WORLD_SIZE": "64"}, 64, 64),
+        ({"RANK": "1", "WORLD_SIZE": "64", "LOCAL_WORLD_SIZE": "many"}, 64, 64),
+        ({**STEP, "SLURM_STEP_NUM_NODES": "3"}, 4, 2),
+    ],
+)
+def test_only_the_ranks_of_this_machine_share_its_memory(
+    environment: dict[str, str], world: int, here: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ranks_here(environment, world) == here
+    monkeypatch.setattr(os, "environ", environment)
+    scaling = catalog.load("scaling")
+    params = scaling.values({})
+    case = Case("scaling", "cpu", "torch", "fp32", batch=64, params=params, tuning={"world": world})
+    one = scaling.work(replace(case, device="cuda:0")).memory_bytes - 1e9 + 250e6
+    assert scaling.work(case).memory_bytes == pytest.approx(here * one)
 
 
 def test_slurm_variables_become_torch_variables() -> None:

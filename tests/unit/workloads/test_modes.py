@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,6 +29,7 @@ SIZES: dict[str, dict[str, int]] = {
 }
 BATCHES = {"train_cnn": 4, "train_resnet": 4, "train_gpt": 2, "forest": 4}
 GRAPHED = ("infer_cnn", "infer_mlp", "infer_encoder", "forest", "train_mlp", "launch")
+DEVICES = ("cpu", "cuda:0")
 LAID_OUT = [("infer_cnn", "bf16"), ("train_cnn", "bf16"), ("train_resnet", "bf16")]
 
 
@@ -373,3 +376,27 @@ def test_a_card_runs_what_only_cuda_has(name: str, variant: Variant) -> None:
         task.finish()
     finally:
         task.close()
+
+
+# ---------------------------------------------------------- memory of inputs
+
+
+@pytest.mark.parametrize("name", ["infer_cnn", "infer_mlp", "infer_encoder"])
+def test_preparing_takes_no_more_memory_than_was_estimated(name: str) -> None:
+    case = replace(case_of(name, None), batch=256)
+    prepared(replace(case, batch=1))  # weights and pictures stay
+    tracemalloc.start()
+    try:
+        prepared(case)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= catalog.load(name).work(case).memory_bytes
+
+
+@pytest.mark.parametrize("name", ["infer_cnn", "infer_mlp", "infer_encoder"])
+def test_inputs_wait_in_main_memory_for_a_gpu(name: str) -> None:
+    work = catalog.load(name).work
+    on_cpu, on_gpu = (work(replace(case_of(name, None, device=d), batch=64)) for d in DEVICES)
+    assert on_cpu.host_bytes == 0 < on_gpu.host_bytes
+    assert on_gpu.memory_bytes < on_cpu.memory_bytes

@@ -435,3 +435,6 @@ def test_memory_grows_with_the_pictures_and_the_loaders() -> None:
     few, many = (replace(feeding().case, tuning={"loaders": n, "prefetch": 2}) for n in (0, 64))
     work = loading.WORKLOAD.work
     assert work(many).memory_bytes > 10 * work(few).memory_bytes
+    few, many = (work(replace(case, device="cuda:0")) for case in (few, many))
+    assert few.memory_bytes == many.memory_bytes, "loaders take none of a GPU's memory"
+    assert many.host_bytes > 10 * few.host_bytes

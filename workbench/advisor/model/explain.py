@@ -13,10 +13,11 @@ from ...machine.host.isa import lacking
 from ...records.machine import Cpu
 from ...records.model import Built, Explanation, ModelFacts, OperatorTimes
 from ...report.candidate import Candidate, candidate_name
+from ...stats.objectives import UNTIMED
 from ...text import units
 from ...text.units import times
 from ..comparison import better, worse
-from ..ranking import UNTIMED, gain_over
+from ..ranking import gain_over
 from .overview import variant_of
 
 CONVERSIONS = "quantise, dequantise"

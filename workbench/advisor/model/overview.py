@@ -13,12 +13,13 @@ from ...records.model import Explanation, ModelFacts
 from ...records.verdict import Verdict
 from ...report.candidate import Candidate, Row, candidate_name
 from ...report.report import Report
+from ...stats.objectives import UNTIMED
 from ...stats.ratios import TOLERANCE
 from ...stats.samples import median
 from ...text import units
 from ...worker.session_options import EXTENDED, NO_SPIN, OPENVINO
 from ..comparison import ranked
-from ..ranking import UNTIMED, RankedCandidate, error_text, gain_over, gain_text, in_order, tie_text
+from ..ranking import RankedCandidate, error_text, gain_over, gain_text, in_order, tie_text
 
 MODEL_WORKLOAD = "model"
 OPTIONS = {NO_SPIN: "spinning off", EXTENDED: "extended optimisations only"}

@@ -7,9 +7,10 @@ from dataclasses import replace
 from ...advisor.comparison import worse
 from ...advisor.model.overview import agreement, untimed_text
 from ...advisor.own.overview import RESIDENT
-from ...advisor.ranking import NEGLIGIBLE, UNTIMED, RankedCandidate, error_text
+from ...advisor.ranking import NEGLIGIBLE, RankedCandidate, error_text
 from ...report.candidate import Candidate, Row
 from ...report.measurements import metrics_of
+from ...stats.objectives import UNTIMED
 from ...text import units
 from ...worker.code import OWN
 from .chart import LABEL, Series, chart, ticks

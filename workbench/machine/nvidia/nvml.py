@@ -78,12 +78,13 @@ def links() -> Links:
         return Links([], connected)
     query, count = connected
     handles = [query.ask(("nvmlDeviceGetHandleByIndex", index))[0] for index in range(count)]
-    return Links([[_link(query, one, two) for two in handles] for one in handles])
+    matrix = [[_link(query, one, two) for two in handles] for one in handles]
+    for number, row in enumerate(matrix):
+        row[number] = ""
+    return Links(matrix)
 
 
 def _link(query: Query, one: Any, two: Any) -> str:
-    if one is two:
-        return ""
     if one is None or two is None:
         return "?"
     by_nvlink, by_read = (

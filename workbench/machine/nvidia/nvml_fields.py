@@ -6,7 +6,7 @@ Units are those of nvml.h, converted where they are read (mW to W).
 from collections.abc import Callable
 from typing import Any
 
-from ...records.machine import Gpu, GpuReading, Pcie
+from ...records.machine import Gpu, GpuProcess, GpuReading, Pcie
 from ..host.memory import system_memory
 from .driver_errors import NVML_INVALID_ARGUMENT, NVML_NOT_SUPPORTED, nvml_text
 from .gpu_fields import gpu_process
@@ -23,6 +23,7 @@ _VIRTUALIZATION = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host_vgpu", 4: "h
 _COMPUTE_MODE = {0: "default", 1: "exclusive_process", 2: "prohibited", 3: "exclusive_process"}
 # Above any GPU's number (NVML_NVLINK_MAX_LINKS was 6, then 18, now 36): the driver ends the list.
 _MOST_NVLINKS = 256
+_MPS_SERVER = "nvidia-cuda-mps"  # -server: the kernel keeps 15 letters of a name
 _NOT_AVAILABLE = 0xFFFFFFFF  # NVML_VALUE_NOT_AVAILABLE as an unsigned int
 _POWER_INSTANT = 186  # NVML_FI_DEV_POWER_INSTANT, mW as an unsigned int, for the whole GPU
 # nvmlDeviceGetPowerUsage is instantaneous up to this compute capability and a mean over
@@ -87,10 +88,17 @@ def _current_mode(modes: list[int]) -> bool:
     return bool(modes[0])
 
 
+def _users(listed: list[Any]) -> list[GpuProcess]:
+    """The processes without the server of MPS: it only starts with its clients, ours among them,
+    and those of others are listed themselves."""
+    found = [gpu_process(each.pid, each.usedGpuMemory) for each in listed]
+    return [process for process in found if process.name != _MPS_SERVER]
+
+
 _PROCESSES = _Reading(
     "nvmlDeviceGetComputeRunningProcesses_v3",
     "nvmlDeviceGetComputeRunningProcesses_v2",
-    convert=lambda listed: [gpu_process(p.pid, p.usedGpuMemory) for p in listed],
+    convert=_users,
 )
 # The link now, which slows down when it is idle.
 _LINK = {
