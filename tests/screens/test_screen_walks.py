@@ -61,9 +61,12 @@ async def wander(seed: int) -> None:
                 done.append(some_key(chance, app))
                 await pilot.press(done[-1])
         await pilot.resize_terminal(80, 24)
-        for _ in range(5):
-            await pilot.press("escape")
-        await press(pilot, "3")
+        for _ in range(3):  # a busy machine may open a form after these keys
+            for _ in range(5):
+                await pilot.press("escape")
+            await press(pilot, "3")
+            if "[3 Advisor]" in text(pilot):
+                break
         assert "[3 Advisor]" in text(pilot), done
     assert app._exception is None, done
 
