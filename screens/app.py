@@ -25,7 +25,7 @@ from .pages.shell import ADVISOR, RUNS, Shell, can_follow
 from .state.event_source import CANCEL_S, EventSource, EventSourceError
 from .state.session import Session
 
-REPAINT_S = 1 / 3  # at most three repaints a second, for slow connections
+REPAINT_S = 0.25  # at most four repaints a second, for slow connections
 TICK_S = 1.0  # the time left is redrawn even without an event
 STOP_S = 3.0  # a second `x` or `q` within it stops the run
 LONG_S = 30.0  # the end of a run that took longer is announced
