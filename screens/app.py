@@ -243,7 +243,7 @@ class WorkbenchApp(Shell):
 
     async def action_switch_mode(self, mode: str) -> None:
         """Show a screen; from its details, themselves a screen of this mode, lead back to it."""
-        self._opened = True  # what the user opens stays
+        self._opened = True  # keep the screen that the user has opened
         while mode == self.current_mode and len(self.screen_stack) > 1:
             self.pop_screen()
         await super().action_switch_mode(mode)

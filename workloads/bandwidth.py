@@ -13,7 +13,7 @@ ARRAYS = {"copy": 2, "triad": 3}
 SCALAR = 3.0
 FLOAT_BYTES = 4
 PERIOD = 1 << 22  # elements drawn; arrays repeat them
-AT_ONCE = 1 << 14  # elements of a check: more would take new pages each time, which is slow
+AT_ONCE = 1 << 14  # elements checked at once: larger temporary arrays are slow to allocate
 
 
 class Bandwidth(Workload):

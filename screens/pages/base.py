@@ -125,7 +125,7 @@ class ViewScreen(Screen[None]):
         session, self._drawn_for = self.session, self.size
         if session is not self._followed:
             for table in self.query(Table):
-                table.is_led = True  # whatever the user looked at in another run
+                table.is_led = True  # the row that the user had chosen is of another run
             for pane in self.query(Pane) if self._followed else ():
                 pane.scroll_home(animate=False)
             self._followed = session

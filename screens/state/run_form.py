@@ -41,7 +41,7 @@ LEAST_S = 0.75
 @dataclass(frozen=True)
 class Checked:
     """The checked form.  `request` leaves out invalid fields; it may be started only if there is
-    no `error`.  Code that has not been named yet `is_missing`, which is no mistake so far."""
+    no `error`.  `is_missing`: no code has been named yet, which is no mistake before the start."""
 
     request: Request
     wrong: Collection[str] = ()

@@ -160,10 +160,10 @@ def sentence(found: Payoff, noun: str = "step", left: Elimination | None = None)
     if found.steps is None:
         slower, _ = units.ratio_parts(found.step_s / found.over_step_s, None)
         return f"{start} That never breaks even: a {noun} takes {slower} as long."
-    count = counted(found.steps, noun)
+    count = units.counted(whole(found.steps), noun)
     level = f"{units.duration(found.fixed_s + found.steps * found.step_s)} with start-up"
     if found.steps_ci95 is not None:
-        low, high = map(_count, found.steps_ci95)
+        low, high = (f"{whole(each):,}" for each in found.steps_ci95)
         return f"{start} That breaks even after about {count} (95% CI {low}-{high}; {level})."
     doubt = _uncertain(found, noun, left)
     if is_certain:
@@ -182,14 +182,7 @@ def _uncertain(found: Payoff, noun: str, left: Elimination | None) -> str:
     return f"Too few rounds to compare their {noun}s."
 
 
-def counted(steps: float, noun: str) -> str:
-    """`1 step`, `2,200 steps`."""
-    count = _count(steps)
-    return f"{count} {noun}{'' if count == '1' else 's'}"
-
-
-def _count(steps: float) -> str:
+def whole(steps: float) -> int:
     """A number of steps, rounded up to a whole one and above a thousand to three digits."""
-    whole = math.ceil(steps * (1 - 1e-9))  # 600.0000001 is 600 and a rounding error
-    digits = len(str(whole)) - 3
-    return f"{round(whole, -digits) if digits > 0 else whole:,}"
+    count = math.ceil(steps * (1 - 1e-9))  # 600.0000001 is 600 and a rounding error
+    return round(count, min(0, 3 - len(str(count))))

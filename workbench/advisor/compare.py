@@ -32,7 +32,8 @@ class RunSide:
 
     def __init__(self, name: str, report: Report) -> None:
         self.name, self.report = name, report
-        self.cases: dict[str, list[Candidate]] = {}  # of all rows that time it as the first does
+        # By case id, from the first row that has the case and from all that time it the same way.
+        self.cases: dict[str, list[Candidate]] = {}
         self.disturbed: dict[str, str] = {}  # scenario to code of a warning
         for row in report.rows.values():
             for candidate in row.candidates:
@@ -119,7 +120,7 @@ def _unlike(first: RunSide, other: RunSide, case: str) -> Reason | None:
 
 
 def _timing(candidate: Candidate) -> tuple[bool, set[str | None]]:
-    """How its samples are timed: whether for a rate, and by which clock."""
+    """Whether its samples measure a rate, and which clocks timed them."""
     found = {None if b.clocks is None else b.clocks.counted for b in candidate.blocks}
     return candidate.objective in BY_DEVICE, found
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..report.candidate import Candidate, candidate_name
+from ..report.candidate import Candidate, candidate_name, eliminations
 from ..stats import ratios
 from ..stats.samples import Ratio
 from ..text import units
@@ -48,8 +48,8 @@ def quantity(objective: str) -> str:
 def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
     """The candidates from best to worst; those without a value are missing."""
     known = {candidate.case.id: candidate for candidate in candidates}
-    beaten = {case: c.beaten_by for case, c in known.items() if c.beaten_by is not None}
-    order = ratios.ranking({case: c.rounds() for case, c in known.items()}, beaten)
+    rounds = {case: c.rounds() for case, c in known.items()}
+    order = ratios.ranking(rounds, eliminations(known.values()))
     return [known[case] for case in order]
 
 

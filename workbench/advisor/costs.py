@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from ..contract import kind_of
 from ..records.reason import Reason
 from ..records.verdict import CaseCost, ObjectivePick
-from ..report.candidate import ENERGY, Candidate, candidate_name
+from ..report.candidate import ENERGY, Candidate, candidate_name, eliminations
 from ..stats import ratios
 from ..stats.objectives import HOUR_S, SECONDS
 from ..stats.ratios import Rounds
@@ -87,7 +87,7 @@ def _fastest(eligible: Sequence[Candidate]) -> ObjectivePick:
     unit = {RUNS: "s/run", "latency_p99": "s/step at p99"}.get(objective)
     rounds = {c.case.id: c.rounds() if objective in SECONDS else c.step_rounds() for c in eligible}
     values = {c.case.id: c.value if unit else c.median_s for c in eligible}
-    beaten = _beaten(eligible) if objective in SECONDS else {}
+    beaten = eliminations(eligible) if objective in SECONDS else {}
     return _raced("fastest", rounds, values, unit or "s/step", beaten)
 
 
@@ -106,7 +106,7 @@ def _cheapest(eligible: Sequence[Candidate]) -> ObjectivePick:
     for c in eligible:
         billed = c.rounds() if c.objective == RUNS else Rounds(c.step_rounds())
         rounds[c.case.id] = billed.times((c.price_per_hour or 0.0) / HOUR_S)
-    beaten = _beaten(eligible) if eligible[0].objective == "cost" else {}
+    beaten = eliminations(eligible) if eligible[0].objective == "cost" else {}
     return _raced(BY_PRICE, rounds, values, unit, beaten)
 
 
@@ -148,11 +148,6 @@ def _in_question(eligible: Sequence[Candidate]) -> list[Candidate]:
 def one_of(items: str) -> str:
     """`samples` to `sample`, `launches` to `launch`."""
     return items.removesuffix("es" if items.endswith("ches") else "s")
-
-
-def _beaten(eligible: Sequence[Candidate]) -> dict[str, str]:
-    """Who beat whom under the objective of the row, as for its pick."""
-    return {c.case.id: c.beaten_by for c in eligible if c.beaten_by is not None}
 
 
 def _raced(

@@ -115,7 +115,7 @@ def _wrong_variant(variant: Variant) -> str | None:
 def in_work(work: Work) -> Iterator[str]:
     """Faults of the work of a case."""
     amounts = (n for n in astuple(work) if isinstance(n, (int, float)))
-    if not all(0 <= n <= LARGEST for n in amounts):  # NaN is not
+    if not all(0 <= n <= LARGEST for n in amounts):  # false for NaN
         yield f"amounts must be between 0 and {LARGEST:g}, not {shown(str(work))}"
     if work.items < LEAST_ITEMS or not _is_word(work.item):
         yield f"items must be at least {LEAST_ITEMS:g}, and item must name its unit"

@@ -118,7 +118,7 @@ class Parameter:
         if isinstance(value, (int, float)):
             low = float("-inf") if self.minimum is None else self.minimum
             high = float("inf") if self.maximum is None else self.maximum
-            if not low <= value <= high:  # NaN is not
+            if not low <= value <= high:  # false for NaN
                 raise ValueError(f"{self.name} must be {self.range_text()}, not {text}")
             if value and not SMALLEST <= abs(value) <= LARGEST:
                 size = f"between {SMALLEST:g} and {LARGEST:g} in size"

@@ -75,7 +75,7 @@ class Task(ABC):
     finishes: bool = False
     restores: bool = False  # a sample is one step, since each step needs `restore`
     together: int = 1  # steps of one sample at least: loaders in step deliver their batches at once
-    latest_loss: Any = None  # of a training: a number, or an array that holds it
+    latest_loss: Any = None  # of a training step: a number, or an array with one element
 
     def restore(self) -> None:  # noqa: B027 - most steps leave their inputs alone
         """Put back what steps have changed: before each block and after each sample, untimed."""

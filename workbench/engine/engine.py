@@ -44,7 +44,7 @@ from .telemetry import MachineTelemetry
 from .trace import TraceFile
 from .workers import settings_of
 
-# What decides a row besides its cases.
+# The settings on which the answer of a row depends, apart from its cases.
 RULES = attrgetter("reference_only", "objective", "prices", "limits")
 CROSSOVER_SHARE = 0.5  # share of the time with --crossover; otherwise rows leave it over
 
@@ -199,7 +199,7 @@ class Engine:
         old, fingerprint = cut.old.report, ceiling_store.fingerprint
 
         def rules(report: Report) -> dict[str, object]:
-            """What decides each carried row."""
+            """The cases and settings on which the answer of each carried row depends."""
             plans = [report.rows[row].plan for row in cut.carried if row in report.rows]
             return {p.scenario: ({c.id for c in p.cases}, RULES(p)) for p in plans}
 

@@ -72,7 +72,7 @@ class PreparedCase:
 
     @property
     def passing_s(self) -> float:
-        """Seconds that pass with a sample."""
+        """Seconds from the start of one sample to that of the next."""
         return self.sample_s + self.restore_s
 
 
@@ -114,9 +114,8 @@ class Preparation:
         return False
 
     def untried(self, case: Case, text: str = NO_TURN.message) -> Reason:
-        """Why a case had no turn: it can never run here, or no time was left.  The evidence lacks
-        nothing without a precision that this CPU only emulates, since that is slower
-        (docs/measurement.md)."""
+        """Why a case had no turn: it can never run here, or no time was left.  A precision that the
+        CPU emulates is slower (docs/measurement.md), so the evidence is complete without it."""
         context = self._context
         if never := admission.beforehand(
             case, self._plan.workload, context.machine, context.report.software

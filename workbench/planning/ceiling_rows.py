@@ -66,7 +66,7 @@ def _settings(
 def _bandwidths(machine: Machine, device: str, *, brief: bool) -> list[dict[str, ParameterValue]]:
     cache = last_level_cache(machine, device)
     all_caches = machine.cpu.cache_bytes if device == "cpu" else 0
-    # A virtual machine may report the cache of its host, and pages take seconds to fill.
+    # A virtual machine may report its host's cache, and arrays so large take seconds to fill.
     times, kernels = (BRIEF_OUT_OF_CACHE, ["triad"]) if brief else (OUT_OF_CACHE, ["copy", "triad"])
     large = max(LARGE_MIB, times * (cache or 0) / 2**20, all_caches / 2**20)
     found: list[dict[str, ParameterValue]] = [

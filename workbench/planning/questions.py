@@ -163,7 +163,7 @@ class OwnQuestion:
             self._check_target()
             return
         try:
-            with warnings.catch_warnings(action="ignore"):  # of patterns that Python may read anew
+            with warnings.catch_warnings(action="ignore"):  # some patterns may change their meaning
                 re.compile(self.until or "")
         except (re.error, OverflowError, RecursionError) as error:
             raise ValueError(f"--until is not a regular expression: {error}") from None

@@ -163,7 +163,7 @@ class FleetRow(msgspec.Struct, frozen=True):
     alike: list[str]  # node types that may be the fastest, the one with the least time first
     lead: float | None  # time of the next node type over that of the fastest
     lead_ci95: tuple[float, float] | None
-    # Node types that may be; empty while `choice` is "unknown", and unless each has a price.
+    # Node types that may be the cheapest; empty while `choice` is "unknown" or a price is missing.
     cheapest: list[str]
     cells: list[FleetCell]  # fastest first
 

@@ -1,7 +1,7 @@
 """A row of a run and its candidates: their states, measurements and names."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -322,3 +322,8 @@ def candidate_name(case: Case | str) -> str:
     """`cpu torch bf16 t2` for a case or a case id."""
     label = case.partition("/")[2] if isinstance(case, str) else case.label
     return label.replace("/", " ")
+
+
+def eliminations(candidates: Iterable[Candidate]) -> dict[str, str]:
+    """Which candidate eliminated which, by the id of the eliminated one."""
+    return {c.case.id: c.beaten_by for c in candidates if c.beaten_by is not None}

@@ -65,7 +65,7 @@ def matching(
 
 
 def _is_between(run: RunSummary, since_s: float | None, before_s: float | None) -> bool:
-    """Whether it began between the bounds, within which an unknown start is not."""
+    """Whether the run began between the bounds.  An unknown start is within no bound."""
     if since_s is None and before_s is None:
         return True
     if run.started_at is None:

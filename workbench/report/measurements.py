@@ -23,7 +23,7 @@ from ..records.machine import Machine
 from ..records.reason import Warning
 from ..stats import ratios, samples as stats
 from ..text import units
-from .candidate import ENERGY, SHARED, Candidate
+from .candidate import ENERGY, SHARED, Candidate, eliminations
 
 FEW_SAMPLES = 10
 WIDE = 0.05  # relative half-width of the median's interval
@@ -95,8 +95,7 @@ def against(candidate: Candidate, row: Sequence[Candidate]) -> Against | None:
     rounds = {c.case.id: c.rounds() for c in row if c.is_valid}
     if not rounds.get(candidate.case.id):  # not measured, or not under the row's objective
         return None
-    beaten = {c.case.id: c.beaten_by for c in row if c.beaten_by is not None}
-    fastest = ratios.ranking(rounds, beaten)[0]
+    fastest = ratios.ranking(rounds, eliminations(row))[0]
     ratio = ratios.ratio_between(rounds[candidate.case.id], rounds[fastest])
     if fastest == candidate.case.id or ratio is None:
         return None

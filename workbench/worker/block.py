@@ -118,7 +118,7 @@ class WarmedUp:
     step_s: float  # median time of a step in the last window
     steady: bool
     iterations: int  # steps per sample, from here on
-    restore_s: float = 0.0  # time of what follows each sample
+    restore_s: float = 0.0  # time to restore the task after a sample
 
 
 def warm_up(task: Task, *, latency: bool, seconds: float) -> WarmedUp:
@@ -230,7 +230,7 @@ def run_block(
     timer = task.device_timer()
     by_device = timer is not None and not latency
     untimed: list[Sample] = []
-    if restore_s <= LEAD_IN_CAP_S:  # a longer one is a lead-in itself
+    if restore_s <= LEAD_IN_CAP_S:  # a longer one serves as the lead-in
         untimed = lead_in(task, iterations, step_s=step_s, settle_s=settle_s, timer=timer)
     looks = untimed[-LOOKS:]
     fills = by_device and not (task.restores or task.finishes) and step_s < LEAD_IN_CAP_S

@@ -36,7 +36,7 @@ def launch_of(environment: Mapping[str, str]) -> LaunchedRank | None:
 
 
 def ranks_here(environment: Mapping[str, str], world: int) -> int:
-    """About how many of `world` ranks share this machine; all where no launcher says."""
+    """About how many of `world` ranks run on this machine: all of them if no launcher says."""
     launch = launch_of(environment)
     if launch is None:
         return world

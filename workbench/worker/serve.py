@@ -19,8 +19,8 @@ from .failures import LONGEST, MEMORY_HINT, cause, first_line, is_fatal, is_out_
 
 LEAST_ROOM = 1 << 16  # bytes; a write that fails fills most of the last blocks
 FULL_DISK = "the disk of TMPDIR is full: free some of it, or let TMPDIR name another"
-LOG = 2  # file descriptor of a worker's log
-MOST_LOGGED = 1 << 20  # bytes
+LOG = 2  # file descriptor of a worker's standard error, which is its log
+MOST_LOGGED = 1 << 20  # bytes, above which the log is emptied
 DISTRIBUTIONS = {"PIL": "pillow"}  # import name to package name, where they differ
 
 
@@ -50,7 +50,7 @@ def describe(error: BaseException) -> dict[str, Any]:
 
 
 def _is_disk_full() -> bool:
-    """Whether the folder for temporary files has no room, of which libraries often do not say."""
+    """Whether the folder for temporary files is full, which the errors of libraries rarely say."""
     with suppress(OSError, KeyError):
         found = os.statvfs(os.environ["TMPDIR"])
         return found.f_bavail * found.f_frsize < LEAST_ROOM
@@ -87,16 +87,12 @@ def serialise(reply: dict[str, Any]) -> bytes:
     return text.encode() + b"\n"
 
 
-def _shorten(log: os.stat_result) -> None:
-    """Empty a log that has become long: what a user's code prints in each call would fill the disk.
-
-    A file that the code has put in the place of `log` is its own.
-    """
-    with suppress(OSError):
-        found = os.fstat(LOG)
-        if os.path.samestat(found, log) and found.st_size > MOST_LOGGED:
-            os.ftruncate(LOG, 0)
-            os.lseek(LOG, 0, os.SEEK_SET)
+def empty_if_long(log: int) -> None:
+    """Empty the file of a log, by its descriptor, before a user's code that prints in each call
+    fills the disk."""
+    if os.fstat(log).st_size > MOST_LOGGED:
+        os.ftruncate(log, 0)
+        os.lseek(log, 0, os.SEEK_SET)
 
 
 def serve(worker: Any, descriptor: int) -> None:
@@ -109,7 +105,9 @@ def serve(worker: Any, descriptor: int) -> None:
             reply = answer(worker, json.loads(line))
             if os.getpid() != own:
                 os._exit(0)  # a copy that a workload forked must not answer too
-            _shorten(log)
+            with suppress(OSError):
+                if os.path.samestat(os.fstat(LOG), log):  # the code may have put its own file here
+                    empty_if_long(LOG)
             channel.sendall(serialise(reply))
             if reply.get("error", {}).get("fatal"):
                 break

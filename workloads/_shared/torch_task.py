@@ -157,7 +157,7 @@ class TorchTask(Task):
         synchronize(self.device)
 
     def timed(self, call: Callable[[], Any], times: int) -> list[float]:
-        """The seconds of each of so many calls, from an idle device until it is idle again."""
+        """The seconds of each call, of as many as `times`; the device is idle before and after."""
         spent = []
         for _ in range(times):
             self.finish()

@@ -16,11 +16,10 @@ from workbench.contract import Accuracy, Case, Task, WorkloadError
 from workbench.process import children
 from workbench.process.exit_status import ending, log_tail
 from workbench.worker.code import ASSIGNMENT, Code, command_words, placeholders
+from workbench.worker.serve import LOG, MOST_LOGGED, empty_if_long
 
 LARGEST_BYTES = 1 << 24  # for a file that is hashed by its content
 PIPE_BYTES = 1 << 16  # pipe(7)
-LOG = 2  # file descriptor of the worker's stderr, which is its log
-MOST_LOGGED = 1 << 20  # bytes, above which the log is emptied
 STARTS = "name a program, or the interpreter that runs the file"
 END_S = 1.0  # a command may take it to end its containers and remove its files
 
@@ -106,9 +105,7 @@ class CommandTask(Task):
 
     def _empty_logs(self) -> None:
         """Keep what the command prints from filling the disk."""
-        if os.fstat(LOG).st_size > MOST_LOGGED:
-            os.ftruncate(LOG, 0)
-            os.lseek(LOG, 0, os.SEEK_SET)
+        empty_if_long(LOG)
         self._errors.seek(0)
         self._errors.truncate()
 

@@ -69,7 +69,7 @@ def copied(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pickled(part: Any) -> bytes:
-    """Equal bytes for equal data, whichever of its texts are one object."""
+    """Equal bytes for equal data, even if equal strings in it are one object here and not there."""
     file = io.BytesIO()
     pickler = pickle.Pickler(file)
     pickler.fast = isinstance(part, HOLDING)
@@ -89,7 +89,7 @@ def relative_error(got: Mapping[str, Any], wanted: Mapping[str, Any]) -> float:
 
 
 def _apart(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The same parts, with every value of data as one of its own."""
+    """The same parts, with each value inside data as a part of its own."""
     return {
         ".".join(filter(None, (path, below))): _plain(leaf)
         for path, part in found.items()

@@ -21,7 +21,7 @@ DEEPEST = 100  # levels of containers in data
 
 def leaves(tree: Any, *, coarse: bool = False) -> dict[str, Any]:
     """The values in `tree` that are no containers, by path: `0`, `logits` or `past.0.1`; `coarse`:
-    data counts as one value."""
+    plain data counts as one value (see `is_data`)."""
     return {path: leaf for path, _, leaf in _walk(tree, coarse=coarse)}
 
 

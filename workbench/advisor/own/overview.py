@@ -13,7 +13,7 @@ from ...report.report import Report
 from ...stats import ratios
 from ...text import units
 from ...worker.code import COMMAND, OWN, TORCH
-from ..break_even import counted, plain
+from ..break_even import plain, whole
 from ..evidence import was_missed
 from ..ranking import RankedCandidate, error_text, gain_over, gain_text, in_order, tie_text
 from ..reasons import listed
@@ -94,7 +94,8 @@ def recommendation(report: Report) -> list[str]:
     if code.compile_calls is not None and compiles:
         pick = next(filter(picks_compiled, rows)).picked
         where = "" if pick is rows[0].picked or pick is None else f" at batch {pick.case.batch}"
-        found.append(f"Compiling breaks even after {counted(code.compile_calls, 'call')}{where}.")
+        calls = units.counted(whole(code.compile_calls), "call")
+        found.append(f"Compiling breaks even after {calls}{where}.")
     if compiles:
         sizes = next((module.sizes for module in code.facts.modules if module.chosen), 0)
         used = f", and the script uses {sizes} sizes" if sizes > 1 else ""

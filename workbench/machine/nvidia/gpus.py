@@ -143,7 +143,7 @@ def _cuda_only(device: CudaDevice, nvml: Nvml) -> Gpu:
 
 
 def _said(api: str, reason: Reason | None) -> str:
-    """What "NVML" or "CUDA" says; many messages begin with its name."""
+    """The message after the name of its API, with which many messages begin already."""
     message = reason.message if reason else "no reason"
     return message if message.startswith(f"{api} ") else f"{api}: {message}"
 

@@ -89,8 +89,8 @@ def _current_mode(modes: list[int]) -> bool:
 
 
 def _users(listed: list[Any]) -> list[GpuProcess]:
-    """The processes without the server of MPS: it only starts with its clients, ours among them,
-    and those of others are listed themselves."""
+    """The processes except the server of MPS, which runs only while it has clients: ours, or
+    others, which are listed themselves."""
     found = [gpu_process(each.pid, each.usedGpuMemory) for each in listed]
     return [process for process in found if process.name != _MPS_SERVER]
 
