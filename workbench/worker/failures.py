@@ -43,6 +43,7 @@ FULL_HINT = "other processes fill the GPU: find them with `nvidia-smi`"
 FATAL_HINT = "run it again; if it fails again, suspect the GPU or its driver: read `dmesg`"
 _BUILD_HINT = "install the build that `workbench doctor` names"
 _LOST_HINT = "the GPU may have left the bus: read `dmesg | grep -iE 'nvrm|xid'`, then reboot"
+_WATCHDOG = "the driver ends long kernels on a GPU with a display, or under Windows"
 # For a GPU that admits one process at a time; without -i it would change every GPU.
 SHARE_GPU = "`sudo nvidia-smi -i N -c DEFAULT`, N as in `nvidia-smi -L`"
 # Words of CUDA (cudaGetErrorString) and torch, the code of the reason, and the remedy; the first
@@ -52,6 +53,7 @@ GPU_CAUSES = (
     ("no kernel image", "unsupported_device", _BUILD_HINT),
     ("driver on your system is too old", "driver_too_old", _BUILD_HINT),
     ("insufficient for CUDA runtime", "driver_too_old", _BUILD_HINT),
+    ("launch timed out", "kernel_timeout", f"{_WATCHDOG}: choose a smaller size or batch"),
     ("busy or unavailable", "gpu_busy", f"end its processes, or {SHARE_GPU}"),
     ("ECC error", "gpu_faulty", "reset or replace the card: `nvidia-smi -q -d ECC`"),
     ("captur", "unsupported", "a CUDA graph cannot record code that waits for the GPU"),
@@ -89,7 +91,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 def cause(error: BaseException) -> tuple[str, str] | None:
     """Code and remedy of an error of the GPU, its driver or protobuf; None for any other."""
     text = str(error)
-    causes = GPU_CAUSES if "CUDA" in text or "NVIDIA" in text else ()
+    causes = GPU_CAUSES if re.search("CUDA|NVIDIA|cudaGetDeviceCount", text) else ()
     for words, code, hint in (*PROTOBUF_CAUSES, *causes):
         if words in text:
             return code, hint
