@@ -36,8 +36,14 @@ FATAL_MARKS = (
 _MEMORY_DETAILS = re.compile(
     r" (Including non-PyTorch memory|Process \d+ has|Of the allocated memory)\b.*"
 )
-# What torch says of a convolution for which no plan of cuDNN works.
-NO_ENGINE = "unable to find an engine to execute"
+# What torch says on a full GPU, on which products and convolutions have worked: no plan of cuDNN
+# has the room that it needs (torch tries the next where a workspace does not fit, Conv_v8.cpp), or
+# the thread of the backward pass has none for handles of its own (discuss.pytorch.org/t/125450).
+FULL_MARKS = (
+    "unable to find an engine to execute",
+    "CUBLAS_STATUS_NOT_INITIALIZED",
+    "CUDNN_STATUS_NOT_INITIALIZED",
+)
 MEMORY_HINT = "choose a smaller batch or size, or free memory"
 FULL_HINT = "other processes fill the GPU: find them with `nvidia-smi`"
 FATAL_HINT = "run it again; if it fails again, suspect the GPU or its driver: read `dmesg`"

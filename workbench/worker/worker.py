@@ -18,7 +18,7 @@ from ..catalog.importing import import_backend, import_workload
 from ..contract import Backend, Case, Setup, Task, WorkloadError, kind_of
 from ..process.cores import bind_near
 from .block import WarmedUp, best_step_s, call_overhead_s, run_block, time_sample, warm_up
-from .failures import FULL_HINT, MEMORY_HINT, NO_ENGINE, first_line, is_out_of_memory
+from .failures import FULL_HINT, FULL_MARKS, MEMORY_HINT, first_line, is_out_of_memory
 from .openmp import clashing_runtimes
 from .quiet import wait_until_quiet
 from .serve import serve
@@ -166,8 +166,7 @@ class Worker:
             step_s = time_sample(task, 1).host_s
             peak = self._memory_peak(task)
         except RuntimeError as error:
-            # Torch tries the next of cuDNN's plans where a workspace does not fit (Conv_v8.cpp).
-            if NO_ENGINE not in str(error):
+            if not any(mark in str(error) for mark in FULL_MARKS):
                 raise
             raise WorkloadError(first_line(error), code="no_memory", hint=MEMORY_HINT) from error
         finally:

@@ -142,6 +142,33 @@ def prepare(own: Worker) -> dict[str, Any]:
     return answered["error"]  # type: ignore[no-any-return]
 
 
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        ("GET was unable to find an engine to execute this computation", "no_memory"),
+        ("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate`", "no_memory"),
+        ("cuDNN error: CUDNN_STATUS_NOT_INITIALIZED", "no_memory"),
+        ("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED", "failed"),
+    ],
+)
+def test_a_batch_that_leaves_no_room_for_libraries_is_too_large(
+    message: str, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def step(self: Task) -> None:
+        raise RuntimeError(message)
+
+    monkeypatch.setattr(Quiet, "step", step)
+    monkeypatch.setattr(Library, "release", lambda self, device: None)
+    monkeypatch.setattr(
+        worker, "import_workload", lambda name: SimpleNamespace(prepare=lambda *_: Quiet())
+    )
+    own = Worker("torch", "cuda:0")
+    own.__dict__["_library"] = Library()
+    case = {"workload": "w", "device": "cuda:0", "backend": "torch", "precision": "fp32"}
+    found = answer(own, {"op": "attempt", "case": case, "seed": 0})["error"]
+    assert (found["code"], found["fatal"]) == (code, code == "failed")
+
+
 def test_after_a_failed_preparation_the_memory_is_given_back_and_the_error_stays(
     on_gpu: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
