@@ -288,6 +288,8 @@ def _health(gpu: Gpu, machine: Machine, name: str) -> Iterator[Check]:
     if 0 < limit < default:
         message = f"power limit {limit:.0f} W, default {default:.0f} W"
         remedy = f"sudo nvidia-smi -i {gpu.index} -pl {default:.0f}, unless this is intended"
+        if gpu.is_laptop:  # its firmware sets the limit (NVIDIA/open-gpu-kernel-modules#483)
+            remedy = "plug in its power supply and choose the power profile for performance"
         yield Check(name, WARN, message, remedy)
     if slowed := [event for event in gpu.clock_event_reasons or () if event in _SLOWING]:
         message = f"clock held back: {', '.join(slowed).replace('_', ' ')}"

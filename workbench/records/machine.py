@@ -3,6 +3,8 @@
 A value that could not be read is None; `unavailable` has the reason by field name.
 """
 
+import re
+
 import msgspec
 
 from ..contract import DEFAULT_CACHE_BYTES
@@ -208,9 +210,19 @@ class Gpu(msgspec.Struct, frozen=True):
         return (self.device or "").startswith("cuda")
 
     @property
-    def is_soldered(self) -> bool:
-        """Whether it is a laptop's, whose board may have fewer lanes than NVML reports."""
+    def is_laptop(self) -> bool:
         return (self.name or "").endswith(("Laptop GPU", "with Max-Q Design"))
+
+    @property
+    def is_soldered(self) -> bool:
+        """Whether its PCIe link says nothing: a laptop's board may have fewer lanes than NVML
+        reports, and a Grace superchip's GPU has another link to its processor (nvtop#499)."""
+        return self.is_laptop or re.match(r"NVIDIA G[BH]\d", self.name or "") is not None
+
+    def is_below(self, capability: tuple[int, int]) -> bool:
+        """Whether its compute capability is known, and lower."""
+        numbers = re.findall(r"\d+", self.compute_capability or "")
+        return () < tuple(map(int, numbers[:2])) < capability
 
 
 class Nvml(msgspec.Struct, frozen=True):

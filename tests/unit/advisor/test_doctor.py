@@ -281,11 +281,26 @@ def test_what_an_idle_card_shows_is_no_complaint() -> None:
     assert bad(found) == {}
 
 
-def test_a_laptop_whose_board_has_fewer_lanes_is_no_complaint() -> None:
-    name, link = "NVIDIA GeForce RTX 3060 Laptop GPU", Pcie(4, 8, 4, 16, 4)
+@pytest.mark.parametrize(
+    ("name", "link"),
+    [
+        ("NVIDIA GeForce RTX 3060 Laptop GPU", Pcie(4, 8, 4, 16, 4)),
+        ("NVIDIA GB10", Pcie(1, 1, 1, 16, 5)),
+        ("NVIDIA GB200", Pcie(5, 16, 5, 16, 6)),
+    ],
+)
+def test_the_link_of_a_card_without_a_slot_is_no_complaint(name: str, link: Pcie) -> None:
     card = msgspec.structs.replace(HEALTHY, name=name, pcie=link)
     found = examine(with_gpu(card), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
     assert bad(found) == {}
+
+
+def test_the_power_limit_of_a_laptop_is_its_firmwares() -> None:
+    name = "NVIDIA GeForce RTX 4060 Laptop GPU"
+    card = msgspec.structs.replace(HEALTHY, name=name, power_limit_w=35.0, power_default_w=80.0)
+    check = bad(examine(with_gpu(card), software("CUDA 13.0", "CUDA 13.0"), ON_GPU))["cuda:0"]
+    assert "35 W, default 80 W" in check.message
+    assert "nvidia-smi" not in (check.remedy or "")
 
 
 def test_readings_that_are_missing_are_no_complaint() -> None:

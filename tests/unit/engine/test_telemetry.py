@@ -410,9 +410,10 @@ def test_process_ids_of_another_namespace_are_no_intruders(
         ("Test", "passthrough", []),
         ("Test", "none", ["pcie_slow"]),
         ("Test Laptop GPU", "none", []),
+        ("NVIDIA GH200 480GB", "none", []),
     ],
 )
-def test_the_link_of_a_virtual_machine_or_a_laptop_is_not_judged(
+def test_the_link_of_a_virtual_machine_or_a_card_without_a_slot_is_not_judged(
     telemetry: MachineTelemetry, script: Script, name: str, mode: str, expected: list[str]
 ) -> None:
     telemetry._watched["cuda:0"].card = Gpu(
