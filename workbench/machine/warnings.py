@@ -9,6 +9,7 @@ from ..records.reason import Warning
 from ..text import units
 from .nvidia.driver_errors import ABSENT, NVML_NO_PERMISSION, nvml_text
 from .nvidia.gpus import IN_JOB, cuda_remedy
+from .packages import onnx_cuda
 from .packages.software import WARNED
 
 # The driver works, and torch cannot use it.
@@ -17,7 +18,6 @@ NOT_BY_TORCH = ("torch_without_cuda", "driver_too_old", "gpu_without_code")
 _CUDA_BUILD = "CUDA "
 _ORT = "onnxruntime"
 _CUDA_12_8 = (12, 8)
-_TURING = (7, 5)  # the oldest compute capability that CUDA 13 still serves
 _AMPERE = (8, 0)  # the first that torch's builds for Arm have code for
 _BLACKWELL = (10, 0)  # the first that torch's CUDA 12.6 builds have no code for
 _CUDA_13 = (13, 0)
@@ -106,7 +106,7 @@ def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
 
 def lacks_code_for(package: Package, gpu: Gpu) -> bool:
     """Whether a library was built with a CUDA that no longer compiles for this GPU."""
-    return _cuda_of(package) >= _CUDA_13 and lacks_capability(gpu, _TURING)
+    return _cuda_of(package) >= _CUDA_13 and gpu.is_below(onnx_cuda.TURING)
 
 
 def _lacks_torch_code(torch: Package, gpu: Gpu) -> bool:
@@ -118,11 +118,6 @@ def _lacks_torch_code(torch: Package, gpu: Gpu) -> bool:
 def _cuda_of(package: Package) -> tuple[int, ...]:
     detail = package.detail or ""
     return _release(detail) if detail.startswith(_CUDA_BUILD) else ()
-
-
-def lacks_capability(gpu: Gpu, least: tuple[int, int]) -> bool:
-    """Whether the compute capability of a GPU is known to be below `least`."""
-    return () < _release(gpu.compute_capability) < least
 
 
 def _cuda_gpus(machine: Machine) -> list[Gpu]:
@@ -138,12 +133,12 @@ def torch_remedy(machine: Machine, executable: str) -> str:
     gpus, driver = _cuda_gpus(machine), _release(machine.cuda.api_version)
     if "tegra" in machine.os.release and (driver or _CUDA_13) < _CUDA_13:
         return "install NVIDIA's build of torch for this JetPack, or use --device cpu"
-    if machine.cpu.architecture == "aarch64" and any(lacks_capability(g, _AMPERE) for g in gpus):
+    if machine.cpu.architecture == "aarch64" and any(gpu.is_below(_AMPERE) for gpu in gpus):
         return "use --device cpu: torch's builds for Arm have no code for this GPU"
     if driver and _is_too_old(driver, gpus):
         least = "13.0" if _has_blackwell(gpus) else "12.6"
         return f"update the NVIDIA driver to one for CUDA {least} or later, then reinstall torch"
-    old = not _has_blackwell(gpus) and any(lacks_capability(gpu, _TURING) for gpu in gpus)
+    old = not _has_blackwell(gpus) and any(gpu.is_below(onnx_cuda.TURING) for gpu in gpus)
     tag = "cu126" if old or () < driver < _CUDA_13 else "cu130"
     index = f"https://download.pytorch.org/whl/{tag}"
     return f"{executable} -m pip install --force-reinstall torch --index-url {index}"

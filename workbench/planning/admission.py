@@ -10,7 +10,7 @@ from ..contract import LEAST_CAPABILITY, REDUCED, Case, Work, Workload, kind_of
 from ..machine import datasheets
 from ..machine.host.isa import bound_ops_per_s, lacking, native
 from ..machine.packages import onnx_cuda
-from ..machine.warnings import lacks_capability, lacks_code_for
+from ..machine.warnings import lacks_code_for
 from ..records.machine import Cpu, Gpu, Machine, Package, Software
 from ..records.reason import NO_TIME, Reason
 from ..report.candidate import Candidate
@@ -51,6 +51,8 @@ def beforehand(
             return Reason(f"cpu_only_{case.backend}", text, hint)
         if software and (why := onnx_cuda.refusal(case, machine, software)):
             return why
+        if software and case.backend == "onnxruntime":
+            package = software.packages.get(onnx_cuda.GPU_PACKAGE)
         gpu = next((g for g in machine.gpus if g.device == case.device), None)
         if gpu is None:  # a value of a command's {device}
             return Reason("no_device", f"there is no {case.device} here", "see workbench detect")
@@ -95,7 +97,7 @@ def _beyond(case: Case, gpu: Gpu) -> Reason | None:
     """Why this model of GPU cannot compute a case."""
     for wanted in (case.precision, *case.mode_words, *(["compile"] if case.is_compiled else [])):
         least = LEAST_CAPABILITY.get(wanted, (0, 0))
-        if lacks_capability(gpu, least):
+        if gpu.is_below(least):
             text = f"{case.device} has no {wanted}: its compute capability is"
             text += f" {gpu.compute_capability}, below {least[0]}.{least[1]}"
             return Reason("unsupported_precision", text, "choose fp32 or fp16, without compile")

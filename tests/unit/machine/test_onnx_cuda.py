@@ -62,6 +62,16 @@ def test_the_release_that_suits_driver_and_torch(
     assert (said is None) if problem is None else problem in (said or "")
 
 
+def test_a_card_that_cuda_13_has_no_code_for_gets_a_build_for_cuda_12() -> None:
+    here = machine(card=msgspec.structs.replace(CARD, name="GTX 1080", compute_capability="6.1"))
+    for found in (software(), software("CPU build")):
+        assert onnx_cuda.remedy(here, found).endswith(">=1.21,<1.27'")
+    why = refused(software(), here)
+    assert why.code == "unsupported_device"
+    assert "6.1" in why.message
+    assert refused(software("CUDA 12.8", "CUDA 12.6"), here) is None
+
+
 def test_a_driver_older_than_every_release_has_to_be_updated() -> None:
     assert "update the NVIDIA driver" in onnx_cuda.remedy(machine("11.8"), software())
 

@@ -6,6 +6,7 @@ from ...records.reason import Reason
 from ...worker.onnx_gpu import DRIVERS, PACKAGE, RELEASES, major
 
 GPU_PACKAGE = "onnxruntime-gpu"
+TURING = (7, 5)  # the oldest compute capability that CUDA 13 still serves
 
 
 def disagreement(machine: Machine, software: Software) -> str | None:
@@ -20,8 +21,10 @@ def disagreement(machine: Machine, software: Software) -> str | None:
 
 
 def remedy(machine: Machine, software: Software) -> str:
-    """The command that installs the ONNX Runtime for this driver, and for torch where it can."""
-    known = major(machine.cuda.api_version), _cuda_of("torch", software), max(RELEASES)
+    """The command that installs the ONNX Runtime for driver and GPUs, and torch where it can."""
+    known = [major(machine.cuda.api_version), _cuda_of("torch", software), max(RELEASES)]
+    if any(gpu.visible and gpu.is_below(TURING) for gpu in machine.gpus):
+        known.append(min(RELEASES))
     wanted = min(number for number in known if number)
     if wanted not in RELEASES:
         return f"update the NVIDIA driver to {DRIVERS[max(DRIVERS)]} or later"
