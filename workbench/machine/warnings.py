@@ -33,7 +33,7 @@ def hardware_warnings(machine: Machine, software: Software) -> list[Warning]:
         *_gpus(machine),
         *_cores(machine),
         *_environment(machine, software),
-        *_packages(software),
+        *_packages(machine, software),
     ]
 
 
@@ -45,7 +45,7 @@ def missing_backends(software: Software, backends: Set[str]) -> Iterator[Warning
     for name in sorted(backends & software.packages.keys() - installed):
         if name == _ORT and any(other.startswith(_ORT) for other in installed):
             continue
-        other = " (onnxruntime-gpu for an NVIDIA GPU)" if name == _ORT else ""
+        other = " (for an NVIDIA GPU see `workbench doctor`)" if name == _ORT else ""
         yield Warning(
             "backend_missing",
             f"{name} is not installed, so its candidates are skipped",
@@ -270,17 +270,17 @@ def _environment(machine: Machine, software: Software) -> Iterator[Warning]:
         )
 
 
-def _packages(software: Software) -> Iterator[Warning]:
+def _packages(machine: Machine, software: Software) -> Iterator[Warning]:
     installed = [name for name, package in software.packages.items() if package.version]
     names = [name for name in installed if name.startswith(_ORT)]
     if len(names) > 1:
         keep = next(name for name in names if name != _ORT)
-        yield Warning(
-            "two_onnxruntimes",
-            f"{' and '.join(names)} share one import name, so only one of them is imported",
-            f"{software.executable} -m pip uninstall -y {' '.join(names)};"
-            f" {software.executable} -m pip install {keep}",
-        )
+        text = f"{' and '.join(names)} share one import name, so only one of them is imported"
+        pip = f"{software.executable} -m pip"
+        remedy = f"{pip} uninstall -y {' '.join(names)}; {pip} install {keep}"
+        if keep == onnx_cuda.GPU_PACKAGE and _cuda_gpus(machine):
+            remedy = onnx_cuda.remedy(machine, software)  # the newest may not suit the driver
+        yield Warning("two_onnxruntimes", text, remedy)
     if "python" in software.unavailable:
         yield Warning(
             "python_silent",

@@ -209,6 +209,13 @@ def test_two_builds_of_onnxruntime() -> None:
     assert hardware_warnings(machine(), absent) == []
 
 
+def test_of_two_builds_of_onnxruntime_the_one_that_suits_the_driver_stays() -> None:
+    both = software(onnxruntime=Package("1.31", None), onnxruntime_gpu=Package("1.31", "CUDA 13.0"))
+    here = machine(GPU, cuda=CudaDriver(True, 1, None, "12.4"))
+    remedy = only(hardware_warnings(here, both), "two_onnxruntimes").remedy
+    assert remedy.endswith("pip install 'onnxruntime-gpu[cuda,cudnn]>=1.21,<1.27'")
+
+
 def test_a_backend_that_is_not_installed_is_one_warning_with_the_command() -> None:
     absent, present = Package(None, "not installed"), Package("1.31", None)
     needed = {"onnxruntime", "torch"}
