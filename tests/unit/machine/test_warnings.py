@@ -132,6 +132,10 @@ def test_cuda_without_nvml_and_nvml_without_cuda() -> None:
     inside = CudaDriver(False, 0, Reason("no_device", "CUDA finds no GPU", hint))
     said = str(drivers(machine(split, cuda=inside)))  # the screen's remedy is the warning's
     assert "nvidia-smi mig -i 0 -cgi" in said and "--gpus" not in said
+    docker = Os("Linux", "6.1", None, "docker")
+    there = msgspec.structs.replace(machine(split, cuda=inside), os=docker)
+    found = hardware_warnings(there, torch("CUDA 13.0"))
+    assert "--gpus device=GPU:INSTANCE" in only(found, "nvml_without_cuda").remedy
 
 
 def test_a_driver_that_fails_is_not_taken_for_absent() -> None:
