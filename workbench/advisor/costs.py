@@ -130,6 +130,9 @@ def _most_frugal(eligible: Sequence[Candidate]) -> ObjectivePick:
         text = f"energy and power of {' and '.join(unread)} were not read"
         reason = Reason("no_energy", text, "raise --budget: power is read twice a second")
         return _unknown("most_frugal", unit, reason)
+    raced = {c.case.id: c.rounds() for c in eligible if c.case.id in joules}
+    if eligible[0].objective == "energy" and any(raced.values()):  # as the pick was found
+        return _raced("most_frugal", raced, joules, unit, eliminations(eligible))
     first, *others = sorted(joules, key=joules.__getitem__)
     second = next(iter(others), None)
     ratio = joules[second] / joules[first] if second else None

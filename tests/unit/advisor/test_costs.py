@@ -382,7 +382,10 @@ def test_a_verdict_with_prices_follows_again_from_its_document(prices, objective
     assert decide(report_of(document), row) == found
 
 
-@pytest.mark.parametrize(("objective", "measure"), [("latency", "fastest"), ("cost", "cheapest")])
+@pytest.mark.parametrize(
+    ("objective", "measure"),
+    [("latency", "fastest"), ("cost", "cheapest"), ("energy", "most_frugal")],
+)
 def test_the_best_by_the_objective_of_the_row_is_its_pick(objective: str, measure: str) -> None:
     """Three that drifted, each slower than the next; but one has been shown to be slower."""
     row, third = scenario(objective=objective), case("cpu-c")
@@ -397,6 +400,8 @@ def test_the_best_by_the_objective_of_the_row_is_its_pick(objective: str, measur
     }
     for each, rounds in times.items():
         built.candidates[each.id].blocks = [block(each, n, [s] * 5) for n, s in rounds.items()]
+        for measured in built.candidates[each.id].blocks:
+            measured.metrics[ENERGY] = 10 * measured.samples_s[0]
     built.candidates[CPU_B.id].beaten_by = CPU.id
     found = decide(built, row)
     assert (found.pick, best(found, measure).pick) == (CPU.id, CPU.id)
