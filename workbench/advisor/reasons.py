@@ -60,8 +60,8 @@ def _without_gpu(evidence: Evidence) -> Iterator[str]:
         yield from _lead(evidence.lead)
     elif evidence.pick is not None:
         name = candidate_name(evidence.pick.case)
-        others = [c for c in evidence.for_the_pick if c is not evidence.pick]
-        if others and not any(c.blocks for c in others):
+        measured = [c for c in evidence.by_id if c.blocks]
+        if len(evidence.for_the_pick) > 1 and len(measured) == 1:
             yield f"{name} is the only candidate that was measured."
         elif len(evidence.eligible) > 1:
             yield f"{name} is the only candidate whose {_counted(evidence)} is known."
@@ -234,7 +234,7 @@ def excluded(evidence: Evidence) -> dict[str, list[str]]:
     by_reason: dict[str, list[str]] = {}
     here = [c for c in evidence.for_the_pick if c.case.device_kind in evidence.kinds]
     working = [c for c in here if c.state != "failed" and c not in evidence.over_limit]
-    phrases = [(c, _error(c, evidence.scenario)) for c in evidence.over_limit]
+    phrases = [(c, _error(c, evidence.scenario)) for c in here if c in evidence.over_limit]
     phrases += [(c, beyond_limits(c, evidence.scenario) or uncounted(c) or "") for c in working]
     for state in ("failed", "skipped"):
         phrases += [

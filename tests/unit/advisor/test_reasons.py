@@ -83,6 +83,9 @@ def test_where_nothing_was_measured_all_are_counted_and_nothing_is_the_basis() -
     one = GALLERY["no GPU and one measured"]()
     assert "the only candidate that was measured" in one.reasons[0]
     assert one.basis == "measured"
+    blocks = {CPU: steady(1.0), CPU_B: [], case("cpu-a", "fp64"): steady(3.0)}
+    two = verdict(blocks, skipped(SPENT), gpus=[])
+    assert "the only candidate that could be picked" in two.reasons[0]
 
 
 def test_the_interval_that_decides_is_given_where_it_alone_decides() -> None:
