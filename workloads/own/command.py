@@ -69,7 +69,10 @@ class CommandTask(Task):
         raise WorkloadError(text, code="user_code")
 
     def _comes(self, pipe: int) -> bool:
-        """Wait for the line; one of a progress bar ends with a carriage return."""
+        """Wait for the line; one of a progress bar ends with a carriage return.
+
+        A long line keeps its start and its end: a command may print dots for hours.
+        """
         rest = b""
         while data := os.read(pipe, PIPE_BYTES):
             os.write(LOG, data)
@@ -79,6 +82,8 @@ class CommandTask(Task):
             *lines, rest = re.split(rb"[\r\n]", rest + data)
             if any(self._is_last(line) for line in lines if line):
                 return True
+            if len(rest) > 2 * PIPE_BYTES:
+                rest = rest[:PIPE_BYTES] + rest[-PIPE_BYTES:]
         return bool(rest) and self._is_last(rest)
 
     def _is_last(self, line: bytes) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import tracemalloc
 
 import msgspec
 import pytest
@@ -118,6 +119,15 @@ def test_a_command_that_is_ended_may_clean_up(code, tmp_path) -> None:
 def test_a_line_counts_when_its_carriage_return_comes(code) -> None:
     task = _task(code, "process.py progress", until="^step 3$")
     task.step()  # the next line would come in a minute
+    task.close()
+
+
+def test_a_line_that_does_not_end_takes_no_memory(code) -> None:
+    task = _task(code, """-c 'print("go", end="." * (1 << 24)); print("on")'""", until="^go.*on$")
+    tracemalloc.start()
+    task.step()
+    assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    tracemalloc.stop()
     task.close()
 
 
