@@ -79,7 +79,8 @@ class CommandTask(Task):
             self._errors.write(data)
             if self._errors.tell() > MOST_LOGGED:
                 self._empty_logs()
-            *lines, rest = re.split(rb"[\r\n]", rest + data)
+            first, *more = re.split(rb"[\r\n]", data)
+            *lines, rest = rest + first, *more
             if any(self._is_last(line) for line in lines if line):
                 return True
             if len(rest) > 2 * PIPE_BYTES:
