@@ -1,10 +1,9 @@
 """Warnings about a machine that weakens results or runs below its speed, each with its remedy."""
 
-import re
 from collections.abc import Iterator, Set
 
 from .. import catalog
-from ..records.machine import Gpu, Machine, Package, Software
+from ..records.machine import Gpu, Machine, Package, Software, version_numbers
 from ..records.reason import Warning
 from ..text import units
 from .nvidia.driver_errors import ABSENT, NVML_NO_PERMISSION, nvml_text
@@ -55,11 +54,11 @@ def missing_backends(software: Software, backends: Set[str]) -> Iterator[Warning
 
 def library_warnings(name: str, version: str | None, openmp: str | None) -> Iterator[Warning]:
     """Warnings about the backend `name`: an untested version, or two OpenMP runtimes in it."""
-    library, release = catalog.backend(name), _release(version)
-    if release and release < _release(library.oldest):
+    library, release = catalog.backend(name), version_numbers(version)
+    if release and release < version_numbers(library.oldest):
         text = f"{name} {version} is older than {library.oldest}, which its cases need"
         yield Warning("untested_version", text, f"install a newer one: {library.install}")
-    elif release and library.newest and release > _release(library.newest):
+    elif release and library.newest and release > version_numbers(library.newest):
         text = f"{name} {version} is newer than {library.newest}, the newest that was tested"
         remedy = f"install {name} {library.newest}, or compare a result with your own measurement"
         yield Warning("untested_version", text, remedy)
@@ -69,11 +68,6 @@ def library_warnings(name: str, version: str | None, openmp: str | None) -> Iter
         yield Warning("two_openmp_runtimes", text, remedy)
 
 
-def _release(version: str | None) -> tuple[int, ...]:
-    """The first two numbers of a version or a compute capability; () if it is unknown."""
-    return tuple(map(int, re.findall(r"\d+", version or "")[:2]))
-
-
 def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
     """GPUs that the installed torch cannot use, because of its build or the driver."""
     gpus = _cuda_gpus(machine)
@@ -81,7 +75,7 @@ def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
     if not gpus or torch is None or torch.version is None or torch.detail is None:
         return
     names = ", ".join(sorted({gpu.name for gpu in gpus if gpu.name})) or "the GPU"
-    build, driver = _cuda_of(torch), _release(machine.cuda.api_version)
+    build, driver = _cuda_of(torch), version_numbers(machine.cuda.api_version)
     remedy = torch_remedy(machine, software.executable)
     what = f"torch {torch.version} ({torch.detail})"
     if not torch.detail.startswith(_CUDA_BUILD):
@@ -117,7 +111,7 @@ def _lacks_torch_code(torch: Package, gpu: Gpu) -> bool:
 
 def _cuda_of(package: Package) -> tuple[int, ...]:
     detail = package.detail or ""
-    return _release(detail) if detail.startswith(_CUDA_BUILD) else ()
+    return version_numbers(detail) if detail.startswith(_CUDA_BUILD) else ()
 
 
 def _cuda_gpus(machine: Machine) -> list[Gpu]:
@@ -130,7 +124,7 @@ def torch_remedy(machine: Machine, executable: str) -> str:
     cu126 has code for Maxwell to Hopper, cu130 for Turing to Blackwell (pytorch#182849).  A driver
     for CUDA 12.0 runs a 12.6 build by minor-version compatibility.
     """
-    gpus, driver = _cuda_gpus(machine), _release(machine.cuda.api_version)
+    gpus, driver = _cuda_gpus(machine), version_numbers(machine.cuda.api_version)
     if "tegra" in machine.os.release and (driver or _CUDA_13) < _CUDA_13:
         return "install NVIDIA's build of torch for this JetPack, or use --device cpu"
     if machine.cpu.architecture == "aarch64" and any(gpu.is_below(_AMPERE) for gpu in gpus):
@@ -150,7 +144,7 @@ def _is_too_old(driver: tuple[int, ...], gpus: list[Gpu]) -> bool:
 
 
 def _has_blackwell(gpus: list[Gpu]) -> bool:
-    return any(_release(gpu.compute_capability) >= _BLACKWELL for gpu in gpus)
+    return any(version_numbers(gpu.compute_capability) >= _BLACKWELL for gpu in gpus)
 
 
 def _driver(machine: Machine) -> Iterator[Warning]:

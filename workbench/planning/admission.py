@@ -49,9 +49,9 @@ def beforehand(
             if software and case.backend == "onnxruntime":
                 hint = onnx_cuda.remedy(machine, software)
             return Reason(f"cpu_only_{case.backend}", text, hint)
-        if software and (why := onnx_cuda.refusal(case, machine, software)):
-            return why
         if software and case.backend == "onnxruntime":
+            if why := onnx_cuda.refusal(case, machine, software):
+                return why
             package = software.packages.get(onnx_cuda.GPU_PACKAGE)
         gpu = next((g for g in machine.gpus if g.device == case.device), None)
         if gpu is None:  # a value of a command's {device}

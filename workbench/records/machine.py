@@ -13,6 +13,11 @@ from .reason import Reason
 BUSY_PERCENT = 25.0  # a desktop uses less
 
 
+def version_numbers(version: str | None) -> tuple[int, ...]:
+    """The first two numbers of a version or a compute capability; () if it is unknown."""
+    return tuple(map(int, re.findall(r"\d+", version or "")[:2]))
+
+
 class Cache(msgspec.Struct, frozen=True):
     """The caches of one level and kind."""
 
@@ -221,8 +226,7 @@ class Gpu(msgspec.Struct, frozen=True):
 
     def is_below(self, capability: tuple[int, int]) -> bool:
         """Whether its compute capability is known, and lower."""
-        numbers = re.findall(r"\d+", self.compute_capability or "")
-        return () < tuple(map(int, numbers[:2])) < capability
+        return () < version_numbers(self.compute_capability) < capability
 
 
 class Nvml(msgspec.Struct, frozen=True):

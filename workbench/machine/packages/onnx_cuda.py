@@ -36,8 +36,6 @@ def remedy(machine: Machine, software: Software) -> str:
 
 def refusal(case: Case, machine: Machine, software: Software) -> Reason | None:
     """Why a case of ONNX Runtime on a GPU cannot work, known before anything starts."""
-    if case.backend != "onnxruntime":
-        return None
     built, driver = _cuda_of(GPU_PACKAGE, software), major(machine.cuda.api_version)
     if built and driver and built > driver:
         text = f"onnxruntime: {disagreement(machine, software)}"
