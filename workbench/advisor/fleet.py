@@ -132,9 +132,12 @@ def _rows(nodes: Sequence[FleetNode], prices: Mapping[str, float]) -> Iterator[F
     several = len({node.node_type for node in nodes}) > 1
     for scenario, of_row in table.items():
         cells = {name: _cell(name, equal, prices) for name, equal in of_row.items()}
-        times, costs = list[Side](), list[Side]()
+        times, costs, vague = list[Side](), list[Side](), list[float]()
         for name, cell in cells.items():
-            if cell.value_s is None or cell.value_ci95_s is None:
+            if cell.value_s is None:
+                continue
+            if cell.value_ci95_s is None:
+                vague.append(cell.value_s)
                 continue
             own = round_spread([_values(of_row[name])])
             wide = max(spread, math.sqrt(own[0]) if own else 0.0)
@@ -148,7 +151,9 @@ def _rows(nodes: Sequence[FleetNode], prices: Mapping[str, float]) -> Iterator[F
             if ratio is not None:
                 cells[name] = replace(cells[name], ratio=ratio.value, ratio_ci95=ratio.interval)
         choice = alike[0] if len(alike) == 1 else "either"
-        is_known = bool(others or (times and not several))
+        # A type without an interval may be the best as well, unless it is far behind.
+        far_s = ratios.UNDECIDED * min((value[0] for _, value, _ in times), default=math.inf)
+        is_known = bool(others or (times and not several)) and min(vague, default=far_s) >= far_s
         yield FleetRow(
             scenario=scenario,
             choice=choice if is_known else "unknown",

@@ -113,7 +113,8 @@ def _too_large(candidate: Candidate, scenario: Scenario) -> str | None:
         return f"unknown peak memory, limit {limits.memory_mib:,g} MiB"
     if peak <= limits.memory_mib * MIB:
         return None
-    return exceeding("peak memory", f"{peak / MIB:,.0f} MiB", f"{limits.memory_mib:,g} MiB")
+    shown = f"{round(peak / MIB, 1):,g} MiB"
+    return exceeding("peak memory", shown, f"{limits.memory_mib:,g} MiB")
 
 
 def _too_slow(candidate: Candidate, scenario: Scenario) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from builders import events
+from msgspec.structs import replace
 from recorded_devices import document as recorded, matmul, put, rows
 
 from benchmarks import fleet as made_up
@@ -71,6 +72,19 @@ def test_one_node_type_that_answered_is_no_choice_while_others_run(tmp_path: Pat
     assert (row(found).choice, row(found).alike) == ("unknown", ["one"])
     assert row(fleet(tmp_path, cpu=0.1)).cheapest == []
     assert not is_complete(found)
+
+
+@pytest.mark.parametrize(("time", "choice"), [(0.25, "unknown"), (1.1, "unknown"), (9.0, "fast")])
+def test_a_node_type_without_an_interval_may_be_the_best_unless_far_behind(
+    tmp_path: Path, time: float, choice: str
+) -> None:
+    made_up.make(tmp_path, 6, {"slow": 1.0, "fast": 0.5, "vague": 0.5 * time})
+    found = fleet(tmp_path)
+    for node in found.nodes:
+        if node.node_type == "vague" and node.run:
+            for at, answer in enumerate(node.run.answers):
+                node.run.answers[at] = replace(answer, value_ci95_s=None)
+    assert row(priced(found, {})).choice == choice
 
 
 def test_the_node_in_the_middle_stands_for_equal_nodes(tmp_path: Path) -> None:

@@ -100,6 +100,9 @@ def test_what_is_just_above_a_limit_does_not_read_like_it() -> None:
     full = measured({A: steady(1.0)}, large).candidates[A.id]
     full.memory_peak_bytes = (1500 << 20) + 1
     assert beyond_limits(full, large) == "peak memory just above the limit of 1,500 MiB"
+    narrow = scenario(limits=Limits(memory_mib=50.25))
+    full.memory_peak_bytes = int(50.4 * (1 << 20))
+    assert beyond_limits(full, narrow) == "peak memory 50.4 MiB, limit 50.25 MiB"
     wrong = measured({A: steady(0.01), B: steady(0.005)}, row, errors={B: 0.0204})
     found = decide(wrong, row)
     assert "(error just above the limit of 2.0%)" in found.reasons[-1]
