@@ -103,6 +103,7 @@ def test_only_cuda_has_tf32(xpu: Part, monkeypatch, device: str) -> None:
 
 def test_hip_is_cuda_to_torch_without_what_only_nvidia_has(monkeypatch) -> None:
     monkeypatch.setattr(torch.version, "hip", "7.0")
+    monkeypatch.setattr(torch.version, "cuda", None)  # the tests may run with a CUDA build
     monkeypatch.setattr(torch, "cuda", part := Part())
     with pytest.raises(WorkloadError, match="has no tf32"):
         device_of(case("cuda:0", "tf32"))
