@@ -4,7 +4,6 @@ At most three, each one or a few whole sentences.  The same report gives the sam
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ..contract import kind_of
@@ -259,11 +258,18 @@ def why_lost(lost: Sequence[Candidate], evidence: Evidence) -> list[str]:
     others = sorted(
         (c for c in lost if c not in over), key=lambda c: (c.value or math.inf, c.case.id)
     )
-    counts = Counter(_why(candidate, evidence.scenario) for candidate in others)
-    for why, count in list(counts.items())[:2]:
-        phrases.append(why if count == 1 else f"{why} ({count} candidates)")
-    if more := sum(list(counts.values())[2:]):
-        phrases.append(units.counted(more, "more candidate"))
+    by_why: dict[str, list[Candidate]] = {}
+    for candidate in others:
+        by_why.setdefault(_why(candidate, evidence.scenario), []).append(candidate)
+    for why, (first, *more) in list(by_why.items())[:2]:
+        if more:
+            phrases.append(f"{why} ({1 + len(more)} candidates)")
+        elif over or len(by_why) > 1 or first.blocks:
+            phrases.append(f"{candidate_name(first.case)} ({why})")
+        else:
+            phrases.append(why)
+    if rest := sum(map(len, list(by_why.values())[2:])):
+        phrases.append(units.counted(rest, "more candidate"))
     return phrases
 
 
@@ -271,7 +277,7 @@ def _why(candidate: Candidate, scenario: Scenario) -> str:
     """Why it cannot be picked: the limit that it exceeds, or its own reason."""
     exceeded = None if candidate.state == "failed" else beyond_limits(candidate, scenario)
     if exceeded is not None:
-        return f"{candidate_name(candidate.case)} ({exceeded})"
+        return exceeded
     own = candidate.reason.message.rstrip(".") if candidate.reason else None
     return uncounted(candidate) or own or "the run did not get that far"
 
