@@ -351,17 +351,19 @@ def stragglers(report: Report) -> Iterator[Check]:
 def stack(machine: Machine, software: Software, trials: Mapping[str, Trial]) -> list[Level]:
     """The stack from the interpreter down to the cards, with the version of each level."""
     levels = [Level(0, "python", software.python or "unknown", OK if software.python else FAIL)]
+    hardware = list(_driver_levels(machine))
+    is_bare = all(level.status is None for level in hardware)  # neither a GPU nor a driver
     for name in {"torch": 0, _ORT: 0, **trials}:
         package = software.packages.get(_provider(name, software) or name)
         optional = catalog.backend(name).optional
         # An optional package may well be a build for the CPU.
         has_gpu = _has_gpu(machine) and not optional
-        levels += _package_levels(name, package, trials.get(name), has_gpu=has_gpu)
-    return [*levels, *_driver_levels(machine)]
+        levels += _package_levels(name, package, trials.get(name), has_gpu=has_gpu, is_bare=is_bare)
+    return [*levels, *hardware]
 
 
 def _package_levels(
-    name: str, package: Package | None, trial: Trial | None, *, has_gpu: bool
+    name: str, package: Package | None, trial: Trial | None, *, has_gpu: bool, is_bare: bool
 ) -> Iterator[Level]:
     if trial is None:
         yield Level(1, name, "not installed", FAIL)
@@ -369,7 +371,7 @@ def _package_levels(
     version = trial.version or (package and package.version) or "unknown"
     broken = [device for device, why in trial.devices.items() if why is not None]
     working = [device for device in trial.devices if device not in broken]
-    status = FAIL if trial.failure or not working else WARN if broken else OK
+    status = FAIL if trial.failure or not working else WARN if broken and not is_bare else OK
     note = trial.failure or ("runs on " + ", ".join(working) if working else "")
     if broken:
         note += f"{'; ' if note else ''}not on {', '.join(broken)}"

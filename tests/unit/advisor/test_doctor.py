@@ -84,6 +84,15 @@ def test_a_machine_without_a_gpu_can_be_in_order() -> None:
     assert doctor_text(found).endswith("Everything is in order.")
 
 
+def test_a_build_for_gpus_is_no_fault_where_there_is_none() -> None:
+    idle = Trial("2.13.0", {"CUDA": "13.0"}, {"cpu": None, "cuda": "no device"})
+    found = examine(build_machine(), software("CUDA 13.0"), {**WORKING, "torch": idle})
+    torch = next(level for level in found.stack if level.name == "torch")
+    assert (torch.status, torch.note) == ("ok", "runs on cpu; not on cuda")
+    broken = examine(with_gpu(), software("CUDA 13.0"), {**WORKING, "torch": idle})
+    assert next(level for level in broken.stack if level.name == "torch").status == "warn"
+
+
 def test_a_machine_with_a_gpu_can_be_in_order() -> None:
     found = examine(with_gpu(), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
     assert bad(found) == {}
