@@ -38,8 +38,7 @@ class RankedCandidate:
         cls, candidate: Candidate, row: Row, base: Candidate | None, above: str, **shown: Any
     ) -> RankedCandidate:
         """A candidate of `row`, compared with `base`; `above` says which limit it exceeds."""
-        gained, (word, why) = gain_over(base, candidate), outcome(candidate, row, above)
-        gain = gained[0] if gained else None
+        gain, (word, why) = _steady_gain(base, candidate), outcome(candidate, row, above)
         return cls(candidate, gain=gain, exceeds_limit=bool(above), outcome=word, why=why, **shown)
 
 
@@ -77,6 +76,17 @@ def gain_over(
     if ratio is not None:
         return ratio.value, ratio
     return ratios.relative(values(given), values(candidate)), None
+
+
+def _steady_gain(given: Candidate | None, candidate: Candidate) -> float | None:
+    """The factor of `gain_over`; None where its interval, or without one the two values, show that
+    it may as well be less than half or more than twice that."""
+    gained = gain_over(given, candidate)
+    if gained is None or given is None or not given.value or not candidate.value:
+        return None
+    factor, ratio = gained
+    low, high = ratio.interval if ratio else [given.value / candidate.value] * 2
+    return factor if low * 2 >= factor >= high / 2 else None
 
 
 def gain_text(gained: tuple[float, Ratio | None], row: Row, other: str) -> str:

@@ -1,0 +1,31 @@
+"""The gains that a table of ranked candidates shows."""
+
+from __future__ import annotations
+
+import pytest
+from builders import case, events, steady
+
+from workbench.advisor.ranking import RankedCandidate
+from workbench.report.report import Report
+
+GIVEN, MADE = case("cpu-a"), case("cpu-b")
+STALLED = [[0.4] * 5, *[[0.002] * 5] * 4, [0.4] * 5]
+
+
+@pytest.mark.parametrize(
+    ("given", "rounds", "gain"),
+    [
+        (steady(0.002), 8, 2.0),
+        (steady(0.002), 1, 2.0),  # no interval, and the two medians say the same
+        (STALLED, 8, None),  # an interval that says next to nothing
+        (STALLED, 1, None),  # only in the round of the stall
+    ],
+)
+def test_a_gain_is_shown_only_where_the_measurement_supports_it(
+    given: list[list[float]], rounds: int, gain: float | None
+) -> None:
+    report = Report.of(events({GIVEN: given, MADE: steady(0.001, rounds)}))
+    base, made = (report.candidates[each.id] for each in (GIVEN, MADE))
+    (row,) = report.rows.values()
+    found = RankedCandidate.of(made, row, base, "", variant="", given=False).gain
+    assert found == (gain if gain is None else pytest.approx(gain, rel=0.05))
