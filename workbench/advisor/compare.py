@@ -24,6 +24,7 @@ from ..stats.samples import AMBIGUOUS, FASTER, MIN_PAIRS, SLOWER, median
 
 CHANGED, UNDECIDED = "CHANGED", AMBIGUOUS.upper()
 PROVEN = (FASTER.upper(), SLOWER.upper())
+Timing = tuple[bool, frozenset[str | None]]
 ANOTHER_RUN = math.sqrt(2) * unpaired.BETWEEN_RUNS  # spread of a ratio from run to run, at least
 
 
@@ -32,25 +33,26 @@ class RunSide:
 
     def __init__(self, name: str, report: Report) -> None:
         self.name, self.report = name, report
-        # By case id, from the first row that has the case and from all that time it the same way.
-        self.cases: dict[str, list[Candidate]] = {}
+        self.cases: dict[str, list[Candidate]] = {}  # by case id, from all rows that have it
         self.disturbed: dict[str, str] = {}  # scenario to code of a warning
         for row in report.rows.values():
             for candidate in row.candidates:
                 if candidate.is_valid:
-                    found = self.cases.setdefault(candidate.case.id, [candidate])
-                    if found[0] is not candidate and _timing(found[0]) == _timing(candidate):
-                        found.append(candidate)
+                    self.cases.setdefault(candidate.case.id, []).append(candidate)
             for warning in report.disturbances(row):
                 self.disturbed[row.plan.scenario] = warning.code
-        self.spread = unpaired.round_spread(self.rounds(case) for case in self.cases)
+        groups = (group for case in self.cases for group in self.timed(case).values())
+        self.spread = unpaired.round_spread(map(_rounds, groups))
         head, spread = report.document([]), self.spread and math.sqrt(self.spread[0])
         machine, software, version = head.machine, head.software, head.tool.version
         self.run = ComparedRun(name, head.run, version, machine, software, spread)
 
-    def rounds(self, case: str) -> list[float]:
-        """The median step of every round, in seconds."""
-        return [value for candidate in self.cases[case] for value in candidate.medians_s]
+    def timed(self, case: str) -> dict[Timing, list[Candidate]]:
+        """The candidates of a case by how their samples were timed."""
+        found: dict[Timing, list[Candidate]] = {}
+        for candidate in self.cases[case]:
+            found.setdefault(_timing(candidate), []).append(candidate)
+        return found
 
 
 def run_comparison(tool: Tool, reports: Sequence[Report], fail_on: float | None) -> RunComparison:
@@ -92,11 +94,12 @@ def _hardware(machine: Machine | None) -> tuple[object, ...] | None:
 
 
 def _case(first: RunSide, other: RunSide, case: str, fail_on: float | None) -> ComparedCase:
-    before, after = first.rounds(case), other.rounds(case)
+    one, two = _pair(first, other, case)
+    before, after = _rounds(one), _rounds(two)
     medians, counts = (median(before), median(after)), (len(before), len(after))
     if unlike := _unlike(first, other, case):
         return ComparedCase(case, UNDECIDED, medians, counts, None, unlike)
-    ratio, doubt = medians[1] / medians[0], _doubt(first, case) or _doubt(other, case)
+    ratio, doubt = medians[1] / medians[0], _doubt(first, one) or _doubt(other, two)
     if doubt is not None or first.spread is None or other.spread is None:
         return ComparedCase(case, UNDECIDED, medians, counts, ratio, doubt)
     pair = (after, other.spread), (before, first.spread)
@@ -107,21 +110,36 @@ def _case(first: RunSide, other: RunSide, case: str, fail_on: float | None) -> C
     return ComparedCase(case, word, medians, counts, ratio, None, shown, found.interval, beyond)
 
 
+def _pair(first: RunSide, other: RunSide, case: str) -> tuple[list[Candidate], list[Candidate]]:
+    """The candidates of a case that both runs timed in the same way, if there are such."""
+    one, two = first.timed(case), other.timed(case)
+    alike = next((timing for timing in one if timing in two), None)
+    if alike is None:
+        return next(iter(one.values())), next(iter(two.values()))
+    return one[alike], two[alike]
+
+
+def _rounds(candidates: Sequence[Candidate]) -> list[float]:
+    """The median step of every round, in seconds."""
+    return [value for candidate in candidates for value in candidate.medians_s]
+
+
 def _unlike(first: RunSide, other: RunSide, case: str) -> Reason | None:
     """Why the two runs timed different things under the name of this case."""
-    one, two = (side.cases[case][0].work for side in (first, other))
+    (before, *_), (after, *_) = _pair(first, other, case)
+    one, two = before.work, after.work
     if (one.flops, one.items, one.item, one.ranks) != (two.flops, two.items, two.item, two.ranks):
         return Reason("other_work", "a step does other work: the workload differs")
     if _subject(first) != _subject(other):
         return Reason("other_code", "the model, the code or its inputs differ")
-    if _timing(first.cases[case][0]) != _timing(other.cases[case][0]):
+    if _timing(before) != _timing(after):
         return Reason("other_clock", "one is the rate of many steps, one the latency of a step")
     return None
 
 
-def _timing(candidate: Candidate) -> tuple[bool, set[str | None]]:
+def _timing(candidate: Candidate) -> Timing:
     """Whether its samples measure a rate, and which clocks timed them."""
-    found = {None if b.clocks is None else b.clocks.counted for b in candidate.blocks}
+    found = frozenset(None if b.clocks is None else b.clocks.counted for b in candidate.blocks)
     return candidate.objective in BY_DEVICE, found
 
 
@@ -132,12 +150,12 @@ def _subject(side: RunSide) -> list[str]:
     return [model.facts.sha256] if model else hashes
 
 
-def _doubt(side: RunSide, case: str) -> Reason | None:
-    """Why this run cannot show whether the case has changed."""
-    for candidate in side.cases[case]:
+def _doubt(side: RunSide, candidates: Sequence[Candidate]) -> Reason | None:
+    """Why these candidates of one case cannot show whether it has changed."""
+    for candidate in candidates:
         if code := side.disturbed.get(candidate.scenario):
             return Reason("disturbed", f"{side.name} was disturbed: {code.replace('_', ' ')}")
-    if (count := len(side.rounds(case))) < MIN_PAIRS:
+    if (count := len(_rounds(candidates))) < MIN_PAIRS:
         return Reason("few_rounds", f"{count} of {MIN_PAIRS} rounds in {side.name}")
     return None
 

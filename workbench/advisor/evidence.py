@@ -268,7 +268,7 @@ class Evidence:
             remedy = f"{again} {', or '.join(ways)}"
             yield Warning(
                 code="unmeasured",
-                message=f"{len(missed)} of {len(deciding)} candidates had no turn",
+                message=f"no time was left for {len(missed)} of {len(deciding)} candidates",
                 remedy=remedy,
                 subject=self.row.plan.scenario,
             )

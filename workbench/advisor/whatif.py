@@ -100,13 +100,14 @@ def _plain(name: str) -> str:
 
 
 def sentence(what_if: WhatIf, objective: str) -> str:
-    """`NVIDIA H200 (recorded 2026-11-21), cuda:0 torch bf16: 38.0x faster, 95% CI 36.0-40.0`."""
+    """`NVIDIA H200 (recorded 2026-11-21 in h200.json), cuda:0 torch bf16: 38.0x faster, 95% CI
+    36.0-40.0`."""
     name = what_if.name or what_if.device
     if what_if.missing is not None:
         hint = f"; {what_if.missing.hint}" if what_if.missing.hint else ""
         return f"{name}: unknown: {what_if.missing.message}{hint}"
     day = (what_if.recorded_at or "").partition("T")[0]
-    basis = f"recorded {day}"
+    basis = f"recorded {day}" + (f" in {what_if.source}" if what_if.source else "")
     if what_if.of_this_kind:
         basis = f"{basis} on a machine of this kind"
     if what_if.error is not None:

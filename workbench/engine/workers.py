@@ -29,7 +29,7 @@ CANNOT_HERE = (
     "unsupported_device",
     "unsupported_precision",
 )
-NO_TURN = Reason(BUDGET, "no time was left for its turn", "raise --budget or race fewer rows")
+NO_TURN = Reason(BUDGET, "no time was left for its turn", "raise --budget or race fewer candidates")
 
 
 def settings_of(request: Request, machine: Machine, run_id: str) -> WorkerSettings:

@@ -37,7 +37,7 @@ _HOME = re.compile(r"(?:/home|/Users)/([^/\s:;,'\"]+)")
 _PATH = (
     r"(?<=['\"])~?/(?!/)[^'\"\n]+"  # in quotation marks, where it may hold a space
     r"|(?:(?<![\w\]/.~-])(?:~\w*|[.]{1,2})?/(?!/)|/(?:home|Users)/)[^\s'\"`]*[^\s'\"`.,:;)\]]"
-    r"|(?:[\w.-]+/)*[\w.-]*\w[.](?:py|onnx|pt2?|pth|npz|toml|json|csv)\b"
+    r"|(?:[\w.-]+/)*[\w.-]*\w[.](?:py|onnx|pt2?|pth|npz|toml|jsonl?|csv)\b"
 )
 # The same on every machine, unless a container's id is in it, or a disk of the user's.
 _SYSTEM = re.compile(

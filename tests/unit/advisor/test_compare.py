@@ -116,6 +116,14 @@ def test_rows_that_time_a_case_in_two_ways_are_not_mixed() -> None:
     assert found.ratio == pytest.approx(1.0, rel=0.02)
 
 
+def test_a_case_of_two_rows_is_compared_by_the_clock_that_both_runs_have() -> None:
+    row = scenario(id="other", objective="latency")
+    rate, latency = events({ONE: steady(1.0, 8)}), events({ONE: steady(1.5, 8)}, row=row)
+    before = RunSide("A", Report.of(rate + latency[2:]))
+    found = only(compared(before, RunSide("B", Report.of(latency)), None))
+    assert (found.word, found.median_s) == ("SAME", pytest.approx((1.5, 1.5), rel=0.02))
+
+
 def test_a_failed_search_for_a_crossover_disturbs_no_row() -> None:
     sides = side("A", {ONE: 1.0}), side("B", {ONE: 2.0})
     sides[0].report.warnings.append(Warning("no_crossover", "ended early", "narrow it", "row"))

@@ -224,7 +224,7 @@ def test_a_document_with_another_word_is_refused() -> None:
 
 
 def remedy(reason: Reason, resumes: str | None = None, others: int = 1) -> str:
-    """That for one candidate of three that had no turn, in a run with `others` further rows."""
+    """That for one candidate of three that had no time, in a run with `others` further rows."""
     missed = case("cpu-c")
     built = events({CPU: steady(1.0), CPU_B: steady(3.0), missed: []}, failed={missed: reason})
     built[0] = msgspec.structs.replace(built[0], resumes=resumes)

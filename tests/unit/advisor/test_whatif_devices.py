@@ -260,7 +260,9 @@ def test_a_recording_of_a_machine_of_this_kind_is_marked() -> None:
     (verdict,) = planned(recorded(name="Test CPU, 8 cores"), recorded()).verdicts
     own, other = verdict.what_if
     assert (own.of_this_kind, other.of_this_kind) == (True, False)
-    assert " (recorded 2026-11-21 on a machine of this kind), " in sentence(own, "throughput")
+    assert " (recorded 2026-11-21 in h200.json on a machine of this kind), " in sentence(
+        own, "throughput"
+    )
 
 
 def test_a_simulated_pick_is_not_compared_with_real_hardware() -> None:
@@ -293,14 +295,16 @@ def test_a_document_gives_the_same_answers_again() -> None:
 )
 def test_an_answer_in_words(changes: dict, words: str) -> None:
     text = sentence(recorded(**changes), "throughput")
-    assert text.startswith(f"NVIDIA H200 (recorded 2026-11-21), cuda:0 torch bf16: {words}")
+    assert text.startswith(
+        f"NVIDIA H200 (recorded 2026-11-21 in h200.json), cuda:0 torch bf16: {words}"
+    )
 
 
 def test_an_estimate_has_its_error_and_a_tail_its_percentile() -> None:
     answer = recorded(basis="estimated", error=0.09, ratio=2.0, ratio_ci95=(1.5, 2.5))
     assert "2.00x faster at the 99th percentile, " in sentence(answer, "latency_p99")
     assert sentence(answer, "latency_p99").startswith(
-        "NVIDIA H200 (estimated between sizes recorded 2026-11-21, error up to "
+        "NVIDIA H200 (estimated between sizes recorded 2026-11-21 in h200.json, error up to "
     )
 
 
@@ -313,7 +317,7 @@ def test_the_warnings_of_a_recording_are_shown() -> None:
 
 def test_the_text_of_a_run_has_a_line_for_each() -> None:
     text = " ".join(run_text(planned(recorded(), MISSING)).split())
-    assert "what if NVIDIA H200 (recorded 2026-11-21), cuda:0 torch bf16: 2.0" in text
+    assert "what if NVIDIA H200 (recorded 2026-11-21 in h200.json), cuda:0 torch bf16: 2.0" in text
     assert "NVIDIA H200: unknown: it is not there; make one" in text
 
 

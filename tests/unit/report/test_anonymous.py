@@ -265,3 +265,8 @@ def test_what_is_mounted_or_shared_below_a_system_folder_goes(path: str) -> None
 def test_a_name_within_a_system_path_goes() -> None:
     found = hidden("limited by /sys/fs/cgroup/lxc.payload.node17/cpu.max", host="node17")
     assert "node17" not in found and "/sys/fs/cgroup/lxc.payload.host-" in found
+
+
+@pytest.mark.parametrize("name", ["secret.json", "secret.jsonl"])
+def test_the_name_of_a_recording_goes(name: str) -> None:
+    assert "secret" not in hidden(f"recorded 2026-11-21 in {name}")
