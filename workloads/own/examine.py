@@ -209,8 +209,11 @@ def _resizes(one: Subject, example: Example, batch: int, within: str) -> bool | 
 
 
 def _other_values(tensor: Any) -> Any:
-    """Other values that a module may take too, where there are any."""
-    return tensor * 0.5 if tensor.is_floating_point() else tensor.roll(1)
+    """Other values that a module is likely to take too: those of other places, or 0."""
+    if tensor.is_floating_point():
+        return tensor * 0.5
+    rolled = tensor.roll(1)
+    return torch.zeros_like(tensor) if torch.equal(rolled, tensor) else rolled
 
 
 def _with_other_rows(tensor: Any) -> Any:
