@@ -4,6 +4,7 @@ import hashlib
 import inspect
 import pickle
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -28,7 +29,10 @@ OWN_SPREAD = 2.0  # a result may differ by this multiple of what two equal calls
 MOST_DRAWN = 1 << 26  # bytes: a larger array was read rather than drawn
 MOST_SPREAD = 0.1  # results that differ by more between equal calls are not compared
 FIRST = "the result of the first call"
-LAZY = ("Future", "LazyFrame")  # types whose work is done later: concurrent.futures, dask, polars
+# Types whose work is done later, of concurrent.futures, dask, multiprocessing, polars, Ray and
+# subprocess.
+LAZY = ("ApplyResult", "Future", "LazyFrame", "MapResult", "ObjectRef", "Popen")
+KEEPS, KEEPS_S = 100, 5e-3  # a first call so many times as long, and so long, may keep its result
 RETURNS = (
     "let its attribute inputs(n) return a tuple of positional arguments, a dictionary of keywords,"
     " or the only argument"
@@ -74,6 +78,7 @@ class FunctionTask(Task):
         self._limit = usual if code.max_error is None else code.max_error
         self._result: Any = None
         self.mutated: list[str] = []  # arguments that a call changes
+        self.first_s = 0.0  # time of the first call that is checked
         self.spread = 0.0  # relative difference of two equal calls; 0 where that is not asked
         self._renew()
 
@@ -137,8 +142,10 @@ class FunctionTask(Task):
     def _outcome(self) -> dict[str, Any]:
         """The parts of the result of a call, and of the arguments that the call has changed."""
         before = {name: digest(value) for name, value in self.named.items()}
+        began = time.perf_counter()
         self.step()
         self.finish()
+        self.first_s = self.first_s or time.perf_counter() - began
         if holds_iterator(self._result) or is_lazy(self._result):
             raise unusable(f"{self._code.name} returns before its work is done", RUN_IT)
         used_up = {name for name, each in self.named.items() if holds_iterator(each)}
@@ -276,6 +283,9 @@ def _facts(code: Code) -> dict[str, Any]:
     notes = [f"calls change {name}: each gets fresh inputs, untimed" for name in task.mutated]
     if accuracy.reference.startswith("not checked"):
         notes.append(accuracy.reference)
+    if task.first_s > max(KEEPS_S, KEEPS * step_s):
+        times = f"the first call took {task.first_s / step_s:.0f}x as long as a later one"
+        notes.append(f"{times}; if it keeps results, only reading them is timed")
     if task.spread > 0:
         notes.append("two calls with equal inputs differ")
     source = code.target.encode()

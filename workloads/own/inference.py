@@ -6,7 +6,7 @@ both transfers count.  `metrics` gives the time with inputs resident apart.
 """
 
 import copy
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from statistics import median
 from typing import Any
@@ -39,7 +39,8 @@ class ModuleTask(TorchTask):
         super().__init__(case)
         self.code = code
         self.known = examine.known(code)
-        self.restores = bool(self.known["mutated"])
+        self.restores = bool(self.known["mutated"]) or self.known["stateful"]
+        self._start: Any = None  # the module with the state in which each timed call begins
         self.within = guard_for(self.known["guard"], compiles=case.compile_mode is not None)
         with setup.phase("build"):
             one = subject(code)
@@ -66,9 +67,8 @@ class ModuleTask(TorchTask):
             _shared[key] = self.laid_out(one.on(self.device))
         # Weights alone are shared: what a module keeps for later calls is each case's own.
         like = _shared[key]
-        weights = {id(each): each for each in (*like.parameters(), *like.buffers())}
         try:
-            return copy.deepcopy(like, weights)
+            return _copied(like, *like.parameters(), *like.buffers())
         except Exception:  # it holds what cannot be copied
             return self.laid_out(one.on(self.device))
 
@@ -115,6 +115,9 @@ class ModuleTask(TorchTask):
 
     def restore(self) -> None:
         self.hosted = self.pristine.mapped(lambda tensor: tensor.clone())  # pageable, as a caller's
+        if self._start is not None:
+            with suppress(Exception):  # what cannot be copied keeps its state
+                self.model = _copied(self._start, *self._start.parameters())
 
     def check(self) -> Accuracy:
         with user_errors(self.code.name), plain_attention():
@@ -122,14 +125,21 @@ class ModuleTask(TorchTask):
             answers = list(arrays(output).values())
             if self.check_output is not None:
                 user_check(self.check_output, output, f"check of {self.code.name}")
+        if self.known["stateful"]:
+            self._start = self.model
         self.restore()
         return right(self.code, self.case).judge(self.code, self.case.precision, answers)
 
     def metrics(self) -> dict[str, float]:
-        if not self.on_gpu or self.restores:
+        if not self.on_gpu or self.known["mutated"]:
             return {}
         call = partial(self._call, self._moved())
         return {"resident_s": median(self.timed(call, RESIDENT_CALLS))}
+
+
+def _copied(module: Any, *shared: Any) -> Any:
+    """A copy of the module with these tensors of its own."""
+    return copy.deepcopy(module, {id(tensor): tensor for tensor in shared})
 
 
 class ExportedTask(ModelTask):

@@ -154,7 +154,8 @@ def _settings() -> dict[Callable[[Any], Any], Any]:
 
 
 def choose(ran: Run, name: str = "") -> Called:
-    """The module called `name`, or else the one with the largest share of the script's time.
+    """The module called `name`, or else the one with the largest share of the script's time; in a
+    training it is one that is trained, since the loss is a module too.
 
     WorkloadError: `bad_target` if none is called so, `unsupported` if its inputs cannot be copied.
     """
@@ -162,7 +163,7 @@ def choose(ran: Run, name: str = "") -> Called:
     if not found:
         seen = ", ".join(module.name for module in ran.modules)
         raise WorkloadError(f"the script calls no {name!r}; it calls {seen}", code="bad_target")
-    chosen = max(found, key=lambda module: module.seconds)
+    chosen = max(found, key=lambda module: (ran.trains(module), module.seconds))
     if chosen.example is None:
         raise WorkloadError(f"the inputs of {chosen.name} cannot be copied")
     return chosen

@@ -36,6 +36,7 @@ _OTHERS = (
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
     site.getusersitepackages(),
 )
+GUARD = "put what only a script does under `if __name__ == '__main__':`"
 HIDING = tuple(kind.hidden_by for kind in DEVICE_KINDS.values() if kind.hidden_by)
 _ignored: set[str] = set()  # variables of HIDING that the user's code set in vain
 
@@ -102,6 +103,9 @@ def _module(name: str, folder: str) -> Any:
             if PathFinder.find_spec(top, [str(Path(folder, "src"))]) is not None:
                 hint = f"{top} is in src: install it with `pip install -e .`, or start in src"
             raise WorkloadError(text, code="bad_target", hint=hint) from None
+        except SystemExit as end:
+            text = f"import of {name}: {first_line(end)}{users_line(end)}"
+            raise WorkloadError(text, code="user_code", hint=GUARD) from end
 
 
 def search_first(folder: str) -> None:

@@ -27,7 +27,7 @@ from .tree import mapped
 KEPT = "training.pt"  # the batch of the check, whether its modules are frozen, the reference
 SAME = 1e-6  # distance up to which two gradients count as equal
 REDUCED = 0.05  # tolerance of gradients in a reduced precision
-NO_OPTIMIZER = "it defines no optimizer, so torch.optim.AdamW is used with its usual settings"
+NO_OPTIMIZER = "so torch.optim.AdamW is used with its usual settings"
 ONE_GROUP = "its optimizer has several groups of weights; here all are in one, with its defaults"
 NO_DATA = "it defines no dataset or loader, so each step has the same inputs, and no step waits"
 
@@ -162,9 +162,11 @@ def examine(code: Code, one: Subject) -> dict[str, Any]:
     except Exception as error:  # some need what torch's own do not
         impossible["fused"] = first_line(error)
     notes = ["loss and gradients of one step are checked; where training ends up is not"]
+    own = next(one.found("optimizer"), None)
     if parts.optimizer is None:
-        notes.append(NO_OPTIMIZER)
-    if len(getattr(next(one.found("optimizer"), None), "param_groups", ())) > 1:
+        found = f"its optimizer is a {type(own).__name__}, no function and no optimizer of torch"
+        notes.append(f"{'it defines no optimizer' if own is None else found}, {NO_OPTIMIZER}")
+    if len(getattr(own, "param_groups", ())) > 1:
         notes.append(ONE_GROUP)
     if parts.data is None:
         notes.append(NO_DATA)

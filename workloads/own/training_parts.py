@@ -73,19 +73,21 @@ class TrainingParts:
 
         A dictionary is passed by keyword, as far as `forward` names its keys, and whole if it names
         none.  A list or tuple is passed by position, without its last entry where `loss` takes the
-        batch too; inputs without data lose it only where `forward` cannot take it.
+        batch too; inputs without data lose only what `forward` cannot take.
         """
         if isinstance(batch, Example):
-            args = batch.args[: self._most] if self.judges_batch else batch.args
-            return Example(args, batch.kwargs)
+            return Example(batch.args[: self._most], self._taken(batch.kwargs))
         if isinstance(batch, Mapping):
-            names = batch.keys() if self._names is None else batch.keys() & self._names
-            named = {key: value for key, value in batch.items() if key in names}
+            named = self._taken(batch)
             return Example((), named) if named else Example((batch,), {})
         if not isinstance(batch, (list, tuple)):
             return Example((batch,), {})
         given = batch[:-1] if self.judges_batch and len(batch) > 1 else batch
         return Example(tuple(given)[: self._most], {})
+
+    def _taken(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of the keywords that `forward` names."""
+        return {key: x for key, x in given.items() if self._names is None or key in self._names}
 
     def loss_on(self, module: Any, batch: Any) -> Any:
         """The loss of `module`; WorkloadError "bad_input" where it is no scalar."""
@@ -133,6 +135,8 @@ class TrainingParts:
         Raises WorkloadError "unsupported" where it has no fused form.
         """
         weights = [weight for weight in module.parameters() if weight.requires_grad]
+        if not weights:
+            raise unusable(f"{self.one.name} has no weights that require gradients")
         with user_errors(f"optimizer of {self.one.name}"):
             made = (self.optimizer or torch.optim.AdamW)(weights)
         if not fused:

@@ -292,9 +292,9 @@ class Example:
         """The same rows, repeated or left out, as a batch of another size."""
 
         def rows(tensor: Any) -> Any:
-            if not tensor.dim():
+            if not (tensor.dim() and len(tensor)):
                 return tensor
-            times = -(-batch // max(1, tensor.shape[0]))
-            return tensor.repeat(times, *[1] * (tensor.dim() - 1))[:batch].clone()
+            places = torch.arange(batch, device=tensor.device) % len(tensor)
+            return tensor.index_select(0, places)  # sparse ones cannot be repeated or sliced
 
         return self.mapped(rows)

@@ -12,7 +12,7 @@ from .words import reason_text
 
 MOST_NAMED = 4  # nodes left in FP32 that are listed by name
 OF_CODE = {"onnx": "ONNX Runtime", "int8": "INT8", "compile": "torch.compile"}  # what was not tried
-KINDS = {"torch": "PyTorch", "function": "Python function", "command": "whole runs of a command"}
+KINDS = {"torch": "PyTorch", "function": "Python function", "command": "runs of a command"}
 
 
 def model_and_inputs(facts: ModelFacts) -> Iterator[str]:

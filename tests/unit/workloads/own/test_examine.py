@@ -259,6 +259,18 @@ def test_an_output_that_is_the_state_is_seen_as_state(examined) -> None:
     assert facts["stateful"] and not facts["nondeterministic"]
 
 
+@pytest.mark.parametrize("name", ["remembering", "remembering_a_token"])
+def test_state_that_equal_calls_hide_is_found_and_reset(examined, name: str) -> None:
+    code, facts = examined(name)
+    assert facts["stateful"] and not facts["mutated"]
+    task = task_of(code, batch=facts["batch"])
+    assert task.check().value == 0.0
+    for _ in range(3):
+        assert len(task.model.seen) == 1, "every timed call begins where the check ended"
+        task.step()
+        task.restore()
+
+
 def test_sparse_inputs_are_inputs(examined) -> None:
     code, facts = examined("sparse")
     assert facts["mutated"] == []

@@ -106,19 +106,20 @@ def test_an_iterator_is_made_anew_for_each_call_and_is_no_result(code) -> None:
         ("two", "bad_input", "works:two cannot be called: missing a required argument: 'b'"),
         ("lazy", "bad_input", "works:lazy returns before its work is done"),
         ("promises", "bad_input", "works:promises returns before its work is done"),
+        ("starts", "bad_input", "works:starts returns before its work is done"),
         (
             "remembers",
             "bad_input",
             "works:remembers keeps its results, so only its cache would be timed",
         ),
         ("NUMBER", "bad_target", "works:NUMBER is not a function"),
-        ("raises", "user_code", "works:raises: ValueError: no such axis (works.py:104)"),
+        ("raises", "user_code", "works:raises: ValueError: no such axis (works.py:106)"),
         (
             "joins",
             "user_code",
-            "works:joins (called with 1): TypeError: can only join an iterable (works.py:169)",
+            "works:joins (called with 1): TypeError: can only join an iterable (works.py:171)",
         ),
-        ("leaves", "user_code", "works:leaves: SystemExit: goodbye (works.py:108)"),
+        ("leaves", "user_code", "works:leaves: SystemExit: goodbye (works.py:110)"),
         ("allocates", "no_memory", "MemoryError"),
     ],
 )
@@ -126,6 +127,10 @@ def test_what_fails_is_one_line(code, name: str, error: str, says: str) -> None:
     with pytest.raises(WorkloadError) as caught:
         _facts(code(f"works:{name}"))
     assert (caught.value.code, str(caught.value)) == (error, says)
+
+
+def test_a_first_call_that_takes_far_longer_is_noted(code) -> None:
+    assert any("if it keeps results" in note for note in _facts(code("works:looks_up")).notes)
 
 
 def test_a_function_that_asks_for_a_gpu_on_the_cpu_is_to_take_a_device(code) -> None:

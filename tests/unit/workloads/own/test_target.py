@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from workbench.contract import WorkloadError
-from workloads.own.target import resolve, user_errors
+from workloads.own.target import GUARD, resolve, user_errors
 
 
 def test_a_dotted_attribute_of_a_module_is_found(code) -> None:
@@ -62,6 +62,7 @@ def test_an_error_at_import_names_the_innermost_line_of_the_user(
     with pytest.raises(WorkloadError) as caught:
         resolve(code(target))
     assert (caught.value.code, str(caught.value)) == ("user_code", says)
+    assert (caught.value.hint == GUARD) == ("SystemExit" in says)
 
 
 def test_a_package_that_the_users_module_lacks_is_not_a_wrong_name(code) -> None:

@@ -33,6 +33,7 @@ from workloads.own import training
 from workloads.own.save import _inputs
 from workloads.own.subject import subject
 from workloads.own.training_parts import NO_BUILDER, TrainingParts
+from workloads.own.tree import Example
 
 
 def test_the_loss_of_an_output_object_is_found(tmp_path: Path) -> None:
@@ -58,6 +59,12 @@ def test_tuples_are_passed_by_position_without_the_target() -> None:
     assert judged.arguments((1, 2)).args == (1,)
     assert own.arguments([1, 2, 3]).args == (1, 2)
     assert own.arguments(1).args == (1,)
+
+
+def test_inputs_lose_what_forward_cannot_take() -> None:
+    parts = TrainingParts(Stub(nn.Linear(3, 2)))  # type: ignore[arg-type]
+    found = parts.arguments(Example((1, 2), {"target": 3}))
+    assert (found.args, found.kwargs) == ((1,), {})
 
 
 @pytest.mark.parametrize(
@@ -89,6 +96,18 @@ def test_what_was_found_is_noted(tmp_path: Path) -> None:
     assert (bare["batch"], full["batch"]) == (None, 32)
     assert full["data"] == "dataset"
     assert len(full["notes"]) == 2  # one on the checks, one on the optimiser
+
+
+def test_an_optimizer_that_is_none_is_said(tmp_path: Path) -> None:
+    notes = examined(supervised(optimizer="adam"), tmp_path)["notes"]
+    assert any("its optimizer is a str" in note and "AdamW" in note for note in notes)
+
+
+def test_a_frozen_module_cannot_be_trained(tmp_path: Path) -> None:
+    one = supervised()
+    one.module.requires_grad_(False)
+    with pytest.raises(WorkloadError, match="no weights that require gradients"):
+        examined(one, tmp_path)
 
 
 def test_groups_of_weights_that_are_given_up_are_noted(tmp_path: Path) -> None:

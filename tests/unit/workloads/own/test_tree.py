@@ -144,3 +144,12 @@ def test_parts_that_stay_compiled_are_named() -> None:
     assert compiled_parts(Half()) == ["body"]
     assert compiled_parts(Whole()) == ["forward", "body"]
     assert compiled_parts(torch.jit.trace(torch.nn.Linear(2, 2), torch.ones(1, 2))) == []
+
+
+def test_rows_are_repeated_or_left_out() -> None:
+    rows = torch.eye(3)
+    for batch, places in ((1, [0]), (5, [0, 1, 2, 0, 1])):
+        found = Example((rows, rows.to_sparse(), torch.tensor(7)), {}).resized(batch)
+        dense, sparse, scalar = found.args
+        assert torch.equal(dense, rows[places]) and scalar == 7
+        assert sparse.is_sparse and torch.equal(sparse.to_dense(), dense)
