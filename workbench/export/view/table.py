@@ -20,10 +20,10 @@ Cell = Text | Sequence[Text] | Callable[[int], Text]
 class Column:
     """Rank 0 always stays; of the other columns the one with the highest rank disappears first.
 
-    Between `minimum` and its natural width a column gets what the lower ranks leave; a
-    `patient` one waits until all others have their fill.  Without a minimum the shortest text of
-    every cell fits whole, because half a number is worse than none.  `names` share one
-    form, and lose a piece of their middle if that is too long.
+    Between `minimum` and its natural width a column gets what the lower ranks leave, the narrowest
+    of a rank first; a `patient` one waits until all others have their fill.  Without a minimum the
+    shortest text of every cell fits whole, because half a number is worse than none.  `names` share
+    one form, and lose a piece of their middle if that is too long.
     """
 
     key: str
@@ -90,10 +90,10 @@ def fit(columns: Sequence[Column], lines: Sequence[Line], width: int) -> list[tu
         kept.remove(max(kept, key=lambda c: c.rank))
     spare = width - needed()
     widths = {c.key: limits[c.key][0] for c in kept}
-    for column in sorted(kept, key=lambda c: (c.patient, c.rank)):
-        more = max(0, min(limits[column.key][1] - widths[column.key], spare))
-        widths[column.key] += more
-        spare -= more
+    while spare > 0 and (able := [c for c in kept if widths[c.key] < limits[c.key][1]]):
+        least = min(able, key=lambda c: (c.patient, c.rank, widths[c.key]))
+        widths[least.key] += 1
+        spare -= 1
     return [(column, widths[column.key]) for column in kept]
 
 
