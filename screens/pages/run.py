@@ -49,7 +49,7 @@ class RunScreen(RowScreen):
     def draw(self, session: Session) -> None:
         row = self.row
         self.write("row-title", lambda width: self.row_title(row, session, width))
-        sweep = self._sweep(row)
+        sweep = None if row is None else session.sweep(row)
         self._draw_table(row, session, sweep)
         self._draw_metrics()
         self._draw_curve(row, sweep)
@@ -92,20 +92,15 @@ class RunScreen(RowScreen):
         chosen, at = self.chosen, row.plan.point
         label = chosen.case.label if chosen is not None else None
         found = row.verdict.crossover if row.verdict else None
-        curve.fill(lambda width, height: curve_lines(sweep, at, label, width, height, found))
-
-    def _sweep(self, row: Row | None) -> Sweep | None:
-        """The sweep of this row, without candidates that the filter hides."""
-        sweep = None if row is None else self.session.sweep(row)
-        if sweep is None:
-            return None
         accepts = self.query_one(FilterBar).accepts
-        curves = [curve for curve in sweep.curves if accepts(curve.candidate)]
-        return msgspec.structs.replace(sweep, curves=curves)
+        curves = [each for each in sweep.curves if accepts(each.candidate)]
+        left = msgspec.structs.replace(sweep, curves=curves)
+        curve.fill(lambda width, height: curve_lines(left, at, label, width, height, found, sweep))
 
     def on_table_moved(self) -> None:
         self._draw_metrics()
-        self._draw_curve(self.row, self._sweep(self.row))
+        row = self.row
+        self._draw_curve(row, None if row is None else self.session.sweep(row))
 
     def _draw_loss(self, row: Row | None, session: Session) -> None:
         loss = self.query_one("#loss", Drawn)

@@ -29,7 +29,7 @@ from .compare import CompareScreen
 from .shell import can_follow
 
 PAGE = 60  # runs that are read when the cursor reaches the last line
-QUESTION = "Delete {}?  Press del again to delete it, esc to keep it."
+QUESTION = "Delete {}?  del again: yes   esc: no"
 EMPTY = "No run is kept yet{}."
 NEW = ": n starts one, and it appears here"
 LATER = "The list is read when the run has ended."  # it would disturb it

@@ -18,7 +18,7 @@ from textual.pilot import Pilot
 from screens.app import WorkbenchApp
 from screens.pages import palette
 from screens.pages.compare import CompareScreen
-from screens.pages.runs import PAGE, RunsScreen
+from screens.pages.runs import PAGE, QUESTION, RunsScreen
 from screens.state.event_source import WatchSource
 from screens.state.session import Session
 from screens.widgets.drawn import Drawn
@@ -351,10 +351,10 @@ async def test_e_writes_the_page_of_the_chosen_run(kept: Path, tmp_path: Path) -
 
 
 async def test_del_asks_and_deletes_only_after_a_yes(kept: Path) -> None:
-    async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
+    async with replayed(scenes.cpu_only()).run_test(size=(60, 20)) as pilot:
         await open_runs(pilot)
         await press(pilot, "delete")
-        assert "Delete 20261121-120000-dddd?" in text(pilot)
+        assert QUESTION.format("20261121-120000-dddd") in text(pilot)
         await press(pilot, "down", "up", "delete")
         assert (kept / "20261121-120000-dddd.jsonl").exists()
         await press(pilot, "delete")

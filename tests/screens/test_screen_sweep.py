@@ -73,6 +73,15 @@ async def test_the_filter_leaves_curves_out_too() -> None:
         assert "torch bf16" in drawn and "torch fp32" not in drawn
 
 
+async def test_a_curve_keeps_its_symbol_while_the_filter_hides_others() -> None:
+    async with replayed(scenes.sweep()).run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await press(pilot, "slash", *"bf16", "enter")
+        lines = text(pilot).splitlines()
+    assert any("# cuda:0 torch bf16" in line for line in plotted(lines[12:]))
+    assert any("+  cpu torch bf16 t16" in line for line in lines[:12])
+
+
 async def test_the_advisor_lists_the_sizes_in_their_order_with_what_was_fastest() -> None:
     async with replayed(scenes.sweep()).run_test(size=SIZE) as pilot:
         await settle(pilot)

@@ -10,10 +10,12 @@ from builders import case, machine, report, steady
 from workbench.advisor.compare import RunSide, compared
 from workbench.export.markdown import markdown
 from workbench.export.view.comparison import sections
-from workbench.export.view.section import section_text
+from workbench.export.view.section import section_lines, section_text
+from workbench.export.view.spans import plain_lines
 from workbench.records.comparison import ComparedVerdict, RunComparison
 from workbench.records.document import SCHEMA_VERSION, Tool
 from workbench.records.machine import Gpu
+from workbench.records.reason import Reason
 
 ONE, TWO = case("cpu-a"), case("cpu-b")
 
@@ -112,3 +114,16 @@ def test_a_machine_that_is_not_known_leaves_its_facts_out() -> None:
     runs = [found.runs[0], msgspec.structs.replace(found.runs[1], machine=None)]
     (*_, facts) = sections(msgspec.structs.replace(found, runs=runs))
     assert ["*", "host", "host", "-"] in facts.rows
+
+
+def test_a_narrow_table_keeps_the_reasons_and_the_names_of_facts() -> None:
+    found = comparison(1.0, 1.5)
+    cases = [
+        msgspec.structs.replace(each, ci99=None, reason=Reason("few", "1 of 3 rounds in A"))
+        for each in found.against[0].cases
+    ]
+    against = [msgspec.structs.replace(found.against[0], cases=cases)]
+    parts = [*sections(msgspec.structs.replace(found, against=against))]
+    text = plain_lines(section_lines(parts, 60, 60))
+    assert "1 of 3 rounds in A" in text and "99% CI" not in text and "workbench" in text
+    assert "99% CI" in plain_lines(section_lines(parts, 120, 120))

@@ -6,7 +6,7 @@ import pytest
 
 from workbench.export.view.runs import COLUMNS, run_line, run_lines
 from workbench.export.view.spans import Text
-from workbench.export.view.table import Column, Line, table_lines
+from workbench.export.view.table import Column, Line, fit, table_lines
 from workbench.records.comparison import RunSummary
 
 NAMES = ("cpu onnxruntime fp32", "cpu ort fp32"), ("cpu onnxruntime int8-static", "cpu ort int8")
@@ -51,3 +51,9 @@ def test_a_device_has_the_name_that_it_has_elsewhere() -> None:
     shown = [line.plain for line in run_lines(run, 80)]
     assert any("training: GPU" in line for line in shown)
     assert any("forest: cpu torch fp32 t2" in line for line in shown)
+
+
+def test_columns_of_one_rank_become_equally_wide_so_that_their_bars_have_one_scale() -> None:
+    columns = [Column(key, key, minimum=4, maximum=44) for key in ("before", "after")]
+    line = Line("", {column.key: lambda width: Text.of("=" * width) for column in columns})
+    assert [width for _, width in fit(columns, [line], 62)] == [30, 30]

@@ -1,6 +1,7 @@
 """Compared runs, and the two sides of `workbench ab`, as sections."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ...records.comparison import (
     ABReport,
@@ -34,7 +35,8 @@ def sections(found: RunComparison) -> Iterator[Section]:
     for name in dict.fromkeys(name for each in facts for name in each):
         values = [each.get(name, "-") for each in facts]
         rows.append(("*" if len(set(values)) > 1 else "", name, *values))
-    header: list[str | Column] = ["", "", *(_staying(run.name, 20) for run in found.runs)]
+    header: list[str | Column] = ["", _staying("", 12)]
+    header += [_staying(run.name, 18) for run in found.runs]
     yield Section.of("Machines and software", ["* marks what differs."], header, rows)
 
 
@@ -58,8 +60,10 @@ def _against(one: Versus, spreads: Sequence[float | None], *, known: bool) -> It
     where = "one machine" if one.same_machine else unlike
     yield Section(f"{b} against A: {where}", [f"{w.message}; {w.remedy}." for w in one.warnings])
     if one.verdicts:
-        here, there = (_staying(name, 8, names=True) for name in ("A", b))
-        of_verdict = ("Verdict", _staying("", 12), here, there, "95% in A", f"95% in {b}")
+        here, there = (_staying(name, 14, names=True) for name in ("A", b))
+        of_verdict = ["Verdict", _staying("", 12), here, there]
+        if any(any(verdict.ci95) for verdict in one.verdicts):
+            of_verdict += ["95% in A", f"95% in {b}"]
         notes = [
             "AMBIGUOUS: both picks may be as good, a run did not measure both, or the runs asked"
             " different questions."
@@ -75,8 +79,9 @@ def _against(one: Versus, spreads: Sequence[float | None], *, known: bool) -> It
         notes.insert(1, f"Intervals allow for changes from run to run: {rounds}.")
     only = (("A", one.only_in_a), (b, one.only_here))
     notes += [f"Only in {n}: {len(ids)}, such as {ids[0]}." for n, ids in only if ids]
-    named, ratio = _staying("Case", 12, names=True), _staying(f"{b}/A")
-    of_case = ("Result", named, ratio, "99% CI", "A", b, "Rounds", "Why")
+    named, ratio = replace(_staying("Case", 18, names=True), patient=True), _staying(f"{b}/A")
+    why = Column("Why", "Why", 3, minimum=18)
+    of_case = ("Result", named, ratio, "99% CI", f"Medians A, {b}", "Rounds", why)
     yield Section.of("Cases", notes, of_case, map(_case, one.cases))
 
 
@@ -95,9 +100,10 @@ def _verdict(one: ComparedVerdict) -> tuple[str, ...]:
 
 
 def _case(one: ComparedCase) -> tuple[str, ...]:
-    ratio, times = units.ratio_parts(one.ratio, one.ci99), map(units.duration, one.median_s)
+    ratio = units.ratio_parts(one.ratio, one.ci99)
+    times = ", ".join(map(units.duration, one.median_s))
     why = one.reason.message if one.reason else "beyond --fail-on" if one.beyond else ""
-    return one.word, _sized(one.id), *ratio, *times, f"{one.rounds[0]} / {one.rounds[1]}", why
+    return one.word, _sized(one.id), *ratio, times, f"{one.rounds[0]} / {one.rounds[1]}", why
 
 
 def _sized(case: str) -> str:

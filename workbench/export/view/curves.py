@@ -96,14 +96,15 @@ def chart_lines(
     at: Mapping[str, ParameterValue] = {},
     chosen: str | None = None,
     bands: Sequence[Band] = (),
+    whole: Sweep | None = None,
 ) -> list[Text]:
     """The curves over one number; empty where there is no such curve.
 
     `at` is the point of the row on the screen, `chosen` the label of the candidate under the
-    cursor, whose curve lies over the others.
+    cursor, whose curve lies over the others.  `whole` has hidden curves too, and keeps the marks.
     """
     curves = sorted(sweep.curves, key=lambda curve: curve.candidate == chosen)
-    marks, series = _marks(sweep), []
+    marks, series = _marks(whole or sweep), []
     for curve in curves:
         mark, tone = marks[curve.candidate]
         strong = " strong" if curve.candidate == chosen else ""
@@ -185,8 +186,9 @@ def curve_lines(
     width: int,
     height: int,
     found: Crossover | None = None,
+    whole: Sweep | None = None,
 ) -> list[Text]:
-    """The plot first, then as many findings as fit; for `at` and `chosen` see `chart_lines`."""
+    """The plot first, then as many findings as fit; for the arguments see `chart_lines`."""
     bands, change = crossings(sweep, found)
     shaded = f", shaded where the lead {change}" if bands else ""
     title = heading(f"{sweep.workload} over {', '.join(sweep.axes)}{shaded}", width)
@@ -197,7 +199,7 @@ def curve_lines(
     plot_height = max(LEAST_HEIGHT, room * 3 // 4, room - 1 - len(sentences))
     drawn: list[Text] = []
     if plot_width >= LABEL:
-        drawn = chart_lines(sweep, plot_width, plot_height, at, chosen, bands)
+        drawn = chart_lines(sweep, plot_width, plot_height, at, chosen, bands, whole)
     if not drawn:
         return [title, *sentences, *table_lines(*rate_table(sweep), width)][:height]
     if len(drawn) > height:

@@ -18,12 +18,13 @@ Cell = Text | Sequence[Text] | Callable[[int], Text]
 
 @dataclass(frozen=True)
 class Column:
-    """Rank 0 always stays; of the other columns the one with the highest rank disappears first.
+    """Rank 0 always stays; of the other columns those without a text disappear first, then the one
+    with the highest rank.
 
-    Between `minimum` and its natural width a column gets what the lower ranks leave; a
-    `patient` one waits until all others have their fill.  Without a minimum the shortest text of
-    every cell fits whole, because half a number is worse than none.  `names` share one
-    form, and lose a piece of their middle if that is too long.
+    Between `minimum` and its natural width a column gets what the lower ranks leave, the narrowest
+    of a rank first; a `patient` one waits until all others have their fill.  Without a minimum the
+    shortest text of every cell fits whole, because half a number is worse than none.  `names` share
+    one form, and lose a piece of their middle if that is too long.
     """
 
     key: str
@@ -78,6 +79,13 @@ def bounds(column: Column, lines: Sequence[Line]) -> tuple[int, int]:
     return min(least, most), most
 
 
+def _is_empty(column: Column, lines: Sequence[Line]) -> bool:
+    """Whether no line has more than a dash in this column; a span may cover texts to come."""
+    cells = [line.cells.get(column.key, Text()) for line in lines]
+    drawn = any(callable(cell) or texts_of(cell)[0].plain.strip(" -") for cell in cells)
+    return not drawn and not any(line.span for line in lines)
+
+
 def fit(columns: Sequence[Column], lines: Sequence[Line], width: int) -> list[tuple[Column, int]]:
     """The columns that find room in `width` cells, each with its width, in their order."""
     limits = {column.key: bounds(column, lines) for column in columns}
@@ -87,13 +95,13 @@ def fit(columns: Sequence[Column], lines: Sequence[Line], width: int) -> list[tu
         return sum(limits[c.key][0] for c in kept) + GAP * (len(kept) - 1)
 
     while needed() > width and any(c.rank for c in kept):
-        kept.remove(max(kept, key=lambda c: c.rank))
+        kept.remove(max(kept, key=lambda c: (c.rank > 0 and _is_empty(c, lines), c.rank)))
     spare = width - needed()
     widths = {c.key: limits[c.key][0] for c in kept}
-    for column in sorted(kept, key=lambda c: (c.patient, c.rank)):
-        more = max(0, min(limits[column.key][1] - widths[column.key], spare))
-        widths[column.key] += more
-        spare -= more
+    while spare > 0 and (able := [c for c in kept if widths[c.key] < limits[c.key][1]]):
+        least = min(able, key=lambda c: (c.patient, c.rank, widths[c.key]))
+        widths[least.key] += 1
+        spare -= 1
     return [(column, widths[column.key]) for column in kept]
 
 
