@@ -54,15 +54,21 @@ class Preprocessing(Workload):
         batch, image = case.batch or 1, int(case.params["image"])
         pixels = 3.0 * int(case.params["width"]) * int(case.params["height"])
         result = 3.0 * image**2
+        photos = batch * BATCHES * pixels
+        host, held = 0.0, photos + 16 * pixels  # and one while it is generated or checked
+        if case.mode == "resident":
+            host, held = held, photos
+        elif case.device_kind == "gpu":
+            host, held = held + photos, 0.0  # a second time in page-locked memory
         return Work(
             flops=None,  # limited by memory, not by arithmetic
             bytes_moved=batch * (pixels + 4 * result),
             items=batch,
             item="images",
             transfers="" if case.mode == "resident" else "step",
-            # Photographs as bytes, one batch as floats in two layouts, and the network's input.
-            memory_bytes=batch * ((BATCHES + 1) * pixels + 2 * 4 * pixels + 4 * 4 * result)
-            + 16 * pixels,  # one photograph, while it is generated or checked
+            # Also a batch as bytes, as floats in two layouts, and the network's input.
+            memory_bytes=held + batch * (pixels + 2 * 4 * pixels + 4 * 4 * result),
+            host_bytes=host,
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:

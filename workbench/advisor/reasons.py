@@ -115,6 +115,9 @@ def _incomparable(evidence: Evidence) -> Iterator[str]:
     yield f"{nothing} {could_be}: {first}."
     if others:
         yield f"Others: {listed(others)}."
+    if not missing and evidence.lead is not None:  # the other device was not asked for
+        yield from _lead(evidence.lead)
+        yield from _weak_evidence(evidence)
 
 
 def _undecided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:

@@ -11,7 +11,7 @@ import msgspec
 import psutil
 
 from ..machine.host.readings import HostReader
-from ..machine.nvidia.gpus import of_instances
+from ..machine.nvidia.gpus import as_detected
 from ..machine.nvidia.probe_client import GpuSampler
 from ..records import events as ev
 from ..records.document import Telemetry
@@ -151,7 +151,7 @@ class MachineTelemetry:
             return
         for sample in self._sampler.drain():
             at_s = sample.monotonic_s
-            gpus = of_instances(sample.gpus, self._cards())
+            gpus = as_detected(sample.gpus, self._cards())
             readings = {reading.index: reading for reading in gpus}
             for watched in self._watched.values():
                 if watched.card is not None and watched.card.index in readings:

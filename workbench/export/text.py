@@ -16,7 +16,7 @@ from .view.answers import notes, result_lines
 from .view.curves import findings, rate_table, sweep_title
 from .view.derived import RunView
 from .view.details import INDENT, largest_facts, trace_facts
-from .view.machine import accelerator_sections, processor_sections
+from .view.machine import accelerator_sections, processor_sections, warnings
 from .view.model import model_lines
 from .view.section import section_text
 from .view.spans import PROSE, Fact, Text, fact, facts_lines, heading, plain_lines
@@ -34,6 +34,8 @@ def run_text(report: Report, width: int | None = None) -> str:
     carried = report.started.carried.items() if report.started else ()
     origins = [fact("measured by", f"run {r}: {row}") for row, r in carried if row in report.rows]
     parts.append(facts_lines(origins, prose))
+    of_run = [warning for warning in report.warnings if warning.subject not in report.rows]
+    parts.append(facts_lines(warnings(of_run, {}), prose))
     text, ending = _joined(parts) or _nothing(report), _breaking_off(report)
     return f"{text}\n\n{plain_lines(facts_lines(ending, prose))}" if ending else text
 

@@ -9,7 +9,7 @@ import msgspec
 from ..records.machine import GpuReading, HostReading, Machine
 from ..records.reason import Reason
 from .host.readings import HostReader
-from .nvidia.gpus import of_instances
+from .nvidia.gpus import as_detected
 from .nvidia.probe_client import GpuSampler
 
 FIRST_S = 0.2  # before the first snapshot: utilization needs two readings
@@ -49,7 +49,7 @@ def snapshots(
                 pause_s, patience_s = pause_s - step_s, patience_s - step_s
                 for sample in sampler.drain() if sampler else ():  # a full pipe would stop it
                     gap, patience_s = sample.reason, 0.0
-                    readings |= {r.index: r for r in of_instances(sample.gpus, machine.gpus)}
+                    readings |= {r.index: r for r in as_detected(sample.gpus, machine.gpus)}
                     if gap is not None:
                         readings = {}  # an old reading must not pass for a new one
             stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -10,7 +10,7 @@ from ..contract import LEAST_CAPABILITY, REDUCED, Case, Work, Workload, kind_of
 from ..machine import datasheets
 from ..machine.host.isa import bound_ops_per_s, lacking, native
 from ..machine.packages import onnx_cuda
-from ..machine.warnings import lacks_code_for
+from ..machine.warnings import lacks_code_for, torch_remedy
 from ..records.machine import Cpu, Gpu, Machine, Package, Software
 from ..records.reason import NO_TIME, Reason
 from ..report.candidate import Candidate
@@ -43,10 +43,10 @@ def beforehand(
         return refusal
     if not kind_of(case.device).on_host:
         package = software.packages.get(case.backend) if software else None
-        if package is not None and package.detail == "CPU build":
+        if software and package is not None and package.detail == "CPU build":
             text = f"this {case.backend} is a CPU build and cannot use the GPU"
-            hint = "install a CUDA build: see the warning at the top, or workbench doctor"
-            if software and case.backend == "onnxruntime":
+            hint = torch_remedy(machine, software.executable)
+            if case.backend == "onnxruntime":
                 hint = onnx_cuda.remedy(machine, software)
             return Reason(f"cpu_only_{case.backend}", text, hint)
         if software and case.backend == "onnxruntime":

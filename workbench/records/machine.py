@@ -199,9 +199,11 @@ class Gpu(msgspec.Struct, frozen=True):
     def is_busy(self) -> bool:
         """Whether others compute or draw on it, as long as nothing of ours runs there.
 
-        A card that just loads its driver, without persistence, may read 100% for a moment.
+        A card with ECC that just loads its driver, without persistence, may read 100% for a moment:
+        it clears its memory (nvml.h, nvmlDeviceGetUtilizationRates).
         """
-        draws = (self.utilization_percent or 0.0) >= BUSY_PERCENT and self.persistence is not False
+        wakes = self.persistence is False and self.ecc is True
+        draws = (self.utilization_percent or 0.0) >= BUSY_PERCENT and not wakes
         return bool(self.processes) or draws
 
     @property

@@ -6,10 +6,12 @@ from typing import Any
 from workbench.contract import Backend, WorkloadError, kind_of
 from workbench.worker.libraries import jax
 
+FOR_CUDA = "jax[cuda13] for an NVIDIA GPU (jax[cuda12] with a driver below 580)"
+
 
 class Jax(Backend):
     name = "jax"
-    install = "`pip install jax`, or jax[cuda13] for an NVIDIA GPU"
+    install = f"`pip install jax`, or {FOR_CUDA}"
     platforms = ("CUDA", "ROCm", "TPU")
     optional = True
     oldest, newest = "0.7", "0.10"
@@ -43,7 +45,7 @@ def device_named(name: str) -> Any:
         raise WorkloadError(
             f"JAX {jax.__version__} finds no device {name}",
             code="no_device",
-            hint="for an NVIDIA GPU `pip install 'jax[cuda13]'`, or use --device cpu",
+            hint=f"install {FOR_CUDA}, or use --device cpu",
         ) from error
 
 

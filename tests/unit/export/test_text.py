@@ -37,6 +37,16 @@ def test_a_run_ends_with_table_reasons_and_candidates() -> None:
     assert "failed: no" in text
 
 
+def test_a_run_ends_with_what_weakens_all_of_it() -> None:
+    built = report({case("cpu-a"): steady(1.0)}, row=PLAIN)
+    built.warnings = [
+        Warning("busy_gpu", "others use it", "wait", "GPU-1"),
+        Warning("busy_machine", "others compute", "stop them", "row"),
+    ]
+    assert "\n\n! warning     others use it; wait\n\nincomplete" in run_text(built)
+    assert run_text(built).count("others compute") == 1
+
+
 def test_rates_are_those_of_the_measurement() -> None:
     run = Report.of(eventful())
     rates = sorted(m.flops_per_s for m in run.measurements if m.flops_per_s)

@@ -10,8 +10,18 @@ from hypothesis import given, strategies as st
 
 from workbench.machine.nvidia.cuda_driver import CudaAnswer, CudaDevice
 from workbench.machine.nvidia.gpu_fields import with_reasons
-from workbench.machine.nvidia.gpus import join, no_gpu, on_the_bus, without_driver
-from workbench.records.machine import Cpu, CudaDriver, Gpu, Isa, Machine, Memory, Nvml, Os
+from workbench.machine.nvidia.gpus import as_detected, join, no_gpu, on_the_bus, without_driver
+from workbench.records.machine import (
+    Cpu,
+    CudaDriver,
+    Gpu,
+    GpuReading,
+    Isa,
+    Machine,
+    Memory,
+    Nvml,
+    Os,
+)
 from workbench.records.reason import Reason
 
 NVML = Nvml(available=True)
@@ -137,6 +147,9 @@ def test_system_memory_never_stands_in_for_a_card_with_its_own() -> None:
     [gpu] = join([shared], NVML, answer(device(0, 0)), None)
     assert (gpu.memory_total_bytes, gpu.memory_used_bytes) == (140, None)
     assert set(gpu.unavailable) == {"memory_used_bytes"}
+    [seen] = as_detected([GpuReading(0, memory_used_bytes=9, power_w=70.0)], [gpu])
+    assert (seen.memory_used_bytes, seen.power_w) == (None, 70.0)
+    assert seen.unavailable == gpu.unavailable
 
 
 def test_a_mig_instance_shows_its_own_size() -> None:

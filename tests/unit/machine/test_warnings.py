@@ -299,7 +299,10 @@ def test_a_gpu_that_is_busy_though_no_program_is_listed() -> None:
     found = hardware_warnings(machine(drawing), torch("CUDA 13.0"))
     assert "the driver does not list" in (text := only(found, "busy_gpu").message)
     assert "99% busy" in text
-    waking = msgspec.structs.replace(drawing, persistence=False)
+    desktop = msgspec.structs.replace(drawing, persistence=False)
+    found = hardware_warnings(machine(desktop), torch("CUDA 13.0"))
+    assert "99% busy" in only(found, "busy_gpu").message
+    waking = msgspec.structs.replace(desktop, ecc=True)
     assert hardware_warnings(machine(waking), torch("CUDA 13.0")) == []
 
 

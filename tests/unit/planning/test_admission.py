@@ -190,6 +190,12 @@ def refusal(
     return admission.beforehand(of, workload or IdleWorkload(), here, software)
 
 
+def test_a_cpu_build_on_a_machine_with_a_gpu_names_the_build_to_install() -> None:
+    found = refusal(case("cuda:0-a"), build="CPU build", compute_capability="7.0")
+    assert found is not None and found.code == "cpu_only_torch"
+    assert "pip install --force-reinstall torch" in found.hint and "whl/cu126" in found.hint
+
+
 @pytest.mark.parametrize(
     ("capability", "precision", "mode", "lacks"),
     [

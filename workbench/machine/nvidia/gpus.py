@@ -106,15 +106,21 @@ def _merge(gpu: Gpu, device: CudaDevice) -> Gpu:
     return msgspec.structs.replace(gpu, **changes, unavailable=reasons)
 
 
-def of_instances(readings: Iterable[GpuReading], gpus: Iterable[Gpu]) -> list[GpuReading]:
-    """NVML's readings, without those of a whole GPU where CUDA sees one MIG instance of it."""
-    divided = {gpu.index for gpu in gpus if (gpu.uuid or "").startswith("MIG-")}
-    whole = ("memory_used_bytes", "power_w", "energy_j", "processes")
-    reasons = dict.fromkeys(whole, _WHOLE_GPU_ONLY)
-    nothing: dict[str, Any] = dict.fromkeys(reasons)
+def as_detected(readings: Iterable[GpuReading], gpus: Iterable[Gpu]) -> list[GpuReading]:
+    """NVML's readings, without those of a whole GPU where CUDA sees one MIG instance of it, and
+    without the system's memory where the GPU has its own."""
+    of_whole = ("memory_used_bytes", "power_w", "energy_j", "processes")
+    wrong: dict[int | None, dict[str, str]] = {}
+    for gpu in gpus:
+        if (gpu.uuid or "").startswith("MIG-"):
+            wrong[gpu.index] = dict.fromkeys(of_whole, _WHOLE_GPU_ONLY)
+        elif gpu.unavailable.get("memory_used_bytes") == _DISCRETE:
+            wrong[gpu.index] = {"memory_used_bytes": _DISCRETE}
     return [
-        msgspec.structs.replace(each, **nothing, unavailable={**each.unavailable, **reasons})
-        if each.index in divided
+        msgspec.structs.replace(
+            each, **dict.fromkeys(reasons), unavailable={**each.unavailable, **reasons}
+        )
+        if (reasons := wrong.get(each.index))
         else each
         for each in readings
     ]
