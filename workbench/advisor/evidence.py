@@ -35,8 +35,15 @@ class Evidence:
 
     @property
     def larger_budget_s(self) -> float:
-        """A budget that gives each row more time than this run did: --budget is never extended."""
-        return min(math.ceil(2 * self.report.most_s), LONGEST_BUDGET_S)
+        """A budget that gives each row more time than this run did, and a row that raced alone a
+        turn for each candidate: --budget is never extended."""
+        measured = sum(bool(candidate.blocks) for candidate in self.for_the_pick)
+        growth = 1 + len(self.missed) / measured if self.is_alone and measured else 0.0
+        return min(math.ceil(max(2.0, growth) * self.report.most_s), LONGEST_BUDGET_S)
+
+    @property
+    def is_alone(self) -> bool:
+        return len(self.report.asked_rows) == 1
 
     # ------------------------------------------------------- candidates
 
@@ -87,6 +94,10 @@ class Evidence:
     def for_the_pick(self) -> list[Candidate]:
         """The candidates that race to be picked, not for reference only; measured or not."""
         return [c for c in self.by_id if c.case.precision not in self.scenario.reference_only]
+
+    @cached_property
+    def missed(self) -> list[Candidate]:
+        return [candidate for candidate in self.for_the_pick if was_missed(candidate)]
 
     @cached_property
     def kinds(self) -> set[str]:
@@ -178,7 +189,7 @@ class Evidence:
         of_row = [w for w in self.warnings if w.subject == self.row.plan.scenario]
         name, lead = candidate_name(pick.case), ratio_of(pick, self.rival)
         raced = {c.case.device_kind for c in self.for_the_pick if c.blocks}
-        missed = {c.case.device_kind for c in self.for_the_pick if was_missed(c)}
+        missed = {c.case.device_kind for c in self.missed}
         unmeasured = self.report.gaps(self.row)
         # Where both kinds of device raced, one more on the better kind could only add to its lead.
         if len(raced) == 1 or missed - {pick.case.device_kind}:
@@ -251,17 +262,17 @@ class Evidence:
         )
 
     def _unmeasured(self) -> Iterator[Warning]:
-        deciding = self.for_the_pick
-        missed = [candidate for candidate in deciding if was_missed(candidate)]
+        deciding, missed = self.for_the_pick, self.missed
         if missed and (measured := [c for c in deciding if c.blocks]):
             price_s = len(missed) * (self.row.share_s or 0.0) / len(measured)
             more_s = max(1, math.ceil(price_s))
-            again = f"they take about {more_s} s more in this row: race it"
+            take = "it takes" if len(missed) == 1 else "they take"
+            again = f"{take} about {more_s} s more in this row: race it"
             # One that was not ready in time may take far longer than those that were.
             if any(c.reason is not None and c.reason.message.startswith(NOT_READY) for c in missed):
                 again = "race this row"
             started = self.report.started
-            ways = ["alone"] if len(self.report.asked_rows) > 1 else []
+            ways = [] if self.is_alone else ["alone"]
             # A resumed run had a part of the budget: twice that may be less than the whole.
             if not ways or started is None or started.resumes is None:
                 ways.append(f"with --budget {self.larger_budget_s:g} or more")

@@ -74,16 +74,16 @@ class RunContext:
         """The speed of a simulated device relative to this CPU; 1 for a real one."""
         return fake_devices(self.request).get(device, 1.0)
 
-    def deadline(self, at_most_s: float = math.inf) -> float:
-        """Seconds that a request to a worker may take, within the run.
+    def deadline(self, at_most_s: float = math.inf, reserve_s: float = 0.0) -> float:
+        """Seconds that a request to a worker may take, within the run but for its last `reserve_s`.
 
         It may pass the end of its row, since a worker that is killed has to import again.
         """
-        return max(0.0, min(at_most_s, self.end_s + GRACE_S - self.now()))
+        return max(0.0, min(at_most_s, self.end_s + GRACE_S - reserve_s - self.now()))
 
-    def start(self, key: WorkerKey, at_least_s: float = 0.0) -> None:
+    def start(self, key: WorkerKey, at_least_s: float = 0.0, reserve_s: float = 0.0) -> None:
         """Make sure of a worker within the run; WorkerFailed if there can be none."""
-        self.pool.start(key, max(at_least_s, self.deadline(START_S)))
+        self.pool.start(key, max(at_least_s, self.deadline(START_S, reserve_s)))
 
     def finish(self, case: str, scenario: str, status: str, reason: Reason | None) -> None:
         """Report the end of a case that had no turns, by its id and that of its row."""

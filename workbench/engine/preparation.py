@@ -86,6 +86,7 @@ class Preparation:
         self._probed: set[str] = set()  # ids of cases that were tried at a small size
         self._start_s: dict[WorkerKey, float] = {}  # seconds of starts that no result includes yet
         self.longest_s = 0.0  # the longest preparation so far, compiled cases left out
+        self._reserve_s = 0.0  # of the run's time, which the preparation under way may not take
 
     def holds(self, case: Case) -> bool:
         """Whether a living worker has the case prepared: it may have died under another one."""
@@ -93,14 +94,22 @@ class Preparation:
 
     # -------------------------------------------------------------- before
 
-    def prepare(self, case: Case, need_s: float = 0.0) -> PreparedCase | None:
-        """Load one case into its worker.
+    def prepare(
+        self, case: Case, need_s: float = 0.0, *, reserve_s: float = 0.0
+    ) -> PreparedCase | None:
+        """Load one case into its worker.  Where that is a new one, it is ended `reserve_s` seconds
+        before the end of the run, for the turns of those that are ready.
 
         None if it cannot race, or if no more than `need_s` seconds are left to the row; the reason
         is then in the report.
         """
-        with self._ending(case):
-            return self._load(case, need_s)
+        # To cut off one that others share would take them out of the race, too.
+        self._reserve_s = 0.0 if self._context.pool.held(self._key(case)) else max(0.0, reserve_s)
+        try:
+            with self._ending(case):
+                return self._load(case, need_s)
+        finally:
+            self._reserve_s = 0.0
         return None
 
     def is_worth_it(self, case: Case) -> bool:
@@ -171,10 +180,10 @@ class Preparation:
         context, began_s = self._context, self._context.now()
         is_new = not context.pool.is_alive(key)
         with context.overhead.spending(STARTING):
-            context.start(key)
+            context.start(key, reserve_s=self._reserve_s)
         if is_new:
             self._start_s[key] = context.now() - began_s
-        if context.now() >= self._share.end_s:
+        if context.now() >= self._end_s:
             raise Refused(NO_TURN)
 
     def _neighbours(self, case: Case) -> list[Case]:
@@ -230,7 +239,7 @@ class Preparation:
         small, like = pair
         key = replace(self._key(case), alone="")
         self._start(key)
-        seed, deadline_s = self._context.request.seed, self._context.deadline(PROBE_DEADLINE_S)
+        seed, deadline_s = self._context.request.seed, self._deadline_s(PROBE_DEADLINE_S)
         try:
             answer = self._context.pool.ask(
                 key, deadline_s, SmallProbe, op="probe_small", case=small, other=like, seed=seed
@@ -251,7 +260,7 @@ class Preparation:
         After a pause, which the times of the start-up would include, a fresh worker does it again.
         """
         context, scenario, source = self._context, self._plan.scenario, self._plan.source
-        began_s, deadline_s = context.now(), context.deadline(self._prepare_deadline_s(case))
+        began_s, deadline_s = context.now(), self._deadline_s(self._prepare_deadline_s(case))
         ask = partial(
             context.pool.ask,
             self._key(case),
@@ -269,7 +278,7 @@ class Preparation:
             while answer.interrupted and launch_of(os.environ) is None:
                 context.pool.end(self._key(case))
                 self._start(self._key(case))
-                began_s, deadline_s = context.now(), context.deadline(deadline_s)
+                began_s, deadline_s = context.now(), self._deadline_s(deadline_s)
                 answer = ask(deadline_s, Prepared)
         except WorkerFailed as failure:
             # A compiler, an emulated precision or a command may well take longer.
@@ -346,6 +355,13 @@ class Preparation:
 
     # --------------------------------------------------------------- limits
 
+    @property
+    def _end_s(self) -> float:
+        return self._share.end_s - self._reserve_s
+
+    def _deadline_s(self, at_most_s: float) -> float:
+        return self._context.deadline(at_most_s, self._reserve_s)
+
     def _warm_up_s(self, left_s: float) -> float:
         least, most = WARM_UP_S
         return min(max(WARM_UP_SHARE * left_s / len(self._plan.cases), least), most)
@@ -391,7 +407,7 @@ class Preparation:
 
     def fail(self, case: Case, failure: WorkerFailed) -> None:
         """End a case whose worker failed or refused it."""
-        is_late, reason = self._context.now() >= self._share.end_s, failure.reason
+        is_late, reason = self._context.now() >= self._end_s, failure.reason
         if reason.code == "no_memory" and self._neighbours(case):
             reason = msgspec.structs.replace(reason, hint=FEWER)
         self.finish(case, *outcome(reason, is_late=is_late))

@@ -92,7 +92,7 @@ class Race:
                 first = self._number
         if self._active:
             return "rounds"
-        return "budget" if self._number == first and self._left_s() <= 0 else "empty"
+        return "budget" if self._left_s() <= 0 else "empty"
 
     def _race_those_in(self, first: int) -> str | None:
         """Rounds until all who are in have had the most, or until something ended the race."""
@@ -181,7 +181,7 @@ class Race:
         before = len(self._active)
         for case in cases:
             reserve_s = 0.0 if self._number else self._budget.first_round_s(self._active)
-            prepared = self.preparation.prepare(case, max(need_s, reserve_s))
+            prepared = self.preparation.prepare(case, max(need_s, reserve_s), reserve_s=reserve_s)
             if prepared is not None:
                 self._active.append(prepared)
         return len(self._active) > before

@@ -236,14 +236,23 @@ def remedy(reason: Reason, resumes: str | None = None, others: int = 1) -> str:
 
 def test_what_had_no_turn_has_a_price_unless_it_was_not_ready_in_time() -> None:
     more = "with --budget 120 or more"
-    assert remedy(SPENT) == f"they take about 5 s more in this row: race it alone, or {more}"
+    assert remedy(SPENT) == f"it takes about 5 s more in this row: race it alone, or {more}"
     late = Reason("budget", "it was not ready within its 12 s of the budget")
     assert remedy(late) == f"race this row alone, or {more}"
 
 
 def test_a_row_that_raced_alone_is_not_advised_to() -> None:
     more = "with --budget 120 or more"
-    assert remedy(SPENT, others=0) == f"they take about 5 s more in this row: race it {more}"
+    assert remedy(SPENT, others=0) == f"it takes about 5 s more in this row: race it {more}"
+
+
+def test_a_larger_budget_has_a_turn_for_each_candidate_that_had_none() -> None:
+    missed = {case(f"cpu-{name}"): SPENT for name in "cdefgh"}
+    rounds = {CPU: steady(1.0), CPU_B: steady(3.0), **{key: [] for key in missed}}
+    warnings = decide(Report.of(events(rounds, failed=missed)), ROW).warnings
+    unmeasured = next(each for each in warnings if each.code == "unmeasured")
+    assert unmeasured.message == "no time was left for 6 of 8 candidates"
+    assert unmeasured.remedy.endswith("in this row: race it with --budget 240 or more")
 
 
 def test_twice_the_part_that_a_resumed_run_has_of_a_budget_is_no_remedy() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from fakes import (
     FakePool,
     IdleWorkload,
     LateSource,
+    ManualClock,
     events_of,
     rounds_of,
     run_race,
@@ -27,7 +29,8 @@ from workbench.engine.race import MOST_ROUNDS, REFERENCE_ROUNDS
 from workbench.engine.workers import NO_TURN, worker_key
 from workbench.planning.request import Request
 from workbench.pool.control import Cancelled
-from workbench.pool.pool import HINTS, WorkerFailed
+from workbench.pool.pool import HINTS, Answer, WorkerFailed
+from workbench.pool.worker_process import WorkerKey
 from workbench.records import events as ev
 from workbench.records.reason import Reason
 from workbench.stats.samples import MIN_PAIRS
@@ -164,6 +167,49 @@ def test_a_row_is_lengthened_for_candidates_that_it_has_no_time_to_prepare(
     report, emitted, _ = run_race(steps, budget_s=5.0, pool_type=Slow)
     assert report.candidates[CPU_C.id].reason.code == "budget"
     assert not events_of(emitted, ev.BudgetExtended)
+
+
+OTHER = replace(CPU_C, backend="onnxruntime")  # in a worker of its own
+
+
+class Hanging(FakePool):
+    """Four seconds before the end of the run, that of OTHER takes all the time that it is given."""
+
+    def __init__(self, clock: ManualClock, *known: Any) -> None:
+        super().__init__(clock, *known)
+        clock.at_s = 55.0
+
+    def ask(self, key: WorkerKey, deadline_s: float, kind: Any, **request: Any) -> Answer[Any]:
+        if request["op"] == "prepare" and request["case"] == OTHER:
+            self.hang(deadline_s)
+        if deadline_s < request.get("seconds", 0.0):
+            raise WorkerFailed(Reason("timeout", "no answer"))
+        return super().ask(key, deadline_s, kind, **request)
+
+    def hang(self, deadline_s: float) -> None:
+        self.clock.at_s += deadline_s
+        raise WorkerFailed(Reason("timeout", "no answer"))
+
+
+class HangingStart(Hanging):
+    """The same with the start of its worker."""
+
+    def start(self, key: WorkerKey, deadline_s: float) -> None:
+        if key == worker_key(OTHER):
+            self.hang(deadline_s)
+        super().start(key, deadline_s)
+
+
+@pytest.mark.parametrize("pool_type", [Hanging, HangingStart])
+def test_a_preparation_that_hangs_leaves_a_turn_to_each_that_is_ready(
+    pool_type: type[FakePool],
+) -> None:
+    report, _, _ = run_race(
+        dict.fromkeys((CPU_A, CPU_B, OTHER), 0.01), budget_s=59.0, pool_type=pool_type
+    )
+    assert [rounds_of(report, case) for case in (CPU_A, CPU_B)] == [[0], [0]]
+    late = report.candidates[OTHER.id]
+    assert (late.state, late.reason and late.reason.code) == ("skipped", "budget")
 
 
 def test_a_first_round_that_does_not_fit_begins_with_the_shortest_turn(
