@@ -3,11 +3,13 @@
 import json
 import os
 import re
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 
 GPU_CORES = "WORKBENCH_GPU_CORES"  # for workers on a GPU: JSON, device to a list of cores near it
 # Five digits are far above the kernel's NR_CPUS (8,192 on x86-64).
+_before: set[int] | None = None  # the affinity mask before `bind_near`
 _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?")
 
 
@@ -43,11 +45,26 @@ def bind_near(device: str) -> None:
 
     Processes that it forks, such as loaders, only feed it: they run on any core, as without us.
     """
+    global _before
     near = cpulist(json.loads(os.environ.get(GPU_CORES) or "{}").get(device, ""))
     before = affinity_mask()
     if near and before:
         _bind(near)
         os.register_at_fork(after_in_child=partial(_bind, before))
+        _before = before
+
+
+@contextmanager
+def unbound() -> Iterator[None]:
+    """Meanwhile this thread may use any core again, and so may what it starts without a fork."""
+    bound = affinity_mask()
+    if _before:
+        _bind(_before)
+    try:
+        yield
+    finally:
+        if _before and bound:
+            _bind(bound)
 
 
 def _bind(cores: set[int]) -> None:

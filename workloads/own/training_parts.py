@@ -7,11 +7,14 @@ All are optional where the module returns its loss.
 
 import copy
 import inspect
+import multiprocessing
 from collections.abc import Generator, Iterator, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 from workbench.contract import WorkloadError
+from workbench.process.cores import unbound
 from workbench.worker.libraries import torch
 
 from .subject import Subject
@@ -227,7 +230,11 @@ def _like(found: Any, *, num_workers: int, pin_memory: bool, **_: object) -> Any
 
 def _named(what: str, loader: Any) -> Iterator[Any]:
     """The batches of one epoch; an error in a loader's process is named, not its wrapper."""
-    batches = iter(loader)
+    # Python 3.14 forks no loaders unless it is asked to.
+    context = getattr(loader, "multiprocessing_context", None) or multiprocessing
+    is_forked = not getattr(loader, "num_workers", 0) or context.get_start_method() == "fork"
+    with nullcontext() if is_forked else unbound():
+        batches = iter(loader)
     try:
         yield from batches
     except BaseException as error:  # closing this generator raises too

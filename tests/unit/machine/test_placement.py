@@ -159,28 +159,55 @@ def test_a_worker_binds_itself_and_only_to_the_cores_of_its_gpu() -> None:
         assert json.loads(done.stdout) == expected
 
 
+LOADERS = """
+import os
+from torch.utils.data import DataLoader
+from workbench.process.cores import bind_near
+from workloads._shared.training import loader
+from workloads.own.training_parts import _named
+
+class Cores:
+    def __getitem__(self, place):
+        return sorted(os.sched_getaffinity(0))
+
+def own(workers, method):
+    settings = {"num_workers": workers, "multiprocessing_context": method if workers else None}
+    made = DataLoader(Cores(), None, sampler=[0], **settings)
+    return _named("loader", made)
+
+if __name__ == "__main__":
+    bind_near("cuda:0")
+    near, far = (list({made}) for n in (0, 1))
+    print(near, far, sorted(os.sched_getaffinity(0)))
+"""
+
+
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux only")
-@pytest.mark.parametrize("made", ["loader(Cores(), [0], n, pin=False)", "own(n)"])
-def test_loaders_of_a_bound_worker_may_use_every_core_as_without_workbench(made: str) -> None:
-    code = (
-        "import os; from workbench.process.cores import bind_near;"
-        "from torch.utils.data import DataLoader;"
-        "from workloads._shared.training import loader;"
-        "Cores = type('Cores', (), {'__getitem__': lambda *_: sorted(os.sched_getaffinity(0))});"
-        "own = lambda n: DataLoader(Cores(), batch_size=None, sampler=[0], num_workers=n);"
-        "bind_near('cuda:0');"
-        f"[near, far] = [list({made}) for n in (0, 1)]; print(near, far)"
-    )
+@pytest.mark.parametrize(
+    "made",
+    [
+        "loader(Cores(), [0], n, pin=False)",
+        "own(n, None)",
+        "own(n, 'fork')",
+        "own(n, 'spawn')",
+        "own(n, 'forkserver')",
+    ],
+)
+def test_loaders_of_a_bound_worker_may_use_every_core_as_without_workbench(
+    tmp_path: Path, made: str
+) -> None:
+    write(tmp_path, {"loads.py": LOADERS.replace("{made}", made)})
     allowed = sorted(os.sched_getaffinity(0))
-    lists = json.dumps({"cuda:0": str(allowed[-1])})
+    near = [allowed[-1]]
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, cores.GPU_CORES: lists},
+        [sys.executable, tmp_path / "loads.py"],
+        env={**os.environ, cores.GPU_CORES: json.dumps({"cuda:0": str(near[0])})}
+        | {"PYTHONPATH": str(Path(__file__).parents[3])},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout.strip() == f"[[{allowed[-1]}]] [{allowed}]"
+    assert done.stdout.strip() == f"[{near}] [{allowed}] {near}"
 
 
 class Bound(Exception):

@@ -260,11 +260,12 @@ def test_data_that_cannot_be_used_are_one_line(
     assert caught.value.code == code
 
 
+def broken() -> None:
+    raise OSError("picture 7 is cut")
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_an_error_in_a_dataset_is_named_wherever_it_happens(workers: int, tmp_path: Path) -> None:
-    def broken() -> None:
-        raise OSError("picture 7 is cut")
-
     one = supervised(dataset=lambda: Numbers(broken))
     task = task_of(one, tmp_path, active=False, workers=workers)
     with pytest.raises(WorkloadError, match=r"dataset of net:build.* OSError: picture 7") as caught:
@@ -276,7 +277,7 @@ def test_an_error_in_a_dataset_is_named_wherever_it_happens(workers: int, tmp_pa
 
 
 def test_a_loader_process_that_dies_is_one_line(tmp_path: Path) -> None:
-    one = supervised(dataset=lambda: Numbers(lambda: os._exit(3)))
+    one = supervised(dataset=lambda: Numbers(partial(os._exit, 3)))
     task = task_of(one, tmp_path, active=False, workers=1)
     with pytest.raises(
         WorkloadError, match=r"dataset of net:build.* exited unexpectedly"
