@@ -9,7 +9,7 @@ import msgspec
 import recorded_model
 
 from workbench.advisor.verdict import decide
-from workbench.contract import Case, Work
+from workbench.contract import Accuracy, Case, Work
 from workbench.engine.context import Listener, RunContext
 from workbench.engine.overhead import OverheadMeter
 from workbench.engine.telemetry import MachineTelemetry
@@ -18,7 +18,6 @@ from workbench.planning.scenario import Scenario
 from workbench.records import events as ev
 from workbench.records.code import CodeAdvice, CodeFacts
 from workbench.records.document import (
-    AccuracyResult,
     BatchAttempt,
     Ceilings,
     DeviceCeilings,
@@ -203,9 +202,7 @@ def events(
                     at_s=0.5,
                     case=c.id,
                     setup=SetupTimes(import_s=1.0, build_s=0.5),
-                    accuracy=AccuracyResult(
-                        "relative_error", errors.get(c, 1e-6), "float64", 0.1, True
-                    ),
+                    accuracy=Accuracy("relative_error", errors.get(c, 1e-6), "float64", 0.1, True),
                     warmup=WarmUp(n=5, seconds=0.1, first_s=0.1, steady=True),
                     iterations_per_sample=1,
                     memory_peak_bytes=None,

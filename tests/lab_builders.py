@@ -9,8 +9,8 @@ import builders
 import msgspec
 
 from workbench.advisor.model.candidates import SearchSpace
-from workbench.contract import Case, OutputAccuracy, Work
-from workbench.records.document import AccuracyResult, OperatorShare
+from workbench.contract import Accuracy, Case, OutputAccuracy, Work
+from workbench.records.document import OperatorShare
 from workbench.records.machine import Cpu, Isa
 from workbench.records.model import Built, ModelFacts
 from workbench.report.candidate import Candidate
@@ -109,7 +109,7 @@ def case(
 
 def accuracy(value: float, *outputs: tuple[str, float], metric: str = "relative_error"):
     listed = [OutputAccuracy(name, error, None, None, 0, error) for name, error in outputs]
-    return AccuracyResult(metric, value, "the model as given", 1.0, True, listed)
+    return Accuracy(metric, value, "the model as given", 1.0, True, listed)
 
 
 def candidate(

@@ -12,13 +12,12 @@ from builders import events, scenario, steady
 from workbench.advisor.own.overview import flips, rows_of, script_gain
 from workbench.advisor.own.snippet import snippet
 from workbench.advisor.verdict import decide
-from workbench.contract import Case
+from workbench.contract import Accuracy, Case
 from workbench.planning.questions import OwnQuestion
 from workbench.planning.request import Request
 from workbench.planning.scenario import Scenario
 from workbench.records import events as ev
 from workbench.records.code import CalledModule, CodeAdvice, CodeFacts, CodeInput, SavedCode
-from workbench.records.document import AccuracyResult
 from workbench.records.reason import Reason
 from workbench.report.report import Report
 from workloads.own.function import FIRST
@@ -96,7 +95,7 @@ def raced(
         if isinstance(event, ev.CasePrepared):
             this = next(c for c in times if c.id == event.case)
             error, limit = errors.get(this.label), LIMITS.get(this.precision, 0.0)
-            result = error and AccuracyResult("relative_error", error, "float64", limit, True)
+            result = error and Accuracy("relative_error", error, "float64", limit, True)
             event = msgspec.structs.replace(event, accuracy=result or None)
         if isinstance(event, ev.BlockMeasured) and (resident or {}).get(event.case):
             event = msgspec.structs.replace(event, metrics={"resident_s": resident[event.case]})

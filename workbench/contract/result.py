@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Work:
     """The cost of one step: for throughput, for FLOP/s, and to refuse cases that do not fit."""
 
@@ -15,9 +15,7 @@ class Work:
     memory_bytes: float  # estimated peak; a case whose peak does not fit is not prepared
     transfers: str = ""  # when operands cross to a GPU: "step" (each), "setup" (once), "": mixed
     ranks: int = 1  # processes that share the step, each on a GPU of its own or on its threads
-    # For a GPU: main memory that preparing and checking needs.  (msgspec would leave out of a
-    # document the plain default of a field that the file lacks.)
-    host_bytes: float = field(default_factory=float)
+    host_bytes: float = 0.0  # for a GPU: main memory that preparing and checking needs
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class OutputAccuracy:
     worst_error: float  # relative error of that sample
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Accuracy:
     """The result of a check; `passed` is False where the result is plainly wrong.
 
@@ -42,14 +40,20 @@ class Accuracy:
     scenario's own error limit.
     """
 
-    metric: str
-    value: float
-    reference: str
-    limit: float
+    metric: str  # "relative_error", ...
+    value: float  # in the unit of the metric
+    reference: str  # name of what it was compared with: "float64", ...
+    limit: float  # worst value that passes
     passed: bool
-    outputs: tuple[OutputAccuracy, ...] = ()  # one entry for each output of a model
-    error_bound: float | None = None  # upper bound of `value` on unseen inputs; None: no promise
-    held_out: bool = False  # the inputs were kept apart until everything else was decided
+    outputs: list[OutputAccuracy] = field(default_factory=list)  # one per output of a user's model
+    # Upper bound (95%) of `value` on unseen inputs from the same source; None: nothing is promised.
+    error_bound: float | None = None
+    held_out: bool = False  # it was checked on inputs kept apart from those that chose it
+
+    @property
+    def worst(self) -> float:
+        """The value to hold against a limit."""
+        return self.value if self.error_bound is None else self.error_bound
 
     @classmethod
     def within(cls, error: float, limit: float, reference: str) -> "Accuracy":

@@ -3,11 +3,13 @@
 A worker runs code of others: the engine reads its answers only through these types.
 """
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import msgspec
 
-from ..records.document import AccuracyResult, Clocks, SetupTimes
+from ..contract import Accuracy
+from ..records.document import Clocks, SetupTimes
 from ..records.model import PreparationStep
 from ..text.sanitize import shown
 from ..worker.recipe import Recipe
@@ -45,7 +47,7 @@ class Prepared(msgspec.Struct):
 
     setup: SetupTimes
     transfer_out_s: Seconds | None
-    accuracy: AccuracyResult
+    accuracy: Accuracy
     warmup: Warmed
     call_overhead_s: Seconds
     memory_peak_bytes: Bytes | None
@@ -54,8 +56,7 @@ class Prepared(msgspec.Struct):
 
     def __post_init__(self) -> None:
         metric, reference = shown(self.accuracy.metric, 60), shown(self.accuracy.reference)
-        changed = msgspec.structs.replace(self.accuracy, metric=metric, reference=reference)
-        self.accuracy = changed
+        self.accuracy = replace(self.accuracy, metric=metric, reference=reference)
 
 
 class Block(msgspec.Struct):

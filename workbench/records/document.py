@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..contract import Case, OutputAccuracy, Work
+from ..contract import Accuracy, Case, Work
 from .code import CodeReport
 from .machine import Machine, Software
 from .model import ModelReport
@@ -46,25 +46,6 @@ class WarmUp(msgspec.Struct, frozen=True):
     first_s: float | None = None  # seconds of the first step
     steady: bool = False  # whether consecutive windows agreed
     step_s: float | None = None  # seconds per step at the end
-
-
-class AccuracyResult(msgspec.Struct, frozen=True):
-    """The check of a case's result against a reference."""
-
-    metric: str  # "relative_error", ...
-    value: float  # in the unit of the metric
-    reference: str  # name of what it was compared with: "float64", ...
-    limit: float  # worst value that passes
-    passed: bool
-    outputs: list[OutputAccuracy] = []  # one per output of a user's model
-    # Upper bound (95%) of `value` on unseen inputs from the same source; None: nothing is promised.
-    error_bound: float | None = None
-    held_out: bool = False  # it was checked on inputs kept apart from those that chose it
-
-    @property
-    def worst(self) -> float:
-        """The value to hold against a limit."""
-        return self.value if self.error_bound is None else self.error_bound
 
 
 class Clocks(msgspec.Struct, frozen=True):
@@ -151,7 +132,7 @@ class Measurement(msgspec.Struct):
     flops_per_s: float | None
     peak_fraction: float | None  # share of the burst peak of its precision, 0 to 1
     setup: SetupTimes
-    accuracy: AccuracyResult | None
+    accuracy: Accuracy | None
     memory_peak_bytes: int | None
     energy_j: float | None  # joules per step; None unless the GPU's counter covers this case alone
     telemetry: Telemetry | None  # None if no reading fell into its blocks

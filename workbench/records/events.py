@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 import msgspec
 
-from ..contract import Case, Work
+from ..contract import Accuracy, Case, Work
 from .code import CodeAdvice, CodeFacts
 from .document import (
-    AccuracyResult,
     BatchAttempt,
     Ceilings,
     Clocks,
@@ -172,7 +171,7 @@ class CasePrepared(Event, frozen=True, kw_only=True, tag=True):
 
     case: str
     setup: SetupTimes
-    accuracy: AccuracyResult | None
+    accuracy: Accuracy | None
     warmup: WarmUp
     iterations_per_sample: int
     memory_peak_bytes: int | None

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import catalog
-from ..contract import Case, Work, kind_of
-from ..records.document import AccuracyResult, OperatorShare, SetupTimes, Telemetry, WarmUp
+from ..contract import Accuracy, Case, Work, kind_of
+from ..records.document import OperatorShare, SetupTimes, Telemetry, WarmUp
 from ..records.events import BlockMeasured, RacePlanned
 from ..records.reason import Reason
 from ..records.verdict import Verdict
@@ -63,7 +63,7 @@ class Candidate:
     state: str = "waiting"
     reason: Reason | None = None
     setup: SetupTimes = field(default_factory=SetupTimes)
-    accuracy: AccuracyResult | None = None
+    accuracy: Accuracy | None = None
     warmup: WarmUp = field(default_factory=WarmUp)
     iterations_per_sample: int = 1
     call_overhead_s: float | None = None

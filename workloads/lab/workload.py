@@ -109,7 +109,7 @@ class ModelTask(Task):
         inputs = f"{count} {noun}{'s' if count > 1 else ''}"
         reference = f"the model as given, unoptimised, on {inputs}"
         # Always passed: the advisor applies the user's own error limit.
-        return Accuracy(self.metric, value, reference, 1.0, True, tuple(outputs), bound, held_out)
+        return Accuracy(self.metric, value, reference, 1.0, True, outputs, bound, held_out)
 
     def profile(self, steps: int) -> Profile:
         return profiling.by_onnxruntime(self.file, self.case, self.feeds, steps, shared=True)

@@ -72,7 +72,7 @@ class Reference:
         pairs = [(shares[n], self._limit(code, precision, n)) for n in steady]
         error, limit = max(pairs, key=lambda pair: pair[0] / pair[1])
         # Always passed: the advisor times what is over its limit once, and never picks it.
-        return Accuracy("relative_error", error, self.source, limit, True, tuple(found))
+        return Accuracy("relative_error", error, self.source, limit, True, found)
 
     def _limit(self, code: Code, precision: str, place: int) -> float:
         if code.max_error is not None:

@@ -9,7 +9,8 @@ from builders import case, report, scenario, steady
 from fakes import CPU_A, CPU_B, CPU_C, standings
 
 from workbench.advisor import stopping
-from workbench.records.document import AccuracyResult, SetupTimes
+from workbench.contract import Accuracy
+from workbench.records.document import SetupTimes
 from workbench.report.measurements import measurement_warnings
 
 ROW = scenario()
@@ -102,7 +103,7 @@ def test_a_point_of_a_crossover_does_not_wait_for_what_may_not_be_picked() -> No
     at_a_point = replace(found.plan, of="row")
     found = replace(found, plan=at_a_point, measured=[wrong, first, second])
     assert not stopping.is_over(found)
-    wrong.accuracy = AccuracyResult("relative_error", 0.5, "", 0.01, False)
+    wrong.accuracy = Accuracy("relative_error", 0.5, "", 0.01, False)
     assert stopping.is_over(found)
 
 

@@ -11,8 +11,7 @@ from hypothesis import assume, given, strategies as st
 
 from workbench.advisor.evidence import choose
 from workbench.advisor.verdict import decide
-from workbench.contract import Case
-from workbench.records.document import AccuracyResult
+from workbench.contract import Accuracy, Case
 from workbench.records.events import CaseFinished, CasePrepared, WarningRaised
 from workbench.records.machine import CudaDriver
 from workbench.records.reason import Reason, Warning
@@ -257,7 +256,7 @@ def test_an_error_at_the_limit_is_admissible_and_one_above_is_not() -> None:
 def test_an_accuracy_in_which_more_is_better_is_no_error() -> None:
     built = [
         msgspec.structs.replace(
-            e, accuracy=AccuracyResult("test_accuracy", 0.97, "held-out digits", 0.9, True)
+            e, accuracy=Accuracy("test_accuracy", 0.97, "held-out digits", 0.9, True)
         )
         if isinstance(e, CasePrepared)
         else e

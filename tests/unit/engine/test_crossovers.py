@@ -9,7 +9,7 @@ from builders import context, scenario
 from fakes import IdleWorkload
 
 from workbench.advisor.verdict import decide
-from workbench.contract import Case, Work
+from workbench.contract import Accuracy, Case, Work
 from workbench.engine.context import SLACK_S
 from workbench.engine.crossovers import search_crossovers
 from workbench.engine.workers import NO_TURN
@@ -17,7 +17,6 @@ from workbench.planning.plan import RowPlan, planned
 from workbench.planning.request import Request
 from workbench.planning.scenario import Size
 from workbench.records import events as ev
-from workbench.records.document import AccuracyResult
 from workbench.records.reason import Reason, Warning
 from workbench.report.report import Report
 
@@ -74,7 +73,7 @@ class Bench:
         self.report.apply(planned(row, Request(), 0.0))
         self.report.apply(ev.RaceStarted(at_s=0.0, scenario=row.scenario.id, share_s=1.0))
         for case in row.cases:
-            error = AccuracyResult("relative_error", self.error_of(case), "fp64", 1.0, True)
+            error = Accuracy("relative_error", self.error_of(case), "fp64", 1.0, True)
             self.report.candidates[case.id].accuracy = error
             if self.late(case):
                 self.report.candidates[case.id].reason = self.why_late

@@ -69,9 +69,7 @@ def promising(event: ev.AnyEvent) -> ev.AnyEvent:
         return event
     value, bound = BOUNDS[form]
     changes = {"value": value, "error_bound": bound, "held_out": True}
-    return msgspec.structs.replace(
-        event, accuracy=msgspec.structs.replace(event.accuracy, **changes)
-    )
+    return msgspec.structs.replace(event, accuracy=replace(event.accuracy, **changes))
 
 
 def test_the_promise_on_unseen_inputs_is_part_of_the_answer() -> None:

@@ -11,6 +11,7 @@ import scenes
 from builders import case, events, report, scenario, steady
 
 from workbench.advisor.verdict import decide
+from workbench.contract import Accuracy
 from workbench.export.view.answers import answer_facts
 from workbench.export.view.derived import RunView
 from workbench.export.view.details import telemetry_text
@@ -26,7 +27,6 @@ from workbench.export.view.tables import (
 )
 from workbench.planning.scenario import Scenario
 from workbench.records import events as ev
-from workbench.records.document import AccuracyResult
 from workbench.records.reason import Reason
 from workbench.report.candidate import Row
 from workbench.report.report import Report
@@ -114,14 +114,14 @@ def test_a_faster_candidate_that_may_not_be_picked_does_not_hide_the_lead() -> N
 )
 def test_a_limit_that_is_a_minimum_says_so(metric: str, limit: float, text: str) -> None:
     (candidate,) = report({case("cpu"): []}).candidates.values()
-    candidate.accuracy = AccuracyResult(metric, 0.97, "labels", limit, passed=True)
+    candidate.accuracy = Accuracy(metric, 0.97, "labels", limit, passed=True)
     assert accuracy_text(candidate) == text
 
 
 def test_an_accuracy_that_is_too_low_is_below_its_limit() -> None:
     run = RunView(report({case("cpu"): [[1.0]]}))
     (prepared,) = (e for e in events({case("cpu"): [[1.0]]}) if isinstance(e, ev.CasePrepared))
-    failed = AccuracyResult("test_accuracy", 0.5, "labels", 0.95, passed=False)
+    failed = Accuracy("test_accuracy", 0.5, "labels", 0.95, passed=False)
     line = narrate(msgspec.structs.replace(prepared, accuracy=failed), run)
     assert line is not None and line.text.endswith("test accuracy 0.5 is below 0.95")
 
@@ -152,7 +152,7 @@ def test_where_no_gpu_may_be_picked_the_lead_is_that_of_the_pick_over_the_next()
     row = scenario(textbook="", max_error=0.1)  # a model's
     found = report(blocks, gpus=["cuda:0"], row=row)
     gpu = found.candidates[case("cuda:0-a").id]
-    gpu.accuracy = AccuracyResult("relative_error", 0.5, "float64", 0.1, True)
+    gpu.accuracy = Accuracy("relative_error", 0.5, "float64", 0.1, True)
     assert lead_of(found, row, gpu=True) == "3.00x"
     verdict = found.rows[row.id].verdict
     assert verdict is not None and (verdict.best_gpu, verdict.no_gpu) == (None, False)

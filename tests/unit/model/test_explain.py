@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 from builders import block
@@ -147,12 +149,12 @@ def test_over_the_limit_it_cannot_be_recommended() -> None:
 
 def test_a_bound_over_the_limit_is_what_unseen_inputs_may_reach() -> None:
     found = candidate(case(STATIC), 5e-4, {"QLinearConv": 4e-4}, error=0.018)
-    found.accuracy = msgspec.structs.replace(found.accuracy, error_bound=0.0231)
+    found.accuracy = replace(found.accuracy, error_bound=0.0231)
     found_text = sentences(found)
     assert "error of 1.8%, up to 2.3% on unseen inputs, exceeds the limit of 2.0%" in found_text
     scenario = msgspec.structs.replace(ModelQuestion("net.onnx").scenario(), max_error=0.02)
     assert exceeds_error_limit(found, scenario)
-    found.accuracy = msgspec.structs.replace(found.accuracy, error_bound=0.02)
+    found.accuracy = replace(found.accuracy, error_bound=0.02)
     assert not exceeds_error_limit(found, scenario)
     assert "unseen" not in sentences(found)
 

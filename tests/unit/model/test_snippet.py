@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
-import msgspec
 import pytest
 from lab_builders import candidate, case, facts
 
@@ -116,7 +116,7 @@ def test_weak_evidence_is_called_weak(changes, words: str | None) -> None:
 def test_a_pick_without_a_bound_is_weak_evidence(held_out, bound, is_weak) -> None:
     pick = candidate(case("int8-static-u8s8"), 0.1)
     changes = {"held_out": held_out, "error_bound": bound}
-    pick.accuracy = msgspec.structs.replace(pick.accuracy, **changes)
+    pick.accuracy = replace(pick.accuracy, **changes)
     found = weak_evidence(facts(inputs_from="d.npz", check_samples=40), pick)
     assert (found is not None) is is_weak
     assert found is None or "too slow to be checked on enough held-out" in found

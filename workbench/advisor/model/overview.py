@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ...contract import Case
-from ...records.document import AccuracyResult
+from ...contract import Accuracy, Case
 from ...records.model import Explanation, ModelFacts
 from ...records.verdict import Verdict
 from ...report.candidate import Candidate, Row, candidate_name
@@ -59,7 +58,7 @@ def brief(text: str) -> str:
     return _BACKEND.sub(shortened, text)
 
 
-def bound_text(accuracy: AccuracyResult) -> str:
+def bound_text(accuracy: Accuracy) -> str:
     """`at most 2.31% on unseen inputs (95%)`; "" where nothing is promised."""
     bound = accuracy.error_bound
     return "" if bound is None else f"at most {error_text(bound)} on unseen inputs (95%)"

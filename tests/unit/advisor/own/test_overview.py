@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import msgspec
 import own_runs
 import pytest
@@ -27,7 +25,6 @@ from workbench.advisor.subject import pick_of, snippet
 from workbench.contract import Accuracy
 from workbench.records import events as ev
 from workbench.records.code import CodeReport
-from workbench.records.document import AccuracyResult
 from workbench.records.reason import Reason
 from workbench.records.verdict import Payoff
 from workbench.report.report import Report
@@ -118,8 +115,7 @@ def test_the_answer_says_that_results_could_not_be_checked() -> None:
     report = Report.of(own_runs.net())
     row = rows_of(report)[0]
     assert row.picked is not None
-    kept = Accuracy.uncompared("not checked: eager differs from itself by 43%")
-    row.picked.accuracy = msgspec.convert(asdict(kept), AccuracyResult)
+    row.picked.accuracy = Accuracy.uncompared("not checked: eager differs from itself by 43%")
     assert answer(row, report)[0].endswith("; its results could not be checked.")
 
 
