@@ -125,8 +125,7 @@ def _comparison(what_if: WhatIf, objective: str) -> str:
     value, interval = what_if.ratio, what_if.ratio_ci95
     if value is None or interval is None:
         took, why = units.duration(what_if.step_s), what_if.uncompared
-        hint = f" ({why.hint})" if why is not None and why.hint else ""
-        cause = f": {why.message}{hint}" if why is not None else ""
+        cause = f": {why.one_line}" if why is not None else ""
         return f"{took}{TIMED[objective]}, not compared{cause}"
     if interval[0] <= 1 <= interval[1]:
         same = f"cannot be distinguished{TIMED[objective]}"

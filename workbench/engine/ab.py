@@ -189,9 +189,7 @@ class ABRun:
 
 
 def _failure(side: Side, reason: Reason) -> WorkerFailed:
-    hint = f" ({reason.hint})" if reason.hint else ""
-    text = f"side {side.name} ({side.label}): {reason.message}{hint}"
-    return WorkerFailed(Reason(reason.code, text))
+    return WorkerFailed(Reason(reason.code, f"side {side.name} ({side.label}): {reason.one_line}"))
 
 
 def conclude(result: ABResult, tolerance: float, few: Reason) -> None:

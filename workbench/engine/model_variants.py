@@ -91,9 +91,7 @@ class ModelVariants:
         """One line that names the file once."""
         files = (self.question.file, self.question.inputs)
         is_named = any(Path(file).name in reason.message for file in files if file)
-        prefix = "" if is_named else f"{self.question.file}: "
-        hint = f" ({reason.hint})" if reason.hint else ""
-        return f"{prefix}{reason.message}{hint}"
+        return reason.one_line if is_named else f"{self.question.file}: {reason.one_line}"
 
     def prepare(self, facts: ModelFacts) -> tuple[ModelFacts, dict[str, int]]:
         """The facts after preparation, and the number of nodes that can be quantised, by type;

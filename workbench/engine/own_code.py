@@ -115,7 +115,7 @@ class OwnCode:
     def _refused(self, reason: Reason) -> RowPlan:
         """The row of code that raised, hung or died; UsageError where its name is wrong."""
         if reason.code in NOT_USABLE:
-            raise UsageError(_one_line(reason)) from None
+            raise UsageError(reason.one_line) from None
         kind = self._question.kind
         place = "cpu" if self.request.with_cpu else self._code.home
         case = Case(OWN, place, BACKENDS[kind], "fp32" if kind == TORCH else "")
@@ -206,7 +206,7 @@ class OwnCode:
                 on_first = failure.reason.code == "needs_gpu" and is_first(real[0])
                 if self._question.kind == FUNCTION and not (found.takes_device or on_first):
                     raise failure
-                notes = [*found.notes, f"it did not run on the CPU: {_one_line(failure.reason)}"]
+                notes = [*found.notes, f"it did not run on the CPU: {failure.reason.one_line}"]
                 return msgspec.structs.replace(found, needs_gpu=failure.reason, notes=notes)
             raise
 
@@ -363,7 +363,3 @@ def _sizes(own: int | None) -> tuple[int | None, ...]:
 def _script_s(facts: CodeFacts) -> float:
     """Seconds that a script ran, which the first worker alone does; 0 for other code."""
     return min((each.seconds / each.share for each in facts.modules if each.share), default=0.0)
-
-
-def _one_line(reason: Reason) -> str:
-    return f"{reason.message} ({reason.hint})" if reason.hint else reason.message

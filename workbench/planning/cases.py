@@ -67,8 +67,7 @@ def fill_cases(
         except WorkloadError as error:
             reason = Reason(error.code, str(error), error.hint)
             if not request.every:
-                hint = f" ({reason.hint})" if reason.hint else ""
-                raise UsageError(f"{reason.message}{hint}") from None
+                raise UsageError(reason.one_line) from None
             row.cases, row.refining, row.refused = [], [], reason
         if row.cases or request.every:
             continue

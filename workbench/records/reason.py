@@ -19,6 +19,10 @@ class Reason(msgspec.Struct, frozen=True, omit_defaults=False):
         """Whether time ran out, so that a longer run may show more."""
         return self.code in (BUDGET, NO_TIME)
 
+    @property
+    def one_line(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
 
 class Warning(msgspec.Struct, frozen=True):
     """Something that makes a result less reliable, with its remedy."""
