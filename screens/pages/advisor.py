@@ -100,16 +100,10 @@ class AdvisorScreen(ViewScreen):
         verdict = self.session.report.rows[message.key].verdict
         self.app.push_screen(DetailScreen(message.key, verdict.pick if verdict else None))
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "follow":
-            away = self.session.going and not self.query_one(Table).is_led
-            return away or bool(self.query_one(FilterBar).value)
-        return super().check_action(action, parameters)
+    @property
+    def is_away(self) -> bool:
+        return self.session.going and not self.query_one(Table).is_led
 
-    def action_follow(self) -> None:
-        if (bar := self.query_one(FilterBar)).value:
-            bar.action_dismiss()
-            return
+    def follow(self) -> None:
         self.query_one(Table).is_led = True
-        self.session.looked_at = None
-        self.repaint()
+        super().follow()

@@ -87,6 +87,17 @@ class ViewScreen(Screen[None]):
         return None
 
     @property
+    def is_away(self) -> bool:
+        """Whether the user looks at another row than the screen shows by itself."""
+        return False
+
+    def follow(self) -> None:
+        """Show that row again."""
+        self.session.looked_at = None
+        self.refresh_bindings()
+        self.repaint()
+
+    @property
     def chosen(self) -> Candidate | None:
         """The candidate of the selected row under the cursor of the table."""
         row, cursor = self.row, self.query_one(Table).cursor
@@ -160,6 +171,8 @@ class ViewScreen(Screen[None]):
         """Offer keys for rows only if there are rows, and none while the user types text."""
         if action == "scroll" and parameters == (1,):
             return any(pane.has_more for pane in self.query(Pane))
+        if action == "follow":
+            return self.is_away or any(bar.value for bar in self.query(FilterBar))
         if action not in ("filter", "step"):
             return True
         least = 2 if action == "step" else 1
@@ -167,6 +180,14 @@ class ViewScreen(Screen[None]):
 
     def action_filter(self) -> None:
         self.query_one(FilterBar).open()
+
+    def action_follow(self) -> None:
+        """Clear the filter, or else go back to the row that the screen shows by itself."""
+        filters = [bar for bar in self.query(FilterBar) if bar.value]
+        for bar in filters:
+            bar.action_dismiss()
+        if not filters:
+            self.follow()
 
     def action_scroll(self, pages: int) -> None:
         for pane in self.query(Pane):

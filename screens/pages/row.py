@@ -66,19 +66,13 @@ class RowScreen(ViewScreen):
         first = Content.assemble(title, " " * gap, (where, "$primary" if live else "dim"))
         return Content.assemble(first.truncate(width, ellipsis=True), "\n", question)
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "follow":
-            away = self.session.going or self.row is not self._home
-            return away and self.session.looked_at is not None
-        return super().check_action(action, parameters)
+    @property
+    def is_away(self) -> bool:
+        away = self.session.going or self.row is not self._home
+        return away and self.session.looked_at is not None
 
     def action_step(self, step: int) -> None:
         if self.row is not None:
             self.session.step(self.row.plan.scenario, step)
             self.refresh_bindings()
             self.repaint()
-
-    def action_follow(self) -> None:
-        self.session.looked_at = None
-        self.refresh_bindings()
-        self.repaint()

@@ -123,17 +123,6 @@ class RunScreen(RowScreen):
         if row is not None and course.display:
             course.show(lambda width: course_lines(row, session, width))
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "follow" and self.query_one(FilterBar).value:
-            return True
-        return super().check_action(action, parameters)
-
-    def action_follow(self) -> None:
-        if (bar := self.query_one(FilterBar)).value:
-            bar.action_dismiss()
-        else:
-            super().action_follow()
-
     def on_table_selected(self, message: Table.Selected) -> None:
         row = self.row
         if row is not None:

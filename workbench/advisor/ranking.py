@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from ..records.verdict import Verdict
-from ..report.candidate import WITHOUT_RESULT, Candidate, Row
+from ..report.candidate import WITHOUT_RESULT, Candidate, Row, candidate_name
 from ..stats import ratios
 from ..stats.objectives import UNTIMED
 from ..stats.samples import Ratio
@@ -117,6 +117,21 @@ def tie_text(verdict: Verdict, runner_up: str) -> str:
     if high <= 1 + ratios.TOLERANCE:
         return f"It leads {runner_up} by {BELOW}."
     return f"It leads {runner_up}: {times(verdict.pick_ratio or 1.0, (low, high))}."
+
+
+def ties(verdict: Verdict, name: Callable[[str], str] = candidate_name) -> Iterator[str]:
+    """What the answer by device and a tie add to a recommendation."""
+    if verdict.device_ratio is not None:
+        yield verdict.reasons[0]
+    if verdict.tie and verdict.runner_up is not None:
+        yield tie_text(verdict, name(verdict.runner_up))
+
+
+def no_pick(row: Row) -> str:
+    """Why nothing is recommended."""
+    if row.verdict is None:
+        return "No recommendation: the run ended too early."
+    return " ".join(["No recommendation.", *row.verdict.reasons[:1]])
 
 
 def error_text(value: float) -> str:

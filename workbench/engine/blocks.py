@@ -114,7 +114,7 @@ class BlockRunner:
             if not answer.interrupted and not answer.result.gap:
                 return answer.result
             reason = Reason("suspended", "the block spanned a pause or a suspend")
-            context.emit(ev.BlockDiscarded(at_s=context.now(), case=case.id, reason=reason))
+            context.record(ev.BlockDiscarded, case=case.id, reason=reason)
         return None
 
     def _report(
@@ -128,18 +128,16 @@ class BlockRunner:
         timed, turn_s = (result.settled_s, result.ended_s), result.ended_s - result.began_s
         context.telemetry.measured(case.id, case.device, *timed, turn_s=turn_s)
         speed = context.speed(case.device)
-        context.emit(
-            ev.BlockMeasured(
-                at_s=context.now(),
-                case=case.id,
-                scenario=self._plan.scenario.id,
-                round=number,
-                samples_s=samples_s,
-                lead_in_s=[value / speed for value in result.lead_in_s],
-                loss=result.loss,
-                clocks=result.clocks,
-                metrics=result.figures | self._energy.figures(result.samples_s),
-            )
+        context.record(
+            ev.BlockMeasured,
+            case=case.id,
+            scenario=self._plan.scenario.id,
+            round=number,
+            samples_s=samples_s,
+            lead_in_s=[value / speed for value in result.lead_in_s],
+            loss=result.loss,
+            clocks=result.clocks,
+            metrics=result.figures | self._energy.figures(result.samples_s),
         )
 
     def _impossible(self, prepared: PreparedCase) -> Reason | None:

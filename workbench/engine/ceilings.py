@@ -246,7 +246,7 @@ def _warn_of_late(found: Ceilings, context: RunContext) -> None:
     if late := [f"{device} {name}" for device, name, why in reasons if why == LATE]:
         text = f"not measured this time, as time ran out: {', '.join(late)}"
         warning = Warning("unmeasured", text, "raise --budget")
-        context.emit(ev.WarningRaised(at_s=context.now(), warning=warning))
+        context.record(ev.WarningRaised, warning=warning)
 
 
 def measured_or_raised(fingerprint: str, context: RunContext) -> Ceilings | None:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Concatenate, ParamSpec
 
 from ..planning.request import Request, fake_devices
 from ..pool.control import Control
@@ -30,6 +31,7 @@ class Share:
     rows: int = 1  # still to race, this one included: they share what the run may be extended by
 
 
+P = ParamSpec("P")
 Listener = Callable[[ev.AnyEvent], None]
 
 
@@ -70,6 +72,12 @@ class RunContext:
         """Seconds on the run's clock, which stands still during a pause."""
         return self.control.now()
 
+    def record(
+        self, kind: Callable[Concatenate[float, P], ev.AnyEvent], *_: P.args, **fields: P.kwargs
+    ) -> None:
+        """Emit an event of this kind, which happens now."""
+        self.emit(kind(self.now(), *_, **fields))
+
     def speed(self, device: str) -> float:
         """The speed of a simulated device relative to this CPU; 1 for a real one."""
         return fake_devices(self.request).get(device, 1.0)
@@ -87,7 +95,4 @@ class RunContext:
 
     def finish(self, case: str, scenario: str, status: str, reason: Reason | None) -> None:
         """Report the end of a case that had no turns, by its id and that of its row."""
-        event = ev.CaseFinished(
-            at_s=self.now(), case=case, scenario=scenario, status=status, reason=reason
-        )
-        self.emit(event)
+        self.record(ev.CaseFinished, case=case, scenario=scenario, status=status, reason=reason)

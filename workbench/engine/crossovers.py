@@ -94,8 +94,8 @@ class CrossoverSearch:
         finally:
             found = crossover.conclude(points, size.name, whole=whole)
             if found is not None:
-                at_s, scenario = self._context.now(), self._row.scenario.id
-                self._context.emit(ev.CrossoverFound(at_s=at_s, scenario=scenario, crossover=found))
+                scenario = self._row.scenario.id
+                self._context.record(ev.CrossoverFound, scenario=scenario, crossover=found)
 
     def _fastest(self) -> list[Candidate]:
         """The candidates to race, fastest first.

@@ -59,7 +59,7 @@ class LargestBatchSearch:
         for row in rows:
             left_s = max(0.0, context.end_s - context.now())
             scenario = row.scenario.id
-            context.emit(ev.RaceStarted(at_s=context.now(), scenario=scenario, share_s=left_s))
+            context.record(ev.RaceStarted, scenario=scenario, share_s=left_s)
             for case in row.cases:
                 context.control.check()
                 left_s = max(0.0, context.end_s - context.now())
@@ -76,7 +76,7 @@ class LargestBatchSearch:
             context.pool.end(worker_key(case))
             fitting = [attempt.batch for attempt in found.attempts if attempt.reason is None]
             found.batch = max(fitting, default=None)
-            context.emit(ev.LargestBatchFound(at_s=context.now(), found=found))
+            context.record(ev.LargestBatchFound, found=found)
         context.finish(case.id, scenario, *_outcome(found))
 
     def _fill(self, attempts: list[BatchAttempt], case: Case, until_s: float) -> str:
@@ -93,7 +93,7 @@ class LargestBatchSearch:
             attempt = self._try(replace(case, batch=batch), worker_key(case), until_s)
             if attempt is None:
                 return "budget"
-            context.emit(ev.BatchTried(at_s=context.now(), case=case.id, attempt=attempt))
+            context.record(ev.BatchTried, case=case.id, attempt=attempt)
             attempts.append(attempt)
             took_s = context.now() - began_s
             if (reason := attempt.reason) is None:

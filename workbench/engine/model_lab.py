@@ -80,7 +80,7 @@ class ModelLab:
             message = f"it could not be prepared: {failure.reason.message}"
             unmade = msgspec.structs.replace(failure.reason, message=message)
             facts = msgspec.structs.replace(facts, steps=steps, unquantisable=unmade)
-        context.emit(ev.ModelInspected(at_s=context.now(), facts=facts))
+        context.record(ev.ModelInspected, facts=facts)
         self._providers = variants.providers()
         space = SearchSpace(
             facts=facts,
@@ -132,7 +132,7 @@ class ModelLab:
         advice = self._advice(pick, row, profiling)
         search.stop()
         left_out = self.variants.left_out
-        context.emit(ev.ModelAdvised(at_s=context.now(), advice=advice, left_out=left_out))
+        context.record(ev.ModelAdvised, advice=advice, left_out=left_out)
 
     def _advice(self, pick: Candidate, row: Row, profiling: Profiling) -> Advice:
         """Save the pick, profile candidates and explain them."""

@@ -143,7 +143,7 @@ class ModelVariants:
     ) -> M | Reason:
         """The file that the worker made of `recipe` under this label, or the reason for none."""
         context, search = self.context, kind is Mixed
-        context.emit(ev.ModelBuilding(at_s=context.now(), recipe=recipe.label, search=search))
+        context.record(ev.ModelBuilding, recipe=recipe.label, search=search)
         began = time.monotonic()
         made: M | Reason
         try:
@@ -162,7 +162,7 @@ class ModelVariants:
                 coverage=made.coverage,
                 excluded=list(made.recipe.excluded) if isinstance(made, Mixed) else [],
             )
-        context.emit(ev.ModelBuilt(at_s=context.now(), built=built))
+        context.record(ev.ModelBuilt, built=built)
         return made
 
     def leave_out(self, recipes: Iterable[Recipe]) -> None:

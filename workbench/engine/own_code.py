@@ -108,7 +108,7 @@ class OwnCode:
         except WorkerFailed as failure:
             return [self._refused(failure.reason)]
         facts = self._facts = self._checked(self._with_imports(found))
-        context.emit(ev.CodeExamined(at_s=context.now(), facts=facts))
+        context.record(ev.CodeExamined, facts=facts)
         space = Space(facts, context.machine.cpu, self._threads, gpus, self.request)
         return self._planned(space, load_s=max(0.0, took_s - _script_s(found)))
 
@@ -287,8 +287,7 @@ class OwnCode:
         best = first_answered(rows)
         found = None if row is own else self._crossover(rows)
         if found is not None and found.between == "device":
-            at_s = context.now()
-            context.emit(ev.CrossoverFound(at_s=at_s, scenario=OWN, crossover=found))
+            context.record(ev.CrossoverFound, scenario=OWN, crossover=found)
         exports, facts = self._exports, self._facts
         pick, advice = best.picked, None
         if pick is not None and facts is not None:
@@ -299,14 +298,12 @@ class OwnCode:
                 share=script_gain(report, best, pick),
                 saved=self._save(pick.case, facts) if is_last else None,
             )
-        context.emit(
-            ev.CodeAdvised(
-                at_s=context.now(),
-                advice=advice,
-                left_out=exports.left_out if exports else {},
-                breaks=exports.breaks if exports else [],
-                compile_calls=compile_calls(next(filter(picks_compiled, rows), own)),
-            )
+        context.record(
+            ev.CodeAdvised,
+            advice=advice,
+            left_out=exports.left_out if exports else {},
+            breaks=exports.breaks if exports else [],
+            compile_calls=compile_calls(next(filter(picks_compiled, rows), own)),
         )
 
     def _crossover(self, rows: Sequence[Row]) -> Crossover | None:

@@ -109,7 +109,7 @@ class Exports:
     def export(self, left_s: float) -> bool:
         """Whether there is an ONNX file of the module, made in a share of `left_s` if necessary."""
         if self.exported is None and "onnx" not in self.left_out:
-            self.context.emit(ev.ModelBuilding(at_s=self.context.now(), recipe="onnx"))
+            self.context.record(ev.ModelBuilding, recipe="onnx")
             # Exporting takes one core: the lab imports its libraries on another.
             lab = LAB if self.has_quantised and self.space.cpu.effective_cores > 1 else None
             end_s = self.context.now() + left_s

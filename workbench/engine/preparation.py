@@ -167,7 +167,7 @@ class Preparation:
             raise Refused(self.untried(case))
         if reason := self._occupied(case) or self._refusal(case, left_s):
             raise Refused(reason)
-        self._context.emit(ev.CasePreparing(at_s=self._context.now(), case=case.id))
+        self._context.record(ev.CasePreparing, case=case.id)
         self._probe_small(case)
         self._start(self._key(case))
         return self._accept(case, self._ask_worker(case, self._warm_up_s(left_s)))
@@ -314,27 +314,25 @@ class Preparation:
         pool.held(key).add(case.id)
         if self._plan.scenario.counts_start_up and accuracy.passed:
             self._count_start_up(key, loaded)
-        self._context.emit(
-            ev.CasePrepared(
-                at_s=self._context.now(),
-                case=case.id,
-                setup=msgspec.structs.replace(
-                    loaded.setup,
-                    import_s=pool.import_s.get(key),  # absent if the first import failed
-                    transfer_out_s=loaded.transfer_out_s,
-                ),
-                accuracy=accuracy,
-                warmup=WarmUp(
-                    n=warmed.n,
-                    seconds=warmed.seconds,
-                    first_s=warmed.first_s / speed,
-                    steady=warmed.steady,
-                    step_s=warmed.step_s / speed,
-                ),
-                iterations_per_sample=warmed.iterations,
-                memory_peak_bytes=loaded.memory_peak_bytes,
-                call_overhead_s=loaded.call_overhead_s / speed,
-            )
+        self._context.record(
+            ev.CasePrepared,
+            case=case.id,
+            setup=msgspec.structs.replace(
+                loaded.setup,
+                import_s=pool.import_s.get(key),  # absent if the first import failed
+                transfer_out_s=loaded.transfer_out_s,
+            ),
+            accuracy=accuracy,
+            warmup=WarmUp(
+                n=warmed.n,
+                seconds=warmed.seconds,
+                first_s=warmed.first_s / speed,
+                steady=warmed.steady,
+                step_s=warmed.step_s / speed,
+            ),
+            iterations_per_sample=warmed.iterations,
+            memory_peak_bytes=loaded.memory_peak_bytes,
+            call_overhead_s=loaded.call_overhead_s / speed,
         )
         if accuracy.passed:
             return PreparedCase(case, key, warmed.step_s, warmed.iterations, warmed.restore_s)
@@ -421,18 +419,16 @@ class Preparation:
         """
         if status == "skipped" and self._context.report.candidates[case.id].blocks:
             status = "ok"
-        self._context.emit(
-            ev.CaseFinished(
-                at_s=self._context.now(),
-                case=case.id,
-                scenario=self._plan.scenario.id,
-                status=status,
-                reason=reason,
-                telemetry=self._context.telemetry.of_case(case.id, case.device),
-                beaten_by=proof.by if proof else None,
-                ratio=proof.ratio.value if proof else None,
-                ratio_bounds=proof.ratio.interval if proof else None,
-            )
+        self._context.record(
+            ev.CaseFinished,
+            case=case.id,
+            scenario=self._plan.scenario.id,
+            status=status,
+            reason=reason,
+            telemetry=self._context.telemetry.of_case(case.id, case.device),
+            beaten_by=proof.by if proof else None,
+            ratio=proof.ratio.value if proof else None,
+            ratio_bounds=proof.ratio.interval if proof else None,
         )
         key, left = self._key(case), reason is not None and self._context.request.trace is None
         if left and case.device_kind == "gpu" and key.alone == case.id:

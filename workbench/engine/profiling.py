@@ -78,13 +78,11 @@ class Profiling:
             reason = None if operators else UNSEEN
         except WorkerFailed as failure:
             reason = failure.reason
-        context.emit(
-            ev.CaseProfiled(
-                at_s=context.now(),
-                case=case.id,
-                operators=operators,
-                reason=reason,
-                steps=steps,
-                fallback_fraction=fallback,
-            )
+        context.record(
+            ev.CaseProfiled,
+            case=case.id,
+            operators=operators,
+            reason=reason,
+            steps=steps,
+            fallback_fraction=fallback,
         )

@@ -66,13 +66,11 @@ class Race:
             self._run_rounds()
             self._make_up()
         finally:
-            context.emit(
-                ev.RaceEnded(
-                    at_s=context.now(),
-                    scenario=self._plan.scenario.id,
-                    rounds=self._number if rounds is None else rounds,
-                    ended_by=ended_by,
-                )
+            context.record(
+                ev.RaceEnded,
+                scenario=self._plan.scenario.id,
+                rounds=self._number if rounds is None else rounds,
+                ended_by=ended_by,
             )
             if self._number:
                 self._report_warnings(disturbance, ended_by)
@@ -168,8 +166,8 @@ class Race:
             self._share.until_s += by_s
             self._share.end_s += by_s
             self._extended_s += by_s
-            at_s, scenario = self._context.now(), self._plan.scenario.id
-            self._context.emit(ev.BudgetExtended(at_s=at_s, scenario=scenario, by_s=by_s))
+            scenario = self._plan.scenario.id
+            self._context.record(ev.BudgetExtended, scenario=scenario, by_s=by_s)
 
     # ------------------------------------------------------------ who enters
 
@@ -270,14 +268,12 @@ class Race:
         if not cases:
             return False
         plan.cases += cases
-        context.emit(
-            ev.CasesJoined(
-                at_s=context.now(),
-                scenario=plan.scenario.id,
-                cases=cases,
-                work={case.id: plan.workload.work(case) for case in cases},
-                after=self._number,
-            )
+        context.record(
+            ev.CasesJoined,
+            scenario=plan.scenario.id,
+            cases=cases,
+            work={case.id: plan.workload.work(case) for case in cases},
+            after=self._number,
         )
         self._enter(cases)
         return True
@@ -362,7 +358,7 @@ class Race:
             text = f"no time was left for {gap}"
             found.append(Warning("unmeasured", text, "raise --budget", subject))
         for warning in found:
-            context.emit(ev.WarningRaised(at_s=context.now(), warning=warning))
+            context.record(ev.WarningRaised, warning=warning)
 
     def _finish(self, remaining: Iterable[PreparedCase]) -> None:
         for prepared in remaining:

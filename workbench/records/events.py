@@ -39,7 +39,7 @@ Samples = Annotated[
 ]
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
+class Event(msgspec.Struct, frozen=True, tag_field="event"):
     """Base of all events."""
 
     at_s: float  # seconds since the run began, by the monotonic clock

@@ -12,7 +12,7 @@ import secrets
 import shlex
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from itertools import pairwise
 from tempfile import NamedTemporaryFile
 from typing import Any
@@ -81,7 +81,7 @@ class Pseudonyms:
                     parts["hostname"] = self._hashed("host", value.hostname)
                 return msgspec.structs.replace(value, **parts)
             case _ if is_dataclass(value):
-                parts = {name: self(each) for name, each in vars(value).items()}
+                parts = {each.name: self(getattr(value, each.name)) for each in fields(value)}
                 return replace(value, **parts)  # type: ignore[type-var]
         return value
 

@@ -394,9 +394,11 @@ def measured_again(monkeypatch, kept: Ceilings, *, again: bool, warn=(), late=Fa
         candidate.reason = NO_TURN
     report.warnings.extend(warn)
     request = Request(ceilings=True, again=again)
-    context: Any = SimpleNamespace(
-        request=request, report=report, emit=report.apply, now=lambda: 50.0
-    )
+
+    def record(kind: Any, **fields: Any) -> None:
+        report.apply(kind(50.0, **fields))
+
+    context: Any = SimpleNamespace(request=request, report=report, record=record)
     found = ceilings.measured_or_raised("abc", context)
     assert found is not None and saved in ([found], [])
     return found, report.warnings

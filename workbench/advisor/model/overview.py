@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from ...contract import Accuracy, Case
 from ...records.model import Explanation, ModelFacts
-from ...records.verdict import Verdict
 from ...report.candidate import Candidate, Row, candidate_name
 from ...report.report import Report
 from ...stats.objectives import UNTIMED
@@ -18,7 +17,7 @@ from ...stats.samples import median
 from ...text import units
 from ...worker.session_options import EXTENDED, NO_SPIN, OPENVINO
 from ..comparison import ranked
-from ..ranking import RankedCandidate, error_text, gain_over, gain_text, in_order, tie_text
+from ..ranking import RankedCandidate, error_text, gain_over, gain_text, in_order, no_pick, ties
 
 MODEL_WORKLOAD = "model"
 OPTIONS = {NO_SPIN: "spinning off", EXTENDED: "extended optimisations only"}
@@ -42,7 +41,7 @@ def how(case: Case) -> str:
     return " ".join(filter(None, (device, library, case.mode, threads)))
 
 
-def short_name(case: Case) -> str:
+def short_name(case: Case | str) -> str:
     return brief(candidate_name(case))
 
 
@@ -128,17 +127,11 @@ def recommendation(report: Report) -> list[str]:
     row, model = row_of(report), report.model
     if row is None or model is None:
         return []
-    verdict = row.verdict
-    if verdict is None:
-        return ["No recommendation: the run ended too early."]
-    pick = row.picked
-    if pick is None:
-        return [" ".join(["No recommendation.", *map(brief, verdict.reasons[:1])])]
-    return [
-        _ship(pick, row, model.facts),
-        *_refuted(pick, row, model.facts),
-        *_ties(verdict, report),
-    ]
+    verdict, pick, facts = row.verdict, row.picked, model.facts
+    if verdict is None or pick is None:
+        return [brief(no_pick(row))]
+    further = [*_refuted(pick, row, facts), *ties(verdict, short_name)]
+    return [_ship(pick, row, facts), *further]
 
 
 def _ship(pick: Candidate, row: Row, facts: ModelFacts) -> str:
@@ -192,13 +185,6 @@ def _refuted(pick: Candidate, row: Row, facts: ModelFacts) -> Iterator[str]:
             f"{variant} looked better and kept the limit on the selection inputs. On the held-out"
             f" inputs its error may reach {bound}, which exceeds it."
         )
-
-
-def _ties(verdict: Verdict, report: Report) -> Iterator[str]:
-    if verdict.device_ratio is not None:
-        yield verdict.reasons[0]
-    if verdict.tie and verdict.runner_up is not None:
-        yield tie_text(verdict, brief(candidate_name(verdict.runner_up)))
 
 
 def compared(report: Report, case: str | None = None) -> Explanation | None:

@@ -15,7 +15,7 @@ from ...text import units
 from ...worker.code import COMMAND, OWN, TORCH
 from ..break_even import plain, whole
 from ..evidence import was_missed
-from ..ranking import RankedCandidate, error_text, gain_over, gain_text, in_order, tie_text
+from ..ranking import RankedCandidate, error_text, gain_over, gain_text, in_order, no_pick, ties
 from ..reasons import listed
 
 AS_WRITTEN = "the code as written"
@@ -118,12 +118,9 @@ def gap_sentences(report: Report, rows: Sequence[Row]) -> list[str]:
 
 def answer(row: Row, report: Report) -> list[str]:
     """Sentences on one batch, or why nothing is recommended."""
-    verdict, code = row.verdict, report.code
-    if verdict is None or code is None:
-        return ["No recommendation: the run ended too early."]
-    pick = row.picked
-    if pick is None:
-        return [" ".join(["No recommendation.", *verdict.reasons[:1]])]
+    verdict, pick, code = row.verdict, row.picked, report.code
+    if verdict is None or pick is None or code is None:
+        return [no_pick(row)]
     text = _run(pick, row, code)
     if row is not rows_of(report)[0]:
         text = f"At batch {pick.case.batch}: r{text[1:]}"
@@ -134,10 +131,7 @@ def answer(row: Row, report: Report) -> list[str]:
     if WAITING_FRACTION in metrics:
         waits = units.percent(metrics[WAITING_FRACTION])
         sentences.append(f"It waits for data {waits} of the time.")
-    if verdict.device_ratio is not None:
-        sentences.append(verdict.reasons[0])
-    if verdict.tie and verdict.runner_up is not None:
-        sentences.append(tie_text(verdict, candidate_name(verdict.runner_up)))
+    sentences += ties(verdict)
     if missed := [candidate_name(each.case) for each in row.candidates if was_missed(each)]:
         sentences.append(f"Not measured, for lack of time: {listed(missed, MOST_LISTED)}.")
     return sentences

@@ -17,7 +17,7 @@ from .chart import LABEL, Series, chart, ticks
 from .derived import RunView
 from .spans import Text, heading
 from .table import Cell, Column, Line
-from .tables import median_texts
+from .tables import MEDIAN, STATE, median_texts
 from .words import bar, device_tone, marked, state_texts
 
 BAR = 24  # cells of the longest bar
@@ -29,7 +29,7 @@ CHOSEN, PICK, WITHIN, BEYOND = "◆", "●", "○", "!"
 _COLUMNS = (
     Column("variant", "Variant", minimum=14, names=True),
     Column("run", "Run"),
-    Column("median", "Median", rank=2, align="right"),
+    MEDIAN,
     Column(RESIDENT, "Resident", rank=5, align="right"),
     Column("counted", "", rank=2, align="right"),
     Column("gain", "Gain", rank=1, align="right"),
@@ -37,7 +37,7 @@ _COLUMNS = (
     Column("error", "Error", rank=1, align="right"),
     Column("top1", "Top-1", rank=7, align="right"),
     Column("size", "Size", rank=6, align="right"),
-    Column("state", "State", rank=1, patient=True, maximum=200),
+    STATE,
 )
 
 

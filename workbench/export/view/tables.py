@@ -147,8 +147,11 @@ MORE_IS_BETTER = "test_accuracy"  # the metric whose limit is a minimum
 NO_LIMIT = 1.0  # the limit of a user's model: --max-error bounds its candidates instead
 
 _CANDIDATE = Column("candidate", "Candidate", minimum=36, names=True)
+_RATE = Column("rate", "Rate", rank=4, align="right")
+MEDIAN = Column("median", "Median", rank=2, align="right")
+_N = Column("n", "n", rank=7, align="right")
 _CHECK = Column("accuracy", "Check / limit", rank=6, align="right")
-_STATE = Column("state", "State", rank=1, patient=True, maximum=200)
+STATE = Column("state", "State", rank=1, patient=True, maximum=200)
 
 
 def counted_columns(row: Row) -> list[Column]:
@@ -166,38 +169,23 @@ def run_columns(
     if all(candidate.value is None for candidate in row.candidates):  # too few samples so far
         counted = [replace(column, rank=8) for column in counted]
     has_values = bool(counted) and counted[0].rank == 1
-    plotted = PLOTTED.get(row.plan.objective, "Time")
+    title, axis = PLOTTED.get(row.plan.objective, "Time"), forest.axis(run.behind(row))
     return [
         *([Column("mark", "")] if marks else []),
         _CANDIDATE,
-        Column(
-            "speed",
-            plotted,
-            rank=3,
-            minimum=16,
-            maximum=72,
-            head=forest.axis(run.behind(row)),
-        ),
-        Column("rate", "Rate", rank=4, align="right"),
+        Column("speed", title, rank=3, minimum=16, maximum=72, head=axis),
+        _RATE,
         *counted,
-        Column("median", "Median", rank=5 if has_values else 2, align="right"),
-        Column("n", "n", rank=7, align="right"),
+        replace(MEDIAN, rank=5) if has_values else MEDIAN,
+        _N,
         *([_check_column(row)] if checks else []),
-        _STATE,
+        STATE,
     ]
 
 
 def result_columns(row: Row) -> list[Column]:
     """The columns of a finished race."""
-    return [
-        _CANDIDATE,
-        *counted_columns(row),
-        Column("median", "Median", rank=2, align="right"),
-        Column("rate", "Rate", rank=4, align="right"),
-        Column("n", "n", rank=7, align="right"),
-        _check_column(row),
-        _STATE,
-    ]
+    return [_CANDIDATE, *counted_columns(row), MEDIAN, _RATE, _N, _check_column(row), STATE]
 
 
 def _check_column(row: Row) -> Column:
