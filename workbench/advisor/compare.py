@@ -54,6 +54,11 @@ class RunSide:
             found.setdefault(_timing(candidate), []).append(candidate)
         return found
 
+    def origin(self, candidate: Candidate) -> str:
+        """The id of the run that measured it."""
+        run = self.run.run
+        return run.carried.get(candidate.scenario, run.id)
+
 
 def run_comparison(tool: Tool, reports: Sequence[Report], fail_on: float | None) -> RunComparison:
     """The first run against each of the others; UsageError where there is nothing to compare."""
@@ -125,8 +130,9 @@ def _rounds(candidates: Sequence[Candidate]) -> list[float]:
 
 
 def _unlike(first: RunSide, other: RunSide, case: str) -> Reason | None:
-    """Why the two runs timed different things under the name of this case."""
-    (before, *_), (after, *_) = _pair(first, other, case)
+    """Why the times of this case in the two runs are not compared."""
+    pair = _pair(first, other, case)
+    (before, *_), (after, *_) = pair
     one, two = before.work, after.work
     if (one.flops, one.items, one.item, one.ranks) != (two.flops, two.items, two.item, two.ranks):
         return Reason("other_work", "a step does other work: the workload differs")
@@ -134,6 +140,10 @@ def _unlike(first: RunSide, other: RunSide, case: str) -> Reason | None:
         return Reason("other_code", "the model, the code or its inputs differ")
     if _timing(before) != _timing(after):
         return Reason("other_clock", "one is the rate of many steps, one the latency of a step")
+    resumed = any(side.run.run.carried for side in (first, other))
+    origins = [{side.origin(c) for c in cs} for side, cs in zip((first, other), pair, strict=True)]
+    if resumed and (shared := set.intersection(*origins)):
+        return Reason("same_run", f"both hold what run {min(shared)} measured")
     return None
 
 

@@ -15,7 +15,7 @@ import click
 
 from .. import __version__
 from ..engine.exit_codes import BEYOND, FAILED, OK
-from ..export.formats import FILES, PLAIN, file_text
+from ..export.formats import FILES, file_text
 from ..files.write import replace
 from ..planning.usage import UsageError, check_apart, new_folder, target
 from ..records.comparison import RunList, RunSummary
@@ -25,6 +25,7 @@ from ..text.units import counted
 from .options import (
     anonymize_option,
     chosen_format,
+    control_option,
     fail_on_option,
     flag,
     format_options,
@@ -127,7 +128,8 @@ def _prune(old: Sequence[tuple[Path, RunSummary]], *, yes: bool, as_json: bool) 
 @command("workbench resume last --json")
 @click.argument("run", metavar="ID")
 @format_options()
-def resume(run: str, **options: bool) -> None:
+@control_option
+def resume(run: str, control: bool, **options: bool) -> None:
     """Measure the rows missing from an interrupted run.
 
     The result is a new run, which also contains the rows already measured.
@@ -150,9 +152,10 @@ def resume(run: str, **options: bool) -> None:
         state = "has no row left to resume" if missing else "lacks nothing"
         say(f"run {cut.started.id} {state}: workbench open {cut.started.id}")
         sys.exit(FAILED if missing else OK)
-    display = f"--{chosen_format(options) or PLAIN}"
+    display = chosen_format(options)
+    chosen = [f"--{name}" for name in (display, control and "control") if name]
     root = click.get_current_context().find_root().command
-    root.main([*cut.command, display], standalone_mode=False, obj=cut)
+    root.main([*cut.command, *chosen], standalone_mode=False, obj=cut)
 
 
 @command("workbench compare before.json last --fail-on 5%")

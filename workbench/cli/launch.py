@@ -61,7 +61,7 @@ def start(
         with_choices(options)
     request = Request(scenarios=scenarios, workloads=workloads, resumes=cut, **options)
     known = rows_of.load_with(request.scenario_file)
-    preview = outline(request, *known) if is_live else None
+    preview = outline(request, *known) if is_live and not cut else None
     rows = [] if preview else resolve(request, *known)
     if cut:  # the journal holds no weights
         weights = {row.scenario.id: row.scenario.weight for row in rows}
@@ -194,7 +194,9 @@ def _engine(asked: Request | str) -> EngineSource:
     from ..process.children import command
 
     display = ("--jsonl", "--control")
-    if isinstance(asked, Request):
+    if isinstance(asked, Request) and asked.resumes is not None:
+        options = ["resume", asked.resumes.started.id, *display]
+    elif isinstance(asked, Request):
         options = asked.arguments(*display)
     else:
         try:

@@ -118,6 +118,9 @@ def keeps_samples(
 
 
 json_option = _format_option(DOCUMENT)
+control_option = flag(
+    "--control", "Take pause, resume and cancel from stdin; its end cancels the run.", hidden=True
+)
 fail_on_option = value(
     "--fail-on", "2%", "Exit 4 if a later run, or side B, is slower by more.", callback=_share
 )
@@ -178,11 +181,7 @@ SHARED = [
     no_samples_option,
     value("--output", "FILE", "Write the JSON document (with --jsonl: the events) to FILE."),
     click.option("-v", "--verbose", is_flag=True, help="Write the log of the run to stderr."),
-    flag(
-        "--control",
-        "Take pause, resume and cancel from stdin; its end cancels the run.",
-        hidden=True,
-    ),
+    control_option,
 ]
 
 

@@ -9,8 +9,10 @@ from typing import Any
 import platformdirs
 
 from ..contract import DEVICE_KINDS, PRICES
+from .read import whole
 from .write import replace, resolved
 
+MOST_BYTES = 1 << 18  # as of other TOML files
 LONGEST_S = 86_400
 _NUMBERED = "|".join(kind.name for kind in DEVICE_KINDS.values() if kind.numbered)
 PRICE = re.compile(rf" *(cpu|gpu|(?:{_NUMBERED}):[0-9]+) *= *([0-9]*\.?[0-9]+) *")
@@ -91,11 +93,13 @@ def _complaint(key: str) -> str:
 
 def _text() -> str:
     try:
-        return path().read_text("utf-8")
+        return whole(path(), MOST_BYTES).decode()
     except FileNotFoundError:
         return ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path()} cannot be read: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"{path()} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path()} is not UTF-8 text") from None
 
 
 def _parsed(text: str) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class CutRun:
         report, started = old.report, old.report.started
         assert started is not None  # a journal begins with it
         rows = {row.plan.scenario: row for row in report.asked_rows}
-        whole = [name for name, row in rows.items() if _is_complete(row)]
+        whole = [name for name, row in rows.items() if is_complete(row)]
         carried = {name: started.carried.get(name, started.id) for name in whole}
         try:
             _, *command = shlex.split(started.tool.command)
@@ -85,7 +85,8 @@ class CutRun:
                 yield msgspec.structs.replace(event, at_s=at_s)
 
 
-def _is_complete(row: Row) -> bool:
+def is_complete(row: Row) -> bool:
+    """Whether a run that resumes this one need not measure the row again."""
     decided = row.verdict is not None or not row.plan.owes_verdict
     all_in = all(each.ended and each.state != CANCELLED for each in row.candidates)
     return row.ended_by not in (None, CANCELLED) and all_in and decided

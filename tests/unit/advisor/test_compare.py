@@ -124,6 +124,21 @@ def test_a_case_of_two_rows_is_compared_by_the_clock_that_both_runs_have() -> No
     assert (found.word, found.median_s) == ("SAME", pytest.approx((1.5, 1.5), rel=0.02))
 
 
+@pytest.mark.parametrize("carried", [{}, {"row": "earlier"}])
+def test_a_carried_row_is_not_compared_with_itself(carried: dict[str, str]) -> None:
+    def of(name: str, **rows: str) -> RunSide:
+        first, *others = events({ONE: steady(1.0)})
+        return RunSide(
+            name, Report.of([msgspec.structs.replace(first, id=name, carried=rows), *others])
+        )
+
+    before, after = of("A", **carried), of("B", row=carried.get("row", "A"))
+    found = only(compared(before, after, None))
+    assert (found.word, found.ratio, found.ci99) == ("AMBIGUOUS", None, None)
+    assert found.reason and found.reason.code == "same_run"
+    assert only(compared(before, of("C", other="A"), None)).word == "SAME"
+
+
 def test_a_failed_search_for_a_crossover_disturbs_no_row() -> None:
     sides = side("A", {ONE: 1.0}), side("B", {ONE: 2.0})
     sides[0].report.warnings.append(Warning("no_crossover", "ended early", "narrow it", "row"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -42,6 +43,17 @@ def test_what_is_wrong_is_a_usage_error(arguments: list[str]) -> None:
     with pytest.raises(UsageError):
         cli.main(["config", *arguments], standalone_mode=False)
     assert not config.path().exists()
+
+
+def test_a_file_that_never_ends_or_has_no_writer_is_not_waited_for() -> None:
+    config.path().parent.mkdir(parents=True)
+    config.path().symlink_to("/dev/zero")
+    why = f"{config.path()} cannot be read: it is not a regular file"
+    assert config.load() == ({}, [f"{why}; its values are not used"])
+    config.path().unlink()
+    os.mkfifo(config.path())
+    with pytest.raises(config.ConfigError, match=why):
+        config.assign("budget", "30")
 
 
 def test_a_list_over_several_lines_is_replaced_whole() -> None:

@@ -10,8 +10,9 @@ import pytest
 from builders import case, eventful, events, steady
 from click.testing import CliRunner
 
+from screens.state.event_source import EngineSource
 from workbench import __version__
-from workbench.cli import headless, history
+from workbench.cli import headless, history, launch
 from workbench.cli.main import cli
 from workbench.files import config as choices
 from workbench.planning.request import Request
@@ -103,6 +104,25 @@ def test_the_rest_of_a_run_has_time_by_its_weight_and_a_default_budget_may_be_ex
         assert done.exit_code == 0, done.output
     assert [request.budget for request in asked] == [14, 14]  # training weighs 1.2 of 2.7
     assert [request.extension_s for request in asked] == [20, 0]
+
+
+def test_in_a_terminal_a_run_is_resumed_on_the_screens(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = open_run(str(FIXTURES / "advise-interrupted.jsonl"))
+    tool = Tool("workbench", __version__, "workbench advise training realtime branching --quick")
+    first = msgspec.structs.replace(source.events[0], tool=tool, id="b")
+    lines = [ev.encode(event) + b"\n" for event in (first, *source.events[1:])]
+    (runs / "b.jsonl").write_bytes(b"".join(lines))
+    asked: list[Request] = []
+    started: list[list[str]] = []
+    monkeypatch.setattr(launch, "in_terminal", lambda: True)
+    monkeypatch.setattr(launch, "show_live", lambda request, *_, **_of: asked.append(request))
+    monkeypatch.setattr(EngineSource, "__init__", lambda _, command: started.append(command))
+    done = CliRunner().invoke(cli, ["resume", "b"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    launch._engine(asked[0])
+    assert started[0][-4:] == ["resume", "b", "--jsonl", "--control"]
 
 
 def test_a_run_that_ended_without_a_row_does_not_lack_nothing(runs: Path) -> None:
