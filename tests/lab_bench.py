@@ -19,6 +19,7 @@ from workbench.planning.questions import ModelQuestion
 from workbench.planning.request import Request
 from workbench.pool.pool import Answer, WorkerFailed
 from workbench.records import events as ev
+from workbench.records.machine import Software
 from workbench.records.model import Built
 from workbench.records.reason import Reason
 from workbench.report.candidate import Candidate
@@ -119,8 +120,9 @@ class Bench:
         ]
         machine = msgspec.structs.replace(machine, cpu=cpu(cores=4), gpus=known)
         given = Request(model=asked, **request)
+        report = Report(machine=machine, software=Software("3.11", "python", {}, {}))
         context = builders.context(
-            self.child, self.clock, Report(machine=machine), self.events.append, request=given
+            self.child, self.clock, report, self.events.append, request=given
         )
         self.lab = ModelLab(context, resolve(given, {})[0], given.backends or ("onnxruntime",))
 

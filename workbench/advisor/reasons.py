@@ -6,6 +6,7 @@ At most three, each one or a few whole sentences.  The same report gives the sam
 import math
 from collections.abc import Iterator, Sequence
 
+from ..catalog.files import UNLISTED
 from ..contract import kind_of
 from ..planning.scenario import Scenario
 from ..report.candidate import BY_FIRST_BLOCK, Candidate, candidate_name
@@ -115,7 +116,9 @@ def _incomparable(evidence: Evidence) -> Iterator[str]:
     yield f"{nothing} {could_be}: {first}."
     if others:
         yield f"Others: {listed(others)}."
-    if not missing and evidence.lead is not None:  # the other device was not asked for
+    # Where the other device was not asked for; a model and own code have sentences of their own.
+    is_listed = evidence.row.plan.workload not in UNLISTED
+    if is_listed and not missing and evidence.lead is not None:
         yield from _lead(evidence.lead)
         yield from _weak_evidence(evidence)
 

@@ -13,6 +13,7 @@ from ..advisor.model.overview import is_as_given, original, variant_of
 from ..advisor.model.snippet import snippet
 from ..contract import Case, kind_of
 from ..machine.host.readings import package_energy_j
+from ..machine.packages import onnx_cuda
 from ..planning.cases import gpu_devices, usable_by, useful_thread_counts
 from ..planning.plan import RowPlan
 from ..planning.usage import UsageError
@@ -108,17 +109,16 @@ class ModelLab:
         return [replace(self.plan, scenario=scenario, cases=cases, source=self.search)]
 
     def _gpus(self, left_out: dict[str, str]) -> Iterator[str]:
-        machine = self.context.machine
+        machine, software = self.context.machine, self.context.report.software
         for gpu in gpu_devices(self.context.request, machine):
             if gpu not in usable_by("onnxruntime", machine):
                 left_out[gpu] = "the lab runs models on NVIDIA GPUs only"
             elif (objective := self._question.objective) in UNTIMED:
                 left_out[gpu] = f"only the {objective} of candidates on the CPU is compared"
             elif not kind_of(gpu).on_host and "cuda" not in self._providers:
-                left_out[gpu] = (
-                    "onnxruntime here has no CUDAExecutionProvider: install onnxruntime-gpu and "
-                    "uninstall onnxruntime"
-                )
+                assert software is not None  # it is detected with the machine
+                remedy = onnx_cuda.remedy(machine, software)
+                left_out[gpu] = f"onnxruntime here has no CUDAExecutionProvider: {remedy}"
             else:
                 yield gpu
 

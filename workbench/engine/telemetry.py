@@ -80,11 +80,13 @@ class _Watched:
 
     def _counted(self) -> dict[str, float]:
         """The same by the driver's counters."""
-        counted = [r.state.slowed_s for r in self.readings if r.state.slowed_s]
+        counted = [(r.at_s, r.state.slowed_s) for r in self.readings if r.state.slowed_s]
         busy_s = sum(end - begin for turns in self.turns.values() for begin, end in turns)
         if len(counted) < 2 or not busy_s:
             return {}
-        first, last = counted[0], counted[-1]
+        (began_s, first), (ended_s, last) = counted[0], counted[-1]
+        if self.card is not None and self.card.is_busy:  # others' work counts between our turns
+            busy_s = max(busy_s, ended_s - began_s)
         shares = {cause: (last[cause] - first.get(cause, last[cause])) / busy_s for cause in last}
         return {cause: min(1.0, share) for cause, share in shares.items() if share > 0}
 

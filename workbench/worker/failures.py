@@ -48,6 +48,7 @@ MEMORY_HINT = "choose a smaller batch or size, or free memory"
 FULL_HINT = "other processes fill the GPU: find them with `nvidia-smi`"
 FATAL_HINT = "run it again; if it fails again, suspect the GPU or its driver: read `dmesg`"
 _BUILD_HINT = "install the build that `workbench doctor` names"
+_PTX_HINT = "update the NVIDIA driver, or install a library that was built with an older CUDA"
 _LOST_HINT = "the GPU may have left the bus: read `dmesg | grep -iE 'nvrm|xid'`, then reboot"
 _WATCHDOG = "the driver ends long kernels on a GPU with a display, or under Windows"
 # For a GPU that admits one process at a time; without -i it would change every GPU.
@@ -59,6 +60,7 @@ GPU_CAUSES = (
     ("no kernel image", "unsupported_device", _BUILD_HINT),
     ("driver on your system is too old", "driver_too_old", _BUILD_HINT),
     ("insufficient for CUDA runtime", "driver_too_old", _BUILD_HINT),
+    ("unsupported toolchain", "driver_too_old", _PTX_HINT),
     ("launch timed out", "kernel_timeout", f"{_WATCHDOG}: choose a smaller size or batch"),
     ("busy or unavailable", "gpu_busy", f"end its processes, or {SHARE_GPU}"),
     ("ECC error", "gpu_faulty", "reset or replace the card: `nvidia-smi -q -d ECC`"),

@@ -158,6 +158,20 @@ def test_a_gpu_held_back_by_heat_is_told_with_its_share_and_a_power_cap_is_only_
     assert "25%" in warning.message and "thermal" in warning.message
 
 
+def test_on_a_gpu_that_others_use_the_time_held_back_is_a_share_of_the_whole_race(
+    telemetry: MachineTelemetry, script: Script
+) -> None:
+    watched = telemetry._watched["cuda:0"]
+    assert watched.card is not None
+    watched.card = msgspec.structs.replace(watched.card, processes=[GpuProcess(7, None)])
+    script.read(10.0, slowed_s={"sw_thermal_slowdown": 1.0})
+    telemetry.begin()
+    script.read(20.0, slowed_s={"sw_thermal_slowdown": 6.0})
+    telemetry.measured(CASE, "cuda:0", 18.0, 20.0)
+    [warning] = telemetry.warnings("row", [])
+    assert "50%" in warning.message
+
+
 @pytest.mark.parametrize(
     ("clocks", "expected"),
     [

@@ -230,7 +230,7 @@ def test_only_a_requested_precision_is_built() -> None:
 def test_a_gpu_needs_an_onnxruntime_that_can_use_it() -> None:
     without = Bench(gpus=["cuda:0"])
     without.open()
-    assert "install onnxruntime-gpu" in without.left_out["cuda:0"]
+    assert "pip install 'onnxruntime-gpu[cuda,cudnn]>=1.28'" in without.left_out["cuda:0"]
     with_it = Bench({"providers": {"cuda": "CUDAExecutionProvider"}}, gpus=["cuda:0"])
     on_gpu = [case for case in with_it.open() if case.device == "cuda:0"]
     assert {case.precision for case in on_gpu} == {"fp32", "fp16"}

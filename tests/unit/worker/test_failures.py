@@ -40,6 +40,12 @@ def test_a_full_gpu_is_told_without_what_torch_adds_in_the_same_line() -> None:
         ("CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate", "no_memory", False, "smaller"),
         ("CUDA error: no kernel image is available", "unsupported_device", True, "doctor"),
         ("The NVIDIA driver on your system is too old", "driver_too_old", False, "doctor"),
+        (
+            "CUDA error: the provided PTX was compiled with an unsupported toolchain.",
+            "driver_too_old",
+            True,
+            "update the NVIDIA driver",
+        ),
         ("CUDA error: CUDA-capable device(s) is/are busy or unavailable", "gpu_busy", True, "-c"),
         ("CUDA failure 214: uncorrectable ECC error encountered", "gpu_faulty", True, "ECC"),
         ("CUDA error: system not yet initialized", "gpu_not_ready", True, "fabricmanager"),
