@@ -10,12 +10,13 @@ from ..records.machine import GpuReading, HostReading, Machine
 from ..records.reason import Reason
 from .host.readings import HostReader
 from .nvidia.gpus import as_detected
-from .nvidia.probe_client import GpuSampler
+from .nvidia.probe_client import GpuSampler, silence
 
 FIRST_S = 0.2  # before the first snapshot: utilization needs two readings
 NVML_STARTS_S = 5.0  # the first snapshot waits so long for the GPUs: without persistence mode
 # The process that reads the GPUs is given up when it is silent, so it reads at least this often.
 GPUS_EVERY_S = 5.0
+OLD_S = 2 * GPUS_EVERY_S  # an older reading must not pass for a new one: a lost GPU can hang NVML
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -38,7 +39,7 @@ def snapshots(
         often = min(every_s, GPUS_EVERY_S)
         sampler = GpuSampler(indices, every_s=often, vendor=machine.vendor)
     try:
-        pause_s, gap = min(every_s, FIRST_S), None
+        pause_s, gap, silent_s = min(every_s, FIRST_S), None, 0.0
         patience_s = NVML_STARTS_S if sampler else 0.0
         readings: dict[int, GpuReading] = {}
         while True:
@@ -47,11 +48,14 @@ def snapshots(
                 sleep(step_s)
                 host.count_energy()  # before a counter begins anew
                 pause_s, patience_s = pause_s - step_s, patience_s - step_s
+                silent_s += step_s
                 for sample in sampler.drain() if sampler else ():  # a full pipe would stop it
-                    gap, patience_s = sample.reason, 0.0
+                    gap, patience_s, silent_s = sample.reason, 0.0, 0.0
                     readings |= {r.index: r for r in as_detected(sample.gpus, machine.gpus)}
                     if gap is not None:
-                        readings = {}  # an old reading must not pass for a new one
+                        readings = {}
+                if readings and silent_s > OLD_S:
+                    readings, gap = {}, silence(machine.vendor, silent_s)
             stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
             yield Snapshot(stamp, host.read(), list(readings.values()), gap)
             pause_s = every_s

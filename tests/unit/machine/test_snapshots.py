@@ -62,6 +62,16 @@ def test_a_look_has_the_latest_of_each_gpu_and_a_gap_ends_old_readings(
     assert Sampler.closed
 
 
+def test_readings_do_not_outlive_a_driver_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    Sampler.batches = [[GpuSample(1.0, [GpuReading(0)])], *[[] for _ in range(9)]]
+    Sampler.batches.append([GpuSample(2.0, [GpuReading(0)])])
+    monkeypatch.setattr(snapshots, "GpuSampler", Sampler)
+    stream = snapshots.snapshots(machine("cuda:0"), every_s=2.0, sleep=lambda _: None)
+    looks = list(islice(stream, 11))
+    assert [bool(look.gpus) for look in looks] == [True] * 6 + [False] * 4 + [True]
+    assert [look.gap and look.gap.code for look in looks[5:]] == [None, *["nvml_hung"] * 4, None]
+
+
 def test_gpus_are_read_often_enough_for_silence_to_mean_something(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

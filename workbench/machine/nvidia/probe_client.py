@@ -54,6 +54,11 @@ def ending(ended: Ended, api: str = "NVML") -> Reason:
     return Reason(code, f"the process that asks {api} {ended.message}", _LOST_GPU)
 
 
+def silence(vendor: str, seconds: float) -> Reason:
+    """That the process that reads the GPUs has been silent for so long."""
+    return ending(Ended("silent", f"gave no reading for {seconds:.0f} s"), _APIS[vendor])
+
+
 def nvml_answer(process: QueryProcess | Reason, deadline_s: float) -> tuple[Nvml, list[Gpu]]:
     """NVML's state and its GPUs, each of which has `deadline_s` seconds; one that ends the
     process leaves those after it unread."""
