@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
+import resource
+import struct
 import subprocess
 import sys
-import time
+import termios
 from pathlib import Path
 
 import msgspec
 import pytest
 from schemas import checked_document
-from support import budget
+from support import budget, until
 
 from workbench.records import events as ev
 from workbench.records.document import Document
@@ -172,6 +175,11 @@ precisions = ["fp32"]
 """
 
 
+def _unread_bytes(pipe: int) -> int:
+    (count,) = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))
+    return count
+
+
 def test_a_pipe_that_its_parent_made_non_blocking_gets_the_whole_document(environment) -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -180,6 +188,7 @@ def test_a_pipe_that_its_parent_made_non_blocking_gets_the_whole_document(enviro
     os.close(writing)
     assert process.stderr
     with process, os.fdopen(reading) as document:
-        time.sleep(1)  # until the pipe, of 64 KiB, is full
+        full = fcntl.fcntl(reading, fcntl.F_GETPIPE_SZ) - resource.getpagesize()
+        assert until(lambda: _unread_bytes(reading) >= full)
         assert "$defs" in json.load(document)
         assert (process.stderr.read(), process.wait(30)) == (b"", 0)
