@@ -356,7 +356,7 @@ def test_a_linked_file_keeps_its_link_and_an_unreadable_one_is_named(tmp_path: P
     config.assign("theme", "nord")
     assert config.path().is_symlink() and config.load()[0] == {"theme": "nord", "budget": 30}
     (tmp_path / "mine.toml").write_bytes(b"\xff")
-    with pytest.raises(config.ConfigError, match=r"config\.toml cannot be read"):
+    with pytest.raises(config.ConfigError, match=r"config\.toml is not UTF-8"):
         config.assign("theme", "nord")
 
 
