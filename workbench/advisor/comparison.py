@@ -105,8 +105,7 @@ class Comparison:
             return f"{one} leads {other}, but too few rounds were measured for an interval."
         if self.is_proven and ratios.is_tie(self.ratio):
             return f"{one} leads {other} by {BELOW}: {factor} (95% CI {ci})."
-        if self.is_close and not self.is_proven:
-            return f"{one} and {other} are too close to call: {factor} (95% CI {ci})."
         if not self.is_proven:
-            return f"{one} and {other} cannot be distinguished: {factor} (95% CI {ci})."
+            how = "are too close to call" if self.is_close else "cannot be distinguished"
+            return f"{one} and {other} {how}: {units.apart(self.ratio.value, self.ratio.interval)}."
         return f"{one} is {factor} {better(self.one.objective)} than {other} (95% CI {ci})."

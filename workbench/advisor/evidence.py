@@ -16,7 +16,6 @@ from ..report.report import Report
 from ..stats import ratios
 from ..stats.samples import Ratio
 from ..text import units
-from ..text.units import times
 from .comparison import COMPARED, Comparison, ranked, ratio_of
 from .limits import beyond_limits, eligible, exceeds_error_limit, surely_beyond_limits
 from .race_summary import is_cut_short
@@ -251,7 +250,7 @@ class Evidence:
         if self.row.ended_by == "rounds":  # more time would add none
             remedy = "run it again on a quiet machine: no race has more rounds"
         if lead.ratio is not None:
-            ratio = times(lead.ratio.value, lead.ratio.interval)
+            ratio = units.apart(lead.ratio.value, lead.ratio.interval)
             if ratios.is_exhausted(lead.ratio):
                 remedy = "start-up times vary that much: compare the break-even points instead"
         yield Warning(

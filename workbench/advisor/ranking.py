@@ -100,7 +100,8 @@ def gain_text(gained: tuple[float, Ratio | None], row: Row, other: str) -> str:
     measured = times(ratio.value, ratio.interval)
     if ratio.low > 1:
         return f"{measured} {word} than {other}"
-    return f"best so far, but it and {other} cannot be distinguished: {measured}"
+    apart = units.apart(ratio.value, ratio.interval)
+    return f"best so far, but it and {other} cannot be distinguished: {apart}"
 
 
 def has_equal(verdict: Verdict) -> bool:

@@ -170,6 +170,12 @@ def times(value: float, interval: Sequence[float]) -> str:
     return f"{ratio} (95% CI {bounds})"
 
 
+def apart(value: float, interval: Sequence[float]) -> str:
+    """As `times`, but always above 1, for a ratio whose direction says nothing."""
+    value, bounds = above_1(value, interval)
+    return times(value, bounds or interval)
+
+
 def gain(factor: float) -> str:
     """`2.05x`, and `1/2.05x` below 1, which nobody has to invert."""
     text = ratio(max(factor, 1 / factor))

@@ -152,3 +152,8 @@ def test_a_named_figure_ends_in_its_unit(name: str, value: float, text: str) -> 
 
 def test_integers_are_no_floating_point() -> None:
     assert (units.per_s("int8"), units.per_s("fp8")) == ("OP/s", "FLOP/s")
+
+
+def test_a_ratio_whose_direction_says_nothing_is_above_1() -> None:
+    assert units.apart(0.5, (0.25, 2.0)) == "2.00x (95% CI 0.50-4.00)"
+    assert units.apart(2.0, (0.5, 4.0)) == "2.00x (95% CI 0.50-4.00)"

@@ -124,8 +124,8 @@ def _headline(candidate: Candidate, given: Candidate) -> str:
         return f"{name} cannot be compared with {other}: no {candidate.objective} was measured."
     factor, ratio = gained
     if ratio is not None and ratio.low <= 1 <= ratio.high:
-        interval = times(ratio.value, ratio.interval)
-        return f"{name} and {other} cannot be distinguished: {interval}."
+        apart = units.apart(ratio.value, ratio.interval)
+        return f"{name} and {other} cannot be distinguished: {apart}."
     word = (better if factor > 1 else worse)(candidate.objective)
     if ratio is None:
         few = "after one or two rounds only"

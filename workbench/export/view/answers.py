@@ -84,15 +84,16 @@ def _fastest(row: Row, run: RunView) -> list[Fact]:
         return []
     name, against = run.case_name(second.id), second.against
     ratio, noun = units.times(against.ratio, against.ci95), quantity(row.plan.objective)
+    apart = units.apart(against.ratio, against.ci95)
     at = TIMED.get(row.plan.objective, f" in {noun}")
     if against.word == "slower":
         lead = f"{name} takes {ratio} the {noun}"
     elif against.word == "ambiguous":
-        lead = f"cannot be distinguished from {name}{at}: {ratio}"
+        lead = f"cannot be distinguished from {name}{at}: {apart}"
     elif against.ci95[0] > 1:
         lead = f"leads {name} by {BELOW}{at}: {ratio}"
     else:
-        lead = f"too close to {name} to call{at}: {ratio}"
+        lead = f"too close to {name} to call{at}: {apart}"
     label = "fastest" if row.plan.objective in TIMED else "best"
     return [fact(label, f"{run.case_name(against.id)}; {lead}")]
 
