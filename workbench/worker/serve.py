@@ -81,7 +81,7 @@ def serialise(reply: dict[str, Any]) -> bytes:
     except (RecursionError, TypeError) as unfit:
         text = json.dumps({"error": describe(unfit)})
     except ValueError:
-        hint = "the training diverged or overflowed: try a higher precision"
+        hint = "it diverged or overflowed: try a smaller learning rate or a higher precision"
         nan = WorkloadError("the workload produced NaN or infinity", code="non_finite", hint=hint)
         text = json.dumps({"error": describe(nan)})
     return text.encode() + b"\n"

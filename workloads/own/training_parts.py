@@ -142,9 +142,13 @@ class TrainingParts:
             raise unusable(f"{self.one.name} has no weights that require gradients")
         with user_errors(f"optimizer of {self.one.name}"):
             made = (self.optimizer or torch.optim.AdamW)(weights)
+            closure = inspect.signature(made.step).parameters.get("closure")
+        kind = type(made)
+        if closure is not None and closure.default is inspect.Parameter.empty:
+            hint = "let `optimizer` return one that steps without a closure, such as SGD or AdamW"
+            raise unusable(f"its optimizer {kind.__name__} needs a closure for each step", hint)
         if not fused:
             return made
-        kind = type(made)
         if "fused" not in inspect.signature(kind).parameters:
             raise WorkloadError(f"its optimizer {kind.__name__} has no fused form")
         # A group has all its settings; foreach excludes fused.

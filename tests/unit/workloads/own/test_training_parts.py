@@ -250,9 +250,10 @@ def test_a_dictionary_goes_to_what_forward_takes() -> None:
         ({"dataset": lambda: 1 / 0}, "user_code", "dataset of net:build.* ZeroDivisionError"),
         ({"loader": lambda **_: []}, "bad_input", "loader of net:build yields no batch"),
         ({"loader": lambda: []}, "user_code", "loader of net:build.* TypeError"),
+        ({"optimizer": torch.optim.LBFGS}, "bad_input", "its optimizer LBFGS needs a closure"),
     ],
 )
-def test_data_that_cannot_be_used_are_one_line(
+def test_parts_that_cannot_be_used_are_one_line(
     functions: dict[str, Any], code: str, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(WorkloadError, match=message) as caught:
