@@ -61,7 +61,7 @@ def _against(one: Versus, spreads: Sequence[float | None], *, known: bool) -> It
     yield Section(f"{b} against A: {where}", [f"{w.message}; {w.remedy}." for w in one.warnings])
     if one.verdicts:
         here, there = (_staying(name, 14, names=True) for name in ("A", b))
-        of_verdict = ["Verdict", _staying("", 12), here, there]
+        of_verdict: list[str | Column] = ["Verdict", _staying("", 12), here, there]
         if any(any(verdict.ci95) for verdict in one.verdicts):
             of_verdict += ["95% in A", f"95% in {b}"]
         notes = [
