@@ -43,7 +43,7 @@ WORDS = (  # each with the screens where it stands; none: everywhere
     ("sure", "confidence: the lead is above 5% after all looks at the race", ANSWERS),
     ("likely", "the interval of the lead excludes 1", ANSWERS),
     ("tie", "the interval of the lead lies within 5%", ANSWERS),
-    ("open", "none of these: the lead is not known", ANSWERS),
+    ("open", "none of these, or the lead is in doubt", ANSWERS),
     ("break-even", "when the faster one has made up for its longer start", ANSWERS),
     ("round", "every candidate has one turn in it", RACES),
     ("eliminated", "clearly slower, so it stopped early; its samples are kept", f"Model {RACES}"),
