@@ -49,7 +49,7 @@ class RunScreen(RowScreen):
     def draw(self, session: Session) -> None:
         row = self.row
         self.write("row-title", lambda width: self.row_title(row, session, width))
-        sweep = None if row is None else session.sweep(row)
+        sweep = self._sweep
         self._draw_table(row, session, sweep)
         self._draw_metrics()
         self._draw_curve(row, sweep)
@@ -97,10 +97,14 @@ class RunScreen(RowScreen):
         left = msgspec.structs.replace(sweep, curves=curves)
         curve.fill(lambda width, height: curve_lines(left, at, label, width, height, found, sweep))
 
+    @property
+    def _sweep(self) -> Sweep | None:
+        row = self.row
+        return None if row is None else self.session.sweep(row)
+
     def on_table_moved(self) -> None:
         self._draw_metrics()
-        row = self.row
-        self._draw_curve(row, None if row is None else self.session.sweep(row))
+        self._draw_curve(self.row, self._sweep)
 
     def _draw_loss(self, row: Row | None, session: Session) -> None:
         loss = self.query_one("#loss", Drawn)

@@ -42,6 +42,7 @@ class Evidence:
 
     @property
     def is_alone(self) -> bool:
+        """Whether the run was asked for this row only."""
         return len(self.report.asked_rows) == 1
 
     # ------------------------------------------------------- candidates
@@ -96,6 +97,7 @@ class Evidence:
 
     @cached_property
     def missed(self) -> list[Candidate]:
+        """The candidates that might have been picked, had there been time for them."""
         return [candidate for candidate in self.for_the_pick if was_missed(candidate)]
 
     @cached_property

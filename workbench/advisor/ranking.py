@@ -79,8 +79,8 @@ def gain_over(
 
 
 def _steady_gain(given: Candidate | None, candidate: Candidate) -> float | None:
-    """The factor of `gain_over`; None where its interval, or without one the two values, show that
-    it may as well be less than half or more than twice that."""
+    """The factor of `gain_over`; None if its interval allows half or twice as much.  Without an
+    interval, the ratio of the two values stands in for it."""
     gained = gain_over(given, candidate)
     if gained is None or given is None or not given.value or not candidate.value:
         return None
@@ -121,7 +121,7 @@ def tie_text(verdict: Verdict, runner_up: str) -> str:
 
 
 def ties(verdict: Verdict, name: Callable[[str], str] = candidate_name) -> Iterator[str]:
-    """What the answer by device and a tie add to a recommendation."""
+    """Sentences after a recommendation: on CPU against GPU, and on a runner-up that is as good."""
     if verdict.device_ratio is not None:
         yield verdict.reasons[0]
     if verdict.tie and verdict.runner_up is not None:

@@ -25,7 +25,7 @@ from ..records.document import SCHEMA_VERSION, Ceilings, Tool
 from ..records.machine import Machine, Software
 from ..records.reason import Reason, Warning
 from ..report.candidate import CANCELLED
-from ..report.cut_run import CutRun, is_complete
+from ..report.cut_run import CutRun, refusal
 from ..report.journal import new_run_id
 from ..report.report import Report
 from . import ceiling_store, ceilings
@@ -262,9 +262,9 @@ class Engine:
             if known is not None and known.verdict is None:
                 self._decide(plan)
         self._write_trace()
-        request, cut, remedy = self._request, self._request.resumes, "run it again"
-        whole = request.question or request.ceilings or request.trace or request.crossover
-        if cut or (not whole and any(map(is_complete, self.report.asked_rows))):
+        cut, started, remedy = self._request.resumes, self.report.started, "run it again"
+        command = shlex.split(started.tool.command)[1:] if started else []
+        if cut or refusal(self.report, command) is None:
             run = cut.started.id if cut and not self.report.rows else "last"
             remedy = f"{remedy}, or try `workbench resume {run}`"
         self._warn(Warning("cut_short", f"the run was cut short ({cause})", remedy))

@@ -86,7 +86,8 @@ class Preparation:
         self._probed: set[str] = set()  # ids of cases that were tried at a small size
         self._start_s: dict[WorkerKey, float] = {}  # seconds of starts that no result includes yet
         self.longest_s = 0.0  # the longest preparation so far, compiled cases left out
-        self._reserve_s = 0.0  # of the run's time, which the preparation under way may not take
+        # Seconds at the end of the run that the current preparation leaves to other candidates.
+        self._reserve_s = 0.0
 
     def holds(self, case: Case) -> bool:
         """Whether a living worker has the case prepared: it may have died under another one."""
@@ -97,13 +98,13 @@ class Preparation:
     def prepare(
         self, case: Case, need_s: float = 0.0, *, reserve_s: float = 0.0
     ) -> PreparedCase | None:
-        """Load one case into its worker.  Where that is a new one, it is ended `reserve_s` seconds
-        before the end of the run, for the turns of those that are ready.
+        """Load one case into its worker.  A new worker has until `reserve_s` seconds before the end
+        of the run; those are for the turns of the candidates that are ready.
 
         None if it cannot race, or if no more than `need_s` seconds are left to the row; the reason
         is then in the report.
         """
-        # To cut off one that others share would take them out of the race, too.
+        # If a worker that others share were ended early, they would drop out of the race, too.
         self._reserve_s = 0.0 if self._context.pool.held(self._key(case)) else max(0.0, reserve_s)
         try:
             with self._ending(case):

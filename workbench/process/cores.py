@@ -9,8 +9,8 @@ from functools import partial
 
 GPU_CORES = "WORKBENCH_GPU_CORES"  # for workers on a GPU: JSON, device to a list of cores near it
 # Five digits are far above the kernel's NR_CPUS (8,192 on x86-64).
-_before: set[int] | None = None  # the affinity mask before `bind_near`
 _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?")
+_before: set[int] | None = None  # the affinity mask before `bind_near`, if that has bound it
 
 
 def affinity_mask() -> set[int] | None:
@@ -56,15 +56,16 @@ def bind_near(device: str) -> None:
 
 @contextmanager
 def unbound() -> Iterator[None]:
-    """Meanwhile this thread may use any core again, and so may what it starts without a fork."""
-    bound = affinity_mask()
-    if _before:
-        _bind(_before)
+    """Lift what `bind_near` did to this thread, also for processes that it starts meanwhile."""
+    near = affinity_mask() if _before else None
+    if near is None or _before is None:
+        yield
+        return
+    _bind(_before)
     try:
         yield
     finally:
-        if _before and bound:
-            _bind(bound)
+        _bind(near)
 
 
 def _bind(cores: set[int]) -> None:

@@ -21,6 +21,7 @@ class Reason(msgspec.Struct, frozen=True, omit_defaults=False):
 
     @property
     def one_line(self) -> str:
+        """The message, with the remedy in brackets."""
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 from ..records import events as ev
 from ..records.errors import JournalError
 from .candidate import CANCELLED, Row
+from .report import Report
 from .run_files import OpenedRun
 
 START_S = 5.0  # seconds of the budget that a run takes before its first race
@@ -33,7 +34,7 @@ class CutRun:
         report, started = old.report, old.report.started
         assert started is not None  # a journal begins with it
         rows = {row.plan.scenario: row for row in report.asked_rows}
-        whole = [name for name, row in rows.items() if is_complete(row)]
+        whole = [name for name, row in rows.items() if _is_complete(row)]
         carried = {name: started.carried.get(name, started.id) for name in whole}
         try:
             _, *command = shlex.split(started.tool.command)
@@ -46,15 +47,11 @@ class CutRun:
         cut = cls(old, started, command, carried, 0).weighed(dict.fromkeys(rows, 1.0))
         if started.tool.version != version:
             raise cut.refused(f"workbench {started.tool.version} measured it")
-        if report.model or report.code or ONLY_WHOLE & set(command):
-            raise cut.refused("a model, your own code, --trace and --crossover need a whole run")
-        if command[:1] == ["ceilings"]:
-            raise cut.refused("ceilings need a whole run")
         if not whole and started.resumes:
             text = f"run {started.id} was cut before it took over its rows"
             raise JournalError(f"{text}: workbench resume {started.resumes}")
-        if not whole:
-            raise cut.refused("none of its rows is complete")
+        if why := refusal(report, command):
+            raise cut.refused(why)
         return cut
 
     def weighed(self, weights: Mapping[str, float]) -> CutRun:
@@ -85,8 +82,18 @@ class CutRun:
                 yield msgspec.structs.replace(event, at_s=at_s)
 
 
-def is_complete(row: Row) -> bool:
-    """Whether a run that resumes this one need not measure the row again."""
+def refusal(report: Report, command: Sequence[str]) -> str | None:
+    """Why a run that was cut short has to start over; None if `resume` takes it."""
+    if report.model or report.code or ONLY_WHOLE & set(command):
+        return "a model, your own code, --trace and --crossover need a whole run"
+    if command[:1] == ["ceilings"]:
+        return "ceilings need a whole run"
+    if not any(map(_is_complete, report.asked_rows)):
+        return "none of its rows is complete"
+    return None
+
+
+def _is_complete(row: Row) -> bool:
     decided = row.verdict is not None or not row.plan.owes_verdict
     all_in = all(each.ended and each.state != CANCELLED for each in row.candidates)
     return row.ended_by not in (None, CANCELLED) and all_in and decided

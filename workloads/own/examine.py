@@ -136,7 +136,7 @@ def _behaviour(one: Subject, example: Example, notes: list[str]) -> dict[str, An
         with guard(within), plain_attention():
             answer = list(arrays(first(*inputs.args, **inputs.kwargs)).values())
         after = _hashes(inputs)
-        with suppress(Exception):  # what equal calls leave behind may not show in the next
+        with suppress(Exception):  # some state shows only after a call with other inputs
             call(first, example.mapped(_other_values), within=within)
         began = time.perf_counter()
         again = list(arrays(call(first, example, within=within)).values())

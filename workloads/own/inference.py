@@ -116,7 +116,7 @@ class ModuleTask(TorchTask):
     def restore(self) -> None:
         self.hosted = self.pristine.mapped(lambda tensor: tensor.clone())  # pageable, as a caller's
         if self._start is not None:
-            with suppress(Exception):  # what cannot be copied keeps its state
+            with suppress(Exception):  # a module that cannot be copied keeps its state
                 self.model = _copied(self._start, *self._start.parameters())
 
     def check(self) -> Accuracy:

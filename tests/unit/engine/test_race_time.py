@@ -12,7 +12,6 @@ from fakes import (
     CPU_B,
     CPU_C,
     FakePool,
-    IdleWorkload,
     LateSource,
     ManualClock,
     events_of,
@@ -20,12 +19,9 @@ from fakes import (
     run_race,
 )
 
-from workbench.advisor import stopping
 from workbench.advisor.verdict import decide
-from workbench.contract import Case
-from workbench.engine import preparation
 from workbench.engine.blocks import HUNG
-from workbench.engine.race import MOST_ROUNDS, REFERENCE_ROUNDS
+from workbench.engine.race import REFERENCE_ROUNDS
 from workbench.engine.workers import NO_TURN, worker_key
 from workbench.planning.request import Request
 from workbench.pool.control import Cancelled
@@ -359,73 +355,6 @@ def test_a_gpu_that_falls_silent_in_a_block_is_not_said_to_be_too_slow(
     assert reason is not None and reason.hint == hint
 
 
-# ------------------------------------------------------ emulated precisions
-
-
-class Emulating(FakePool):
-    """FP16 is 2x slower than FP32 at a small size, and never gets ready at the full one."""
-
-    def probe_small(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"case_s": 2.0, "other_s": 1.0}
-
-    def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
-        if request["case"].precision == "fp16":
-            self.clock.at_s += 5.0
-            raise WorkerFailed(Reason("timeout", "no answer within 5 s"))
-        return super().prepare(request)
-
-
-@pytest.fixture
-def small(monkeypatch) -> None:
-    like = Case("work", "cpu", "torch", "fp16", params={"of": "small"})
-    monkeypatch.setattr(IdleWorkload, "small_probe", lambda _, __: like)
-
-
-@pytest.mark.usefixtures("small")
-def test_emulated_precisions_wait_until_the_others_are_decided() -> None:
-    fp16 = case("cpu-a", "fp16")
-    report, emitted, _ = run_race({fp16: 1.0, CPU_A: 1.0, CPU_B: 1.5}, pool_type=Emulating)
-    began = [event.case for event in events_of(emitted, ev.CasePreparing)]
-    assert began == [CPU_A.id, CPU_B.id, fp16.id]
-    assert len(rounds_of(report, CPU_A)) >= 3
-    assert report.candidates[fp16.id].state == "failed"
-    (ended,) = events_of(emitted, ev.RaceEnded)
-    assert ended.ended_by == "decided"
-
-
-@pytest.mark.usefixtures("small")
-def test_late_candidates_get_rounds_of_their_own_or_a_reason() -> None:
-    class Fine(Emulating):
-        prepare = FakePool.prepare
-
-    fp16 = case("cpu-a", "fp16")
-    report, _, _ = run_race({fp16: 0.8, CPU_A: 1.0, CPU_B: 1.5}, pool_type=Fine)
-    assert len(rounds_of(report, fp16)) >= 3
-    assert decide(report, scenario(precisions=("fp32", "fp16"))).pick == fp16.id
-    report, _, pool = run_race({fp16: 0.8, CPU_A: 1.0, CPU_B: 1.0}, pool_type=Fine, budget_s=1.5)
-    assert [asked["op"] for _, asked in pool.asked].count("probe_small") == 1
-    assert report.candidates[fp16.id].reason == NO_TURN
-    report, _, _ = run_race({fp16: 0.8}, pool_type=Fine)  # no others to wait for
-    assert len(rounds_of(report, fp16)) >= 3
-    report, _, _ = run_race({fp16: 0.8, CPU_C: 1.0}, pool_type=Fine, errors={CPU_C: 0.5})
-    assert len(rounds_of(report, fp16)) >= 3  # the others were eliminated
-
-
-@pytest.mark.usefixtures("small")
-def test_an_emulated_precision_that_had_no_turn_is_no_gap_in_the_evidence(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(preparation, "lacking", lambda *_: "AVX512-FP16")
-    fp16 = case("cpu-a", "fp16")
-    fine = type("Fine", (Emulating,), {"prepare": FakePool.prepare})
-    for pool_type, text in ((fine, NO_TURN.message), (Emulating, "not ready within its")):
-        steps = {fp16: 0.8, CPU_A: 1.0, CPU_B: 1.5 if pool_type is fine else 1.0}
-        report, _, _ = run_race(steps, pool_type=pool_type, budget_s=3.0)
-        reason = report.candidates[fp16.id].reason
-        assert reason.code == "no_time" and text in reason.message and "FP16" in reason.message
-        assert "unmeasured" not in {w.code for w in decide(report, scenario()).warnings}
-
-
 def test_a_row_that_takes_the_time_of_the_rows_to_come_makes_up_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -436,32 +365,3 @@ def test_a_row_that_takes_the_time_of_the_rows_to_come_makes_up_for_it(
     assert report.extended_s > 1.0
     last, _, _ = run_race({CPU_A: 1.0}, **shares)
     assert last.extended_s == 0.0
-
-
-@pytest.mark.usefixtures("small")
-def test_the_looks_of_a_race_go_on_when_late_candidates_enter_after_its_last_round(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Fine(Emulating):
-        prepare = FakePool.prepare
-
-    looks: list[int] = []
-    monkeypatch.setattr(stopping, "is_over", lambda standings: looks.append(standings.rounds))
-    fp16 = case("cpu-a", "fp16")
-    report, _, _ = run_race({fp16: 1.0, CPU_A: 1.0, CPU_B: 1.0}, pool_type=Fine)
-    assert rounds_of(report, fp16)[0] == MOST_ROUNDS
-    assert looks == list(range(1, len(looks) + 1))
-
-
-@pytest.mark.usefixtures("small")
-def test_a_precision_far_slower_at_a_small_size_never_joins() -> None:
-    class Slow(Emulating):
-        def probe_small(self, request: dict[str, Any]) -> dict[str, Any]:
-            return {"case_s": 80.0, "other_s": 1.0}
-
-    fp16 = case("cpu-a", "fp16")
-    report, emitted, _ = run_race({fp16: 1.0, CPU_A: 1.0}, pool_type=Slow, budget_s=2.0)
-    reason = report.candidates[fp16.id].reason
-    assert reason is not None and reason.code == "slower_precision"
-    assert fp16.id not in [event.case for event in events_of(emitted, ev.CasePreparing)]
-    assert not [w for w in decide(report, scenario()).warnings if w.code == "unmeasured"]

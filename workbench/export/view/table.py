@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from typing import Literal
 
 from .spans import ELLIPSIS, Text, join
@@ -86,6 +87,11 @@ def _is_empty(column: Column, lines: Sequence[Line]) -> bool:
     return not drawn and not any(line.span for line in lines)
 
 
+def _turn(column: Column) -> tuple[bool, int]:
+    """The order in which columns get the cells that are left."""
+    return column.patient, column.rank
+
+
 def fit(columns: Sequence[Column], lines: Sequence[Line], width: int) -> list[tuple[Column, int]]:
     """The columns that find room in `width` cells, each with its width, in their order."""
     limits = {column.key: bounds(column, lines) for column in columns}
@@ -98,10 +104,11 @@ def fit(columns: Sequence[Column], lines: Sequence[Line], width: int) -> list[tu
         kept.remove(max(kept, key=lambda c: (c.rank > 0 and _is_empty(c, lines), c.rank)))
     spare = width - needed()
     widths = {c.key: limits[c.key][0] for c in kept}
-    while spare > 0 and (able := [c for c in kept if widths[c.key] < limits[c.key][1]]):
-        least = min(able, key=lambda c: (c.patient, c.rank, widths[c.key]))
-        widths[least.key] += 1
-        spare -= 1
+    for _, equals in groupby(sorted(kept, key=_turn), _turn):
+        able = list(equals)
+        while spare > 0 and (able := [c for c in able if widths[c.key] < limits[c.key][1]]):
+            widths[min(able, key=lambda c: widths[c.key]).key] += 1
+            spare -= 1
     return [(column, widths[column.key]) for column in kept]
 
 

@@ -100,14 +100,11 @@ def test_a_command_is_ended_at_its_line(code, capfd) -> None:
 
 def test_a_command_that_is_ended_may_clean_up(code, tmp_path) -> None:
     (tmp_path / "cleans.py").write_text(
-        "import pathlib, signal, sys, time\n"
-        "def end(*_):\n"
-        "    pathlib.Path(sys.argv[1]).touch()\n"
-        "    sys.exit()\n"
-        "signal.signal(signal.SIGTERM, end)\n"
+        "import pathlib, signal, sys\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n"
         "print('step 1', flush=True)\n"
-        "while True:\n"
-        "    time.sleep(0.05)\n"  # a signal just before `pause` would wait in it
+        "signal.sigwait([signal.SIGTERM])\n"
+        "pathlib.Path(sys.argv[1]).touch()\n"
     )
     done, before = tmp_path / "done", _children()
     task = _task(code, f"{tmp_path / 'cleans.py'} {done}", until="step 1")
