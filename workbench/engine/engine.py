@@ -262,9 +262,8 @@ class Engine:
             if known is not None and known.verdict is None:
                 self._decide(plan)
         self._write_trace()
-        cut, started, remedy = self._request.resumes, self.report.started, "run it again"
-        command = shlex.split(started.tool.command)[1:] if started else []
-        if cut or refusal(self.report, command) is None:
+        cut, remedy = self._request.resumes, "run it again"
+        if cut or refusal(self.report) is None:
             run = cut.started.id if cut and not self.report.rows else "last"
             remedy = f"{remedy}, or try `workbench resume {run}`"
         self._warn(Warning("cut_short", f"the run was cut short ({cause})", remedy))

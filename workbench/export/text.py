@@ -10,6 +10,7 @@ from ..records.document import PHASES, Sweep
 from ..records.machine import Machine, Software
 from ..report import history, journal
 from ..report.candidate import Row
+from ..report.cut_run import refusal
 from ..report.report import Report
 from ..text.sanitize import shown
 from .view.answers import notes, result_lines
@@ -47,8 +48,10 @@ def _breaking_off(report: Report) -> list[Fact]:
     run, text = report.started.id, "the run was cut short"
     if journal.is_kept(run):
         is_going = history.is_being_written(journal.runs_folder() / f"{run}.jsonl")
-        rest = f"{text}; `workbench resume {run}` measures the rest"
-        text = "the run is still under way" if is_going else rest
+        if is_going:
+            text = "the run is still under way"
+        elif refusal(report) is None:
+            text = f"{text}; `workbench resume {run}` measures the rest"
     return [fact("incomplete", text)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -50,7 +50,7 @@ class CutRun:
         if not whole and started.resumes:
             text = f"run {started.id} was cut before it took over its rows"
             raise JournalError(f"{text}: workbench resume {started.resumes}")
-        if why := refusal(report, command):
+        if why := refusal(report):
             raise cut.refused(why)
         return cut
 
@@ -82,11 +82,12 @@ class CutRun:
                 yield msgspec.structs.replace(event, at_s=at_s)
 
 
-def refusal(report: Report, command: Sequence[str]) -> str | None:
+def refusal(report: Report) -> str | None:
     """Why a run that was cut short has to start over; None if `resume` takes it."""
-    if report.model or report.code or ONLY_WHOLE & set(command):
+    words = report.started.tool.command.split() if report.started else []
+    if report.model or report.code or ONLY_WHOLE & set(words):
         return "a model, your own code, --trace and --crossover need a whole run"
-    if command[:1] == ["ceilings"]:
+    if words[1:2] == ["ceilings"]:
         return "ceilings need a whole run"
     if not any(map(_is_complete, report.asked_rows)):
         return "none of its rows is complete"

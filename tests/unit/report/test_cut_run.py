@@ -15,6 +15,7 @@ from workbench.pool.control import Control
 from workbench.records import events as ev
 from workbench.records.errors import JournalError
 from workbench.report.cut_run import CutRun
+from workbench.report.journal import Journal, runs_folder
 from workbench.report.report import Report
 from workbench.report.run_files import OpenedRun, open_run
 
@@ -101,6 +102,20 @@ def test_a_cancelled_resume_advises_to_resume_the_run_that_has_the_rows() -> Non
     Engine(Request(resumes=cut), [], control, report, lambda _: None).run()
     (warning,) = report.warnings
     assert f"`workbench resume {cut.started.id}`" in warning.remedy
+
+
+def test_a_run_that_broke_off_names_resume_only_where_resume_takes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    cut = cut_before(kept("advise-interrupted"), ev.RunFinished).report
+    started = cut.started
+    assert started is not None
+    Journal(runs_folder() / f"{started.id}.jsonl").close()
+    assert f"was cut short; `workbench resume {started.id}` measures" in run_text(cut)
+    ceilings = msgspec.structs.replace(started.tool, command="workbench ceilings")
+    cut.started = msgspec.structs.replace(started, tool=ceilings)
+    assert run_text(cut).endswith("incomplete    the run was cut short")
 
 
 def test_a_complete_run_lacks_nothing() -> None:
