@@ -53,10 +53,10 @@ def outcome(candidate: Candidate, row: Row, above: str) -> tuple[str, str]:
     reason = candidate.reason
     if row.picks(candidate):
         return "pick", ""
+    if above and candidate.state not in ("skipped", "failed"):
+        return "error", above
     if candidate.state in WITHOUT_RESULT:
         return candidate.state, reason.message if reason else ""
-    if above:
-        return "error", above
     if reason is not None:
         word = WORDS.get(reason.code, reason.code.replace("_", " "))
         is_counted = candidate.objective in UNTIMED

@@ -293,6 +293,8 @@ def test_a_run_that_is_cut_short_anywhere_is_told_as_far_as_it_went(length: int)
     report = Report.of(RUN[:length])
     text = run_text(report)
     assert ("mobilenet_v2.onnx: 13.3 MiB" in text) == (report.model is not None)
+    if report.started is not None:
+        assert run_text(report_of(report.document())) == text
 
 
 def test_a_refused_model_has_the_usual_table_without_usual_advice() -> None:
