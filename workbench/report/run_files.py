@@ -12,6 +12,7 @@ from ..files.read import whole
 from ..records import events as ev
 from ..records.document import Document
 from ..records.errors import JournalError
+from ..text.output import say
 from ..text.sanitize import printable_json, shown
 from . import journal
 from .from_document import contradictions, report_of
@@ -32,8 +33,9 @@ class OpenedRun:
     events: list[ev.AnyEvent]  # the journal's; empty for a document, which keeps none
 
 
-def open_run(name: str) -> OpenedRun:
-    """The run in a file, or the journal of a run id, the beginning of one, or `last`.
+def open_run(name: str, *, or_older: bool = False) -> OpenedRun:
+    """The run in a file, or the journal of a run id, the beginning of one, or `last`; with
+    `or_older` that is the newest that can be read, and a line on stderr names a newer one.
 
     Raises JournalError; where nothing matches, it lists the latest ids.
     """
@@ -43,11 +45,11 @@ def open_run(name: str) -> OpenedRun:
             return read_journal(path)
         return OpenedRun(read_document(path), [])
     ids = list(journal.run_ids())
-    matches = ids[:1] if name == "last" else [each for each in ids if each.startswith(name)]
+    if name == "last":
+        return _newest(ids if or_older else ids[:1])
+    matches = [each for each in ids if each.startswith(name)]
     if len(matches) == 1:
-        return read_journal(journal.runs_folder() / f"{matches[0]}.jsonl")
-    if name == "last" and not ids:
-        raise JournalError("no run is kept yet: `workbench` starts one")
+        return _newest(matches)
     latest = ", ".join(matches[:5] or ids[:5]) or "none yet"
     is_other = os.path.exists(path)  # noqa: PTH110 - as above
     missing = "neither a regular file nor a run:" if is_other else "no such file or run:"
@@ -55,6 +57,21 @@ def open_run(name: str) -> OpenedRun:
     raise JournalError(
         f"{problem} {shown(repr(name))}. {'Matching' if matches else 'Recent'} runs: {latest}"
     )
+
+
+def _newest(ids: Iterable[str]) -> OpenedRun:
+    """The first of these runs whose journal can be read."""
+    problem: JournalError | None = None
+    for run_id in ids:
+        try:
+            opened = read_journal(journal.runs_folder() / f"{run_id}.jsonl")
+        except JournalError as error:
+            problem = problem or error
+            continue
+        if problem is not None:
+            say(f"workbench: {problem}; this is run {shown(run_id)}")
+        return opened
+    raise problem or JournalError("no run is kept yet: `workbench` starts one")
 
 
 def read_journal(path: Path) -> OpenedRun:
