@@ -102,7 +102,9 @@ def test_a_cut_run_is_resumed_with_the_rows_that_it_lacks(cli) -> None:
     assert after[other]
     assert after[other] != before[other]
     kept = cli.runs / f"{document['run']['id']}.jsonl"
-    assert read_journal(kept).report.document().run.carried == {row: cut.stem}
+    report, carried = read_journal(kept).report, read_journal(cut).report
+    assert report.document().run.carried == {row: cut.stem}
+    assert report.rows[row].plan.reproduce == carried.rows[row].plan.reproduce
     assert f"run {cut.stem}: {row}" in cli("open", document["run"]["id"], "--plain").stdout
     content = cut.read_bytes()
     for old, new in (

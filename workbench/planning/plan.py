@@ -348,14 +348,17 @@ def _alone(request: Request, scenario: str, *, crossover: bool = False) -> Reque
 
 
 def _reproduce(row: RowPlan, request: Request) -> str:
-    """The command that measures this row alone."""
+    """The command that measures this row alone; that of its own run if it is carried over."""
+    cut, name = request.resumes, row.scenario.id
+    if cut is not None and name in cut.carried:
+        return cut.old.report.rows[name].plan.reproduce
     alone = replace(request, every=False, trace=None)
     if request.model is not None:
         alone = replace(alone, model=replace(request.model, save_best=None))
     elif request.own is not None:
         alone = replace(alone, own=replace(request.own, save_best=None))
     elif not (request.workloads or request.every):
-        alone = _alone(request, row.of or row.scenario.id, crossover=row.of is not None)
+        alone = _alone(request, row.of or name, crossover=row.of is not None)
     else:
         point = dict(row.point)
         batch = point.pop("batch", None)

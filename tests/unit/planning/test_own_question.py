@@ -125,7 +125,7 @@ def test_the_bare_command_takes_the_same_options_and_arguments(start: list[str])
 def test_other_commands_keep_what_follows_two_dashes(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
 
-    def refuse(run: str) -> None:
+    def refuse(run: str, **_: bool) -> None:
         opened.append(run)
         raise UsageError("read")
 
