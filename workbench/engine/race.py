@@ -50,12 +50,13 @@ class Race:
         """Race for the decision, then race the reference-only precisions; Cancelled may pass."""
         context = self._context
         rounds, ended_by = None, CANCELLED
+        row = context.report.rows[self._plan.scenario.id]
         decided: list[PreparedCase] = []
         try:
             disturbance = self._enter_watched()
             context.telemetry.begin()
             ended_by = self._run_rounds()
-            rounds = self._number
+            rounds = row.round  # a last one in which nothing was measured does not count
             self._give_back()
             # The budget did not last for the decision: these cannot enter.
             for case in self._late:

@@ -106,6 +106,13 @@ class CutShort(FakePool):
         return super().block(request)
 
 
+class Dying(FakePool):
+    """Every worker dies in its first block."""
+
+    def block(self, request: dict[str, Any]) -> dict[str, Any]:
+        raise WorkerFailed(Reason("worker_died", "killed by SIGSEGV"))
+
+
 @pytest.mark.parametrize(
     ("ended_by", "options"),
     [
@@ -114,6 +121,7 @@ class CutShort(FakePool):
         ("budget", {"budget_s": 0.0}),  # no case was even prepared
         ("rounds", {"budget_s": 500.0, "pool_type": Undecided}),
         ("empty", {"errors": {CPU_A: 0.5, CPU_B: 0.5}}),
+        ("empty", {"pool_type": Dying}),
         ("cancelled", {"pool_type": CutShort}),
     ],
 )
