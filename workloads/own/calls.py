@@ -40,6 +40,7 @@ class Called:
     calls: int = 0
     seconds: float = 0.0  # each call lasts until CUDA is done
     graded: bool = False  # a backward pass has left gradients
+    transformed: bool = False  # called by a function of torch.func, such as vmap
     example: Example | None = None  # copies of inputs of the most frequent shapes, or large ones
     counts: Counter[str] = field(default_factory=Counter)  # calls by shapes
     _ways: Counter[str] = field(default_factory=Counter)  # calls "in training mode"
@@ -62,7 +63,10 @@ class Called:
 
     def begin(self, example: Example, called: Any) -> None:
         """Note a call of the module, or of what is around it, and keep copies of its inputs before
-        it may change them."""
+        it may change them; none inside torch.func, whose tensors mean nothing outside."""
+        if torch._C._functorch.maybe_current_level() is not None:
+            self.transformed = True
+            return
         self._ways.update(ways(called, self._modal))
         shapes = _shapes(example)
         self.counts[shapes] += 1

@@ -157,13 +157,18 @@ def choose(ran: Run, name: str = "") -> Called:
     """The module called `name`, or else the one with the largest share of the script's time; in a
     training it is one that is trained, since the loss is a module too.
 
-    WorkloadError: `bad_target` if none is called so, `unsupported` if its inputs cannot be copied.
+    WorkloadError: `bad_target` if none is called so, `bad_input` if only torch.func calls it,
+    `unsupported` if its inputs cannot be copied.
     """
     found = [module for module in ran.modules if name in ("", module.name)]
     if not found:
         seen = ", ".join(module.name for module in ran.modules)
         raise WorkloadError(f"the script calls no {name!r}; it calls {seen}", code="bad_target")
     chosen = max(found, key=lambda module: (ran.trains(module), module.seconds))
+    if chosen.example is None and chosen.transformed:
+        text = f"{chosen.name} is called by torch.func, such as vmap, so it does not race by itself"
+        hint = "name a function that returns a module which calls torch.func in its forward"
+        raise unusable(text, hint)
     if chosen.example is None:
         raise WorkloadError(f"the inputs of {chosen.name} cannot be copied")
     return chosen

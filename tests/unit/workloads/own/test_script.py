@@ -46,6 +46,7 @@ REQUESTS: dict[str, tuple[str, list[str], float, list[str]]] = {
     "bars": ("scripts/bars.py", [], 60.0, []),
     "lacks": ("scripts/lacks.py", [], 60.0, []),
     "on_cuda": ("scripts/lacks.py", ["cuda"], 60.0, []),
+    "mapped": ("scripts/mapped.py", [], 60.0, [""]),
     "slow_start": ("scripts/lacks.py", ["sleep"], 0.2, []),
 }
 
@@ -342,6 +343,12 @@ def test_what_cannot_be_pickled_or_copied_is_named_with_the_reason(outcomes: Out
     assert not Path(chosen["Locked"]["folder"], script.PICKLE).exists()
     message = "the inputs of Guarded cannot be copied"
     assert chosen["Guarded"] == {"error": "unsupported", "message": message, "hint": None}
+
+
+def test_a_module_that_only_vmap_calls_is_refused(outcomes: Outcomes) -> None:
+    refused = outcomes.found["mapped"]["chosen"][""]
+    assert refused["error"] == "bad_input"
+    assert refused["message"].startswith("Linear is called by torch.func, such as vmap")
 
 
 def test_another_process_without_cloudpickle_gets_the_same_module(outcomes: Outcomes) -> None:
