@@ -9,6 +9,7 @@ skips forward hooks after an exception that is no `Exception`.
 import copy
 import functools
 import inspect
+import re
 import signal
 import threading
 import time
@@ -211,7 +212,7 @@ def ways(module: Any, modal: Sequence[Any]) -> Iterator[str]:
 
 def modal_parts(module: Any) -> list[Any]:
     """The modules within that compute something else in training mode: those of torch with dropout
-    or batch statistics, and those of other classes whose source mentions `training`."""
+    or batch statistics, and those of other classes whose source reads `.training`."""
     from torch.nn.modules.batchnorm import _NormBase
     from torch.nn.modules.dropout import _DropoutNd
 
@@ -226,7 +227,7 @@ def modal_parts(module: Any) -> list[Any]:
 
 def _mentions_mode(kind: type) -> bool:
     try:
-        return "training" in inspect.getsource(kind)
+        return re.search(r"\.training\b", inspect.getsource(kind)) is not None
     except (OSError, TypeError):
         return True
 

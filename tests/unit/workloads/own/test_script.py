@@ -142,6 +142,9 @@ class Plain(torch.nn.Module):
     def forward(self, x: Any) -> Any:
         return x + 1
 
+    def training_step(self, batch: Any) -> Any:
+        return self(batch).mean()
+
 
 @pytest.mark.parametrize(
     ("module", "noted"),
@@ -241,6 +244,17 @@ def test_a_script_that_calls_no_module_says_why_and_what_to_do(
     outcomes: Outcomes, name: str, error: str, message: str, remedy: str | None
 ) -> None:
     assert outcomes.found[name] == {"error": error, "message": message, "hint": remedy}
+
+
+def test_the_last_line_of_the_log_says_which_argument_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = "train.py: error: unrecognized arguments: --lrr"
+    with (tmp_path / "log").open("w+") as log:
+        monkeypatch.setattr(script, "LOG", log.fileno())
+        log.write(f"usage: train.py [-h]\n{words}\n")
+        log.flush()
+        assert script._last_words() == f" ({words})"
 
 
 def test_a_script_that_does_not_end_is_cut(outcomes: Outcomes) -> None:
