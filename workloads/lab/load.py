@@ -19,11 +19,13 @@ from workbench.worker.session_options import NO_SPIN, UNOPTIMISED
 from .._shared.onnx_model import LARGEST_FILE
 from .._shared.session import cpu_session
 from . import agreement, graph
-from .errors import AGAIN, bad_model, clear_errors, one_line
+from .errors import AGAIN, bad_model, clear_errors, one_line, said
 
 SMALL = 4096  # bytes of a constant that stays in the parsed graph
 SHAPES_HINT = "pass its shape: --shape NAME=1,3,224,224, or real inputs: --inputs data.npz"
 OLDER = "upgrade onnxruntime, or export it for an older one, with ONNX's own operators"
+# Words of ONNX Runtime for what it does not know; any other error is a fault of the file.
+UNKNOWN = re.compile(r"opset|registered|IR version|implementation|not supported", re.IGNORECASE)
 EXPORT = "export the model to ONNX first, for instance by torch.onnx.export or tf2onnx"
 # NumPy's names for the types of onnx.TensorProto that arrays can have.
 TYPES = {
@@ -199,9 +201,14 @@ class Original:
 
     def __init__(self, file: Path) -> None:
         self._name = file.name
-        version = f"onnxruntime {onnxruntime.__version__}"
-        with clear_errors(f"{version} cannot open {file.name}", hint=OLDER):
-            self._session = cpu_session(file, f"{UNOPTIMISED}+{NO_SPIN}")
+        what = f"onnxruntime {onnxruntime.__version__} cannot open {file.name}"
+        with clear_errors(what):
+            try:
+                self._session = cpu_session(file, f"{UNOPTIMISED}+{NO_SPIN}")
+            except Exception as error:
+                if not UNKNOWN.search(str(error)):
+                    raise
+                raise bad_model(f"{what}: {said(error)}", OLDER) from error
         self.outputs = agreement.compared(self._session)
         given = {port.name: port.type for port in self._session.get_outputs()}
         self.labels = not agreement.QUANTITIES.issuperset(given[name] for name in self.outputs)

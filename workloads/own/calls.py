@@ -9,6 +9,7 @@ skips forward hooks after an exception that is no `Exception`.
 import copy
 import functools
 import inspect
+import re
 import signal
 import threading
 import time
@@ -40,6 +41,7 @@ class Called:
     calls: int = 0
     seconds: float = 0.0  # each call lasts until CUDA is done
     graded: bool = False  # a backward pass has left gradients
+    transformed: bool = False  # called by a function of torch.func, such as vmap
     example: Example | None = None  # copies of inputs of the most frequent shapes, or large ones
     counts: Counter[str] = field(default_factory=Counter)  # calls by shapes
     _ways: Counter[str] = field(default_factory=Counter)  # calls "in training mode"
@@ -62,7 +64,10 @@ class Called:
 
     def begin(self, example: Example, called: Any) -> None:
         """Note a call of the module, or of what is around it, and keep copies of its inputs before
-        it may change them."""
+        it may change them; none inside torch.func, whose tensors mean nothing outside."""
+        if torch._C._functorch.maybe_current_level() is not None:
+            self.transformed = True
+            return
         self._ways.update(ways(called, self._modal))
         shapes = _shapes(example)
         self.counts[shapes] += 1
@@ -207,7 +212,7 @@ def ways(module: Any, modal: Sequence[Any]) -> Iterator[str]:
 
 def modal_parts(module: Any) -> list[Any]:
     """The modules within that compute something else in training mode: those of torch with dropout
-    or batch statistics, and those of other classes whose source mentions `training`."""
+    or batch statistics, and those of other classes whose source reads `.training`."""
     from torch.nn.modules.batchnorm import _NormBase
     from torch.nn.modules.dropout import _DropoutNd
 
@@ -222,7 +227,7 @@ def modal_parts(module: Any) -> list[Any]:
 
 def _mentions_mode(kind: type) -> bool:
     try:
-        return "training" in inspect.getsource(kind)
+        return re.search(r"\.training\b", inspect.getsource(kind)) is not None
     except (OSError, TypeError):
         return True
 

@@ -20,6 +20,7 @@ from workbench.worker.serve import LOG, MOST_LOGGED, empty_if_long
 
 LARGEST_BYTES = 1 << 24  # for a file that is hashed by its content
 PIPE_BYTES = 1 << 16  # pipe(7)
+PROMPT_BYTES = 1 << 10  # longest line that is searched before it ends
 STARTS = "name a program, or the interpreter that runs the file"
 END_S = 1.0  # a command may take it to end its containers and remove its files
 
@@ -69,7 +70,8 @@ class CommandTask(Task):
         raise WorkloadError(text, code="user_code")
 
     def _comes(self, pipe: int) -> bool:
-        """Wait for the line; one of a progress bar ends with a carriage return.
+        """Wait for the line; one of a progress bar ends with a carriage return, and a prompt not at
+        all.
 
         A long line keeps its start and its end: a command may print dots for hours.
         """
@@ -81,7 +83,8 @@ class CommandTask(Task):
                 self._empty_logs()
             first, *more = re.split(rb"[\r\n]", data)
             *lines, rest = rest + first, *more
-            if any(self._is_last(line) for line in lines if line):
+            prompt = rest if len(rest) <= PROMPT_BYTES else b""
+            if any(self._is_last(line) for line in (*lines, prompt) if line):
                 return True
             if len(rest) > 2 * PIPE_BYTES:
                 rest = rest[:PIPE_BYTES] + rest[-PIPE_BYTES:]

@@ -25,6 +25,7 @@ from .tree import Example, compiled_parts
 KNOWN, VARIABLE = "facts.json", "OMP_NUM_THREADS"
 SAME = 1e-6  # relative difference of two runs up to which they count as equal
 ROWS_ALIKE = 1e-3  # relative difference between rows of a batch and the same rows in a larger one
+KEEPS, KEEPS_S = 10, 5e-3  # a first call so many times as long, and so long, may keep its result
 FROM_INPUTS = "take the device from the inputs, instead of .cuda() in the code"
 
 
@@ -88,14 +89,16 @@ def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
         notes.append("it was in training mode; its inference is measured in evaluation mode")
     batch = one.own_batch
     example = one.example(batch)
-    facts = {"batch": batch, **_inputs(example), **_behaviour(one, example, notes)}
-    facts["checks"] = one.part("check") is not None
+    facts = {**_inputs(example), **_behaviour(one, example, notes)}
+    resizes = batch is not None and _resizes(one, example, batch, facts["guard"])
+    if example.holds_lists and not resizes:
+        batch = None
+    facts |= {"batch": batch, "checks": one.part("check") is not None}
     found = reference(code, batch, facts["guard"])
     facts["reference"] = found.source if found.is_steady else ""
     facts["floor"] = max(found.floors)
     if facts["nondeterministic"]:
         notes.append(f"two fresh copies differ, {_consequence(found, facts['checks'])}")
-    resizes = batch is not None and _resizes(one, example, batch, facts["guard"])
     facts["resizable"] = bool(resizes)
     facts["of_one_size"] = resizes is None and code.target.endswith(".pt2")
     return facts
@@ -133,8 +136,10 @@ def _behaviour(one: Subject, example: Example, notes: list[str]) -> dict[str, An
     before = _hashes(inputs)
     with user_errors(one.name):
         within, first = _guard(one, example), one.copy()
+        began = time.perf_counter()
         with guard(within), plain_attention():
             answer = list(arrays(first(*inputs.args, **inputs.kwargs)).values())
+        first_s = time.perf_counter() - began
         after = _hashes(inputs)
         with suppress(Exception):  # some state shows only after a call with other inputs
             call(first, example.mapped(_other_values), within=within)
@@ -142,13 +147,18 @@ def _behaviour(one: Subject, example: Example, notes: list[str]) -> dict[str, An
         again = list(arrays(call(first, example, within=within)).values())
         step_s = time.perf_counter() - began
         del first  # before another copy takes as much memory
-        fresh = list(arrays(call(one.copy(), example, within=within)).values())
+        another, began = one.copy(), time.perf_counter()
+        fresh = list(arrays(call(another, example, within=within)).values())
+        first_s = min(first_s, time.perf_counter() - began)
     known = {**before, **after}  # a call may add to a list or a cache
     mutated = [shown(name, 60) for name in known if after.get(name) != before.get(name)]
     by_chance = _differ(answer, fresh)
     stateful = not by_chance and _differ(answer, again)
     if stateful:
         notes.append("calls depend on earlier ones, so each candidate has its own copy")
+    if first_s > max(KEEPS_S, KEEPS * step_s):
+        times = f"a first call takes {first_s / step_s:.0f}x as long as one with equal inputs"
+        notes.append(f"{times}; if it keeps results, only reading them is timed")
     if mutated:
         more = f" and {len(mutated) - 2} more" if len(mutated) > 2 else ""
         names = f"{', '.join(mutated[:2])}{more}"

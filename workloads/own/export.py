@@ -4,6 +4,7 @@ Exporting may crash or hang in code of others, so it gets a process of its own.
 """
 
 import importlib
+import io
 import re
 import warnings
 from collections import Counter
@@ -179,13 +180,15 @@ def archive(subject: Subject, batch: int | None, path: Path) -> None:
     WorkloadError `not_exported` where torch.export cannot follow the module.
     """
     example = subject.example(batch).mapped(lambda tensor: tensor.to(subject.code.home))
+    written = io.BytesIO()  # on a full disk torch's own writer ends the process
     try:
         with torch.no_grad():
             program = torch.export.export(subject.copy(), example.args, example.kwargs)
-        torch.export.save(program, path)
-        torch.export.load(path)  # it saves some outputs that it cannot load
+        torch.export.save(program, written)
+        torch.export.load(written)  # it saves some outputs that it cannot load
     except Exception as error:
         raise not_exported(subject.name, error) from error
+    path.write_bytes(written.getbuffer())
 
 
 def not_exported(name: str, error: BaseException) -> WorkloadError:

@@ -1,6 +1,7 @@
 """What --save-best writes: the artefact of the pick, and a script that runs it as measured."""
 
 import inspect
+import io
 import os
 import shlex
 import shutil
@@ -180,7 +181,7 @@ def _script(
         parts, call = _of_function(code, case, setup), ["global result", *call]
         wait = f"lambda: wait_for(result, {device!r})"
     else:
-        torch.save(_inputs(code, subject, case.batch), folder / INPUTS)
+        _write(_inputs(code, subject, case.batch), folder / INPUTS)
         if case.backend in ONNX_BACKENDS:
             loaded = _of_onnx(folder, Path(onnx_file), setup)
         else:
@@ -229,6 +230,13 @@ def _inputs(code: Code, subject: Subject, batch: int | None) -> tuple[Any, ...]:
     return call.args, call.kwargs, as_given(sample)
 
 
+def _write(values: Any, path: Path) -> None:
+    """torch.save; a full disk is an OSError, which torch's own writer does not raise."""
+    written = io.BytesIO()
+    torch.save(values, written)
+    path.write_bytes(written.getbuffer())
+
+
 def _module(folder: Path, code: Code, subject: Subject, case: Case) -> list[str]:
     """Write the module or its weights; returns the parts that load it as `model`."""
     device = case.computes_on
@@ -246,7 +254,7 @@ def _module(folder: Path, code: Code, subject: Subject, case: Case) -> list[str]
             why = str(error)
     if not builds:
         raise WorkloadError(f"only a module that a function builds can be saved: {why}")
-    torch.save(subject.module.state_dict(), folder / WEIGHTS)
+    _write(subject.module.state_dict(), folder / WEIGHTS)
     weights = f'torch.load(HERE / "{WEIGHTS}")'
     built = BUILT.format(weights=weights, device=device)
     if not code.train:

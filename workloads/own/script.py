@@ -9,6 +9,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from multiprocessing import resource_tracker
 from pathlib import Path
@@ -17,10 +18,12 @@ from typing import Any, NamedTuple
 
 from workbench.contract import WorkloadError
 from workbench.process import children
+from workbench.process.exit_status import log_tail
 from workbench.text.sanitize import shown
 from workbench.worker.code import MODULES, Code
 from workbench.worker.failures import first_line
 from workbench.worker.libraries import torch
+from workbench.worker.serve import LOG
 
 from .._shared.torch_task import end_compilers
 from .calls import Called, Run, TimeUp
@@ -125,6 +128,15 @@ def run(code: Code) -> Run:
     return ran
 
 
+def _last_words() -> str:
+    """` (train.py: error: ...)`: the last line of this worker's log, in which argparse says what is
+    wrong; empty without one."""
+    with suppress(OSError), open(LOG, "rb", closefd=False) as log:
+        line = log_tail(log).rpartition("\n")[2]
+        return f" ({shown(line, 200)})" if line else ""
+    return ""
+
+
 def _threads_left() -> int:
     """The number of threads, after the end of those that watch the bars of tqdm."""
     for each in threading.enumerate():
@@ -157,13 +169,18 @@ def choose(ran: Run, name: str = "") -> Called:
     """The module called `name`, or else the one with the largest share of the script's time; in a
     training it is one that is trained, since the loss is a module too.
 
-    WorkloadError: `bad_target` if none is called so, `unsupported` if its inputs cannot be copied.
+    WorkloadError: `bad_target` if none is called so, `bad_input` if only torch.func calls it,
+    `unsupported` if its inputs cannot be copied.
     """
     found = [module for module in ran.modules if name in ("", module.name)]
     if not found:
         seen = ", ".join(module.name for module in ran.modules)
         raise WorkloadError(f"the script calls no {name!r}; it calls {seen}", code="bad_target")
     chosen = max(found, key=lambda module: (ran.trains(module), module.seconds))
+    if chosen.example is None and chosen.transformed:
+        text = f"{chosen.name} is called by torch.func, such as vmap, so it does not race by itself"
+        hint = "name a function that returns a module which calls torch.func in its forward"
+        raise unusable(text, hint)
     if chosen.example is None:
         raise WorkloadError(f"the inputs of {chosen.name} cannot be copied")
     return chosen
@@ -279,8 +296,10 @@ def _failure(script: Path, argv: list[str]) -> Failure | None:
     except SystemExit as end:
         if not end.code:
             return None
-        hint = "pass its arguments after --" if str(end.code) == "2" else None
-        return _failed(f"exited with {shown(str(end.code), 200)}", hint)
+        text = f"exited with {shown(str(end.code), 200)}"
+        if str(end.code) != "2":
+            return _failed(text)
+        return _failed(f"{text}{_last_words()}", "pass its arguments after --")
     except ModuleNotFoundError as error:
         traceback.print_exc()
         hint = "--python names the environment that has it"

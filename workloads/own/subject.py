@@ -88,6 +88,8 @@ class Subject:
         """The inputs of one batch that `build` or `inputs()` returned."""
         if self._example is None and self.part("inputs") is not None and not self.takes_batch:
             return self._drawn(self.code.seed)
+        if self._example is not None:
+            _check_inputs(self.name, self._example)
         return self._example
 
     @property
@@ -122,7 +124,9 @@ class Subject:
     def _drawn(self, seed: int, *batch: int) -> Example:
         seed_loaded(seed)
         with user_errors(f"inputs of {self.name}"):
-            return as_example(self.part("inputs")(*batch))
+            made = as_example(self.part("inputs")(*batch))
+        _check_inputs(self.name, made)
+        return made
 
     def _follows(self, batch: int) -> bool:
         """Whether an axis of the inputs is the batch: one of that size by chance does not grow."""
@@ -245,6 +249,16 @@ def _check_values(name: str, module: Any) -> None:
         raise unusable(f"{name} has parameters without values, on the meta device", hint)
 
 
+def _check_inputs(name: str, example: Example) -> None:
+    """Raise WorkloadError for inputs that are nested, since those have no shape, or empty."""
+    given = example.tensors().values()
+    if any(tensor.is_nested for tensor in given):
+        hint = "let it take padded tensors, and nest them itself"
+        raise unusable(f"the inputs of {name} are nested tensors", hint)
+    if given and not any(map(torch.numel, given)):
+        raise unusable(f"the inputs of {name} hold no values", "give them at least one row")
+
+
 @cache
 def subject(code: Code) -> Subject:
     """The subject of `code`, built once in each process."""
@@ -271,6 +285,10 @@ def built(code: Code, build: Any, device: str) -> tuple[Any, Example | None]:
     seed_loaded(code.seed)
     returned = build
     if callable(build) and not isinstance(build, nn.Module):  # a module may be named itself
+        if needed := _required(build):
+            hint = "give them defaults, or name a function without parameters that calls it"
+            text = f"{code.name} has parameters without defaults: {needed}"
+            raise WorkloadError(text, code="bad_target", hint=hint)
         with user_errors(code.name):
             returned = build(device=device) if takes_device(build) else build()
     found = module_with_inputs(returned)
@@ -305,6 +323,17 @@ def takes_device(function: Any) -> bool:
         return "device" in inspect.signature(function).parameters
     except (TypeError, ValueError):  # a builtin without a signature
         return False
+
+
+def _required(function: Any) -> str:
+    """The parameters that a call has to name, except a device; empty where there are none."""
+    try:
+        known = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a builtin without a signature
+        return ""
+    free = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = (each for each in known if each.default is each.empty and each.kind not in free)
+    return ", ".join(each.name for each in needed if each.name != "device")
 
 
 def as_example(given: Any) -> Example:

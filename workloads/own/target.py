@@ -36,6 +36,7 @@ _OTHERS = (
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
     site.getusersitepackages(),
 )
+_PACKAGES = {"site-packages", "dist-packages"}  # also those outside a virtual environment
 GUARD = "put what only a script does under `if __name__ == '__main__':`"
 HIDING = tuple(kind.hidden_by for kind in DEVICE_KINDS.values() if kind.hidden_by)
 _ignored: set[str] = set()  # variables of HIDING that the user's code set in vain
@@ -179,7 +180,7 @@ def users_line(error: BaseException) -> str:
 
 def is_users(file: str) -> bool:
     """Whether a file is neither of Python, an installed package nor ours."""
-    return not file.startswith(_OTHERS)
+    return not (file.startswith(_OTHERS) or _PACKAGES & set(Path(file).parts))
 
 
 def unusable(message: str, hint: str | None = None) -> WorkloadError:

@@ -76,7 +76,8 @@ class TrainingParts:
 
         A dictionary is passed by keyword, as far as `forward` names its keys, and whole if it names
         none.  A list or tuple is passed by position, without its last entry where `loss` takes the
-        batch too; inputs without data lose only what `forward` cannot take.
+        batch too; inputs without data lose only what `forward` cannot take.  A `forward(batch)`
+        that returns its loss gets it whole.
         """
         if isinstance(batch, Example):
             return Example(batch.args[: self._most], self._taken(batch.kwargs))
@@ -84,6 +85,8 @@ class TrainingParts:
             named = self._taken(batch)
             return Example((), named) if named else Example((batch,), {})
         if not isinstance(batch, (list, tuple)):
+            return Example((batch,), {})
+        if self.loss is None and self._names == {"batch"} and len(batch) > 1:
             return Example((batch,), {})
         given = batch[:-1] if self.judges_batch and len(batch) > 1 else batch
         return Example(tuple(given)[: self._most], {})

@@ -125,7 +125,10 @@ def _copied(tree: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def as_array(tensor: Any) -> Any:
-    """A copy of a tensor's values as NumPy's: BF16 and FP8 as FP32, complex numbers as pairs."""
+    """A copy of a tensor's values as NumPy's: BF16 and FP8 as FP32, complex numbers as pairs, and
+    nested tensors padded."""
+    if tensor.is_nested:
+        tensor = torch.nested.to_padded_tensor(tensor, 0.0)
     plain = tensor.detach().cpu().to_dense()
     if plain.is_floating_point() and plain.dtype not in (torch.float16, torch.float64):
         plain = plain.float()
@@ -281,6 +284,12 @@ class Example:
         """The size of the first axis, if all tensors that have axes share it."""
         sizes = {tensor.shape[0] for tensor in self.tensors().values() if tensor.dim()}
         return sizes.pop() if len(sizes) == 1 else None
+
+    @property
+    def holds_lists(self) -> bool:
+        """Whether tensors stand in lists, as images of several sizes do: their first axis may be
+        that of the colours."""
+        return any(isinstance(each, list) and tensors(each) for each in self._named.values())
 
     def shows(self, batch: int) -> bool:
         """Whether an axis, or a list of samples, has this size: a first axis may be the time."""

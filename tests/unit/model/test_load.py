@@ -133,6 +133,12 @@ def test_unknown_operators_are_named(tmp_path: Path) -> None:
     assert "acme:Foo" in str(refusal(made.saved(tmp_path, acme), tmp_path))
 
 
+def test_a_graph_that_is_invalid_is_no_case_for_an_upgrade(tmp_path: Path) -> None:
+    error = refusal(made.saved(tmp_path, made.one_node("And")), tmp_path)
+    assert "invalid model" in str(error)
+    assert "export it again" in str(error.hint) and "upgrade" not in str(error.hint)
+
+
 def test_operators_of_onnxruntime_itself_are_fine(tmp_path: Path) -> None:
     gelu = made.one_node(
         "Gelu", domain="com.microsoft", opsets=[helper.make_opsetid("com.microsoft", 1)]

@@ -120,6 +120,13 @@ def test_a_line_counts_when_its_carriage_return_comes(code) -> None:
     task.close()
 
 
+def test_a_prompt_counts_before_its_line_ends(code) -> None:
+    waits = "import threading; print('ready> ', end='', flush=True); threading.Event().wait(60)"
+    task = _task(code, f'-c "{waits}"', until="^ready>")
+    task.step()
+    task.close()
+
+
 def test_a_line_that_does_not_end_takes_no_memory(code) -> None:
     task = _task(code, """-c 'print("go", end="." * (1 << 24)); print("on")'""", until="^go.*on$")
     tracemalloc.start()

@@ -115,6 +115,23 @@ def test_rows_that_depend_on_one_another_have_no_other_batch(examined) -> None:
     assert not examined("recurrent")[1]["resizable"], "its first axis is the sequence"
 
 
+def test_images_in_a_list_are_no_batch_of_colours(examined) -> None:
+    code, facts = examined("images")
+    assert facts["batch"] is None and not facts["resizable"]
+    assert task_of(code, batch=None).check().passed
+    assert examined("maps")[1]["batch"] == 2, "the first axis of maps in a list is one"
+
+
+def test_a_module_that_keeps_its_results_is_noted(examined) -> None:
+    _, facts = examined("keeping")
+    assert "if it keeps results, only reading them is timed" in facts["notes"][-1]
+
+
+def test_a_nested_output_is_compared(examined) -> None:
+    code, _ = examined("nesting")
+    assert task_of(code, batch=2).check().passed
+
+
 def test_a_state_may_hold_other_things_than_tensors(examined) -> None:
     assert examined("typed")[1]["convolves"]
 
@@ -149,6 +166,9 @@ def test_float64_takes_far_longer_on_most_gpus(
         ("text_only", "bad_input", r"its output \(str\) holds no tensors"),
         ("asks_for_cuda", "needs_gpu", "modules:asks_for_cuda cannot run on the CPU: (?!modules)"),
         ("without_inputs", "bad_input", "gives no inputs to call its module with"),
+        ("without_rows", "bad_input", "the inputs of modules:without_rows hold no values"),
+        ("nested", "bad_input", "the inputs of modules:nested are nested tensors"),
+        ("of_width", "bad_target", "modules:of_width has parameters without defaults: width$"),
         ("misfit", "user_code", r"modules:misfit: .*mat1 and mat2 shapes"),
         ("unknown_keyword", "user_code", r"modules:unknown_keyword: .*argument 'mask'"),
         ("fails", "user_code", r"modules:fails: KeyError: 'vocabulary' \(modules.py:\d+\)$"),

@@ -6,6 +6,7 @@ import importlib.util
 import io
 import os
 import re
+import resource
 import runpy
 import subprocess
 import sys
@@ -300,3 +301,17 @@ def test_a_folder_with_files_is_left_alone(saved: Saved) -> None:
         with pytest.raises(WorkloadError, match="cannot write"):
             saved.save(code, None, batch=9)
     assert place.read_text() == before
+
+
+@pytest.mark.parametrize("large", ["model", "inputs"])
+def test_a_full_disk_is_one_line(saved: Saved, large: str) -> None:
+    size = 256 if large == "model" else 2
+    net, batch = torch.nn.Linear(size, size), 2 if large == "model" else 1 << 14
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
+    try:
+        with pytest.raises(WorkloadError, match=r"cannot write .*best: File too large"):
+            saved.save(saved.code(), Subject(net, torch.ones(batch, size)), batch=batch)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(saved.folder.parent.iterdir())

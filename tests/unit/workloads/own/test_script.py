@@ -46,6 +46,7 @@ REQUESTS: dict[str, tuple[str, list[str], float, list[str]]] = {
     "bars": ("scripts/bars.py", [], 60.0, []),
     "lacks": ("scripts/lacks.py", [], 60.0, []),
     "on_cuda": ("scripts/lacks.py", ["cuda"], 60.0, []),
+    "mapped": ("scripts/mapped.py", [], 60.0, [""]),
     "slow_start": ("scripts/lacks.py", ["sleep"], 0.2, []),
 }
 
@@ -140,6 +141,9 @@ class Drops(torch.nn.Module):
 class Plain(torch.nn.Module):
     def forward(self, x: Any) -> Any:
         return x + 1
+
+    def training_step(self, batch: Any) -> Any:
+        return self(batch).mean()
 
 
 @pytest.mark.parametrize(
@@ -242,6 +246,17 @@ def test_a_script_that_calls_no_module_says_why_and_what_to_do(
     assert outcomes.found[name] == {"error": error, "message": message, "hint": remedy}
 
 
+def test_the_last_line_of_the_log_says_which_argument_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = "train.py: error: unrecognized arguments: --lrr"
+    with (tmp_path / "log").open("w+") as log:
+        monkeypatch.setattr(script, "LOG", log.fileno())
+        log.write(f"usage: train.py [-h]\n{words}\n")
+        log.flush()
+        assert script._last_words() == f" ({words})"
+
+
 def test_a_script_that_does_not_end_is_cut(outcomes: Outcomes) -> None:
     for name in ("endless", "sleeper"):
         found = outcomes.found[name]
@@ -342,6 +357,12 @@ def test_what_cannot_be_pickled_or_copied_is_named_with_the_reason(outcomes: Out
     assert not Path(chosen["Locked"]["folder"], script.PICKLE).exists()
     message = "the inputs of Guarded cannot be copied"
     assert chosen["Guarded"] == {"error": "unsupported", "message": message, "hint": None}
+
+
+def test_a_module_that_only_vmap_calls_is_refused(outcomes: Outcomes) -> None:
+    refused = outcomes.found["mapped"]["chosen"][""]
+    assert refused["error"] == "bad_input"
+    assert refused["message"].startswith("Linear is called by torch.func, such as vmap")
 
 
 def test_another_process_without_cloudpickle_gets_the_same_module(outcomes: Outcomes) -> None:

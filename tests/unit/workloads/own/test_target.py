@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from workbench.contract import WorkloadError
-from workloads.own.target import GUARD, resolve, user_errors
+from workloads.own.target import GUARD, is_users, resolve, user_errors
 
 
 def test_a_dotted_attribute_of_a_module_is_found(code) -> None:
@@ -44,6 +44,11 @@ def test_a_package_in_src_is_named(code, tmp_path: Path) -> None:
     with pytest.raises(WorkloadError) as caught:
         resolve(replace(code("inside:build"), directory=str(tmp_path)))
     assert str(caught.value.hint).startswith("inside is in src: install it")
+
+
+def test_packages_outside_the_environment_are_not_the_users() -> None:
+    assert not is_users("/usr/lib/python3/dist-packages/torch/nn/modules/linear.py")
+    assert is_users("/home/me/packages/model.py")
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,17 @@ def test_tuples_are_passed_by_position_without_the_target() -> None:
     assert own.arguments(1).args == (1,)
 
 
+class Step(nn.Module):
+    def forward(self, batch: Any) -> Any:
+        return batch[0] - batch[1]
+
+
+def test_a_forward_of_a_batch_that_returns_its_loss_gets_it_whole() -> None:
+    assert TrainingParts(Stub(Step())).arguments([1, 2]).args == ([1, 2],)  # type: ignore[arg-type]
+    judged = TrainingParts(Stub(Step(), loss=nn.MSELoss()))  # type: ignore[arg-type]
+    assert judged.arguments([1, 2]).args == (1,)
+
+
 def test_inputs_lose_what_forward_cannot_take() -> None:
     parts = TrainingParts(Stub(nn.Linear(3, 2)))  # type: ignore[arg-type]
     found = parts.arguments(Example((1, 2), {"target": 3}))
