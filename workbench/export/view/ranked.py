@@ -49,7 +49,8 @@ def columns(row: Row, *, bars: bool = True) -> list[Column]:
     titles |= {"variant": "Candidate"} if own else {}
     shown = dict.fromkeys(("run", "top1", "size"), not own) | {"bar": bars, "counted": asked}
     shown[RESIDENT] = any(RESIDENT in metrics_of(c) for c in row.candidates)
-    shown["error"] = not own or any(c.accuracy is not None for c in row.candidates)
+    checks = {c.accuracy.metric for c in row.candidates if c.accuracy is not None}
+    shown["error"] = not own or bool(checks - {"none"})
     return [
         replace(column, title=titles.get(column.key, column.title))
         for column in _COLUMNS
