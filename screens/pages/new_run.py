@@ -52,6 +52,9 @@ class FieldInput(Input):
     # Not the screen's key: what was typed before enter counts.
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "submit", "Start")]
 
+    def on_paste(self) -> None:
+        self._initial_value = False  # else Textual would not scroll to the end of a first text
+
 
 class FieldLine(Horizontal):
     """A label, and an input with the allowed values or the choices; reused for the fields of
@@ -73,7 +76,8 @@ class FieldLine(Horizontal):
         self.field, self.display = field, field is not None
         if field is None:
             return
-        shown = {self._label, *([self._chips] if field.choices else [self._typed, self._allowed])}
+        typed = {self._typed, *([self._allowed] if field.allowed else [])}  # else it takes the room
+        shown = {self._label, *([self._chips] if field.choices else typed)}
         for part in (self._label, self._typed, self._allowed, self._chips):
             part.display = part in shown
             if part in shown and not part.is_attached:

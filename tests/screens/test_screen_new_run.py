@@ -8,7 +8,7 @@ import machines
 import pytest
 import scenes
 from stage import Feed, HeldFeed, click_on, held, kept, press, replayed, settle, text
-from textual.events import Key
+from textual.events import Key, Paste
 from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
@@ -94,6 +94,18 @@ async def test_a_wrong_value_is_named_kept_and_corrected_and_then_it_starts() ->
         await press(pilot, "enter")
         assert started[1:] == [["run", "matmul", "--precision", "fp32", "--set", "n=64..512"]]
         assert "[2 Run]" in text(pilot)
+
+
+async def test_the_end_of_a_pasted_path_is_in_view() -> None:
+    app, _ = finished()
+    async with app.run_test(size=(60, 20)) as pilot:
+        await settle(pilot)
+        await choose(pilot, OWN)
+        await press(pilot, "tab", "tab")
+        app.screen.post_message(Paste("/home/user/a/long/path/to/my/train.py"))
+        await settle(pilot)
+        (field,) = (line for line in text(pilot).splitlines() if "! code" in line)
+        assert field.endswith("/to/my/train.py")
 
 
 @pytest.mark.campaign

@@ -218,11 +218,14 @@ async def test_strings_of_a_journal_do_not_steer_the_terminal(kept: Path) -> Non
         assert "is not the journal of a run" in text(pilot)
 
 
-async def test_the_filter_takes_words_of_command_and_machine(kept: Path) -> None:
+async def test_the_filter_takes_words_of_all_that_the_list_shows(kept: Path) -> None:
     async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
         await open_runs(pilot)
         await press(pilot, "slash", *"EPYC matmul", "enter")
         assert "5 runs, 2 shown" in text(pilot)
+        for words in ("cancel", "20261120", "unreadable", "not the journal"):
+            await press(pilot, "slash", "escape", "slash", *words, "enter")
+            assert "5 runs, 1 shown" in text(pilot), words
         await press(pilot, "slash", *" nothing", "enter")
         assert "nothing matches the filter" in text(pilot)
         await press(pilot, "slash", "escape")

@@ -57,3 +57,15 @@ def test_columns_of_one_rank_become_equally_wide_so_that_their_bars_have_one_sca
     columns = [Column(key, key, minimum=4, maximum=44) for key in ("before", "after")]
     line = Line("", {column.key: lambda width: Text.of("=" * width) for column in columns})
     assert [width for _, width in fit(columns, [line], 62)] == [30, 30]
+
+
+def test_a_bar_leaves_before_a_name_is_cut() -> None:
+    columns = [
+        Column("name", "Name", minimum=8, names=True),
+        Column("bar", "", rank=8, minimum=6),
+        Column("time", "Time", rank=1),
+    ]
+    cells = {"name": Text.of("int8-static-channel"), "bar": lambda width: Text.of("=" * width)}
+    lines = [Line("", {**cells, "time": Text.of("9 ms")})]
+    kept = {width: [column.key for column, _ in fit(columns, lines, width)] for width in (33, 32)}
+    assert kept == {33: ["name", "bar", "time"], 32: ["name", "time"]}

@@ -106,6 +106,13 @@ def test_a_sole_candidate_of_a_plain_run_is_not_called_the_fastest() -> None:
         assert pending_texts(row, run)[0].plain.startswith(words)
 
 
+def test_a_race_that_was_cut_short_is_called_so_in_a_narrow_table() -> None:
+    run = RunView(report({case("cpu-a"): steady(1.0)}))
+    (row,) = run.report.rows.values()
+    row.began_at_s = 0.0
+    assert [text.plain for text in pending_texts(row, run)][1:] == ["cut short"]
+
+
 def test_a_candidate_that_the_race_eliminated_is_not_named_as_equal_to_the_pick() -> None:
     row = Scenario("row", "Row", "Which?", "", "work", "throughput", ("fp32",))
     one, other = case("cpu-a"), case("cpu-b")

@@ -36,7 +36,7 @@ _COLUMNS = (
     Column("bar", "", rank=8, minimum=6, maximum=BAR),
     Column("error", "Error", rank=1, align="right"),
     Column("top1", "Top-1", rank=7, align="right"),
-    Column("size", "Size", rank=6, align="right"),
+    Column("size", "Size", rank=7, align="right"),
     STATE,
 )
 
@@ -49,7 +49,8 @@ def columns(row: Row, *, bars: bool = True) -> list[Column]:
     titles |= {"variant": "Candidate"} if own else {}
     shown = dict.fromkeys(("run", "top1", "size"), not own) | {"bar": bars, "counted": asked}
     shown[RESIDENT] = any(RESIDENT in metrics_of(c) for c in row.candidates)
-    shown["error"] = not own or any(c.accuracy is not None for c in row.candidates)
+    checks = {c.accuracy.metric for c in row.candidates if c.accuracy is not None}
+    shown["error"] = not own or bool(checks - {"none"})
     return [
         replace(column, title=titles.get(column.key, column.title))
         for column in _COLUMNS
@@ -66,8 +67,9 @@ def candidate_lines(found: Sequence[RankedCandidate], run: RunView) -> list[Line
 def _candidate_line(ranked: RankedCandidate, run: RunView, most: float) -> Line:
     candidate = ranked.candidate
     share, resident = agreement(candidate), metrics_of(candidate).get(RESIDENT)
+    name = Text.of(ranked.variant)
     cells: dict[str, Cell] = {
-        "variant": Text.of(ranked.variant),
+        "variant": [name, name.replace(" onnxruntime ", " ort ")],
         "run": Text.of(ranked.how),
         "state": _states(ranked, run),
         "error": _error(ranked),

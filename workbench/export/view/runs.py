@@ -52,6 +52,13 @@ def run_lines(run: RunSummary, width: int) -> list[Text]:
     return [heading(run.id, width), *facts_lines([*facts, *listed("rows", _answers(run))], width)]
 
 
+def searched_texts(run: RunSummary) -> list[str]:
+    """What the filter of a list looks through: all that the list and its details say of a run."""
+    status = f"{run.status}{', simulated' * run.simulated}"
+    known = (run.id, run.command, moment(run), status, run.machine, run.reason)
+    return [*filter(None, known), *_answers(run)]
+
+
 def _answers(run: RunSummary) -> list[str]:
     """Each row with its answer and how certain that is, as far as there is one."""
     words = {row: f" ({word})" for row, word in run.confidences.items()}

@@ -11,6 +11,7 @@ from .spans import ELLIPSIS, Text, join
 
 GAP = 2
 UNLIMITED = 10_000  # cells: the width of a table in a file
+LAST = 7  # columns of this rank and above leave before a name is cut
 DRAWN = 40  # cells for a drawing that is sorted by its number, or by the length of its bar
 
 # One text, several from long to short, or a drawing made for the width that it gets.
@@ -25,7 +26,7 @@ class Column:
     Between `minimum` and its natural width a column gets what the lower ranks leave, the narrowest
     of a rank first; a `patient` one waits until all others have their fill.  Without a minimum the
     shortest text of every cell fits whole, because half a number is worse than none.  `names` share
-    one form, and lose a piece of their middle if that is too long.
+    one form, and lose a piece of their middle if that is too long; the `LAST` columns leave first.
     """
 
     key: str
@@ -95,14 +96,16 @@ def _turn(column: Column) -> tuple[bool, int]:
 def fit(columns: Sequence[Column], lines: Sequence[Line], width: int) -> list[tuple[Column, int]]:
     """The columns that find room in `width` cells, each with its width, in their order."""
     limits = {column.key: bounds(column, lines) for column in columns}
+    whole = {c.key: bounds(replace(c, minimum=None), lines)[0] for c in columns if c.names}
     kept = list(columns)
 
-    def needed() -> int:
-        return sum(limits[c.key][0] for c in kept) + GAP * (len(kept) - 1)
+    def needed(least: Mapping[str, int]) -> int:
+        return sum(least.get(c.key, limits[c.key][0]) for c in kept) + GAP * (len(kept) - 1)
 
-    while needed() > width and any(c.rank for c in kept):
-        kept.remove(max(kept, key=lambda c: (c.rank > 0 and _is_empty(c, lines), c.rank)))
-    spare = width - needed()
+    for least, rank in ((whole, LAST), ({}, 1)):
+        while needed(least) > width and any(c.rank >= rank for c in kept):
+            kept.remove(max(kept, key=lambda c: (c.rank > 0 and _is_empty(c, lines), c.rank)))
+    spare = width - needed({})
     widths = {c.key: limits[c.key][0] for c in kept}
     for _, equals in groupby(sorted(kept, key=_turn), _turn):
         able = list(equals)

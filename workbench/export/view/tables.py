@@ -119,7 +119,8 @@ def pending_texts(row: Row, run: RunView) -> list[Text]:
             timed = [f"{whole}, at most {units.clock(rest_s)}"] if rest_s > 0 else []
             ends = [*timed, whole, *ends]
         return [Text.of((f"{left}{end}", "strong")) for end in ends]
-    return [Text.of(("deciding" if run.going else "cut short before a verdict", "dim"))]
+    texts = ["deciding"] if run.going else ["cut short before a verdict", "cut short"]
+    return [Text.of((text, "dim")) for text in texts]
 
 
 def _fastest(row: Row, run: RunView) -> list[Text]:
