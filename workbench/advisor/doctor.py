@@ -265,12 +265,14 @@ def _gpu(gpu: Gpu, machine: Machine, warnings: Sequence[Warning]) -> Iterator[Ch
         why = gpu.unavailable.get("name") or gpu.unavailable["device"]
         yield Check(name, OK, f"not yours: {why}")
         return
-    codes = ("gpu_hidden", "gpu_prohibited", "gpu_unreadable", "busy_gpu", "unproven_device")
+    codes = ("gpu_hidden", "gpu_prohibited", "gpu_unreadable", "gpu_without_readings")
+    codes += ("busy_gpu", "unproven_device")
     warned = _from(warnings, *codes, name=name, subject=subject(gpu))
-    unjudged = "; in a virtual machine its PCIe link cannot be judged" if gpu.is_virtual else ""
-    yield from [*warned, *_health(gpu, machine, name)] or [
-        Check(name, OK, f"{gpu.name or 'GPU'}, no problems found{unjudged}")
-    ]
+    found = [*warned, *_health(gpu, machine, name)]
+    if not found and gpu.visible:
+        unjudged = "; in a virtual machine its PCIe link cannot be judged" if gpu.is_virtual else ""
+        found = [Check(name, OK, f"{gpu.name or 'GPU'}, no problems found{unjudged}")]
+    yield from found
 
 
 def _health(gpu: Gpu, machine: Machine, name: str) -> Iterator[Check]:
