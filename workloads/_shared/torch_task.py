@@ -74,6 +74,9 @@ def set_tf32(enabled: bool) -> None:
     (pytorch#166387).  Convolutions on CUDA use TF32 by default.
     """
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    for wider in (torch.backends, cudnn):  # a user's module may set these, and they outlast False
+        if hasattr(wider, "fp32_precision"):
+            wider.fp32_precision = "none"
     try:
         matmul.allow_tf32 = enabled
         cudnn.allow_tf32 = enabled
