@@ -333,6 +333,25 @@ def test_torchs_own_readers_work_after_tf32_was_switched() -> None:
         matmul.allow_tf32, cudnn.allow_tf32 = before
 
 
+def test_true_fp32_holds_where_a_module_has_asked_for_tf32_by_the_new_names() -> None:
+    import torch
+
+    from workloads._shared.torch_task import set_tf32
+
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    if not hasattr(matmul, "fp32_precision"):
+        pytest.skip("torch has the new names since 2.9")
+    before = matmul.allow_tf32, cudnn.allow_tf32
+    try:
+        for asked in (torch.backends, cudnn, cudnn.conv, matmul):
+            asked.fp32_precision = "tf32"
+            set_tf32(enabled=False)
+            assert (cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision) == ("none", "none")
+            assert matmul.fp32_precision == "ieee" and not cudnn.allow_tf32
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32 = before
+
+
 def test_tf32_is_switched_by_the_new_names_where_the_old_ones_are_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

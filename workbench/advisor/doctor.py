@@ -39,6 +39,10 @@ _FATAL = (
     *NOT_BY_TORCH, "gpu_prohibited", "nvml_without_cuda", "gpu_unreadable",
     "gpu_without_driver", "python_silent", "version_mismatch",
 )  # fmt: skip
+_OF_A_GPU = (
+    "gpu_hidden", "gpu_prohibited", "gpu_unreadable", "gpu_without_readings", "busy_gpu",
+    "unproven_device",
+)  # fmt: skip
 # "hw_slowdown" is left out: cards that wake up report it for a moment.
 _SLOWING = ("sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
 
@@ -265,12 +269,12 @@ def _gpu(gpu: Gpu, machine: Machine, warnings: Sequence[Warning]) -> Iterator[Ch
         why = gpu.unavailable.get("name") or gpu.unavailable["device"]
         yield Check(name, OK, f"not yours: {why}")
         return
-    codes = ("gpu_hidden", "gpu_prohibited", "gpu_unreadable", "busy_gpu", "unproven_device")
-    warned = _from(warnings, *codes, name=name, subject=subject(gpu))
-    unjudged = "; in a virtual machine its PCIe link cannot be judged" if gpu.is_virtual else ""
-    yield from [*warned, *_health(gpu, machine, name)] or [
-        Check(name, OK, f"{gpu.name or 'GPU'}, no problems found{unjudged}")
-    ]
+    warned = _from(warnings, *_OF_A_GPU, name=name, subject=subject(gpu))
+    found = [*warned, *_health(gpu, machine, name)]
+    if not found and gpu.visible:
+        unjudged = "; in a virtual machine its PCIe link cannot be judged" if gpu.is_virtual else ""
+        found = [Check(name, OK, f"{gpu.name or 'GPU'}, no problems found{unjudged}")]
+    yield from found
 
 
 def _health(gpu: Gpu, machine: Machine, name: str) -> Iterator[Check]:

@@ -102,8 +102,8 @@ def slower_precisions(standings: Standings) -> Iterator[Eliminated]:
         is_emulated = cpu is not None and lacking(precision, cpu) is not None
         if not is_emulated and not is_plausible(candidate):
             continue  # other load may have slowed it
-        factor = candidate.min_s / like.min_s
         shown = ratios.relative(candidate.step_rounds(), like.step_rounds())  # as in the tables
+        factor = min(shown, candidate.min_s / like.min_s)
         if reason := slower_precision(candidate.case, factor, "in its first turn", cpu, shown):
             yield Eliminated(candidate, reason)
 

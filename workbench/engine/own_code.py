@@ -192,7 +192,20 @@ class OwnCode:
         is_command = self._question.kind == COMMAND
         real = [] if is_command else [gpu for gpu in gpus if not kind_of(gpu).simulated]
         if real and in_torch and not self.request.with_cpu:
-            return self._ask_at_home(real[0])
+            try:
+                return self._ask_at_home(real[0])
+            except WorkerFailed as failure:
+                # Copies of the module are compared there: a candidate alone may well fit.
+                if failure.reason.code != "no_memory" or self._code.is_script:
+                    raise
+                at_home, cramped = self._code, failure
+            self.context.pool.end(self._key(real[0]))
+            self._code = replace(at_home, home="cpu")
+            try:
+                return self._ask("cpu")
+            except WorkerFailed:
+                self._code = at_home
+                raise cramped from None
         try:
             return self._ask(place)
         except WorkerFailed as failure:

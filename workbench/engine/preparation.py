@@ -166,7 +166,7 @@ class Preparation:
         late = self._share.end_s - now < self.longest_s and any(map(self.holds, self._plan.cases))
         if left_s <= need_s or late:
             raise Refused(self.untried(case))
-        if reason := self._occupied(case) or self._refusal(case, left_s):
+        if reason := self._occupied(case) or self._uncaptured(case) or self._refusal(case, left_s):
             raise Refused(reason)
         self._context.record(ev.CasePreparing, case=case.id)
         self._probe_small(case)
@@ -200,6 +200,16 @@ class Preparation:
         remedy = f"{SHARE_GPU}, or race it alone: --backend, --mode, --precision"
         why = f"{min(others)} races on it"
         return admission.taken(case.device, self._context.machine, why, remedy)
+
+    def _uncaptured(self, case: Case) -> Reason | None:
+        """Why a CUDA graph cannot record the call: it could not in another precision, and each
+        attempt costs a worker."""
+        if "graph" not in case.mode_words:
+            return None
+        candidates = self._context.report.candidates
+        like = [o for o in self._plan.cases if (o.mode, o.device) == (case.mode, case.device)]
+        reasons = (candidates[other.id].reason for other in like)
+        return next((why for why in reasons if why and why.code == "unsupported"), None)
 
     def _refusal(self, case: Case, left_s: float) -> Reason | None:
         """Why a case is not even tried: no price, too long to compile, not enough memory."""

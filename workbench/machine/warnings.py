@@ -11,10 +11,15 @@ from .nvidia.gpus import IN_JOB, cuda_remedy
 from .packages import onnx_cuda
 from .packages.software import WARNED
 
+# Where all of these lack a value for one and the same reason, NVML has read nothing.
+_READINGS = (
+    "memory_used_bytes", "power_w", "sm_clock_mhz", "temperature_c", "utilization_percent",
+)  # fmt: skip
 # The driver works, and torch cannot use it.
 NOT_BY_TORCH = ("torch_without_cuda", "driver_too_old", "gpu_without_code")
 
 _CUDA_BUILD = "CUDA "
+_KERNEL_LOG = "check `nvidia-smi` and `dmesg | grep -iE 'nvrm|xid'`"
 _ORT = "onnxruntime"
 _CUDA_12_8 = (12, 8)
 _AMPERE = (8, 0)  # the first that torch's builds for Arm have code for
@@ -188,19 +193,27 @@ def of_others(gpu: Gpu, machine: Machine) -> bool:
 
 
 def _gpus(machine: Machine) -> Iterator[Warning]:
-    for gpu in machine.gpus:
-        if of_others(gpu, machine):
-            continue
+    listed = [gpu for gpu in machine.gpus if not of_others(gpu, machine)]
+    hidden = [gpu for gpu in listed if not gpu.visible]
+    for gpu in listed:
         name = gpu.name or "a GPU"
         if not gpu.visible:
-            remedy = "`unset CUDA_VISIBLE_DEVICES`, or name this GPU in it"
-            found = "gpu_hidden", f"{name} is not used: {gpu.unavailable.get('device', '')}", remedy
+            if gpu in hidden[1:]:
+                continue
+            are, them = f"{name} is", "this GPU"
+            if others := len(hidden) - 1:  # a server has eight, and one setting hides them
+                are, them = f"{name} and {units.counted(others, 'other GPU')} are", "them"
+            text = f"{are} not used: {gpu.unavailable.get('device', '')}"
+            found = "gpu_hidden", text, f"`unset CUDA_VISIBLE_DEVICES`, or name {them} in it"
         elif gpu.name is None and gpu.uuid is None and gpu.pci_bus_id is None:
             text = f"GPU {gpu.index} is unreadable: {gpu.unavailable.get('name', 'unknown')}"
-            found = "gpu_unreadable", text, "check `nvidia-smi` and `dmesg | grep -iE 'nvrm|xid'`"
+            found = "gpu_unreadable", text, _KERNEL_LOG
         elif gpu.compute_mode == "prohibited":
             text = f"{name} is in compute mode prohibited, which admits no program"
             found = "gpu_prohibited", text, f"`sudo nvidia-smi -i {gpu.index} -c DEFAULT`"
+        elif machine.nvml.available and (why := _unread(gpu)):  # CUDA may know its name
+            text = f"power, clocks and other processes of {name} are unknown: {why}"
+            found = "gpu_without_readings", text, _KERNEL_LOG
         elif gpu.is_busy:  # nothing of ours runs yet
             count = len(gpu.processes or ())
             programs = "another process uses" if count == 1 else f"{count} other processes use"
@@ -213,6 +226,12 @@ def _gpus(machine: Machine) -> Iterator[Warning]:
         else:
             continue
         yield Warning(*found, subject(gpu))
+
+
+def _unread(gpu: Gpu) -> str | None:
+    """Why NVML has read nothing of this GPU; None where it has, or where no reason is known."""
+    reasons = {gpu.unavailable.get(name) for name in _READINGS}
+    return reasons.pop() if len(reasons) == 1 else None
 
 
 def subject(gpu: Gpu) -> str:

@@ -79,9 +79,11 @@ PROTOBUF_CAUSES = tuple(
 
 
 def first_line(error: BaseException) -> str:
-    """`ValueError: no such axis`: the type and the first line of its message; an assertion without
-    one is shown itself."""
-    line = (str(error).strip().splitlines() or [""])[0]
+    """`ValueError: no such axis`: the type and the first line of its message, with the next one
+    after a colon; an assertion without a message is shown itself."""
+    line, *others = str(error).strip().splitlines() or [""]
+    if line.endswith(":") and others:  # "backend='inductor' raised:", "loading state_dict for Net:"
+        line += f" {others[0].strip()}"
     if not line and isinstance(error, AssertionError) and error.__traceback__:
         line = traceback.extract_tb(error.__traceback__)[-1].line or ""
     line = _MEMORY_DETAILS.sub("", line)

@@ -74,7 +74,7 @@ class MatrixProduct(Workload):
         wide = max(size, 4)  # bytes of a number as it is drawn
         if case.device_kind == "gpu":
             return replace(work, host_bytes=held + inputs * wide)
-        drawn = max(inputs, outputs) * wide  # later the check's conversion, as large
+        drawn = max(inputs, outputs) * wide  # later the product of JAX's check
         probe = batch * (k + 2 * m) * PROJECTIONS * 8
         largest = 8 * max(m * k, k * n, m * n)
         block = largest if batch > 1 else min(largest, BLOCK_BYTES)
@@ -165,13 +165,19 @@ def project(matrix: Any, vectors: Any) -> Any:
 
     Works on a block of rows (in a batch: of matrices) at a time to save memory.
     """
-    count = max(1, BLOCK_BYTES // (8 * matrix[0].size))
+    count = max(1, BLOCK_BYTES // (8 * prod(matrix.shape[1:])))
     parts = []
     for start in range(0, len(matrix), count):
         block = slice(start, start + count)
         own = vectors if vectors.ndim == 2 else vectors[block]
-        parts.append(matrix[block].astype(np.float64) @ own)
+        parts.append(_in_float64(matrix[block]) @ own)
     return np.concatenate(parts)
+
+
+def _in_float64(block: Any) -> Any:
+    """An array from one of NumPy, or from a tensor, whose type NumPy may not have."""
+    is_array = isinstance(block, np.ndarray)
+    return block.astype(np.float64) if is_array else block.double().numpy()
 
 
 class NumpyProduct(Task):
@@ -256,8 +262,7 @@ class TorchProduct(TorchTask):
         self.multiply(self.a, self.b, out=self.product)
 
     def check(self) -> Accuracy:
-        wide = torch.float64 if self.case.precision in ("fp64", "int8") else torch.float32
-        return self.probe.check(self.case, self.product.to("cpu", wide).numpy())
+        return self.probe.check(self.case, self.product.cpu())
 
     def transfer_out_s(self) -> float | None:
         return time_to_host(self.case, self.product)

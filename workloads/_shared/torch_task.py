@@ -74,6 +74,9 @@ def set_tf32(enabled: bool) -> None:
     (pytorch#166387).  Convolutions on CUDA use TF32 by default.
     """
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    for wider in (torch.backends, cudnn):  # a user's module may set these, and they outlast False
+        if hasattr(wider, "fp32_precision"):
+            wider.fp32_precision = "none"
     try:
         matmul.allow_tf32 = enabled
         cudnn.allow_tf32 = enabled
@@ -107,6 +110,8 @@ def true_fp32(device: str) -> Iterator[None]:
 
 class TorchTask(Task):
     """A task whose work is queued by torch."""
+
+    is_users = False  # the user's own code, which says itself whether cuDNN searches
 
     def __init__(self, case: Case) -> None:
         self.case = case
@@ -149,7 +154,8 @@ class TorchTask(Task):
             torch.set_num_threads(self.case.threads)
         if self.device.type == "cuda":
             set_tf32(self.case.precision == "tf32")
-            torch.backends.cudnn.benchmark = "cudnn-benchmark" in self.modes
+            if not self.is_users:
+                torch.backends.cudnn.benchmark = "cudnn-benchmark" in self.modes
         if self.case.is_compiled:
             end_compilers()
 

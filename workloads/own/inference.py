@@ -34,6 +34,7 @@ class ModuleTask(TorchTask):
     """One call of the module on one batch."""
 
     waits = finishes = True  # its outputs are read back
+    is_users = True
 
     def __init__(self, case: Case, setup: Setup, code: Code) -> None:
         super().__init__(case)

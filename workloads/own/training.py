@@ -39,6 +39,8 @@ class Training(FedTraining):
     them have comparable times.
     """
 
+    is_users = True
+
     def __init__(self, case: Case, setup: Setup, code: Code, one: Subject) -> None:
         super().__init__(case)
         self.code, self.one = code, one

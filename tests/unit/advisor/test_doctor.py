@@ -13,6 +13,7 @@ from workbench.advisor import doctor
 from workbench.advisor.doctor import Check, Examination, examine
 from workbench.export.doctor import doctor_text
 from workbench.machine.nvidia.driver_errors import nvml_text
+from workbench.machine.nvidia.gpu_fields import with_reasons
 from workbench.machine.packages.trials import Trial
 from workbench.records.machine import (
     CudaDriver,
@@ -316,6 +317,27 @@ def test_readings_that_are_missing_are_no_complaint() -> None:
     blank = Gpu(0, "cuda:0", "GPU-1", None, "NVIDIA GB10", compute_capability="12.1")
     found = examine(with_gpu(blank), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
     assert bad(found) == {}
+
+
+def test_a_card_of_which_nvml_has_read_nothing_is_not_called_healthy() -> None:
+    lost = with_reasons(Gpu(0, None, None, None, None), "the process that asks NVML ended")
+    known = msgspec.structs.replace(lost, device="cuda:0", uuid="GPU-1", name="NVIDIA H200")
+    here = msgspec.structs.replace(with_gpu(known), nvml=Nvml(True, None, "580.65"))
+    check = bad(examine(here, software("CUDA 13.0", "CUDA 13.0"), ON_GPU))["cuda:0"]
+    assert check.status == "warn" and "the process that asks NVML ended" in check.message
+    assert "dmesg" in (check.remedy or "")
+
+
+def test_cards_that_one_setting_hides_are_one_finding() -> None:
+    hidden = {"device": None, "visible": False, "unavailable": {"device": "hidden by it"}}
+    cards = [
+        msgspec.structs.replace(HEALTHY, index=n, uuid=f"GPU-{n}", **(hidden if n else {}))
+        for n in range(8)
+    ]
+    here = msgspec.structs.replace(with_gpu(), gpus=cards)
+    found = examine(here, software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
+    assert [(c.name, c.status) for c in found.checks[-2:]] == [("cuda:0", "ok"), ("gpu 1", "warn")]
+    assert "and 6 other GPUs are not used" in found.checks[-1].message
 
 
 def test_a_broken_driver_fails_and_an_absent_one_does_not() -> None:

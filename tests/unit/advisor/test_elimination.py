@@ -146,6 +146,12 @@ def test_a_reduced_precision_is_behind_by_the_factor_that_tables_show() -> None:
     assert left.reason.message == "fp16 is 3.90x slower than fp32 in its first turn"
 
 
+def test_a_reduced_precision_stays_where_its_fastest_step_alone_is_behind() -> None:
+    reduced = case("cpu-a", "fp16")
+    candidates = field({CPU_A: [[1.0, 9.0, 9.0]], reduced: [[4.0, 8.0, 8.0]]})
+    assert leaving(elimination.slower_precisions(standings(candidates))) == []
+
+
 def test_a_reduced_precision_that_comes_late_is_judged_by_its_own_first_turn() -> None:
     late = case("cpu-a", "fp16")
     for blocks, gone in (([[10.0] * 3], [late.id]), ([[10.0] * 3] * 2, [])):

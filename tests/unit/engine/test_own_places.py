@@ -57,6 +57,29 @@ def test_a_function_that_fails_without_a_gpu_is_asked_again_on_one() -> None:
     assert [c.case.label for c in report.candidates.values()] == ["cuda:0/python"]
 
 
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_module_of_which_the_gpu_has_no_room_for_copies_is_examined_on_the_cpu(
+    fits: bool,
+) -> None:
+    class Large(SimulatedOwn):
+        places: ClassVar[list[str]] = []
+
+        def consult_examine(self, request: dict[str, Any]) -> dict[str, Any]:
+            place = Code.of(request["code"]).home
+            self.places.append(place)
+            if place != "cpu":
+                raise WorkerFailed(Reason("no_memory", "CUDA out of memory"))
+            if not fits:
+                raise WorkerFailed(Reason("needs_gpu", "No CUDA GPUs are available"))
+            return super().consult_examine(request)
+
+    report = Report.of(raced(Large, gpu=True, devices=("gpu",)))
+    assert Large.places == ["cuda:0", "cpu"]
+    assert {candidate.case.device for candidate in report.candidates.values()} == {"cuda:0"}
+    reasons = [c.reason.code for c in report.candidates.values() if c.reason and not c.blocks]
+    assert reasons == ([] if fits else ["no_memory"])
+
+
 def test_a_module_that_fails_everywhere_is_reported_with_its_first_error() -> None:
     class Broken(OnGpus):
         def consult_examine(self, request: dict[str, Any]) -> dict[str, Any]:

@@ -363,6 +363,21 @@ def test_a_second_process_on_an_exclusive_gpu_is_refused(mode: str) -> None:
         assert "one process at a time" in reason.message and "-c DEFAULT" in reason.hint
 
 
+def test_a_call_that_no_cuda_graph_can_record_costs_a_worker_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("workbench.catalog.load", lambda _: IdleWorkload())
+    plain, half = case("cuda:0-a"), case("cuda:0-a", "fp16")
+    graph, other = (replace(each, mode="graph") for each in (plain, half))
+    row = Row(plain, graph, half, other)
+    here, software = machine("cuda:0"), Software("3.11", "python", {}, {})
+    row.report.apply(ev.HardwareDetected(at_s=0, machine=here, software=software))
+    row.preparation.fail(graph, WorkerFailed(Reason("unsupported", "it waits for the GPU")))
+    assert row.prepare(half, other) == [True, False]
+    assert row.report.candidates[other.id].reason == row.report.candidates[graph.id].reason
+    assert row.pool.operations() == ["prepare"]
+
+
 def test_the_ranks_of_a_launcher_have_all_the_time_of_the_run(monkeypatch) -> None:
     """They end with their worker, and no other could be called again."""
     monkeypatch.setenv("RANK", "0")

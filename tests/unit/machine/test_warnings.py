@@ -104,6 +104,9 @@ def test_hidden_and_simulated_gpus_do_not_ask_for_a_cuda_build() -> None:
     simulated = msgspec.structs.replace(GPU, simulated=True, device="fake:0")
     found = hardware_warnings(machine(hidden, simulated), torch("CPU build"))
     assert only(found, "gpu_hidden").subject == "GPU-1"
+    others = (msgspec.structs.replace(hidden, uuid=f"GPU-{number}") for number in (2, 3))
+    warning = only(hardware_warnings(machine(hidden, *others), torch("CPU build")), "gpu_hidden")
+    assert warning.message.startswith("NVIDIA H200 and 2 other GPUs are not used: hidden by CUDA")
 
 
 def test_a_driver_too_old_for_the_build() -> None:

@@ -334,6 +334,10 @@ def test_cudnn_searches_only_for_the_candidate_of_that_mode(
         task.device = torch.device("cuda")
         task.activate()
         assert torch.backends.cudnn.benchmark == (mode == "cudnn-benchmark")
+    task.is_users = True
+    torch.backends.cudnn.benchmark = True
+    task.activate()
+    assert torch.backends.cudnn.benchmark, "a user's code has asked for it"
 
 
 # ------------------------------------------------------------------ loaders
