@@ -13,7 +13,7 @@ from functools import partial
 from multiprocessing import resource_tracker
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from workbench.contract import WorkloadError
 from workbench.process import children
@@ -104,7 +104,7 @@ def run(code: Code) -> Run:
     end_compilers()
     if not ran.modules:
         if failure:
-            text = f"{name} {failure.text} before it called a module"
+            text = f"{name} {failure} before it called a module"
             raise WorkloadError(text, code=failure.code, hint=failure.hint)
         if ran.cut:
             hint = "raise --budget: a script gets a third of it"
@@ -112,7 +112,7 @@ def run(code: Code) -> Run:
         hint = "name a function that returns the module: `--torch package.module:build`"
         raise unusable(f"{name} called no torch module", hint)
     if failure:
-        ran.notes.append(f"the script {failure.text}")
+        ran.notes.append(f"the script {failure}")
     if ran.cut:
         ran.notes.append(f"the script was cut after {code.seconds:.3g} s")
     if (left := _threads_left() - len(alive)) > 0:
@@ -255,16 +255,9 @@ def _join(others: Sequence[threading.Thread]) -> None:
             thread.join()
 
 
-class Failure(NamedTuple):
-    """The end of a script that failed, in words: its exception would keep the script's objects."""
-
-    text: str  # "raised KeyError: 'x' (train.py:3)"
-    code: str = "user_code"
-    hint: str | None = None
-
-
-def _failure(script: Path, argv: list[str]) -> Failure | None:
-    """Run the script as the main program; returns what went wrong, if anything did."""
+def _failure(script: Path, argv: list[str]) -> WorkloadError | None:
+    """Run the script as the main program; returns what went wrong, if anything did, in words such
+    as "raised KeyError: 'x' (train.py:3)": its own exception would keep the script's objects."""
     own = os.getpid()
     kept = sys.argv, sys.modules["__main__"]
     main = ModuleType("__main__")
@@ -284,7 +277,7 @@ def _failure(script: Path, argv: list[str]) -> Failure | None:
     except ModuleNotFoundError as error:
         traceback.print_exc()
         hint = "--python names the environment that has it"
-        return Failure(_raised(error), "missing_package", hint)
+        return WorkloadError(_raised(error), code="missing_package", hint=hint)
     except TimeUp:
         raise
     except BaseException as error:  # a cancelled task's, or a KeyboardInterrupt of its own
@@ -303,8 +296,8 @@ def _raised(error: BaseException) -> str:
     return f"raised {first_line(error)}{users_line(error)}"
 
 
-def _failed(text: str, hint: str | None = None) -> Failure:
+def _failed(text: str, hint: str | None = None) -> WorkloadError:
     """The failure in these words, with a remedy of its own where CUDA is missing."""
     if any(mark in text for mark in NO_CUDA_MARKS):
         hint = "pass its option for the CPU after --, such as --device cpu"
-    return Failure(text, hint=hint)
+    return WorkloadError(text, code="user_code", hint=hint)
