@@ -19,7 +19,7 @@ from workbench.worker.libraries import torch
 
 from .subject import Subject
 from .target import unusable, user_errors
-from .tree import Example, tensors
+from .tree import Example, binds, tensors
 
 Batches = Generator[Any, None, None]
 ENDLESS = 10**12  # samples
@@ -44,7 +44,7 @@ class TrainingParts:
         if self.loader is None and self.dataset is None:
             self._take_held()
         self.data = "loader" if self.loader else "dataset" if self.dataset else None
-        self.judges_batch = self.loss is not None and _takes_two(self.loss)
+        self.judges_batch = self.loss is not None and binds(self.loss, None, None)
         self._judges_target = self.judges_batch and _is_torchs(self.loss)
         taken = inspect.signature(one.module.forward).parameters
         kinds = [each.kind for each in taken.values()]
@@ -262,14 +262,6 @@ def _is_indexed(found: Any) -> bool:
     """Whether it yields samples by number, as lists and the data sets of other libraries do."""
     is_sized = hasattr(found, "__len__") and hasattr(found, "__getitem__")
     return is_sized and not isinstance(found, (str, bytes, Mapping, type))
-
-
-def _takes_two(function: Any) -> bool:
-    try:
-        inspect.signature(function).bind(None, None)
-    except TypeError:
-        return False
-    return True
 
 
 def _is_torchs(function: Any) -> bool:

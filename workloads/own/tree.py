@@ -181,7 +181,7 @@ def module_with_inputs(found: Any) -> tuple[Any, Example | None] | None:
         return module, None
     if len(given) == 2:
         args, kwargs = given
-    elif _are_keywords(inside(module), given[0]):
+    elif isinstance(given[0], Mapping) and binds(inside(module).forward, **given[0]):
         args, kwargs = (), given[0]
     else:
         args, kwargs = given[0], {}
@@ -242,12 +242,13 @@ def _is_packed(given: Any) -> bool:
     return type(given).__name__ == "PackedSequence"
 
 
-def _are_keywords(module: Any, given: Any) -> bool:
-    """Whether a dictionary holds the keyword arguments of the module, and is not the only one."""
+def binds(function: Any, /, *args: Any, **named: Any) -> bool:
+    """Whether a function takes these arguments."""
     try:
-        return isinstance(given, Mapping) and bool(inspect.signature(module.forward).bind(**given))
-    except (TypeError, ValueError):
+        inspect.signature(function).bind(*args, **named)
+    except (TypeError, ValueError):  # a builtin may have no signature
         return False
+    return True
 
 
 @dataclasses.dataclass(frozen=True)
