@@ -25,7 +25,7 @@ from ..machine.warnings import (
 )
 from ..records.document import Ceilings
 from ..records.machine import Gpu, Machine, Package, Software
-from ..records.reason import Warning
+from ..records.reason import Reason, Warning
 from ..report.measurements import against
 from ..report.report import Report
 from ..text import units
@@ -327,9 +327,8 @@ def stragglers(report: Report) -> Iterator[Check]:
     for measured in report.measurements:
         device, name = measured.case.device, names.get(measured.case.device)
         if measured.median_s is None:
-            why = measured.reason.message if measured.reason else "no reason given"
-            hint = measured.reason.hint if measured.reason else None
-            yield Check(f"{device} product", FAIL, f"not measured: {why}", hint)
+            reason = measured.reason or Reason("unknown", "no reason given")
+            yield Check(f"{device} product", FAIL, f"not measured: {reason.message}", reason.hint)
             continue
         equals = [c for c in report.candidates.values() if names.get(c.case.device) == name]
         behind = against(report.candidates[measured.id], equals)

@@ -153,14 +153,12 @@ def breaks(subject: Subject, example: Example, within: str = "no_grad") -> dict[
         raise WorkloadError(message) from error
     finally:
         torch._dynamo.reset()
-    kinds = Counter(node.op for graph in found.graphs for node in graph.graph.nodes)
-    operations = kinds.total() - sum(kinds[each] for each in NO_OPERATIONS)
+    nodes = [node for graph in found.graphs for node in graph.graph.nodes]
+    operations = sum(node.op not in NO_OPERATIONS for node in nodes)
     if not operations:
-        text = f"torch.compile finds nothing in {subject.name} to compile"
-        raise WorkloadError(text)
+        raise WorkloadError(f"torch.compile finds nothing in {subject.name} to compile")
     reasons = Counter(_why(each.reason) for each in found.break_reasons)
     listed = [f"{count}x {reason}" for reason, count in reasons.most_common(MOST_REASONS)]
-    nodes = (node for graph in found.graphs for node in graph.graph.nodes)
     convolutions = sum("conv" in str(node.target) for node in nodes if node.op == "call_function")
     return {"reasons": listed, "operations": operations, "convolutions": convolutions}
 
