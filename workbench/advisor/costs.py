@@ -1,8 +1,7 @@
 """Costs of each candidate in money and joules, and the best candidate by each of them.
 
 Prices are the user's own and exact.  Energy comes from the device's own counter or sensor.  For a
-GPU it covers the whole board; RAPL covers the processor packages without memory, fans and power
-supply.
+GPU it covers the whole board; RAPL covers processor packages, no memory, fans or power supply.
 """
 
 from collections.abc import Mapping, Sequence

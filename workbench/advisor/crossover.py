@@ -282,8 +282,7 @@ def _zero(by_size: Mapping[float, float]) -> float | None:
 
 
 def _line(by_size: Mapping[float, float]) -> tuple[float, tuple[float, float]] | None:
-    """The zero of a line through the logarithms and its 95% interval; None where the points are too
-    few or do not rise beyond doubt."""
+    """The zero of a line through the logarithms and its 95% interval; None if it may not rise."""
     if len(by_size) < LEAST_FOR_A_LINE:
         return None
     xs, ys = [math.log(v) for v in by_size], [math.log(r) for r in by_size.values()]

@@ -97,8 +97,7 @@ def examine(
 
 
 def provider(name: str, versions: Mapping[str, str | None]) -> str | None:
-    """The package that a backend comes with, of those that have a version; several provide
-    onnxruntime."""
+    """The installed package that a backend comes with; several provide onnxruntime."""
     names = catalog.backend(name).packages or (name,)
     for package, version in versions.items():
         if version and (package in names or (name == _ORT and package.startswith(f"{_ORT}-"))):

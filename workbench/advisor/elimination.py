@@ -88,8 +88,7 @@ def inadmissible(standings: Standings) -> Iterator[Eliminated]:
 
 
 def slower_precisions(standings: Standings) -> Iterator[Eliminated]:
-    """Reduced precisions whose first turn was far behind FP32 on the same device with the same
-    settings."""
+    """Reduced precisions whose first turn was far behind FP32, all else equal."""
     if standings.scenario.weighs_memory:
         return  # they may need less of it
     cpu = standings.cpu
@@ -109,8 +108,7 @@ def slower_precisions(standings: Standings) -> Iterator[Eliminated]:
 
 
 def too_slow_for_budget(standings: Standings) -> Iterator[Eliminated]:
-    """After the first round: the slowest of each group, until two more rounds of the others fit
-    into the time left."""
+    """After a first round: the slowest of each group, until time is left for two more rounds."""
     if standings.rounds != 1:
         return
     turn_s = standings.turn_s

@@ -68,8 +68,7 @@ def fill(rows: Sequence[RowPlan], request: Request) -> list[Warning]:
 def _answers(
     row: RowPlan, request: Request, asked: str, recordings: Sequence[Recording]
 ) -> Iterator[WhatIf]:
-    """The results of the recordings of this very job, the newest first; else the newest
-    estimate."""
+    """The results of recordings of this very job, the newest first; else the newest estimate."""
     if row.scenario.objective not in TIMED:
         text = f"recordings hold times only; the objective of this row is {row.scenario.objective}"
         yield WhatIf(asked, recordings[0].name, missing=Reason("objective", text))

@@ -218,8 +218,7 @@ def one_thread_per_core(cpu: Cpu) -> int | None:
 
 
 def useful_thread_counts(cpu: Cpu, requested: Sequence[int] = ()) -> tuple[int, ...]:
-    """Requested counts, otherwise powers of two, physical cores and all usable cores; the largest
-    first."""
+    """Requested counts, else powers of two, physical and all usable cores; the largest first."""
     if requested:
         return tuple(sorted(set(requested), reverse=True))
     cores = cpu.effective_cores

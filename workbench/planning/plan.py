@@ -191,8 +191,7 @@ def _table(
 
 
 def _chosen(request: Request, scenarios: Mapping[str, Scenario], own: Collection[str]) -> list[str]:
-    """The scenarios that are named, otherwise the user's own, otherwise all; optional ones only by
-    name or with --all."""
+    """The named scenarios, else the user's own or all; those on request by name or --all only."""
     offered = list(request.scenarios or own or scenarios)
     named = request.scenarios or request.all_scenarios
     chosen = [name for name in dict.fromkeys(offered) if named or not scenarios[name].on_request]

@@ -44,8 +44,7 @@ def inspect(
     limit: float | None = None,
     seconds: float = math.inf,
 ) -> dict[str, Any]:
-    """Read the model, write inputs that it runs on and its answers into `folder`; returns the
-    fields of ModelFacts.
+    """Read the model, write inputs and its answers to `folder`; returns the fields of ModelFacts.
 
     A folder `given` holds inputs and what is right for them already.  With a `limit`, inputs
     are kept apart to check it, where there are enough and the model runs on them in part of the
@@ -145,8 +144,7 @@ def _random(original: Original, possible: Iterable[Sizes], maker: Maker, seed: i
 def _keep_affordable(
     chosen: Chosen, original: Original, fewest: int | None, seconds: float
 ) -> str | None:
-    """Keep as many samples as the model runs in time; why none can check variants, however many
-    there are."""
+    """Keep as many samples as run in time; returns why none can check variants, if so."""
     first = chosen.choose[0]
     run_s, answers = _run_s(original, first)
     size = sum(array.nbytes for array in [*first.values(), *answers])
@@ -180,8 +178,7 @@ def _from_folder(ports: Sequence[Input], folder: Path) -> Chosen:
 
 
 def _run_s(original: Original, sample: Mapping[str, Array]) -> tuple[float, list[Array]]:
-    """The seconds of a run, and its answers: of a second run where the first, which is the
-    slowest, took less than a second."""
+    """The seconds of a run and its answers: of the second, unless the first takes a second."""
     for _ in range(2):
         began = time.perf_counter()
         answers = original.run(sample)

@@ -61,8 +61,7 @@ class Called:
         return [f"{self.name} was {way} in {n} of {self.calls} calls" for way, n in ways]
 
     def begin(self, example: Example, called: Any) -> None:
-        """Note a call of the module, or of what is around it, and keep copies of its inputs before
-        it may change them."""
+        """Note a call, and keep copies of its inputs before it may change them."""
         self._ways.update(ways(called, self._modal))
         shapes = _shapes(example)
         self.counts[shapes] += 1
@@ -71,8 +70,7 @@ class Called:
             self.example, self._kept = _copied(example), shapes
 
     def _is_larger(self, example: Example) -> bool:
-        """Whether it has at least twice as many values as the one that is kept: inputs that grow
-        with each call are not all copied."""
+        """Whether it has twice the values of the one kept: growing inputs are not all copied."""
         return self.example is not None and _values(example) >= 2 * _values(self.example)
 
 

@@ -209,8 +209,7 @@ def _port(path: str) -> str:
 
 
 def _flat(module: Any, example: Example) -> Any:
-    """`module` as one that takes the example's tensors and returns a tuple of tensors; whatever
-    else the example holds is constant."""
+    """`module` from the example's tensors to a tuple of tensors; all else is constant."""
 
     class Flat(nn.Module):  # type: ignore[misc]  # torch is not followed
         def __init__(self) -> None:

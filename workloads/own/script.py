@@ -134,8 +134,7 @@ def _threads_left() -> int:
 
 
 def _settings() -> dict[Callable[[Any], Any], Any]:
-    """The settings of the process that a script may change, by the function that restores each:
-    the other workers do not see them."""
+    """What a script may set for its process alone, by the function that restores each."""
     cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
     return {
         torch.set_num_threads: torch.get_num_threads(),
@@ -188,8 +187,7 @@ def hand_over(chosen: Called, ran: Run, code: Code) -> str | None:
 
 
 def _homes(module: Any) -> set[str]:
-    """The folders with the user's packages that define its parts: a script, or torch.hub, may have
-    taken them off `sys.path` again."""
+    """The folders of the user's packages that define its parts, perhaps off `sys.path` again."""
     names = {type(part).__module__.partition(".")[0] for part in module.modules()}
     found = map(sys.modules.get, names)
     places = (getattr(x, "__path__", None) or [getattr(x, "__file__", None) or "<"] for x in found)
@@ -246,8 +244,7 @@ def _exit_of(own: int) -> Any:
 
 
 def _join(others: Sequence[threading.Thread]) -> None:
-    """Wait for the threads that the script has started, as Python does at its end, except those of
-    pools, which wait for more work."""
+    """Wait for the script's threads, as Python does, except for pools that wait for work."""
     pools = sys.modules.get("concurrent.futures.thread")
     of_pools = getattr(pools, "_threads_queues", {})
     for thread in threading.enumerate():

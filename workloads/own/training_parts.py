@@ -132,8 +132,7 @@ class TrainingParts:
         return unusable(text, HINT if self.data else HINT + WITH_TARGET)
 
     def optimiser(self, module: Any, *, fused: bool = False) -> Any:
-        """The user's optimiser, else AdamW with torch's settings; `fused`: one kernel for all
-        weights.
+        """The user's optimiser, else AdamW; `fused`: it updates all weights in one kernel.
 
         Raises WorkloadError "unsupported" where it has no fused form.
         """
@@ -207,8 +206,7 @@ class TrainingParts:
 
 # It has an import of its own, since `save` copies it.
 def maker_of(found: Any) -> Any:
-    """The function that makes an optimiser, or one that makes others like it; None for what is
-    neither."""
+    """The function that makes an optimiser, or one that makes others like it, else None."""
     import torch
 
     if not isinstance(found, torch.optim.Optimizer):
@@ -265,8 +263,7 @@ def _is_indexed(found: Any) -> bool:
 
 
 def _is_torchs(function: Any) -> bool:
-    """Whether it is a loss of torch, such as `nn.CrossEntropyLoss()` or `F.mse_loss`, which takes
-    the target alone."""
+    """Whether it is a loss of torch, such as `F.mse_loss`, which takes the target alone."""
     function = function.func if isinstance(function, partial) else function
     defined = type(function) if isinstance(function, torch.nn.Module) else function
     return str(getattr(defined, "__module__", "")).startswith("torch.")

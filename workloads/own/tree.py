@@ -1,5 +1,4 @@
-"""Values inside nested containers: lists, tuples, dictionaries, dataclasses, model outputs, and the
-arguments of a call."""
+"""Values inside nested containers, such as lists, dataclasses and the arguments of a call."""
 
 from __future__ import annotations
 
@@ -134,8 +133,7 @@ def as_array(tensor: Any) -> Any:
 
 
 def _contents(tree: Any) -> Mapping[Any, Any] | None:
-    """The values in a container, by key; None for anything else.  A list of numbers or texts counts
-    as one value, since it may be long."""
+    """The values in a container, by key; None for others, and for a list of numbers or texts."""
     if isinstance(tree, Mapping):
         return tree
     if isinstance(tree, (list, tuple)):
@@ -147,8 +145,7 @@ def _contents(tree: Any) -> Mapping[Any, Any] | None:
 
 
 def _attributes(tree: Any) -> Mapping[str, Any] | None:
-    """The attributes of an object that holds tensors, such as a graph or a cache of keys; None for
-    other values."""
+    """The attributes of an object that holds tensors, such as a graph or a cache; else None."""
     return vars(tree) if _is_plain(tree) and _holds(tree, set()) else None
 
 
@@ -195,8 +192,7 @@ def inside(module: Any) -> Any:
 
 
 def alone(module: Any) -> Any:
-    """The module that DataParallel wraps, which requires its weights on a particular GPU; any other
-    module itself."""
+    """The module in DataParallel, which wants its weights on a certain GPU; any other as it is."""
     wrappers = nn.DataParallel, nn.parallel.DistributedDataParallel
     return module.module if isinstance(module, wrappers) else module
 
