@@ -65,8 +65,7 @@ def plain(case: Case) -> Case:
 
 
 def _alike(one: Candidate, other: Candidate) -> bool:
-    """Whether two fixed costs differ by no more than single observations do, apart from equal
-    parts, such as the import of a shared process."""
+    """Whether two fixed costs differ by no more than noise, apart from parts that they share."""
     parts = zip(one.fixed_parts_s, other.fixed_parts_s, strict=True)
     own = [pair for pair in parts if pair[0] != pair[1]]
     first, second = (math.fsum(column) for column in zip(*own, strict=True)) if own else (0, 0)

@@ -253,8 +253,7 @@ def _paired(named: Named, below: str, above: str) -> list[CrossoverPoint]:
 
 
 def _with_transfers(ratio: float, one: Candidate, two: Candidate) -> float | None:
-    """The ratio if every step included the copies to and from the device.  None if that is unknown,
-    if the row does not compare steps, or without a GPU."""
+    """The ratio with copies to and from the device in every step; None where that is unknown."""
     kinds = {one.case.device_kind, two.case.device_kind}
     if one.objective not in OF_A_STEP or kinds == {"cpu"}:
         return None

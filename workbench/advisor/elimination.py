@@ -209,8 +209,7 @@ def _factor(candidate: Candidate, factor: float) -> str:
 
 
 def protected(standings: Standings) -> set[str]:
-    """Ids of the cases that stay in the race while there is time to measure their ratio: pick and
-    runner-up as it looks now, and those that the plan names."""
+    """Ids of cases that stay while there is time: pick, runner-up, and those the plan names."""
     if not standings.plan.decides:
         return set(standings.plan.protected)
     able = ranked(c for c in standings.measured if is_admissible(c, standings.scenario))

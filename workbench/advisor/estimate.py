@@ -94,8 +94,7 @@ def estimate(points: Sequence[Point], size: float, work: Work) -> Estimate | Rea
 
 
 def held_out_error(points: Sequence[Point], model: Model) -> float | None:
-    """The largest relative error of inner points estimated from their neighbours; None if the
-    model does not apply to one of them."""
+    """The largest error of inner points, estimated from their neighbours; None if one cannot be."""
     worst = 0.0
     for first, held_out, last in zip(points, points[1:], points[2:], strict=False):
         times_s = first.value_s, last.value_s

@@ -41,8 +41,7 @@ class CandidateSource(ABC):
         """The files that `case` gets as `Setup.files`."""
 
     def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
-        """Cases that join after this round; `candidates` are all of the row so far, and `left_s`
-        is the row's remaining time in seconds."""
+        """Cases that join after this round, which leaves the row `left_s` seconds."""
         return []
 
     def baseline(self, candidates: Sequence[Candidate]) -> str | None:

@@ -149,8 +149,7 @@ class Run:
         raise TimeUp
 
     def _passes(self, module: Any) -> bool:
-        """Whether a call is inside another, as those of DataParallel's threads are, or in the
-        capture of a CUDA graph, where synchronising is an error."""
+        """Whether a call is in another, or in the capture of a CUDA graph, which must not wait."""
         if getattr(self._thread, "inside", False) or getattr(module, "_is_replica", False):
             return True
         return torch.cuda.is_initialized() and bool(torch.cuda.is_current_stream_capturing())

@@ -31,8 +31,7 @@ DEFAULT_BATCH, TRAINED_BATCH = 1, 32  # where only `inputs(batch)` is given, wit
 
 
 class Subject:
-    """A module of the user; `module` is on the device `code.home`, in evaluation mode unless it is
-    trained, and never changed."""
+    """A user's module on `code.home`, never changed; in evaluation mode unless it is trained."""
 
     def __init__(
         self, code: Code, module: Any, example: Example | None, *, build: Any = None

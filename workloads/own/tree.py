@@ -217,8 +217,7 @@ def _has_compiled_forward(module: Any) -> bool:
 
 
 def compiled_parts(module: Any) -> list[str]:
-    """The parts that every copy compiles too: torch.compile is around them, or on the `forward` of
-    their class."""
+    """The parts that every copy compiles too: wrapped ones, and those of a compiled class."""
 
     def stays(part: Any) -> bool:
         forward = getattr(type(part), "forward", None)  # TorchScript's exists on instances alone
