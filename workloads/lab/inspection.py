@@ -52,14 +52,11 @@ def inspect(
     where inputs or shapes do not fit it.
     """
     why = None
-    name = Path(model).name
-    with clear_errors(f"{one_line(name)} cannot be used"):
+    with clear_errors(f"{one_line(Path(model).name)} cannot be used"):
         loaded = load(model)
         original = Original(loaded.path)
         # From so many inputs to check on, those of the user's are kept apart.
-        fewest = None
-        if limit is not None:
-            fewest = bounds.fewest(metric, limit, labels=original.labels)
+        fewest = None if limit is None else bounds.fewest(metric, limit, labels=original.labels)
         ports = ports_of(graph.free_inputs(loaded.proto))
         if given is not None:
             chosen = _from_folder(ports, Path(given))
@@ -83,8 +80,7 @@ def inspect(
         if (output := _undefined(original.outputs, reference)) is not None:
             hint = "pass other inputs" if inputs else RANGE_HINT
             raise bad_model(f"the original model answers NaN or infinity in {output}", hint)
-        is_random = graph.may_be_random(loaded.proto)
-        if is_random and _varies(original, chosen.choose[0], reference[0]):
+        if graph.may_be_random(loaded.proto) and _varies(original, chosen.choose[0], reference[0]):
             message = "the model answers differently each time, so no variant can be judged"
             raise bad_model(message, RANDOM_HINT)
         answers = dict(zip(original.outputs, reference[0], strict=True))

@@ -83,7 +83,6 @@ def run(code: Code) -> Run:
     script, settings = Path(code.directory, name), _settings()
     path, alive, ran, failure = list(sys.path), threading.enumerate(), Run(), None
     others = set(children.offspring(os.getpid()))
-    threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
     flush_at_exit()
     with ran.watched(code.seconds):
         failure = _failure(script, [name, *code.arguments])
@@ -91,9 +90,9 @@ def run(code: Code) -> Run:
     ran.paths += [os.path.abspath(each) for each in sys.path if each not in path]  # noqa: PTH100
     sys.path[:] = [*path, *ran.paths]  # at the end, where they hide no other module
     os.chdir(code.directory)
-    if (count := torch.get_num_threads()) != threads:
+    if (count := torch.get_num_threads()) != settings[torch.set_num_threads]:
         ran.threads = count
-    if (kind := torch.get_default_dtype()) != dtype:
+    if (kind := torch.get_default_dtype()) != settings[torch.set_default_dtype]:
         ran.dtype = str(kind).removeprefix("torch.")
     if (device := torch.get_default_device()).type != "cpu":
         ours = "in the race its module makes them on the CPU"
