@@ -183,7 +183,6 @@ GALLERY: dict[str, Callable[[], Verdict]] = {
         {CPU: steady(1.0), GPU: steady(2.0)}
     ),
     "none within the latency limit": lambda: _limited(latency_ms=500.0)(BOTH),
-    "above the thread limit": lambda: _limited(threads=4)(BOTH),
     "above the memory limit": lambda: _memory(100, 50, 1500, 80),
     "unknown memory": lambda: _limited(memory_mib=100)(BOTH),
     # ------------------------------------------------------------ causes

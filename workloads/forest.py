@@ -25,11 +25,10 @@ from workbench.contract import (
 )
 from workbench.worker.libraries import np, torch
 
-from ._shared.cuda_graph import graphed
 from ._shared.network import relative_error
 from ._shared.onnx_model import LARGEST_MODEL, GraphBuilder
 from ._shared.session import open_session
-from ._shared.torch_task import TorchTask, time_to_host, to_device
+from ._shared.torch_task import TorchTask, graphed, time_to_host, to_device
 
 FEATURES = 20
 EARLY_LEAVES = 0.15  # share of inner nodes that are leaves, so that paths differ in length

@@ -7,8 +7,7 @@ from typing import Any
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 from workbench.worker.libraries import torch
 
-from ._shared.cuda_graph import graphed
-from ._shared.torch_task import TorchTask
+from ._shared.torch_task import TorchTask, graphed
 
 
 class LaunchLatency(Workload):

@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 from workbench.worker.libraries import jax, torch
 
-from ._shared.cuda_graph import WARM_UPS, graphed
 from ._shared.jax_task import JaxTask, cross_entropy, weights_of
 from ._shared.network import mlp, mlp_training_flops, samples
-from ._shared.torch_task import TorchTask, module
+from ._shared.torch_task import WARM_UPS, TorchTask, graphed, module
 from ._shared.training import compare_losses, train_step
 
 SIZES = (100, 50, 10)

@@ -7,7 +7,7 @@ Two candidates are level at n = (F_a - F_b) / (s_b - s_a), the break-even point.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, permutations
 
 from ..contract import COMPILED, Case
 from ..records.verdict import Elimination, Payoff, Verdict
@@ -44,23 +44,18 @@ def _pairs(
         yield ranked[0], min(ranked, key=lambda candidate: candidate.fixed_s)
     if gpu is not None and cpu is not None:
         yield gpu, cpu
-    compiled = (
-        (one, other)
-        for one in ranked
-        if one.case.is_compiled
-        for other in ranked
-        if other.case == plain(one.case)
-    )
-    quantised = (
-        (one, other)
-        for one in ranked
-        if one.case.precision == "int8"
-        for other in ranked
-        if other.case.precision == "fp32"
-        and (other.case.device, other.case.backend) == (one.case.device, one.case.backend)
-    )
+    pairs = list(permutations(ranked, 2))
+    compiled = (p for p in pairs if p[0].case.is_compiled and p[1].case == plain(p[0].case))
+    quantised = (pair for pair in pairs if _is_quantised(*(each.case for each in pair)))
     yield from islice(compiled, 1)
     yield from islice(quantised, 1)
+
+
+def _is_quantised(one: Case, other: Case) -> bool:
+    """Whether one is in INT8 and the other in FP32, on one device by one backend."""
+    precisions = one.precision, other.precision
+    is_alike = (one.device, one.backend) == (other.device, other.backend)
+    return is_alike and precisions == ("int8", "fp32")
 
 
 def plain(case: Case) -> Case:
@@ -70,8 +65,7 @@ def plain(case: Case) -> Case:
 
 
 def _alike(one: Candidate, other: Candidate) -> bool:
-    """Whether two fixed costs differ by no more than single observations do, apart from equal
-    parts, such as the import of a shared process."""
+    """Whether two fixed costs differ by no more than noise, apart from parts that they share."""
     parts = zip(one.fixed_parts_s, other.fixed_parts_s, strict=True)
     own = [pair for pair in parts if pair[0] != pair[1]]
     first, second = (math.fsum(column) for column in zip(*own, strict=True)) if own else (0, 0)

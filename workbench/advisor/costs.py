@@ -1,8 +1,7 @@
 """Costs of each candidate in money and joules, and the best candidate by each of them.
 
 Prices are the user's own and exact.  Energy comes from the device's own counter or sensor.  For a
-GPU it covers the whole board; RAPL covers the processor packages without memory, fans and power
-supply.
+GPU it covers the whole board; RAPL covers processor packages, no memory, fans or power supply.
 """
 
 from collections.abc import Mapping, Sequence
@@ -112,11 +111,7 @@ def _cheapest(eligible: Sequence[Candidate]) -> ObjectivePick:
 
 def _most_frugal(eligible: Sequence[Candidate]) -> ObjectivePick:
     unit = f"J/{one_of(eligible[0].work.item)}"
-    joules = {
-        cost.id: cost.joules_per_item
-        for cost in case_costs(eligible)
-        if cost.joules_per_item is not None
-    }
+    joules = {c.case.id: j for c in eligible if (j := _cost(c).joules_per_item) is not None}
     read = {c.case.device_kind for c in eligible if c.case.id in joules}
     silent = sorted({c.case.device_kind for c in eligible} - read)
     if silent:

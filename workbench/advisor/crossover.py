@@ -90,17 +90,14 @@ class Duel:
         """The first change from small to large sizes.  Sizes that contradict one another widen the
         bracket, unless the lead changes back for good."""
         leads = self.leads
-        pairs = (pair for pair in pairwise(leads) if leads[pair[0]] != leads[pair[1]])
-        if (pair := next(pairs, None)) is None:
+        changes = (pair for pair in pairwise(leads) if leads[pair[0]] != leads[pair[1]])
+        if (pair := next(changes, None)) is None:
             return None
-        below, above = leads[pair[0]], leads[pair[1]]
-        last = max(value for value, name in leads.items() if name == above)
-        known = [value for value in leads if value <= last]
-        first_above = min(value for value in known if leads[value] == above)
-        last_below = max(value for value in known if leads[value] == below)
-        lower = max(v for v in known if leads[v] == below and v < first_above)
-        upper = min(v for v in known if leads[v] == above and v > last_below)
-        again = min((value for value in leads if value > last), default=None)
+        lower, (below, above) = pair[0], (leads[size] for size in pair)
+        last = max(size for size in leads if leads[size] == above)
+        last_below = max(size for size in leads if leads[size] == below and size < last)
+        upper = min(size for size in leads if size > last_below)
+        again = min((size for size in leads if size > last), default=None)
         return Change(below, above, (lower, upper), None if again is None else (last, again))
 
     def crossing(self, change: Change) -> tuple[float, tuple[float, float]]:
@@ -256,8 +253,7 @@ def _paired(named: Named, below: str, above: str) -> list[CrossoverPoint]:
 
 
 def _with_transfers(ratio: float, one: Candidate, two: Candidate) -> float | None:
-    """The ratio if every step included the copies to and from the device.  None if that is unknown,
-    if the row does not compare steps, or without a GPU."""
+    """The ratio with copies to and from the device in every step; None where that is unknown."""
     kinds = {one.case.device_kind, two.case.device_kind}
     if one.objective not in OF_A_STEP or kinds == {"cpu"}:
         return None
@@ -285,8 +281,7 @@ def _zero(by_size: Mapping[float, float]) -> float | None:
 
 
 def _line(by_size: Mapping[float, float]) -> tuple[float, tuple[float, float]] | None:
-    """The zero of a line through the logarithms and its 95% interval; None where the points are too
-    few or do not rise beyond doubt."""
+    """The zero of a line through the logarithms and its 95% interval; None if it may not rise."""
     if len(by_size) < LEAST_FOR_A_LINE:
         return None
     xs, ys = [math.log(v) for v in by_size], [math.log(r) for r in by_size.values()]

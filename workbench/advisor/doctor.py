@@ -25,7 +25,7 @@ from ..machine.warnings import (
 )
 from ..records.document import Ceilings
 from ..records.machine import Gpu, Machine, Package, Software
-from ..records.reason import Warning
+from ..records.reason import Reason, Warning
 from ..report.measurements import against
 from ..report.report import Report
 from ..text import units
@@ -101,8 +101,7 @@ def examine(
 
 
 def provider(name: str, versions: Mapping[str, str | None]) -> str | None:
-    """The package that a backend comes with, of those that have a version; several provide
-    onnxruntime."""
+    """The installed package that a backend comes with; several provide onnxruntime."""
     names = catalog.backend(name).packages or (name,)
     for package, version in versions.items():
         if version and (package in names or (name == _ORT and package.startswith(f"{_ORT}-"))):
@@ -110,12 +109,8 @@ def provider(name: str, versions: Mapping[str, str | None]) -> str | None:
     return None
 
 
-def is_installed(name: str, software: Software) -> bool:
-    """Whether `import name` would find a package."""
-    return _provider(name, software) is not None
-
-
-def _provider(name: str, software: Software) -> str | None:
+def package_of(name: str, software: Software) -> str | None:
+    """The installed package that `import name` would find."""
     return provider(name, {each: found.version for each, found in software.packages.items()})
 
 
@@ -163,13 +158,14 @@ def _packages(
     silent = _from(warnings, "python_silent", name="python")
     yield from silent or [Check("python", OK, f"Python {software.python}")]
     yield from _from(warnings, "debug_build", "two_onnxruntimes", name="packages")
+    if silent:
+        return
     for name in {"torch": 0, _ORT: 0, **trials}:
-        if not silent:
-            yield from _works(name, machine, software, trials.get(name))
-    if _has_gpu(machine) and not silent:
+        yield from _works(name, machine, software, trials.get(name))
+    if _has_gpu(machine):
         yield from _torch_gpu(machine, software, trials.get("torch"), warnings)
-        if _has_cuda(machine):
-            yield from _ort_gpu(machine, software, trials.get(_ORT))
+    if _has_cuda(machine):
+        yield from _ort_gpu(machine, software, trials.get(_ORT))
 
 
 def _has_gpu(machine: Machine) -> bool:
@@ -194,7 +190,7 @@ def _works(name: str, machine: Machine, software: Software, trial: Trial | None)
     cpu = CPU if name == _ORT else "cpu"
     why = trial.failure or trial.devices.get(cpu, f"{cpu} is missing")
     if why is not None:
-        package = _provider(name, software) or next(iter(library.packages), name)
+        package = package_of(name, software) or next(iter(library.packages), name)
         remedy = builds.get(name, f"{pip} --force-reinstall {package}")
         yield Check(name, WARN if library.optional else FAIL, f"does not work: {why}", remedy)
     else:
@@ -334,9 +330,8 @@ def stragglers(report: Report) -> Iterator[Check]:
     for measured in report.measurements:
         device, name = measured.case.device, names.get(measured.case.device)
         if measured.median_s is None:
-            why = measured.reason.message if measured.reason else "no reason given"
-            hint = measured.reason.hint if measured.reason else None
-            yield Check(f"{device} product", FAIL, f"not measured: {why}", hint)
+            reason = measured.reason or Reason("unknown", "no reason given")
+            yield Check(f"{device} product", FAIL, f"not measured: {reason.message}", reason.hint)
             continue
         equals = [c for c in report.candidates.values() if names.get(c.case.device) == name]
         behind = against(report.candidates[measured.id], equals)
@@ -358,7 +353,7 @@ def stack(machine: Machine, software: Software, trials: Mapping[str, Trial]) -> 
     hardware = list(_driver_levels(machine))
     is_bare = all(level.status is None for level in hardware)  # neither a GPU nor a driver
     for name in {"torch": 0, _ORT: 0, **trials}:
-        package = software.packages.get(_provider(name, software) or name)
+        package = software.packages.get(package_of(name, software) or name)
         optional = catalog.backend(name).optional
         # An optional package may well be a build for the CPU.
         has_gpu = _has_gpu(machine) and not optional

@@ -88,8 +88,7 @@ def inadmissible(standings: Standings) -> Iterator[Eliminated]:
 
 
 def slower_precisions(standings: Standings) -> Iterator[Eliminated]:
-    """Reduced precisions whose first turn was far behind FP32 on the same device with the same
-    settings."""
+    """Reduced precisions whose first turn was far behind FP32, all else equal."""
     if standings.scenario.weighs_memory:
         return  # they may need less of it
     cpu = standings.cpu
@@ -109,8 +108,7 @@ def slower_precisions(standings: Standings) -> Iterator[Eliminated]:
 
 
 def too_slow_for_budget(standings: Standings) -> Iterator[Eliminated]:
-    """After the first round: the slowest of each group, until two more rounds of the others fit
-    into the time left."""
+    """After a first round: the slowest of each group, until time is left for two more rounds."""
     if standings.rounds != 1:
         return
     turn_s = standings.turn_s
@@ -211,8 +209,7 @@ def _factor(candidate: Candidate, factor: float) -> str:
 
 
 def protected(standings: Standings) -> set[str]:
-    """Ids of the cases that stay in the race while there is time to measure their ratio: pick and
-    runner-up as it looks now, and those that the plan names."""
+    """Ids of cases that stay while there is time: pick, runner-up, and those the plan names."""
     if not standings.plan.decides:
         return set(standings.plan.protected)
     able = ranked(c for c in standings.measured if is_admissible(c, standings.scenario))

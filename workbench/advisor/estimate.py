@@ -7,7 +7,7 @@ The model with the smallest error on held-out recorded sizes is used.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..contract import Work
@@ -23,7 +23,6 @@ Interval = tuple[float, float]
 class Point:
     """The recorded time at one size."""
 
-    size: float
     work: Work
     value_s: float  # seconds per step
     interval_s: Interval | None  # 95 % interval of `value_s`
@@ -64,18 +63,17 @@ class Model:
 MODELS = tuple(Model(amount, logs) for logs in (False, True) for amount in ("flops", "bytes_moved"))
 
 
-def estimate(points: Sequence[Point], size: float, work: Work) -> Estimate | Reason:
+def estimate(points: Mapping[float, Point], size: float, work: Work) -> Estimate | Reason:
     """The time of a step of `size` and `work`, from one candidate's points at other sizes."""
-    ordered = sorted(points, key=lambda point: point.size)
+    ordered = [points[each] for each in sorted(points)]
     if len(ordered) < LEAST_POINTS:
         are = "is" if len(ordered) == 1 else "are"
         text = f"an estimate needs {LEAST_POINTS} recorded sizes; there {are} {len(ordered)}"
         return Reason("too_few_sizes", text)
-    below = [point for point in ordered if point.size < size]
-    above = [point for point in ordered if point.size > size]
-    if not below or not above:
+    if not min(points) < size < max(points):
         return Reason("outside", "it is outside the recorded sizes")
-    first, last = below[-1], above[0]
+    first = points[max(each for each in points if each < size)]
+    last = points[min(each for each in points if each > size)]
     times_s = first.value_s, last.value_s
     values = {model: model.between(work, first.work, last.work, times_s) for model in MODELS}
     usable = {
@@ -94,8 +92,7 @@ def estimate(points: Sequence[Point], size: float, work: Work) -> Estimate | Rea
 
 
 def held_out_error(points: Sequence[Point], model: Model) -> float | None:
-    """The largest relative error of inner points estimated from their neighbours; None if the
-    model does not apply to one of them."""
+    """The largest error of inner points, estimated from their neighbours; None if one cannot be."""
     worst = 0.0
     for first, held_out, last in zip(points, points[1:], points[2:], strict=False):
         times_s = first.value_s, last.value_s

@@ -51,7 +51,7 @@ def surely_beyond_limits(candidate: Candidate, scenario: Scenario) -> bool:
     every step where they are too few for one.  What is not known, such as a peak that a library
     does not report, exceeds nothing."""
     if _too_large(candidate, scenario) is not None:
-        return candidate.memory_peak_bytes is not None or _too_parallel(candidate, scenario)
+        return candidate.memory_peak_bytes is not None
     if _too_slow(candidate, scenario) is None or scenario.limits.latency_ms is None:
         return False
     blocks = [block.samples_s for block in candidate.blocks]
@@ -98,23 +98,15 @@ def exceeding(noun: str, shown: str, limit: str) -> str:
     return f"{noun} {shown}, limit {limit}"
 
 
-def _too_parallel(candidate: Candidate, scenario: Scenario) -> bool:
-    most, threads = scenario.limits.threads, candidate.case.threads
-    return most is not None and threads is not None and threads > most
-
-
 def _too_large(candidate: Candidate, scenario: Scenario) -> str | None:
-    limits, peak = scenario.limits, candidate.memory_peak_bytes
-    if _too_parallel(candidate, scenario):
-        return f"{candidate.case.threads} threads, limit {limits.threads}"
-    if limits.memory_mib is None or not candidate.blocks:
+    most, peak = scenario.limits.memory_mib, candidate.memory_peak_bytes
+    if most is None or not candidate.blocks:
         return None
     if peak is None:
-        return f"unknown peak memory, limit {limits.memory_mib:,g} MiB"
-    if peak <= limits.memory_mib * MIB:
+        return f"unknown peak memory, limit {most:,g} MiB"
+    if peak <= most * MIB:
         return None
-    shown = f"{round(peak / MIB, 1):,g} MiB"
-    return exceeding("peak memory", shown, f"{limits.memory_mib:,g} MiB")
+    return exceeding("peak memory", f"{round(peak / MIB, 1):,g} MiB", f"{most:,g} MiB")
 
 
 def _too_slow(candidate: Candidate, scenario: Scenario) -> str | None:

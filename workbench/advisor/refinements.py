@@ -17,8 +17,7 @@ KERNELS_S = 1e-3  # in a shorter step, faster kernels hardly count
 
 
 def due(plan: RowPlan, candidates: Sequence[Candidate]) -> list[Case]:
-    """The cases that may better the leader of their device, the most promising first, taken out of
-    `plan.refining`."""
+    """Cases that may better their device's leader, the best first, taken out of the plan."""
     if not plan.refining:
         return []
     leaders = settled_leaders(candidates, plan.scenario)

@@ -100,8 +100,7 @@ def _plain(name: str) -> str:
 
 
 def sentence(what_if: WhatIf, objective: str) -> str:
-    """`NVIDIA H200 (recorded 2026-11-21 in h200.json), cuda:0 torch bf16: 38.0x faster, 95% CI
-    36.0-40.0`."""
+    """`NVIDIA H200 (recorded 2026-11-21), cuda:0 torch bf16: 38.0x faster, 95% CI 36.0-40.0`."""
     name = what_if.name or what_if.device
     if what_if.missing is not None:
         hint = f"; {what_if.missing.hint}" if what_if.missing.hint else ""

@@ -33,13 +33,11 @@ NEAREST = ("too_far_off", "too_few_sizes", "outside", "no_work")
 
 
 @dataclass(frozen=True)
-class Recorded:
+class Recorded(Point):
     """A recorded measurement that this row could repeat, and its time under the row's objective."""
 
     measured: Measurement
     candidate: Candidate
-    work: Work
-    time: Estimate
 
 
 def fill(rows: Sequence[RowPlan], request: Request) -> list[Warning]:
@@ -68,15 +66,14 @@ def fill(rows: Sequence[RowPlan], request: Request) -> list[Warning]:
 def _answers(
     row: RowPlan, request: Request, asked: str, recordings: Sequence[Recording]
 ) -> Iterator[WhatIf]:
-    """The results of the recordings of this very job, the newest first; else the newest
-    estimate."""
+    """The results of recordings of this very job, the newest first; else the newest estimate."""
     if row.scenario.objective not in TIMED:
         text = f"recordings hold times only; the objective of this row is {row.scenario.objective}"
         yield WhatIf(asked, recordings[0].name, missing=Reason("objective", text))
         return
-    found = [_recorded(row, request, asked, recording) for recording in recordings]
-    if any(found):
-        yield from (answer for answer in found if answer is not None)
+    found = (_recorded(row, request, asked, recording) for recording in recordings)
+    if answers := [answer for answer in found if answer is not None]:
+        yield from answers
         return
     reasons = []
     for recording in recordings:
@@ -138,9 +135,9 @@ def _recorded(row: RowPlan, request: Request, asked: str, recording: Recording) 
         fastest.append(group[first.case.id])
     if not fastest:
         return None
-    best = min(fastest, key=lambda recorded: recorded.time.value_s)
-    case, warnings = best.measured.case, best.measured.warnings
-    return _timed(asked, recording, case, best.time, warnings)
+    best = min(fastest, key=lambda recorded: recorded.value_s)
+    time = Estimate(best.value_s, best.interval_s, error=None)
+    return _timed(asked, recording, best.measured.case, time, best.measured.warnings)
 
 
 def _comparable(row: RowPlan, request: Request, recording: Recording) -> Iterator[Recorded]:
@@ -161,7 +158,7 @@ def _comparable(row: RowPlan, request: Request, recording: Recording) -> Iterato
         now, then, time = _work(row, case), measured.work, seconds_of(candidate)
         does_the_same = now is not None and (now.flops, now.items) == (then.flops, then.items)
         if now is not None and does_the_same and time is not None:
-            yield Recorded(measured, candidate, now, Estimate(*time, error=None))
+            yield Recorded(now, *time, measured, candidate)
 
 
 def _work(row: RowPlan, case: Case) -> Work | None:
@@ -218,11 +215,7 @@ def _on_curve(
     work = _work(row, case)
     if work is None:
         return None
-    drawn = [
-        Point(size, recorded.work, recorded.time.value_s, recorded.time.interval_s)
-        for size, recorded in points.items()
-    ]
-    answer = estimate(drawn, wanted, work)
+    answer = estimate(points, wanted, work)
     if isinstance(answer, Reason):
         sizes = ", ".join(f"{size:g}" for size in sorted(points))
         return Reason(answer.code, f"{answer.message} ({name} {sizes}: {candidate_name(some)})")

@@ -106,7 +106,7 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     if something cannot work.
     """
     from .. import machine
-    from ..advisor.doctor import examine, is_installed
+    from ..advisor.doctor import examine, package_of
     from ..engine import ceiling_store
     from ..export.doctor import doctor_text
     from ..machine.packages.stack_trial import TRIALS
@@ -116,7 +116,7 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     check_python(python)
     found, software = machine.detect(python)
     silent = "python" in software.unavailable
-    installed = [name for name in TRIALS if is_installed(name, software)]
+    installed = [name for name in TRIALS if package_of(name, software)]
     trials = try_packages([] if silent else installed, python, at_once=not found.exclusive)
     known = ceiling_store.load(ceiling_store.fingerprint(found, software))
     examined = examine(found, software, trials, known)

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from ..advisor.model.candidates import Proposal, SearchSpace, first
-from ..advisor.model.explain import ModelContext, explain
+from ..advisor.model.explain import explain
 from ..advisor.model.overview import is_as_given, original, variant_of
 from ..advisor.model.snippet import snippet
 from ..contract import Case, kind_of
@@ -136,8 +136,9 @@ class ModelLab:
 
     def _advice(self, pick: Candidate, row: Row, profiling: Profiling) -> Advice:
         """Save the pick, profile candidates and explain them."""
-        context, saved = self._model_context(), None
-        facts = context.facts
+        report, saved = self.context.report, None
+        assert report.model is not None  # it has raced
+        facts = report.model.facts
         if self._question.save_best is not None:  # before time runs out
             saved = self.variants.save(pick.case, Path(self._question.save_best))
         given = original(row, facts, pick.case.device_kind)
@@ -148,7 +149,7 @@ class ModelLab:
         file = saved.file if saved is not None and is_saved else self._file_of(pick, facts)
         return Advice(
             explanations=[
-                explain(each, given, each is pick, context) for each in explained if given
+                explain(each, given, each is pick, report) for each in explained if given
             ],
             snippet=snippet(facts, pick.case, file, self.provider(pick.case)),
             weak_evidence=weak_evidence(facts, pick),
@@ -166,20 +167,6 @@ class ModelLab:
             return self._question.file
         name = Path(facts.file)
         return f"{name.stem}.{variant_of(pick.case)}{name.suffix}"
-
-    def _model_context(self) -> ModelContext:
-        report = self.context.report
-        assert report.model is not None  # it has raced
-        devices = report.ceilings.devices if report.ceilings else []
-        return ModelContext(
-            facts=report.model.facts,
-            cpu=self.context.machine.cpu,
-            limit=self._question.limit,
-            built={each.recipe: each for each in report.model.built},
-            memory_bytes_per_s=next(
-                (d.memory_bytes_per_s for d in devices if d.device == "cpu"), None
-            ),
-        )
 
 
 def _to_explain(row: Row, pick: Candidate, given: Candidate) -> list[Candidate]:

@@ -166,8 +166,7 @@ def slower_precision(
 def slower_in_any_mode(
     case: Case, candidates: Mapping[str, Candidate], cpu: Cpu | None
 ) -> Reason | None:
-    """Why a mode of an emulated precision is not tried: the precision without it was far slower
-    than FP32, at a small size or in its warm-up."""
+    """Why a mode of an emulated precision is not tried: without it, it was far slower than FP32."""
     emulates = cpu is not None and lacking(case.precision, cpu) is not None
     if case.mode is None or case.device_kind != "cpu" or not emulates:
         return None

@@ -129,9 +129,8 @@ def cases_on(
     """The candidates of a row on `machine`: on its CPU if `with_cpu`, and on these of its GPUs."""
     found: list[Case] = []
     for variant in row.workload.variants:
-        if not _is_wanted(variant, row.scenario, request):
-            continue
-        if not request.backends and is_lacking(variant.backend, installed):
+        is_wanted = _is_wanted(variant, row.scenario, request)
+        if not is_wanted or (not request.backends and is_lacking(variant.backend, installed)):
             continue
         template = Case(
             workload=row.workload.name,
@@ -144,16 +143,13 @@ def cases_on(
             params=row.scenario.params,
         )
         placed: list[Case] = []
-        if variant.device_kind == "gpu":
-            if row.scenario.objective in UNTIMED:
-                continue
+        if variant.device_kind == "cpu" and with_cpu:
+            counts = thread_counts(row.scenario, request, machine)
+            known = dict.fromkeys(min(variant.threads or count, count) for count in counts)
+            placed = [replace(template, threads=count) for count in known]
+        elif variant.device_kind == "gpu" and row.scenario.objective not in UNTIMED:
             usable = usable_by(variant.backend, machine)
             placed = [replace(template, device=gpu) for gpu in gpus if gpu in usable]
-        elif with_cpu:
-            counts = thread_counts(row.scenario, request, machine)
-            if variant.threads is not None:
-                counts = list(dict.fromkeys(min(variant.threads, count) for count in counts))
-            placed = [replace(template, threads=count) for count in counts]
         for tuning in _tunings(row, machine, variant.device_kind):
             found += [replace(case, tuning=tuning) for case in placed]
     return found
@@ -218,8 +214,7 @@ def one_thread_per_core(cpu: Cpu) -> int | None:
 
 
 def useful_thread_counts(cpu: Cpu, requested: Sequence[int] = ()) -> tuple[int, ...]:
-    """Requested counts, otherwise powers of two, physical cores and all usable cores; the largest
-    first."""
+    """Requested counts, else powers of two, physical and all usable cores; the largest first."""
     if requested:
         return tuple(sorted(set(requested), reverse=True))
     cores = cpu.effective_cores

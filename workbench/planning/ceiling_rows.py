@@ -47,8 +47,7 @@ def requested_rows(request: Request, machine: Machine, *, brief: bool = False) -
 def _settings(
     variant: Variant, name: str, machine: Machine, device: str, cores: int, *, brief: bool
 ) -> list[dict[str, ParameterValue]]:
-    """The parameters at which a variant of the workload `name` is measured on a device, if at
-    all."""
+    """The parameters at which a variant of the workload `name` is measured on a device."""
     kind = kind_of(device).column
     if variant.device_kind != kind:
         return []

@@ -41,8 +41,7 @@ class CandidateSource(ABC):
         """The files that `case` gets as `Setup.files`."""
 
     def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
-        """Cases that join after this round; `candidates` are all of the row so far, and `left_s`
-        is the row's remaining time in seconds."""
+        """Cases that join after this round, which leaves the row `left_s` seconds."""
         return []
 
     def baseline(self, candidates: Sequence[Candidate]) -> str | None:
@@ -191,8 +190,7 @@ def _table(
 
 
 def _chosen(request: Request, scenarios: Mapping[str, Scenario], own: Collection[str]) -> list[str]:
-    """The scenarios that are named, otherwise the user's own, otherwise all; optional ones only by
-    name or with --all."""
+    """The named scenarios, else the user's own or all; those on request by name or --all only."""
     offered = list(request.scenarios or own or scenarios)
     named = request.scenarios or request.all_scenarios
     chosen = [name for name in dict.fromkeys(offered) if named or not scenarios[name].on_request]

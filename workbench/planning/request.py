@@ -33,8 +33,7 @@ SLOWEST, FASTEST = 1e-3, 1e4  # limits for a simulated GPU, in multiples of this
 
 @dataclass(frozen=True)
 class Request:
-    """The options of one run, the same for TUI, `--json` and `--jsonl`; `arguments` writes them in
-    this order."""
+    """The options of one run, for all front ends; `arguments` writes them in this order."""
 
     scenarios: tuple[str, ...] = ()  # for `advise`; all if neither these nor workloads are named
     workloads: tuple[str, ...] = ()  # for `run`

@@ -63,8 +63,7 @@ def _read(path: Path | None) -> dict[str, Scenario]:
 
 
 def load_with(path: str | None) -> tuple[dict[str, Scenario], list[str]]:
-    """The shipped scenarios and those of a user's file, which replace shipped ones of the same id;
-    and the ids of that file."""
+    """All scenarios, those of a user's file in place of shipped ones; and the ids of that file."""
     shipped = load()
     own = {} if path is None else load(Path(path))
     return {**shipped, **own}, list(own)

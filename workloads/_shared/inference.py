@@ -15,12 +15,11 @@ from workbench.contract import COMPILED, Accuracy, Case, Profile, Setup, Task, V
 from workbench.worker.libraries import np, torch
 
 from . import jax_task, profiling
-from .cuda_graph import graphed
 from .network import Layer, exact_answers, relative_error
 from .onnx_model import graph
 from .quantisation import halved, quantise
 from .session import CPU, BoundSession, open_session, provider_of
-from .torch_task import TorchTask, compiled, dtype_of, module, time_to_host, to_device
+from .torch_task import TorchTask, compiled, dtype_of, graphed, module, time_to_host, to_device
 
 VARIANTS = (
     Variant("cpu", "onnxruntime", "fp32"),

@@ -57,8 +57,7 @@ class Norm:
 
 @dataclass(frozen=True)
 class Attention:
-    """Self-attention: queries, keys and values side by side (batch, tokens, 3 * width) to (batch,
-    tokens, width)."""
+    """Self-attention from queries, keys and values side by side: (batch, tokens, 3 * width)."""
 
     width: int
     heads: int
@@ -134,8 +133,7 @@ _latest: dict[bytes, Any] = {}  # by a digest of network and inputs: one entry a
 
 
 def exact_answers(layers: Sequence[Layer], inputs: Any) -> Any:
-    """`forward`, kept until another network or other inputs come: the candidates of a row that a
-    process holds are checked against the same answers."""
+    """`forward`, kept for the other candidates of a row, which have the same answers."""
     content = hashlib.blake2b(pickle.dumps((layers, inputs))).digest()
     if content not in _latest:
         _latest.clear()

@@ -159,8 +159,7 @@ class RandomCrops:
         return sample % len(self.sources) % CLASSES
 
     def picture(self, sample: int, *, exact: bool = False) -> Any:
-        """(image, image, 3), decoded, cropped, perhaps flipped, and resized: by Pillow, or exactly
-        in float64."""
+        """A random part, (image, image, 3), resized by Pillow, or exactly in float64."""
         whole = decode(self.sources[sample % len(self.sources)])
         box, flip = self.cut(sample, *whole.size)
         part, side = whole.crop(box), (self.image, self.image)

@@ -1,5 +1,4 @@
-"""A few steps under a backend's own profiler: the events of a timeline, and the longest
-operators."""
+"""A few steps under a backend's own profiler: their timeline, and the longest operators."""
 
 import json
 import tempfile

@@ -13,8 +13,7 @@ from workbench.contract import WorkloadError
 from workbench.worker.libraries import np, onnx, quantization
 from workbench.worker.recipe import Recipe
 
-# Operators that the workloads quantise statically: products, and what lies between them in a
-# conv net.
+# What the workloads quantise statically: products, and what lies between them in a conv net.
 STATIC_OPS = ("Conv", "MatMul", "Gemm", "Relu", "GlobalAveragePool", "Flatten")
 # Operators that stand for a quantised layer until ONNX Runtime fuses them.
 QUANTISED_OPS = {"dynamic": ("ConvInteger", "MatMulInteger"), "static": ("DequantizeLinear",)}
@@ -58,8 +57,7 @@ def quantise(
 
 
 def simplify(model: bytes) -> bytes:
-    """`model` after ONNX Runtime's basic optimisation and its own inference of types; symbolic
-    inference would need sympy."""
+    """`model` optimised, with inferred types; symbolic inference would need sympy."""
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         before, after = Path(folder, "before.onnx"), Path(folder, "after.onnx")
         before.write_bytes(model)

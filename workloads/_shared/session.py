@@ -88,8 +88,7 @@ def _engines(model: bytes | str) -> str:
 
 
 class OpenVinoSession:
-    """A model in OpenVINO, behind those calls of an ONNX Runtime session that tasks make;
-    WorkloadError if OpenVINO cannot run it."""
+    """A model in OpenVINO with the calls of ONNX Runtime's session; WorkloadError if refused."""
 
     def __init__(self, model: bytes | str, case: Case) -> None:
         import openvino

@@ -1,8 +1,8 @@
-"""Parts of every torch candidate: device, precision, transfers, compiling, building a network."""
+"""Parts of every torch candidate: device, precision, transfers, compiling, graphs, networks."""
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import Any
@@ -17,6 +17,7 @@ from .network import EPSILON, Attention, Conv, Gelu, Layer, Mean, Norm, Residual
 
 TORCH_ALIGNMENT_BYTES = 64  # c10/core/alignment.h, gAlignment
 MOST_COMPILED = 64  # compiled cases of one worker
+WARM_UPS = 3  # of a CUDA graph, on a side stream, as torch's documentation asks
 HIGHEST_CLOCK_HZ = 3e9  # no GPU is faster: at a lower clock as many cycles take longer
 STREAMING = ("cuda", "xpu")  # GPUs with streams, events and copies from page-locked memory
 ON_CUDA_ONLY = ("graph", "reduce-overhead", "max-autotune", "cudnn-benchmark")  # modes
@@ -258,6 +259,34 @@ def compiled(setup: Setup, function: Any, mode: str | None, /, *args: Any, **kwa
                 hint="install g++ (and, for a GPU, triton and the Python headers)",
             ) from error
     return made
+
+
+def graphed(call: Callable[[], Any], inside: Iterable[Any] = ()) -> Callable[..., Any]:
+    """A function that copies its arguments into the tensors `inside`, from which `call` reads, and
+    replays `call` by one launch; its output is the same one, overwritten each time.
+
+    Source: torch's documentation, "CUDA Graphs".
+    """
+    targets = list(inside)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(WARM_UPS):
+            call()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    # Not on torch's one stream for captures: the end of a graph frees the memory that cuBLAS has
+    # for its stream, and other graphs that were captured there still use it (pytorch#193402).
+    with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
+        output = call()
+
+    def replay(*given: Any) -> Any:
+        for target, source in zip(targets, given, strict=True):
+            target.copy_(source)
+        graph.replay()
+        return output
+
+    return replay
 
 
 def time_to_host(case: Case, result: Any) -> float | None:

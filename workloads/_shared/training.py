@@ -35,8 +35,7 @@ CONVOLVING = (  # for networks of convolutions
 
 
 def train_step(network: Callable[[Any], Any], optimiser: Any, inputs: Any, targets: Any) -> Any:
-    """One optimiser step in the weights' own type; returns the loss before it, still on the
-    device."""
+    """One step in the weights' own type; returns the loss before it, still on the device."""
     optimiser.zero_grad(set_to_none=True)
     loss = torch.nn.functional.cross_entropy(network(inputs), targets)
     loss.backward()
@@ -45,8 +44,7 @@ def train_step(network: Callable[[Any], Any], optimiser: Any, inputs: Any, targe
 
 
 class RepeatedTraining(Task):
-    """A training that starts again once its steps are done, so that every step belongs to a
-    training in progress."""
+    """A training that starts anew at its end, so that each step belongs to one in progress."""
 
     left: int  # steps until it starts again
 
@@ -160,8 +158,7 @@ def gradients(network: Any) -> list[Any]:
 
 @contextmanager
 def untouched(network: Any, *, frozen: bool = False) -> Iterator[None]:
-    """Afterwards gradients are dropped, running statistics and modes as before; `frozen`: meanwhile
-    in evaluation mode."""
+    """Afterwards statistics and modes are as before, gradients gone; `frozen`: in eval mode."""
     buffers = [(buffer, buffer.clone()) for buffer in network.buffers()]
     parts = [(part, dict(vars(part))) for part in network.modules()]
     if frozen:

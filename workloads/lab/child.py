@@ -27,8 +27,7 @@ class Lab:
         return {"versions": {**versions, "onnxruntime": onnxruntime.__version__}}
 
     def providers(self, model: str, folder: str) -> dict[str, str]:
-        """The execution providers of this onnxruntime other than the CPU's, by the words of a
-        case's mode; the race shows whether they work."""
+        """The providers besides the CPU's, by their words in a mode; a race shows if they work."""
         known = {**PROVIDERS, "cuda": onnx_gpu.CUDA}
         there = onnxruntime.get_available_providers()
         if getattr(onnxruntime, "cuda_version", ""):  # a plug-in comes with its libraries, later

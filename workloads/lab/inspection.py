@@ -44,8 +44,7 @@ def inspect(
     limit: float | None = None,
     seconds: float = math.inf,
 ) -> dict[str, Any]:
-    """Read the model, write inputs that it runs on and its answers into `folder`; returns the
-    fields of ModelFacts.
+    """Read the model, write inputs and its answers to `folder`; returns the fields of ModelFacts.
 
     A folder `given` holds inputs and what is right for them already.  With a `limit`, inputs
     are kept apart to check it, where there are enough and the model runs on them in part of the
@@ -53,14 +52,11 @@ def inspect(
     where inputs or shapes do not fit it.
     """
     why = None
-    name = Path(model).name
-    with clear_errors(f"{one_line(name)} cannot be used"):
+    with clear_errors(f"{one_line(Path(model).name)} cannot be used"):
         loaded = load(model)
         original = Original(loaded.path)
         # From so many inputs to check on, those of the user's are kept apart.
-        fewest = None
-        if limit is not None:
-            fewest = bounds.fewest(metric, limit, labels=original.labels)
+        fewest = None if limit is None else bounds.fewest(metric, limit, labels=original.labels)
         ports = ports_of(graph.free_inputs(loaded.proto))
         if given is not None:
             chosen = _from_folder(ports, Path(given))
@@ -84,8 +80,7 @@ def inspect(
         if (output := _undefined(original.outputs, reference)) is not None:
             hint = "pass other inputs" if inputs else RANGE_HINT
             raise bad_model(f"the original model answers NaN or infinity in {output}", hint)
-        is_random = graph.may_be_random(loaded.proto)
-        if is_random and _varies(original, chosen.choose[0], reference[0]):
+        if graph.may_be_random(loaded.proto) and _varies(original, chosen.choose[0], reference[0]):
             message = "the model answers differently each time, so no variant can be judged"
             raise bad_model(message, RANDOM_HINT)
         answers = dict(zip(original.outputs, reference[0], strict=True))
@@ -145,8 +140,7 @@ def _random(original: Original, possible: Iterable[Sizes], maker: Maker, seed: i
 def _keep_affordable(
     chosen: Chosen, original: Original, fewest: int | None, seconds: float
 ) -> str | None:
-    """Keep as many samples as the model runs in time; why none can check variants, however many
-    there are."""
+    """Keep as many samples as run in time; returns why none can check variants, if so."""
     first = chosen.choose[0]
     run_s, answers = _run_s(original, first)
     size = sum(array.nbytes for array in [*first.values(), *answers])
@@ -180,8 +174,7 @@ def _from_folder(ports: Sequence[Input], folder: Path) -> Chosen:
 
 
 def _run_s(original: Original, sample: Mapping[str, Array]) -> tuple[float, list[Array]]:
-    """The seconds of a run, and its answers: of a second run where the first, which is the
-    slowest, took less than a second."""
+    """The seconds of a run and its answers: of the second, unless the first takes a second."""
     for _ in range(2):
         began = time.perf_counter()
         answers = original.run(sample)

@@ -132,8 +132,7 @@ def _require_inference(name: str, proto: Any) -> None:
 
 
 def _external_bytes(path: Path, proto: Any) -> int:
-    """Total size of the model's external data; refuses a file that is too short or lies outside
-    the model's folder."""
+    """Size of all external data; refuses a file too short or outside the model's folder."""
     folder = path.parent.resolve()
     wanted: dict[str, int] = {}  # location to the number of bytes that the model needs of it
     for tensor in graph.tensors(proto):

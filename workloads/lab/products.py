@@ -138,8 +138,7 @@ def _profiled(
 
 
 def _multiply_adds(node: Any, sizes: Mapping[str, list[int]], event: Any) -> int | None:
-    """Multiply-adds by the shapes of the first input and output, since packed weights are no
-    longer inputs."""
+    """Multiply-adds by the first input and output: packed weights are no longer inputs."""
     try:
         first, *others = [_shape(entry) for entry in event["args"]["input_type_shape"]]
         result = _shape(event["args"]["output_type_shape"][0])

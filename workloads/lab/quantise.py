@@ -43,8 +43,7 @@ INTEGER = {  # operators of an optimised graph that multiply integers
 
 
 def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
-    """Write the variant `<label>.onnx` of the prepared model into `folder`; returns its file, size,
-    operators and share in INT8."""
+    """Write the variant `<label>.onnx`; returns its file, size, operators and share in INT8."""
     model = onnx.load(str(folder / PREPARED))
     coverage = None
     with quiet():
@@ -80,8 +79,7 @@ def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
 
 
 def _cross_validated(folder: Path, model: Any, recipe: Recipe) -> list[Any]:
-    """The answers to inputs that both calibrate and choose, of variants whose ranges come from the
-    other inputs."""
+    """The answers to each fold of the inputs, with ranges from the other folds."""
     inputs = samples.read(folder / samples.INPUTS)
     answers: list[Any] = [None] * len(inputs)
     for fold in range(FOLDS):

@@ -192,8 +192,7 @@ def _batch(
 def _sizes(
     inputs: Sequence[Input], known: Mapping[Any, int], batch: int
 ) -> Iterator[dict[Any, int]]:
-    """Values for every dynamic axis: first a guess, then SIZES for axes without a clear name, then
-    SIZES anywhere."""
+    """Values for dynamic axes: a guess, then SIZES where names are unclear, then anywhere."""
     guess, by_name, open_axes, channels = dict(known), [], [], []
     audio = any(_RATE.search(port.name) for port in inputs)
     for port in inputs:

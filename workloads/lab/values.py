@@ -1,7 +1,6 @@
 """Random inputs that a model can run on: of the right type, and in a range that makes sense.
 
-The graph shows what an input of integers means: a row of a table, or a number that it is compared
-with.
+The graph shows what integers mean: a row of a table, or a number that it compares them with.
 """
 
 from collections.abc import Sequence
@@ -78,8 +77,7 @@ def _range(port: Input, reader: "_Reader") -> tuple[int, int, str]:
 
 
 class _Reader:
-    """Follows an input through the graph to the tables it indexes and the constants it is compared
-    with."""
+    """Follows an input to the tables that it indexes and the constants it is compared with."""
 
     def __init__(self, model: Any) -> None:
         self._constants = graph.constants(model)

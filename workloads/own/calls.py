@@ -63,8 +63,8 @@ class Called:
         return [f"{self.name} was {way} in {n} of {self.calls} calls" for way, n in ways]
 
     def begin(self, example: Example, called: Any) -> None:
-        """Note a call of the module, or of what is around it, and keep copies of its inputs before
-        it may change them; none inside torch.func, whose tensors mean nothing outside."""
+        """Note a call, and keep copies of its inputs before it may change them; none inside
+        torch.func, whose tensors mean nothing outside."""
         if torch._C._functorch.maybe_current_level() is not None:
             self.transformed = True
             return
@@ -76,8 +76,7 @@ class Called:
             self.example, self._kept = _copied(example), shapes
 
     def _is_larger(self, example: Example) -> bool:
-        """Whether it has at least twice as many values as the one that is kept: inputs that grow
-        with each call are not all copied."""
+        """Whether it has twice the values of the one kept: growing inputs are not all copied."""
         return self.example is not None and _values(example) >= 2 * _values(self.example)
 
 
@@ -156,8 +155,7 @@ class Run:
         raise TimeUp
 
     def _passes(self, module: Any) -> bool:
-        """Whether a call is inside another, as those of DataParallel's threads are, or in the
-        capture of a CUDA graph, where synchronising is an error."""
+        """Whether a call is in another, or in the capture of a CUDA graph, which must not wait."""
         if getattr(self._thread, "inside", False) or getattr(module, "_is_replica", False):
             return True
         return torch.cuda.is_initialized() and bool(torch.cuda.is_current_stream_capturing())

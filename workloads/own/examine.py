@@ -235,8 +235,7 @@ def _with_other_rows(tensor: Any) -> Any:
 
 
 def _convolves(module: Any) -> bool:
-    """Whether channels_last applies: 2-D convolutions, and no weight with a fifth axis, which
-    `Module.to` refuses."""
+    """Whether channels_last applies: 2-D convolutions, and no weight of five axes to refuse it."""
     flat = any(isinstance(part, (nn.Conv2d, nn.ConvTranspose2d)) for part in module.modules())
     weights = itertools.chain(module.parameters(), module.buffers())
     return flat and all(weight.dim() < 5 for weight in weights)

@@ -154,14 +154,12 @@ def breaks(subject: Subject, example: Example, within: str = "no_grad") -> dict[
         raise WorkloadError(message) from error
     finally:
         torch._dynamo.reset()
-    kinds = Counter(node.op for graph in found.graphs for node in graph.graph.nodes)
-    operations = kinds.total() - sum(kinds[each] for each in NO_OPERATIONS)
+    nodes = [node for graph in found.graphs for node in graph.graph.nodes]
+    operations = sum(node.op not in NO_OPERATIONS for node in nodes)
     if not operations:
-        text = f"torch.compile finds nothing in {subject.name} to compile"
-        raise WorkloadError(text)
+        raise WorkloadError(f"torch.compile finds nothing in {subject.name} to compile")
     reasons = Counter(_why(each.reason) for each in found.break_reasons)
     listed = [f"{count}x {reason}" for reason, count in reasons.most_common(MOST_REASONS)]
-    nodes = (node for graph in found.graphs for node in graph.graph.nodes)
     convolutions = sum("conv" in str(node.target) for node in nodes if node.op == "call_function")
     return {"reasons": listed, "operations": operations, "convolutions": convolutions}
 
@@ -214,8 +212,7 @@ def _port(path: str) -> str:
 
 
 def _flat(module: Any, example: Example) -> Any:
-    """`module` as one that takes the example's tensors and returns a tuple of tensors; whatever
-    else the example holds is constant."""
+    """`module` from the example's tensors to a tuple of tensors; all else is constant."""
 
     class Flat(nn.Module):  # type: ignore[misc]  # torch is not followed
         def __init__(self) -> None:

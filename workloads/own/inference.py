@@ -15,8 +15,7 @@ from workbench.contract import Accuracy, Case, Setup, WorkloadError
 from workbench.worker.code import Code, guard_for
 from workbench.worker.libraries import torch
 
-from .._shared.cuda_graph import graphed
-from .._shared.torch_task import TorchTask, compiled, dtype_of, synchronize
+from .._shared.torch_task import TorchTask, compiled, dtype_of, graphed, synchronize
 from ..lab.agreement import answer
 from ..lab.workload import ModelTask
 from . import examine

@@ -17,8 +17,7 @@ WRONG = 2.0  # error of what has no distance, such as another shape: above any l
 
 
 def parts(value: Any) -> dict[str, Any]:
-    """The contents of nested containers by path: arrays as NumPy's, numbers in a list as one
-    tuple, and everything else, data among it, as it is."""
+    """The contents of nested containers by path: arrays as NumPy's, lists of numbers as tuples."""
     return {path: _plain(leaf) for path, leaf in leaves(value, coarse=True).items()}
 
 

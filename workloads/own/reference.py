@@ -93,8 +93,7 @@ def call(module: Any, example: Example, *, within: str = "inference_mode") -> An
 
 @contextmanager
 def plain_attention() -> Iterator[None]:
-    """Without the fast path of `nn.TransformerEncoder`, which fills padding with zeros that no
-    other way to run it has."""
+    """Without the fast path of `nn.TransformerEncoder`, which alone fills padding with zeros."""
     was_enabled = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:

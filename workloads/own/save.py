@@ -206,8 +206,7 @@ def _of_function(code: Code, case: Case, setup: list[str]) -> list[str]:
 
 
 def _of_onnx(folder: Path, file: Path, setup: list[str]) -> list[str]:
-    """Copy an exported model, with the files of its weights if those are apart; returns the lines
-    that load it from its new place."""
+    """Copy an exported model with all its files; returns the lines that load the copy."""
     shutil.copyfile(file, folder / MODEL)
     for name in graph.external_files(onnx.load(str(file), load_external_data=False)):
         shutil.copyfile(file.parent / name, folder / name)

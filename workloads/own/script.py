@@ -14,7 +14,7 @@ from functools import partial
 from multiprocessing import resource_tracker
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from workbench.contract import WorkloadError
 from workbench.process import children
@@ -86,7 +86,6 @@ def run(code: Code) -> Run:
     script, settings = Path(code.directory, name), _settings()
     path, alive, ran, failure = list(sys.path), threading.enumerate(), Run(), None
     others = set(children.offspring(os.getpid()))
-    threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
     flush_at_exit()
     with ran.watched(code.seconds):
         failure = _failure(script, [name, *code.arguments])
@@ -94,9 +93,9 @@ def run(code: Code) -> Run:
     ran.paths += [os.path.abspath(each) for each in sys.path if each not in path]  # noqa: PTH100
     sys.path[:] = [*path, *ran.paths]  # at the end, where they hide no other module
     os.chdir(code.directory)
-    if (count := torch.get_num_threads()) != threads:
+    if (count := torch.get_num_threads()) != settings[torch.set_num_threads]:
         ran.threads = count
-    if (kind := torch.get_default_dtype()) != dtype:
+    if (kind := torch.get_default_dtype()) != settings[torch.set_default_dtype]:
         ran.dtype = str(kind).removeprefix("torch.")
     if (device := torch.get_default_device()).type != "cpu":
         ours = "in the race its module makes them on the CPU"
@@ -107,7 +106,7 @@ def run(code: Code) -> Run:
     end_compilers()
     if not ran.modules:
         if failure:
-            text = f"{name} {failure.text} before it called a module"
+            text = f"{name} {failure} before it called a module"
             raise WorkloadError(text, code=failure.code, hint=failure.hint)
         if ran.cut:
             hint = "raise --budget: a script gets a third of it"
@@ -115,7 +114,7 @@ def run(code: Code) -> Run:
         hint = "name a function that returns the module: `--torch package.module:build`"
         raise unusable(f"{name} called no torch module", hint)
     if failure:
-        ran.notes.append(f"the script {failure.text}")
+        ran.notes.append(f"the script {failure}")
     if ran.cut:
         ran.notes.append(f"the script was cut after {code.seconds:.3g} s")
     if (left := _threads_left() - len(alive)) > 0:
@@ -146,8 +145,7 @@ def _threads_left() -> int:
 
 
 def _settings() -> dict[Callable[[Any], Any], Any]:
-    """The settings of the process that a script may change, by the function that restores each:
-    the other workers do not see them."""
+    """What a script may set for its process alone, by the function that restores each."""
     cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
     return {
         torch.set_num_threads: torch.get_num_threads(),
@@ -205,8 +203,7 @@ def hand_over(chosen: Called, ran: Run, code: Code) -> str | None:
 
 
 def _homes(module: Any) -> set[str]:
-    """The folders with the user's packages that define its parts: a script, or torch.hub, may have
-    taken them off `sys.path` again."""
+    """The folders of the user's packages that define its parts, perhaps off `sys.path` again."""
     names = {type(part).__module__.partition(".")[0] for part in module.modules()}
     found = map(sys.modules.get, names)
     places = (getattr(x, "__path__", None) or [getattr(x, "__file__", None) or "<"] for x in found)
@@ -263,8 +260,7 @@ def _exit_of(own: int) -> Any:
 
 
 def _join(others: Sequence[threading.Thread]) -> None:
-    """Wait for the threads that the script has started, as Python does at its end, except those of
-    pools, which wait for more work."""
+    """Wait for the script's threads, as Python does, except for pools that wait for work."""
     pools = sys.modules.get("concurrent.futures.thread")
     of_pools = getattr(pools, "_threads_queues", {})
     for thread in threading.enumerate():
@@ -272,16 +268,9 @@ def _join(others: Sequence[threading.Thread]) -> None:
             thread.join()
 
 
-class Failure(NamedTuple):
-    """The end of a script that failed, in words: its exception would keep the script's objects."""
-
-    text: str  # "raised KeyError: 'x' (train.py:3)"
-    code: str = "user_code"
-    hint: str | None = None
-
-
-def _failure(script: Path, argv: list[str]) -> Failure | None:
-    """Run the script as the main program; returns what went wrong, if anything did."""
+def _failure(script: Path, argv: list[str]) -> WorkloadError | None:
+    """Run the script as the main program; returns what went wrong, if anything did, in words such
+    as "raised KeyError: 'x' (train.py:3)": its own exception would keep the script's objects."""
     own = os.getpid()
     kept = sys.argv, sys.modules["__main__"]
     main = ModuleType("__main__")
@@ -303,7 +292,7 @@ def _failure(script: Path, argv: list[str]) -> Failure | None:
     except ModuleNotFoundError as error:
         traceback.print_exc()
         hint = "--python names the environment that has it"
-        return Failure(_raised(error), "missing_package", hint)
+        return WorkloadError(_raised(error), code="missing_package", hint=hint)
     except TimeUp:
         raise
     except BaseException as error:  # a cancelled task's, or a KeyboardInterrupt of its own
@@ -322,8 +311,8 @@ def _raised(error: BaseException) -> str:
     return f"raised {first_line(error)}{users_line(error)}"
 
 
-def _failed(text: str, hint: str | None = None) -> Failure:
+def _failed(text: str, hint: str | None = None) -> WorkloadError:
     """The failure in these words, with a remedy of its own where CUDA is missing."""
     if any(mark in text for mark in NO_CUDA_MARKS):
         hint = "pass its option for the CPU after --, such as --device cpu"
-    return Failure(text, hint=hint)
+    return WorkloadError(text, code="user_code", hint=hint)

@@ -31,8 +31,7 @@ DEFAULT_BATCH, TRAINED_BATCH = 1, 32  # where only `inputs(batch)` is given, wit
 
 
 class Subject:
-    """A module of the user; `module` is on the device `code.home`, in evaluation mode unless it is
-    trained, and never changed."""
+    """A user's module on `code.home`, never changed; in evaluation mode unless it is trained."""
 
     def __init__(
         self, code: Code, module: Any, example: Example | None, *, build: Any = None
@@ -51,8 +50,7 @@ class Subject:
         self._share_weights()
 
     def part(self, name: str) -> Any:
-        """The function that stands next to `build` under this name, or is an attribute of it; None
-        without."""
+        """The first function among what is `found` under this name; None without one."""
         return next(filter(callable, self.found(name)), None)
 
     def found(self, name: str) -> Iterator[Any]:
@@ -77,8 +75,7 @@ class Subject:
 
     @cached_property
     def default_batch(self) -> int:
-        """The batch for `inputs(batch)` where no other is named: that of --batch, its own default,
-        else one that suits the task."""
+        """The batch that `inputs(batch)` gets: that of --batch, its own default, or a usual one."""
         taken = next(iter(inspect.signature(self.part("inputs")).parameters.values()))
         usual = TRAINED_BATCH if self.code.train else DEFAULT_BATCH
         return self.code.batch or (taken.default if type(taken.default) is int else usual)

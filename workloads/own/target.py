@@ -151,8 +151,7 @@ def user_errors(what: str) -> Iterator[None]:
 
 @contextmanager
 def noting_variables(names: Iterable[str], notes: list[str]) -> Iterator[None]:
-    """Note which of these environment variables, or of those that hide GPUs, the block sets: they
-    come too late to count."""
+    """Note which of these variables, or of those that hide GPUs, the block sets too late."""
     before = {name: os.environ.get(name) for name in (*names, *HIDING)}
     yield
     sets = [n for n, value in before.items() if os.environ.get(n) != value or n in _ignored]

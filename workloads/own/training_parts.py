@@ -19,7 +19,7 @@ from workbench.worker.libraries import torch
 
 from .subject import Subject
 from .target import unusable, user_errors
-from .tree import Example, tensors
+from .tree import Example, binds, tensors
 
 Batches = Generator[Any, None, None]
 ENDLESS = 10**12  # samples
@@ -44,7 +44,7 @@ class TrainingParts:
         if self.loader is None and self.dataset is None:
             self._take_held()
         self.data = "loader" if self.loader else "dataset" if self.dataset else None
-        self.judges_batch = self.loss is not None and _takes_two(self.loss)
+        self.judges_batch = self.loss is not None and binds(self.loss, None, None)
         self._judges_target = self.judges_batch and _is_torchs(self.loss)
         taken = inspect.signature(one.module.forward).parameters
         kinds = [each.kind for each in taken.values()]
@@ -135,8 +135,7 @@ class TrainingParts:
         return unusable(text, HINT if self.data else HINT + WITH_TARGET)
 
     def optimiser(self, module: Any, *, fused: bool = False) -> Any:
-        """The user's optimiser, else AdamW with torch's settings; `fused`: one kernel for all
-        weights.
+        """The user's optimiser, else AdamW; `fused`: it updates all weights in one kernel.
 
         Raises WorkloadError "unsupported" where it has no fused form.
         """
@@ -210,8 +209,7 @@ class TrainingParts:
 
 # It has an import of its own, since `save` copies it.
 def maker_of(found: Any) -> Any:
-    """The function that makes an optimiser, or one that makes others like it; None for what is
-    neither."""
+    """The function that makes an optimiser, or one that makes others like it, else None."""
     import torch
 
     if not isinstance(found, torch.optim.Optimizer):
@@ -267,17 +265,8 @@ def _is_indexed(found: Any) -> bool:
     return is_sized and not isinstance(found, (str, bytes, Mapping, type))
 
 
-def _takes_two(function: Any) -> bool:
-    try:
-        inspect.signature(function).bind(None, None)
-    except TypeError:
-        return False
-    return True
-
-
 def _is_torchs(function: Any) -> bool:
-    """Whether it is a loss of torch, such as `nn.CrossEntropyLoss()` or `F.mse_loss`, which takes
-    the target alone."""
+    """Whether it is a loss of torch, such as `F.mse_loss`, which takes the target alone."""
     function = function.func if isinstance(function, partial) else function
     defined = type(function) if isinstance(function, torch.nn.Module) else function
     return str(getattr(defined, "__module__", "")).startswith("torch.")

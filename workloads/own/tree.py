@@ -1,5 +1,4 @@
-"""Values inside nested containers: lists, tuples, dictionaries, dataclasses, model outputs, and the
-arguments of a call."""
+"""Values inside nested containers, such as lists, dataclasses and the arguments of a call."""
 
 from __future__ import annotations
 
@@ -137,8 +136,7 @@ def as_array(tensor: Any) -> Any:
 
 
 def _contents(tree: Any) -> Mapping[Any, Any] | None:
-    """The values in a container, by key; None for anything else.  A list of numbers or texts counts
-    as one value, since it may be long."""
+    """The values in a container, by key; None for others, and for a list of numbers or texts."""
     if isinstance(tree, Mapping):
         return tree
     if isinstance(tree, (list, tuple)):
@@ -150,8 +148,7 @@ def _contents(tree: Any) -> Mapping[Any, Any] | None:
 
 
 def _attributes(tree: Any) -> Mapping[str, Any] | None:
-    """The attributes of an object that holds tensors, such as a graph or a cache of keys; None for
-    other values."""
+    """The attributes of an object that holds tensors, such as a graph or a cache; else None."""
     return vars(tree) if _is_plain(tree) and _holds(tree, set()) else None
 
 
@@ -184,7 +181,7 @@ def module_with_inputs(found: Any) -> tuple[Any, Example | None] | None:
         return module, None
     if len(given) == 2:
         args, kwargs = given
-    elif _are_keywords(inside(module), given[0]):
+    elif isinstance(given[0], Mapping) and binds(inside(module).forward, **given[0]):
         args, kwargs = (), given[0]
     else:
         args, kwargs = given[0], {}
@@ -198,8 +195,7 @@ def inside(module: Any) -> Any:
 
 
 def alone(module: Any) -> Any:
-    """The module that DataParallel wraps, which requires its weights on a particular GPU; any other
-    module itself."""
+    """The module in DataParallel, which wants its weights on a certain GPU; any other as it is."""
     wrappers = nn.DataParallel, nn.parallel.DistributedDataParallel
     return module.module if isinstance(module, wrappers) else module
 
@@ -224,8 +220,7 @@ def _has_compiled_forward(module: Any) -> bool:
 
 
 def compiled_parts(module: Any) -> list[str]:
-    """The parts that every copy compiles too: torch.compile is around them, or on the `forward` of
-    their class."""
+    """The parts that every copy compiles too: wrapped ones, and those of a compiled class."""
 
     def stays(part: Any) -> bool:
         forward = getattr(type(part), "forward", None)  # TorchScript's exists on instances alone
@@ -245,12 +240,13 @@ def _is_packed(given: Any) -> bool:
     return type(given).__name__ == "PackedSequence"
 
 
-def _are_keywords(module: Any, given: Any) -> bool:
-    """Whether a dictionary holds the keyword arguments of the module, and is not the only one."""
+def binds(function: Any, /, *args: Any, **named: Any) -> bool:
+    """Whether a function takes these arguments."""
     try:
-        return isinstance(given, Mapping) and bool(inspect.signature(module.forward).bind(**given))
-    except (TypeError, ValueError):
+        inspect.signature(function).bind(*args, **named)
+    except (TypeError, ValueError):  # a builtin may have no signature
         return False
+    return True
 
 
 @dataclasses.dataclass(frozen=True)

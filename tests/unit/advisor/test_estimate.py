@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, strategies as st
 
-from workbench.advisor.estimate import MOST_ERROR, Estimate, Point, estimate
+from workbench.advisor.estimate import MOST_ERROR, Estimate, Point, estimate as estimated
 from workbench.contract import Work
 from workbench.records.reason import Reason
 
@@ -22,7 +22,11 @@ def product(n: float) -> Work:
 
 
 def point(n: float, value_s: float, spread: float = 0.01) -> Point:
-    return Point(n, product(n), value_s, (value_s * (1 - spread), value_s * (1 + spread)))
+    return Point(product(n), value_s, (value_s * (1 - spread), value_s * (1 + spread)))
+
+
+def estimate(points: list[Point], n: float, work: Work) -> Estimate | Reason:
+    return estimated(dict(zip(SIZES, points, strict=False)), n, work)
 
 
 def roofline(n: float, overhead_s: float, peak: float, bandwidth: float) -> float:
@@ -62,8 +66,8 @@ def test_an_estimate_lies_between_its_neighbours_and_knows_its_held_out_error(ro
         assert error > MOST_ERROR * (1 - 1e-9)
         return
     assert found.error == pytest.approx(error, rel=1e-6, abs=1e-9)
-    below = max(p.value_s for p in points if p.size < n)
-    above = min(p.value_s for p in points if p.size > n)
+    below = max(p.value_s for size, p in zip(SIZES, points, strict=True) if size < n)
+    above = min(p.value_s for size, p in zip(SIZES, points, strict=True) if size > n)
     assert below <= found.value_s <= above
     low, high = found.interval_s
     assert low <= found.value_s <= high
@@ -112,8 +116,9 @@ def test_intervals_hold_the_truth_where_rates_rise_smoothly() -> None:
 
 
 def test_the_order_of_the_points_does_not_matter() -> None:
-    points = [point(size, roofline(size, 1e-5, 1e11, 1e10)) for size in SIZES]
-    assert estimate(points[::-1], 300, product(300)) == estimate(points, 300, product(300))
+    points = {size: point(size, roofline(size, 1e-5, 1e11, 1e10)) for size in SIZES}
+    turned = dict(reversed(points.items()))
+    assert estimated(turned, 300, product(300)) == estimated(points, 300, product(300))
 
 
 @pytest.mark.parametrize("n", [63, 64, 1024, 1025, 4096])

@@ -74,15 +74,13 @@ def test_one_stall_in_few_samples_says_nothing_of_the_99th_percentile(
     assert bool(leaving(measured({A: blocks}, row), row)) is leaves
 
 
-def test_memory_and_threads_are_limits_too() -> None:
-    row = scenario(limits=Limits(memory_mib=100, threads=8))
+def test_memory_is_a_limit_too() -> None:
+    row = scenario(limits=Limits(memory_mib=100))
     report = measured({A: steady(1.0), B: steady(0.5)}, row, peaks={A.id: 99, B.id: 1500})
     assert leaving(report, row)[B.id].message == "peak memory 1,500 MiB, limit 100 MiB"
     assert decide(report, row).pick == A.id
     unread = measured({A: steady(1.0)}, row)
     assert "unknown peak memory" in leaving(unread, row)[A.id].message
-    few = scenario(limits=Limits(threads=4))
-    assert "8 threads, limit 4" in str(leaving(report, few).values())
 
 
 def test_a_limit_of_memory_gives_each_candidate_a_worker_of_its_own() -> None:

@@ -45,15 +45,21 @@ def test_a_clear_answer_needs_no_next_step(name: str) -> None:
     assert GALLERY[name]().next_best == ""
 
 
-@pytest.mark.parametrize(("most", "is_advised"), [(8, True), (4, False)])
+@pytest.mark.parametrize(("most", "is_advised"), [(80, True), (50, False)])
 def test_no_other_error_limit_is_advised_where_another_limit_forbids_the_candidate_as_well(
     most: int, is_advised: bool
 ) -> None:
-    row = scenario(limits=Limits(threads=most))
+    def with_peaks(event: ev.AnyEvent) -> ev.AnyEvent:
+        if not isinstance(event, ev.CasePrepared):
+            return event
+        peak = 70 << 20 if event.case == LOW.id else 40 << 20
+        return msgspec.structs.replace(event, memory_peak_bytes=peak)
+
+    row = scenario(limits=Limits(memory_mib=most))
     blocks = {case("cpu-a", threads=2): steady(2.0), LOW: steady(1.0)}
-    found = verdict(blocks, errors={LOW: 0.5}, row=row, gpus=[])
+    found = verdict(blocks, with_peaks, errors={LOW: 0.5}, row=row, gpus=[])
     assert ("Raise the error limit" in found.next_best) is is_advised
-    assert ("(8 threads, limit 4)" in found.reasons[-1]) is not is_advised
+    assert ("peak memory 70 MiB, limit 50 MiB" in found.reasons[-1]) is not is_advised
 
 
 def test_fewer_bytes_are_advised_only_where_they_were_not_tried() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import builders
 import msgspec
 import pytest
 from builders import block
@@ -14,30 +15,28 @@ from workbench.advisor.limits import exceeds_error_limit
 from workbench.advisor.model.explain import (
     CONVERSIONS,
     KernelTimes,
-    ModelContext,
     explain,
     stands_for,
 )
 from workbench.planning.questions import ModelQuestion
+from workbench.records.model import ModelReport
 from workbench.report.candidate import ENERGY
+from workbench.report.report import Report
 
 FP32 = candidate(case(), 1e-3, {"Conv": 8e-4, "Relu": 5e-5})
 STATIC = "int8-static-u8s8"
 
 
-def context(**changes) -> ModelContext:
-    given_ = {
-        "facts": facts(),
-        "cpu": cpu(),
-        "limit": 0.02,
-        "built": {},
-        "memory_bytes_per_s": None,
-    }
-    return ModelContext(**{**given_, **changes})
+def reported(facts_=None, cpu_=None, built_=(), limit=0.02, memory_bytes_per_s=None) -> Report:
+    """What a report says about the model and the machine."""
+    given_ = msgspec.structs.replace(facts_ or facts(), max_error=limit)
+    machine = msgspec.structs.replace(builders.machine(), cpu=cpu_ or cpu())
+    rate = memory_bytes_per_s and builders.ceilings("cpu", bandwidth=memory_bytes_per_s)
+    return Report(machine=machine, ceilings=rate, model=ModelReport(given_, list(built_)))
 
 
 def sentences(mine, given_run=FP32, *, won: bool = False, **changes) -> str:
-    return " ".join(explain(mine, given_run, won, context(**changes)).sentences)
+    return " ".join(explain(mine, given_run, won, reported(**changes)).sentences)
 
 
 # ------------------------------------------------------------------- losses
@@ -73,7 +72,7 @@ def test_conversions_that_cost_less_than_the_products_save_are_not_the_whole_los
 
 def test_a_processor_without_vnni_gains_little() -> None:
     slow = candidate(case(f"{STATIC}-7bit"), 2e-3, {"QLinearConv": 1.5e-3})
-    assert "This CPU has no AVX512-VNNI or AVX-VNNI or AMX" in sentences(slow, cpu=cpu(NO_VNNI))
+    assert "This CPU has no AVX512-VNNI or AVX-VNNI or AMX" in sentences(slow, cpu_=cpu(NO_VNNI))
     assert "This CPU has no" not in sentences(slow)
 
 
@@ -129,8 +128,8 @@ def test_full_coverage_has_no_sentence_about_fp32() -> None:
 )
 def test_a_mixed_variant_counts_its_nodes_in_fp32(excluded: list[str], words: str) -> None:
     label = f"{STATIC}-mixed"
-    made = {label: built(label, excluded=excluded, coverage=0.9)}
-    text = sentences(candidate(case(label), 5e-4, {"QLinearConv": 3e-4}), built=made)
+    made = [built(label, excluded=excluded, coverage=0.9)]
+    text = sentences(candidate(case(label), 5e-4, {"QLinearConv": 3e-4}), built_=made)
     assert f"{words} in FP32" in text and "90%" in text
 
 
@@ -228,7 +227,7 @@ def test_what_was_not_read_is_not_compared() -> None:
 
 def test_without_profiles_the_ratio_is_all_there_is() -> None:
     plain = candidate(case(), 1e-3)
-    found = explain(candidate(case(STATIC), 5e-4), plain, True, context())
+    found = explain(candidate(case(STATIC), 5e-4), plain, True, reported())
     assert len(found.sentences) == 1
     assert found.operators == []
 
@@ -248,7 +247,7 @@ def test_fp16_is_not_judged_as_if_it_were_int8() -> None:
     on_gpu = candidate(case(threads=None, device="fake:0"), 1e-3, {"Conv": 8e-4})
     for step_s, conv_s in ((5e-4, 3e-4), (3e-3, 2e-3)):
         half = candidate(case("fp16", threads=None, device="fake:0"), step_s, {"Conv": conv_s})
-        text = sentences(half, on_gpu, cpu=cpu(NO_VNNI))
+        text = sentences(half, on_gpu, cpu_=cpu(NO_VNNI))
         assert "INT8" not in text and "in FP32" not in text
     fast = candidate(case("fp16", threads=None, device="fake:0"), 5e-4, {"Conv": 3e-4})
     assert "Conv takes 300 us a run instead of 800 us" in sentences(fast, on_gpu)
@@ -274,15 +273,15 @@ def test_memory_and_energy_are_not_called_fast() -> None:
 def test_weights_read_at_the_speed_of_memory_limit_it() -> None:
     fp32 = candidate(case(), 1e-3, {"MatMul": 9e-4})
     heavy = facts("mlp", weights_bytes=9_000_000)  # 10 GB/s in 0.9 ms
-    text = sentences(fp32, fp32, facts=heavy, memory_bytes_per_s=11e9)
+    text = sentences(fp32, fp32, facts_=heavy, memory_bytes_per_s=11e9)
     assert "is the fastest run of the model as given" in text
     assert "8.58 MiB of weights a run at 10.0 GB/s, 91% of the memory bandwidth" in text
-    assert "Memory limits it" not in sentences(fp32, fp32, facts=heavy, memory_bytes_per_s=1e11)
-    assert "Memory limits it" not in sentences(fp32, fp32, facts=heavy)
+    assert "Memory limits it" not in sentences(fp32, fp32, facts_=heavy, memory_bytes_per_s=1e11)
+    assert "Memory limits it" not in sentences(fp32, fp32, facts_=heavy)
 
 
 def test_the_original_has_no_table_of_its_own() -> None:
-    found = explain(FP32, FP32, True, context())
+    found = explain(FP32, FP32, True, reported())
     assert (found.case, found.won, found.operators) == (FP32.case.id, True, [])
 
 
@@ -321,7 +320,7 @@ def test_a_kernel_stands_for_an_operator(kernel: str, operator: str) -> None:
 
 def test_the_table_puts_kernels_under_their_operator_by_weight() -> None:
     kernels = {"QLinearConv": 3e-4, "ConvInteger": 1e-4, "QuantizeLinear": 5e-5}
-    rows = explain(candidate(case(STATIC), 6e-4, kernels), FP32, False, context()).operators
+    rows = explain(candidate(case(STATIC), 6e-4, kernels), FP32, False, reported()).operators
     assert {row.operator for row in rows} == {"Conv", CONVERSIONS, "Relu"}
     conv = rows[0]
     assert conv.operator == "Conv"
@@ -331,7 +330,7 @@ def test_the_table_puts_kernels_under_their_operator_by_weight() -> None:
 
 def test_a_table_has_an_end() -> None:
     many = candidate(case(STATIC), 6e-4, {f"Operator{n}": 1e-6 * n for n in range(40)})
-    rows = explain(many, FP32, False, context()).operators
+    rows = explain(many, FP32, False, reported()).operators
     assert len(rows) == 12
     assert rows == sorted(rows, key=lambda row: -max(row.fp32_s, row.int8_s))
 
@@ -348,8 +347,8 @@ def test_the_same_report_gives_the_same_words(mine, other, step_s, error, won) -
         given_run = candidate(case(), 1e-3, other)
         variant = candidate(case(STATIC), step_s, mine, error=error)
         both = (
-            explain(variant, given_run, won, context()),
-            explain(given_run, given_run, won, context()),
+            explain(variant, given_run, won, reported()),
+            explain(given_run, given_run, won, reported()),
         )
         return msgspec.json.encode(both)
 

@@ -12,7 +12,7 @@ import pytest
 
 from workbench import catalog
 from workbench.contract import COMPILED, Case, Host, Setup, Variant
-from workloads._shared import cuda_graph, inference, torch_task
+from workloads._shared import inference, torch_task
 from workloads._shared.torch_task import ON_CUDA_ONLY, TorchTask
 
 SIZES: dict[str, dict[str, int]] = {
@@ -112,11 +112,11 @@ def test_a_graph_is_captured_after_warm_ups_on_a_side_stream_and_then_only_repla
         fake.calls.append("call")
         return inside
 
-    replay = cuda_graph.graphed(call, [inside])
+    replay = torch_task.graphed(call, [inside])
     assert fake.calls == [
         "side waits for current",
         "on side",
-        *["call"] * cuda_graph.WARM_UPS,
+        *["call"] * torch_task.WARM_UPS,
         "end on side",
         "current waits for side",
         "capture",
@@ -134,7 +134,7 @@ def test_no_two_graphs_are_captured_on_one_stream(monkeypatch: pytest.MonkeyPatc
     """A graph that ends frees the memory of cuBLAS for its stream, which others may still read."""
     fake = FakeCuda(monkeypatch)
     for _ in range(2):
-        cuda_graph.graphed(lambda: None)
+        torch_task.graphed(lambda: None)
     first, second = fake.captured_on
     assert None not in (first, second) and first is not second  # None: the one stream of torch
 
@@ -146,7 +146,7 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def graphed(call: Callable[[], Any], inside: Iterable[Any] = ()) -> Callable[..., Any]:
         targets = list(inside)
-        for _ in range(cuda_graph.WARM_UPS):
+        for _ in range(torch_task.WARM_UPS):
             call()
 
         def replay(*given: Any) -> Any:
@@ -175,7 +175,7 @@ def test_a_graph_gives_the_right_result_for_every_input(name: str, replays: list
     assert found.passed, found
     replays.clear()
     task.step()
-    runs = SIZES["train_mlp"]["steps"] - cuda_graph.WARM_UPS  # the warm-ups train as well
+    runs = SIZES["train_mlp"]["steps"] - torch_task.WARM_UPS  # the warm-ups train as well
     expected = {"train_mlp": [0] * runs, "launch": [0]}.get(name, [1])
     assert replays == expected
 
@@ -187,7 +187,7 @@ def test_a_captured_training_has_the_losses_of_an_eager_one(replays: list[int]) 
         losses.append([float(loss) for loss in task.train(6)])
     assert losses[0] == losses[1]
     assert len(set(losses[0])) == 6
-    assert len(replays) == 6 - cuda_graph.WARM_UPS
+    assert len(replays) == 6 - torch_task.WARM_UPS
 
 
 def test_a_graph_answers_from_host_to_host_and_waits(

@@ -6,13 +6,14 @@ that it computes.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...machine.host.isa import lacking
 from ...records.machine import Cpu
 from ...records.model import Built, Explanation, ModelFacts, OperatorTimes
 from ...report.candidate import Candidate, candidate_name
+from ...report.report import Report
 from ...stats.objectives import UNTIMED
 from ...text import units
 from ...text.units import times
@@ -79,27 +80,16 @@ class KernelTimes:
         return own_s / self.total_s if self.total_s else 0.0
 
 
-@dataclass(frozen=True)
-class ModelContext:
-    """Facts about the model and the machine that explanations rest on."""
-
-    facts: ModelFacts
-    cpu: Cpu
-    limit: float
-    built: Mapping[str, Built]  # by recipe
-    memory_bytes_per_s: float | None  # measured memory bandwidth of the CPU
-
-
-def explain(
-    candidate: Candidate, given: Candidate, won: bool, context: ModelContext
-) -> Explanation:
+def explain(candidate: Candidate, given: Candidate, won: bool, report: Report) -> Explanation:
     """`candidate` against `given`, the fastest run of the model as given on the same device."""
+    model, machine = report.model, report.machine
+    assert model is not None and machine is not None  # it has raced
     if candidate.case == given.case:
-        limits = [*_limits(candidate, context), *_left_to_the_cpu(candidate)]
+        limits = [*_limits(candidate, model.facts, report), *_left_to_the_cpu(candidate)]
         return Explanation(candidate.case.id, won, limits)
     mine, other = KernelTimes.of(candidate), KernelTimes.of(given)
     sentences = [_headline(candidate, given)]
-    sentences += _too_far_off(candidate, context)
+    sentences += _too_far_off(candidate, model.facts)
     raced = gain_over(given, candidate, Candidate.step_rounds)
     is_faster = raced is not None and raced[0] >= 1
     if candidate.case.precision != given.case.precision and mine.total_s and other.total_s:
@@ -108,9 +98,9 @@ def explain(
         elif is_faster:
             sentences += _gains(mine, other)
         elif candidate.case.precision == "int8":
-            sentences += _losses(mine, other, context)
+            sentences += _losses(mine, other, machine.cpu)
         if candidate.case.precision == "int8":
-            sentences += _left_in_fp32(candidate, mine, context)
+            sentences += _left_in_fp32(candidate, mine, model.built)
     sentences += _left_to_the_cpu(candidate)
     if is_faster:
         sentences += _threads(candidate, given)
@@ -134,9 +124,9 @@ def _headline(candidate: Candidate, given: Candidate) -> str:
     return f"{name} is {times(lead.value, lead.interval)} {word} than {other}."
 
 
-def _too_far_off(candidate: Candidate, context: ModelContext) -> Iterator[str]:
-    accuracy = candidate.accuracy
-    if accuracy is None or accuracy.worst <= context.limit:
+def _too_far_off(candidate: Candidate, facts: ModelFacts) -> Iterator[str]:
+    accuracy, limit = candidate.accuracy, facts.max_error
+    if accuracy is None or limit is None or accuracy.worst <= limit:
         return
     worst = max(accuracy.outputs, key=lambda o: o.relative_error, default=None)
     where = f" (worst in output {worst.name})" if worst and len(accuracy.outputs) > 1 else ""
@@ -145,11 +135,11 @@ def _too_far_off(candidate: Candidate, context: ModelContext) -> Iterator[str]:
     unseen = "" if bound is None else f", up to {units.share(bound)} on unseen inputs,"
     yield (
         f"Its {what} of {units.share(accuracy.value)}{where}{unseen} exceeds the limit of "
-        f"{units.share(context.limit)}: it cannot be recommended."
+        f"{units.share(limit)}: it cannot be recommended."
     )
 
 
-def _losses(mine: KernelTimes, other: KernelTimes, context: ModelContext) -> Iterator[str]:
+def _losses(mine: KernelTimes, other: KernelTimes, cpu: Cpu) -> Iterator[str]:
     is_slow_conv = mine.share("ConvInteger") > NOTABLE
     if is_slow_conv:
         mine_s, other_s = mine.by_kernel["ConvInteger"], other.by_operator.get("Conv", 0.0)
@@ -158,7 +148,7 @@ def _losses(mine: KernelTimes, other: KernelTimes, context: ModelContext) -> Ite
             f"{units.duration(mine_s)} a run, FP32 convolutions {units.duration(other_s)}."
         )
         yield "ONNX Runtime has no fast kernel for ConvInteger; static quantisation avoids it."
-    missing = lacking("int8", context.cpu)
+    missing = lacking("int8", cpu)
     if missing is not None:
         yield f"This CPU has no {missing}, so INT8 products gain little over FP32."
     if mine.share(CONVERSIONS) > NOTABLE:
@@ -192,7 +182,9 @@ def _gains(mine: KernelTimes, other: KernelTimes) -> Iterator[str]:
         yield f"Quantising and dequantising takes {share:.0%} of the remaining time."
 
 
-def _left_in_fp32(candidate: Candidate, mine: KernelTimes, context: ModelContext) -> Iterator[str]:
+def _left_in_fp32(
+    candidate: Candidate, mine: KernelTimes, variants: Sequence[Built]
+) -> Iterator[str]:
     """The operators that still run in FP32, some of them on purpose."""
     form = candidate.case.quantization or ""
     unknown = _EITHER if form.startswith("static") and "products" not in form else ()
@@ -206,21 +198,23 @@ def _left_in_fp32(candidate: Candidate, mine: KernelTimes, context: ModelContext
     if share > 2 * NOTABLE:
         most = sorted(floating, key=floating.__getitem__, reverse=True)[:3]
         yield f"Operators in FP32 take {share:.0%} of its time, mostly {', '.join(most)}."
-    built = context.built.get(variant_of(candidate.case))
-    if built is not None and built.excluded:
+    variant = variant_of(candidate.case)
+    for built in (each for each in variants if each.recipe == variant and each.excluded):
         count = len(built.excluded)
         covered = f"; {built.coverage:.0%} of the products stay in INT8" if built.coverage else ""
         stay = "nodes stay" if count > 1 else "node stays"
         yield f"{count} sensitive {stay} in FP32 to keep the error limit{covered}."
 
 
-def _limits(candidate: Candidate, context: ModelContext) -> Iterator[str]:
+def _limits(candidate: Candidate, facts: ModelFacts, report: Report) -> Iterator[str]:
     """The limits of the model as given."""
     profile = KernelTimes.of(candidate)
     best = "best" if candidate.objective in UNTIMED else "fastest"
     yield f"{candidate_name(candidate.case)} is the {best} run of the model as given."
     products_s = sum(profile.by_operator.get(name, 0.0) for name in ("MatMul", "LSTM", "Conv"))
-    ceiling, weights_bytes = context.memory_bytes_per_s, context.facts.weights_bytes
+    devices = report.ceilings.devices if report.ceilings else []
+    ceiling = next((d.memory_bytes_per_s for d in devices if d.device == "cpu"), None)
+    weights_bytes = facts.weights_bytes
     if ceiling and products_s > NOTABLE * profile.run_s:
         rate = weights_bytes / products_s
         if NEAR_MEMORY <= rate / ceiling <= 1 / NEAR_MEMORY:

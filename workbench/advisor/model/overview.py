@@ -91,8 +91,7 @@ def is_as_given(case: Case, facts: ModelFacts) -> bool:
 
 
 def original(row: Row, facts: ModelFacts, kind: str) -> Candidate | None:
-    """The fastest run of the model as given that may be used, on this kind of device if it ran
-    there."""
+    """The fastest usable run of the model as given, on this kind of device if it ran there."""
     found = [c for c in row.candidates if c.blocks and is_as_given(c.case, facts)]
     found = [c for c in found if not is_too_far_off(c, facts)] or found
     alike = [c for c in found if c.case.device_kind == kind]

@@ -30,16 +30,10 @@ def session_lines(case: Case, file: Path | str, provider: str) -> list[str]:
     lines = ["import onnxruntime as ort", "", "options = ort.SessionOptions()"]
     if case.threads is not None:
         lines.append(f"options.intra_op_num_threads = {case.threads}")
-    lines += [
-        f"options.add_session_config_entry({key!r}, {value!r})"
-        for word, (key, value) in ENTRIES.items()
-        if word in words
-    ]
-    lines += [
-        f"options.graph_optimization_level = ort.GraphOptimizationLevel.{level}"
-        for word, level in LEVELS.items()
-        if word in words
-    ]
+    entries = [ENTRIES[word] for word in ENTRIES if word in words]
+    lines += [f"options.add_session_config_entry({key!r}, {value!r})" for key, value in entries]
+    levels = [f"ort.GraphOptimizationLevel.{LEVELS[word]}" for word in LEVELS if word in words]
+    lines += [f"options.graph_optimization_level = {level}" for level in levels]
     if provider in (onnx_gpu.CUDA, onnx_gpu.TENSORRT):
         lines.append("ort.preload_dlls()  # CUDA's libraries that came with torch or onnxruntime")
     if provider == onnx_gpu.TENSORRT:

@@ -176,8 +176,7 @@ def _ways(case: Case, own: str) -> list[str]:
 
 
 def flips(report: Report, *, trains: bool = False) -> list[str]:
-    """Whether the first pick stays the best at each further batch; of a training also which batch
-    has the highest rate."""
+    """Whether the first pick stays the best at other batches; of a training, the fastest batch."""
     known = [(row, pick) for row in rows_of(report) if (pick := row.picked) is not None]
     if not known:
         return []
@@ -187,8 +186,7 @@ def flips(report: Report, *, trains: bool = False) -> list[str]:
 
 
 def _fastest_batch(picks: Sequence[Candidate]) -> str:
-    """The batch that trains the most samples in a second.  Each rate is one of its own race, so
-    there is no ratio."""
+    """The batch with the highest rate; the rates are of different races, so no ratio."""
     rates = {pick.case.batch: pick.work.items / pick.median_s for pick in picks}
     best, *others = sorted(rates, key=lambda batch: -rates[batch])
     shown = {batch: units.rate(rate, "samples/s") for batch, rate in rates.items()}
@@ -220,8 +218,7 @@ def picks_compiled(row: Row) -> bool:
 
 
 def compile_calls(row: Row) -> float | None:
-    """The calls after which a compiled candidate has paid for its compilation, where that is
-    certain."""
+    """The calls after which compiling has certainly paid for itself; None if it has not."""
     uncompiled = {c.case.id: plain(c.case) for c in row.candidates if c.case.is_compiled}
     for found in row.verdict.payoffs if row.verdict else ():
         case = uncompiled.get(found.id)
