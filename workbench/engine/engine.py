@@ -141,7 +141,7 @@ class Engine:
         races, fingerprint = Races(context), ceiling_store.fingerprint(machine, software)
         if not request.ceilings:  # or they are what the rows measure
             aside = partial(races.aside, table=self._rows)
-            self._know(ceilings.kept_or_measured(request, fingerprint, machine, aside))
+            self._know(ceilings.kept_or_measured(fingerprint, context, aside))
         if any(row.refused for row in self._rows):
             self._refuse(context)
             return
