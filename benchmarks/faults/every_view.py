@@ -19,6 +19,7 @@ from workbench.export.view.lead import loss_lines
 from workbench.export.view.section import section_lines
 from workbench.export.view.sensors import live_sections
 from workbench.export.view.spans import facts_lines, plain_lines
+from workbench.records.events import encode
 from workbench.report.report import Report
 from workbench.report.run_files import OpenedRun, open_run
 
@@ -37,8 +38,8 @@ def shown(path: Path, rng: random.Random) -> Iterator[tuple[str, str]]:
         if exporter.whole is not None and (name == "json" or rng.random() < 0.3):
             parts = exporter.whole(report)
             yield name, "".join(p if isinstance(p, str) else p.decode() for p in parts)
-        if exporter.each is not None:
-            yield name, b"".join(map(exporter.each, opened.events[:300])).decode()
+        if exporter.whole is None:
+            yield name, b"\n".join(map(encode, opened.events[:300])).decode()
     for name in FILES:
         if rng.random() < 0.1:
             yield name, file_text(name, report)

@@ -203,19 +203,11 @@ def failure_lines(session: Session, width: int) -> list[Text]:
     failure = session.failure
     if failure is None:
         return []
-    lines = facts_lines(
-        [
-            fact("! failed", str(failure), "strong error", label_tone="strong error"),
-            fact("  remedy", failure.remedy),
-        ],
-        width,
-        label_width=10,
-    )
-    label = "  log"
-    for text in failure.log_tail[-FAILURE_LINES:]:
-        line = Text.of((label.ljust(10), "dim"), text)
-        lines.append(line.truncate(width))
-        label = ""
+    failed = fact("! failed", str(failure), "strong error", label_tone="strong error")
+    lines = facts_lines([failed, fact("  remedy", failure.remedy)], width, 10)
+    for number, text in enumerate(failure.log_tail[-FAILURE_LINES:]):
+        label = "" if number else "  log"
+        lines.append(Text.of((label.ljust(10), "dim"), text).truncate(width))
     return lines
 
 

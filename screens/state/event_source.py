@@ -249,11 +249,6 @@ def _decode(line: bytes) -> ev.AnyEvent:
         return event
     except UNREADABLE:
         text = shown(line.decode("utf-8", "replace").strip(), 120)
-        return ev.WarningRaised(
-            at_s=0.0,
-            warning=Warning(
-                code="stray_output",
-                message=f"the engine printed a stray line: {text}",
-                remedy="report it; the measurements are not affected",
-            ),
-        )
+        message = f"the engine printed a stray line: {text}"
+        warning = Warning("stray_output", message, "report it; the measurements are not affected")
+        return ev.WarningRaised(at_s=0.0, warning=warning)

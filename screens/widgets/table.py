@@ -103,7 +103,7 @@ class Table(Widget, can_focus=True):
         self.opens = opens
         self._shown = _Shown()
         self._given: Sequence[Line] = ()  # in the order of the page
-        self._sorted: tuple[str, bool] | None = None  # key of a column, and whether backwards
+        self._sorted, self._backwards = "", False  # key of a column; "": as the page has it
         self.is_led = True  # by `lead`, until the user moves the cursor
 
     def compose(self) -> ComposeResult:
@@ -114,8 +114,8 @@ class Table(Widget, can_focus=True):
     def show(self, columns: Sequence[Column], lines: Sequence[Line], empty: Text) -> None:
         """Draw these lines; `empty` stands there when there are none."""
         self._given = lines
-        if self._sorted is not None:
-            lines = sorted_lines(lines, *self._sorted)
+        if self._sorted:
+            lines = sorted_lines(lines, self._sorted, self._backwards)
         before, self._shown = self._keys, _Shown(columns, lines, empty)
         keys = self._keys
         if self.cursor not in keys:
@@ -180,8 +180,7 @@ class Table(Widget, can_focus=True):
 
     def _titled(self) -> Sequence[Column]:
         """The columns; an arrow stands behind the title of the one that the lines are sorted by."""
-        name, backwards = self._sorted or ("", False)
-        arrow = "▼" if backwards else "▲"
+        name, arrow = self._sorted, "▼" if self._backwards else "▲"
         return [
             replace(column, title=f"{column.title}{arrow}") if column.key == name else column
             for column in self._shown.columns
@@ -191,21 +190,20 @@ class Table(Widget, can_focus=True):
         """The columns that there is room for, with their widths."""
         return fit(self._titled(), self._shown.lines, self._room(self.size.width))
 
-    def sort_by(self, order: tuple[str, bool] | None) -> None:
-        """Sort by a column, backwards or not; None: as the page has it."""
-        self._sorted, shown = order, self._shown
+    def sort_by(self, key: str, *, backwards: bool = False) -> None:
+        """Sort by a column; "": as the page has it."""
+        self._sorted, self._backwards, shown = key, backwards, self._shown
         self.show(shown.columns, self._given, shown.empty)
         self._reveal()
 
     def action_sort(self, step: int) -> None:
-        places = [None, *(column.key for column, _ in self._fitted() if column.title)]
-        at = places.index(self._sorted[0]) if self._sorted and self._sorted[0] in places else 0
-        name = places[(at + step) % len(places)]
-        self.sort_by(None if name is None else (name, False))
+        keys = ["", *(column.key for column, _ in self._fitted() if column.title)]
+        at = keys.index(self._sorted) if self._sorted in keys else 0
+        self.sort_by(keys[(at + step) % len(keys)])
 
     def action_reverse(self) -> None:
-        if self._sorted is not None:
-            self.sort_by((self._sorted[0], not self._sorted[1]))
+        if self._sorted:
+            self.sort_by(self._sorted, backwards=not self._backwards)
 
     def click_title(self, x: int) -> None:
         """Sort by the column at this place, a second time backwards."""
@@ -213,8 +211,8 @@ class Table(Widget, can_focus=True):
         for column, width in self._fitted() if self._shown.lines else ():
             end += width + GAP
             if x < end:
-                again = self._sorted is not None and self._sorted[0] == column.key
-                self.sort_by((column.key, again and not (self._sorted or ("", True))[1]))
+                again = self._sorted == column.key
+                self.sort_by(column.key, backwards=again and not self._backwards)
                 return
 
     def on_resize(self, _event: events.Resize) -> None:

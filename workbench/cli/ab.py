@@ -35,10 +35,10 @@ FOLDER = click.Path(exists=True, file_okay=False, resolve_path=True)
     context_settings={"default_map": {"budget_s": 120.0}},
 )
 @click.argument("names", nargs=-1, metavar="[WORKLOAD|SCENARIO]...")
-@value("--python", "PATH", "Interpreter of a side.", "pythons", multiple=True)
-@value("--env", "NAME=VALUE", "Variables of a side, separated by spaces.", "envs", multiple=True)
+@value("--python PATH", "Interpreter of a side.", "pythons", multiple=True)
+@value("--env NAME=VALUE", "Variables of a side, separated by spaces.", "envs", multiple=True)
 @click.option("--path", "paths", multiple=True, type=FOLDER, help="Folder searched first for code.")
-@value("--command", "COMMAND", "Your own command.", "commands", multiple=True)
+@value("--command COMMAND", "Your own command.", "commands", multiple=True)
 @fail_on_option
 @flag("--markdown", "A table for a pull request.")
 @own_options

@@ -70,7 +70,7 @@ def open_(run: str, anonymize: bool, where: bool, **options: bool) -> None:
 
 
 @command("workbench detect", "workbench detect --json | jq .machine.cpu")
-@value("--python", "PATH", "Interpreter whose packages are listed.")
+@value("--python PATH", "Interpreter whose packages are listed.")
 @json_option
 def detect(python: str | None, as_json: bool) -> None:
     """Show the hardware and software that a run would use."""
@@ -96,7 +96,7 @@ def detect(python: str | None, as_json: bool) -> None:
 @command(
     "workbench doctor", "workbench doctor --json > report.json    anonymised, for a bug report"
 )
-@value("--python", "PATH", "Interpreter whose packages are tried.")
+@value("--python PATH", "Interpreter whose packages are tried.")
 @flag("--all-gpus", "Also run one product on every GPU, and show their links.")
 @json_option
 def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
@@ -135,14 +135,13 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
 
 @command("workbench watch", "workbench watch --json --every 5 --count 12 | jq '.gpus[].power_w'")
 @value(
-    "--every",
-    "SECONDS",
+    "--every SECONDS",
     "Time between two snapshots; default 1, at least 0.5.",
     "every_s",
     type=click.FloatRange(0.5, 3600),
     default=1.0,
 )
-@value("--count", "N", "Stop after N snapshots.", type=click.IntRange(1))
+@value("--count N", "Stop after N snapshots.", type=click.IntRange(1))
 @flag("--json", "One JSON object a line.", "as_json")
 @flag("--plain", "Text, even in a terminal.")
 def watch(every_s: float, count: int | None, as_json: bool, plain: bool) -> None:
@@ -171,10 +170,10 @@ def watch(every_s: float, count: int | None, as_json: bool, plain: bool) -> None
     "workbench ceilings --json | jq '.ceilings.devices[].peak_ops_per_s'",
 )
 @flag("--again", "Measure again, even if this machine's are known.")
-@value("--budget", "SECONDS", "Wall time; default 60.", "budget_s", type=float)
-@names_option("--device", "devices", "cpu, gpu, cuda:0 ...", "DEVICE")
-@value("--threads", "N", "CPU threads; default all usable cores.", type=int)
-@value("--python", "PATH", "Interpreter of the workers.")
+@value("--budget SECONDS", "Wall time; default 60.", "budget_s", type=float)
+@names_option("--device DEVICE", "cpu, gpu, cuda:0 ...", "devices")
+@value("--threads N", "CPU threads; default all usable cores.", type=int)
+@value("--python PATH", "Interpreter of the workers.")
 @json_option
 def ceilings(
     *, again: bool, threads: int | None, as_json: bool, python: str | None, **options: Any
@@ -222,7 +221,7 @@ def ceilings(
 
 
 @command("workbench list", "workbench list --json | jq '.workloads'", name="list")
-@value("--scenarios", "FILE.toml", "Include your own scenarios.", "file")
+@value("--scenarios FILE.toml", "Include your own scenarios.", "file")
 @flag("--backends", "The libraries that can race, and how to get them.")
 @json_option
 def list_(file: str | None, backends: bool, as_json: bool) -> None:

@@ -46,7 +46,7 @@ def _seconds(_: click.Context, option: click.Parameter, text: str) -> float:
 
 INTERPRETER = "Interpreter on the nodes; default the launcher's."
 PER_TYPE = value(
-    "--per-type", "N", "Nodes of each type; default 2.", type=click.IntRange(1, 1000), default=2
+    "--per-type N", "Nodes of each type; default 2.", type=click.IntRange(1, 1000), default=2
 )
 of_a_run = [
     click.argument("scenarios", nargs=-1, metavar="[SCENARIO]..."),
@@ -57,14 +57,14 @@ of_a_run = [
 of_a_fleet = all_of(
     [
         PER_TYPE,
-        value("--partition", "NAME", "Slurm partition.  Repeatable.", "partitions", multiple=True),
-        value("--hosts", "A,B", "Machines to reach by ssh, without Slurm."),
-        value("--hosts-file", "FILE.toml", 'A file with hosts = ["A", "B"].'),
+        value("--partition NAME", "Slurm partition.  Repeatable.", "partitions", multiple=True),
+        value("--hosts A,B", "Machines to reach by ssh, without Slurm."),
+        value("--hosts-file FILE.toml", 'A file with hosts = ["A", "B"].'),
         flag("--shared", "Let other jobs run on the nodes meanwhile."),
-        value("--deadline", "TIME", LATEST, "deadline_s", callback=_seconds, default="1h"),
-        value("--python", "PATH", INTERPRETER, "node_python", default=sys.executable),
-        value("--wheels", "DIR", "Wheels that each node installs for its run.", type=FOLDER),
-        value("--scaling", "TYPE", "Also train over two nodes of this type."),
+        value("--deadline TIME", LATEST, "deadline_s", callback=_seconds, default="1h"),
+        value("--python PATH", INTERPRETER, "node_python", default=sys.executable),
+        value("--wheels DIR", "Wheels that each node installs for its run.", type=FOLDER),
+        value("--scaling TYPE", "Also train over two nodes of this type."),
         *of_a_run,
     ]
 )
@@ -182,9 +182,9 @@ def plan(json_: bool, **options: Any) -> None:
 
 
 @command("workbench fleet run --into DIR --model M.onnx")
-@value("--into", "DIR", "A folder that the nodes share.", type=Path, required=True)
+@value("--into DIR", "A folder that the nodes share.", type=Path, required=True)
 @flag("--detach", "Return once all jobs are submitted.")
-@value("--every", "SECONDS", EVERY, "every_s", type=click.FloatRange(1), default=15.0)
+@value("--every SECONDS", EVERY, "every_s", type=click.FloatRange(1), default=15.0)
 @of_a_fleet
 @click.pass_context
 def run(
@@ -230,11 +230,14 @@ def run(
 
 @command("workbench fleet manifest --kubernetes --image IMAGE --pool pool=a100")
 @flag("--kubernetes", "For kubectl.", required=True, expose_value=False)
-@value("--image", "IMAGE", "A container image that has workbench.", required=True)
+@value("--image IMAGE", "A container image that has workbench.", required=True)
 @value(
-    "--pool", "LABEL=VALUE", "Node label of a pool.  Repeatable.", "pools", multiple=True,
+    "--pool LABEL=VALUE",
+    "Node label of a pool.  Repeatable.",
+    "pools",
+    multiple=True,
     required=True,
-)  # fmt: skip
+)
 @PER_TYPE
 @all_of(of_a_run)
 def manifest(image: str, pools: tuple[str, ...], per_type: int, **options: Any) -> None:

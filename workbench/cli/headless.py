@@ -1,7 +1,6 @@
 """A run without a screen, written to stdout or a file in one of the export formats."""
 
 import sys
-from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 
@@ -37,9 +36,10 @@ def run_headless(
     stdout gets the result and nothing else, stderr the failures, or with `verbose` the whole log.
     """
     control = Control(sys.stdin.fileno() if take_control else None)
-    report, exporter = Report(), FORMATS[export_as]
-    whole = partial(document, samples=samples) if export_as == DOCUMENT else exporter.whole
-    events = EventWriter(exporter.each, output, control) if exporter.each is not None else None
+    report, whole = Report(), FORMATS[export_as].whole
+    events = EventWriter(output, control) if whole is None else None
+    if export_as == DOCUMENT:
+        whole = partial(document, samples=samples)
     engine = Engine(request, rows, control, report, events or log_writer(report, verbose=verbose))
     with control.signals(), closing(engine):
         code = engine.run()
@@ -123,10 +123,7 @@ class EventWriter:
     """Writes each event at once to `output` or stdout, until a write fails: the run goes on for
     its journal, and `error` holds the reason."""
 
-    def __init__(
-        self, each: Callable[[ev.AnyEvent], bytes], output: Target | None, control: Control
-    ) -> None:
-        self._each = each
+    def __init__(self, output: Target | None, control: Control) -> None:
         self._output = output
         self._descriptor: int | None = None  # from the first event on
         self._control = control
@@ -138,7 +135,7 @@ class EventWriter:
         try:
             if self._descriptor is None:
                 self._descriptor = self._output.begin() if self._output else sys.stdout.fileno()
-            line = self._each(event)
+            line = ev.encode(event) + b"\n"
             send(self._descriptor, line, is_ending=lambda: self._control.is_ending)
         except BrokenPipeError:
             raise

@@ -52,11 +52,11 @@ def _moment(_: click.Context, option: click.Parameter, text: str | None) -> floa
 @command("workbench runs realtime --since 7d", "workbench runs --prune --older 90d")
 @click.argument("text", required=False, metavar="[TEXT]")
 @click.option("--status", type=STATUS, help="Only runs with this status.")
-@value("--since", "WHEN", "A date, or an age such as 7d.", callback=_moment)
-@value("--last", "N", "List N; default 20.", type=click.IntRange(1))
+@value("--since WHEN", "A date, or an age such as 7d.", callback=_moment)
+@value("--last N", "List N; default 20.", type=click.IntRange(1))
 @flag("--prune", "Delete runs by --older or --keep.")
-@value("--older", "WHEN", "With --prune: delete runs from before WHEN.", callback=_moment)
-@value("--keep", "N", "Delete all but the newest N.", type=click.IntRange(0))
+@value("--older WHEN", "With --prune: delete runs from before WHEN.", callback=_moment)
+@value("--keep N", "Delete all but the newest N.", type=click.IntRange(0))
 @flag("--yes", "Delete without asking.")
 @json_option
 def runs(
@@ -187,7 +187,7 @@ def compare(runs: tuple[str, ...], fail_on: float | None, markdown: bool, as_jso
 
 @command("workbench export last --html run.html --svg plots")
 @click.argument("run", metavar="RUN")
-@value("--svg", "DIR", "Every plot, in a new folder.")
+@value("--svg DIR", "Every plot, in a new folder.")
 @anonymize_option
 def export(run: str, svg: str | None, anonymize: bool, **files: str | None) -> None:
     """Write an earlier run as files.

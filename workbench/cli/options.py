@@ -46,19 +46,18 @@ def flag(name: str, text: str, field: str | None = None, **more: Any) -> Callabl
     return click.option(*filter(None, (name, field)), is_flag=True, help=text, **more)
 
 
-def value(
-    name: str, metavar: str, text: str, field: str | None = None, **more: Any
-) -> Callable[[F], F]:
-    """An option with a value, for the parameter `field`."""
+def value(shown: str, text: str, field: str | None = None, **more: Any) -> Callable[[F], F]:
+    """An option with a value, `shown` as `--name VALUE`, for the parameter `field`."""
+    name, metavar = shown.split()
     return click.option(*filter(None, (name, field)), metavar=metavar, help=text, **more)
 
 
-def _repeatable(name: str, field: str, metavar: str, text: str, **more: Any) -> Callable[[F], F]:
-    return value(name, metavar, f"{text}  Repeatable.", field, multiple=True, **more)
+def _repeatable(shown: str, text: str, field: str, **more: Any) -> Callable[[F], F]:
+    return value(shown, f"{text}  Repeatable.", field, multiple=True, **more)
 
 
-def names_option(name: str, field: str, text: str, metavar: str = "NAME") -> Callable[[F], F]:
-    return _repeatable(name, field, metavar, text, callback=_words)
+def names_option(shown: str, text: str, field: str) -> Callable[[F], F]:
+    return _repeatable(shown, text, field, callback=_words)
 
 
 def all_of(options: Iterable[Callable[[F], F]]) -> Callable[[F], F]:
@@ -122,7 +121,7 @@ control_option = flag(
     "--control", "Take pause, resume and cancel from stdin; its end cancels the run.", hidden=True
 )
 fail_on_option = value(
-    "--fail-on", "2%", "Exit 4 if a later run, or side B, is slower by more.", callback=_share
+    "--fail-on 2%", "Exit 4 if a later run, or side B, is slower by more.", callback=_share
 )
 anonymize_option = flag(
     "--anonymize", "Replace the names of users, machine, folders and files, and the UUIDs of GPUs."
@@ -133,8 +132,7 @@ no_samples_option = flag(
 
 SHARED = [
     value(
-        "--budget",
-        "SECONDS",
+        "--budget SECONDS",
         "Wall time; without it advise takes 60, or 20 with --quick, and up to twice"
         " that for open rows.",
         "budget_s",
@@ -143,43 +141,37 @@ SHARED = [
     flag("--quick", "Smaller sizes (default budget 20 s)."),
     flag("--thorough", "More rounds, narrower intervals (300 s)."),
     names_option(
-        "--device", "devices", "cpu, gpu, cuda:0 ..., or the simulated fake:0@SPEED.", "DEVICE"
+        "--device DEVICE", "cpu, gpu, cuda:0 ..., or the simulated fake:0@SPEED.", "devices"
     ),
-    names_option("--backend", "backends", f"{', '.join(catalog.backends())}."),
-    names_option("--precision", "precisions", f"{', '.join(PRECISIONS)}."),
-    names_option("--mode", "modes", "Modes to compare: plain, compile, fused, nhwc ..."),
+    names_option("--backend NAME", f"{', '.join(catalog.backends())}.", "backends"),
+    names_option("--precision NAME", f"{', '.join(PRECISIONS)}.", "precisions"),
+    names_option("--mode NAME", "Modes to compare: plain, compile, fused, nhwc ...", "modes"),
     value(
-        "--threads",
-        "N[,N...]",
+        "--threads N[,N...]",
         "CPU threads of every candidate; several are compared.",
         callback=_numbers,
     ),
     value(
-        "--batch",
-        "N[,N...|..N]",
+        "--batch N[,N...|..N]",
         "Batch size; several make a curve, and 1..256 takes every doubling.",
         callback=_numbers,
     ),
     _repeatable(
-        "--set",
-        "settings",
-        "NAME=VALUE",
+        "--set NAME=VALUE",
         "A parameter of the workload (workbench list); several values as for --batch.",
+        "settings",
     ),
-    value("--python", "PATH", "Interpreter of the workers, with its own torch or onnxruntime."),
+    value("--python PATH", "Interpreter of the workers, with its own torch or onnxruntime."),
+    value("--seed N", "Seed for data and weights.", type=click.IntRange(0, 2**31 - 1), default=0),
     value(
-        "--seed", "N", "Seed for data and weights.", type=click.IntRange(0, 2**31 - 1), default=0
-    ),
-    value(
-        "--trace",
-        "FILE",
+        "--trace FILE",
         "Afterwards profile a few steps of each candidate into a Chrome or Perfetto trace.",
     ),
     flag("--strict", "Exit 3 if the confidence of a verdict is `open`."),
     flag("--strict-samples", "Exit 3 if the run or a result carries a warning."),
     *map(_format_option, FORMATS),
     no_samples_option,
-    value("--output", "FILE", "Write the JSON document (with --jsonl: the events) to FILE."),
+    value("--output FILE", "Write the JSON document (with --jsonl: the events) to FILE."),
     click.option("-v", "--verbose", is_flag=True, help="Write the log of the run to stderr."),
     control_option,
 ]
@@ -189,17 +181,15 @@ run_options = all_of(SHARED)
 
 PRICES = [
     _repeatable(
-        "--price",
-        "prices",
-        "DEVICE=PER_HOUR",
+        "--price DEVICE=PER_HOUR",
         "Price per hour, e.g. gpu=2.99; adds the cheapest candidate.",
+        "prices",
     ),
-    value("--prices", "FILE.toml", "Prices per hour from a file.", "price_file"),
+    value("--prices FILE.toml", "Prices per hour from a file.", "price_file"),
 ]
 OF_SCENARIOS = [
     value(
-        "--scenarios",
-        "FILE.toml",
+        "--scenarios FILE.toml",
         "Your own scenarios file; runs only these unless you name others.",
         "scenario_file",
     ),
@@ -211,10 +201,7 @@ OF_SCENARIOS = [
     flag("--crossover", "Also find the size at which the lead changes (uses half the budget)."),
     *PRICES,
     _repeatable(
-        "--what-if",
-        "what_if",
-        "DEVICE",
-        "Compare with a device you do not have, from a recorded run.",
+        "--what-if DEVICE", "Compare with a device you do not have, from a recorded run.", "what_if"
     ),
 ]
 
@@ -222,7 +209,7 @@ OF_SCENARIOS = [
 scenario_options = all_of(OF_SCENARIOS)
 
 OF_A_MODEL = [
-    value("--model", "M.onnx", "Your own ONNX model; default budget 30 s."),
+    value("--model M.onnx", "Your own ONNX model; default budget 30 s."),
     click.option(
         "--objective",
         type=click.Choice(OF_MODELS),
@@ -230,42 +217,31 @@ OF_A_MODEL = [
         f" {' or '.join(OF_CODE)}.",
     ),
     value(
-        "--max-error",
-        "SHARE",
+        "--max-error SHARE",
         "Largest relative error of the outputs against the original's; default 0.02 for"
         " a model, by precision for your own code.",
         type=float,
     ),
     value(
-        "--min-agreement",
-        "SHARE",
+        "--min-agreement SHARE",
         "Alternative to --max-error: minimum top-1 agreement (0-1).",
         type=float,
     ),
+    value("--inputs FILE.npz", "Real inputs by name, for checks and calibration; default random."),
+    _repeatable("--shape NAME=1,3,224,224", "The shape of an input with dynamic axes.", "shapes"),
     value(
-        "--inputs", "FILE.npz", "Real inputs by name, for checks and calibration; default random."
-    ),
-    _repeatable(
-        "--shape", "shapes", "NAME=1,3,224,224", "The shape of an input with dynamic axes."
-    ),
-    value(
-        "--save-best",
-        "OUT",
-        "Write the pick to a file (--model), or to a new folder (your own code).",
+        "--save-best OUT", "Write the pick to a file (--model), or to a new folder (your own code)."
     ),
 ]
 OF_OWN_CODE = [
     value(
-        "--torch",
-        "TARGET",
+        "--torch TARGET",
         "Your own torch module: package.module:build, script.py[::Name] or model.pt2.",
     ),
-    value("--function", "MODULE:NAME", "Your own Python function."),
-    value(
-        "--command", "COMMAND", "Your own command; {NAME} marks where each value of --over goes."
-    ),
-    _repeatable("--over", "over", "NAME=V1,V2", "The values of {NAME} in --command."),
-    value("--until", "REGEX", "Time --command until it prints a line that matches."),
+    value("--function MODULE:NAME", "Your own Python function."),
+    value("--command COMMAND", "Your own command; {NAME} marks where each value of --over goes."),
+    _repeatable("--over NAME=V1,V2", "The values of {NAME} in --command.", "over"),
+    value("--until REGEX", "Time --command until it prints a line that matches."),
     flag("--train", "Race the training step of --torch."),
     flag(
         "--allow-pickle", "Let --torch load a .pt or .pth file, which can run any code.", "pickled"

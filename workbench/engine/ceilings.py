@@ -16,7 +16,6 @@ from ..planning import ceiling_rows
 from ..planning.admission import most_ops_per_s
 from ..planning.ceiling_rows import LARGE_MIB, LAUNCH, MEMORY, PRODUCT, TRANSFER, last_level_cache
 from ..planning.plan import RowPlan
-from ..planning.request import Request
 from ..pool.answers import Block
 from ..pool.pool import WorkerFailed
 from ..records import events as ev
@@ -170,21 +169,18 @@ def raised(ceilings: Ceilings, report: Report) -> Ceilings:
 
 
 def kept_or_measured(
-    request: Request,
-    fingerprint: str,
-    machine: Machine,
-    race: Callable[[list[RowPlan], float], Report],
+    fingerprint: str, context: RunContext, race: Callable[[list[RowPlan], float], Report]
 ) -> Ceilings | None:
     """The ceilings kept for this machine; those that are missing are measured now, if the budget
     has room.
 
     `race` measures rows within a share of the budget, in a report of their own.
     """
-    kept = ceiling_store.load(fingerprint)
+    request, kept = context.request, ceiling_store.load(fingerprint)
     alone = request.workloads or request.model or request.own
     if request.budget < FROM_BUDGET_S or alone or (kept and request.threads):
         return kept
-    rows = ceiling_rows.requested_rows(request, machine, brief=True)
+    rows = ceiling_rows.requested_rows(request, context.machine, brief=True)
     for row in rows:
         row.cases = [case for case in row.cases if kept is None or not _is_known(case, kept)]
     if not (rows := [row for row in rows if row.cases]):

@@ -34,7 +34,7 @@ from .crossovers import search_crossovers
 from .devices import detected
 from .event_stream import EventStream
 from .exit_codes import exit_code
-from .largest_batch import LargestBatchSearch, check_alone
+from .largest_batch import check_alone, search_rows
 from .overhead import CLOSING, IDLE, PREPARING, STARTING, OverheadMeter
 from .profiling import Profiling
 from .race import Race
@@ -136,12 +136,12 @@ class Engine:
             cases = [case for row in self._rows for case in row.cases]
             check_alone(machine, cases, forced=request.force)
             with self._overhead.spending(PREPARING):
-                LargestBatchSearch(context).run(self._rows)
+                search_rows(self._rows, context)
             return
         races, fingerprint = Races(context), ceiling_store.fingerprint(machine, software)
         if not request.ceilings:  # or they are what the rows measure
             aside = partial(races.aside, table=self._rows)
-            self._know(ceilings.kept_or_measured(request, fingerprint, machine, aside))
+            self._know(ceilings.kept_or_measured(fingerprint, context, aside))
         if any(row.refused for row in self._rows):
             self._refuse(context)
             return

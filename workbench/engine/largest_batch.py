@@ -6,7 +6,7 @@ device.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from .. import catalog
 from ..contract import MOST_BATCH, Case, kind_of
@@ -46,93 +46,85 @@ def check_alone(machine: Machine, cases: Sequence[Case], *, forced: bool) -> Non
             raise UsageError(f"{programs} {gpu.device}; {risk}: wait, or add --force")
 
 
-@dataclass
-class LargestBatchSearch:
-    """Searches for one candidate after another until the budget is spent."""
-
-    _context: RunContext
-
-    def run(self, rows: Sequence[RowPlan]) -> None:
-        """Search every candidate of the rows, in equal shares of the time left."""
-        context = self._context
-        left = sum(len(row.cases) for row in rows)
-        for row in rows:
+def search_rows(rows: Sequence[RowPlan], context: RunContext) -> None:
+    """Search every candidate of the rows, in equal shares of the time left."""
+    left = sum(len(row.cases) for row in rows)
+    for row in rows:
+        scenario, left_s = row.scenario.id, max(0.0, context.end_s - context.now())
+        context.record(ev.RaceStarted, scenario=scenario, share_s=left_s)
+        for case in row.cases:
+            context.control.check()
             left_s = max(0.0, context.end_s - context.now())
-            scenario = row.scenario.id
-            context.record(ev.RaceStarted, scenario=scenario, share_s=left_s)
-            for case in row.cases:
-                context.control.check()
-                left_s = max(0.0, context.end_s - context.now())
-                self.search(case, scenario, context.now() + left_s / left)
-                left -= 1
+            search(case, scenario, context.now() + left_s / left, context)
+            left -= 1
 
-    def search(self, case: Case, scenario: str, until_s: float) -> None:
-        """Find the largest batch of `case`, starting at its own; `scenario` is its row."""
-        context = self._context
-        found = LargestBatch(case=case.id, batch=None, ended_by="cancelled", attempts=[])
-        try:
-            found.ended_by = self._fill(found.attempts, case, until_s)
-        finally:
-            context.pool.end(worker_key(case))
-            fitting = [attempt.batch for attempt in found.attempts if attempt.reason is None]
-            found.batch = max(fitting, default=None)
-            context.record(ev.LargestBatchFound, found=found)
-        context.finish(case.id, scenario, *_outcome(found))
 
-    def _fill(self, attempts: list[BatchAttempt], case: Case, until_s: float) -> str:
-        """Try batches until the largest is known well enough or time runs out; why that ended: the
-        bound that was reached, or the reason for which it could not go on."""
-        context, bound = self._context, "range"
-        fits, fails, took_s = 0, 0, 0.0
-        batch: int | None = case.batch or 1
-        while batch is not None:
-            grown = GROWTH if batch > fits and not fails else 1.0
-            began_s = context.now()
-            if began_s + grown * took_s >= until_s:
-                return "budget"
-            attempt = self._try(replace(case, batch=batch), worker_key(case), until_s)
-            if attempt is None:
-                return "budget"
-            context.record(ev.BatchTried, case=case.id, attempt=attempt)
-            attempts.append(attempt)
-            took_s = context.now() - began_s
-            if (reason := attempt.reason) is None:
-                fits = batch
-            elif _is_bound(reason):
-                fails, bound = batch, "memory" if _is_memory(reason) else reason.code
-            else:
-                return "budget" if reason.code == "timeout" else reason.code
-            batch = _next(fits, fails)
-        return bound
+def search(case: Case, scenario: str, until_s: float, context: RunContext) -> None:
+    """Find the largest batch of `case`, starting at its own; `scenario` is its row."""
+    found = LargestBatch(case=case.id, batch=None, ended_by="cancelled", attempts=[])
+    try:
+        found.ended_by = _fill(found.attempts, case, until_s, context)
+    finally:
+        context.pool.end(worker_key(case))
+        fitting = [attempt.batch for attempt in found.attempts if attempt.reason is None]
+        found.batch = max(fitting, default=None)
+        context.record(ev.LargestBatchFound, found=found)
+    context.finish(case.id, scenario, *_outcome(found))
 
-    def _try(self, case: Case, key: WorkerKey, until_s: float) -> BatchAttempt | None:
-        """One attempt; None if no time is left to build."""
-        context, pool = self._context, self._context.pool
 
-        def deadline_s() -> float:
-            return context.deadline(max(LEAST_ATTEMPT_S, until_s - context.now()))
+def _fill(attempts: list[BatchAttempt], case: Case, until_s: float, context: RunContext) -> str:
+    """Try batches until the largest is known well enough or time runs out; why that ended: the
+    bound that was reached, or the reason for which it could not go on."""
+    bound, fits, fails, took_s = "range", 0, 0, 0.0
+    batch: int | None = case.batch or 1
+    while batch is not None:
+        grown = GROWTH if batch > fits and not fails else 1.0
+        began_s = context.now()
+        if began_s + grown * took_s >= until_s:
+            return "budget"
+        attempt = _try(replace(case, batch=batch), worker_key(case), until_s, context)
+        if attempt is None:
+            return "budget"
+        context.record(ev.BatchTried, case=case.id, attempt=attempt)
+        attempts.append(attempt)
+        took_s = context.now() - began_s
+        if (reason := attempt.reason) is None:
+            fits = batch
+        elif _is_bound(reason):
+            fails, bound = batch, "memory" if _is_memory(reason) else reason.code
+        else:
+            return "budget" if reason.code == "timeout" else reason.code
+        batch = _next(fits, fails)
+    return bound
 
-        assert case.batch is not None  # the plan has only cases with one
+
+def _try(case: Case, key: WorkerKey, until_s: float, context: RunContext) -> BatchAttempt | None:
+    """One attempt; None if no time is left to build."""
+
+    def deadline_s() -> float:
+        return context.deadline(max(LEAST_ATTEMPT_S, until_s - context.now()))
+
+    assert case.batch is not None  # the plan has only cases with one
+    if deadline_s() < LEAST_BUILD_S:
+        return None
+    # A worker for a GPU has no limit of main memory: the kernel might end another process.
+    work = catalog.load(case.workload).work(case)
+    if refusal := admission.beyond_host(work, context.machine):
+        return BatchAttempt(case.batch, None, None, refusal)
+    pool, seed = context.pool, context.request.seed
+    try:
+        with context.overhead.spending(STARTING):
+            pool.start(key, min(START_S, deadline_s()))
         if deadline_s() < LEAST_BUILD_S:
             return None
-        # A worker for a GPU has no limit of main memory: the kernel might end another process.
-        work = catalog.load(case.workload).work(case)
-        if refusal := admission.beyond_host(work, context.machine):
-            return BatchAttempt(case.batch, None, None, refusal)
-        try:
-            with context.overhead.spending(STARTING):
-                pool.start(key, min(START_S, deadline_s()))
-            if deadline_s() < LEAST_BUILD_S:
-                return None
-            seed = context.request.seed
-            answer = pool.ask(key, deadline_s(), Attempt, op="attempt", case=case, seed=seed)
-        except WorkerFailed as failure:
-            return BatchAttempt(case.batch, None, None, failure.reason)
-        finally:
-            if kind_of(case.device).on_host:
-                pool.end(key)
-        step_s = answer.result.step_s / context.speed(case.device)
-        return BatchAttempt(case.batch, step_s, answer.result.memory_peak_bytes, None)
+        answer = pool.ask(key, deadline_s(), Attempt, op="attempt", case=case, seed=seed)
+    except WorkerFailed as failure:
+        return BatchAttempt(case.batch, None, None, failure.reason)
+    finally:
+        if kind_of(case.device).on_host:
+            pool.end(key)
+    step_s = answer.result.step_s / context.speed(case.device)
+    return BatchAttempt(case.batch, step_s, answer.result.memory_peak_bytes, None)
 
 
 def _is_memory(reason: Reason) -> bool:

@@ -263,12 +263,7 @@ class OwnCode:
     def _torch_rows(self, space: Space, load_s: float) -> list[RowPlan]:
         first, *others = self._batches(space.facts)
         exports = self._exports = Exports(
-            self._code,
-            [first, *others],
-            space,
-            self.context,
-            backends=self.backends,
-            load_s=load_s,
+            self._code, [first, *others], space, self.context, self.backends, load_s
         )
         weight = max(FIRST_WEIGHT, len(others))
         plain = msgspec.structs.replace(self.plan.scenario, batch=first, weight=weight)

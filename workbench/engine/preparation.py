@@ -126,10 +126,8 @@ class Preparation:
     def untried(self, case: Case, text: str = NO_TURN.message) -> Reason:
         """Why a case had no turn: it can never run here, or no time was left.  A precision that the
         CPU emulates is slower (docs/measurement.md), so the evidence is complete without it."""
-        context = self._context
-        if never := admission.beforehand(
-            case, self._plan.workload, context.machine, context.report.software
-        ):
+        machine, software = self._context.machine, self._context.report.software
+        if never := admission.beforehand(case, self._plan.workload, machine, software):
             return never
         if (missing := self._emulates(case)) is None:
             return Reason(BUDGET, text, NO_TURN.hint)
@@ -213,8 +211,7 @@ class Preparation:
 
     def _refusal(self, case: Case, left_s: float) -> Reason | None:
         """Why a case is not even tried: no price, too long to compile, not enough memory."""
-        report, pool = self._context.report, self._context.pool
-        machine = self._context.machine
+        report, pool, machine = self._context.report, self._context.pool, self._context.machine
         price = report.candidates[case.id].price_per_hour
         if refusal := admission.unpriced(case, self._plan.scenario.objective, price):
             return refusal
@@ -224,13 +221,9 @@ class Preparation:
             left_s -= 0.0 if pool.is_alive(self._key(case)) else max(took_s, default=0.0)
             if refusal := admission.too_long_to_compile(case, left_s, self._compile_s(case)):
                 return refusal
-        others = [report.candidates[other.id] for other in self._neighbours(case)]
+        held = [report.candidates[other.id].work.memory_bytes for other in self._neighbours(case)]
         return admission.beforehand(
-            case,
-            self._plan.workload,
-            machine,
-            report.software,
-            held_bytes=sum(other.work.memory_bytes for other in others),
+            case, self._plan.workload, machine, report.software, held_bytes=sum(held)
         )
 
     def _probe_small(self, case: Case) -> None:

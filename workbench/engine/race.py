@@ -48,7 +48,7 @@ class Race:
 
     def run(self) -> None:
         """Race for the decision, then race the reference-only precisions; Cancelled may pass."""
-        context = self._context
+        context, scenario = self._context, self._plan.scenario.id
         rounds, ended_by = None, CANCELLED
         row = context.report.rows[self._plan.scenario.id]
         decided: list[PreparedCase] = []
@@ -67,12 +67,8 @@ class Race:
             self._run_rounds()
             self._make_up()
         finally:
-            context.record(
-                ev.RaceEnded,
-                scenario=self._plan.scenario.id,
-                rounds=self._number if rounds is None else rounds,
-                ended_by=ended_by,
-            )
+            rounds = self._number if rounds is None else rounds
+            context.record(ev.RaceEnded, scenario=scenario, rounds=rounds, ended_by=ended_by)
             if self._number:
                 self._report_warnings(disturbance, ended_by)
             self._finish(decided)  # even if the race of the others is cut short
@@ -269,13 +265,8 @@ class Race:
         if not cases:
             return False
         plan.cases += cases
-        context.record(
-            ev.CasesJoined,
-            scenario=plan.scenario.id,
-            cases=cases,
-            work={case.id: plan.workload.work(case) for case in cases},
-            after=self._number,
-        )
+        row, work = plan.scenario.id, {case.id: plan.workload.work(case) for case in cases}
+        context.record(ev.CasesJoined, scenario=row, cases=cases, work=work, after=self._number)
         self._enter(cases)
         return True
 

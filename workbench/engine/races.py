@@ -34,15 +34,9 @@ class Races:
         elif not in_order[0].scenario.shares_workers:
             start_workers(in_order[:1], in_order, self._context, 1.0)
 
-    def rows(
-        self,
-        rows: Sequence[RowPlan],
-        end_s: float,
-        conclude: Conclude | None,
-        context: RunContext | None = None,
-    ) -> None:
+    def rows(self, rows: Sequence[RowPlan], end_s: float, conclude: Conclude | None) -> None:
         """Race `rows` until `end_s` on the run's clock, and conclude each after its race."""
-        context = context or self._context
+        context = self._context
         in_order = sorted(rows, key=_place)
         for position, row in enumerate(in_order):
             context.control.check()
@@ -55,7 +49,7 @@ class Races:
                 share_s = max(share_s, min(LEAST_SHARE_S, left_s / len(weights)))
             if context.request.trace is not None:
                 share_s *= 1 - PROFILE_SHARE
-            self._race(row, context, Share(now + share_s, row_end_s, len(weights)), conclude)
+            self._race(row, Share(now + share_s, row_end_s, len(weights)), conclude)
 
     def aside(self, rows: list[RowPlan], share: float, *, table: list[RowPlan]) -> Report:
         """Race `rows` within a share of the budget, into a report of their own.
@@ -66,26 +60,25 @@ class Races:
         report = Report(started=main.started, machine=main.machine, software=main.software)
         for row in rows:
             report.apply(planned(row, context.request, context.now()))
-        own = replace(context, report=report, emit=report.apply)
-        if start_workers(rows, table, own, share):
+        aside = Races(replace(context, report=report, emit=report.apply))
+        if start_workers(rows, table, aside._context, share):
             now = context.now()
-            self.rows(rows, now + share * (context.end_s - now), None, own)
+            aside.rows(rows, now + share * (context.end_s - now), None)
+            self._latest = aside._latest
         return report
 
     def point(self, row: RowPlan, until_s: float) -> None:
         """Race one point of a crossover, announced only now."""
         context = self._context
         context.emit(planned(row, context.request, context.now()))
-        self._race(row, context, Share(until_s, context.end_s))
+        self._race(row, Share(until_s, context.end_s))
 
-    def _race(
-        self, row: RowPlan, context: RunContext, share: Share, conclude: Conclude | None = None
-    ) -> None:
+    def _race(self, row: RowPlan, share: Share, conclude: Conclude | None = None) -> None:
         """Race a row after the row before it has released its cases.
 
         The last row never does: its workers end with the run.
         """
-        now, name = context.now(), row.scenario.id
+        context, now, name = self._context, self._context.now(), row.scenario.id
         context.emit(ev.RaceStarted(at_s=now, scenario=name, share_s=share.until_s - now))
         with context.overhead.spending(IDLE, name):
             if self._latest is not None:

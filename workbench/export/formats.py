@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from ..text.output import terminal_width
 
 if TYPE_CHECKING:
-    from ..records.events import AnyEvent
     from ..report.report import Report
 
 
@@ -22,8 +21,8 @@ class Exporter:
     """One format; its name is its option."""
 
     help: str
-    whole: Callable[[Report], Iterable[str | bytes]] | None = None  # a run that has ended, in parts
-    each: Callable[[AnyEvent], bytes] | None = None  # every event at once, as a line
+    # A run that has ended, in parts; None: each event is a line at once.
+    whole: Callable[[Report], Iterable[str | bytes]] | None
 
 
 def document(report: Report, *, samples: bool = True) -> Iterable[bytes]:
@@ -31,12 +30,6 @@ def document(report: Report, *, samples: bool = True) -> Iterable[bytes]:
     from .json import document_parts
 
     return map(str.encode, document_parts(report, samples=samples))  # UTF-8 (RFC 8259)
-
-
-def _event(event: AnyEvent) -> bytes:
-    from ..records.events import encode
-
-    return encode(event) + b"\n"
 
 
 def _text(report: Report) -> Iterable[str]:
@@ -47,9 +40,9 @@ def _text(report: Report) -> Iterable[str]:
 
 DOCUMENT, EVENTS, PLAIN = "json", "jsonl", "plain"
 FORMATS = {
-    DOCUMENT: Exporter("One JSON document on stdout.", whole=document),
-    EVENTS: Exporter("Events on stdout, one a line.", each=_event),
-    PLAIN: Exporter("Text, even in a terminal.", whole=_text),
+    DOCUMENT: Exporter("One JSON document on stdout.", document),
+    EVENTS: Exporter("Events on stdout, one a line.", None),
+    PLAIN: Exporter("Text, even in a terminal.", _text),
 }
 
 FILES = {  # the formats of `workbench export`, by the names of their options and modules

@@ -45,11 +45,7 @@ def with_samples(measured: Measurement, candidate: Candidate) -> Measurement:
 
 
 def statistics(
-    candidate: Candidate,
-    *,
-    row: Sequence[Candidate] = (),
-    warnings: Sequence[Warning] = (),
-    ceilings: Ceilings | None = None,
+    candidate: Candidate, row: Sequence[Candidate], warned: list[Warning], ceilings: Ceilings | None
 ) -> Measurement:
     """The measurement of a candidate in its `row` and under `ceilings`, without its samples."""
     samples = candidate.ordered_s
@@ -86,7 +82,7 @@ def statistics(
         clocks=_clocks(candidate),
         against=against(candidate, row),
         metrics=metrics_of(candidate, row),
-        warnings=list(warnings),
+        warnings=warned,
     )
 
 

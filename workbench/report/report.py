@@ -203,12 +203,8 @@ class Report:
 
     def statistics(self, candidate: Candidate) -> Measurement:
         """The candidate as it appears in the document, without its samples."""
-        return statistics(
-            candidate,
-            row=self.rows[candidate.scenario].candidates,
-            warnings=self.measurement_warnings(candidate),
-            ceilings=self.ceilings,
-        )
+        row, warned = self.rows[candidate.scenario], self.measurement_warnings(candidate)
+        return statistics(candidate, row.candidates, warned, self.ceilings)
 
     def disturbances(self, row: Row) -> list[Warning]:
         """The warnings on the whole race of a row, such as a busy machine."""

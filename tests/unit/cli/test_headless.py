@@ -11,7 +11,6 @@ from builders import case, eventful, report
 
 from workbench.cli.headless import EventWriter, log_writer, save, unmeasured
 from workbench.engine.exit_codes import CUT_SHORT, FAILED, OK
-from workbench.export.formats import FORMATS
 from workbench.files.write import Target
 from workbench.planning.usage import UsageError, target
 from workbench.pool.control import Control
@@ -60,7 +59,7 @@ def test_a_document_that_cannot_be_written_says_where_the_run_is_kept(
 
 
 def test_neither_a_full_disk_nor_a_full_log_ends_a_run(full: Target, monkeypatch) -> None:
-    writer = EventWriter(FORMATS["jsonl"].each, full, Control())
+    writer = EventWriter(full, Control())
     with Path("/dev/full").open("w") as stderr:
         monkeypatch.setattr(sys, "stderr", stderr)
         log = log_writer(REPORT, verbose=True)

@@ -164,7 +164,8 @@ def kept_or_measured(
         return report
 
     request = Request(budget_s=budget_s, threads=threads)
-    found = ceilings.kept_or_measured(request, "abc", with_gpu(), race)
+    context: Any = SimpleNamespace(request=request, machine=with_gpu())
+    found = ceilings.kept_or_measured("abc", context, race)
     return found, asked, saved
 
 

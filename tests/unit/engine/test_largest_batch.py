@@ -10,8 +10,9 @@ import pytest
 from builders import context, machine
 
 from workbench.contract import Case
+from workbench.engine import largest_batch
 from workbench.engine.context import SLACK_S
-from workbench.engine.largest_batch import CLOSE, LargestBatchSearch, check_alone
+from workbench.engine.largest_batch import CLOSE, check_alone
 from workbench.engine.workers import NO_TURN
 from workbench.export.view.words import largest_texts
 from workbench.planning.usage import UsageError
@@ -58,10 +59,8 @@ class Memory:
 
 def search(pool: Memory, *, until_s: float = 1e9, case: Case = CASE) -> LargestBatch:
     seen: list[ev.AnyEvent] = []
-    fitting = LargestBatchSearch(
-        context(pool, pool, Report(machine=machine()), seen.append, until_s + SLACK_S)
-    )
-    fitting.search(case, "job", until_s)
+    run = context(pool, pool, Report(machine=machine()), seen.append, until_s + SLACK_S)
+    largest_batch.search(case, "job", until_s, run)
     assert not pool.alive
     (found,) = [event.found for event in seen if isinstance(event, ev.LargestBatchFound)]
     tried = [event.attempt for event in seen if isinstance(event, ev.BatchTried)]
@@ -134,8 +133,8 @@ def test_a_data_set_or_shared_memory_that_holds_no_more_bounds_it_as_memory_does
 def test_what_cannot_be_done_here_is_skipped_and_no_failure() -> None:
     seen: list[ev.AnyEvent] = []
     pool = Memory(0, reason=Reason("no_compiler", "no g++"))
-    fitting = LargestBatchSearch(context(pool, pool, Report(machine=machine()), seen.append))
-    fitting.search(CASE, "job", 9.0)
+    run = context(pool, pool, Report(machine=machine()), seen.append)
+    largest_batch.search(CASE, "job", 9.0, run)
     assert seen[-1].status == "skipped"
 
 
@@ -148,11 +147,11 @@ def test_lack_of_time_is_no_failure_and_no_attempt_takes_the_time_of_others() ->
             raise WorkerFailed(Reason("timeout", "no answer"))
 
     pool = Slow(0)
-    fitting = LargestBatchSearch(context(pool, pool, Report(machine=machine()), seen.append, 1e3))
-    fitting.search(CASE, "job", 20.0)
+    run = context(pool, pool, Report(machine=machine()), seen.append, 1e3)
+    largest_batch.search(CASE, "job", 20.0, run)
     assert (seen[-1].status, seen[-1].reason) == ("skipped", NO_TURN)
     assert pool.clock == 20.0
-    fitting.search(CASE, "job", pool.clock)
+    largest_batch.search(CASE, "job", pool.clock, run)
     assert (seen[-1].status, seen[-1].reason) == ("skipped", NO_TURN)
     assert pool.clock == 20.0, "without time there is no attempt"
 
@@ -169,9 +168,9 @@ def test_a_search_that_is_cut_short_keeps_what_fitted() -> None:
             return super().ask(key, deadline_s, kind, case=case, **rest)
 
     pool = Cut(10**9)
-    fitting = LargestBatchSearch(context(pool, pool, Report(machine=machine()), seen.append))
+    run = context(pool, pool, Report(machine=machine()), seen.append)
     with pytest.raises(Cancelled):
-        fitting.search(CASE, "job", 9.0)
+        largest_batch.search(CASE, "job", 9.0, run)
     (found,) = [event.found for event in seen if isinstance(event, ev.LargestBatchFound)]
     assert (found.batch, found.ended_by) == (32, "cancelled")
 

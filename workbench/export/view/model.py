@@ -22,7 +22,6 @@ from ...advisor.subject import (
     rows_of,
     snippet,
 )
-from ...records.model import Explanation
 from ...records.reason import Warning
 from ...report.candidate import Candidate, Row, candidate_name
 from ...report.report import Report
@@ -101,21 +100,17 @@ def answer_lines(
     if facts:
         lines.insert(0, heading("Answer" if verdict else "So far", width))
     pick = pick_of(report)
-    explained = report.model.explained if report.model else {}
     for candidate in (pick, None if chosen is pick else chosen):
         if candidate is not None:
-            lines += _why_lines(candidate, explained.get(candidate.case.id), found, report, width)
+            lines += _why_lines(candidate, found, report, width)
     return lines
 
 
 def _why_lines(
-    candidate: Candidate,
-    explained: Explanation | None,
-    found: Sequence[RankedCandidate],
-    report: Report,
-    width: int,
+    candidate: Candidate, found: Sequence[RankedCandidate], report: Report, width: int
 ) -> list[Text]:
     """Why a candidate won, lost or failed; empty where nothing is known."""
+    explained = report.model.explained.get(candidate.case.id) if report.model else None
     sentences = list(explained.sentences) if explained else []
     failed = candidate.state == "failed"
     if failed or (explained is None and candidate.reason):
