@@ -175,8 +175,11 @@ class Race:
         """
         before = len(self._active)
         for case in cases:
-            reserve_s = 0.0 if self._number else self._budget.first_round_s(self._active)
-            prepared = self.preparation.prepare(case, max(need_s, reserve_s), reserve_s=reserve_s)
+            reserve_s = self._budget.first_round_s(self._active)
+            least_s = max(need_s, reserve_s)
+            if self._number and len(self._active) > before:  # those wait for their first turn
+                least_s = max(need_s, reserve_s + self.preparation.expected_s(case))
+            prepared = self.preparation.prepare(case, least_s, reserve_s=reserve_s)
             if prepared is not None:
                 self._active.append(prepared)
         return len(self._active) > before

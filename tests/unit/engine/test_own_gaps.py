@@ -88,3 +88,10 @@ def test_a_run_that_the_user_stops_had_time() -> None:
         report = Report.of(run(asked, where, pool=SimulatedOwn, cancel_at_s=9.0))
     assert report.rows["own"].ended_by == "cancelled"
     assert gaps(report)["own"] == []
+
+
+def test_what_has_joined_gets_its_turn_before_more_workers_start() -> None:
+    report = Report.of(raced(gpu=True, budget_s=30.0))
+    found = list(report.candidates.values())
+    unmeasured = [c.case.mode for c in found if not c.blocks]
+    assert len(found) > 20 and set(unmeasured) <= {"graph"} and len(unmeasured) < 4

@@ -84,7 +84,7 @@ def precisions(device: str, space: Space) -> list[str]:
 
 
 def quick_changes(space: Space) -> list[Case]:
-    """Other precisions and layouts, which take no time to prepare."""
+    """Other precisions and layouts, which take no time to prepare, then CUDA graphs."""
     found: list[Case] = []
     for device, threads in space.devices.items():
         modes: list[str | None] = [None, NHWC] if space.facts.convolves else [None]
@@ -94,7 +94,8 @@ def quick_changes(space: Space) -> list[Case]:
         for precision in precisions(device, space):
             found += [way(device, precision, mode, threads) for mode in modes]
     known = set(as_written(space))
-    return [each for each in found if each not in known and space.request.admits(each)]
+    found = [each for each in found if each not in known and space.request.admits(each)]
+    return sorted(found, key=lambda case: case.mode == GRAPH)  # each has a worker of its own
 
 
 def compiled(space: Space, best: Iterable[Case]) -> list[Case]:

@@ -106,6 +106,7 @@ def test_a_gpu_races_every_precision_and_its_cuda_graph() -> None:
     plain = {"cuda:0/tf32", "cuda:0/fp16", "cuda:0/bf16"}  # fp32 starts
     graphs = {f"cuda:0/{precision}/graph" for precision in ("fp32", "tf32", "fp16", "bf16")}
     assert sorted(labels(found)) == sorted(plain | graphs)
+    assert [each.mode for each in found] == [None] * 3 + [GRAPH] * 4, "those take a worker each"
 
 
 @pytest.mark.parametrize("facts", [{"stateful": True}, {"mutated": ["0"]}])
