@@ -109,11 +109,12 @@ def _words(option: str, text: str) -> Collection[str]:
         raise UsageError(f"{option}: {error} in {text!r}") from None
 
 
-def _share(option: str, text: str) -> float | None:
+def number(text: str, takes: str) -> float | None:
+    """The number in a field, None in an empty one; `takes` says what belongs there."""
     try:
         return float(text) if text else None
     except ValueError:
-        raise UsageError(f"{option} takes a number up to 1, not {text!r}") from None
+        raise UsageError(f"{takes}, not {text!r}") from None
 
 
 _READ: dict[str, Callable[[str], Any]] = {  # by the fields of a question
@@ -122,8 +123,8 @@ _READ: dict[str, Callable[[str], Any]] = {  # by the fields of a question
     "train": lambda text: text == TRAINING,
     "over": partial(_words, "--over"),
     "until": lambda text: text or None,
-    "max_error": partial(_share, "--max-error"),
-    "min_agreement": partial(_share, "--min-agreement"),
+    "max_error": partial(number, takes="--max-error takes a number up to 1"),
+    "min_agreement": partial(number, takes="--min-agreement takes a number up to 1"),
     "inputs": lambda text: text or None,
     "save_best": lambda text: text or None,
 }

@@ -226,7 +226,7 @@ class RunForm:
             modes=words([text("mode")]),
             devices=words([text("device")]),
             threads=whole_numbers("--threads", text("threads")) if text("threads") else (),
-            budget_s=_seconds(text("budget")),
+            budget_s=own_form.number(text("budget"), "--budget takes seconds"),
             quick=text("effort") == QUICK,
             thorough=text("effort") == THOROUGH,
             python=text("python") or None,
@@ -281,13 +281,6 @@ def _parameter_field(workload: Workload, parameter: Parameter) -> FormField:
         choices=tuple(dict.fromkeys([default, *parameter.choices])) if parameter.choices else (),
         single=not parameter.tuning,
     )
-
-
-def _seconds(text: str) -> float | None:
-    try:
-        return float(text) if text else None
-    except ValueError:
-        raise UsageError(f"--budget takes seconds, not {text!r}") from None
 
 
 def _outlook(rows: list[RowPlan], budget_s: float) -> tuple[str, bool]:

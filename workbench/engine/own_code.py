@@ -169,13 +169,9 @@ class OwnCode:
         nothing runs next to it."""
         request, cores = self.request, self.context.machine.cpu.effective_cores
         is_asked = bool(self.backends) or not request.modes or request.names_mode("compile")
-        is_early = self._is_module and is_asked and request.with_cpu and cores > 1
+        is_module = self._question.kind == TORCH and not self._code.is_script
+        is_early = is_module and is_asked and request.with_cpu and cores > 1
         return EXPORTER if is_early else None
-
-    @property
-    def _is_module(self) -> bool:
-        """Whether the code is a module that a builder or an archive gives."""
-        return self._question.kind == TORCH and not self._code.is_script
 
     def _examine(self, gpus: Sequence[str]) -> CodeFacts:
         """The facts, found on the CPU, or on a GPU where the code cannot do without one.

@@ -86,9 +86,6 @@ class Text:
         kept = self.part(0, _fitting(self.plain, width - 1))
         return Text.of(kept, (ELLIPSIS, self.spans[-1][1]))
 
-    def pad_left(self, cells: int) -> Text:
-        return Text.of(" " * max(0, cells), self)
-
     def wrap(self, width: int) -> list[Text]:
         """Lines of at most `width` cells, broken at spaces; only a longer word is broken itself."""
         return [self.part(start, end) for start, end in _lines(self.plain, max(1, width))]

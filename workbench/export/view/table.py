@@ -123,8 +123,8 @@ def cell_text(cell: Cell | None, column: Column, width: int) -> Text:
         chosen = cell(width)
     else:
         chosen = longest_that_fits(texts_of(cell), width)
-    missing = width - chosen.cell_length
-    return chosen.pad_left(missing) if column.align == "right" else Text.of(chosen, " " * missing)
+    blank = " " * (width - chosen.cell_length)
+    return Text.of(blank, chosen) if column.align == "right" else Text.of(chosen, blank)
 
 
 def longest_that_fits(texts: Sequence[Text], width: int) -> Text:
