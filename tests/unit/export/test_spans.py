@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from workbench.export.view.spans import Text, cells_of, fact, facts_lines, join, plain_lines
+from workbench.export.view.spans import (
+    Text,
+    cells_of,
+    fact,
+    facts_lines,
+    join,
+    plain_lines,
+    unbroken,
+)
 from workbench.export.view.table import plain_table
 
 texts = st.lists(
@@ -40,6 +48,9 @@ def test_words_are_broken_only_where_they_are_wider_than_the_line() -> None:
         lines = [line.plain for line in Text.of(command).wrap(width)]
         assert " ".join(lines).endswith("--what-if some-device`")
     assert [line.plain for line in Text.of("abcdef gh").wrap(4)] == ["abcd", "ef", "gh"]
+    phrase = unbroken("logical 2 (/sys/online)")
+    lines = [line.plain for line in Text.of(f"{phrase}, affinity").wrap(16)]
+    assert lines == [unbroken("logical 2 "), "(/sys/online),", "affinity"]
     assert [line.plain for line in Text.of("a\n\nb").wrap(4)] == ["a", "", "b"]
 
 

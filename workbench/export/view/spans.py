@@ -87,7 +87,8 @@ class Text:
         return Text.of(kept, (ELLIPSIS, self.spans[-1][1]))
 
     def wrap(self, width: int) -> list[Text]:
-        """Lines of at most `width` cells, broken at spaces; only a longer word is broken itself."""
+        """Lines of at most `width` cells, broken at spaces; a longer phrase that is `unbroken`
+        is broken at its own spaces, and only a longer word is broken itself."""
         return [self.part(start, end) for start, end in _lines(self.plain, max(1, width))]
 
 
@@ -138,6 +139,7 @@ def _lines(text: str, width: int) -> Iterator[tuple[int, int]]:
         end = word.end()
         while cells_of(text[start:end]) > width:
             cut = start + max(1, _fitting(text[start:end], width))
+            cut = text.rfind(NO_BREAK, start, cut) + 1 or cut
             yield start, cut
             start = cut
     yield start, end

@@ -147,7 +147,7 @@ APART = ""  # key of the heading above the candidates for reference only
 MORE_IS_BETTER = "test_accuracy"  # the metric whose limit is a minimum
 NO_LIMIT = 1.0  # the limit of a user's model: --max-error bounds its candidates instead
 
-_CANDIDATE = Column("candidate", "Candidate", minimum=36, names=True)
+_CANDIDATE = Column("candidate", "Candidate", minimum=32, names=True)
 _RATE = Column("rate", "Rate", rank=4, align="right")
 MEDIAN = Column("median", "Median", rank=2, align="right")
 _N = Column("n", "n", rank=7, align="right")
