@@ -37,6 +37,7 @@ RETURNS = (
     "let its attribute inputs(n) return a tuple of positional arguments, a dictionary of keywords,"
     " or the only argument"
 )
+UNFIT = (AttributeError, TypeError, ValueError)  # what a wrong argument raises
 TAKE_IT = "let it take a parameter `device`, and compute there"
 RUN_IT = "name a function that runs it to its end"
 RETURNS_EARLY = (
@@ -98,9 +99,12 @@ class FunctionTask(Task):
     def step(self) -> None:
         try:
             self._result = self.function(*self._args, **self._keywords)
-        except (Exception, SystemExit):  # a context around it would be timed
-            given = "" if self._inputs or self.batch is None else f" (called with {self.batch})"
-            with user_errors(f"{self._code.name}{given}"):
+        except (Exception, SystemExit) as error:  # a context around it would be timed
+            given, hint = "", None
+            if self._inputs is None and self.batch is not None:
+                given = f" (called with {self.batch})"
+                hint = RETURNS if isinstance(error, UNFIT) else None
+            with user_errors(f"{self._code.name}{given}", hint):
                 raise
 
     def finish(self) -> None:

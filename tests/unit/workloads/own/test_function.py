@@ -127,6 +127,8 @@ def test_what_fails_is_one_line(code, name: str, error: str, says: str) -> None:
     with pytest.raises(WorkloadError) as caught:
         _facts(code(f"works:{name}"))
     assert (caught.value.code, str(caught.value)) == (error, says)
+    called_with = "called with 1" in says or "cannot be called" in says
+    assert (caught.value.hint == function.RETURNS) == called_with
 
 
 def test_a_first_call_that_takes_far_longer_is_noted(code) -> None:
