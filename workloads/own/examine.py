@@ -86,14 +86,15 @@ def _trained(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
 
 def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
     """The facts of a module that is called."""
-    if one.was_training and not code.target.endswith(".pt2"):  # a graph keeps its mode
+    is_archive = code.target.endswith(".pt2")
+    if one.was_training and not is_archive:  # a graph keeps its mode
         notes.append("it was in training mode; its inference is measured in evaluation mode")
     batch = one.own_batch
     example = one.example(batch)
     facts = {**_inputs(example), **_behaviour(one, example, notes)}
     resizes = batch is not None and _resizes(one, example, batch, facts["guard"])
-    if example.holds_lists and not resizes:
-        batch = None
+    if resizes is None and not is_archive:
+        batch = None  # as of images in a list, whose first axis is that of the colours
     facts |= {"batch": batch, "checks": one.part("check") is not None}
     found = reference(code, batch, facts["guard"])
     facts["reference"] = found.source if found.is_steady else ""
@@ -101,7 +102,7 @@ def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
     if facts["nondeterministic"]:
         notes.append(f"two fresh copies differ, {_consequence(found, facts['checks'])}")
     facts["resizable"] = bool(resizes)
-    facts["of_one_size"] = resizes is None and code.target.endswith(".pt2")
+    facts["of_one_size"] = resizes is None and is_archive
     return facts
 
 
