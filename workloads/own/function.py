@@ -79,7 +79,7 @@ class FunctionTask(Task):
         self._limit = usual if code.max_error is None else code.max_error
         self._result: Any = None
         self.mutated: list[str] = []  # arguments that a call changes
-        self.first_s = 0.0  # time of the first call that is checked
+        self.first_s = 0.0  # time of the first call that is checked and that imports nothing
         self.spread = 0.0  # relative difference of two equal calls; 0 where that is not asked
         self._renew()
 
@@ -146,10 +146,11 @@ class FunctionTask(Task):
     def _outcome(self) -> dict[str, Any]:
         """The parts of the result of a call, and of the arguments that the call has changed."""
         before = {name: digest(value) for name, value in self.named.items()}
-        began = time.perf_counter()
+        loaded, began = len(sys.modules), time.perf_counter()
         self.step()
         self.finish()
-        self.first_s = self.first_s or time.perf_counter() - began
+        if len(sys.modules) == loaded:
+            self.first_s = self.first_s or time.perf_counter() - began
         if holds_iterator(self._result) or is_lazy(self._result):
             raise unusable(f"{self._code.name} returns before its work is done", RUN_IT)
         used_up = {name for name, each in self.named.items() if holds_iterator(each)}
