@@ -139,7 +139,7 @@ class OwnCode:
         """The facts, with a note where the batches of --batch may be none; UsageError where it is
         certain that they are none."""
         if self.request.batch and facts.batch is None:
-            why = "no parameter takes a size, or its inputs share no first axis"
+            why = "no parameter takes a size, or its inputs share no first axis that may change"
             raise UsageError(f"--batch: {facts.name} has no batch to change: {why}")
         is_own = set(self.request.batch) <= {facts.batch}
         if self._question.kind != TORCH or is_own or facts.resizable:

@@ -184,6 +184,9 @@ class OwnQuestion:
                     able.append(f"{module}::{name}, which runs it")
                 raise ValueError(f"{self.option} takes {', or '.join(able) or TARGETS[self.kind]}")
             if not _MODULE_AND_NAME.fullmatch(self.target):
+                if suffix == ".onnx":
+                    instead = f"`workbench model {shlex.quote(file)}` does"
+                    raise ValueError(f"{self.option} takes no ONNX file, but {instead}")
                 found = f", not {self.target!r}" if self.target else ""
                 raise ValueError(f"{self.option} takes {TARGETS[self.kind]}{found}")
         elif not os.path.isfile(os.path.join(self.directory, file)):  # noqa: PTH113, PTH118 - long names

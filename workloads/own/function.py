@@ -37,6 +37,7 @@ RETURNS = (
     "let its attribute inputs(n) return a tuple of positional arguments, a dictionary of keywords,"
     " or the only argument"
 )
+UNFIT = (AttributeError, TypeError, ValueError)  # what a wrong argument raises
 TAKE_IT = "let it take a parameter `device`, and compute there"
 RUN_IT = "name a function that runs it to its end"
 RETURNS_EARLY = (
@@ -78,7 +79,7 @@ class FunctionTask(Task):
         self._limit = usual if code.max_error is None else code.max_error
         self._result: Any = None
         self.mutated: list[str] = []  # arguments that a call changes
-        self.first_s = 0.0  # time of the first call that is checked
+        self.first_s = 0.0  # time of the first call that is checked and that imports nothing
         self.spread = 0.0  # relative difference of two equal calls; 0 where that is not asked
         self._renew()
 
@@ -98,9 +99,12 @@ class FunctionTask(Task):
     def step(self) -> None:
         try:
             self._result = self.function(*self._args, **self._keywords)
-        except (Exception, SystemExit):  # a context around it would be timed
-            given = "" if self._inputs or self.batch is None else f" (called with {self.batch})"
-            with user_errors(f"{self._code.name}{given}"):
+        except (Exception, SystemExit) as error:  # a context around it would be timed
+            given, hint = "", None
+            if self._inputs is None and self.batch is not None:
+                given = f" (called with {self.batch})"
+                hint = RETURNS if isinstance(error, UNFIT) else None
+            with user_errors(f"{self._code.name}{given}", hint):
                 raise
 
     def finish(self) -> None:
@@ -142,10 +146,11 @@ class FunctionTask(Task):
     def _outcome(self) -> dict[str, Any]:
         """The parts of the result of a call, and of the arguments that the call has changed."""
         before = {name: digest(value) for name, value in self.named.items()}
-        began = time.perf_counter()
+        loaded, began = len(sys.modules), time.perf_counter()
         self.step()
         self.finish()
-        self.first_s = self.first_s or time.perf_counter() - began
+        if len(sys.modules) == loaded:
+            self.first_s = self.first_s or time.perf_counter() - began
         if holds_iterator(self._result) or is_lazy(self._result):
             raise unusable(f"{self._code.name} returns before its work is done", RUN_IT)
         used_up = {name for name, each in self.named.items() if holds_iterator(each)}

@@ -30,6 +30,11 @@ from .calls import Called, Run, TimeUp
 from .target import NO_CUDA_MARKS, flush_at_exit, flush_files, is_users, unusable, users_line
 from .tree import Example, alone, uncompiled
 
+REMEDIES = (
+    (NO_CUDA_MARKS, "pass its option for the CPU after --, such as --device cpu"),
+    (["raised EOFError: EOF when reading"], "its standard input is empty: let it take arguments"),
+    (["no known parent package"], "name a script outside the package that imports this one"),
+)
 PICKLE, PATHS = "module.pt", "paths.json"  # files in `Code.folder`
 
 
@@ -111,7 +116,7 @@ def run(code: Code) -> Run:
         if ran.cut:
             hint = "raise --budget: a script gets a third of it"
             raise unusable(f"{name} called no torch module within {code.seconds:.3g} s", hint)
-        hint = "name a function that returns the module: `--torch package.module:build`"
+        hint = "name a function that returns one (--torch), or that does the work (--function)"
         raise unusable(f"{name} called no torch module", hint)
     if failure:
         ran.notes.append(f"the script {failure}")
@@ -312,7 +317,6 @@ def _raised(error: BaseException) -> str:
 
 
 def _failed(text: str, hint: str | None = None) -> WorkloadError:
-    """The failure in these words, with a remedy of its own where CUDA is missing."""
-    if any(mark in text for mark in NO_CUDA_MARKS):
-        hint = "pass its option for the CPU after --, such as --device cpu"
-    return WorkloadError(text, code="user_code", hint=hint)
+    """The failure in these words, with a remedy of its own where they hold a mark of REMEDIES."""
+    found = (remedy for marks, remedy in REMEDIES if any(mark in text for mark in marks))
+    return WorkloadError(text, code="user_code", hint=next(found, hint))

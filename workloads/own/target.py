@@ -130,9 +130,9 @@ def flush_files() -> None:
 
 
 @contextmanager
-def user_errors(what: str) -> Iterator[None]:
+def user_errors(what: str, hint: str | None = None) -> Iterator[None]:
     """Raise an error of the user's code, or its SystemExit, as a WorkloadError "user_code" that
-    names `what` and the user's innermost line.
+    names `what` and the user's innermost line, with `hint` as its remedy.
 
     Lack of memory is "no_memory".  Errors for which workers have words stay as they are: a
     WorkloadError, a missing package, a GPU that is lost to the process.
@@ -146,7 +146,7 @@ def user_errors(what: str) -> Iterator[None]:
         if is_out_of_memory(error):
             raise WorkloadError(first_line(error), code="no_memory", hint=MEMORY_HINT) from error
         text = f"{what}: {first_line(error)}{users_line(error)}"
-        raise WorkloadError(text, code="user_code") from error
+        raise WorkloadError(text, code="user_code", hint=hint) from error
 
 
 @contextmanager

@@ -36,6 +36,9 @@ class TrainingParts:
     def __init__(self, one: Subject) -> None:
         names = ("loss", "dataset", "loader", "collate")
         self.loss, self.dataset, self.loader, self.collate = map(one.part, names)
+        if isinstance(self.loss, type):
+            kind = self.loss.__name__
+            raise unusable(f"the loss of {one.name} is the class {kind}", f"write {kind}()")
         self.one = one
         self.starts: Any = None  # a DataLoader's function that prepares each of its processes
         self.resizable = True  # whether its data come in batches of any size

@@ -281,12 +281,6 @@ class Example:
         sizes = {tensor.shape[0] for tensor in self.tensors().values() if tensor.dim()}
         return sizes.pop() if len(sizes) == 1 else None
 
-    @property
-    def holds_lists(self) -> bool:
-        """Whether tensors stand in lists, as images of several sizes do: their first axis may be
-        that of the colours."""
-        return any(isinstance(each, list) and tensors(each) for each in self._named.values())
-
     def shows(self, batch: int) -> bool:
         """Whether an axis, or a list of samples, has this size: a first axis may be the time."""
         given = self._named.values()

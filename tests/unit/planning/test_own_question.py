@@ -181,7 +181,10 @@ def test_what_code_can_be_asked_to_use_is_let_through() -> None:
 WRONG = [
     (OwnQuestion("torch", ""), "--torch takes package.module:build, script.py, or model.pt2"),
     (OwnQuestion("torch", "model"), "not 'model'"),
-    (OwnQuestion("torch", "model.onnx"), "not 'model.onnx'"),
+    (
+        OwnQuestion("torch", "model.onnx"),
+        "takes no ONNX file, but `workbench model model.onnx` does",
+    ),
     (OwnQuestion("torch", "a:"), "not 'a:'"),
     (
         OwnQuestion("torch", "a/b.py:c"),

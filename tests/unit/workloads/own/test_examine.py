@@ -122,6 +122,10 @@ def test_images_in_a_list_are_no_batch_of_colours(examined) -> None:
     assert examined("maps")[1]["batch"] == 2, "the first axis of maps in a list is one"
 
 
+def test_a_state_without_rows_is_no_batch(examined) -> None:
+    assert examined("policy")[1]["batch"] is None
+
+
 def test_a_module_that_keeps_its_results_is_noted(examined) -> None:
     _, facts = examined("keeping")
     assert "if it keeps results, only reading them is timed" in facts["notes"][-1]

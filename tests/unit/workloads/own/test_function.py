@@ -127,10 +127,13 @@ def test_what_fails_is_one_line(code, name: str, error: str, says: str) -> None:
     with pytest.raises(WorkloadError) as caught:
         _facts(code(f"works:{name}"))
     assert (caught.value.code, str(caught.value)) == (error, says)
+    called_with = "called with 1" in says or "cannot be called" in says
+    assert (caught.value.hint == function.RETURNS) == called_with
 
 
 def test_a_first_call_that_takes_far_longer_is_noted(code) -> None:
     assert any("if it keeps results" in note for note in _facts(code("works:looks_up")).notes)
+    assert not any("keeps" in note for note in _facts(code("works:imports_late")).notes)
 
 
 def test_a_function_that_asks_for_a_gpu_on_the_cpu_is_to_take_a_device(code) -> None:

@@ -46,6 +46,8 @@ REQUESTS: dict[str, tuple[str, list[str], float, list[str]]] = {
     "bars": ("scripts/bars.py", [], 60.0, []),
     "lacks": ("scripts/lacks.py", [], 60.0, []),
     "on_cuda": ("scripts/lacks.py", ["cuda"], 60.0, []),
+    "asks": ("scripts/asks.py", [], 60.0, []),
+    "inside": ("scripts/inside.py", [], 60.0, []),
     "mapped": ("scripts/mapped.py", [], 60.0, [""]),
     "slow_start": ("scripts/lacks.py", ["sleep"], 0.2, []),
 }
@@ -83,6 +85,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
         [sys.executable, str(OWN / "script_runner.py"), str(home), json.dumps(requests)],
         cwd=OWN,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=100,
@@ -230,7 +233,21 @@ def test_what_was_seen_before_the_end_counts(outcomes: Outcomes) -> None:
             "none",
             "bad_input",
             "scripts/none.py called no torch module",
-            "name a function that returns the module: `--torch package.module:build`",
+            "name a function that returns one (--torch), or that does the work (--function)",
+        ),
+        (
+            "asks",
+            "user_code",
+            "scripts/asks.py raised EOFError: EOF when reading a line (asks.py:5)"
+            " before it called a module",
+            "its standard input is empty: let it take arguments",
+        ),
+        (
+            "inside",
+            "user_code",
+            "scripts/inside.py raised ImportError: attempted relative import with no known parent"
+            " package (inside.py:3) before it called a module",
+            "name a script outside the package that imports this one",
         ),
         (
             "slow_start",

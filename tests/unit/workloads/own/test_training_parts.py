@@ -61,6 +61,12 @@ def test_tuples_are_passed_by_position_without_the_target() -> None:
     assert own.arguments(1).args == (1,)
 
 
+def test_a_loss_that_is_a_class_is_refused() -> None:
+    with pytest.raises(WorkloadError, match="is the class CrossEntropyLoss") as caught:
+        TrainingParts(Stub(Answer(), loss=nn.CrossEntropyLoss))  # type: ignore[arg-type]
+    assert caught.value.hint == "write CrossEntropyLoss()"
+
+
 class Step(nn.Module):
     def forward(self, batch: Any) -> Any:
         return batch[0] - batch[1]
