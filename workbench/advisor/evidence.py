@@ -255,12 +255,8 @@ class Evidence:
             ratio = units.apart(lead.ratio.value, lead.ratio.interval)
             if ratios.is_exhausted(lead.ratio):
                 remedy = "start-up times vary that much: compare the break-even points instead"
-        yield Warning(
-            code="pick_unsettled",
-            message=f"cannot be distinguished from {candidate_name(lead.other.case)}: {ratio}",
-            remedy=remedy,
-            subject=lead.one.case.id,
-        )
+        text = f"cannot be distinguished from {candidate_name(lead.other.case)}: {ratio}"
+        yield Warning("pick_unsettled", text, remedy, lead.one.case.id)
 
     def _unmeasured(self) -> Iterator[Warning]:
         deciding, missed = self.for_the_pick, self.missed
@@ -277,13 +273,9 @@ class Evidence:
             # A resumed run had a part of the budget: twice that may be less than the whole.
             if not ways or started is None or started.resumes is None:
                 ways.append(f"with --budget {self.larger_budget_s:g} or more")
+            text = f"no time was left for {len(missed)} of {len(deciding)} candidates"
             remedy = f"{again} {', or '.join(ways)}"
-            yield Warning(
-                code="unmeasured",
-                message=f"no time was left for {len(missed)} of {len(deciding)} candidates",
-                remedy=remedy,
-                subject=self.row.plan.scenario,
-            )
+            yield Warning("unmeasured", text, remedy, self.row.plan.scenario)
 
 
 def first_on(kind: str, ranked: Sequence[Candidate]) -> Candidate | None:

@@ -4,9 +4,10 @@ import itertools
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from .. import catalog
-from ..contract import Case, Host, ParameterValue, Variant, WorkloadError
+from ..contract import Case, Host, ParameterValue, Variant, Workload, WorkloadError
 from ..records.machine import Cpu, Machine
 from ..records.reason import Reason, Warning
 from ..stats.objectives import UNTIMED
@@ -132,16 +133,8 @@ def cases_on(
         is_wanted = _is_wanted(variant, row.scenario, request)
         if not is_wanted or (not request.backends and is_lacking(variant.backend, installed)):
             continue
-        template = Case(
-            workload=row.workload.name,
-            device="cpu",
-            backend=variant.backend,
-            precision=variant.precision,
-            quantization=variant.quantization,
-            mode=variant.mode,
-            batch=row.scenario.batch,
-            params=row.scenario.params,
-        )
+        sizes = {"batch": row.scenario.batch, "params": row.scenario.params}
+        template = case_of(variant, row.workload, "cpu", **sizes)
         placed: list[Case] = []
         if variant.device_kind == "cpu" and with_cpu:
             counts = thread_counts(row.scenario, request, machine)
@@ -153,6 +146,12 @@ def cases_on(
         for tuning in _tunings(row, machine, variant.device_kind):
             found += [replace(case, tuning=tuning) for case in placed]
     return found
+
+
+def case_of(variant: Variant, workload: Workload, device: str, **fields: Any) -> Case:
+    """A variant of a workload as a case on this device."""
+    way = variant.backend, variant.precision, variant.quantization
+    return Case(workload.name, device, *way, mode=variant.mode, **fields)
 
 
 def usable_by(name: str, machine: Machine) -> list[str | None]:
