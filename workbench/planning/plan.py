@@ -132,9 +132,8 @@ def _plain_rows(request: Request) -> list[RowPlan]:
     """The rows of `run`: every variant of each workload, nothing to decide."""
     if request.every:
         if request.workloads or request.settings or request.batch:
-            raise UsageError(
-                "--all runs every workload with its defaults: leave out names, --set and --batch"
-            )
+            text = "--all runs every workload with its defaults: leave out names, --set and --batch"
+            raise UsageError(text)
         usable, _ = catalog.load_all()  # the engine warns about the others
         rows = [_plain_row(name, request) for name in usable]
     else:

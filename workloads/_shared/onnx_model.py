@@ -61,10 +61,8 @@ class GraphBuilder:
         """
         size = sum(len(weight.raw_data) for weight in self.weights)
         if size > LARGEST_MODEL:
-            raise WorkloadError(
-                f"{size / 2**30:.1f} GiB of weights are more than an ONNX model holds",
-                hint="take a smaller size, or torch",
-            )
+            text = f"{size / 2**30:.1f} GiB of weights are more than an ONNX model holds"
+            raise WorkloadError(text, hint="take a smaller size, or torch")
         self.nodes[-1].output[0] = "output"
         single, kind = onnx.TensorProto.FLOAT, onnx.TensorProto.DataType.Value(element)
         body = onnx.helper.make_graph(

@@ -175,8 +175,6 @@ def _require_quantised(model: bytes, method: str) -> None:
     """Refuse a "quantised" model without a quantised layer: the tools skip silently."""
     operators = {node.op_type for node in onnx.load_model_from_string(model).graph.node}
     if operators.isdisjoint(QUANTISED_OPS[method]):
-        raise WorkloadError(
-            f"{method} quantisation left the model as it was",
-            code="not_quantised",
-            hint="install another version of onnxruntime; INT8 is not measured with this one",
-        )
+        text = f"{method} quantisation left the model as it was"
+        hint = "install another version of onnxruntime; INT8 is not measured with this one"
+        raise WorkloadError(text, code="not_quantised", hint=hint)

@@ -38,11 +38,9 @@ def device_of(case: Case) -> Any:
     device = torch.device(case.device)
     library = getattr(torch, device.type, None)
     if library is None or (device.index or 0) >= library.device_count():
-        raise WorkloadError(
-            f"torch {torch.__version__} finds no device {case.device}",
-            code="no_device",
-            hint="a CPU build of torch finds no GPU: install one for it, or use --device cpu",
-        )
+        text = f"torch {torch.__version__} finds no device {case.device}"
+        hint = "a CPU build of torch finds no GPU: install one for it, or use --device cpu"
+        raise WorkloadError(text, code="no_device", hint=hint)
     if device.type == "cuda" and not torch.version.hip:
         least = contract.LEAST_CAPABILITY.get(case.precision, (0, 0))
         is_missing = torch.cuda.get_device_capability(device) < least
@@ -247,11 +245,9 @@ def compiled(setup: Setup, function: Any, mode: str | None, /, *args: Any, **kwa
         except Exception as error:
             if not any(mark in str(error) for mark in NO_COMPILER_MARKS):
                 raise
-            raise WorkloadError(
-                "torch.compile finds no working compiler",
-                code="no_compiler",
-                hint="install g++ (and, for a GPU, triton and the Python headers)",
-            ) from error
+            text = "torch.compile finds no working compiler"
+            hint = "install g++ (and, for a GPU, triton and the Python headers)"
+            raise WorkloadError(text, code="no_compiler", hint=hint) from error
     return made
 
 

@@ -266,8 +266,5 @@ def require_shared_memory(loaders: int, ahead: int, batch_bytes: float) -> None:
 def require_batch(case: Case, count: int, what: str) -> None:
     """WorkloadError where the batch is larger than a data set of `count`."""
     if (case.batch or 1) > count:
-        raise WorkloadError(
-            f"a batch of {case.batch} is larger than the {count} {what}",
-            code="bad_input",
-            hint="choose a smaller --batch",
-        )
+        text = f"a batch of {case.batch} is larger than the {count} {what}"
+        raise WorkloadError(text, code="bad_input", hint="choose a smaller --batch")

@@ -78,9 +78,8 @@ def summary(outputs: Sequence[OutputAccuracy], metric: str) -> float:
         return max((output.relative_error for output in outputs), default=0.0)
     shares = [o.top1_agreement for o in outputs if o.top1_agreement is not None]
     if not shares:
-        raise WorkloadError(
-            "no output has classes to agree on", hint="use --max-error instead of --min-agreement"
-        )
+        text = "no output has classes to agree on"
+        raise WorkloadError(text, hint="use --max-error instead of --min-agreement")
     return 1.0 - min(shares)
 
 
@@ -108,10 +107,8 @@ def sums(answer: Array, reference: Array, name: str = "") -> tuple[float, ...]:
     have its sign, as the large numbers have that INT8 puts there.
     """
     if answer.shape != reference.shape:
-        raise WorkloadError(
-            f"output {name} has shape {answer.shape}, the original's {reference.shape}",
-            code="wrong_result",
-        )
+        text = f"output {name} has shape {answer.shape}, the original's {reference.shape}"
+        raise WorkloadError(text, code="wrong_result")
     if names_things(reference):  # right or wrong, not near
         answer, reference = answer == reference, np.ones(reference.shape)
     answer, reference = answer.astype(np.float64), reference.astype(np.float64)
@@ -122,9 +119,8 @@ def sums(answer: Array, reference: Array, name: str = "") -> tuple[float, ...]:
         raise WorkloadError(text, code="wrong_result")
     answer, reference = answer[known], reference[known]
     if not np.isfinite(answer).all():
-        raise WorkloadError(
-            f"output {name} has NaN or infinity where the original has none", code="non_finite"
-        )
+        text = f"output {name} has NaN or infinity where the original has none"
+        raise WorkloadError(text, code="non_finite")
     off = answer - reference
     pairs = (off, off), (reference, reference), (answer, answer), (answer, reference)
     return tuple(float(one @ other) for one, other in pairs)

@@ -135,11 +135,9 @@ class _Search:
         return best
 
     def _no_mix(self, found: str) -> WorkloadError:
-        return WorkloadError(
-            f"no mix of INT8 and FP32 keeps the error limit of {self._limit:g}: {found}",
-            code="no_mix",
-            hint="allow a larger error, or pass real inputs to calibrate with",
-        )
+        text = f"no mix of INT8 and FP32 keeps the error limit of {self._limit:g}: {found}"
+        hint = "allow a larger error, or pass real inputs to calibrate with"
+        return WorkloadError(text, code="no_mix", hint=hint)
 
     # ---------------------------------------------------------- trials
 

@@ -111,10 +111,8 @@ def arrays(output: Any) -> dict[str, Array]:
     """The tensors of an output as NumPy arrays on the host, by path (`as_array`)."""
     found = {path: as_array(tensor) for path, tensor in tensors(output).items()}
     if not found:
-        raise unusable(
-            f"its output ({type(output).__name__}) holds no tensors, so nothing can be checked",
-            "return tensors, or lists, dictionaries or dataclasses of them",
-        )
+        text = f"its output ({type(output).__name__}) holds no tensors, so nothing can be checked"
+        raise unusable(text, "return tensors, or lists, dictionaries or dataclasses of them")
     return found
 
 

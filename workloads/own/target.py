@@ -85,11 +85,8 @@ def _module(name: str, folder: str) -> Any:
     top = name.partition(".")[0]
     users, loaded = PathFinder.find_spec(top, [folder]), sys.modules.get(top)
     if loaded and users and users.origin and users.origin != getattr(loaded, "__file__", None):
-        raise WorkloadError(
-            f"{top} is the name of a module that workers use",
-            code="bad_target",
-            hint="rename the file or package",
-        )
+        text = f"{top} is the name of a module that workers use"
+        raise WorkloadError(text, code="bad_target", hint="rename the file or package")
     search_first(folder)
     sys.argv[:] = [name]  # a module may read it at import
     with user_errors(f"import of {name}"):
