@@ -176,9 +176,8 @@ class Evidence:
         beyond = known and all(surely_beyond_limits(each, self.scenario) for each in lost)
         if len(self.kinds) == 1 and beyond:
             return next(iter(self.kinds))
-        return choose(
-            self.decisive_ratio, has_cpu=self.best_cpu is not None, no_gpu=self.is_without_gpu
-        )
+        has_cpu, no_gpu = self.best_cpu is not None, self.is_without_gpu
+        return choose(self.decisive_ratio, has_cpu=has_cpu, no_gpu=no_gpu)
 
     @cached_property
     def doubts(self) -> list[tuple[str | None, str]]:

@@ -110,12 +110,9 @@ def _no_candidate(row: RowPlan, gpus: Sequence[str]) -> UsageError:
         return UsageError(f"{name} needs a GPU, and none here can be used; see workbench detect")
     if row.scenario.objective in UNTIMED and gpus:
         return UsageError(f"{name} compares {row.scenario.objective} on the CPU only: --device cpu")
-    offered = {
-        "/".join(filter(None, (v.device_kind, v.backend, v.precision, v.mode))) for v in variants
-    }
-    return UsageError(
-        f"{name} has no candidate left with these filters. It offers: {', '.join(sorted(offered))}"
-    )
+    ways = ((v.device_kind, v.backend, v.precision, v.mode) for v in variants)
+    offered = ", ".join(sorted({"/".join(filter(None, way)) for way in ways}))
+    return UsageError(f"{name} has no candidate left with these filters. It offers: {offered}")
 
 
 def cases_on(

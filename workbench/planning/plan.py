@@ -245,9 +245,8 @@ def _workload(name: str) -> Workload:
 def _spread(row: RowPlan, request: Request) -> list[RowPlan]:
     """The rows of a request: one for each combination of several sizes or batches."""
     given = parse_settings(row.workload, request.settings)
-    tuning = {
-        p.name: given.pop(p.name) for p in row.workload.parameters if p.tuning and p.name in given
-    }
+    tuned = [p.name for p in row.workload.parameters if p.tuning and p.name in given]
+    tuning = {name: given.pop(name) for name in tuned}
     if request.batch:
         if row.workload.default_batch is None:
             raise UsageError(f"{row.workload.name} has no batch; leave out --batch")

@@ -27,9 +27,8 @@ class GraphBuilder:
     def add(self, operator: str, *operands: str, **attributes: Any) -> str:
         """Append a node; returns its name, which is that of its result."""
         name = f"{operator.lower()}_{len(self.nodes)}"
-        self.nodes.append(
-            onnx.helper.make_node(operator, operands, [name], name=name, **attributes)
-        )
+        node = onnx.helper.make_node(operator, operands, [name], name=name, **attributes)
+        self.nodes.append(node)
         return name
 
     def split(self, operand: str, parts: int) -> list[str]:

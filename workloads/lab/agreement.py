@@ -46,10 +46,8 @@ def compare(names: Sequence[str], answers: Samples, references: Samples) -> list
     """
     found = []
     for place, name in enumerate(names):
-        pairs = [
-            (np.asarray(answer[place]), np.asarray(reference[place]))
-            for answer, reference in zip(answers, references, strict=True)
-        ]
+        both = zip(answers, references, strict=True)
+        pairs = [(np.asarray(one[place]), np.asarray(other[place])) for one, other in both]
         parts = np.array([sums(*pair, name) for pair in pairs])
         errors = [_relative(off, right) for off, right, *_ in parts]
         off, right, length, product = parts.sum(axis=0).tolist()

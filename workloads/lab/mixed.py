@@ -75,9 +75,8 @@ def units(model: Any, found: Sequence[products.Product], recipe: Recipe) -> list
         place.setdefault(mine, 0)
         owner.update(dict.fromkeys(node.output, mine))
     cost = _costs([p for p in found if not p.inside])
-    return [
-        Unit(tuple(names), sum(cost.get(name, 0.0) for name in names)) for names in members.values()
-    ]
+    groups = map(tuple, members.values())
+    return [Unit(names, sum(cost.get(name, 0.0) for name in names)) for names in groups]
 
 
 def _costs(found: Sequence[products.Product]) -> dict[str, float]:
