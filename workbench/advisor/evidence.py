@@ -72,8 +72,7 @@ class Evidence:
 
     @cached_property
     def best_median(self) -> Comparison | None:
-        """The medians of the pick against those of the candidate with the lowest 99th percentile,
-        where both have level percentiles and that decides."""
+        """The pick's medians against those of the lowest 99th percentile, where they decide."""
         if not self.scenario.measures_tails or not self._by_value:
             return None
         first, *others = self._by_value
@@ -212,8 +211,7 @@ class Evidence:
 
     @property
     def confidence(self) -> str:
-        """The word for the lead of the better device where both raced, otherwise for that of the
-        pick over the next; doubts lower it by one step."""
+        """The word for the lead of the better device, or of the pick; doubts lower it by one."""
         pick, rival = self.pick, self.rival
         has_both = self.best_cpu is not None and self.best_gpu is not None
         # Where one kind of device could not race to its end, the other has not won.

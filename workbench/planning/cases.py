@@ -203,8 +203,7 @@ def thread_counts(scenario: Scenario, request: Request, machine: Machine) -> lis
 
 
 def one_thread_per_core(cpu: Cpu) -> int | None:
-    """The number of usable physical cores, as in torch's own default, where more threads than that
-    would run by default; None elsewhere."""
+    """The usable physical cores, where more threads would run by default; None elsewhere."""
     physical = cpu.usable_physical_cores
     return physical if physical and physical < cpu.effective_cores else None
 

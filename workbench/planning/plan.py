@@ -52,8 +52,7 @@ class CandidateSource(ABC):
         return candidates[0].case.id if candidates else None
 
     def gap(self, candidates: Sequence[Candidate]) -> str:
-        """After the race: what might have been picked, had the budget left time to make it, such
-        as "its INT8 forms"; empty if there is nothing."""
+        """What might have been picked, had there been time to make it: "its INT8 forms", or ""."""
         return ""
 
 

@@ -48,8 +48,7 @@ class ProductShape(NamedTuple):
     k: int
 
 
-# The operands drawn last, their probe, and the seconds that drawing took: one entry at most, which
-# the precisions of a row share.
+# The operands drawn last, their probe, and the seconds of drawing: one entry, which a row shares.
 _latest: dict[object, tuple[Any, Any, "Probe", float]] = {}
 
 

@@ -113,8 +113,7 @@ def static(
         name: calibrate.TensorData(lowest=np.array(low, kind), highest=np.array(high, kind))
         for name, (low, high, kind) in found.items()
     }
-    # quantize_static would read the file and infer shapes anew for every variant, and its older
-    # versions do not accept known ranges.
+    # quantize_static would infer shapes anew for each variant, and once took no known ranges.
     quantiser = quantization.QDQQuantizer(
         deepcopy(model),
         recipe.per_channel,

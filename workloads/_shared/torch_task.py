@@ -235,8 +235,7 @@ def compiled(setup: Setup, function: Any, mode: str | None, /, *args: Any, **kwa
 
     Raises WorkloadError "no_compiler" where the C++ compiler or Triton is missing.
     """
-    # Cases of one worker that share code count as recompilations of it.  Since torch 2.7 this name
-    # is an alias (pytorch#143709).
+    # Cases that share code count as recompilations.  An alias since torch 2.7 (pytorch#143709).
     torch._dynamo.config.cache_size_limit = MOST_COMPILED
     with setup.phase("compile"):
         made = torch.compile(function, dynamic=False, mode=mode)

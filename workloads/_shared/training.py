@@ -231,11 +231,9 @@ def shuffled_batches(count: int, batch: int, seed: int, device: Any) -> Iterator
 
 
 def loader(data: Any, sampler: Any, workers: int, *, pin: bool, **settings: Any) -> Any:
-    """A DataLoader over a data set that returns whole batches; `settings` are those of its
-    `workers`.
+    """A DataLoader over a data set of whole batches, with these `settings` of its `workers`.
 
-    Forked children share the memory of the data.  They wait without a time limit, so a task can be
-    frozen and resumed.
+    Forked children share the memory of the data, and wait without a limit: a task may be frozen.
     """
     from torch.utils.data import DataLoader
 

@@ -69,8 +69,7 @@ def compare(names: Sequence[str], answers: Samples, references: Samples) -> list
 def summary(outputs: Sequence[OutputAccuracy], metric: str) -> float:
     """The value of the worst output, 0 without outputs.
 
-    `metric` is "relative_error", or "disagreement": 1 less the share of samples whose largest
-    entry stays the same.
+    `metric`: "relative_error", or "disagreement", the share of samples whose top entry changes.
     """
     if metric == "relative_error":
         return max((output.relative_error for output in outputs), default=0.0)

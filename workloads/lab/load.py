@@ -1,7 +1,6 @@
 """An untrusted ONNX model as it was given, with one line about whatever is wrong with it.
 
-The graph is parsed once.  The values of its weights are dropped, since ONNX Runtime reads the file
-itself.
+The graph is parsed once, without the values of its weights: ONNX Runtime reads the file itself.
 """
 
 import hashlib

@@ -2,8 +2,7 @@
 
 A unit is a product, or the quantised operators between it and the next.  Each unit is quantised
 alone to see its error.  The units with the most error for their time stay in FP32, as many as the
-limit demands (by bisection, each step measured).  The expensive ones among them are then tried
-again one by one.
+limit demands (by bisection, each step measured).  Expensive ones are tried again one by one.
 """
 
 import math
@@ -41,8 +40,7 @@ def mixed(
 ) -> dict[str, Any]:
     """Write the variant of the static `recipe` with nodes in FP32 that keep its error in `limit`.
 
-    `metric` is "relative_error" or "disagreement".  Returns the fields of `build`, the recipe and
-    its `error`.
+    `metric`: "relative_error" or "disagreement".  Returns what `build` does, recipe and `error`.
     """
     with quiet():
         search = _Search(folder, recipe, metric, limit, seconds)
@@ -54,8 +52,7 @@ def mixed(
 def units(model: Any, found: Sequence[products.Product], recipe: Recipe) -> list[Unit]:
     """The nodes that a static variant quantises, as units.
 
-    Each product with the nodes that it absorbs is a unit; the nodes between it and the next
-    product are another.
+    Each product with the nodes that it absorbs is a unit; those up to the next are another.
     """
     multiplying = {p.name for p in found if p.type in quantise.PRODUCTS and p.weights}
     types = set(quantise.static_types(recipe)) - set(quantise.PRODUCTS)

@@ -59,8 +59,7 @@ def keep_hidden() -> None:
 def resolve(code: Code) -> Any:
     """The object that `package.module:name` names; dots in `name` lead to attributes.
 
-    NumPy's generator is seeded before the import, as torch's is by default: a module may draw
-    from it.
+    NumPy's generator is seeded before the import, as torch's is: a module may draw from it.
 
     The user's folder comes first on `sys.path` from then on, so our own imports and the backend's
     have to precede this.  Raises WorkloadError: "bad_target" for a wrong name, "user_code" where

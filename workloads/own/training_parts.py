@@ -156,8 +156,7 @@ class TrainingParts:
     def batches(self, size: int | None, workers: int, pin: bool, seed: int) -> Batches:
         """Endless batches, the example's inputs where there are no data.
 
-        A last, smaller one of an epoch is skipped.  Closing the iterator ends the loader's
-        processes.
+        A smaller one at the end of an epoch is skipped.  Closing the iterator ends the loaders.
         """
         if self.data is None:
             example = self.one.example(size)
