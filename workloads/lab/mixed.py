@@ -50,10 +50,7 @@ def mixed(
 
 
 def units(model: Any, found: Sequence[products.Product], recipe: Recipe) -> list[Unit]:
-    """The nodes that a static variant quantises, as units.
-
-    Each product with the nodes that it absorbs is a unit; those up to the next are another.
-    """
+    """The units of a static variant: each product with what it absorbs, and the nodes between."""
     multiplying = {p.name for p in found if p.type in quantise.PRODUCTS and p.weights}
     types = set(quantise.static_types(recipe)) - set(quantise.PRODUCTS)
     members: dict[tuple[str, bool], list[str]] = {}  # by product, and whether they come after it

@@ -70,10 +70,8 @@ def _require_same(model: Any, inputs: Any, reference: Any) -> None:
 def _steps(model: Any) -> Iterator[tuple[str, Callable[[Any], Any]]]:
     """Each step's name and function."""
     if (graph.opset(model) or OPSET) < OPSET:
-        yield (
-            f"opset {OPSET}",
-            partial(onnx.version_converter.convert_version, target_version=OPSET),
-        )
+        upgraded = partial(onnx.version_converter.convert_version, target_version=OPSET)
+        yield f"opset {OPSET}", upgraded
     yield "simplified", _simplified
 
 

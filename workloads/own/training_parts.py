@@ -132,10 +132,7 @@ class TrainingParts:
         return unusable(text, HINT if self.data else HINT + WITH_TARGET)
 
     def optimiser(self, module: Any, *, fused: bool = False) -> Any:
-        """The user's optimiser, else AdamW; `fused`: it updates all weights in one kernel.
-
-        Raises WorkloadError "unsupported" where it has no fused form.
-        """
+        """The user's optimiser, else AdamW; `fused`: in one kernel, or else a WorkloadError."""
         weights = [weight for weight in module.parameters() if weight.requires_grad]
         if not weights:
             raise unusable(f"{self.one.name} has no weights that require gradients")
@@ -196,10 +193,7 @@ class TrainingParts:
         return DataLoader(data, size, sampler=sampler, **settings)
 
     def sample(self, size: int | None, seed: int) -> Any:
-        """One batch, read in this process.
-
-        The data set is a fresh one, since loader processes must not inherit files that it opens.
-        """
+        """One batch, read here from a fresh data set, whose files no loader must inherit."""
         return next(self.batches(size, 0, False, seed))
 
 
