@@ -141,16 +141,14 @@ def sentence(found: Payoff, noun: str = "step", left: Elimination | None = None)
     """
     one, other = map(candidate_name, (found.id, found.over))
     later_s, interval = found.fixed_s - found.over_fixed_s, found.step_ratio_ci95
-    difference = units.duration(abs(later_s))
+    apart = units.duration(abs(later_s))
     more = "longer" if later_s >= 0 else "less"
-    start = f"{one} needs {difference} {more} to start than {other}."
+    start = f"{one} needs {apart} {more} to start than {other}."
     is_certain = interval is not None and not interval[0] <= 1 <= interval[1]
     if not found.steps and not is_certain:
         return f"{start} {_uncertain(found, noun, left)}"
     if found.steps == 0:
-        return (
-            f"{one} led {other} from the first {noun}: here it needed {difference} less to start."
-        )
+        return f"{one} led {other} from the first {noun}: here it needed {apart} less to start."
     if found.steps is None:
         slower, _ = units.ratio_parts(found.step_s / found.over_step_s, None)
         return f"{start} That never breaks even: a {noun} takes {slower} as long."

@@ -72,8 +72,7 @@ class Evidence:
 
     @cached_property
     def best_median(self) -> Comparison | None:
-        """The medians of the pick against those of the candidate with the lowest 99th percentile,
-        where both have level percentiles and that decides."""
+        """The pick's medians against those of the lowest 99th percentile, where they decide."""
         if not self.scenario.measures_tails or not self._by_value:
             return None
         first, *others = self._by_value
@@ -176,9 +175,8 @@ class Evidence:
         beyond = known and all(surely_beyond_limits(each, self.scenario) for each in lost)
         if len(self.kinds) == 1 and beyond:
             return next(iter(self.kinds))
-        return choose(
-            self.decisive_ratio, has_cpu=self.best_cpu is not None, no_gpu=self.is_without_gpu
-        )
+        has_cpu, no_gpu = self.best_cpu is not None, self.is_without_gpu
+        return choose(self.decisive_ratio, has_cpu=has_cpu, no_gpu=no_gpu)
 
     @cached_property
     def doubts(self) -> list[tuple[str | None, str]]:
@@ -213,8 +211,7 @@ class Evidence:
 
     @property
     def confidence(self) -> str:
-        """The word for the lead of the better device where both raced, otherwise for that of the
-        pick over the next; doubts lower it by one step."""
+        """The word for the lead of the better device, or of the pick; doubts lower it by one."""
         pick, rival = self.pick, self.rival
         has_both = self.best_cpu is not None and self.best_gpu is not None
         # Where one kind of device could not race to its end, the other has not won.
@@ -255,12 +252,8 @@ class Evidence:
             ratio = units.apart(lead.ratio.value, lead.ratio.interval)
             if ratios.is_exhausted(lead.ratio):
                 remedy = "start-up times vary that much: compare the break-even points instead"
-        yield Warning(
-            code="pick_unsettled",
-            message=f"cannot be distinguished from {candidate_name(lead.other.case)}: {ratio}",
-            remedy=remedy,
-            subject=lead.one.case.id,
-        )
+        text = f"cannot be distinguished from {candidate_name(lead.other.case)}: {ratio}"
+        yield Warning("pick_unsettled", text, remedy, lead.one.case.id)
 
     def _unmeasured(self) -> Iterator[Warning]:
         deciding, missed = self.for_the_pick, self.missed
@@ -277,13 +270,9 @@ class Evidence:
             # A resumed run had a part of the budget: twice that may be less than the whole.
             if not ways or started is None or started.resumes is None:
                 ways.append(f"with --budget {self.larger_budget_s:g} or more")
+            text = f"no time was left for {len(missed)} of {len(deciding)} candidates"
             remedy = f"{again} {', or '.join(ways)}"
-            yield Warning(
-                code="unmeasured",
-                message=f"no time was left for {len(missed)} of {len(deciding)} candidates",
-                remedy=remedy,
-                subject=self.row.plan.scenario,
-            )
+            yield Warning("unmeasured", text, remedy, self.row.plan.scenario)
 
 
 def first_on(kind: str, ranked: Sequence[Candidate]) -> Candidate | None:

@@ -261,11 +261,9 @@ def why_lost(lost: Sequence[Candidate], evidence: Evidence) -> list[str]:
         best = min(over, key=lambda c: (c.accuracy.worst if c.accuracy else 0.0, c.case.id))
         which = f"the most accurate of {len(over)}, " if len(over) > 1 else ""
         phrases.append(f"{candidate_name(best.case)} ({which}{_error(best, evidence.scenario)})")
-    others = sorted(
-        (c for c in lost if c not in over), key=lambda c: (c.value or math.inf, c.case.id)
-    )
+    others = [c for c in lost if c not in over]
     by_why: dict[str, list[Candidate]] = {}
-    for candidate in others:
+    for candidate in sorted(others, key=lambda c: (c.value or math.inf, c.case.id)):
         by_why.setdefault(_why(candidate, evidence.scenario), []).append(candidate)
     for why, (first, *more) in list(by_why.items())[:2]:
         if more:

@@ -35,8 +35,7 @@ def settled_leaders(candidates: Sequence[Candidate], scenario: Scenario) -> list
 
 
 def _better(leader: Candidate, cases: Sequence[Case]) -> Iterator[Case]:
-    """Fewer threads on a CPU.  On a GPU more loaders for a leader that waits for data; otherwise
-    fewer, and compiled code."""
+    """Fewer threads on a CPU; on a GPU more loaders if it waits, else fewer, or compiled code."""
     case, step_s = leader.case, leader.median_s
     if case.threads is not None:
         yield from (each for each in cases if replace(each, threads=case.threads) == case)

@@ -76,17 +76,8 @@ def equal_precision(row: Row, scenario: Scenario) -> list[EqualPrecision]:
             continue
         best_first = ranked(c for c in group if c.state != "failed")
         cpu, gpu = first_on("cpu", best_first), first_on("gpu", best_first)
-        value, interval = known(ratio_of(gpu, cpu))
-        found.append(
-            EqualPrecision(
-                precision=precision,
-                reference_only=apart,
-                best_cpu=_id(cpu),
-                best_gpu=_id(gpu),
-                device_ratio=value,
-                device_ratio_ci95=interval,
-            )
-        )
+        best = _id(cpu), _id(gpu)
+        found.append(EqualPrecision(precision, apart, *best, *known(ratio_of(gpu, cpu))))
     return found
 
 

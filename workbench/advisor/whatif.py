@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from ..records.machine import Machine
 from ..records.reason import Reason
@@ -53,10 +53,7 @@ def compared(
     the spread between runs of both.  Without an interval there is no ratio.
     """
     own = {} if machine is None else devices_by_name(machine)
-    return [
-        msgspec.structs.replace(_compared(what_if, pick), of_this_kind=what_if.name in own)
-        for what_if in answers
-    ]
+    return [replace(_compared(each, pick), of_this_kind=each.name in own) for each in answers]
 
 
 def _compared(what_if: WhatIf, pick: Candidate | None) -> WhatIf:
@@ -74,9 +71,9 @@ def _compared(what_if: WhatIf, pick: Candidate | None) -> WhatIf:
     elif there is None:
         why = Reason("few_recorded", "the recording has too few samples for an interval")
     if why is not None or here is None or there is None:
-        return msgspec.structs.replace(what_if, uncompared=why)
+        return replace(what_if, uncompared=why)
     ratio = far_ends((value, here), (what_if.step_s, there), math.sqrt(2) * what_if.spread)
-    return msgspec.structs.replace(what_if, ratio=ratio.value, ratio_ci95=ratio.interval)
+    return replace(what_if, ratio=ratio.value, ratio_ci95=ratio.interval)
 
 
 def devices_by_name(machine: Machine) -> dict[str, list[str]]:

@@ -124,11 +124,8 @@ def too_long_to_compile(case: Case, left_s: float, compile_s: float) -> Reason |
     needed_s = max(compile_s, AUTOTUNE_S) if "max-autotune" in case.mode_words else compile_s
     if not case.is_compiled or left_s >= needed_s:
         return None
-    return Reason(
-        NO_TIME,
-        f"compiling takes up to {needed_s:.0f} s, but {left_s:.0f} s are left",
-        "raise --budget",
-    )
+    text = f"compiling takes up to {needed_s:.0f} s, but {left_s:.0f} s are left"
+    return Reason(NO_TIME, text, "raise --budget")
 
 
 def small_probe_of(case: Case, workload: Workload, cpu: Cpu | None) -> tuple[Case, Case] | None:
@@ -156,11 +153,8 @@ def slower_precision(
     missing = lacking(case.precision, cpu) if cpu and case.device_kind == "cpu" else None
     name = case.precision if case.quantization is None else f"{case.quantization} {case.precision}"
     why = f": this CPU has no {missing}" if missing else ""
-    return Reason(
-        "slower_precision",
-        f"{name} is {units.ratio(shown or factor)} slower than fp32 {where}{why}",
-        "use fp32 here",
-    )
+    text = f"{name} is {units.ratio(shown or factor)} slower than fp32 {where}{why}"
+    return Reason("slower_precision", text, "use fp32 here")
 
 
 def slower_in_any_mode(
@@ -212,11 +206,9 @@ def impossible_rate(
     if case.device == "cpu":
         where, source = f"{units.counted(_threads(case, machine) * ranks, 'core')} of this CPU", ""
     rate, most = (units.rate(each, units.per_s(case.precision)) for each in (ops_per_s, bound))
-    return Reason(
-        "impossible_rate",
-        f"{rate} is beyond the {most} that {where} can reach in {case.precision}{source}",
-        "do not trust it: the workload does less work than it declares, or the clock is wrong",
-    )
+    text = f"{rate} is beyond the {most} that {where} can reach in {case.precision}{source}"
+    hint = "do not trust it: the workload does less work than it declares, or the clock is wrong"
+    return Reason("impossible_rate", text, hint)
 
 
 def _threads(case: Case, machine: Machine) -> int:

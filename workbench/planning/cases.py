@@ -4,9 +4,10 @@ import itertools
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from .. import catalog
-from ..contract import Case, Host, ParameterValue, Variant, WorkloadError
+from ..contract import Case, Host, ParameterValue, Variant, Workload, WorkloadError
 from ..records.machine import Cpu, Machine
 from ..records.reason import Reason, Warning
 from ..stats.objectives import UNTIMED
@@ -109,12 +110,9 @@ def _no_candidate(row: RowPlan, gpus: Sequence[str]) -> UsageError:
         return UsageError(f"{name} needs a GPU, and none here can be used; see workbench detect")
     if row.scenario.objective in UNTIMED and gpus:
         return UsageError(f"{name} compares {row.scenario.objective} on the CPU only: --device cpu")
-    offered = {
-        "/".join(filter(None, (v.device_kind, v.backend, v.precision, v.mode))) for v in variants
-    }
-    return UsageError(
-        f"{name} has no candidate left with these filters. It offers: {', '.join(sorted(offered))}"
-    )
+    ways = ((v.device_kind, v.backend, v.precision, v.mode) for v in variants)
+    offered = ", ".join(sorted({"/".join(filter(None, way)) for way in ways}))
+    return UsageError(f"{name} has no candidate left with these filters. It offers: {offered}")
 
 
 def cases_on(
@@ -132,16 +130,8 @@ def cases_on(
         is_wanted = _is_wanted(variant, row.scenario, request)
         if not is_wanted or (not request.backends and is_lacking(variant.backend, installed)):
             continue
-        template = Case(
-            workload=row.workload.name,
-            device="cpu",
-            backend=variant.backend,
-            precision=variant.precision,
-            quantization=variant.quantization,
-            mode=variant.mode,
-            batch=row.scenario.batch,
-            params=row.scenario.params,
-        )
+        sizes = {"batch": row.scenario.batch, "params": row.scenario.params}
+        template = case_of(variant, row.workload, "cpu", **sizes)
         placed: list[Case] = []
         if variant.device_kind == "cpu" and with_cpu:
             counts = thread_counts(row.scenario, request, machine)
@@ -153,6 +143,12 @@ def cases_on(
         for tuning in _tunings(row, machine, variant.device_kind):
             found += [replace(case, tuning=tuning) for case in placed]
     return found
+
+
+def case_of(variant: Variant, workload: Workload, device: str, **fields: Any) -> Case:
+    """A variant of a workload as a case on this device."""
+    way = variant.backend, variant.precision, variant.quantization
+    return Case(workload.name, device, *way, mode=variant.mode, **fields)
 
 
 def usable_by(name: str, machine: Machine) -> list[str | None]:
@@ -207,8 +203,7 @@ def thread_counts(scenario: Scenario, request: Request, machine: Machine) -> lis
 
 
 def one_thread_per_core(cpu: Cpu) -> int | None:
-    """The number of usable physical cores, as in torch's own default, where more threads than that
-    would run by default; None elsewhere."""
+    """The usable physical cores, where more threads would run by default; None elsewhere."""
     physical = cpu.usable_physical_cores
     return physical if physical and physical < cpu.effective_cores else None
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from .. import catalog
-from ..contract import Case, ParameterValue, Variant, kind_of
+from ..contract import ParameterValue, Variant, kind_of
 from ..records.machine import Machine
-from .cases import gpu_devices
+from .cases import case_of, gpu_devices
 from .plan import RowPlan, plain_scenario
 from .request import Request
 
@@ -89,15 +89,10 @@ def _row(
     name: str, machine: Machine, devices: Sequence[str], cores: int, *, brief: bool
 ) -> RowPlan:
     workload = catalog.load(name)
+    threads = {"cpu": cores}  # none on a GPU
     cases = [
-        Case(
-            workload=name,
-            device=device,
-            backend=variant.backend,
-            precision=variant.precision,
-            mode=variant.mode,
-            threads=cores if variant.device_kind == "cpu" else None,
-            params=workload.values(setting),
+        case_of(
+            variant, workload, device, threads=threads.get(device), params=workload.values(setting)
         )
         for variant in workload.variants
         # The limits of a machine do not depend on what is installed.

@@ -52,8 +52,7 @@ class CandidateSource(ABC):
         return candidates[0].case.id if candidates else None
 
     def gap(self, candidates: Sequence[Candidate]) -> str:
-        """After the race: what might have been picked, had the budget left time to make it, such
-        as "its INT8 forms"; empty if there is nothing."""
+        """What might have been picked, had there been time to make it: "its INT8 forms", or ""."""
         return ""
 
 
@@ -132,9 +131,8 @@ def _plain_rows(request: Request) -> list[RowPlan]:
     """The rows of `run`: every variant of each workload, nothing to decide."""
     if request.every:
         if request.workloads or request.settings or request.batch:
-            raise UsageError(
-                "--all runs every workload with its defaults: leave out names, --set and --batch"
-            )
+            text = "--all runs every workload with its defaults: leave out names, --set and --batch"
+            raise UsageError(text)
         usable, _ = catalog.load_all()  # the engine warns about the others
         rows = [_plain_row(name, request) for name in usable]
     else:
@@ -246,9 +244,8 @@ def _workload(name: str) -> Workload:
 def _spread(row: RowPlan, request: Request) -> list[RowPlan]:
     """The rows of a request: one for each combination of several sizes or batches."""
     given = parse_settings(row.workload, request.settings)
-    tuning = {
-        p.name: given.pop(p.name) for p in row.workload.parameters if p.tuning and p.name in given
-    }
+    tuned = [p.name for p in row.workload.parameters if p.tuning and p.name in given]
+    tuning = {name: given.pop(name) for name in tuned}
     if request.batch:
         if row.workload.default_batch is None:
             raise UsageError(f"{row.workload.name} has no batch; leave out --batch")

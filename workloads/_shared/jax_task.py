@@ -25,10 +25,7 @@ class JaxTask(Task):
         jax.config.update("jax_default_matmul_precision", "highest")
 
     def compiled(self, setup: Setup, function: Callable[..., Any], *example: Any) -> Any:
-        """`function` by jax.jit for arguments on the host or the device, and a first call.
-
-        Raises WorkloadError if JAX ran it on another device.
-        """
+        """`function` by jax.jit, called once; WorkloadError if JAX ran it on another device."""
         from jax.sharding import SingleDeviceSharding
 
         made = jax.jit(function, in_shardings=SingleDeviceSharding(self.device))

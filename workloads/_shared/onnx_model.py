@@ -27,9 +27,8 @@ class GraphBuilder:
     def add(self, operator: str, *operands: str, **attributes: Any) -> str:
         """Append a node; returns its name, which is that of its result."""
         name = f"{operator.lower()}_{len(self.nodes)}"
-        self.nodes.append(
-            onnx.helper.make_node(operator, operands, [name], name=name, **attributes)
-        )
+        node = onnx.helper.make_node(operator, operands, [name], name=name, **attributes)
+        self.nodes.append(node)
         return name
 
     def split(self, operand: str, parts: int) -> list[str]:
@@ -61,10 +60,8 @@ class GraphBuilder:
         """
         size = sum(len(weight.raw_data) for weight in self.weights)
         if size > LARGEST_MODEL:
-            raise WorkloadError(
-                f"{size / 2**30:.1f} GiB of weights are more than an ONNX model holds",
-                hint="take a smaller size, or torch",
-            )
+            text = f"{size / 2**30:.1f} GiB of weights are more than an ONNX model holds"
+            raise WorkloadError(text, hint="take a smaller size, or torch")
         self.nodes[-1].output[0] = "output"
         single, kind = onnx.TensorProto.FLOAT, onnx.TensorProto.DataType.Value(element)
         body = onnx.helper.make_graph(

@@ -48,8 +48,7 @@ class ProductShape(NamedTuple):
     k: int
 
 
-# The operands drawn last, their probe, and the seconds that drawing took: one entry at most, which
-# the precisions of a row share.
+# The operands drawn last, their probe, and the seconds of drawing: one entry, which a row shares.
 _latest: dict[object, tuple[Any, Any, "Probe", float]] = {}
 
 
@@ -92,10 +91,8 @@ class MatrixProduct(Workload):
         """The two operands, and a probe that knows their product."""
         batch, m, n, k = self.shape(case)
         if batch > 1 and case.precision in ("int8", "fp8"):
-            raise WorkloadError(
-                f"torch cannot multiply a batch of matrices in {case.precision}",
-                hint="use --batch 1, or another precision",
-            )
+            text = f"torch cannot multiply a batch of matrices in {case.precision}"
+            raise WorkloadError(text, hint="use --batch 1, or another precision")
         several = (batch,) if batch > 1 else ()
         kind = case.precision if case.precision in ("fp64", "int8") else "fp32"
         key = several, m, n, k, kind, setup.seed

@@ -33,11 +33,9 @@ def by_torch(task: Any, steps: int) -> Profile:
         task.finish()
     operators = _operators(profiler.key_averages(), task.case.id, on_gpu)
     if not operators:
-        raise WorkloadError(
-            "torch's profiler saw nothing on the GPU",
-            code="no_profiler",
-            hint="another profiler may hold CUPTI: stop it, or use nsys profile alone",
-        )
+        text = "torch's profiler saw nothing on the GPU"
+        hint = "another profiler may hold CUPTI: stop it, or use nsys profile alone"
+        raise WorkloadError(text, code="no_profiler", hint=hint)
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         file = Path(folder, "trace.json")
         profiler.export_chrome_trace(str(file))

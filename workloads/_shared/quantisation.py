@@ -113,8 +113,7 @@ def static(
         name: calibrate.TensorData(lowest=np.array(low, kind), highest=np.array(high, kind))
         for name, (low, high, kind) in found.items()
     }
-    # quantize_static would read the file and infer shapes anew for every variant, and its older
-    # versions do not accept known ranges.
+    # quantize_static would infer shapes anew for each variant, and once took no known ranges.
     quantiser = quantization.QDQQuantizer(
         deepcopy(model),
         recipe.per_channel,
@@ -175,8 +174,6 @@ def _require_quantised(model: bytes, method: str) -> None:
     """Refuse a "quantised" model without a quantised layer: the tools skip silently."""
     operators = {node.op_type for node in onnx.load_model_from_string(model).graph.node}
     if operators.isdisjoint(QUANTISED_OPS[method]):
-        raise WorkloadError(
-            f"{method} quantisation left the model as it was",
-            code="not_quantised",
-            hint="install another version of onnxruntime; INT8 is not measured with this one",
-        )
+        text = f"{method} quantisation left the model as it was"
+        hint = "install another version of onnxruntime; INT8 is not measured with this one"
+        raise WorkloadError(text, code="not_quantised", hint=hint)

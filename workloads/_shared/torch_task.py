@@ -38,11 +38,9 @@ def device_of(case: Case) -> Any:
     device = torch.device(case.device)
     library = getattr(torch, device.type, None)
     if library is None or (device.index or 0) >= library.device_count():
-        raise WorkloadError(
-            f"torch {torch.__version__} finds no device {case.device}",
-            code="no_device",
-            hint="a CPU build of torch finds no GPU: install one for it, or use --device cpu",
-        )
+        text = f"torch {torch.__version__} finds no device {case.device}"
+        hint = "a CPU build of torch finds no GPU: install one for it, or use --device cpu"
+        raise WorkloadError(text, code="no_device", hint=hint)
     if device.type == "cuda" and not torch.version.hip:
         least = contract.LEAST_CAPABILITY.get(case.precision, (0, 0))
         is_missing = torch.cuda.get_device_capability(device) < least
@@ -182,10 +180,7 @@ class TorchTask(Task):
 
 
 class CudaTimer(DeviceTimer):
-    """A pair of events in the current stream of a device.
-
-    Their resolution is about 0.5 us (CUDA Runtime API, cudaEventElapsedTime).
-    """
+    """A pair of events in a device's current stream; they resolve 0.5 us (cudaEventElapsedTime)."""
 
     def __init__(self, device: Any) -> None:
         library, self.device = library_of(device.type), device
@@ -243,8 +238,7 @@ def compiled(setup: Setup, function: Any, mode: str | None, /, *args: Any, **kwa
 
     Raises WorkloadError "no_compiler" where the C++ compiler or Triton is missing.
     """
-    # Cases of one worker that share code count as recompilations of it.  Since torch 2.7 this name
-    # is an alias (pytorch#143709).
+    # Cases that share code count as recompilations.  An alias since torch 2.7 (pytorch#143709).
     torch._dynamo.config.cache_size_limit = MOST_COMPILED
     with setup.phase("compile"):
         made = torch.compile(function, dynamic=False, mode=mode)
@@ -253,11 +247,9 @@ def compiled(setup: Setup, function: Any, mode: str | None, /, *args: Any, **kwa
         except Exception as error:
             if not any(mark in str(error) for mark in NO_COMPILER_MARKS):
                 raise
-            raise WorkloadError(
-                "torch.compile finds no working compiler",
-                code="no_compiler",
-                hint="install g++ (and, for a GPU, triton and the Python headers)",
-            ) from error
+            text = "torch.compile finds no working compiler"
+            hint = "install g++ (and, for a GPU, triton and the Python headers)"
+            raise WorkloadError(text, code="no_compiler", hint=hint) from error
     return made
 
 

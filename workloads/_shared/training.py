@@ -231,11 +231,9 @@ def shuffled_batches(count: int, batch: int, seed: int, device: Any) -> Iterator
 
 
 def loader(data: Any, sampler: Any, workers: int, *, pin: bool, **settings: Any) -> Any:
-    """A DataLoader over a data set that returns whole batches; `settings` are those of its
-    `workers`.
+    """A DataLoader over a data set of whole batches, with these `settings` of its `workers`.
 
-    Forked children share the memory of the data.  They wait without a time limit, so a task can be
-    frozen and resumed.
+    Forked children share the memory of the data, and wait without a limit: a task may be frozen.
     """
     from torch.utils.data import DataLoader
 
@@ -266,8 +264,5 @@ def require_shared_memory(loaders: int, ahead: int, batch_bytes: float) -> None:
 def require_batch(case: Case, count: int, what: str) -> None:
     """WorkloadError where the batch is larger than a data set of `count`."""
     if (case.batch or 1) > count:
-        raise WorkloadError(
-            f"a batch of {case.batch} is larger than the {count} {what}",
-            code="bad_input",
-            hint="choose a smaller --batch",
-        )
+        text = f"a batch of {case.batch} is larger than the {count} {what}"
+        raise WorkloadError(text, code="bad_input", hint="choose a smaller --batch")

@@ -46,10 +46,8 @@ def compare(names: Sequence[str], answers: Samples, references: Samples) -> list
     """
     found = []
     for place, name in enumerate(names):
-        pairs = [
-            (np.asarray(answer[place]), np.asarray(reference[place]))
-            for answer, reference in zip(answers, references, strict=True)
-        ]
+        both = zip(answers, references, strict=True)
+        pairs = [(np.asarray(one[place]), np.asarray(other[place])) for one, other in both]
         parts = np.array([sums(*pair, name) for pair in pairs])
         errors = [_relative(off, right) for off, right, *_ in parts]
         off, right, length, product = parts.sum(axis=0).tolist()
@@ -71,16 +69,14 @@ def compare(names: Sequence[str], answers: Samples, references: Samples) -> list
 def summary(outputs: Sequence[OutputAccuracy], metric: str) -> float:
     """The value of the worst output, 0 without outputs.
 
-    `metric` is "relative_error", or "disagreement": 1 less the share of samples whose largest
-    entry stays the same.
+    `metric`: "relative_error", or "disagreement", the share of samples whose top entry changes.
     """
     if metric == "relative_error":
         return max((output.relative_error for output in outputs), default=0.0)
     shares = [o.top1_agreement for o in outputs if o.top1_agreement is not None]
     if not shares:
-        raise WorkloadError(
-            "no output has classes to agree on", hint="use --max-error instead of --min-agreement"
-        )
+        text = "no output has classes to agree on"
+        raise WorkloadError(text, hint="use --max-error instead of --min-agreement")
     return 1.0 - min(shares)
 
 
@@ -108,10 +104,8 @@ def sums(answer: Array, reference: Array, name: str = "") -> tuple[float, ...]:
     have its sign, as the large numbers have that INT8 puts there.
     """
     if answer.shape != reference.shape:
-        raise WorkloadError(
-            f"output {name} has shape {answer.shape}, the original's {reference.shape}",
-            code="wrong_result",
-        )
+        text = f"output {name} has shape {answer.shape}, the original's {reference.shape}"
+        raise WorkloadError(text, code="wrong_result")
     if names_things(reference):  # right or wrong, not near
         answer, reference = answer == reference, np.ones(reference.shape)
     answer, reference = answer.astype(np.float64), reference.astype(np.float64)
@@ -122,9 +116,8 @@ def sums(answer: Array, reference: Array, name: str = "") -> tuple[float, ...]:
         raise WorkloadError(text, code="wrong_result")
     answer, reference = answer[known], reference[known]
     if not np.isfinite(answer).all():
-        raise WorkloadError(
-            f"output {name} has NaN or infinity where the original has none", code="non_finite"
-        )
+        text = f"output {name} has NaN or infinity where the original has none"
+        raise WorkloadError(text, code="non_finite")
     off = answer - reference
     pairs = (off, off), (reference, reference), (answer, answer), (answer, reference)
     return tuple(float(one @ other) for one, other in pairs)

@@ -82,8 +82,7 @@ def _ratio(off: Array, whole: Array, chance: float) -> float:
 
 def _skewed(quantile: float, skewness: float) -> float:
     """The quantile of a mean's upper bound, larger where few large values make the mean (P. Hall,
-    J. R. Statist. Soc. B 54, 1992); `skewness` is that of the values over the root of their number.
-    """
+    J. R. Statist. Soc. B 54, 1992); `skewness` is that of values over the root of their number."""
     if not skewness:
         return quantile
     return float(1 - np.cbrt(1 - skewness * (quantile + skewness / 6))) * 3 / skewness

@@ -97,10 +97,8 @@ def precision(model: Any) -> str:
 def operators(model: Any) -> dict[str, int]:
     """Type to count, the most frequent first."""
     functions = {(function.domain, function.name) for function in model.functions}
-    counted = Counter(
-        node.op_type for node in nodes(model) if (node.domain, node.op_type) not in functions
-    )
-    return dict(counted.most_common())
+    kinds = ((node.domain, node.op_type) for node in nodes(model))
+    return dict(Counter(kind[1] for kind in kinds if kind not in functions).most_common())
 
 
 def control_flow(model: Any) -> list[str]:

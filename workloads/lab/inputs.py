@@ -135,9 +135,8 @@ def _cast(port: Input, array: Array) -> Array:
     with np.errstate(over="ignore"):
         made = array.astype(wanted, copy=False)
     if wanted.kind == "f" and not np.isfinite(made).all():
-        raise bad_input(
-            f"{port.name} holds NaN or infinity in {port.type}", "use finite numbers only"
-        )
+        text = f"{port.name} holds NaN or infinity in {port.type}"
+        raise bad_input(text, "use finite numbers only")
     return made
 
 
@@ -158,10 +157,8 @@ def _samples(port: Input, array: Array, batched: bool, batch: int | None) -> lis
         rows = max(1, axes[0]) if isinstance(axes[0], int) else dynamic
         samples = [array[at : at + rows] for at in range(0, len(array) - rows + 1, rows)]
         if not samples:
-            raise bad_input(
-                f"{port.name} has {len(array)} rows, a batch has {rows}",
-                f"add rows until there are {rows}, or choose a smaller --batch",
-            )
+            text = f"{port.name} has {len(array)} rows, a batch has {rows}"
+            raise bad_input(text, f"add rows until there are {rows}, or choose a smaller --batch")
     for axis, size in zip(axes, samples[0].shape, strict=True):
         if isinstance(axis, int) and axis != size:
             raise _misfit(port, array)
@@ -169,10 +166,9 @@ def _samples(port: Input, array: Array, batched: bool, batch: int | None) -> lis
 
 
 def _misfit(port: Input, array: Array) -> WorkloadError:
-    return bad_input(
-        f"{port.name} has shape {list(array.shape)}, the model takes {shown([port])}",
-        "the first axis may hold several batches, or an additional axis may count samples",
-    )
+    text = f"{port.name} has shape {list(array.shape)}, the model takes {shown([port])}"
+    hint = "the first axis may hold several batches, or an additional axis may count samples"
+    return bad_input(text, hint)
 
 
 def _count(counts: Mapping[str, int]) -> int:
@@ -180,7 +176,6 @@ def _count(counts: Mapping[str, int]) -> int:
     several = {count for count in counts.values() if count > 1}
     if len(several) > 1:
         listed = ", ".join(f"{name} {count}" for name, count in counts.items())
-        raise bad_input(
-            f"the inputs hold different numbers of samples: {listed}", "use the same number of each"
-        )
+        text = f"the inputs hold different numbers of samples: {listed}"
+        raise bad_input(text, "use the same number of each")
     return several.pop() if several else 1

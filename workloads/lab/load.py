@@ -1,7 +1,6 @@
 """An untrusted ONNX model as it was given, with one line about whatever is wrong with it.
 
-The graph is parsed once.  The values of its weights are dropped, since ONNX Runtime reads the file
-itself.
+The graph is parsed once, without the values of its weights: ONNX Runtime reads the file itself.
 """
 
 import hashlib
@@ -82,10 +81,8 @@ def _bytes(path: Path) -> bytes:
         with read.opened(path) as file:
             size = os.fstat(file.fileno()).st_size
             if size > LARGEST_FILE:
-                raise bad_model(
-                    f"{path} has {size / 2**30:.1f} GiB; an ONNX file has 2 at most",
-                    "export it with its weights as external data",
-                )
+                text = f"{path} has {size / 2**30:.1f} GiB; an ONNX file has 2 at most"
+                raise bad_model(text, "export it with its weights as external data")
             return file.read()
     except OSError as error:
         hint = "pass the path of an .onnx file that may be read"
@@ -126,9 +123,8 @@ def _require_inference(name: str, proto: Any) -> None:
         if node.op_type == "BatchNormalization" and any(
             attribute.name == "training_mode" and attribute.i for attribute in node.attribute
         ):
-            raise bad_model(
-                f"{name} was exported in training mode", "call model.eval() before the export"
-            )
+            text = f"{name} was exported in training mode"
+            raise bad_model(text, "call model.eval() before the export")
 
 
 def _external_bytes(path: Path, proto: Any) -> int:
@@ -159,10 +155,8 @@ def _external_file(folder: Path, location: str, end: int) -> int:
         raise bad_model(f"the model's external data {shown} is missing or cannot be read", copy)
     size = file.stat().st_size
     if size < end:
-        raise bad_model(
-            f"the external data {shown} has {size} bytes, the model needs {end}",
-            "it is truncated: download or export it again",
-        )
+        text = f"the external data {shown} has {size} bytes, the model needs {end}"
+        raise bad_model(text, "it is truncated: download or export it again")
     return size
 
 
@@ -214,10 +208,9 @@ class Original:
         self.uncompared = [name for name in given if name not in self.outputs]
         if given and not self.outputs:
             listed = ", ".join(f"{name} is {kind}" for name, kind in given.items())
-            raise bad_model(
-                f"none of its outputs can be compared: {listed}",
-                "export the model with a tensor as an output (scikit-learn: zipmap=False)",
-            )
+            text = f"none of its outputs can be compared: {listed}"
+            hint = "export the model with a tensor as an output (scikit-learn: zipmap=False)"
+            raise bad_model(text, hint)
 
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
         """The comparable outputs; WorkloadError where ONNX Runtime fails."""

@@ -2,8 +2,7 @@
 
 A unit is a product, or the quantised operators between it and the next.  Each unit is quantised
 alone to see its error.  The units with the most error for their time stay in FP32, as many as the
-limit demands (by bisection, each step measured).  The expensive ones among them are then tried
-again one by one.
+limit demands (by bisection, each step measured).  Expensive ones are tried again one by one.
 """
 
 import math
@@ -41,8 +40,7 @@ def mixed(
 ) -> dict[str, Any]:
     """Write the variant of the static `recipe` with nodes in FP32 that keep its error in `limit`.
 
-    `metric` is "relative_error" or "disagreement".  Returns the fields of `build`, the recipe and
-    its `error`.
+    `metric`: "relative_error" or "disagreement".  Returns what `build` does, recipe and `error`.
     """
     with quiet():
         search = _Search(folder, recipe, metric, limit, seconds)
@@ -52,11 +50,7 @@ def mixed(
 
 
 def units(model: Any, found: Sequence[products.Product], recipe: Recipe) -> list[Unit]:
-    """The nodes that a static variant quantises, as units.
-
-    Each product with the nodes that it absorbs is a unit; the nodes between it and the next
-    product are another.
-    """
+    """The units of a static variant: each product with what it absorbs, and the nodes between."""
     multiplying = {p.name for p in found if p.type in quantise.PRODUCTS and p.weights}
     types = set(quantise.static_types(recipe)) - set(quantise.PRODUCTS)
     members: dict[tuple[str, bool], list[str]] = {}  # by product, and whether they come after it
@@ -75,9 +69,8 @@ def units(model: Any, found: Sequence[products.Product], recipe: Recipe) -> list
         place.setdefault(mine, 0)
         owner.update(dict.fromkeys(node.output, mine))
     cost = _costs([p for p in found if not p.inside])
-    return [
-        Unit(tuple(names), sum(cost.get(name, 0.0) for name in names)) for names in members.values()
-    ]
+    groups = map(tuple, members.values())
+    return [Unit(names, sum(cost.get(name, 0.0) for name in names)) for names in groups]
 
 
 def _costs(found: Sequence[products.Product]) -> dict[str, float]:
@@ -135,11 +128,9 @@ class _Search:
         return best
 
     def _no_mix(self, found: str) -> WorkloadError:
-        return WorkloadError(
-            f"no mix of INT8 and FP32 keeps the error limit of {self._limit:g}: {found}",
-            code="no_mix",
-            hint="allow a larger error, or pass real inputs to calibrate with",
-        )
+        text = f"no mix of INT8 and FP32 keeps the error limit of {self._limit:g}: {found}"
+        hint = "allow a larger error, or pass real inputs to calibrate with"
+        return WorkloadError(text, code="no_mix", hint=hint)
 
     # ---------------------------------------------------------- trials
 

@@ -63,18 +63,15 @@ def _require_same(model: Any, inputs: Any, reference: Any) -> None:
     """Raise where a model does not load, or its outputs differ from the original's."""
     error = agreement.error(cpu_session(model.SerializeToString()), inputs, reference)
     if error > LARGEST_ERROR:
-        raise WorkloadError(
-            f"its outputs differ from the original's by {error:.2g}", code="wrong_result"
-        )
+        text = f"its outputs differ from the original's by {error:.2g}"
+        raise WorkloadError(text, code="wrong_result")
 
 
 def _steps(model: Any) -> Iterator[tuple[str, Callable[[Any], Any]]]:
     """Each step's name and function."""
     if (graph.opset(model) or OPSET) < OPSET:
-        yield (
-            f"opset {OPSET}",
-            partial(onnx.version_converter.convert_version, target_version=OPSET),
-        )
+        upgraded = partial(onnx.version_converter.convert_version, target_version=OPSET)
+        yield f"opset {OPSET}", upgraded
     yield "simplified", _simplified
 
 

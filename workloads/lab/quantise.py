@@ -59,11 +59,8 @@ def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
                 made = static(model, ranges(folder, recipe.calibration), recipe)
             coverage = integer_share(made, folder)
             if not coverage:
-                raise WorkloadError(
-                    f"{recipe.quantization} quantisation left every product in floating point",
-                    code="not_quantised",
-                    hint=NO_INTEGERS,
-                )
+                text = f"{recipe.quantization} quantisation left every product in floating point"
+                raise WorkloadError(text, code="not_quantised", hint=NO_INTEGERS)
         if recipe.method == "static" and (folder / samples.FOLDS).exists():
             answers = _cross_validated(folder, model, recipe)
             samples.write(folder / f"{recipe.label}{samples.FOLDED}", answers)

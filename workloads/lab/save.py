@@ -29,10 +29,9 @@ def save(model: Path, folder: Path, source: Path, destination: Path) -> dict[str
         try:
             write.replace(destination, content)
         except OSError as error:
-            raise WorkloadError(
-                f"cannot write {destination}: {error.strerror}",
-                hint="choose a folder that can be written to and has room for the model",
-            ) from error
+            text = f"cannot write {destination}: {error.strerror}"
+            hint = "choose a folder that can be written to and has room for the model"
+            raise WorkloadError(text, hint=hint) from error
         inputs = samples.read(folder / samples.INPUTS)[:CHECKED]
         before, after = (cpu_session(file) for file in (source, destination))
         difference = agreement.error(after, inputs, agreement.answers(before, inputs))
@@ -50,7 +49,5 @@ def _require_free(model: Path, destination: Path, *, is_saved: bool) -> None:
             hint="copy it together with its external data",
         )
     if destination.exists() and any(destination.samefile(file) for file in own):
-        raise WorkloadError(
-            f"{destination} is the model itself, or its weights",
-            hint="choose another name: the original is never overwritten",
-        )
+        text = f"{destination} is the model itself, or its weights"
+        raise WorkloadError(text, hint="choose another name: the original is never overwritten")

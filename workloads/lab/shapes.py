@@ -182,10 +182,9 @@ def _batch(
     fixed = next((p.axes[0] for p in inputs if p.axes is not None and len(p.axes) > 1), None)
     if batch is not None and batch != fixed:
         is_fixed = "has no batch axis" if fixed is None else f"has a batch fixed at {fixed}"
-        raise bad_input(
-            f"the model {is_fixed}: it cannot run with --batch {batch}",
-            "export it with a dynamic first axis (torch.onnx.export: dynamic_axes)",
-        )
+        text = f"the model {is_fixed}: it cannot run with --batch {batch}"
+        hint = "export it with a dynamic first axis (torch.onnx.export: dynamic_axes)"
+        raise bad_input(text, hint)
     return fixed if isinstance(fixed, int) else None
 
 

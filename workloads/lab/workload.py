@@ -94,10 +94,7 @@ class ModelTask(Task):
         return answers
 
     def _compared(self, answers: Samples, references: Samples, chance: float | None) -> Accuracy:
-        """The error of `answers`, with an upper bound that is too low with this chance.
-
-        A slow variant may have too few answers for a bound.
-        """
+        """The error of `answers`, and where they are enough a bound, too low with this chance."""
         count = len(answers)
         references = references[:count]
         outputs = agreement.compare(self.outputs, answers, references)

@@ -1,5 +1,4 @@
-"""Watches which torch modules a program calls, for how long, with which inputs, and whether it
-trains.
+"""Watches which torch modules a program calls, how long, with which inputs, and whether it trains.
 
 Only calls from outside every other module count.  `torch.nn.Module.__call__` is replaced meanwhile:
 the global forward pre-hook gets no keyword arguments (torch 2.13, `Module._call_impl`), and torch

@@ -128,8 +128,7 @@ class CommandTask(Task):
 
 
 def own_processes() -> None:
-    """Make every process that a command leaves behind a child of this one, and survive the
-    `kill 0` with which scripts end their whole group."""
+    """Adopt what a command leaves behind, and survive the `kill 0` that ends its whole group."""
     children.adopt_orphans()
     signal.signal(signal.SIGTERM, lambda *_: None)  # unlike SIG_IGN, children do not inherit it
 

@@ -29,8 +29,7 @@ OWN_SPREAD = 2.0  # a result may differ by this multiple of what two equal calls
 MOST_DRAWN = 1 << 26  # bytes: a larger array was read rather than drawn
 MOST_SPREAD = 0.1  # results that differ by more between equal calls are not compared
 FIRST = "the result of the first call"
-# Types whose work is done later, of concurrent.futures, dask, multiprocessing, polars, Ray and
-# subprocess.
+# Types of concurrent.futures, dask, multiprocessing, polars, Ray and subprocess that work later.
 LAZY = ("ApplyResult", "Future", "LazyFrame", "MapResult", "ObjectRef", "Popen")
 KEEPS, KEEPS_S = 100, 5e-3  # a first call so many times as long, and so long, may keep its result
 RETURNS = (

@@ -111,10 +111,8 @@ def arrays(output: Any) -> dict[str, Array]:
     """The tensors of an output as NumPy arrays on the host, by path (`as_array`)."""
     found = {path: as_array(tensor) for path, tensor in tensors(output).items()}
     if not found:
-        raise unusable(
-            f"its output ({type(output).__name__}) holds no tensors, so nothing can be checked",
-            "return tensors, or lists, dictionaries or dataclasses of them",
-        )
+        text = f"its output ({type(output).__name__}) holds no tensors, so nothing can be checked"
+        raise unusable(text, "return tensors, or lists, dictionaries or dataclasses of them")
     return found
 
 
@@ -193,9 +191,7 @@ def _in_float64(
         found = arrays(output)
     except Exception:
         return []
-    is_double = all(
-        each.dtype == torch.float64 for each in tensors(output).values() if each.is_floating_point()
-    )
+    types = {each.dtype for each in tensors(output).values() if each.is_floating_point()}
     shapes = {name: values.shape for name, values in found.items()}
     is_alike = shapes == {name: values.shape for name, values in eager.items()}
-    return list(found.values()) if is_alike and is_double else []
+    return list(found.values()) if is_alike and types <= {torch.float64} else []

@@ -144,10 +144,8 @@ class Subject:
             hint = "return (module, args) from it, or define inputs(batch) next to it"
             raise unusable(f"{self.name} gives no inputs to call its module with", hint)
         if given.batch is None or batch is None:
-            raise unusable(
-                f"the inputs of {self.name} share no first axis, so there is no other batch",
-                "leave out --batch, or define inputs(batch) next to it",
-            )
+            text = f"the inputs of {self.name} share no first axis, so there is no other batch"
+            raise unusable(text, "leave out --batch, or define inputs(batch) next to it")
         return given.resized(batch)
 
     def copy(self) -> Any:
@@ -203,10 +201,9 @@ class Subject:
         try:
             self.module.load_state_dict(weights)
         except (RuntimeError, KeyError) as error:
-            raise unusable(
-                f"{self.name} builds another module each time, so nothing can be compared",
-                "make it depend on its arguments and the random seed alone",
-            ) from error
+            text = f"{self.name} builds another module each time, so nothing can be compared"
+            hint = "make it depend on its arguments and the random seed alone"
+            raise unusable(text, hint) from error
 
 
 def _are_equal(one: Any, other: Any) -> bool:
@@ -290,11 +287,9 @@ def built(code: Code, build: Any, device: str) -> tuple[Any, Example | None]:
             returned = build(device=device) if takes_device(build) else build()
     found = module_with_inputs(returned)
     if found is None:
-        raise WorkloadError(
-            f"{code.name} returns {type(returned).__name__}, not a torch module",
-            code="bad_target",
-            hint="return a module, (module, args) or (module, args, kwargs)",
-        )
+        text = f"{code.name} returns {type(returned).__name__}, not a torch module"
+        hint = "return a module, (module, args) or (module, args, kwargs)"
+        raise WorkloadError(text, code="bad_target", hint=hint)
     return found
 
 

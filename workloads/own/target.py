@@ -60,8 +60,7 @@ def keep_hidden() -> None:
 def resolve(code: Code) -> Any:
     """The object that `package.module:name` names; dots in `name` lead to attributes.
 
-    NumPy's generator is seeded before the import, as torch's is by default: a module may draw
-    from it.
+    NumPy's generator is seeded before the import, as torch's is: a module may draw from it.
 
     The user's folder comes first on `sys.path` from then on, so our own imports and the backend's
     have to precede this.  Raises WorkloadError: "bad_target" for a wrong name, "user_code" where
@@ -86,11 +85,8 @@ def _module(name: str, folder: str) -> Any:
     top = name.partition(".")[0]
     users, loaded = PathFinder.find_spec(top, [folder]), sys.modules.get(top)
     if loaded and users and users.origin and users.origin != getattr(loaded, "__file__", None):
-        raise WorkloadError(
-            f"{top} is the name of a module that workers use",
-            code="bad_target",
-            hint="rename the file or package",
-        )
+        text = f"{top} is the name of a module that workers use"
+        raise WorkloadError(text, code="bad_target", hint="rename the file or package")
     search_first(folder)
     sys.argv[:] = [name]  # a module may read it at import
     with user_errors(f"import of {name}"):

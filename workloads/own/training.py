@@ -189,8 +189,7 @@ def examine(code: Code, one: Subject) -> dict[str, Any]:
 
 
 def training_mode(module: Any) -> Any:
-    """The module for training; parts that its builder left in evaluation mode stay so, unless the
-    whole module is."""
+    """The module for training; parts that its builder has frozen stay so, unless all of it is."""
     if not module.training:
         module.train()  # a class may override it, and return nothing
     return module

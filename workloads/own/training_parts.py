@@ -138,10 +138,7 @@ class TrainingParts:
         return unusable(text, HINT if self.data else HINT + WITH_TARGET)
 
     def optimiser(self, module: Any, *, fused: bool = False) -> Any:
-        """The user's optimiser, else AdamW; `fused`: it updates all weights in one kernel.
-
-        Raises WorkloadError "unsupported" where it has no fused form.
-        """
+        """The user's optimiser, else AdamW; `fused`: in one kernel, or else a WorkloadError."""
         weights = [weight for weight in module.parameters() if weight.requires_grad]
         if not weights:
             raise unusable(f"{self.one.name} has no weights that require gradients")
@@ -162,8 +159,7 @@ class TrainingParts:
     def batches(self, size: int | None, workers: int, pin: bool, seed: int) -> Batches:
         """Endless batches, the example's inputs where there are no data.
 
-        A last, smaller one of an epoch is skipped.  Closing the iterator ends the loader's
-        processes.
+        A smaller one at the end of an epoch is skipped.  Closing the iterator ends the loaders.
         """
         if self.data is None:
             example = self.one.example(size)
@@ -203,10 +199,7 @@ class TrainingParts:
         return DataLoader(data, size, sampler=sampler, **settings)
 
     def sample(self, size: int | None, seed: int) -> Any:
-        """One batch, read in this process.
-
-        The data set is a fresh one, since loader processes must not inherit files that it opens.
-        """
+        """One batch, read here from a fresh data set, whose files no loader must inherit."""
         return next(self.batches(size, 0, False, seed))
 
 

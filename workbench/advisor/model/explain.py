@@ -1,7 +1,6 @@
 """Why a variant of the model won or lost, in sentences from the run's own profiles.
 
-Pure functions of a report.  Times are seconds of one run; a quantised kernel counts as the operator
-that it computes.
+Pure functions of a report.  Times are seconds of a run; a quantised kernel counts as its operator.
 """
 
 import re

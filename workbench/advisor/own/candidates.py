@@ -111,8 +111,7 @@ def compiled(space: Space, best: Iterable[Case]) -> list[Case]:
 def compile_s(
     operations: int, convolutions: int, *, cold: bool, trains: bool = False, import_s: float = 0.0
 ) -> float:
-    """Seconds that compiling a graph of so many operations, convolutions included, may take on two
-    cores of a machine that imports torch in `import_s`."""
+    """Seconds that compiling may take on two cores, where torch takes `import_s` to import."""
     found_s = COMPILE_S + OPERATION_S * operations + CONVOLUTION_S * convolutions
     found_s = found_s * (BACKWARD if trains else 1.0) + (COLD_S if cold else 0.0)
     return found_s * min(SLOWEST, max(1.0, import_s / IMPORT_S))

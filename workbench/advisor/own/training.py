@@ -22,9 +22,8 @@ def start(space: Space) -> list[Case]:
     found = [*as_written(space), *quick_changes(space)]
     if FUSED not in facts.impossible:
         found += [way(d, facts.precision, FUSED, n) for d, n in space.devices.items()]
-    return [
-        replace(each, tuning=_tuning(space, each.device)) for each in found if each.mode != GRAPH
-    ]
+    able = (each for each in found if each.mode != GRAPH)
+    return [replace(each, tuning=_tuning(space, each.device)) for each in able]
 
 
 def after(leader: Case, space: Space, batch: int | None, waiting: float) -> list[Case]:
