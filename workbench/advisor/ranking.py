@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..records.verdict import Verdict
 from ..report.candidate import WITHOUT_RESULT, Candidate, Row, candidate_name
@@ -64,35 +64,52 @@ def outcome(candidate: Candidate, row: Row, above: str) -> tuple[str, str]:
     return "", ""
 
 
+class Gain(NamedTuple):
+    """How many times better one candidate is than another."""
+
+    factor: float
+    ratio: Ratio | None  # its interval; None where there were too few rounds
+    # What is left of the factor if the medians that a table shows contradict it, as where other
+    # load slowed one of the two in some rounds.
+    least: float | None = None
+
+
 def gain_over(
     given: Candidate | None,
     candidate: Candidate,
     values: Callable[[Candidate], ratios.ByRound] = Candidate.rounds,
-) -> tuple[float, Ratio | None] | None:
-    """The value of `given` over the candidate's, and its interval where rounds allow one."""
+) -> Gain | None:
+    """The value of `given` over the candidate's; None where one of them was not measured."""
     if given is None or not values(given) or not values(candidate):
         return None
     ratio = ratios.ratio_between(values(given), values(candidate))
-    if ratio is not None:
-        return ratio.value, ratio
-    return ratios.relative(values(given), values(candidate)), None
+    factor = ratio.value if ratio else ratios.relative(values(given), values(candidate))
+    if candidate.objective in UNTIMED:
+        return Gain(factor, ratio)
+    steps = ratios.relative(given.step_rounds(), candidate.step_rounds())
+    off = given.median_s / candidate.median_s / steps
+    return Gain(factor, ratio, None if 0.5 <= off <= 2 else factor * min(off, 1.0))
 
 
 def _steady_gain(given: Candidate | None, candidate: Candidate) -> float | None:
-    """The factor of `gain_over`; None if its interval allows half or twice as much.  Without an
-    interval, the ratio of the two values stands in for it."""
+    """The factor of `gain_over`; None if its interval allows half or twice as much, or the medians
+    contradict it."""
     gained = gain_over(given, candidate)
-    if gained is None or given is None or not given.value or not candidate.value:
+    if gained is None or gained.least is not None:
         return None
-    factor, ratio = gained
-    low, high = ratio.interval if ratio else [given.value / candidate.value] * 2
-    return factor if low * 2 >= factor >= high / 2 else None
+    low, high = gained.ratio.interval if gained.ratio else (gained.factor, gained.factor)
+    return gained.factor if low * 2 >= gained.factor >= high / 2 else None
 
 
-def gain_text(gained: tuple[float, Ratio | None], row: Row, other: str) -> str:
+def gain_text(gained: Gain, row: Row, other: str) -> str:
     """`1.92x (95% CI 1.90-1.94) faster than fp32 t2`."""
-    factor, ratio = gained
+    factor, ratio, least = gained
     word = (better if factor >= 1 else worse)(row.plan.objective)
+    if least is not None:
+        if least > 1:
+            vary = "but their times vary too much for a figure"
+            return f"at least {units.lead(least)} {word} than {other}, {vary}"
+        return f"best so far, but its times and those of {other} vary too much for a figure"
     if ratio is None:
         return f"{units.lead(factor)} {word} than {other}, after one or two rounds only"
     if ratio.high < 1:

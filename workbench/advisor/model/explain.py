@@ -90,7 +90,7 @@ def explain(candidate: Candidate, given: Candidate, won: bool, report: Report) -
     sentences = [_headline(candidate, given)]
     sentences += _too_far_off(candidate, model.facts)
     raced = gain_over(given, candidate, Candidate.step_rounds)
-    is_faster = raced is not None and raced[0] >= 1
+    is_faster = raced is not None and raced.factor >= 1
     if candidate.case.precision != given.case.precision and mine.total_s and other.total_s:
         if candidate.case.threads != given.case.threads:
             sentences.append("Their operators are not compared, because their threads differ.")
@@ -111,10 +111,12 @@ def _headline(candidate: Candidate, given: Candidate) -> str:
     gained = gain_over(given, candidate)
     if gained is None:
         return f"{name} cannot be compared with {other}: no {candidate.objective} was measured."
-    factor, ratio = gained
+    factor, ratio, least = gained
     if ratio is not None and ratio.low <= 1 <= ratio.high:
         apart = units.apart(ratio.value, ratio.interval)
         return f"{name} and {other} cannot be distinguished: {apart}."
+    if ratio is not None and least is not None:
+        return f"{name} and {other} cannot be compared: their times vary too much for a figure."
     word = (better if factor > 1 else worse)(candidate.objective)
     if ratio is None:
         few = "after one or two rounds only"

@@ -177,7 +177,7 @@ def _refuted(pick: Candidate, row: Row, facts: ModelFacts) -> Iterator[str]:
         if accuracy is None or not accuracy.held_out or not is_too_far_off(candidate, facts):
             continue
         gained = gain_over(pick, candidate)
-        if gained is not None and gained[0] > 1 + TOLERANCE:
+        if gained is not None and gained.factor > 1 + TOLERANCE:
             found.setdefault(variant_of(candidate.case), error_text(accuracy.worst))
     for variant, bound in found.items():
         yield (

@@ -234,15 +234,15 @@ def script_gain(report: Report, row: Row, pick: Candidate) -> str:
     if report.code is None or module is None or report.code.facts.cut:
         return ""
     given = as_written(row, report.code)
-    factor, ratio = gain_over(given, pick) or (1.0, None)
-    if ratio is None or ratio.low <= 1:
+    gained = gain_over(given, pick)
+    if gained is None or gained.least or gained.ratio is None or gained.ratio.low <= 1:
         return ""
     taken = f"{module.name} takes {units.percent(module.share)} of the script's time"
     if module.altered:
         return f"{taken}, but the script calls it in another way than this race does."
     if module.sizes > 1:
         return f"{taken}, in calls with {module.sizes} input sizes, of which one was raced."
-    return share_sentence(module.name, module.share, factor)
+    return share_sentence(module.name, module.share, gained.factor)
 
 
 def share_sentence(name: str, share: float, gain: float) -> str:

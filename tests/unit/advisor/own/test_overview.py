@@ -20,7 +20,7 @@ from workbench.advisor.own.overview import (
     script_gain,
     share_sentence,
 )
-from workbench.advisor.ranking import gain_text, in_order, tie_text
+from workbench.advisor.ranking import Gain, gain_text, in_order, tie_text
 from workbench.advisor.subject import pick_of, snippet
 from workbench.contract import Accuracy
 from workbench.records import events as ev
@@ -91,7 +91,7 @@ def test_a_lead_in_a_tie_is_as_large_as_its_interval(
 def test_a_proven_loss_is_called_one() -> None:
     row = rows_of(REPORTS["net"])[0]
     lost = Ratio(0.5, 0.48, 0.52, 9)
-    assert gain_text((0.5, lost), row, "X") == "2.00x (95% CI 1.92-2.08) slower than X"
+    assert gain_text(Gain(0.5, lost), row, "X") == "2.00x (95% CI 1.92-2.08) slower than X"
 
 
 def test_the_pick_of_another_batch_is_the_pick_where_the_first_has_none() -> None:
