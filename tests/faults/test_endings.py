@@ -253,11 +253,18 @@ def test_ctrl_c_during_the_imports_is_silent(environment, tmp_path: Path) -> Non
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
-@pytest.mark.parametrize("options", [(), ("--save-best", "best.onnx")])
-def test_a_deleted_current_directory_is_named(environment, tmp_path: Path, options) -> None:
-    command = shlex.join(
-        [sys.executable, "-P", "-m", "workbench", "advise", "--model", "m.onnx", *options]
-    )
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("advise", "--model", "m.onnx"),
+        ("advise", "--model", "m.onnx", "--save-best", "best.onnx"),
+        ("run", "matmul", "--backend", "torch"),
+        ("ab", "matmul", "--env", "A=1", "--env", "A=2"),
+        ("doctor",),
+    ],
+)
+def test_a_deleted_current_directory_is_named(environment, tmp_path: Path, words) -> None:
+    command = shlex.join([sys.executable, "-P", "-m", "workbench", *words])
     (tmp_path / "gone").mkdir()
     done = subprocess.run(
         ["/bin/sh", "-c", f"cd gone && rmdir ../gone && {command}"],

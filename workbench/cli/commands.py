@@ -114,6 +114,7 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     from ..report.anonymous import Pseudonyms
 
     check_python(python)
+    Path.cwd()  # fails here if it is gone: torch could not be tried
     found, software = machine.detect(python)
     silent = "python" in software.unavailable
     installed = [name for name in TRIALS if package_of(name, software)]

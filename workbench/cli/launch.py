@@ -69,8 +69,6 @@ def start(
     request = take_part(request)
     if request.trace is not None:
         target("--trace", Path(request.trace))  # the engine opens it
-    if request.question is not None:
-        Path.cwd()  # fails here if the current directory is gone
     request = with_saved_best(request)
     output = None if named is None else target("--output", Path(named), opened=True)
     best = request.question.save_best if request.question else None
@@ -130,6 +128,7 @@ def take_part(request: Request) -> Request:
     return from here.  Everything but `run scaling` would measure the same machine at once."""
     from ..worker.launcher import launch_of
 
+    Path.cwd()  # fails here if the current directory is gone, where torch cannot be imported
     launch = launch_of(os.environ)
     if launch is None:
         return request
