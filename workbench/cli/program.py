@@ -104,8 +104,9 @@ def check_value(parameter: click.Parameter, value: object) -> None:
     """Raise UsageError for an empty text, also one of commas alone, and for NaN and infinity."""
     if parameter.type is click.UNPROCESSED:
         return
-    is_option = isinstance(parameter, click.Option)
-    name = parameter.opts[0] if is_option else str(parameter.metavar).strip("[].")
+    name = "".join(letter for letter in str(parameter.metavar) if letter not in "[].")
+    if isinstance(parameter, click.Option):
+        name = parameter.opts[0]
     if isinstance(value, str) and not value.strip(" ,"):
         rest = "" if parameter.required else ", or leave it out"
         raise UsageError(f"{name} is empty: name a value{rest}")

@@ -55,6 +55,7 @@ def test_numbers_are_finite(option: str, value: str) -> None:
         (["run", "matmul", ""], "WORKLOAD"),
         (["open", ""], "RUN"),
         (["export", ""], "RUN"),
+        (["compare", "", "last"], "A B C"),
         (["--device", "", "--json"], "--device"),
         (["detect", "--python", ""], "--python"),
         (["doctor", "--python", ""], "--python"),
