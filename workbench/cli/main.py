@@ -76,7 +76,11 @@ def main(arguments: list[str] | None = None) -> None:
     except click.exceptions.Exit as ended:
         sys.exit(ended.exit_code)
     except click.ClickException as error:
-        fail(error.format_message(), USAGE)
+        text = error.format_message()
+        is_script = any(word.startswith("--torch") for word in arguments or sys.argv)
+        if isinstance(error, click.NoSuchOption) and is_script:
+            text += " Arguments of a script stand after `--`."
+        fail(text, USAGE)
     except (UsageError, JournalError, WorkloadError) as error:
         hint = getattr(error, "hint", None)
         fail(f"{error} ({hint})" if hint else str(error), USAGE)
