@@ -166,7 +166,9 @@ class FunctionTask(Task):
         if not file.is_file():
             self.restore()
             spread = relative_error(self._outcome(), outcome)
-            file.write_bytes(pickle.dumps((inputs, drawn, outcome, spread)))
+            new = file.with_suffix(".new")  # a worker may be killed while it writes
+            new.write_bytes(pickle.dumps((inputs, drawn, outcome, spread)))
+            new.replace(file)
         return pickle.loads(file.read_bytes())  # noqa: S301 - written above
 
 
