@@ -17,7 +17,7 @@ from ...stats.objectives import UNTIMED
 from ...text import units
 from ...text.units import times
 from ..comparison import better, worse
-from ..ranking import gain_over
+from ..ranking import gain_over, gain_text
 from .overview import variant_of
 
 CONVERSIONS = "quantise, dequantise"
@@ -115,8 +115,8 @@ def _headline(candidate: Candidate, given: Candidate) -> str:
     if ratio is not None and ratio.low <= 1 <= ratio.high:
         apart = units.apart(ratio.value, ratio.interval)
         return f"{name} and {other} cannot be distinguished: {apart}."
-    if ratio is not None and least is not None:
-        return f"{name} and {other} cannot be compared: their times vary too much for a figure."
+    if ratio is not None and ratio.low > 1 and least is not None:
+        return f"{name} is {gain_text(gained, candidate.objective, other)}."
     word = (better if factor > 1 else worse)(candidate.objective)
     if ratio is None:
         few = "after one or two rounds only"

@@ -142,7 +142,7 @@ def _ship(pick: Candidate, row: Row, facts: ModelFacts) -> str:
     given, gain = original(row, facts, pick.case.device_kind), ""
     if given is not None and (gained := gain_over(given, pick)) is not None:
         other = f"the model as given ({short_name(given.case)})"
-        gain = f": {gain_text(gained, row, other)}"
+        gain = f": {gain_text(gained, row.plan.objective, other)}"
     return f"Ship {variant_of(pick.case)}{ways}{gain}{_error(pick, facts)}."
 
 
@@ -177,7 +177,7 @@ def _refuted(pick: Candidate, row: Row, facts: ModelFacts) -> Iterator[str]:
         if accuracy is None or not accuracy.held_out or not is_too_far_off(candidate, facts):
             continue
         gained = gain_over(pick, candidate)
-        if gained is not None and gained.factor > 1 + TOLERANCE:
+        if gained is not None and gained.least is None and gained.factor > 1 + TOLERANCE:
             found.setdefault(variant_of(candidate.case), error_text(accuracy.worst))
     for variant, bound in found.items():
         yield (

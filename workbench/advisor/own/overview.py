@@ -153,7 +153,7 @@ def _run(pick: Candidate, row: Row, code: CodeReport) -> str:
     gained = gain_over(given, pick)
     if given is not None and gained is not None:
         other = f"{known_as} ({candidate_name(given.case)})"
-        text += f": {gain_text(gained, row, other)}"
+        text += f": {gain_text(gained, row.plan.objective, other)}"
     if accuracy is not None and accuracy.metric == "relative_error":
         text += f"; error {error_text(accuracy.value)} of {error_text(accuracy.limit)} allowed"
     elif accuracy is not None and accuracy.reference.startswith("not checked"):

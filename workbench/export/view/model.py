@@ -254,7 +254,9 @@ def operator_lines(chosen: Candidate | None, report: Report, width: int) -> list
     if given is not None and raced is not None:
         # A profiled run is slower, and may mislead.
         times = [c.median_s for c in (given, candidate)]
-        cells = {"operator": Text.of(RACED), "gain": Text.of(units.gain(raced.factor))}
+        cells = {"operator": Text.of(RACED)}
+        if raced.least is None:
+            cells["gain"] = Text.of(units.gain(raced.factor))
         for (key, _), seconds in zip(_TONES, times, strict=True):
             cells[key] = Text.of(f"{units.duration(seconds, align=True):>7}")
         lines.append(Line(RACED, cells))

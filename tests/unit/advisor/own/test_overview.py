@@ -91,7 +91,10 @@ def test_a_lead_in_a_tie_is_as_large_as_its_interval(
 def test_a_proven_loss_is_called_one() -> None:
     row = rows_of(REPORTS["net"])[0]
     lost = Ratio(0.5, 0.48, 0.52, 9)
-    assert gain_text(Gain(0.5, lost), row, "X") == "2.00x (95% CI 1.92-2.08) slower than X"
+    assert (
+        gain_text(Gain(0.5, lost), row.plan.objective, "X")
+        == "2.00x (95% CI 1.92-2.08) slower than X"
+    )
 
 
 def test_the_pick_of_another_batch_is_the_pick_where_the_first_has_none() -> None:
