@@ -4,7 +4,6 @@ Exporting may crash or hang in code of others, so it gets a process of its own.
 """
 
 import importlib
-import io
 import re
 import warnings
 from collections import Counter
@@ -24,6 +23,7 @@ from .._shared.session import cpu_session
 from ..lab import agreement, samples
 from .reference import Reference, guard, share
 from .subject import Subject, folder_of
+from .torch_file import torch_file
 from .tree import Example, tensors
 
 LARGEST_BYTES = 1_900_000_000  # for weights inside one file: protobuf ends at 2 GiB
@@ -178,15 +178,16 @@ def archive(subject: Subject, batch: int | None, path: Path) -> None:
     WorkloadError `not_exported` where torch.export cannot follow the module.
     """
     example = subject.example(batch).mapped(lambda tensor: tensor.to(subject.code.home))
-    written = io.BytesIO()  # on a full disk torch's own writer ends the process
     try:
         with torch.no_grad():
             program = torch.export.export(subject.copy(), example.args, example.kwargs)
-        torch.export.save(program, written)
-        torch.export.load(written)  # it saves some outputs that it cannot load
+        with torch_file(path) as file:
+            torch.export.save(program, file)
+        torch.export.load(path)  # it saves some outputs that it cannot load
+    except OSError:
+        raise
     except Exception as error:
         raise not_exported(subject.name, error) from error
-    path.write_bytes(written.getbuffer())
 
 
 def not_exported(name: str, error: BaseException) -> WorkloadError:

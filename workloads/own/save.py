@@ -1,7 +1,6 @@
 """What --save-best writes: the artefact of the pick, and a script that runs it as measured."""
 
 import inspect
-import io
 import os
 import shlex
 import shutil
@@ -21,6 +20,7 @@ from . import export
 from .function import arguments, wait_for
 from .subject import Subject, found_in, takes_device
 from .target import seed_loaded
+from .torch_file import torch_file
 from .training_parts import TrainingParts, as_given, maker_of
 
 # Functions that are copied into the script of a function, and into that of a training.
@@ -230,10 +230,8 @@ def _inputs(code: Code, subject: Subject, batch: int | None) -> tuple[Any, ...]:
 
 
 def _write(values: Any, path: Path) -> None:
-    """torch.save; a full disk is an OSError, which torch's own writer does not raise."""
-    written = io.BytesIO()
-    torch.save(values, written)
-    path.write_bytes(written.getbuffer())
+    with torch_file(path) as file:
+        torch.save(values, file)
 
 
 def _module(folder: Path, code: Code, subject: Subject, case: Case) -> list[str]:
