@@ -125,10 +125,13 @@ def with_saved_best(request: Request) -> Request:
 
 def take_part(request: Request) -> Request:
     """Under torchrun or srun: rank 0 goes on with one device, the others follow it and never
-    return from here.  Everything but `run scaling` would measure the same machine at once."""
+    return from here.  Everything but `run scaling` would measure the same machine at once.
+
+    OSError if the current directory is gone: torch cannot be imported there.
+    """
     from ..worker.launcher import launch_of
 
-    Path.cwd()  # fails here if the current directory is gone, where torch cannot be imported
+    Path.cwd()
     launch = launch_of(os.environ)
     if launch is None:
         return request

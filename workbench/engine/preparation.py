@@ -22,7 +22,7 @@ from ..records.reason import BUDGET, NO_TIME, NOT_READY, Reason
 from ..stats.objectives import BY_DEVICE
 from ..stats.ratios import ProvenSlower
 from ..worker.code import COMMAND
-from ..worker.failures import SHARE_GPU
+from ..worker.failures import SHARE_GPU, UNCAPTURED
 from ..worker.launcher import launch_of
 from .context import RunContext, Share
 from .overhead import PREPARING, STARTING
@@ -207,7 +207,7 @@ class Preparation:
         candidates = self._context.report.candidates
         like = [o for o in self._plan.cases if (o.mode, o.device) == (case.mode, case.device)]
         reasons = (candidates[other.id].reason for other in like)
-        return next((why for why in reasons if why and why.code == "unsupported"), None)
+        return next((why for why in reasons if why and why.hint == UNCAPTURED), None)
 
     def _refusal(self, case: Case, left_s: float) -> Reason | None:
         """Why a case is not even tried: no price, too long to compile, not enough memory."""

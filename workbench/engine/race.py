@@ -171,7 +171,8 @@ class Race:
     def _enter(self, cases: Iterable[Case], need_s: float = 0.0) -> bool:
         """Prepare cases and let them race; False if none could be prepared.
 
-        A case is skipped if no more than `need_s` seconds are left to the row.
+        A case is skipped if no more than `need_s` seconds are left to the row, or no time for a
+        round of those that have joined.
         """
         before = len(self._active)
         for case in cases:

@@ -50,8 +50,8 @@ def _breaking_off(report: Report) -> list[Fact]:
         is_going = history.is_being_written(journal.runs_folder() / f"{run}.jsonl")
         if is_going:
             text = "the run is still under way"
-        elif refusal(report) is None:
-            text = f"{text}; `workbench resume {run}` measures the rest"
+        elif known := run if refusal(report) is None else report.started.resumes:
+            text = f"{text}; `workbench resume {known}` measures the rest"
     return [fact("incomplete", text)]
 
 

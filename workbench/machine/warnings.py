@@ -212,7 +212,7 @@ def _gpus(machine: Machine) -> Iterator[Warning]:
             text = f"{name} is in compute mode prohibited, which admits no program"
             found = "gpu_prohibited", text, f"`sudo nvidia-smi -i {gpu.index} -c DEFAULT`"
         elif machine.nvml.available and (why := _unread(gpu)):  # CUDA may know its name
-            text = f"power, clocks and other processes of {name} are unknown: {why}"
+            text = f"power, clocks and temperature of {name} are unknown: {why}"
             found = "gpu_without_readings", text, _KERNEL_LOG
         elif gpu.is_busy:  # nothing of ours runs yet
             count = len(gpu.processes or ())

@@ -84,7 +84,10 @@ class CutRun:
 
 def refusal(report: Report) -> str | None:
     """Why a run that was cut short has to start over; None if `resume` takes it."""
-    words = report.started.tool.command.split() if report.started else []
+    try:
+        words = shlex.split(report.started.tool.command) if report.started else []
+    except ValueError:  # an unpaired quote
+        words = []
     if report.model or report.code or ONLY_WHOLE & set(words):
         return "a model, your own code, --trace and --crossover need a whole run"
     if words[1:2] == ["ceilings"]:

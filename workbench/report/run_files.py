@@ -46,10 +46,10 @@ def open_run(name: str, *, or_older: bool = False) -> OpenedRun:
         return OpenedRun(read_document(path), [])
     ids = list(journal.run_ids())
     if name == "last":
-        return _newest(ids if or_older else ids[:1])
+        return _first_readable(ids if or_older else ids[:1])
     matches = [each for each in ids if each.startswith(name)]
     if len(matches) == 1:
-        return _newest(matches)
+        return _first_readable(matches)
     latest = ", ".join(matches[:5] or ids[:5]) or "none yet"
     is_other = os.path.exists(path)  # noqa: PTH110 - as above
     missing = "neither a regular file nor a run:" if is_other else "no such file or run:"
@@ -59,7 +59,7 @@ def open_run(name: str, *, or_older: bool = False) -> OpenedRun:
     )
 
 
-def _newest(ids: Iterable[str]) -> OpenedRun:
+def _first_readable(ids: Iterable[str]) -> OpenedRun:
     """The first of these runs whose journal can be read."""
     problem: JournalError | None = None
     for run_id in ids:

@@ -53,6 +53,7 @@ _LOST_HINT = "the GPU may have left the bus: read `dmesg | grep -iE 'nvrm|xid'`,
 _WATCHDOG = "the driver ends long kernels on a GPU with a display, or under Windows"
 # For a GPU that admits one process at a time; without -i it would change every GPU.
 SHARE_GPU = "`sudo nvidia-smi -i N -c DEFAULT`, N as in `nvidia-smi -L`"
+UNCAPTURED = "a CUDA graph cannot record code that waits for the GPU"
 # Words of CUDA (cudaGetErrorString) and torch, the code of the reason, and the remedy; the first
 # that a message contains counts.
 GPU_CAUSES = (
@@ -64,7 +65,7 @@ GPU_CAUSES = (
     ("launch timed out", "kernel_timeout", f"{_WATCHDOG}: choose a smaller size or batch"),
     ("busy or unavailable", "gpu_busy", f"end its processes, or {SHARE_GPU}"),
     ("ECC error", "gpu_faulty", "reset or replace the card: `nvidia-smi -q -d ECC`"),
-    ("captur", "unsupported", "a CUDA graph cannot record code that waits for the GPU"),
+    ("captur", "unsupported", UNCAPTURED),
     ("not yet initialized", "gpu_not_ready", "`sudo systemctl start nvidia-fabricmanager`"),
     ("No CUDA GPUs are available", "gpu_lost", _LOST_HINT),
     ("no CUDA-capable device", "gpu_lost", _LOST_HINT),
@@ -79,11 +80,11 @@ PROTOBUF_CAUSES = tuple(
 
 
 def first_line(error: BaseException) -> str:
-    """`ValueError: no such axis`: the type and the first line of its message, with the next one
-    after a colon; an assertion without a message is shown itself."""
+    """`ValueError: no such axis`: the type and the first line of its message, and, if
+    that ends in a colon, the next one; an assertion without a message is shown itself."""
     line, *others = str(error).strip().splitlines() or [""]
     if line.endswith(":") and others:  # "backend='inductor' raised:", "loading state_dict for Net:"
-        line += f" {others[0].strip()}"
+        line = f"{line} {others[0].strip()}".rstrip()
     if not line and isinstance(error, AssertionError) and error.__traceback__:
         line = traceback.extract_tb(error.__traceback__)[-1].line or ""
     line = _MEMORY_DETAILS.sub("", line)

@@ -110,7 +110,7 @@ def true_fp32(device: str) -> Iterator[None]:
 class TorchTask(Task):
     """A task whose work is queued by torch."""
 
-    is_users = False  # the user's own code, which says itself whether cuDNN searches
+    is_users_code = False  # the user's own code, which says itself whether cuDNN searches
 
     def __init__(self, case: Case) -> None:
         self.case = case
@@ -153,7 +153,7 @@ class TorchTask(Task):
             torch.set_num_threads(self.case.threads)
         if self.device.type == "cuda":
             set_tf32(self.case.precision == "tf32")
-            if not self.is_users:
+            if not self.is_users_code:
                 torch.backends.cudnn.benchmark = "cudnn-benchmark" in self.modes
         if self.case.is_compiled:
             end_compilers()

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import select
 import shlex
 import shutil
 import signal
@@ -21,6 +22,7 @@ from workbench.worker.serve import LOG, MOST_LOGGED, empty_if_long
 LARGEST_BYTES = 1 << 24  # for a file that is hashed by its content
 PIPE_BYTES = 1 << 16  # pipe(7)
 PROMPT_BYTES = 1 << 10  # longest line that is searched before it ends
+PAUSE_S = 0.05  # after which a line without an end is a prompt, and no part of a longer one
 STARTS = "name a program, or the interpreter that runs the file"
 END_S = 1.0  # a command may take it to end its containers and remove its files
 
@@ -83,9 +85,12 @@ class CommandTask(Task):
                 self._empty_logs()
             first, *more = re.split(rb"[\r\n]", data)
             *lines, rest = rest + first, *more
-            prompt = rest if len(rest) <= PROMPT_BYTES else b""
-            if any(self._is_last(line) for line in (*lines, prompt) if line):
+            if any(self._is_last(line) for line in lines if line):
                 return True
+            if 0 < len(rest) <= PROMPT_BYTES and self._is_last(rest):
+                more_comes, *_ = select.select([pipe], [], [], PAUSE_S)
+                if not more_comes:
+                    return True
             if len(rest) > 2 * PIPE_BYTES:
                 rest = rest[:PIPE_BYTES] + rest[-PIPE_BYTES:]
         return bool(rest) and self._is_last(rest)

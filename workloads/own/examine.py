@@ -153,6 +153,7 @@ def _behaviour(one: Subject, example: Example, notes: list[str]) -> dict[str, An
             another, began = one.copy(), time.perf_counter()
             fresh = list(arrays(call(another, example, within=within)).values())
             first_s = min(first_s, time.perf_counter() - began)
+            del another
             if not (keeps := first_s > max(KEEPS_S, KEEPS * step_s)):
                 break
     known = {**before, **after}  # a call may add to a list or a cache
@@ -162,7 +163,9 @@ def _behaviour(one: Subject, example: Example, notes: list[str]) -> dict[str, An
     if stateful:
         notes.append("calls depend on earlier ones, so each candidate has its own copy")
     if keeps:
-        times = f"a first call takes {first_s / step_s:.0f}x as long as one with equal inputs"
+        times = (
+            f"a first call takes {first_s / step_s:.0f}x as long as a later one with equal inputs"
+        )
         notes.append(f"{times}; if it keeps results, only reading them is timed")
     if mutated:
         more = f" and {len(mutated) - 2} more" if len(mutated) > 2 else ""

@@ -31,7 +31,7 @@ MOST_SPREAD = 0.1  # results that differ by more between equal calls are not com
 FIRST = "the result of the first call"
 # Types of concurrent.futures, dask, multiprocessing, polars, Ray and subprocess that work later.
 LAZY = ("ApplyResult", "Future", "LazyFrame", "MapResult", "ObjectRef", "Popen")
-KEEPS, KEEPS_S = 100, 5e-3  # a first call so many times as long, and so long, may keep its result
+CACHES, CACHES_S = 100, 5e-3  # a first call so many times as long, and so long, may keep its result
 RETURNS = (
     "let its attribute inputs(n) return a tuple of positional arguments, a dictionary of keywords,"
     " or the only argument"
@@ -289,7 +289,7 @@ def _facts(code: Code) -> dict[str, Any]:
     notes = [f"calls change {name}: each gets fresh inputs, untimed" for name in task.mutated]
     if accuracy.reference.startswith("not checked"):
         notes.append(accuracy.reference)
-    if task.first_s > max(KEEPS_S, KEEPS * step_s):
+    if task.first_s > max(CACHES_S, CACHES * step_s):
         times = f"the first call took {task.first_s / step_s:.0f}x as long as a later one"
         notes.append(f"{times}; if it keeps results, only reading them is timed")
     if task.spread > 0:

@@ -33,7 +33,7 @@ class ModuleTask(TorchTask):
     """One call of the module on one batch."""
 
     waits = finishes = True  # its outputs are read back
-    is_users = True
+    is_users_code = True
 
     def __init__(self, case: Case, setup: Setup, code: Code) -> None:
         super().__init__(case)

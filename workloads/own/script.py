@@ -133,11 +133,11 @@ def run(code: Code) -> Run:
 
 
 def _last_words() -> str:
-    """` (train.py: error: ...)`: the last line of this worker's log, in which argparse says what is
-    wrong; empty without one."""
+    """` (train.py: error: ...)`: the last line of this worker's log, if argparse says there what
+    is wrong."""
     with suppress(OSError), open(LOG, "rb", closefd=False) as log:
         line = log_tail(log).rpartition("\n")[2]
-        return f" ({shown(line, 200)})" if line else ""
+        return f" ({shown(line, 200)})" if "error:" in line else ""
     return ""
 
 
@@ -181,7 +181,7 @@ def choose(ran: Run, name: str = "") -> Called:
         raise WorkloadError(f"the script calls no {name!r}; it calls {seen}", code="bad_target")
     chosen = max(found, key=lambda module: (ran.trains(module), module.seconds))
     if chosen.example is None and chosen.transformed:
-        text = f"{chosen.name} is called by torch.func, such as vmap, so it does not race by itself"
+        text = f"{chosen.name} is called only by a transform of torch.func, such as vmap"
         hint = "name a function that returns a module which calls torch.func in its forward"
         raise unusable(text, hint)
     if chosen.example is None:

@@ -50,7 +50,7 @@ class Subject:
         self._share_weights()
 
     def part(self, name: str) -> Any:
-        """The first function among what is `found` under this name; None without one."""
+        """The first callable among what is `found` under this name; None without one."""
         return next(filter(callable, self.found(name)), None)
 
     def found(self, name: str) -> Iterator[Any]:
@@ -320,7 +320,7 @@ def takes_device(function: Any) -> bool:
 def _required(function: Any) -> str:
     """The parameters that a call has to name, except a device; empty where there are none."""
     try:
-        known = inspect.signature(function).parameters.values()
+        known = inspect.signature(function, follow_wrapped=False).parameters.values()
     except (TypeError, ValueError):  # a builtin without a signature
         return ""
     free = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

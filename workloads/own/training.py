@@ -39,7 +39,7 @@ class Training(FedTraining):
     them have comparable times.
     """
 
-    is_users = True
+    is_users_code = True
 
     def __init__(self, case: Case, setup: Setup, code: Code, one: Subject) -> None:
         super().__init__(case)

@@ -181,12 +181,16 @@ def module_with_inputs(found: Any) -> tuple[Any, Example | None] | None:
         return module, None
     if len(given) == 2:
         args, kwargs = given
-    elif isinstance(given[0], Mapping) and binds(inside(module).forward, **given[0]):
+    elif _are_keywords(given[0]) and binds(inside(module).forward, **given[0]):
         args, kwargs = (), given[0]
     else:
         args, kwargs = given[0], {}
     args = tuple(args) if are_several(args) else (args,)
     return (module, Example(args, dict(kwargs))) if isinstance(kwargs, Mapping) else None
+
+
+def _are_keywords(given: Any) -> bool:
+    return isinstance(given, Mapping) and all(isinstance(key, str) for key in given)
 
 
 def inside(module: Any) -> Any:

@@ -23,6 +23,7 @@ from workbench.records import events as ev
 from workbench.records.machine import Cache, Software
 from workbench.records.reason import Reason
 from workbench.worker import worker
+from workbench.worker.failures import UNCAPTURED
 from workbench.worker.worker import Worker
 from workloads._shared import training
 
@@ -372,7 +373,9 @@ def test_a_call_that_no_cuda_graph_can_record_costs_a_worker_once(
     row = Row(plain, graph, half, other)
     here, software = machine("cuda:0"), Software("3.11", "python", {}, {})
     row.report.apply(ev.HardwareDetected(at_s=0, machine=here, software=software))
-    row.preparation.fail(graph, WorkerFailed(Reason("unsupported", "it waits for the GPU")))
+    row.preparation.fail(
+        graph, WorkerFailed(Reason("unsupported", "it waits for the GPU", UNCAPTURED))
+    )
     assert row.prepare(half, other) == [True, False]
     assert row.report.candidates[other.id].reason == row.report.candidates[graph.id].reason
     assert row.pool.operations() == ["prepare"]

@@ -284,6 +284,8 @@ def test_a_run_that_broke_off_says_so_and_no_candidate_waits(
     assert run_text(cut).endswith("incomplete    the run is still under way")
     kept.close()
     assert run_text(cut).endswith("incomplete    the run was cut short")
+    cut.started = msgspec.structs.replace(cut.started, resumes="20260101-000000-beef")
+    assert "`workbench resume 20260101-000000-beef` measures the rest" in run_text(cut)
 
 
 @pytest.mark.parametrize(

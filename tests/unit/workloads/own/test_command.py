@@ -127,6 +127,14 @@ def test_a_prompt_counts_before_its_line_ends(code) -> None:
     task.close()
 
 
+def test_the_beginning_of_a_line_is_no_prompt(code, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "PIPE_BYTES", len("epoch 1"))
+    task = _task(code, "-c \"print('epoch 10')\"", until="epoch 1$")
+    with pytest.raises(WorkloadError, match="it ended without a line"):
+        task.step()
+    task.close()
+
+
 def test_a_line_that_does_not_end_takes_no_memory(code) -> None:
     task = _task(code, """-c 'print("go", end="." * (1 << 24)); print("on")'""", until="^go.*on$")
     tracemalloc.start()

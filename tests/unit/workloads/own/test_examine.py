@@ -126,6 +126,10 @@ def test_a_state_without_rows_is_no_batch(examined) -> None:
     assert examined("policy")[1]["batch"] is None
 
 
+def test_a_builder_whose_decorator_fills_its_parameters_in_is_called(examined) -> None:
+    assert examined("of_width_4")[1]["batch"] == 2
+
+
 def test_a_module_that_keeps_its_results_is_noted(examined) -> None:
     _, facts = examined("keeping")
     assert "if it keeps results, only reading them is timed" in facts["notes"][-1]

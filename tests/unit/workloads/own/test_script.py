@@ -379,7 +379,7 @@ def test_what_cannot_be_pickled_or_copied_is_named_with_the_reason(outcomes: Out
 def test_a_module_that_only_vmap_calls_is_refused(outcomes: Outcomes) -> None:
     refused = outcomes.found["mapped"]["chosen"][""]
     assert refused["error"] == "bad_input"
-    assert refused["message"].startswith("Linear is called by torch.func, such as vmap")
+    assert refused["message"].startswith("Linear is called only by a transform of torch.func")
 
 
 def test_another_process_without_cloudpickle_gets_the_same_module(outcomes: Outcomes) -> None:
