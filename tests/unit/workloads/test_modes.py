@@ -334,7 +334,7 @@ def test_cudnn_searches_only_for_the_candidate_of_that_mode(
         task.device = torch.device("cuda")
         task.activate()
         assert torch.backends.cudnn.benchmark == (mode == "cudnn-benchmark")
-    task.is_users = True
+    task.is_users_code = True
     torch.backends.cudnn.benchmark = True
     task.activate()
     assert torch.backends.cudnn.benchmark, "a user's code has asked for it"
