@@ -121,7 +121,7 @@ def test_a_wrong_request_is_one_line_and_exit_2(answers, arguments, expected: st
     assert not any("Traceback" in text for text in progress)
 
 
-def test_a_wrong_scenario_file_is_told_with_its_line(cli, tmp_path: Path) -> None:
+def test_a_wrong_scenario_file_is_reported_with_its_line(cli, tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text("[[scenario]]\nid = 'one'\nobjective = 'speed'\n")
     done = cli("advise", "--scenarios", str(file), "--json")

@@ -65,7 +65,7 @@ def outcome(candidate: Candidate, row: Row, above: str) -> tuple[str, str]:
 
 
 class Gain(NamedTuple):
-    """How many times better one candidate is than another."""
+    """The factor by which one candidate is better than another."""
 
     factor: float
     ratio: Ratio | None  # its interval; None where there were too few rounds

@@ -188,20 +188,7 @@ class OwnCode:
         is_command = self._question.kind == COMMAND
         real = [] if is_command else [gpu for gpu in gpus if not kind_of(gpu).simulated]
         if real and in_torch and not self.request.with_cpu:
-            try:
-                return self._ask_at_home(real[0])
-            except WorkerFailed as failure:
-                # Copies of the module are compared there: a candidate alone may well fit.
-                if failure.reason.code != "no_memory" or self._code.is_script:
-                    raise
-                at_home, cramped = self._code, failure
-            self.context.pool.end(self._key(real[0]))
-            self._code = replace(at_home, home="cpu")
-            try:
-                return self._ask("cpu")
-            except WorkerFailed:
-                self._code = at_home
-                raise cramped from None
+            return self._examine_for(real[0])
         try:
             return self._ask(place)
         except WorkerFailed as failure:
@@ -218,6 +205,23 @@ class OwnCode:
                 notes = [*found.notes, f"it did not run on the CPU: {failure.reason.one_line}"]
                 return msgspec.structs.replace(found, needs_gpu=failure.reason, notes=notes)
             raise
+
+    def _examine_for(self, gpu: str) -> CodeFacts:
+        """The facts of a module that races on this GPU alone.  They compare copies of it, so where
+        those find no room they come from the CPU: a candidate alone may well fit."""
+        try:
+            return self._ask_at_home(gpu)
+        except WorkerFailed as failure:
+            if failure.reason.code != "no_memory" or self._code.is_script:
+                raise
+            cramped, at_home = failure, self._code
+        self.context.pool.end(self._key(gpu))
+        self._code = replace(at_home, home="cpu")
+        try:
+            return self._ask("cpu")
+        except WorkerFailed:
+            self._code = at_home
+            raise cramped from None
 
     def _with_imports(self, facts: CodeFacts) -> CodeFacts:
         """The facts with shares of the time that a script takes alone: its worker had imported

@@ -50,7 +50,7 @@ class Race:
         """Race for the decision, then race the reference-only precisions; Cancelled may pass."""
         context, scenario = self._context, self._plan.scenario.id
         rounds, ended_by = None, CANCELLED
-        row = context.report.rows[self._plan.scenario.id]
+        row = context.report.rows[scenario]
         decided: list[PreparedCase] = []
         try:
             disturbance = self._enter_watched()

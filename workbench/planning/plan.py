@@ -52,7 +52,7 @@ class CandidateSource(ABC):
         return candidates[0].case.id if candidates else None
 
     def gap(self, candidates: Sequence[Candidate]) -> str:
-        """What might have been picked, had there been time to make it: "its INT8 forms", or ""."""
+        """The forms that might have won but had no time to be made: "its INT8 forms", or ""."""
         return ""
 
 

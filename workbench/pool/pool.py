@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import psutil
 
@@ -60,7 +60,6 @@ class PoolListener(Protocol):
         """Raise a warning, once even if it comes again."""
 
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -132,9 +131,16 @@ class Pool:
         self.import_s[key] = took = ended - began - paused_s
         if not kind_of(key.device).on_host:
             self.longest_gpu_start_s = max(self.longest_gpu_start_s, took)
-        pid, versions = worker.pid, hello.versions
-        self._record(ev.WorkerStarted, worker=key.name, pid=pid, import_s=took, versions=versions)
-        version, openmp = (versions.get(name) for name in (key.backend, "OpenMP"))
+        self._listener.emit(
+            ev.WorkerStarted(
+                at_s=self._control.now(),
+                worker=key.name,
+                pid=worker.pid,
+                import_s=self.import_s[key],
+                versions=hello.versions,
+            )
+        )
+        version, openmp = (hello.versions.get(name) for name in (key.backend, "OpenMP"))
         for warning in library_warnings(key.backend, version, openmp):
             self._listener.warn(warning)
 
@@ -265,7 +271,7 @@ class Pool:
         awake = [worker, *(other for _, other in self._begun.values())]
         for each in awake:
             each.freeze()
-        self._record(ev.StatusChanged, status="paused")
+        self._emit_status("paused")
         try:
             with self._control.at_pause():
                 if wish == "suspend":
@@ -276,15 +282,13 @@ class Pool:
             ended = time.monotonic()
             self._pauses.append((began, ended))
             self._control.exclude(away := ended - began)
-        self._record(ev.StatusChanged, status="running")
+        self._emit_status("running")
         for each in awake:
             each.thaw()
         return away
 
-    def _record(
-        self, kind: Callable[Concatenate[float, P], ev.AnyEvent], *_: P.args, **fields: P.kwargs
-    ) -> None:
-        self._listener.emit(kind(self._control.now(), *_, **fields))
+    def _emit_status(self, status: str) -> None:
+        self._listener.emit(ev.StatusChanged(at_s=self._control.now(), status=status))
 
     def _freeze(self, key: WorkerKey, worker: WorkerProcess) -> None:
         if self._freezes and not worker.freeze():
@@ -325,7 +329,9 @@ class Pool:
 
     def _forget(self, key: WorkerKey, reason: Reason | None) -> None:
         del self._workers[key]
-        self._record(ev.WorkerEnded, worker=key.name, reason=reason)
+        self._listener.emit(
+            ev.WorkerEnded(at_s=self._control.now(), worker=key.name, reason=reason)
+        )
 
     def _reap(self, worker: WorkerProcess) -> bool:
         """Wait a moment for a worker that was killed, and clear up after it; False if the kernel

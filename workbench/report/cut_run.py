@@ -36,12 +36,9 @@ class CutRun:
         rows = {row.plan.scenario: row for row in report.asked_rows}
         whole = [name for name, row in rows.items() if _is_complete(row)]
         carried = {name: started.carried.get(name, started.id) for name in whole}
-        try:
-            _, *command = shlex.split(started.tool.command)
-        except ValueError:  # an unpaired quote, or nothing
-            raise JournalError(
-                f"run {started.id} does not hold the command that began it"
-            ) from None
+        if not (words := _words(report)):
+            raise JournalError(f"run {started.id} does not hold the command that began it")
+        command = words[1:]
         if report.status == "done" or (whole and len(whole) == len(rows)):
             return cls(old, started, command, carried, 0)
         cut = cls(old, started, command, carried, 0).weighed(dict.fromkeys(rows, 1.0))
@@ -84,10 +81,7 @@ class CutRun:
 
 def refusal(report: Report) -> str | None:
     """Why a run that was cut short has to start over; None if `resume` takes it."""
-    try:
-        words = shlex.split(report.started.tool.command) if report.started else []
-    except ValueError:  # an unpaired quote
-        words = []
+    words = _words(report)
     if report.model or report.code or ONLY_WHOLE & set(words):
         return "a model, your own code, --trace and --crossover need a whole run"
     if words[1:2] == ["ceilings"]:
@@ -95,6 +89,14 @@ def refusal(report: Report) -> str | None:
     if not any(map(_is_complete, report.asked_rows)):
         return "none of its rows is complete"
     return None
+
+
+def _words(report: Report) -> list[str]:
+    """The command that began a run; empty where that is not known."""
+    try:
+        return shlex.split(report.started.tool.command) if report.started else []
+    except ValueError:  # an unpaired quote
+        return []
 
 
 def _is_complete(row: Row) -> bool:

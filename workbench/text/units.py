@@ -177,7 +177,7 @@ def apart(value: float, interval: Sequence[float]) -> str:
 
 
 def gain(factor: float) -> str:
-    """`2.05x`, and `1/2.05x` below 1, which nobody has to invert."""
+    """`2.05x`, and `1/2.05x` below 1, so that readers need not invert it."""
     text = ratio(max(factor, 1 / factor))
     return text if factor >= 1 or text == "1.00x" else f"1/{text}"
 

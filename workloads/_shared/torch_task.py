@@ -17,7 +17,7 @@ from .network import EPSILON, Attention, Conv, Gelu, Layer, Mean, Norm, Residual
 
 TORCH_ALIGNMENT_BYTES = 64  # c10/core/alignment.h, gAlignment
 MOST_COMPILED = 64  # compiled cases of one worker
-WARM_UPS = 3  # of a CUDA graph, on a side stream, as torch's documentation asks
+WARM_UPS = 3  # calls before the capture of a CUDA graph, as torch's documentation recommends
 HIGHEST_CLOCK_HZ = 3e9  # no GPU is faster: at a lower clock as many cycles take longer
 STREAMING = ("cuda", "xpu")  # GPUs with streams, events and copies from page-locked memory
 ON_CUDA_ONLY = ("graph", "reduce-overhead", "max-autotune", "cudnn-benchmark")  # modes

@@ -19,14 +19,14 @@ from workbench.worker.libraries import nn, torch
 from . import training
 from .reference import GUARDS, Reference, arrays, call, errors, guard, plain_attention, reference
 from .subject import Subject, hash_of, precision_of, subject
-from .target import NO_CUDA_MARKS, gpu_errors, is_users, noting_variables, user_errors
+from .target import NO_CUDA_MARKS, gpu_errors, is_users, kept_result, noting_variables, user_errors
 from .tree import Example, compiled_parts
 
 KNOWN, VARIABLE = "facts.json", "OMP_NUM_THREADS"
 SAME = 1e-6  # relative difference of two runs up to which they count as equal
 ROWS_ALIKE = 1e-3  # relative difference between rows of a batch and the same rows in a larger one
-KEEPS, KEEPS_S = 10, 5e-3  # a first call so many times as long, and so long, may keep its result
-FIRST_CALLS = 3  # of fresh copies, since other processes may slow one of them
+KEEPS = 10  # a first call that takes this many times as long may keep its result
+FIRST_CALLS = 3  # fresh copies that are called, since other processes may slow down one call
 FROM_INPUTS = "take the device from the inputs, instead of .cuda() in the code"
 
 
@@ -154,7 +154,7 @@ def _behaviour(one: Subject, example: Example, notes: list[str]) -> dict[str, An
             fresh = list(arrays(call(another, example, within=within)).values())
             first_s = min(first_s, time.perf_counter() - began)
             del another
-            if not (keeps := first_s > max(KEEPS_S, KEEPS * step_s)):
+            if not (kept := kept_result(first_s, step_s, KEEPS)):
                 break
     known = {**before, **after}  # a call may add to a list or a cache
     mutated = [shown(name, 60) for name in known if after.get(name) != before.get(name)]
@@ -162,11 +162,7 @@ def _behaviour(one: Subject, example: Example, notes: list[str]) -> dict[str, An
     stateful = not by_chance and _differ(answer, again)
     if stateful:
         notes.append("calls depend on earlier ones, so each candidate has its own copy")
-    if keeps:
-        times = (
-            f"a first call takes {first_s / step_s:.0f}x as long as a later one with equal inputs"
-        )
-        notes.append(f"{times}; if it keeps results, only reading them is timed")
+    notes += kept
     if mutated:
         more = f" and {len(mutated) - 2} more" if len(mutated) > 2 else ""
         names = f"{', '.join(mutated[:2])}{more}"

@@ -21,7 +21,15 @@ from .inference import user_check
 from .plain import copied, digest, is_array, parts, relative_error, unreadable
 from .reference import REDUCED
 from .subject import takes_device
-from .target import gpu_errors, noting_variables, resolve, seed_loaded, unusable, user_errors
+from .target import (
+    gpu_errors,
+    kept_result,
+    noting_variables,
+    resolve,
+    seed_loaded,
+    unusable,
+    user_errors,
+)
 from .tree import leaves
 
 LIMIT = 1e-3  # relative error against the first call, where the user names none
@@ -31,12 +39,12 @@ MOST_SPREAD = 0.1  # results that differ by more between equal calls are not com
 FIRST = "the result of the first call"
 # Types of concurrent.futures, dask, multiprocessing, polars, Ray and subprocess that work later.
 LAZY = ("ApplyResult", "Future", "LazyFrame", "MapResult", "ObjectRef", "Popen")
-CACHES, CACHES_S = 100, 5e-3  # a first call so many times as long, and so long, may keep its result
+KEEPS = 100  # a first call that takes this many times as long may keep its result
 RETURNS = (
     "let its attribute inputs(n) return a tuple of positional arguments, a dictionary of keywords,"
     " or the only argument"
 )
-UNFIT = (AttributeError, TypeError, ValueError)  # what a wrong argument raises
+UNFIT = (AttributeError, TypeError, ValueError)  # raised by a call with a wrong argument
 TAKE_IT = "let it take a parameter `device`, and compute there"
 RUN_IT = "name a function that runs it to its end"
 RETURNS_EARLY = (
@@ -289,9 +297,7 @@ def _facts(code: Code) -> dict[str, Any]:
     notes = [f"calls change {name}: each gets fresh inputs, untimed" for name in task.mutated]
     if accuracy.reference.startswith("not checked"):
         notes.append(accuracy.reference)
-    if task.first_s > max(CACHES_S, CACHES * step_s):
-        times = f"the first call took {task.first_s / step_s:.0f}x as long as a later one"
-        notes.append(f"{times}; if it keeps results, only reading them is timed")
+    notes += kept_result(task.first_s, step_s, KEEPS)
     if task.spread > 0:
         notes.append("two calls with equal inputs differ")
     source = code.target.encode()

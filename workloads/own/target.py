@@ -24,6 +24,7 @@ from workbench.worker.code import Code
 from workbench.worker.failures import MEMORY_HINT, first_line, is_fatal, is_out_of_memory
 
 # Messages of torch and CuPy for code that asks for CUDA in a process without it.
+START_S = 5e-3  # a first call may take so long for other reasons
 NO_CUDA_MARKS = (
     "not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver", "CUDA-capable",
     "deserialize object on a CUDA device", "cudaErrorNoDevice", "cudaErrorInsufficientDriver",
@@ -171,6 +172,15 @@ def users_line(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     users = [frame for frame in frames if is_users(frame.filename)]
     return f" ({Path(users[-1].filename).name}:{users[-1].lineno})" if users else ""
+
+
+def kept_result(first_s: float, later_s: float, factor: float) -> list[str]:
+    """A note where a first call takes `factor` times as long as a later one with equal inputs, and
+    more than a start does, as if the code kept its result; empty otherwise."""
+    if first_s <= max(START_S, factor * later_s):
+        return []
+    times = f"a first call takes {first_s / later_s:.0f}x as long as a later one with equal inputs"
+    return [f"{times}; if it keeps results, only reading them is timed"]
 
 
 def is_users(file: str) -> bool:

@@ -143,7 +143,7 @@ def test_what_no_reading_belongs_to_has_none(telemetry: MachineTelemetry, device
     assert telemetry.of_case(CASE, device) is None
 
 
-def test_a_gpu_held_back_by_heat_is_told_with_its_share_and_a_power_cap_is_only_recorded(
+def test_a_gpu_held_back_by_heat_is_reported_with_its_share_and_a_power_cap_is_only_recorded(
     telemetry: MachineTelemetry, script: Script
 ) -> None:
     script.read(10.0, slowed_s={"sw_power_cap": 5.0, "hw_thermal_slowdown": 1.0})

@@ -28,7 +28,7 @@ STATIC = "int8-static-u8s8"
 
 
 def reported(facts_=None, cpu_=None, built_=(), limit=0.02, memory_bytes_per_s=None) -> Report:
-    """What a report says about the model and the machine."""
+    """A report that holds the facts of the model and the machine."""
     given_ = msgspec.structs.replace(facts_ or facts(), max_error=limit)
     machine = msgspec.structs.replace(builders.machine(), cpu=cpu_ or cpu())
     rate = memory_bytes_per_s and builders.ceilings("cpu", bandwidth=memory_bytes_per_s)

@@ -188,7 +188,7 @@ def test_the_newest_readable_run_is_shown_and_a_line_names_a_newer_one(
     journal.Journal(state / "20260101-000000-aaaa.jsonl").append(RUN[0])
     (state / "20260102-000000-bbbb.jsonl").write_text("torn")
     with pytest.raises(JournalError, match="bbbb"):
-        open_run("last")  # what compares or resumes the last run must not take an older one
+        open_run("last")  # "compare" and "resume" must not take an older run
     assert open_run("last", or_older=True).events == RUN[:1]
     (line,) = capsys.readouterr().err.splitlines()
     assert "bbbb" in line and line.endswith("; this is run 20260101-000000-aaaa")

@@ -26,7 +26,7 @@ def test_a_full_gpu_is_told_without_what_torch_adds_in_the_same_line() -> None:
         assert described["code"] == "no_memory"
 
 
-def test_a_first_line_that_only_announces_the_cause_is_told_with_it() -> None:
+def test_a_first_line_that_only_announces_the_cause_is_followed_by_it() -> None:
     text = "Error(s) in loading state_dict for Net:\n\tMissing key(s) in state_dict: a, b.\n\tMore"
     described = describe(RuntimeError(text))["message"]
     assert described.endswith("state_dict for Net: Missing key(s) in state_dict: a, b.")

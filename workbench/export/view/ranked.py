@@ -18,7 +18,7 @@ from .derived import RunView
 from .spans import Text, heading
 from .table import Cell, Column, Line
 from .tables import MEDIAN, STATE, median_texts
-from .words import bar, device_tone, marked, state_texts
+from .words import bar, device_tone, marked, state_texts, with_short
 
 BAR = 24  # cells of the longest bar
 TITLE = "Error over the time of a run"
@@ -67,9 +67,8 @@ def candidate_lines(found: Sequence[RankedCandidate], run: RunView) -> list[Line
 def _candidate_line(ranked: RankedCandidate, run: RunView, most: float) -> Line:
     candidate = ranked.candidate
     share, resident = agreement(candidate), metrics_of(candidate).get(RESIDENT)
-    name = Text.of(ranked.variant)
     cells: dict[str, Cell] = {
-        "variant": [name, name.replace(" onnxruntime ", " ort ")],
+        "variant": with_short(Text.of(ranked.variant)),
         "run": Text.of(ranked.how),
         "state": _states(ranked, run),
         "error": _error(ranked),

@@ -53,7 +53,7 @@ def run_lines(run: RunSummary, width: int) -> list[Text]:
 
 
 def searched_texts(run: RunSummary) -> list[str]:
-    """What the filter of a list looks through: all that the list and its details say of a run."""
+    """The texts that a filter searches: everything that the list and the details show for a run."""
     status = f"{run.status}{', simulated' * run.simulated}"
     known = (run.id, run.command, moment(run), status, run.machine, run.reason)
     return [*filter(None, known), *_answers(run)]

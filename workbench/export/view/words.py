@@ -72,8 +72,12 @@ def case_text(case_id: str | None, run: RunView) -> Text:
 
 def name_texts(case_id: str, run: RunView) -> list[Text]:
     """The name, and the same with `ort` for ONNX Runtime, as its users write."""
-    long = case_text(case_id, run)
-    return [long, long.replace(" onnxruntime ", " ort ")]
+    return with_short(case_text(case_id, run))
+
+
+def with_short(name: Text) -> list[Text]:
+    """The name, and the same with `ort` for ONNX Runtime."""
+    return [name, name.replace(" onnxruntime ", " ort ")]
 
 
 def pick_texts(verdict: Verdict, run: RunView, *, words: bool = False) -> list[Text]:
