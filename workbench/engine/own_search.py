@@ -7,6 +7,7 @@ Where torch leads ONNX Runtime by far, torch.compile comes before the INT8 forms
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from ..advisor.comparison import ranked
 from ..advisor.limits import eligible
@@ -44,6 +45,12 @@ class FixedCases(CandidateSource):
     """The source of a row whose candidates are all known from the start."""
 
     code: Code
+    scenario: Scenario
+    cases: list[Case]
+    after: ClassVar[None] = None  # no other row has to race first
+
+    def start(self) -> list[Case]:
+        return self.cases
 
     def files(self, case: Case) -> Mapping[str, str]:
         return {"code": self.code.as_text()}
@@ -57,6 +64,7 @@ class OwnSearch(CandidateSource):
         self, space: Space, scenario: Scenario, exports: Exports, first: "OwnSearch | None" = None
     ) -> None:
         self.scenario = scenario
+        self.after = first.scenario.id if first else None  # the row that has to race first
         self.candidates: Sequence[Candidate] = ()  # as of the latest round
         self.extra: set[str] = set()  # compiled at last, in less time than that may take
         self._space = space
