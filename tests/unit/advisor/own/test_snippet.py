@@ -43,7 +43,8 @@ def case(precision: str = "fp32", mode: str | None = None, **more: Any) -> Case:
 
 
 def facts(**more: Any) -> CodeFacts:
-    return CodeFacts("torch", "net:build", "", "", inputs=PORTS, convolves=True, **more)
+    more = {"inputs": PORTS, "named": True, "convolves": True, **more}
+    return CodeFacts("torch", "net:build", "", "", **more)
 
 
 @pytest.fixture
@@ -226,7 +227,7 @@ def test_nested_inputs_move_too(scope: dict[str, Any]) -> None:
         CodeInput("0", "float32", [2, 3, 8, 8], "inputs[0]"),
         CodeInput("scale.0", "float32", [2, 1], "named['scale'][0]"),
     ]
-    known = CodeFacts("torch", "net:build", "", "", inputs=ports, convolves=True)
+    known = facts(inputs=ports)
     lines = snippet(known, case(device="cuda:0", threads=None), QUESTION).splitlines()
     start = next(n for n, line in enumerate(lines) if line.startswith("from collections"))
     moves = [line for line in lines[start:] if "model" not in line]
