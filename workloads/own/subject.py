@@ -67,18 +67,27 @@ class Subject:
         """The module that defines the builder; None without one."""
         return sys.modules.get(getattr(self._build, "__module__", None) or "")
 
+    @cached_property
+    def _size(self) -> inspect.Parameter | None:
+        """The parameter of `inputs(batch)`: its first, unless that is a device."""
+        try:
+            known = inspect.signature(self.part("inputs")).parameters.values()
+        except (TypeError, ValueError):  # there are no inputs, or they are made by a builtin
+            return None
+        first = next((each for each in known if each.kind <= each.VAR_POSITIONAL), None)
+        return first if first is not None and first.name != "device" else None
+
     @property
     def takes_batch(self) -> bool:
         """Whether `inputs(batch)` makes any batch."""
-        inputs = self.part("inputs")
-        return inputs is not None and bool(inspect.signature(inputs).parameters)
+        return self._size is not None
 
     @cached_property
     def default_batch(self) -> int:
         """The batch that `inputs(batch)` gets: that of --batch, its own default, or a usual one."""
-        taken = next(iter(inspect.signature(self.part("inputs")).parameters.values()))
         usual = TRAINED_BATCH if self.code.train else DEFAULT_BATCH
-        return self.code.batch or (taken.default if type(taken.default) is int else usual)
+        own = self._size.default if self._size is not None else usual
+        return self.code.batch or (own if type(own) is int else usual)
 
     @cached_property
     def _given(self) -> Example | None:
