@@ -39,7 +39,10 @@ class Subject:
         self.code, self.name = code, code.name
         self.was_compiled = is_compiled(module)
         module = uncompiled(module)
-        self.was_training = bool(module.training)
+        self.is_graph = archive.is_graph(module)
+        module = archive.plain(module)
+        # One that torch.jit has frozen does not say.
+        self.was_training = getattr(module, "training", False) and not self.is_graph
         _check_values(self.name, module)
         if not code.train:
             module.eval()  # a class may override `train`, and return nothing
@@ -174,7 +177,7 @@ class Subject:
         """A fresh module on `device`, built there if its builder takes a device."""
         if device.type != "cpu" and self.code.target.endswith(".pt2"):
             file = Path(self.code.directory, self.code.target)
-            return archive.on(file, self.code.pickled, str(device))
+            return archive.plain(archive.on(file, self.code.pickled, str(device)))
         if device.type == "cpu" or self._build is None or not takes_device(self._build):
             return self._moved(self.copy(), device)
         return self._built_again(str(device)) or self.copy().to(device)
@@ -190,7 +193,7 @@ class Subject:
 
     def _built_again(self, device: str) -> Any:
         """A fresh module on `device`; None where the builder returns the same one each time."""
-        fresh = uncompiled(built(self.code, self._build, device)[0])
+        fresh = archive.plain(uncompiled(built(self.code, self._build, device)[0]))
         if fresh is self.module:
             fresh.to(self.code.home)  # its builder may have moved it
             return None

@@ -12,7 +12,6 @@ from ...worker.code import COMMAND, FUNCTION, MODEL, command_words, guard_for, p
 from ...worker.session_options import ONNX_BACKENDS
 from ..model.snippet import CALLS, session_lines
 
-ARCHIVE = ".pt2"
 AUTOCAST = {"bf16": "bfloat16", "fp16": "float16"}
 RETURNED = 'output["loss"] if isinstance(output, dict) else getattr(output, "loss", output)'
 MOVED = """\
@@ -85,7 +84,7 @@ def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
     setup = ["import torch", "", *_process(facts, case)]
     if question.train:  # parts that the builder has frozen stay so
         setup += ["if not model.training:", "    model.train()"]
-    elif not question.target.endswith(ARCHIVE):  # the mode is part of its graph
+    elif not facts.graph:
         setup.append("model.eval()")
     setup += _placed(facts, case)
     if case.is_compiled:

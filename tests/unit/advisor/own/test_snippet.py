@@ -216,6 +216,11 @@ def test_on_a_gpu(precision: str, mode: str | None, words: str) -> None:
     assert "set_num_threads" not in text
 
 
+def test_a_graph_of_torch_export_keeps_its_mode() -> None:
+    assert "model.eval()" in snippet(facts(), case(), QUESTION)
+    assert "model.eval()" not in snippet(facts(graph=True), case(), QUESTION)
+
+
 def test_a_simulated_gpu_is_the_cpu() -> None:
     for question in (QUESTION, TRAINING, OwnQuestion("function", "m:work")):
         found = snippet(facts(passes_device=True), case("bf16", device="fake:0"), question)
