@@ -293,6 +293,14 @@ def test_a_module_without_another_mode_is_taken(
     assert task_of(code).check().value < 1e-6
 
 
+def test_an_output_that_holds_nan_is_named(tmp_path: Path) -> None:
+    text = "import torch\nbuild = lambda: (torch.nn.ReLU(), (torch.full((2, 3), torch.nan),))\n"
+    (tmp_path / "nan_net.py").write_text(text)
+    code = Code("torch", "nan_net:build", str(tmp_path / "kept"), str(tmp_path))
+    with pytest.raises(WorkloadError, match=r"^its output holds NaN"):
+        WORKLOAD.consult("examine", code=code.as_text())
+
+
 def test_complex_outputs_are_compared_as_numbers(examined) -> None:
     code, facts = examined("spectrum")
     assert facts["floor"] < 1e-5
