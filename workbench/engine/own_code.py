@@ -125,9 +125,13 @@ class OwnCode:
 
     def _planned(self, space: Space, load_s: float) -> list[RowPlan]:
         """The rows that have candidates; UsageError without any."""
-        in_torch = self._question.kind == TORCH
-        rows = self._torch_rows(space, load_s) if in_torch else self._fixed_rows(space)
-        rows = [row for row in rows if row.cases]  # an export for one batch has no other row
+        sources = self._sources(space, load_s)
+        found = [(source, source.start()) for source in sources]
+        rows = [
+            replace(self.plan, scenario=each.scenario, cases=cases, source=each, after=each.after)
+            for each, cases in found
+            if cases  # an export for one batch has no other row
+        ]
         if not rows:
             why = self._exports.left_out.items() if self._exports else ()
             said = "".join(f"; {name}: {reason}" for name, reason in why)
@@ -151,17 +155,34 @@ class OwnCode:
             raise UsageError(f"{fixed}; export it with dynamic_shapes")
         return msgspec.structs.replace(facts, notes=[*facts.notes, NO_BATCH])
 
-    def _fixed_rows(self, space: Space) -> list[RowPlan]:
-        """The rows of a function, one for each size, or that of a command."""
-        source = FixedCases(self._code)
-        if self._question.kind == COMMAND:
-            return [replace(self.plan, cases=command_cases(space, self._question), source=source)]
-        first, *others = self.request.batch or _sizes(space.facts.batch)
+    def _sources(self, space: Space, load_s: float) -> Sequence[FixedCases | OwnSearch]:
+        """What proposes the candidates of each row, that of the first batch first."""
+        question, (first, *others) = self._question, self._batches(space.facts)
         own = msgspec.structs.replace(self.plan.scenario, batch=first)
-        return [
-            replace(self.plan, scenario=at, cases=function_cases(space, at), source=source)
-            for at in (own, *(_at_batch(own, batch) for batch in filter(None, others)))
-        ]
+        further = [_at_batch(own, batch) for batch in others if batch]
+        if question.kind == COMMAND:
+            return [FixedCases(self._code, own, command_cases(space, question))]
+        if question.kind == FUNCTION:
+            rows = (own, *further)
+            return [FixedCases(self._code, at, function_cases(space, at)) for at in rows]
+        batches = [first, *others]
+        exports = Exports(self._code, batches, space, self.context, self.backends, load_s)
+        search_in = TrainingSearch if question.train else OwnSearch
+        own = msgspec.structs.replace(own, weight=max(FIRST_WEIGHT, len(others)))
+        search, self._exports = search_in(space, own, exports), exports
+        return [search, *(search_in(space, at, exports, search) for at in further)]
+
+    def _batches(self, facts: CodeFacts) -> list[int | None]:
+        """Those of --batch, else its own, and another one where that can change: a smaller one, or
+        a larger one where its own is small already."""
+        own = facts.batch
+        if self.request.batch:
+            return list(self.request.batch)
+        if own is None or not facts.resizable or self._question.train:
+            return [own]
+        if self._question.kind == FUNCTION:
+            return [own, own // OTHER_BATCH or OTHER_BATCH * own]
+        return [own, OTHER_BATCH if own == SMALL_BATCH else SMALL_BATCH]
 
     @property
     def _early_exporter(self) -> WorkerKey | None:
@@ -260,32 +281,6 @@ class OwnCode:
             context.pool.end(key)
         return found
 
-    def _torch_rows(self, space: Space, load_s: float) -> list[RowPlan]:
-        first, *others = self._batches(space.facts)
-        exports = self._exports = Exports(
-            self._code, [first, *others], space, self.context, self.backends, load_s
-        )
-        weight = max(FIRST_WEIGHT, len(others))
-        plain = msgspec.structs.replace(self.plan.scenario, batch=first, weight=weight)
-        search_in = TrainingSearch if self._question.train else OwnSearch
-        search = search_in(space, plain, exports)
-        rows = [self._row(search)]
-        for batch in filter(None, others):
-            further = search_in(space, _at_batch(plain, batch), exports, search)
-            rows.append(self._row(further, after=plain.id))
-        return rows
-
-    def _row(self, search: OwnSearch, after: str | None = None) -> RowPlan:
-        cases = search.start()
-        return replace(self.plan, scenario=search.scenario, cases=cases, source=search, after=after)
-
-    def _batches(self, facts: CodeFacts) -> list[int | None]:
-        if self.request.batch:
-            return list(self.request.batch)
-        if facts.batch is None or not facts.resizable or self._question.train:
-            return [facts.batch]
-        return [facts.batch, OTHER_BATCH if facts.batch == SMALL_BATCH else SMALL_BATCH]
-
     # ------------------------------------------------------------ afterwards
 
     def conclude(self, row: Row, profiling: Profiling) -> None:
@@ -357,12 +352,6 @@ def _at_batch(first: Scenario, batch: int) -> Scenario:
     """The scenario of a further batch."""
     name, title = point_name(OWN, {"batch": batch}), f"{first.title} at batch {batch}"
     return msgspec.structs.replace(first, id=name, title=title, batch=batch, weight=1.0)
-
-
-def _sizes(own: int | None) -> tuple[int | None, ...]:
-    """The sizes at which a function races unless asked otherwise: a smaller one, or a larger one
-    where its own is small already."""
-    return (own,) if own is None else (own, own // OTHER_BATCH or OTHER_BATCH * own)
 
 
 def _script_s(facts: CodeFacts) -> float:

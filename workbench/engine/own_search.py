@@ -7,6 +7,7 @@ Where torch leads ONNX Runtime by far, torch.compile comes before the INT8 forms
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from ..advisor.comparison import ranked
 from ..advisor.limits import eligible
@@ -36,7 +37,7 @@ COMPILED = "its compiled form"
 NO_EXPORT = "the budget left no time to export it; raise --budget"
 TRIED = 0.6  # share of the longest compilation time that must be left for a last attempt
 
-Stage = Callable[[Sequence[Candidate], float], list[Case] | None]
+Stage = Callable[[float], list[Case] | None]
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,12 @@ class FixedCases(CandidateSource):
     """The source of a row whose candidates are all known from the start."""
 
     code: Code
+    scenario: Scenario
+    cases: list[Case]
+    after: ClassVar[None] = None  # no other row has to race first
+
+    def start(self) -> list[Case]:
+        return self.cases
 
     def files(self, case: Case) -> Mapping[str, str]:
         return {"code": self.code.as_text()}
@@ -57,6 +64,7 @@ class OwnSearch(CandidateSource):
         self, space: Space, scenario: Scenario, exports: Exports, first: "OwnSearch | None" = None
     ) -> None:
         self.scenario = scenario
+        self.after = first.scenario.id if first else None  # the row that has to race first
         self.candidates: Sequence[Candidate] = ()  # as of the latest round
         self.extra: set[str] = set()  # compiled at last, in less time than that may take
         self._space = space
@@ -88,8 +96,8 @@ class OwnSearch(CandidateSource):
             self._new(ways.as_written(space))
             or self._new(ways.quick_changes(space))
             or self._new(ways.compiled(space, plain))
-            or self._export((), budget_s)
-            or self._quantise((), budget_s)
+            or self._export(budget_s)
+            or self._quantise(budget_s)
         )
 
     def _plan(self) -> list[Stage]:
@@ -105,17 +113,17 @@ class OwnSearch(CandidateSource):
 
     def gap(self, candidates: Sequence[Candidate]) -> str:
         """Other precisions, exported forms, and the compiled form of a leader in eager torch."""
-        names = []
+        self.candidates, names = candidates, []
         if self._first is None:
             # The race may never have come to these stages: they note what only lacked time.
-            if self._change(candidates, 0.0):
+            if self._change(0.0):
                 names.append("its other precisions")
-            self._export(candidates, 0.0)
+            self._export(0.0)
         if forms := self._exports.late_forms():
             names.append(forms)
         raced = [*candidates, *(self._first.candidates if self._first else ())]
-        if self._leads_in_eager(candidates) and not has_compiled(raced):
-            self._compile(candidates, 0.0)
+        if self._leads_in_eager and not has_compiled(raced):
+            self._compile(0.0)
             if "compile" in self._exports.late:
                 names.append(COMPILED)
         return listed(names) if names else ""
@@ -129,10 +137,10 @@ class OwnSearch(CandidateSource):
         while self._stages and (left_s := until_s - now()) >= THREADS_SHARE * self._request.budget:
             if self._is_short(left_s):
                 del self._stages[:-1]  # only `_vary` has candidates that are ready in time
-            if self._compiles_first(candidates):
+            if self._compiles_first():
                 self._stages.remove(self._compile)
                 self._stages.insert(0, self._compile)
-            cases = self._stages[0](candidates, left_s)
+            cases = self._stages[0](left_s)
             if cases is None:
                 return []
             if cases:
@@ -140,19 +148,18 @@ class OwnSearch(CandidateSource):
             self._stages.pop(0)
         return []
 
-    def _compiles_first(self, candidates: Sequence[Candidate]) -> bool:
+    def _compiles_first(self) -> bool:
         """Whether INT8 forms are next, but compiling promises more."""
         if self._stages[0] != self._quantise or self._compile not in self._stages:
             return False
-        lag = self._lag(candidates)
-        return lag > LAGS and (lag <= HOPELESS or self._request.thorough)
+        return self._lag > LAGS and (self._lag <= HOPELESS or self._request.thorough)
 
     # ---------------------------------------------------------------- stages
 
-    def _change(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
+    def _change(self, left_s: float) -> list[Case]:
         return self._new(ways.quick_changes(self._space))
 
-    def _export(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
+    def _export(self, left_s: float) -> list[Case]:
         is_done = self._exports.exported is not None or "onnx" in self._exports.left_out
         if is_done or not self._exports.backends:
             return []
@@ -187,64 +194,60 @@ class OwnSearch(CandidateSource):
         ]
         return [*found, *_unspun(found[0])]
 
-    def _quantise(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
+    def _quantise(self, left_s: float) -> list[Case]:
         """The next INT8 form; one at a time, since each answer may be the last in time."""
-        lag = self._lag(candidates)
-        if lag > HOPELESS and not self._request.thorough:
-            text = f"the exported model in FP32 takes {lag:.1f}x the time of eager torch"
+        if self._lag > HOPELESS and not self._request.thorough:
+            text = f"the exported model in FP32 takes {self._lag:.1f}x the time of eager torch"
             self._exports.leave_out("int8", f"{text}; --thorough tries INT8 anyway")
             return []
-        return self._admitted(self._exports.next_quantised(candidates, self.scenario, left_s))
+        return self._admitted(self._exports.next_quantised(self.candidates, self.scenario, left_s))
 
-    def _mix(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
+    def _mix(self, left_s: float) -> list[Case]:
         """The mix of a fast INT8 form that exceeds its error limit.
 
         In a further row only forms within it race, so the first row says which are fast.
         """
-        leader, measured = next(iter(self._ranked(candidates)), None), candidates
+        leader, measured = next(iter(self._ranked), None), self.candidates
         if self._first is not None and leader is not None:
             measured, label = self._first.candidates, leader.case.label
             leader = next((c for c in measured if c.blocks and c.case.label == label), None)
         if leader is None:
             return []
-        mixed = self._exports.mixed(measured, leader, self.scenario, left_s)
-        return self._admitted(mixed)
+        return self._admitted(self._exports.mixed(measured, leader, self.scenario, left_s))
 
-    def _compile(
-        self, candidates: Sequence[Candidate], left_s: float, share: float = 1.0
-    ) -> list[Case]:
+    def _compile(self, left_s: float, share: float = 1.0) -> list[Case]:
         if self._space.facts.stateful:
             why = "a call changes its state, and compiled code would keep that of one call"
             self._exports.leave_out("compile", why)
             return []
         best: dict[str, Case] = {}  # by device
-        for case in (candidate.case for candidate in self._ranked(candidates)):
+        for case in (candidate.case for candidate in self._ranked):
             if case.backend == "torch":
                 plain = way(case.device, case.precision, None, case.threads)
                 best.setdefault(case.device, plain)
         found = ways.compiled(self._space, best.values())
         if all(self._here(case).id in self._known for case in found):
             return []
-        if self._is_far_ahead(candidates) or not self._exports.may_compile(left_s, share):
+        if self._is_far_ahead() or not self._exports.may_compile(left_s, share):
             return []
         return self._new(found)
 
-    def _compile_first(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
+    def _compile_first(self, left_s: float) -> list[Case]:
         """torch.compile at a further batch, if another library was too far ahead in the first row,
         which need not be so here, or if no time was left there and eager torch leads here.  Where
         two devices race, their turns need that time."""
         if self._first is None or has_compiled(self._first.candidates):
             return []
-        if self._first._is_far_ahead(self._first.candidates):
-            return self._compile(candidates, left_s)
-        if len(self._space.devices) > 1 or not self._leads_in_eager(candidates):
+        if self._first._is_far_ahead():
+            return self._compile(left_s)
+        if len(self._space.devices) > 1 or not self._leads_in_eager:
             return []
-        return self._compile(candidates, left_s, TRIED)
+        return self._compile(left_s, TRIED)
 
-    def _vary(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
+    def _vary(self, left_s: float) -> list[Case] | None:
         """The leader with other numbers of threads, and other options of its library."""
-        ranked = self._ranked(candidates)
-        if not ranked or len(candidates) >= MOST_CANDIDATES:
+        ranked = self._ranked
+        if not ranked or len(self.candidates) >= MOST_CANDIDATES:
             return []
         leader = ranked[0]
         if len(leader.blocks) < SETTLED_ROUNDS:
@@ -263,9 +266,9 @@ class OwnSearch(CandidateSource):
                     return new
         if joining := self._vary_compiled(ranked, left_s):
             return joining
-        if self._first is not None or has_compiled(candidates):
+        if self._first is not None or has_compiled(self.candidates):
             return None  # another may lead later
-        at_last = self._compile(candidates, left_s, TRIED)
+        at_last = self._compile(left_s, TRIED)
         if not _is_eager(case):  # compiling would rarely make up for the lead of another library
             self.extra |= {each.id for each in at_last}
         return at_last or None
@@ -289,12 +292,12 @@ class OwnSearch(CandidateSource):
         """The case with each other number of threads; none on a GPU."""
         return [on_threads(n, case) for n in self._space.threads if case.threads not in (n, None)]
 
-    def _carry_over(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
+    def _carry_over(self, left_s: float) -> list[Case]:
         """The best candidates of the row before, at this row's batch; none is compiled again that
         was far behind the best on its device."""
         if self._first is None:
             return []
-        ranked, best_s = self._ranked(self._first.candidates), dict[str, float]()
+        ranked, best_s = self._first._ranked, dict[str, float]()
         for each in ranked:
             best_s.setdefault(each.case.device, each.min_s)
         ranked = [
@@ -322,27 +325,30 @@ class OwnSearch(CandidateSource):
     def _is_short(self, left_s: float) -> bool:
         return left_s < LEAST_SHARE * self._request.budget
 
-    def _ranked(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+    @property
+    def _ranked(self) -> list[Candidate]:
         """The admissible candidates, fastest first."""
-        return ranked(eligible(candidates, self.scenario))
+        return ranked(eligible(self.candidates, self.scenario))
 
-    def _leads_in_eager(self, candidates: Sequence[Candidate]) -> bool:
-        return any(_is_eager(c.case) for c in self._ranked(candidates)[:1])
+    @property
+    def _leads_in_eager(self) -> bool:
+        return any(_is_eager(c.case) for c in self._ranked[:1])
 
-    def _lag(self, candidates: Sequence[Candidate]) -> float:
+    @property
+    def _lag(self) -> float:
         """The time of the exported model as it is over that of the best eager way; 1 if unknown."""
-        eager = [c.min_s for c in self._ranked(candidates) if _is_eager(c.case)]
+        eager = [c.min_s for c in self._ranked if _is_eager(c.case)]
         own = ("fp32", self._space.facts.precision)
         plain = [
             c.min_s
-            for c in candidates
+            for c in self.candidates
             if c.blocks and c.case.backend in ONNX_BACKENDS and c.case.precision in own
         ]
         return min(plain) / eager[0] if eager and plain else 1.0
 
-    def _is_far_ahead(self, candidates: Sequence[Candidate]) -> bool:
+    def _is_far_ahead(self) -> bool:
         """Whether another library leads the best eager way by too much for compiling to win."""
-        ranked = self._ranked(candidates)
+        ranked = self._ranked
         eager = next((c for c in ranked if _is_eager(c.case)), None)
         if eager is None or self._request.thorough or self._request.names_mode("compile"):
             return False

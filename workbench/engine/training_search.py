@@ -44,12 +44,13 @@ class TrainingSearch(OwnSearch):
 
     def gap(self, candidates: Sequence[Candidate]) -> str:
         """The compiled form of a leader in eager torch."""
+        self.candidates = candidates
         is_late = "compile" in self._exports.late and not has_compiled(candidates)
-        return COMPILED if is_late and self._leads_in_eager(candidates) else ""
+        return COMPILED if is_late and self._leads_in_eager else ""
 
-    def _vary_settings(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
+    def _vary_settings(self, left_s: float) -> list[Case] | None:
         """Neighbours of the leader of each device, once it has led for some rounds."""
-        leaders = [] if self._is_short(left_s) else settled_leaders(candidates, self.scenario)
+        leaders = [] if self._is_short(left_s) else settled_leaders(self.candidates, self.scenario)
         for leader in leaders:
             if leader.case.id in self._led:
                 continue

@@ -45,6 +45,7 @@ class CodeFacts(msgspec.Struct, frozen=True):
     resizable: bool = False  # whether it runs at other batches
     of_one_size: bool = False  # True for an archive or a loader with its own batch only
     step_s: float = 0.0  # rough seconds of one eager call
+    graph: bool = False  # torch.export made it, so its mode cannot change
     convolves: bool = False  # whether it has 2-D convolutions, and no 3-D ones
     takes_device: bool = False  # a function, or its `inputs`, has a parameter `device`
     passes_device: bool = False  # the call of a function names the device

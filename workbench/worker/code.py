@@ -48,6 +48,11 @@ def guard_for(guard: str, *, compiles: bool) -> str:
     return "no_grad" if compiles and guard == "inference_mode" else guard
 
 
+def port_name(path: str) -> str:
+    """The name of an exported graph's input: `mask` of a keyword, `input_0` of a position."""
+    return f"input_{path}" if path[:1].isdigit() else path
+
+
 @dataclass(frozen=True)
 class Code:
     """What to run and how; every worker of a run gets the same, as text in `Setup.files["code"]`.

@@ -37,7 +37,7 @@ def opened(path: Path, pickled: bool) -> tuple[Any, Example]:
         hint = "save the program as torch.export.export returned it"
         raise unusable(f"{path.name} holds no example inputs", hint)
     args, kwargs = program.example_inputs
-    return _plain(program.module()), Example(tuple(args), dict(kwargs))
+    return program.module(), Example(tuple(args), dict(kwargs))
 
 
 def _unpickled(path: Path, pickled: bool) -> tuple[Any, Example]:
@@ -63,7 +63,7 @@ def on(path: Path, pickled: bool, device: str) -> Any:
     """The module of an archive on a device, with the devices that its graph names."""
     from torch.export.passes import move_to_device_pass
 
-    return _plain(move_to_device_pass(_program(path, pickled), device).module())
+    return move_to_device_pass(_program(path, pickled), device).module()
 
 
 def _program(path: Path, pickled: bool) -> Any:
@@ -77,7 +77,13 @@ def _program(path: Path, pickled: bool) -> Any:
         del os.environ[STRICT]  # what workers leave for one another are pickles
 
 
-def _plain(module: Any) -> Any:
-    for method in ("train", "eval"):  # its own refuse; the mode is part of the graph
+def is_graph(module: Any) -> bool:
+    """Whether torch.export made the module, so that its mode is part of its graph."""
+    return isinstance(module, torch.fx.GraphModule) and "eval" in vars(module)
+
+
+def plain(module: Any) -> Any:
+    """The module; if it is a graph, without its own `train` and `eval`, which refuse."""
+    for method in ("train", "eval") if is_graph(module) else ():
         vars(module).pop(method, None)
     return module

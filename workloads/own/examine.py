@@ -62,6 +62,7 @@ def _facts(code: Code, one: Subject) -> dict[str, Any]:
         "precision": precision_of(one.module),
         "parameters": sum(each.numel() for each in one.module.parameters()),
         "convolves": _convolves(one.module),
+        "graph": one.is_graph,
         "compiled": one.was_compiled,
         **(_trained if code.train else _called)(code, one, notes),
     }
@@ -86,14 +87,13 @@ def _trained(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
 
 def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
     """The facts of a module that is called."""
-    is_archive = code.target.endswith(".pt2")
-    if one.was_training and not is_archive:  # a graph keeps its mode
+    if one.was_training:
         notes.append("it was in training mode; its inference is measured in evaluation mode")
     batch = one.own_batch
     example = one.example(batch)
     facts = {**_inputs(example), **_behaviour(one, example, notes)}
     resizes = batch is not None and _resizes(one, example, batch, facts["guard"])
-    if resizes is None and not is_archive:
+    if resizes is None and not one.is_graph:
         batch = None  # as of images in a list, whose first axis is that of the colours
     facts |= {"batch": batch, "checks": one.part("check") is not None}
     found = reference(code, batch, facts["guard"])
@@ -102,7 +102,7 @@ def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
     if facts["nondeterministic"]:
         notes.append(f"two fresh copies differ, {_consequence(found, facts['checks'])}")
     facts["resizable"] = bool(resizes)
-    facts["of_one_size"] = resizes is None and is_archive
+    facts["of_one_size"] = resizes is None and one.is_graph
     return facts
 
 

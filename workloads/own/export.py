@@ -15,7 +15,7 @@ from typing import Any
 
 from workbench.contract import WorkloadError
 from workbench.text.sanitize import shown
-from workbench.worker.code import MODEL, Code, guard_for
+from workbench.worker.code import MODEL, Code, guard_for, port_name
 from workbench.worker.failures import first_line, is_out_of_memory
 from workbench.worker.libraries import nn, onnx, torch
 
@@ -83,7 +83,7 @@ def _write(
     file: Path, module: Any, example: Example, own: Example, right: Reference, *, traced: bool
 ) -> None:
     """Export what `example` shows; the axes in which `own` has other sizes stay open."""
-    names = [_port(path) for path in example.tensors()]
+    names = [port_name(path) for path in example.tensors()]
     inputs = tuple(tensor.clone() for tensor in example.tensors().values())
     pairs = zip(inputs, own.tensors().values(), strict=True)
     axes = [[n for n, size in enumerate(a.shape) if size != b.shape[n]] for a, b in pairs]
@@ -136,7 +136,7 @@ def hand_over(code: Code, subject: Subject, batch: int | None, inputs: Sequence[
 
 def _given(example: Example, inputs: Sequence[str]) -> list[Any]:
     """The example's tensors for these inputs of a graph, as NumPy arrays."""
-    named = {_port(path): tensor for path, tensor in example.tensors().items()}
+    named = {port_name(path): tensor for path, tensor in example.tensors().items()}
     return [named[name].detach().cpu().numpy() for name in inputs]
 
 
@@ -205,11 +205,6 @@ def not_exported(name: str, error: BaseException) -> WorkloadError:
 def _outputs(right: Reference) -> list[str]:
     """The names of a graph's outputs, apart from those of its inputs."""
     return [name if name == "output" else f"output_{name}" for name in right.names]
-
-
-def _port(path: str) -> str:
-    """The name of a graph's input: `mask` of a keyword, `input_0` of a position."""
-    return f"input_{path}" if path[:1].isdigit() else path
 
 
 def _flat(module: Any, example: Example) -> Any:

@@ -144,7 +144,8 @@ def _computed(one: Subject, batch: int | None, within: str) -> Reference:
         again = arrays(call(one.copy(), example, within=within))
     for name, values in eager.items():
         if values.dtype.kind == "f" and np.isnan(values).any():
-            text = f"its output {name} holds NaN, with which nothing can be compared"
+            output = f"its output {name}".rstrip()
+            text = f"{output} holds NaN, with which nothing can be compared"
             raise unusable(text, "give inputs in the range of the module")
     names, outputs = [name or "output" for name in eager], list(eager.values())
     own = errors(list(again.values()), outputs)

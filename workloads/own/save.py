@@ -6,6 +6,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -125,22 +126,22 @@ def save(
 ) -> dict[str, Any]:
     """Write the folder `destination` in one piece; returns the names of its `files`.
 
-    `picked` are the fields of a case, `how` what `_script` takes.  WorkloadError where the folder
+    `picked` are the fields of a case, `how` those of `_Script`.  WorkloadError where the folder
     holds something already, or the module can be neither built again nor exported.
     """
-    target, case = Path(destination), Case(**picked)
+    target = Path(destination)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as hidden:
             written = Path(hidden, target.name)
             written.mkdir()
+            script = _Script(written, code, Case(**picked), **how)
             if code.kind == COMMAND:
                 file = written / "reproduce.sh"
-                file.write_text("\n".join([*_shell(code), *how["call"], ""]))
+                file.write_text("\n".join([*_shell(code), *script.call, ""]))
                 file.chmod(0o755)
             else:
-                text = _script(written, code, subject, case, **how)
-                (written / "reproduce.py").write_text(text)
+                (written / "reproduce.py").write_text(script.text(subject))
             written.replace(target)
     except OSError as error:
         raise WorkloadError(f"cannot write {target}: {error.strerror}") from error
@@ -161,56 +162,79 @@ def _shell(code: Code) -> list[str]:
     return lines
 
 
-def _script(
-    folder: Path,
-    code: Code,
-    subject: Subject | None,
-    case: Case,
-    *,
-    onnx_file: str,
-    setup: list[str],
-    call: list[str],
-    renews: bool = False,  # the inputs before each call
-) -> str:
-    """The text of the script, with the lines to paste; what it loads is written into `folder`."""
-    device = case.computes_on
-    kind, what, apart = device.partition(":")[0], "50 calls", ""
-    if code.train:
-        what, apart = "50 steps on one batch", ", without loading it"
-    if subject is None:
-        parts, call = _of_function(code, case, setup), ["global result", *call]
-        wait = f"lambda: wait_for(result, {device!r})"
-    else:
-        _write(_inputs(code, subject, case.batch), folder / INPUTS)
-        if case.backend in ONNX_BACKENDS:
-            loaded = _of_onnx(folder, Path(onnx_file), setup)
+@dataclass(frozen=True)
+class _Script:
+    """A script that runs the pick by the lines to paste; `folder` gets what it loads."""
+
+    folder: Path
+    code: Code
+    case: Case
+    onnx_file: str
+    setup: list[str]
+    call: list[str]
+    renews: bool = False  # the inputs before each call
+
+    def text(self, subject: Subject | None) -> str:
+        """Its text, of a function without a subject."""
+        code, device = self.code, self.case.computes_on
+        kind, call = device.partition(":")[0], self.call
+        what = "50 steps on one batch" if code.train else "50 calls"
+        if subject is None:
+            parts, call = self._of_function(), ["global result", *call]
+            wait = f"lambda: wait_for(result, {device!r})"
         else:
-            loaded = [*_module(folder, code, subject, case), *setup]
-            what += f" with inputs on {device}" if kind != "cpu" else ""
-        parts = [TORCH.format(seed=code.seed), *loaded, *([KEPT] if renews else [])]
-        waited = "" if kind == "mps" else repr(device)  # without it, that of the current device
-        wait = "lambda: None" if kind == "cpu" else f"lambda: torch.{kind}.synchronize({waited})"
-    what += apart
-    lines = "\n".join(f"    {line}" for line in call)
-    renewed = "    inputs, named = renewed()\n" if renews else ""
-    timed = TIMED.format(call=lines, wait=wait, renewed=renewed, timed=what)
-    head = HEAD.format(name=code.name, label=case.label, timed=what, directory=code.directory)
-    # The inputs of every call are the same: a keyword argument may be missing in the lines.
-    return "\n".join([head, *parts, timed]).replace("model(*inputs)", "model(*inputs, **named)")
+            _write(_inputs(code, subject, self.case.batch), self.folder / INPUTS)
+            if self.case.backend in ONNX_BACKENDS:
+                loaded = self._of_onnx()
+            else:
+                loaded = [*self._module(subject), *self.setup]
+                what += f" with inputs on {device}" if kind != "cpu" else ""
+            parts = [TORCH.format(seed=code.seed), *loaded, *([KEPT] if self.renews else [])]
+            waited = "" if kind == "mps" else repr(device)  # without it, the current device's
+            queued = f"lambda: torch.{kind}.synchronize({waited})"
+            wait = "lambda: None" if kind == "cpu" else queued
+        what += ", without loading it" if code.train else ""
+        lines = "\n".join(f"    {line}" for line in call)
+        renewed = "    inputs, named = renewed()\n" if self.renews else ""
+        timed = TIMED.format(call=lines, wait=wait, renewed=renewed, timed=what)
+        named = {"name": code.name, "label": self.case.label, "directory": code.directory}
+        head = HEAD.format(timed=what, **named)
+        # The inputs of every call are the same: a keyword argument may be missing in the lines.
+        return "\n".join([head, *parts, timed]).replace("model(*inputs)", "model(*inputs, **named)")
 
+    def _of_function(self) -> list[str]:
+        """The parts that make a function `work` and its arguments."""
+        work = WORK.format(asked=(self.case.batch, self.case.computes_on, self.code.seed))
+        return [*self.setup, _target(self.code), *map(inspect.getsource, COPIED), work]
 
-def _of_function(code: Code, case: Case, setup: list[str]) -> list[str]:
-    """The parts that make a function `work` and its arguments."""
-    work = WORK.format(asked=(case.batch, case.computes_on, code.seed))
-    return [*setup, _target(code), *map(inspect.getsource, COPIED), work]
+    def _of_onnx(self) -> list[str]:
+        """Copy the exported model with all its files; returns the lines that load the copy."""
+        file = Path(self.onnx_file)
+        shutil.copyfile(file, self.folder / MODEL)
+        for name in graph.external_files(onnx.load(str(file), load_external_data=False)):
+            shutil.copyfile(file.parent / name, self.folder / name)
+        return [line.replace(repr(MODEL), f'str(HERE / "{MODEL}")') for line in self.setup]
 
-
-def _of_onnx(folder: Path, file: Path, setup: list[str]) -> list[str]:
-    """Copy an exported model with all its files; returns the lines that load the copy."""
-    shutil.copyfile(file, folder / MODEL)
-    for name in graph.external_files(onnx.load(str(file), load_external_data=False)):
-        shutil.copyfile(file.parent / name, folder / name)
-    return [line.replace(repr(MODEL), f'str(HERE / "{MODEL}")') for line in setup]
+    def _module(self, subject: Subject) -> list[str]:
+        """Write the module or its weights; returns the parts that load it as `model`."""
+        code, device, archive = self.code, self.case.computes_on, self.folder / ARCHIVE
+        builds, why = ":" in code.target and "::" not in code.target, f"{code.name} is trained"
+        if not code.train:
+            try:
+                export.archive(subject, self.case.batch, archive)
+                built = BUILT.format(weights="program.state_dict", device=device)
+                if builds:
+                    return [_target(code), ARCHIVED, built]
+                return [ARCHIVED, "" if device == "cpu" else MOVED.format(device=device), GRAPH]
+            except WorkloadError as error:
+                archive.unlink(missing_ok=True)
+                why = str(error)
+        if not builds:
+            raise WorkloadError(f"only a module that a function builds can be saved: {why}")
+        _write(subject.module.state_dict(), self.folder / WEIGHTS)
+        built = BUILT.format(weights=f'torch.load(HERE / "{WEIGHTS}")', device=device)
+        copied = [*map(inspect.getsource, COPIED_TO_TRAIN), TRAINED] if code.train else []
+        return [_target(code), built, *copied]
 
 
 def _target(code: Code) -> str:
@@ -232,28 +256,3 @@ def _inputs(code: Code, subject: Subject, batch: int | None) -> tuple[Any, ...]:
 def _write(values: Any, path: Path) -> None:
     with torch_file(path) as file:
         torch.save(values, file)
-
-
-def _module(folder: Path, code: Code, subject: Subject, case: Case) -> list[str]:
-    """Write the module or its weights; returns the parts that load it as `model`."""
-    device = case.computes_on
-    builds, why = ":" in code.target and "::" not in code.target, f"{code.name} is trained"
-    if not code.train:
-        try:
-            export.archive(subject, case.batch, folder / ARCHIVE)
-            built = BUILT.format(weights="program.state_dict", device=device)
-            if builds:
-                return [_target(code), ARCHIVED, built]
-            moved = "" if device == "cpu" else MOVED.format(device=device)
-            return [ARCHIVED, moved, GRAPH]
-        except WorkloadError as error:
-            (folder / ARCHIVE).unlink(missing_ok=True)
-            why = str(error)
-    if not builds:
-        raise WorkloadError(f"only a module that a function builds can be saved: {why}")
-    _write(subject.module.state_dict(), folder / WEIGHTS)
-    weights = f'torch.load(HERE / "{WEIGHTS}")'
-    built = BUILT.format(weights=weights, device=device)
-    if not code.train:
-        return [_target(code), built]
-    return [_target(code), built, *map(inspect.getsource, COPIED_TO_TRAIN), TRAINED]

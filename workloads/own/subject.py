@@ -39,7 +39,10 @@ class Subject:
         self.code, self.name = code, code.name
         self.was_compiled = is_compiled(module)
         module = uncompiled(module)
-        self.was_training = bool(module.training)
+        self.is_graph = archive.is_graph(module)
+        module = archive.plain(module)
+        # One that torch.jit has frozen does not say.
+        self.was_training = getattr(module, "training", False) and not self.is_graph
         _check_values(self.name, module)
         if not code.train:
             module.eval()  # a class may override `train`, and return nothing
@@ -67,18 +70,27 @@ class Subject:
         """The module that defines the builder; None without one."""
         return sys.modules.get(getattr(self._build, "__module__", None) or "")
 
+    @cached_property
+    def _size(self) -> inspect.Parameter | None:
+        """The parameter of `inputs(batch)`: its first, unless that is a device."""
+        try:
+            known = inspect.signature(self.part("inputs")).parameters.values()
+        except (TypeError, ValueError):  # there are no inputs, or they are made by a builtin
+            return None
+        first = next((each for each in known if each.kind <= each.VAR_POSITIONAL), None)
+        return first if first is not None and first.name != "device" else None
+
     @property
     def takes_batch(self) -> bool:
         """Whether `inputs(batch)` makes any batch."""
-        inputs = self.part("inputs")
-        return inputs is not None and bool(inspect.signature(inputs).parameters)
+        return self._size is not None
 
     @cached_property
     def default_batch(self) -> int:
         """The batch that `inputs(batch)` gets: that of --batch, its own default, or a usual one."""
-        taken = next(iter(inspect.signature(self.part("inputs")).parameters.values()))
         usual = TRAINED_BATCH if self.code.train else DEFAULT_BATCH
-        return self.code.batch or (taken.default if type(taken.default) is int else usual)
+        own = self._size.default if self._size is not None else usual
+        return self.code.batch or (own if type(own) is int else usual)
 
     @cached_property
     def _given(self) -> Example | None:
@@ -165,7 +177,7 @@ class Subject:
         """A fresh module on `device`, built there if its builder takes a device."""
         if device.type != "cpu" and self.code.target.endswith(".pt2"):
             file = Path(self.code.directory, self.code.target)
-            return archive.on(file, self.code.pickled, str(device))
+            return archive.plain(archive.on(file, self.code.pickled, str(device)))
         if device.type == "cpu" or self._build is None or not takes_device(self._build):
             return self._moved(self.copy(), device)
         return self._built_again(str(device)) or self.copy().to(device)
@@ -181,7 +193,7 @@ class Subject:
 
     def _built_again(self, device: str) -> Any:
         """A fresh module on `device`; None where the builder returns the same one each time."""
-        fresh = uncompiled(built(self.code, self._build, device)[0])
+        fresh = archive.plain(uncompiled(built(self.code, self._build, device)[0]))
         if fresh is self.module:
             fresh.to(self.code.home)  # its builder may have moved it
             return None

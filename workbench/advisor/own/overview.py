@@ -90,13 +90,12 @@ def recommendation(report: Report) -> list[str]:
     if code.advice is not None:
         found += filter(None, [*code.advice.flips, code.advice.share])
     found += gap_sentences(report, rows)
-    compiles = any(picks_compiled(row) for row in rows)
-    if code.compile_calls is not None and compiles:
-        pick = next(filter(picks_compiled, rows)).picked
-        where = "" if pick is rows[0].picked or pick is None else f" at batch {pick.case.batch}"
+    compiled = next(filter(picks_compiled, rows), None)
+    if compiled is not None and code.compile_calls is not None:
+        where = "" if compiled is rows[0] else f" at batch {compiled.candidates[0].case.batch}"
         calls = units.counted(whole(code.compile_calls), "call")
         found.append(f"Compiling breaks even after {calls}{where}.")
-    if compiles:
+    if compiled is not None:
         sizes = next((module.sizes for module in code.facts.modules if module.chosen), 0)
         used = f", and the script uses {sizes} sizes" if sizes > 1 else ""
         found.append(f"It compiles again for inputs of every other size{used}.")

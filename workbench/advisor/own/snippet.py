@@ -7,11 +7,11 @@ from ... import catalog
 from ...contract import THREAD_VARIABLES, Case, kind_of
 from ...planning.questions import OwnQuestion
 from ...records.code import CodeFacts
-from ...worker.code import COMMAND, FUNCTION, MODEL, command_words, guard_for
+from ...worker import onnx_gpu
+from ...worker.code import COMMAND, FUNCTION, MODEL, command_words, guard_for, port_name
 from ...worker.session_options import ONNX_BACKENDS
 from ..model.snippet import CALLS, session_lines
 
-ARCHIVE = ".pt2"
 AUTOCAST = {"bf16": "bfloat16", "fp16": "float16"}
 RETURNED = 'output["loss"] if isinstance(output, dict) else getattr(output, "loss", output)'
 MOVED = """\
@@ -62,7 +62,7 @@ def _legend(facts: CodeFacts, case: Case, question: OwnQuestion) -> list[str]:
         return []
     if question.kind == FUNCTION:
         return ["# work: your function; inputs and named: its arguments"]
-    named = "; named: its keyword arguments" if _has_keywords(facts) else ""
+    named = "; named: its keyword arguments" if facts.named else ""
     if case.backend in ONNX_BACKENDS:
         return [f"# {MODEL}: written by --save-best; inputs: the module's arguments{named}"]
     trains = "; optimizer: yours" if question.train else ""
@@ -78,16 +78,15 @@ def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
     case = replace(case, device=case.computes_on)
     if question.kind == FUNCTION:
         return _function(facts, case)
-    named = _has_keywords(facts)
-    call = "model(*inputs, **named)" if named else "model(*inputs)"
+    call = "model(*inputs, **named)" if facts.named else "model(*inputs)"
     if case.backend in ONNX_BACKENDS:
         return _session(facts, case)
     setup = ["import torch", "", *_process(facts, case)]
     if question.train:  # parts that the builder has frozen stay so
         setup += ["if not model.training:", "    model.train()"]
-    elif not question.target.endswith(ARCHIVE):  # the mode is part of its graph
+    elif not facts.graph:
         setup.append("model.eval()")
-    setup += _placed(facts, case, named)
+    setup += _placed(facts, case)
     if case.is_compiled:
         how = ', mode="reduce-overhead"' if "reduce-overhead" in case.mode_words else ""
         setup.append(f"model = torch.compile(model, dynamic=False{how})")
@@ -110,11 +109,6 @@ def _function(facts: CodeFacts, case: Case) -> Lines:
     return Lines(setup, [f"result = work(*inputs, **named{device})"])
 
 
-def _has_keywords(facts: CodeFacts) -> bool:
-    """Whether a call of the module has keyword arguments."""
-    return facts.named or any(not port.name[:1].isdigit() for port in facts.inputs)
-
-
 def _takes_batch(facts: CodeFacts) -> bool:
     """Whether the loss of a training takes the batch, or its last entry."""
     return facts.loss is not None and "batch" in facts.loss
@@ -122,13 +116,9 @@ def _takes_batch(facts: CodeFacts) -> bool:
 
 def _session(facts: CodeFacts, case: Case) -> Lines:
     """The exported model calls its inputs as the module does, or by their position."""
-    provider = "CPUExecutionProvider"
-    if not kind_of(case.device).on_host:
-        provider = "CUDAExecutionProvider"
-    setup = [*session_lines(case, MODEL, provider), "given = {"]
-    for port in facts.inputs:
-        name = f"input_{port.name}" if port.name[:1].isdigit() else port.name
-        setup.append(f"    {name!r}: {port.place}.numpy(force=True),")
+    setup = [*session_lines(case, MODEL, onnx_gpu.CPU), "given = {"]  # it races on the CPU alone
+    given = ((port_name(each.name), each.place) for each in facts.inputs)
+    setup += [f"    {name!r}: {place}.numpy(force=True)," for name, place in given]
     names = "(port.name for port in session.get_inputs())"
     if case.backend == "openvino":
         names = "(port.any_name for port in session.inputs)"
@@ -149,7 +139,7 @@ def _process(facts: CodeFacts, case: Case) -> list[str]:
     return [f"torch.backends.{part}.allow_tf32 = {is_tf32}" for part in ("cuda.matmul", "cudnn")]
 
 
-def _placed(facts: CodeFacts, case: Case, named: bool) -> list[str]:
+def _placed(facts: CodeFacts, case: Case) -> list[str]:
     """The module and its inputs in the layout and on the device of the case."""
     steps = []
     nested = any("." in port.name for port in facts.inputs)
@@ -164,7 +154,7 @@ def _placed(facts: CodeFacts, case: Case, named: bool) -> list[str]:
             found += MOVED.format(how=how, fits=fits).splitlines()
             moved = "moved(x)"
         found += [f"model = model.to({how})", f"inputs = [{moved} for x in inputs]"]
-        if named:
+        if facts.named:
             found.append(f"named = {{name: {moved} for name, x in named.items()}}")
     return found
 

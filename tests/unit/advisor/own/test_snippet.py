@@ -43,7 +43,8 @@ def case(precision: str = "fp32", mode: str | None = None, **more: Any) -> Case:
 
 
 def facts(**more: Any) -> CodeFacts:
-    return CodeFacts("torch", "net:build", "", "", inputs=PORTS, convolves=True, **more)
+    more = {"inputs": PORTS, "named": True, "convolves": True, **more}
+    return CodeFacts("torch", "net:build", "", "", **more)
 
 
 @pytest.fixture
@@ -215,6 +216,11 @@ def test_on_a_gpu(precision: str, mode: str | None, words: str) -> None:
     assert "set_num_threads" not in text
 
 
+def test_a_graph_of_torch_export_keeps_its_mode() -> None:
+    assert "model.eval()" in snippet(facts(), case(), QUESTION)
+    assert "model.eval()" not in snippet(facts(graph=True), case(), QUESTION)
+
+
 def test_a_simulated_gpu_is_the_cpu() -> None:
     for question in (QUESTION, TRAINING, OwnQuestion("function", "m:work")):
         found = snippet(facts(passes_device=True), case("bf16", device="fake:0"), question)
@@ -226,7 +232,7 @@ def test_nested_inputs_move_too(scope: dict[str, Any]) -> None:
         CodeInput("0", "float32", [2, 3, 8, 8], "inputs[0]"),
         CodeInput("scale.0", "float32", [2, 1], "named['scale'][0]"),
     ]
-    known = CodeFacts("torch", "net:build", "", "", inputs=ports, convolves=True)
+    known = facts(inputs=ports)
     lines = snippet(known, case(device="cuda:0", threads=None), QUESTION).splitlines()
     start = next(n for n, line in enumerate(lines) if line.startswith("from collections"))
     moves = [line for line in lines[start:] if "model" not in line]

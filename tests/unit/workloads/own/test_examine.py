@@ -275,6 +275,32 @@ def test_an_archive_at_the_end_of_its_range_has_other_batches(tmp_path: Path) ->
     assert (facts["batch"], facts["resizable"], facts["of_one_size"]) == (4, True, False)
 
 
+@pytest.mark.parametrize(
+    ("name", "made", "is_graph"),
+    [
+        ("exported", "torch.export.export(net, given).module()", True),
+        ("frozen", "torch.jit.freeze(torch.jit.script(net.eval()))", False),
+    ],
+)
+def test_a_module_without_another_mode_is_taken(
+    tmp_path: Path, name: str, made: str, is_graph: bool
+) -> None:
+    text = "import torch\nnet, given = torch.nn.Linear(3, 2), (torch.ones(4, 3),)\n"
+    (tmp_path / f"{name}_net.py").write_text(f"{text}build = lambda: ({made}, given)\n")
+    code = Code("torch", f"{name}_net:build", str(tmp_path / "kept"), str(tmp_path))
+    facts = WORKLOAD.consult("examine", code=code.as_text())
+    assert (facts["graph"], facts["of_one_size"], facts["notes"]) == (is_graph, is_graph, [])
+    assert task_of(code).check().value < 1e-6
+
+
+def test_an_output_that_holds_nan_is_named(tmp_path: Path) -> None:
+    text = "import torch\nbuild = lambda: (torch.nn.ReLU(), (torch.full((2, 3), torch.nan),))\n"
+    (tmp_path / "nan_net.py").write_text(text)
+    code = Code("torch", "nan_net:build", str(tmp_path / "kept"), str(tmp_path))
+    with pytest.raises(WorkloadError, match=r"^its output holds NaN"):
+        WORKLOAD.consult("examine", code=code.as_text())
+
+
 def test_complex_outputs_are_compared_as_numbers(examined) -> None:
     code, facts = examined("spectrum")
     assert facts["floor"] < 1e-5

@@ -174,6 +174,22 @@ def test_inputs_without_a_parameter_have_their_own_batch(code) -> None:
     assert one.example(7).args[0].shape == (7, 6)
 
 
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        "partial(torch.randn, 5, 6)",  # a builtin, which has no signature
+        "lambda device='cpu': torch.randn(5, 6, device=device)",
+        "lambda *, batch=5: torch.randn(batch, 6)",
+    ],
+)
+def test_inputs_that_take_no_batch_by_position_have_their_own(tmp_path: Path, inputs: str) -> None:
+    text = "import torch\nfrom functools import partial\nbuild = lambda: torch.nn.Linear(6, 2)\n"
+    name = f"net_of_five_{len(inputs)}"
+    (tmp_path / f"{name}.py").write_text(f"{text}inputs = {inputs}\n")
+    one = subject(Code("torch", f"{name}:build", str(tmp_path), str(tmp_path)))
+    assert one.own_batch == 5 and not one.takes_batch
+
+
 def test_inputs_of_another_batch_than_asked_are_refused(code) -> None:
     with pytest.raises(WorkloadError, match=r"inputs\(3\) of .* makes a batch of 4"):
         subject(code("wrong_batch")).example(3)
