@@ -19,7 +19,7 @@ ENOUGH_SAMPLES = 10
 ROUNDS_FOR_PLATEAU = 10
 PLATEAU = 0.9  # twice the rounds would narrow an interval to 0.71 of its width if noise were all
 REPEATS = 0.01  # between the 10th percentiles of the two halves
-ENOUGH_ROUNDS = 5  # from here on the paired ratio is trimmed, so one burst decides nothing
+ENOUGH_ROUNDS = 5  # below, two or three degrees of freedom say little over all looks
 PATIENCE = 20  # rounds, after which a tie and a median need not be known any better
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from .samples import AMBIGUOUS, MIN_PAIRS, SAME, Ratio, median, paired_ratio
+from .samples import AMBIGUOUS, MIN_PAIRS, SAME, TRIMMED_FROM, Ratio, median, paired_ratio
 from .tails import percentiles, tail_ratio
 
 ALPHA = 0.05  # probability of at least one wrong elimination in a race
@@ -22,7 +22,6 @@ ALPHA = 0.05  # probability of at least one wrong elimination in a race
 RUN_TO_RUN = 0.004
 Z95 = 1.96  # half-width of a 95 % interval in standard deviations
 TOLERANCE = 0.05  # a smaller difference is a tie: not worth a user's second thought
-FEW = 5  # rounds, below which one burst could move a mean
 UNDECIDED = 1.25  # an interval that holds 1 and reaches beyond this factor settles nothing
 
 ByRound = Mapping[int, float]  # round number to the block's value
@@ -167,8 +166,8 @@ def relative(first: ByRound, second: ByRound) -> float:
     """Time of the first over time of the second, from however few rounds."""
     ratio, common = ratio_between(first, second), sorted(first.keys() & second.keys())
     is_pooled = all(isinstance(each, Rounds) and each.tails(common) for each in (first, second))
-    # Below FEW rounds the mean is not trimmed, so the median of the ratios counts.
-    if ratio is not None and (is_pooled or ratio.pairs >= FEW):
+    # A mean that is not trimmed moves with one burst, so the median of the ratios counts.
+    if ratio is not None and (is_pooled or ratio.pairs >= TRIMMED_FROM):
         return ratio.value
     if not common:
         return median(list(first.values())) / median(list(second.values()))

@@ -175,14 +175,15 @@ def test_below_five_rounds_it_is_the_ordinary_t_interval() -> None:
     assert math.log(4 / ratio.low) == pytest.approx(reach)
 
 
-def test_from_five_rounds_a_fifth_is_trimmed_at_each_end() -> None:
-    # Worked by hand: of the logs 0, 1, 2, 3, 9 the middle three remain, mean 2; winsorised to
-    # 1, 1, 2, 3, 3 their variance is 1, over (3/5)**2 * 5 gives the squared error.  In this order
-    # neighbours differ, so nothing is widened.
-    logs = [9.0, 1.0, 3.0, 0.0, 2.0]
-    ratio = stats.paired_ratio([math.exp(x) for x in logs], [1.0] * 5)
-    assert math.log(ratio.value) == pytest.approx(2.0)
-    assert math.log(ratio.high) - 2 == pytest.approx(4.302652729749462 / (0.6 * math.sqrt(5)))
+def test_from_seven_rounds_a_fifth_is_trimmed_at_each_end() -> None:
+    # Worked by hand: of the logs 0, 1, 2, 3, 4, 5, 13 the middle five remain, mean 3; winsorised
+    # to 1, 1, 2, 3, 4, 5, 5 their variance is 3, over (5/7)**2 * 7 gives the squared error.  In
+    # this order neighbours differ, so nothing is widened.
+    logs = [13.0, 0.0, 5.0, 1.0, 4.0, 2.0, 3.0]
+    ratio = stats.paired_ratio([math.exp(x) for x in logs], [1.0] * 7)
+    error = math.sqrt(3) / (5 / 7 * math.sqrt(7))
+    assert math.log(ratio.value) == pytest.approx(3.0)
+    assert math.log(ratio.high) - 3 == pytest.approx(2.7764451051977987 * error)
 
 
 def test_common_drift_does_not_change_the_paired_ratio() -> None:
