@@ -106,8 +106,9 @@ def _activity(session: Session) -> Content:
         case "stopping":
             return Content("writing what was measured...")
         case "finished" | "incomplete" if session.has_model:
-            pick = pick_of(report)
-            return Content(f"pick: {brief(candidate_name(pick.case), report)}" if pick else "")
+            if (pick := pick_of(report)) is None:
+                return Content("no pick")
+            return Content(f"pick: {brief(candidate_name(pick.case), report)}")
         case "finished" | "incomplete":
             verdicts = [v for v in report.verdicts if v.choice != "unknown"]
             answered = sum(not verdict.is_open for verdict in verdicts)

@@ -68,7 +68,9 @@ class Chips(Drawn, can_focus=True):
     def _chip(self, number: int, option: str) -> Content:
         is_on = option in self._chosen or (number == 0 and not self._chosen)
         mark = ("( )", "(x)")[is_on] if self._is_single else ("[ ]", "[x]")[is_on]
-        style = "bold $text on $cursor" if self.has_focus and number == self.at else ""
+        # Textual sets `has_focus` only after `on_focus` and `on_blur`.
+        has_cursor = self.screen.focused is self and number == self.at
+        style = "bold $text on $cursor" if has_cursor else ""
         if style and self.app.native_ansi_color:
             style = "reverse"
         box = link(f"{mark} {option}", f"tick({number})")

@@ -165,9 +165,10 @@ def test_a_pause_holds_the_clock_and_resume_goes_on(live_engine) -> None:
     engine = live_engine("run", "spin", *budget(5), "--set", "ms=300")
     engine.until(ev.BlockMeasured)
     engine.say("pause")
-    engine.until(ev.StatusChanged)
+    paused = engine.until(ev.StatusChanged)
     engine.say("resume")
-    events = engine.rest()
+    resumed, *events = engine.until(ev.StatusChanged), *engine.rest()
+    assert resumed.at_s >= paused.at_s
     assert len(only(events, ev.BlockDiscarded)) == 1
     assert events[-1].status == "done"
 

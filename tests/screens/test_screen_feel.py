@@ -202,6 +202,7 @@ async def test_x_asks_once_and_forgets_the_question() -> None:
         now[0] = 6.0
         await press(pilot, "x")
         assert feed.said == ["cancel"]
+        assert not app._notifications, "the question is answered"
 
 
 @pytest.mark.parametrize("long", [True, False])

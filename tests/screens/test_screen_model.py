@@ -377,6 +377,7 @@ async def test_code_that_raised_says_so_on_this_screen() -> None:
     async with replayed(own_runs.raised()).run_test(size=SIZE) as pilot:
         await settle(pilot)
         assert "[4 Model]" in text(pilot)
+        assert "done  no pick" in text(pilot)
         assert "net:build: ValueError: no weights" in text(pilot)
         await press(pilot, "3")
         assert "net:build: ValueError:" in text(pilot)

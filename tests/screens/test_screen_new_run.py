@@ -96,6 +96,23 @@ async def test_a_wrong_value_is_named_kept_and_corrected_and_then_it_starts() ->
         assert "[2 Run]" in text(pilot)
 
 
+async def test_choices_show_their_cursor_while_they_have_the_focus() -> None:
+    app, _ = finished()
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await choose(pilot, "matmul")
+        await walk_to(pilot, "backend")
+        chips = app.screen.focused
+        assert isinstance(chips, Chips)
+
+        def has_cursor() -> bool:
+            return any("$cursor" in str(span.style) for span in chips.render().spans)
+
+        assert has_cursor()
+        await press(pilot, "tab")
+        assert not has_cursor()
+
+
 async def test_the_end_of_a_pasted_path_is_in_view() -> None:
     app, _ = finished()
     async with app.run_test(size=(60, 20)) as pilot:

@@ -12,6 +12,7 @@ from ..text import units
 from ..text.units import as_sentence
 from .comparison import TIMED, Comparison, better
 from .evidence import Evidence
+from .ranking import gain_over
 
 LAUNCH_BOUND = 0.8  # share of the device's time per step that the host spends on queueing
 LOADING_LIMITS_FROM = 0.25  # share of an epoch without a batch
@@ -134,9 +135,12 @@ def _precision(evidence: Evidence, pick: Candidate) -> Iterator[str]:
 
 
 def _gain(pick: Candidate, other: Candidate, name: str, than: str) -> str | None:
-    """The lead of the pick; None where it is not beyond doubt, or no time counts."""
-    comparison = Comparison.of(pick, other)
+    """The lead of the pick; None where it is in doubt, the medians contradict it, or no time
+    counts."""
+    comparison, gained = Comparison.of(pick, other), gain_over(other, pick)
     if pick.objective not in TIMED or not comparison.is_proven:
+        return None
+    if gained is None or gained.least is not None:
         return None
     factor, ci = comparison.parts
     return f"{name} is {factor} {better(pick.objective)} than {than} (95% CI {ci})."

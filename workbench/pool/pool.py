@@ -267,11 +267,12 @@ class Pool:
 
     def _pause(self, worker: WorkerProcess, wish: str) -> float:
         """Hold everything still until the user comes back; returns how many seconds it took."""
-        began = time.monotonic()
+        # The clock stands still from here on: a later time for the pause would lie after its end.
+        at_s, began = self._control.now(), time.monotonic()
         awake = [worker, *(other for _, other in self._begun.values())]
         for each in awake:
             each.freeze()
-        self._emit_status("paused")
+        self._listener.emit(ev.StatusChanged(at_s=at_s, status="paused"))
         try:
             with self._control.at_pause():
                 if wish == "suspend":
@@ -282,13 +283,10 @@ class Pool:
             ended = time.monotonic()
             self._pauses.append((began, ended))
             self._control.exclude(away := ended - began)
-        self._emit_status("running")
+        self._listener.emit(ev.StatusChanged(at_s=self._control.now(), status="running"))
         for each in awake:
             each.thaw()
         return away
-
-    def _emit_status(self, status: str) -> None:
-        self._listener.emit(ev.StatusChanged(at_s=self._control.now(), status=status))
 
     def _freeze(self, key: WorkerKey, worker: WorkerProcess) -> None:
         if self._freezes and not worker.freeze():

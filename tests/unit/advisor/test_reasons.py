@@ -224,6 +224,14 @@ def test_a_cause_needs_a_proven_gain() -> None:
 # -------------------------------------------------------------------- bounds
 
 
+def test_a_cause_needs_medians_that_agree() -> None:
+    fewer, slowed = replace(CPU, threads=2), [*[[0.4] * 5] * 4, *[[0.001] * 50] * 6]
+    said = verdict({fewer: steady(0.001, 4), CPU: steady(0.4, 4)}).reasons
+    assert any("than with 8 threads" in text for text in said)
+    said = verdict({fewer: steady(0.001, 4), CPU: slowed}).reasons
+    assert not any("than with 8 threads" in text for text in said)
+
+
 def test_candidates_that_could_not_be_picked_come_last() -> None:
     last = GALLERY["one too inaccurate and one dead"]().reasons[-1]
     assert "cpu torch bf16 t8 (error 5.0%, limit 1.0%)" in last

@@ -39,7 +39,7 @@ def test_verdicts_that_differ_do_not_look_alike() -> None:
     against = [msgspec.structs.replace(found.against[0], verdicts=[verdict])]
     _, verdicts, *_ = sections(msgspec.structs.replace(found, against=against))
     (row,) = verdicts.rows
-    assert row[2:4] == [f"cpu: matmul[n={n}] cpu torch fp32 t8" for n in (512, 1024)]
+    assert row[2:4] == [f"CPU: matmul[n={n}] cpu torch fp32 t8" for n in (512, 1024)]
 
 
 def test_every_cell_of_a_markdown_table_has_its_column() -> None:

@@ -9,8 +9,9 @@ import pytest
 from workbench.export.text import run_text, summary_text
 from workbench.export.view.derived import RunView
 from workbench.export.view.events import log_line
-from workbench.export.view.model import stage
+from workbench.export.view.model import answer_lines, stage
 from workbench.export.view.model_facts import code_facts, left_out, saved_text
+from workbench.export.view.spans import plain_lines
 from workbench.planning.request import Request, check
 from workbench.records import events as ev
 from workbench.records.code import SavedCode
@@ -66,6 +67,8 @@ def test_code_that_raised_says_so_in_text_and_log() -> None:
         lines.append(log_line(event, report) or "")
     assert "net:build: ValueError: no weights (net.py:12)" in "\n".join(lines)
     assert "net:build: ValueError: no weights (net.py:12)" in run_text(report)
+    answer = plain_lines(answer_lines([], None, RunView(report), 80))
+    assert "! failed" in answer and "remedy" not in answer, "nothing is known to help"
 
 
 def test_without_a_check_or_resident_inputs_there_are_no_such_columns() -> None:

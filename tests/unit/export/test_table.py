@@ -69,3 +69,14 @@ def test_a_bar_leaves_before_a_name_is_cut() -> None:
     lines = [Line("", {**cells, "time": Text.of("9 ms")})]
     kept = {width: [column.key for column, _ in fit(columns, lines, width)] for width in (33, 32)}
     assert kept == {33: ["name", "bar", "time"], 32: ["name", "time"]}
+
+
+def test_a_text_that_does_not_fit_leaves_its_room_to_the_next_column() -> None:
+    machine = "Intel Xeon, 2 cores | no GPU"
+    rows = ["training", "realtime", "floating_point", "prototyping"]
+    run = RunSummary(
+        "1", "done", "2026-11-29T10:56:46Z", 39.0, "workbench advise --quick", machine=machine,
+        answers=dict.fromkeys(rows, "cpu torch fp32 t2"), confidences=dict.fromkeys(rows, "likely"),
+    )  # fmt: skip
+    _, line = table_lines(COLUMNS, [run_line(run, {})], 118)
+    assert "  4 likely  " in line.plain and line.plain.endswith(machine)

@@ -34,9 +34,8 @@ def answer_lines(row: Row, run: RunView, width: int, *, roomy: bool) -> list[Tex
     and if `roomy` always."""
     facts = [fact("", row.plan.question, "dim")] if row.plan.question else []
     facts += answer_facts(row, run)
-    left = [case_text(c.case.id, run) for c in row.candidates if not c.ended]
-    if left and run.going and row.started and row.verdict is None:
-        facts += [*_so_far(row, run), Fact("still in", join(left, ", "))]
+    if run.going and row.started and row.verdict is None:
+        facts += _so_far(row, run)
     lines = [heading(row_title(row), width), *facts_lines(facts, width, INDENT)]
     lines += command_lines(row.plan.reproduce)
     if row.started and (roomy or (run.going and row.verdict is None)):

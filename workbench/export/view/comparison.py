@@ -1,5 +1,6 @@
 """Compared runs, and the two sides of `workbench ab`, as sections."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -19,7 +20,9 @@ from ...text import units
 from ...text.units import NOT_AVAILABLE, duration
 from . import machine
 from .section import Section
-from .table import UNLIMITED, Column
+from .spans import Text
+from .table import UNLIMITED, Column, texts_of
+from .words import choice_word, with_short
 
 HEADINGS = ("Result", "Case", "B/A", "95% CI", "A", "B", "Pairs of processes")
 
@@ -79,10 +82,23 @@ def _against(one: Versus, spreads: Sequence[float | None], *, known: bool) -> It
         notes.insert(1, f"Intervals allow for changes from run to run: {rounds}.")
     only = (("A", one.only_in_a), (b, one.only_here))
     notes += [f"Only in {n}: {len(ids)}, such as {ids[0]}." for n, ids in only if ids]
-    named, ratio = replace(_staying("Case", 18, names=True), patient=True), _staying(f"{b}/A")
+    named, ratio = _staying("Case", 24, names=True), _staying(f"{b}/A")
     why = Column("Why", "Why", 3, minimum=18)
     of_case = ("Result", named, ratio, "99% CI", f"Medians A, {b}", "Rounds", why)
-    yield Section.of("Cases", notes, of_case, map(_case, one.cases))
+    yield _with_short_names(Section.of("Cases", notes, of_case, map(_case, one.cases)))
+
+
+def _with_short_names(found: Section) -> Section:
+    """The cases also without their sizes, for narrow tables, where these names still differ."""
+    names = [texts_of(line.cells["Case"])[0] for line in found.lines]
+    short = [re.sub(r"\[.*?\]", "", name.plain) for name in names]
+    if len({*short}) < len(short):
+        return found
+    lines = [
+        replace(line, cells={**line.cells, "Case": [name, *with_short(Text.of(text))]})
+        for line, name, text in zip(found.lines, names, short, strict=True)
+    ]
+    return replace(found, lines=lines)
 
 
 def _staying(title: str, minimum: int | None = None, *, names: bool = False) -> Column:
@@ -94,7 +110,8 @@ def _verdict(one: ComparedVerdict) -> tuple[str, ...]:
     picks = [candidate_name(pick) if pick else "no pick" for pick in one.picks]
     if len({*picks}) < len({*one.picks}):  # they differ in size alone
         picks = [_sized(pick) if pick else "no pick" for pick in one.picks]
-    sides = [f"{choice}: {pick}" for choice, pick in zip(one.choices, picks, strict=True)]
+    words = map(choice_word, one.choices, one.picks)
+    sides = [f"{word}: {pick}" for word, pick in zip(words, picks, strict=True)]
     ratios = [units.ratio_parts(ci[0], ci)[1] if ci else "-" for ci in one.ci95]
     return one.word, one.scenario, *sides, *ratios
 

@@ -187,7 +187,8 @@ def _refused(row: Row) -> Iterator[Fact]:
         if candidate.reason is not None:
             message = candidate.reason.message
             yield fact("! failed", message, "strong error", label_tone="strong error")
-            yield fact("  remedy", candidate.reason.hint or "")
+            if candidate.reason.hint:
+                yield fact("  remedy", candidate.reason.hint)
 
 
 def _leader(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:

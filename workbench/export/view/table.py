@@ -108,10 +108,14 @@ def fit(columns: Sequence[Column], lines: Sequence[Line], width: int) -> list[tu
     spare = width - needed({})
     widths = {c.key: limits[c.key][0] for c in kept}
     for _, equals in groupby(sorted(kept, key=_turn), _turn):
-        able = list(equals)
+        able = group = list(equals)
         while spare > 0 and (able := [c for c in able if widths[c.key] < limits[c.key][1]]):
             widths[min(able, key=lambda c: widths[c.key]).key] += 1
             spare -= 1
+        for column in group:  # a text that is still too long leaves its room to others
+            used = max(limits[column.key][0], _shown_width(column, lines, widths[column.key]))
+            spare += widths[column.key] - used
+            widths[column.key] = used
     return [(column, widths[column.key]) for column in kept]
 
 
@@ -125,6 +129,16 @@ def cell_text(cell: Cell | None, column: Column, width: int) -> Text:
         chosen = longest_that_fits(texts_of(cell), width)
     blank = " " * (width - chosen.cell_length)
     return Text.of(blank, chosen) if column.align == "right" else Text.of(chosen, blank)
+
+
+def _shown_width(column: Column, lines: Sequence[Line], width: int) -> int:
+    """The cells that the texts of a column take of this width."""
+    named = cut_names(column, lines, width) if column.names else lines
+    cells = [line.cells[column.key] for line in named if column.key in line.cells]
+    if any(callable(cell) for cell in cells):
+        return width
+    taken = (longest_that_fits(texts_of(cell), width).cell_length for cell in cells)
+    return max([len(column.title), *taken])
 
 
 def longest_that_fits(texts: Sequence[Text], width: int) -> Text:

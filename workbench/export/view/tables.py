@@ -64,9 +64,10 @@ def advisor_line(row: Row, run: RunView, *, gpu: bool, words: bool = False) -> L
     plan, verdict = row.plan, row.verdict
     advice = plan.textbook or ""
     title = Text.of(row_title(row))
+    # A scenario has a short name, which the command line takes too; answers need its room.
+    names = [title, Text.of(plan.scenario)][run.going :]
     cells: dict[str, Cell] = {
-        # A scenario has a short name, which the command line takes too.
-        "scenario": [title, Text.of(plan.scenario)] if advice and not words else title,
+        "scenario": names if advice and not words else title,
         "textbook": Text.of((choice_word(advice), advice)),
     }
     if verdict is None:
