@@ -78,12 +78,7 @@ def table(**changed: Any) -> dict[str, Any]:
             for row, device in choices.items()
         ],
         "measurements": [
-            measured(
-                workload,
-                scenario=row,
-                median_s=225e-6,
-                telemetry={"counted_power_w": 640.0},
-            )
+            measured(workload, scenario=row, median_s=225e-6, telemetry={"counted_power_w": 640.0})
             for row, workload in ROW_OF.items()
         ],
         **changed,

@@ -9,6 +9,7 @@ from typing import Any
 import builders
 import msgspec
 from lab_builders import answer, candidate, cpu
+from msgspec.structs import replace
 
 from workbench.contract import Case
 from workbench.engine.model_lab import ModelLab
@@ -115,10 +116,10 @@ class Bench:
         self.events: list[ev.AnyEvent] = []
         machine = builders.machine(*gpus)
         known = [  # as OpenVINO finds them
-            msgspec.structs.replace(gpu, platform="OpenVINO") if "xpu" in gpu.device else gpu
+            replace(gpu, platform="OpenVINO") if "xpu" in gpu.device else gpu
             for gpu in machine.gpus
         ]
-        machine = msgspec.structs.replace(machine, cpu=cpu(cores=4), gpus=known)
+        machine = replace(machine, cpu=cpu(cores=4), gpus=known)
         given = Request(model=asked, **request)
         report = Report(machine=machine, software=Software("3.11", "python", {}, {}))
         context = builders.context(

@@ -9,6 +9,7 @@ from typing import Any
 
 import machines
 import msgspec
+from msgspec.structs import replace
 from recorded_model import BUILT, FACTS, FILE
 from scenes import made_once, until
 from simulated_run import SimulatedMachine, SimulatedPool, run
@@ -132,9 +133,7 @@ class SimulatedLab(SimulatedPool):
 
 
 QUESTION = ModelQuestion(FILE, save_best="best.onnx")
-SCENARIO = msgspec.structs.replace(
-    QUESTION.scenario(), precisions=("fp32", "fp16", "int8"), batch=FACTS.batch
-)
+SCENARIO = replace(QUESTION.scenario(), precisions=("fp32", "fp16", "int8"), batch=FACTS.batch)
 
 
 @made_once

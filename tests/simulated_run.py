@@ -394,5 +394,5 @@ def run(
     with ExitStack() as replacing:
         for owner, name, stand_in in replaced:
             replacing.enter_context(patch.object(owner, name, stand_in))
-        Engine(request, rows, control, report, found.append).run()  # type: ignore[arg-type]
+        Engine(request, rows, control, report, found.append).run()
     return found

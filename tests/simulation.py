@@ -263,7 +263,7 @@ def judged(
     if None not in kinds.values() and verdict.choice in kinds:
         device_wrong = kinds[verdict.choice] != min(true.values())
     if verdict.choice == "either":
-        either_wrong = max(kinds.values()) > TIED * min(kinds.values())  # type: ignore[type-var]
+        either_wrong = max(kinds.values()) > TIED * min(kinds.values())
     row = report.rows["row"]
     is_whole = all(candidate.blocks for candidate in row.candidates)
     assert is_whole or verdict.confidence in ("likely", "open")

@@ -67,7 +67,6 @@ def test_watch_without_a_terminal_is_text_and_ends_well_with_ctrl_c(environment)
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert process.stdout is not None
     head = [process.stdout.readline() for _ in range(2)]
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)

@@ -193,7 +193,6 @@ def test_two_signals_leave_a_reader_that_does_not_read(environment, cli) -> None
         stderr=subprocess.DEVNULL,
     )
     hung = psutil.Process(process.pid)
-    assert process.stdout is not None
     fill_up(process.stdout.fileno())
     # An event is written to the journal first, and then to the pipe, which is full.
     assert until(lambda: any(path.stat().st_size for path in cli.runs.glob("*.jsonl")), 60)

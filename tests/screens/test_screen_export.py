@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 from typing import NoReturn
 
-import msgspec
 import pytest
 import scenes
+from msgspec.structs import replace
 from stage import held, press, replayed, settle, text
 
 from workbench.export.formats import file_text
@@ -87,7 +87,7 @@ async def test_e_stays_in_this_folder_whatever_a_document_calls_its_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     first, *rest = scenes.h200()
-    app = replayed([msgspec.structs.replace(first, id="/../../[b]\x1b" + 300 * "x"), *rest])
+    app = replayed([replace(first, id="/../../[b]\x1b" + 300 * "x"), *rest])
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, "e")
@@ -122,4 +122,4 @@ async def test_the_palette_writes_a_document_that_opens_again(
     assert [row.verdict for row in read.rows.values()] == [
         row.verdict for row in shown.rows.values()
     ]
-    assert read.started is not None and read.started.id == shown.started.id
+    assert read.started.id == shown.started.id

@@ -65,7 +65,7 @@ async def test_columns_sort_by_key_and_by_click_and_the_cursor_stays_with_its_ro
         assert first_rows(app)[0] == "floating_point"
 
 
-def titles_of(app: WorkbenchApp):  # type: ignore[no-untyped-def]
+def titles_of(app: WorkbenchApp):
     return lambda name: app.session.report.rows[name].plan.title
 
 
@@ -131,7 +131,7 @@ def _contrast(one: Color, other: Color) -> float:
 
 
 @pytest.mark.parametrize("theme", [DARK, LIGHT])
-def test_every_text_of_our_themes_can_be_read(theme) -> None:  # type: ignore[no-untyped-def]
+def test_every_text_of_our_themes_can_be_read(theme) -> None:
     """WCAG 2.2, 1.4.3: a contrast of at least 4.5."""
     texts = {name: getattr(theme, name) for name in ("primary", "warning", "error", "success")}
     texts |= {k: v for k, v in theme.variables.items() if k.startswith(("cpu", "gpu"))}
@@ -237,7 +237,6 @@ async def test_s_and_n_work_in_a_replay_of_an_own_run() -> None:
         await settle(pilot)
         assert "recorded, done" in text(pilot) and "n New" in text(pilot) and not asked
         started = app.session.report.started
-        assert started is not None
         command = started.tool.command
         await press(pilot, "s")
         assert asked == [command] and "racing" in text(pilot)

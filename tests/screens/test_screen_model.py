@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import msgspec
 import own_runs
 import pytest
 import recorded_model
 import scenes
 import simulated_lab
+from msgspec.structs import replace
 from stage import JOURNALS, HeldFeed, held, opened, press, replayed, settle, text
 from textual.pilot import Pilot
 
@@ -284,10 +284,10 @@ async def test_a_failed_form_and_a_file_that_was_not_written_are_told() -> None:
     for event in DONE:
         if isinstance(event, ev.ModelAdvised):
             saved = Saved("best.onnx", None, None, reason)
-            advice = msgspec.structs.replace(event.advice, saved=saved)
-            event = msgspec.structs.replace(event, advice=advice)
+            advice = replace(event.advice, saved=saved)
+            event = replace(event, advice=advice)
         if isinstance(event, ev.CaseFinished) and event.case == recorded_model.MIXED.id:
-            event = msgspec.structs.replace(event, status="failed", reason=reason)
+            event = replace(event, status="failed", reason=reason)
         events.append(event)
     async with replayed(events).run_test(size=(120, 60)) as pilot:
         await settle(pilot)

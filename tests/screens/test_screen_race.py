@@ -106,12 +106,11 @@ def test_a_long_race_is_thinned_and_keeps_its_last_round() -> None:
     report = Report.of(scenes.h200())
     row = report.rows["branching"]
     long, start = RunView(report), RunView(report).lead(row)
-    assert start is not None
     for candidate in (start.best, start.other):
         rounds = candidate.rounds()
         rounds.update({number: rounds[0] * (1 + number % 7 / 100) for number in range(1000)})
     found = long.lead(row)
-    assert found is not None and found.course[-1][0] == 999 and len(found.course) <= 60
+    assert found.course[-1][0] == 999 and len(found.course) <= 60
     lines = lead_lines(found, long, 100)
     assert max(line.cell_length for line in lines) <= 100
 
@@ -121,7 +120,6 @@ def test_the_histogram_counts_from_the_shortest_to_the_longest_sample() -> None:
     run = RunView(report)
     for row in report.rows.values():
         best = run.best(row)
-        assert best is not None
         line = course_lines(row, run, 120)[-1].plain
         assert line.startswith(f"{len(best.samples_s):,} samples of ") and "█" in line
     row.candidates.clear()

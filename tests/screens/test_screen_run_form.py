@@ -107,10 +107,7 @@ def test_a_tuning_parameter_says_so_and_is_left_to_the_workload(
         ({"code": "m.net:build", "kind": "function"}, "--function m.net:build"),
         ({"code": "s.py"}, "--torch s.py"),
         ({"code": "sh run.sh", "kind": "command"}, "--command 'sh run.sh'"),
-        (
-            {"code": "sh {n}", "kind": "command", "over": "n=1,2"},
-            "--command 'sh {n}' --over n=1,2",
-        ),
+        ({"code": "sh {n}", "kind": "command", "over": "n=1,2"}, "--command 'sh {n}' --over n=1,2"),
         (
             {"code": "sh {n}", "kind": "command", "over": "'n=--amp --fused,--fp32'"},
             "--command 'sh {n}' --over 'n=--amp --fused,--fp32'",

@@ -128,7 +128,7 @@ async def test_s_starts_the_command_of_the_chosen_run_again(kept: Path) -> None:
         assert (
             asked[1]
             == read_journal(kept / "20261121-100000-bbbb.jsonl").report.started.tool.command
-        )  # type: ignore[union-attr]
+        )
         assert "racing" in text(pilot) and "[3 Advisor]" in text(pilot)
         await press(pilot, "5", "s")
         await loaded(pilot)
@@ -138,8 +138,7 @@ async def test_s_starts_the_command_of_the_chosen_run_again(kept: Path) -> None:
 async def test_s_starts_no_other_run_where_the_chosen_one_cannot_be(kept: Path) -> None:
     asked: list[object] = []
     app = WorkbenchApp(
-        lambda request: asked.append(request) or Feed(scenes.cpu_only()),
-        monotonic=lambda: 0.0,
+        lambda request: asked.append(request) or Feed(scenes.cpu_only()), monotonic=lambda: 0.0
     )
     async with app.run_test(size=SIZE) as pilot:
         await open_runs(pilot)

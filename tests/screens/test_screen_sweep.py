@@ -125,7 +125,6 @@ def test_every_curve_is_drawn_with_the_mark_that_leads_its_candidate() -> None:
 def test_all_sizes_between_which_the_lead_changes_device_are_shaded() -> None:
     report = Report.of(scenes.sweep())
     sweep = RunView(report).sweep(last_of(report))
-    assert sweep is not None
     stays, moves = sweep.lead_changes
     replace = msgspec.structs.replace
     back = replace(moves, between=(1024, 2048), from_candidate="cuda:0/a", to_candidate="cpu/b")

@@ -95,7 +95,7 @@ def test_the_watch_of_a_machine_with_a_gpu(
 
 def test_clock_events_are_shown_in_words() -> None:
     shown = clock_events(["gpu_idle", "sw_power_cap"])
-    assert shown is not None and shown.plain == "gpu idle, sw power cap"
+    assert shown.plain == "gpu idle, sw power cap"
 
 
 async def test_a_gap_takes_the_place_of_readings_that_would_be_old() -> None:

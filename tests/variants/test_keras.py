@@ -171,9 +171,7 @@ def library(monkeypatch) -> SimpleNamespace:
             "config": SimpleNamespace(
                 list_physical_devices=lambda kind: noted.gpus,
                 set_visible_devices=lambda *choice: noted.visible.append(choice),
-                experimental=SimpleNamespace(
-                    enable_tensor_float_32_execution=noted.tf32.append,
-                ),
+                experimental=SimpleNamespace(enable_tensor_float_32_execution=noted.tf32.append),
             ),
             "constant": torch.from_numpy,
             "data": SimpleNamespace(Dataset=SimpleNamespace(from_tensor_slices=Data)),
@@ -298,7 +296,7 @@ def test_bf16_is_tried_at_a_small_size_first() -> None:
     large = replace(CASE, params={**PARAMS, "samples": 10_000})
     assert WORKLOAD.small_probe(large) is None
     small = WORKLOAD.small_probe(replace(large, precision="bf16"))
-    assert small is not None and small.params == {**PARAMS, "samples": 256}
+    assert small.params == {**PARAMS, "samples": 256}
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def children() -> list[psutil.Process]:
 
 def case(name: str, **changes: object) -> Case:
     fields = {"workload": name, "device": "cpu", "backend": "numpy", "precision": "fp32"}
-    return Case(**{**fields, "threads": 1, "params": {"n": 1}, **changes})  # type: ignore[arg-type]
+    return Case(**{**fields, "threads": 1, "params": {"n": 1}, **changes})
 
 
 @pytest.mark.parametrize("name", UNPLANNABLE)

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from builders import machine
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from workbench import catalog
 from workbench.cli.commands import ceilings, doctor
@@ -55,9 +55,9 @@ def test_the_doctor_tries_one_package_after_another_on_an_exclusive_gpu(
 
     def detect(_python: str | None) -> tuple[Machine, Software]:
         here = machine("cuda:0")
-        gpu = msgspec.structs.replace(here.gpus[0], compute_mode=mode)
+        gpu = replace(here.gpus[0], compute_mode=mode)
         packages = {"torch": Package("2.13.0", "CUDA 13.0")}
-        return msgspec.structs.replace(here, gpus=[gpu]), Software("3.11", "python", packages, {})
+        return replace(here, gpus=[gpu]), Software("3.11", "python", packages, {})
 
     def tried(*_: Any, **options: Any) -> dict[str, Trial]:
         asked.update(options)

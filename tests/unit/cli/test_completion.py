@@ -129,8 +129,7 @@ def test_thousands_of_runs_are_cut(state: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shell", "expected"),
-    [("zsh", f"plain\n{IDS[1]}\n_"), ("fish", f"plain,{IDS[1]}")],
+    ("shell", "expected"), [("zsh", f"plain\n{IDS[1]}\n_"), ("fish", f"plain,{IDS[1]}")]
 )
 def test_other_shells_get_the_same(shell: str, expected: str) -> None:
     assert expected in "\n".join(completed("workbench open 20261121", shell))

@@ -24,7 +24,7 @@ class FarAhead(SimulatedOwn):
 
 def test_compiling_is_left_out_where_another_library_is_far_ahead() -> None:
     code = Report.of(raced(FarAhead)).code
-    assert code is not None and code.breaks == []
+    assert code.breaks == []
     assert "as fast as eager torch" in code.left_out["compile"]
     near = Report.of(raced(budget_s=120))
     assert any(candidate.case.is_compiled for candidate in near.candidates.values())
@@ -33,7 +33,7 @@ def test_compiling_is_left_out_where_another_library_is_far_ahead() -> None:
 def test_a_compiled_mode_that_the_user_names_races_behind_another_library_far_ahead() -> None:
     named = ("plain", "compile+reduce-overhead")
     report = Report.of(raced(FarAhead, gpu=True, budget_s=120, modes=named))
-    assert report.code is not None and "compile" not in report.code.left_out
+    assert "compile" not in report.code.left_out
     assert {c.case.mode for c in report.candidates.values()} == {None, named[1]}
 
 
@@ -44,7 +44,6 @@ class NothingToCompile(SimulatedOwn):
 def test_what_torch_does_not_compile_is_not_compiled() -> None:
     report = Report.of(raced(NothingToCompile, budget_s=120))
     assert not any(candidate.case.is_compiled for candidate in report.candidates.values())
-    assert report.code is not None
     assert report.code.left_out["compile"] == "torch.compile finds nothing in it"
 
 
@@ -56,7 +55,6 @@ class Enormous(SimulatedOwn):
 def test_the_probe_counts_what_would_take_too_long_to_compile() -> None:
     report = Report.of(raced(Enormous, budget_s=120))
     assert not any(candidate.case.is_compiled for candidate in report.candidates.values())
-    assert report.code is not None
     assert report.code.left_out["compile"].startswith("compiling may take 4")
 
 
@@ -75,12 +73,11 @@ def test_once_nothing_else_is_left_a_compilation_is_tried_in_less_time(
 ) -> None:
     with patch.object(own_exports.ways, "compile_s", lambda *_, **__: 30.0):
         report = Report.of(raced(Hasty, budget_s=budget_s, batch=(1,)))
-    assert report.code is not None
     compiled = [c for c in report.candidates.values() if c.case.is_compiled and c.blocks]
     assert bool(compiled) == tried
     assert ("compile" in report.code.left_out) == (not tried)
     verdict = report.rows["own"].verdict
-    assert verdict is not None and verdict.confidence == ("sure" if tried else "likely")
+    assert verdict.confidence == ("sure" if tried else "likely")
     gap = "No time was left for its compiled form; raise --budget."
     assert (gap in " ".join(recommendation(report))) == (not tried)
 
@@ -110,9 +107,9 @@ def test_a_compilation_that_is_late_leaves_a_doubt_where_eager_torch_leads(
     with patch.object(own_exports.ways, "compile_s", lambda *_, **__: 30.0):
         report = Report.of(raced(code, budget_s=budget_s, batch=(1,)))
     (late,) = [c for c in report.candidates.values() if c.case.is_compiled]
-    assert late.reason is not None and late.reason.code == reason
+    assert late.reason.code == reason
     verdict = report.rows["own"].verdict
-    assert verdict is not None and verdict.confidence == confidence
+    assert verdict.confidence == confidence
 
 
 class LateAtFirst(Hasty):
@@ -170,7 +167,7 @@ def test_torch_is_compiled_for_another_batch_where_it_leads_there_alone() -> Non
     own, large = report.rows.values()
     assert not any(candidate.case.is_compiled for candidate in own.candidates)
     assert any(c.case.is_compiled and c.blocks for c in large.candidates)
-    assert report.code is not None and "compile" not in report.code.left_out
+    assert "compile" not in report.code.left_out
 
 
 class Behind(SimulatedOwn):

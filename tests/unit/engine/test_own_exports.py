@@ -89,7 +89,7 @@ def test_an_int8_form_of_the_module_races_at_both_batches(exports: Exports) -> N
     scenario = OwnQuestion("torch", "modules:picture").scenario()
     scenario = msgspec.structs.replace(scenario, batch=4)
     assert exports.export(60.0)
-    assert exports.exported is not None and exports.exported.dynamic
+    assert exports.exported.dynamic
     (case,) = exports.next_quantised((), scenario, 60.0)
     assert (case.backend, case.precision, case.batch) == ("onnxruntime", "int8", 4)
     assert exports.files(case)["model"] != exports.exported.model

@@ -35,7 +35,7 @@ def test_the_less_a_budget_has_room_for_the_more_is_named() -> None:
     ):
         report = Report.of(raced(Slow, batch=(1,), budget_s=budget_s, modes=("plain",)))
         verdict = report.rows["own"].verdict
-        assert verdict is not None and verdict.confidence == "likely"
+        assert verdict.confidence == "likely"
         assert gaps(report) == {"own": [f"no time was left for {missing}"]}
 
 
@@ -50,14 +50,13 @@ def test_the_answer_is_less_sure_where_int8_forms_had_no_turn() -> None:
     report = Report.of(raced(SlowToExport, budget_s=25.0, batch=(1,)))
     assert not any(c.case.precision == "int8" for c in report.candidates.values())
     verdict = report.rows["own"].verdict
-    assert verdict is not None
     assert verdict.confidence == "open"
     assert "no time was left for its INT8 forms and its compiled form" in verdict.reasons[0]
     assert verdict.next_best.startswith("Raise the budget")
     assert "No time was left for its INT8 forms and its compiled form; raise --budget." in " ".join(
         recommendation(report)
     )
-    assert report.code is not None and report.code.left_out["int8"] == NO_TIME
+    assert report.code.left_out["int8"] == NO_TIME
 
 
 def test_what_the_first_batch_had_no_time_for_is_missing_at_the_next_too() -> None:

@@ -38,7 +38,6 @@ def test_a_module_that_fails_on_the_cpu_is_examined_on_a_gpu(
     OnGpus.places.clear()
     report = Report.of(raced(OnGpus, gpu=True, devices=devices))
     assert OnGpus.places == places
-    assert report.code is not None
     assert {candidate.case.device for candidate in report.candidates.values()} == {"cuda:0"}
     assert report.code.facts.needs_gpu == (None if devices else OnGpus.error)
     why = "it did not run on the CPU: flash_attn needs CUDA"
@@ -53,7 +52,7 @@ def test_a_function_that_fails_without_a_gpu_is_asked_again_on_one() -> None:
     OnGpus.places.clear()
     report = Report.of(raced(Function, gpu=True, own=OwnQuestion("function", "m:work")))
     assert OnGpus.places == ["cpu", "cuda:0"]
-    assert report.code is not None and report.code.facts.needs_gpu == Function.error
+    assert report.code.facts.needs_gpu == Function.error
     assert [c.case.label for c in report.candidates.values()] == ["cuda:0/python"]
 
 
@@ -118,7 +117,6 @@ def test_a_batch_that_may_be_none_is_noted() -> None:
     noted = Report.of(raced(Sequence, batch=(1, 8)))
     plain = Report.of(raced(Sequence))
     for report, is_noted in ((noted, True), (plain, False)):
-        assert report.code is not None
         assert any("was not confirmed" in note for note in report.code.facts.notes) == is_noted
 
 
@@ -127,7 +125,6 @@ def test_inputs_without_tensors_are_not_exported() -> None:
         facts: ClassVar[dict[str, Any]] = {**FACTS, "inputs": []}
 
     report = Report.of(raced(Texts))
-    assert report.code is not None
     assert "would be a constant" in report.code.left_out["onnx"]
     assert not any(c.case.backend == "onnxruntime" for c in report.candidates.values())
 
@@ -143,6 +140,5 @@ def test_shares_of_a_scripts_modules_count_the_import_of_torch(
     monkeypatch.chdir(tmp_path)
     Path("train.py").touch()
     report = Report.of(raced(Scripted, own=OwnQuestion("torch", "train.py")))
-    assert report.code is not None
     first, unused = report.code.facts.modules
     assert first.share == 2.0 / (4.0 + IMPORT_S["torch"]) and unused.share == 0.0

@@ -84,7 +84,7 @@ def test_a_preparation_with_a_pause_in_it_is_made_again_in_a_fresh_worker() -> N
     def interrupted(*arguments: Any, **request: Any) -> Answer[Any]:
         return replace(ask(*arguments, **request), interrupted=answers.pop(0))
 
-    row.pool.ask = interrupted  # type: ignore[method-assign]
+    row.pool.ask = interrupted
     assert row.prepare(CPU_A) == [True]
     assert row.pool.operations() == ["prepare", "prepare"]
     assert row.pool.ended == [worker_key(CPU_A)]
@@ -99,7 +99,7 @@ def test_a_start_that_no_result_includes_does_not_count_as_measured() -> None:
         row.pool.deadlines.clear()  # the worker is started again
         return replace(ask(*arguments, **request), interrupted=answers.pop(0))
 
-    row.pool.ask = interrupted  # type: ignore[method-assign]
+    row.pool.ask = interrupted
     assert row.prepare(CPU_A) == [True]
     spent = row.context.overhead.result(1)
     assert (spent.starting_s, spent.measured_s) == (3.0, 3.0)
@@ -155,7 +155,7 @@ def test_what_can_never_run_is_not_said_to_lack_time() -> None:
     row = Row(elsewhere := case("cuda:7-a"), end_s=0.0)
     assert row.prepare(elsewhere) == [False]
     reason = row.report.candidates[elsewhere.id].reason
-    assert reason is not None and reason.code == "no_device"
+    assert reason.code == "no_device"
 
 
 def test_a_worker_may_start_until_the_run_ends_but_gets_no_request_after_the_rows() -> None:
@@ -226,7 +226,7 @@ def test_a_command_that_never_prints_its_line_says_which(
     shared = replace(shared, request=replace(shared.request, own=question))
     assert Preparation(row.plan, shared, Share(30.0, 59.0)).prepare(own) is None
     reason = row.report.candidates[own.id].reason
-    assert reason is not None and reason.code == NO_TURN.code
+    assert reason.code == NO_TURN.code
     assert reason.message.startswith(says) and (reason.hint or "").startswith(hint)
 
 
@@ -279,7 +279,7 @@ def test_a_worker_releases_every_case_even_if_one_of_them_fails_to_close() -> No
         raise OSError("no such file")
 
     for name, prepared in own.prepared.items():
-        prepared.task.close = partial(close, name)  # type: ignore[method-assign]
+        prepared.task.close = partial(close, name)
     names = list(own.prepared)
     with pytest.raises(OSError, match="no such file"):
         own.release(names)
@@ -360,7 +360,7 @@ def test_a_second_process_on_an_exclusive_gpu_is_refused(mode: str) -> None:
     assert row.prepare(gpu, compiled, CPU_A) == [True, shared, True]
     reason = row.report.candidates[compiled.id].reason
     if not shared:
-        assert reason is not None and reason.code == "exclusive_gpu"
+        assert reason.code == "exclusive_gpu"
         assert "one process at a time" in reason.message and "-c DEFAULT" in reason.hint
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
+from msgspec.structs import replace
 
 from workbench.export.markdown import markdown
 from workbench.export.view.comparison import ab_section
@@ -36,8 +36,8 @@ def test_a_row_has_word_ratio_interval_and_times() -> None:
 
 
 def test_a_simulated_gpu_is_named() -> None:
-    posed = msgspec.structs.replace(REPORT.results[0], basis="simulated")
-    (section,) = [ab_section(msgspec.structs.replace(REPORT, results=[posed]))]
+    posed = replace(REPORT.results[0], basis="simulated")
+    (section,) = [ab_section(replace(REPORT, results=[posed]))]
     assert "one: simulated, a CPU worker poses as this GPU" in section.notes
     assert not any("simulated" in note for note in ab_section(REPORT).notes)
 

@@ -50,12 +50,7 @@ def test_every_format_is_an_option_of_a_run(command: str, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("given", "chosen"),
-    [
-        ((), None),
-        (("plain",), "plain"),
-        (("jsonl",), "jsonl"),
-        (("json", "plain"), "json"),
-    ],
+    [((), None), (("plain",), "plain"), (("jsonl",), "jsonl"), (("json", "plain"), "json")],
 )
 def test_text_gives_way_to_another_format(given: tuple[str, ...], chosen: str | None) -> None:
     options = {f"as_{name}": name in given for name in FORMATS} | {"output": None}

@@ -168,10 +168,8 @@ def test_the_code_can_be_copied_as_it_stands() -> None:
 
 def test_operators_are_those_of_the_pick() -> None:
     found = compared(REPORT)
-    assert found is not None
     assert found.case == recorded_model.CHANNEL.id
     other = compared(REPORT, recorded_model.DYNAMIC.id)
-    assert other is not None
     assert other.case == recorded_model.DYNAMIC.id
 
 
@@ -247,7 +245,6 @@ def test_what_the_objective_counts_has_its_column() -> None:
 def test_where_the_model_as_given_wins_its_operators_stand_beside_the_fastest_other_form() -> None:
     report = with_verdict(pick=recorded_model.FP32.id, tie=False)
     found = compared(report)
-    assert found is not None
     assert found.case == recorded_model.TENSOR.id
     advice = recommendation(report)[0]
     assert advice == (

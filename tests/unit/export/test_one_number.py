@@ -48,7 +48,6 @@ def plain(cell: object) -> str:
 @pytest.mark.parametrize(("name", "row"), ROWS, ids=IDS)
 def test_table_sentence_and_details_have_the_same_lead(name: str, row: Row) -> None:
     run, verdict = RUNS[name], row.verdict
-    assert verdict is not None
     gpu = has_gpu([row])
     line = advisor_line(row, run, gpu=gpu)
     lead = plain(line.cells["ratio"]).split()[-1]
@@ -70,7 +69,6 @@ def test_the_pick_is_first_and_references_stand_below_their_heading(name: str, r
     run = RUNS[name]
     keys = [line.key for line in raced_lines(row, run)]
     by_id = {candidate.case.id: candidate for candidate in row.candidates}
-    assert row.verdict is not None
     assert keys[0] == row.verdict.pick
     place = keys.index(APART) if APART in keys else len(keys)
     assert not any(row.is_reference_only(by_id[key]) for key in keys[:place])
@@ -89,7 +87,7 @@ def test_a_faster_candidate_that_may_not_be_picked_does_not_hide_the_lead() -> N
     report = Report.of(scenes.h200())
     row = report.rows["branching"]
     before = RunView(report).lead(row)
-    assert before is not None and before.course
+    assert before.course
     able = (c for c in row.candidates if not row.is_reference_only(c))
     other = next(c for c in able if c is not before.best and c is not before.other)
     blocks = [
@@ -100,7 +98,7 @@ def test_a_faster_candidate_that_may_not_be_picked_does_not_hide_the_lead() -> N
         faster = replace(other, blocks=blocks, state=state, reason=reason)
         row.candidates[row.candidates.index(other)] = other = faster
         after = RunView(report).lead(row)
-        assert after is not None and after.other is before.other and after.course
+        assert after.other is before.other and after.course
 
 
 @pytest.mark.parametrize(
@@ -123,7 +121,7 @@ def test_an_accuracy_that_is_too_low_is_below_its_limit() -> None:
     (prepared,) = (e for e in events({case("cpu"): [[1.0]]}) if isinstance(e, ev.CasePrepared))
     failed = Accuracy("test_accuracy", 0.5, "labels", 0.95, passed=False)
     line = narrate(msgspec.structs.replace(prepared, accuracy=failed), run)
-    assert line is not None and line.text.endswith("test accuracy 0.5 is below 0.95")
+    assert line.text.endswith("test accuracy 0.5 is below 0.95")
 
 
 def lead_of(found: Report, planned: Scenario, *, gpu: bool) -> str:
@@ -155,7 +153,7 @@ def test_where_no_gpu_may_be_picked_the_lead_is_that_of_the_pick_over_the_next()
     gpu.accuracy = Accuracy("relative_error", 0.5, "float64", 0.1, True)
     assert lead_of(found, row, gpu=True) == "3.00x"
     verdict = found.rows[row.id].verdict
-    assert verdict is not None and (verdict.best_gpu, verdict.no_gpu) == (None, False)
+    assert (verdict.best_gpu, verdict.no_gpu) == (None, False)
 
 
 def test_a_clock_that_did_not_move_is_given_once() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import own_runs
 import pytest
+from msgspec.structs import replace
 
 from workbench.export.text import run_text, summary_text
 from workbench.export.view.derived import RunView
@@ -21,7 +22,7 @@ RUNS = {name: make() for name, make in own_runs.GALLERY.items()}
 
 
 class Going(RunView):
-    going = True  # type: ignore[assignment]
+    going = True
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -119,5 +120,5 @@ def test_the_stage_names_what_is_built_and_the_batch_that_races() -> None:
 
 def test_a_kind_of_code_that_only_a_later_version_knows_is_named_as_it_is() -> None:
     facts = Report.of(RUNS["net"]).code.facts
-    first, *_ = code_facts(msgspec.structs.replace(facts, kind="notebook"))
+    first, *_ = code_facts(replace(facts, kind="notebook"))
     assert ": notebook, " in first

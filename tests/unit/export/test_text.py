@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import machines
-import msgspec
 import pytest
 from builders import case, changed, eventful, events, machine, report, steady
+from msgspec.structs import replace
 
 from workbench.advisor.verdict import decide
 from workbench.export.text import machine_text, run_text
@@ -77,7 +77,7 @@ def test_a_row_without_a_verdict_says_what_it_compares(
     objective: str, slower: str, close: str
 ) -> None:
     one, other = case("cpu-a"), case("cpu-b")
-    row = msgspec.structs.replace(PLAIN, objective=objective)
+    row = replace(PLAIN, objective=objective)
     for factor, words in ((2.0, slower), (1.0, close)):
         built = report({one: steady(1.0, 20), other: steady(factor, 20)}, row=row)
         for candidate, peak in zip(built.candidates.values(), (1.0, factor), strict=True):
@@ -90,7 +90,7 @@ def test_a_row_without_a_verdict_says_what_it_compares(
 def test_a_row_that_compares_memory_shows_it() -> None:
     one, other = case("cpu-a"), case("cpu-b")
     for objective in ("memory", "throughput"):
-        row = msgspec.structs.replace(PLAIN, objective=objective)
+        row = replace(PLAIN, objective=objective)
         built = report({one: steady(1.0), other: steady(2.0)}, row=row)
         for candidate in built.candidates.values():
             candidate.memory_peak_bytes = 432 << 20
@@ -130,7 +130,7 @@ def test_a_pick_that_leads_by_a_little_stands_alone_in_the_table() -> None:
     built = report({case("cpu-a"): steady(1.0), case("cpu-b"): steady(1.03)}, gpus=[])
     found, run = decide(built, row), RunView(built)
     for bounds, shown in (((1.01, 1.08), False), ((1.01, 1.04), True), ((0.99, 1.08), True)):
-        verdict = msgspec.structs.replace(found, pick_ratio=1.04, pick_ratio_ci95=bounds)
+        verdict = replace(found, pick_ratio=1.04, pick_ratio_ci95=bounds)
         assert any(" / " in text.plain for text in pick_texts(verdict, run)) is shown
 
 
@@ -202,7 +202,7 @@ def test_rows_count_where_there_are_several() -> None:
 
 def test_a_race_for_one_size_says_which() -> None:
     (planned,) = [e for e in events({case("cpu-a"): []}) if isinstance(e, ev.RacePlanned)]
-    point = msgspec.structs.replace(planned, point={"batch": 12}, of="row")
+    point = replace(planned, point={"batch": 12}, of="row")
     read = Report.of([eventful()[0], planned, point])
     race = ev.RaceStarted(at_s=9.0, scenario=point.scenario, share_s=4.0)
     read.apply(race)
@@ -226,8 +226,8 @@ def test_a_worker_that_ended_as_asked_is_not_worth_a_line() -> None:
 
 
 def test_fewer_cores_than_the_machine_has_come_with_their_cause() -> None:
-    few = msgspec.structs.replace(machine().cpu, effective_cores=3, limited_by="cgroup")
-    read = Report(machine=msgspec.structs.replace(machine("cuda:0", "cuda:1"), cpu=few))
+    few = replace(machine().cpu, effective_cores=3, limited_by="cgroup")
+    read = Report(machine=replace(machine("cuda:0", "cuda:1"), cpu=few))
     assert RunView(read).machine_line() == "Test, 3 of 8 cores (cgroup) | 2x Test GPU"
 
 
@@ -245,7 +245,7 @@ def test_every_event_has_its_line_or_none_and_never_fails() -> None:
 
 def test_many_gpus_share_a_table_and_the_facts_that_are_equal() -> None:
     machine, software = machines.eight_gpus()
-    machine.gpus[5] = msgspec.structs.replace(machine.gpus[5], ecc=False)
+    machine.gpus[5] = replace(machine.gpus[5], ecc=False)
     shown = machine_text(machine, software)
     assert "8 GPUs  NVIDIA H200" in shown
     assert shown.count("  1.20 of 140 GiB  118 W  34 C") == 8
@@ -257,10 +257,10 @@ def test_the_stack_says_where_it_breaks() -> None:
     machine, software = machines.gpu_server()
     assert "! a CPU build: not on the GPU" in machine_text(machine, software)
     fitting = dict(software.packages) | {"onnxruntime-gpu": Package("1.28.0", "CUDA 13.0")}
-    fits = machine_text(machine, msgspec.structs.replace(software, packages=fitting))
+    fits = machine_text(machine, replace(software, packages=fitting))
     assert "1.28.0  CUDA 13.0" in fits.split("Stack")[1] and "! " not in fits.split("Stack")[1]
     old = dict(fitting) | {"torch": Package("2.13.0", "CPU build")}
-    broken = machine_text(machine, msgspec.structs.replace(software, packages=old))
+    broken = machine_text(machine, replace(software, packages=old))
     assert "2.13.0  CPU build  ! " in broken.split("Stack")[1]
 
 
@@ -284,7 +284,7 @@ def test_a_run_that_broke_off_says_so_and_no_candidate_waits(
     assert run_text(cut).endswith("incomplete    the run is still under way")
     kept.close()
     assert run_text(cut).endswith("incomplete    the run was cut short")
-    cut.started = msgspec.structs.replace(cut.started, resumes="20260101-000000-beef")
+    cut.started = replace(cut.started, resumes="20260101-000000-beef")
     assert "`workbench resume 20260101-000000-beef` measures the rest" in run_text(cut)
 
 

@@ -48,7 +48,7 @@ def test_a_document_is_an_answer_with_its_queue_apart(folder: Path) -> None:
     assert [node.state for node in found.nodes] == ["done"] * 3
     node = found.nodes[0]
     assert (node.node_type, node.node, node.queued_s) == ("old", "n0", pytest.approx(60.207))
-    assert node.run is not None and node.run.machine.endswith("2 cores, 24 GiB")
+    assert node.run.machine.endswith("2 cores, 24 GiB")
     answer = node.run.answers[1]
     assert answer.job == "matmul[n=1024]/1 products"
     assert answer.value_s == pytest.approx(0.0158, rel=0.01) and answer.uncompared is None
@@ -56,19 +56,17 @@ def test_a_document_is_an_answer_with_its_queue_apart(folder: Path) -> None:
 
 def test_rows_that_share_a_case_keep_their_own_figures(folder: Path) -> None:
     before = job(folder).run
-    assert before is not None
     file = folder / "jobs/old-1/document.json"
     document = json.loads(file.read_text())
     others = [{**m, "scenario": "another", "samples_s": [9.0]} for m in document["measurements"]]
     document["measurements"] += others
     file.write_text(json.dumps(document))
     after = job(folder).run
-    assert after is not None and after.answers == before.answers
+    assert after.answers == before.answers
 
 
 def test_the_99th_percentile_is_that_of_what_if(folder: Path) -> None:
     run = job(folder).run
-    assert run is not None
     answer = run.answers[0]
     measured = next(
         m
@@ -139,7 +137,7 @@ def test_a_journal_without_an_end_counts_for_what_is_in_it(
     if code:
         made_up.write(at / "exit_code", code)
     node = job(folder)
-    assert node.state == state and node.run is not None and node.run.answers
+    assert node.state == state and node.run.answers
     assert job(folder, now_s=LATE).state == "partial"
 
 
@@ -178,7 +176,7 @@ def test_a_whole_journal_stands_for_a_document_that_is_cut_off(folder: Path) -> 
     journal.write_bytes(b"".join(encode(event) + b"\n" for event in scenes.cpu_only()))
     made_up.write(at / "document.json", "{")
     node = job(folder)
-    assert node.state == "done" and node.run is not None and node.run.status == "done"
+    assert node.state == "done" and node.run.status == "done"
     assert node.reason.message.startswith("document.json is not usable: ")
 
 
@@ -186,7 +184,7 @@ def test_a_run_that_was_cut_short_is_partial(folder: Path) -> None:
     at = folder / "jobs/old-1/document.json"
     made_up.write(at, at.read_text().replace('"status": "done"', '"status": "cancelled"'))
     node = job(folder)
-    assert node.state == "partial" and node.run is not None and node.run.status == "cancelled"
+    assert node.state == "partial" and node.run.status == "cancelled"
 
 
 def test_a_run_that_was_refused_shows_the_end_of_its_log(folder: Path) -> None:
@@ -241,7 +239,7 @@ def test_documents_about_the_users_own_have_their_hash(
     source = JOURNAL.parents[1] / "documents" / f"{name}.json"
     made_up.write(tmp_path / "a.json", source.read_text())
     (node,) = read_folder(tmp_path, NOW).nodes
-    assert node.run is not None and len(node.run.subject) == 64
+    assert len(node.run.subject) == 64
     (answer,) = node.run.answers
     assert reason == (answer.uncompared and answer.uncompared.code)
     assert (answer.value_s is None) is (reason is not None)
@@ -254,7 +252,6 @@ def test_a_document_without_samples_is_said_to_lack_them(tmp_path: Path) -> None
         each["samples_s"] = []
     made_up.write(tmp_path / "a.json", json.dumps(document))
     (answer,) = read_folder(tmp_path, NOW).nodes[0].run.answers
-    assert answer.uncompared is not None
     assert (answer.uncompared.code, answer.uncompared.hint) == (
         "no_samples",
         "write it without --no-samples",

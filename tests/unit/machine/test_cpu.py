@@ -145,7 +145,7 @@ def test_hybrid_hierarchies_are_both_read(tmp_path: Path) -> None:
         "sys/fs/cgroup/unified/b/cpu.max": "400000 100000\n",
     }
     limit = cpu_quota(write(tmp_path, files))
-    assert limit is not None and limit.cores == 4
+    assert limit.cores == 4
 
 
 @pytest.mark.parametrize("group", ["/../../outside", "/somewhere/else"])
@@ -158,7 +158,7 @@ def test_a_group_outside_the_mount_falls_back_to_the_mount_point(
         "sys/fs/cgroup/cpu.max": "150000 100000\n",
     }
     limit = cpu_quota(write(tmp_path, files))
-    assert limit is not None and limit.cores == 1.5
+    assert limit.cores == 1.5
 
 
 def test_a_cpuset_limits_by_affinity(tmp_path: Path) -> None:

@@ -62,25 +62,25 @@ def test_each_failure_of_cuinit_is_named(
 ) -> None:
     driver = ask_cuda(stub, CUDA_STUB=f"cuInit={code}").driver
     assert not driver.available and driver.device_count == 0
-    assert driver.reason is not None and driver.reason.code == expected
+    assert driver.reason.code == expected
     assert remedy is None or remedy in str(driver.reason.hint)
     assert driver.api_version == "13.0"
 
 
 def test_cuda_with_every_gpu_hidden_names_the_variable(stub: StubDriver) -> None:
     driver = ask_cuda(stub, CUDA_STUB="cuInit=100", CUDA_VISIBLE_DEVICES="").driver
-    assert driver.reason is not None and driver.reason.code == "hidden"
+    assert driver.reason.code == "hidden"
     assert "CUDA_VISIBLE_DEVICES=''" in driver.reason.message
 
 
 def test_cuda_that_offers_nothing_says_no_device(stub: StubDriver) -> None:
     driver = ask_cuda(stub, CUDA_STUB_DEVICES="").driver
-    assert driver.reason is not None and driver.reason.code == "no_device"
+    assert driver.reason.code == "no_device"
 
 
 def test_a_crash_in_libcuda_is_a_reason(stub: StubDriver) -> None:
     driver = ask_cuda(stub, CUDA_STUB="cuInit=segv").driver
-    assert driver.reason is not None and driver.reason.code == "cuda_crashed"
+    assert driver.reason.code == "cuda_crashed"
 
 
 def test_a_library_without_the_api_is_broken(
@@ -90,7 +90,7 @@ def test_a_library_without_the_api_is_broken(
     (tmp_path / "libcuda.so.1").symlink_to(nvml)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     driver = cuda_answer(start_probe("cuda"), 30.0).driver
-    assert driver.reason is not None and driver.reason.code == "library_broken"
+    assert driver.reason.code == "library_broken"
 
 
 def test_a_corrupt_library_is_told_from_a_missing_one(
@@ -100,9 +100,9 @@ def test_a_corrupt_library_is_told_from_a_missing_one(
     broken = tmp_path / "libcuda.so.1"
     broken.write_bytes(b"not a library")
     reason = probe_client.missing(str(broken))
-    assert reason is not None and reason.code == "library_broken"
+    assert reason.code == "library_broken"
     absent = probe_client.missing("libcuda-of-nobody.so.1")
-    assert absent is not None and absent.code == "library_missing"
+    assert absent.code == "library_missing"
     assert "nvidia.com/gpu: 1" in str(absent.hint)
 
 
@@ -121,10 +121,10 @@ def test_a_missing_library_has_the_remedy_of_its_place(
     monkeypatch.setattr(driver_errors, "container", lambda: kind)
     monkeypatch.setattr(driver_errors.platform, "release", lambda: release)
     absent = probe_client.missing("libcuda-of-nobody.so.1")
-    assert absent is not None and remedy in str(absent.hint)
+    assert remedy in str(absent.hint)
 
 
 def test_a_job_without_a_gpu_asks_for_one(stub: StubDriver) -> None:
     settings = {"CUDA_VISIBLE_DEVICES": "NoDevFiles", "SLURM_JOB_ID": "7"}
     reason = ask_cuda(stub, CUDA_STUB="cuInit=100", **settings).driver.reason
-    assert reason is not None and "--gres=gpu:1" in str(reason.hint)
+    assert "--gres=gpu:1" in str(reason.hint)

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from stub_driver import StubDriver, build, compiler
 
 from workbench.machine import detect
@@ -90,10 +91,10 @@ def test_under_mps_an_exclusive_gpu_admits_further_processes(
     assert run(environ)["machine"]["mps"] is False
     os.mkfifo(tmp_path / "control")
     here = msgspec.convert(run(environ)["machine"], Machine)
-    gpu = msgspec.structs.replace(here.gpus[0], compute_mode="exclusive_process")
-    shared = msgspec.structs.replace(here, gpus=[gpu])
+    gpu = replace(here.gpus[0], compute_mode="exclusive_process")
+    shared = replace(here, gpus=[gpu])
     assert shared.mps and shared.exclusive == frozenset()
-    assert msgspec.structs.replace(shared, mps=False).exclusive == {"cuda:0"}
+    assert replace(shared, mps=False).exclusive == {"cuda:0"}
 
 
 def test_cuda_without_nvml_as_in_a_container_without_utility(stub: StubDriver) -> None:

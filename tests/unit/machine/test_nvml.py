@@ -98,21 +98,21 @@ def test_each_failure_of_init_is_named(
 ) -> None:
     nvml, gpus = ask_nvml(stub, NVML_STUB=f"nvmlInitWithFlags={code}")
     assert not nvml.available and gpus == []
-    assert nvml.reason is not None and nvml.reason.code == expected
+    assert nvml.reason.code == expected
     assert str(code) in nvml.reason.message
     assert remedy is None or remedy in str(nvml.reason.hint)
 
 
 def test_no_library_for_the_child(stub: StubDriver) -> None:
     nvml, gpus = ask_nvml(stub, library="nothing")
-    assert nvml.reason is not None and nvml.reason.code == "library_missing"
+    assert nvml.reason.code == "library_missing"
     assert gpus == []
 
 
 def test_no_gpu_at_all(stub: StubDriver) -> None:
     nvml, gpus = ask_nvml(stub, NVML_STUB_GPUS="0")
     assert nvml.available and gpus == []
-    assert nvml.reason is not None and nvml.reason.code == "no_gpu"
+    assert nvml.reason.code == "no_gpu"
 
 
 def test_an_old_driver_is_read_by_the_older_calls(stub: StubDriver) -> None:
@@ -128,15 +128,12 @@ def test_an_old_driver_is_read_by_the_older_calls(stub: StubDriver) -> None:
 
 @pytest.mark.parametrize(
     "faults",
-    [
-        "nvmlDeviceGetMemoryInfo_v2=3;nvmlDeviceGetMemoryInfo=3",
-        "nvmlDeviceGetMemoryInfo_v2=zero",
-    ],
+    ["nvmlDeviceGetMemoryInfo_v2=3;nvmlDeviceGetMemoryInfo=3", "nvmlDeviceGetMemoryInfo_v2=zero"],
 )
 def test_shared_memory_is_the_systems_and_says_so(stub: StubDriver, faults: str) -> None:
     _, [gpu] = ask_nvml(stub, NVML_STUB=faults)
     system = system_memory()
-    assert system is not None and gpu.memory_total_bytes == system[0]
+    assert gpu.memory_total_bytes == system[0]
     assert gpu.memory_used_bytes is not None
     assert "system memory" in gpu.unavailable["memory_total_bytes"]
     assert "system memory" in gpu.unavailable["memory_used_bytes"]
@@ -232,7 +229,7 @@ def test_a_crash_keeps_the_rows_before_it(stub: StubDriver, fault: str, signal: 
 def test_a_crash_at_init_is_a_reason(stub: StubDriver) -> None:
     nvml, gpus = ask_nvml(stub, NVML_STUB="nvmlInitWithFlags=segv")
     assert gpus == []
-    assert nvml.reason is not None and nvml.reason.code == "nvml_crashed"
+    assert nvml.reason.code == "nvml_crashed"
     assert "SIGSEGV" in nvml.reason.message
 
 
@@ -240,7 +237,7 @@ def test_a_hang_is_ended_by_the_deadline(stub: StubDriver) -> None:
     with stub.loaded("nvml", NVML_STUB="nvmlInitWithFlags=hang"):
         nvml, gpus = nvml_answer(start_probe("nvml"), deadline_s=0.3)
     assert gpus == []
-    assert nvml.reason is not None and nvml.reason.code == "nvml_hung"
+    assert nvml.reason.code == "nvml_hung"
     assert "0.3 s" in nvml.reason.message
 
 
@@ -274,7 +271,7 @@ def test_an_interpreter_that_cannot_start_is_a_reason(monkeypatch: pytest.Monkey
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     nvml, gpus = nvml_answer(start_probe("nvml"), 30.0)
     assert gpus == []
-    assert nvml.reason is not None and nvml.reason.code == "nvml_not_started"
+    assert nvml.reason.code == "nvml_not_started"
 
 
 class Hung(QueryProcess):
@@ -346,7 +343,7 @@ def test_links_that_cannot_be_asked(stub: StubDriver) -> None:
     assert found.matrix == [["", "?"], ["?", ""]]
     with stub.loaded("nvml", NVML_STUB="nvmlInitWithFlags=segv"):
         crashed = probe_client.gpu_links()
-    assert crashed.reason is not None and crashed.reason.code == "nvml_crashed"
+    assert crashed.reason.code == "nvml_crashed"
 
 
 SOURCE = (Path(stub_driver.__file__).parent / "nvml.c").read_text()

@@ -68,8 +68,7 @@ def test_a_quota_is_a_positive_number_or_none(quota: str, period: str) -> None:
     st.integers(1, 4096),
     st.lists(
         st.tuples(
-            st.sampled_from(["affinity", "cgroup", "slurm"]),
-            st.floats(1e-6, 1e6, allow_nan=False),
+            st.sampled_from(["affinity", "cgroup", "slurm"]), st.floats(1e-6, 1e6, allow_nan=False)
         )
     ),
 )

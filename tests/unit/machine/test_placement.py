@@ -8,10 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 from builders import machine
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from workbench.engine.workers import settings_of
 from workbench.export.view.machine import gpu
@@ -61,7 +61,7 @@ def server(root: Path, *near: str, cpuset: str = "") -> Path:
 
 def cards(count: int) -> list[Gpu]:
     found = machine(*(f"cuda:{i}" for i in range(count))).gpus
-    return [msgspec.structs.replace(g, pci_bus_id=bus(i)) for i, g in enumerate(found)]
+    return [replace(g, pci_bus_id=bus(i)) for i, g in enumerate(found)]
 
 
 def bound(
@@ -117,8 +117,8 @@ def test_a_gpu_that_cannot_compute_or_has_no_address_has_no_cores(
 ) -> None:
     monkeypatch.setattr(gpus, "affinity_mask", lambda: cores.cpulist("0-63"))
     hidden, lost = cards(2)
-    hidden = msgspec.structs.replace(hidden, device=None)
-    lost = msgspec.structs.replace(lost, pci_bus_id=None)
+    hidden = replace(hidden, device=None)
+    lost = replace(lost, pci_bus_id=None)
     found = placed([hidden, lost], server(tmp_path, *NODES))
     assert [card.worker_cores for card in found] == [None, None]
 
@@ -130,8 +130,8 @@ def test_a_list_of_cores_is_read_back(cpus: set[int]) -> None:
 
 def test_the_workers_of_a_gpu_know_its_cores_and_start_no_more_threads(tmp_path: Path) -> None:
     found = machine("cuda:0", "cuda:1")
-    near = [msgspec.structs.replace(found.gpus[0], worker_cores="0-1,4"), found.gpus[1]]
-    settings = settings_of(Request(), msgspec.structs.replace(found, gpus=near), "run")
+    near = [replace(found.gpus[0], worker_cores="0-1,4"), found.gpus[1]]
+    settings = settings_of(Request(), replace(found, gpus=near), "run")
     expected = {"cuda:0": ("3", {"cuda:0": "0-1,4"}), "cuda:1": ("8", {}), "cpu": ("8", {})}
     for device, (threads, listed) in expected.items():
         key = WorkerKey(device, "torch")
@@ -228,5 +228,5 @@ def test_a_rank_is_bound_to_the_cores_of_its_own_gpu(monkeypatch: pytest.MonkeyP
 def test_the_hardware_view_says_so() -> None:
     [card] = machine("cuda:0").gpus
     assert "workers" not in {fact.label for fact in gpu(card)}
-    card = msgspec.structs.replace(card, worker_cores=NODES[0])
+    card = replace(card, worker_cores=NODES[0])
     assert NODES[0] in {fact.label: str(fact.text) for fact in gpu(card)}["workers"]

@@ -58,7 +58,7 @@ def test_a_look_has_the_latest_of_each_gpu_and_a_gap_ends_old_readings(
     assert (third.gpus, third.gap) == (fourth.gpus, fourth.gap) == ([], LOST)
     assert (fifth.gpus, fifth.gap) == ([late], None)
     assert slept == [snapshots.FIRST_S, 2.0, 2.0, 2.0, 2.0]
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
     assert Sampler.closed
 
 

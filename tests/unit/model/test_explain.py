@@ -12,12 +12,7 @@ from hypothesis import given, strategies as st
 from lab_builders import NO_VNNI, accuracy, built, candidate, case, cpu, facts
 
 from workbench.advisor.limits import exceeds_error_limit
-from workbench.advisor.model.explain import (
-    CONVERSIONS,
-    KernelTimes,
-    explain,
-    stands_for,
-)
+from workbench.advisor.model.explain import CONVERSIONS, KernelTimes, explain, stands_for
 from workbench.planning.questions import ModelQuestion
 from workbench.records.model import ModelReport
 from workbench.report.candidate import ENERGY

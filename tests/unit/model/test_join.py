@@ -117,7 +117,7 @@ def mixing(
 ) -> Bench:
     bench = Bench({"mixed": mix, **answers})
     bench.open()
-    bench.first_joined = bench.join(bench.measured(seconds, errors=errors))  # type: ignore[attr-defined]
+    bench.first_joined = bench.join(bench.measured(seconds, errors=errors))
     return bench
 
 
@@ -179,7 +179,7 @@ def test_the_race_goes_on_after_a_mix_that_fails() -> None:
     bench = mixing(by_label(**{STATIC: 2e-4}), off(STATIC), mixed=reason)
     last = bench.built()[-1]
     assert last.recipe.endswith("-mixed") and last.recipe.startswith(STATIC)
-    assert last.reason is not None and last.reason.message == "no node of it may stay in INT8"
+    assert last.reason.message == "no node of it may stay in INT8"
     assert bench.first_joined  # the neighbours of the leader
     assert not any("mixed" in label(case) for case in bench.first_joined)
 
@@ -212,7 +212,7 @@ def test_a_failed_save_has_its_reason() -> None:
     bench = Bench({"save": failure("no_space", "the disk is full")}, {"save_best": "out/b.onnx"})
     (case, *_) = bench.open()
     found = bench.lab.variants.save(case, Path("out/b.onnx"))
-    assert found.reason is not None and found.reason.message == "the disk is full"
+    assert found.reason.message == "the disk is full"
     assert found.size_bytes is None
 
 
@@ -246,7 +246,7 @@ def test_the_fastest_run_of_the_model_as_given_is_the_baseline() -> None:
     seconds = {"fp32/t4": 3e-3, "fp32/t1": 2e-3}
     measured = bench.measured(lambda case: seconds.get(label(case), 1e-3))
     found = bench.search.baseline(measured)
-    assert found is not None and found.endswith("fp32/t1")
+    assert found.endswith("fp32/t1")
     assert bench.search.baseline([c for c in measured if c.case.quantization]) is None
 
 

@@ -254,8 +254,7 @@ def classifier(*outputs: Any) -> Any:
 
 
 MAPS = helper.make_value_info(
-    "maps",
-    helper.make_sequence_type_proto(helper.make_map_type_proto(TensorProto.INT64, FLOATS)),
+    "maps", helper.make_sequence_type_proto(helper.make_map_type_proto(TensorProto.INT64, FLOATS))
 )
 LABEL = made.port("label", TensorProto.STRING, ["n"])
 

@@ -94,9 +94,9 @@ def library(monkeypatch) -> dict[str, Any]:
             return seen["compiled"]
 
     module = ModuleType("openvino")
-    module.__version__ = "2026.4.1-22982-abc"  # type: ignore[attr-defined]
-    module.Core = Core  # type: ignore[attr-defined]
-    module.compile_model = lambda *arguments: Core().compile_model(*arguments)  # type: ignore[attr-defined]
+    module.__version__ = "2026.4.1-22982-abc"
+    module.Core = Core
+    module.compile_model = lambda *arguments: Core().compile_model(*arguments)
     monkeypatch.setitem(sys.modules, "openvino", module)
     return seen
 

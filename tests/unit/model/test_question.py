@@ -28,7 +28,7 @@ def parsed(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Request:
 
 
 def asked(**options: object) -> Request:
-    return Request(model=ModelQuestion("m.onnx", **options))  # type: ignore[arg-type]
+    return Request(model=ModelQuestion("m.onnx", **options))
 
 
 # ----------------------------------------------------------------- meaning

@@ -121,7 +121,7 @@ def test_a_worker_that_dies_of_the_model_refuses_the_row(code: str) -> None:
     bench = Bench({"inspect": failure(code, "killed by SIGKILL")})
     (case,) = bench.open_row()
     assert label(case) == "fp32/t4"
-    assert bench.row.refused is not None and bench.row.refused.code == code
+    assert bench.row.refused.code == code
 
 
 def test_a_preparation_that_fails_costs_the_variants_only() -> None:
@@ -129,7 +129,7 @@ def test_a_preparation_that_fails_costs_the_variants_only() -> None:
     assert labels(bench.open()) == {"fp32/t4", "fp32/t1"}
     assert "no answer within 8 s" in bench.left_out["int8"]
     facts = bench.search.space.facts
-    assert facts is not None and facts.steps[-1].reason is not None
+    assert facts.steps[-1].reason is not None
     assert bench.child.recipes() == []
 
 

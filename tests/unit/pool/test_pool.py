@@ -242,7 +242,7 @@ def test_a_second_start_on_a_gpu_has_no_more_time_than_it_can_need(
     monkeypatch.setattr(Control, "wait", lambda _, __, left_s: waits.append(left_s) or "deadline")
     control = Control()
     settings = WorkerSettings("test", "python", 1, 0, hide_gpus=False)
-    made = Pool(settings, control=control, listener=Listener())  # type: ignore[arg-type]
+    made = Pool(settings, control=control, listener=Listener())
     made.import_s = {GPU: 6.0, WorkerKey("cpu", "torch"): 6.0}
     for key in (replace(GPU, alone="row"), WorkerKey("cpu", "torch", 2)):
         with pytest.raises(WorkerFailed):

@@ -30,14 +30,14 @@ class Launched(Process):
         self.did.append(("answer", self.key))
         return super().answer()
 
-    def kill(self) -> None:  # type: ignore[override]
+    def kill(self) -> None:
         self.did.append(("kill", self.key))
 
-    def freeze(self) -> bool:  # type: ignore[override]
+    def freeze(self) -> bool:
         self.did.append(("freeze", self.key))
         return True
 
-    def thaw(self) -> None:  # type: ignore[override]
+    def thaw(self) -> None:
         self.did.append(("thaw", self.key))
 
 

@@ -102,7 +102,6 @@ def test_a_child_ends_with_its_parent(tmp_path: Path, frozen: bool) -> None:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    assert parent.stdout is not None
     child = int(parent.stdout.readline())
     if frozen:
         os.kill(child, signal.SIGSTOP)
@@ -158,7 +157,7 @@ def test_a_signal_between_two_handlers_leaves_none_of_them_held_back(
         if handler is handlers.get(signal.SIGTERM) and not raised:
             raised.append(number)
             raise KeyboardInterrupt  # as by a signal whose handler is set already
-        return real(number, handler)  # type: ignore[arg-type]
+        return real(number, handler)
 
     monkeypatch.setattr(children.signal, "signal", interrupted)
     try:
@@ -191,7 +190,7 @@ def test_children_are_found_where_the_kernel_does_not_list_them(
 ) -> None:
     """Without CONFIG_PROC_CHILDREN, as in small virtual machines."""
     child = children.start(["/bin/sh", "-c", "sleep 1000 & echo; wait"], stdout=subprocess.PIPE)
-    assert child.stdout is not None and child.stdout.readline()
+    assert child.stdout.readline()
     listed = children.family(child.pid)
     real = Path.exists
     monkeypatch.setattr(Path, "exists", lambda path: path.name != "children" and real(path))

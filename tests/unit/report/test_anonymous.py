@@ -18,6 +18,7 @@ import simulated_lab
 from builders import machine as build_machine
 from click.testing import CliRunner
 from hypothesis import example, given, strategies as st
+from msgspec.structs import replace
 
 from workbench.cli.main import cli
 from workbench.export.formats import FILES
@@ -147,9 +148,7 @@ def test_only_names_change(tmp_path: Path) -> None:
     for verdict, known in zip(after.verdicts, before.verdicts, strict=True):
         assert verdict.pick_ratio_ci95 == known.pick_ratio_ci95
     warning = next(each for each in after.warnings if each.code == "busy_gpu")
-    assert after.machine is not None
     assert warning.subject == after.machine.gpus[0].uuid
-    assert warning.subject is not None
     assert warning.subject.startswith("GPU-")
 
 
@@ -167,7 +166,7 @@ def test_open_takes_the_option_too(capfd: pytest.CaptureFixture[str], tmp_path: 
 
 
 def test_a_machine_keeps_its_hash_and_another_salt_gives_another(state: Path) -> None:
-    named = msgspec.structs.replace(build_machine(), hostname="node17")
+    named = replace(build_machine(), hostname="node17")
     first, second = Pseudonyms(named)(named), Pseudonyms(named)(named)
     assert first.hostname == second.hostname
     kept = state / "salt"
@@ -197,10 +196,8 @@ words = st.text(alphabet="abcdefgh-_/.", min_size=3, max_size=12)
 
 
 def hidden(text: Any, *users: str, host: str = "box") -> Any:
-    gpu = msgspec.structs.replace(
-        machines.h200(), processes=[GpuProcess(1, None, None, user) for user in users]
-    )
-    return Pseudonyms(msgspec.structs.replace(build_machine(), hostname=host, gpus=[gpu]))(text)
+    gpu = replace(machines.h200(), processes=[GpuProcess(1, None, None, user) for user in users])
+    return Pseudonyms(replace(build_machine(), hostname=host, gpus=[gpu]))(text)
 
 
 @given(st.lists(words), words, words)
@@ -232,7 +229,7 @@ def test_a_person_or_machine_may_be_called_like_a_word_of_ours(name: str) -> Non
     assert scrubbed == found
     document = Report.of(scenes.h200()).document()
     assert document.machine is not None
-    document.machine = msgspec.structs.replace(document.machine, hostname=name)
+    document.machine = replace(document.machine, hostname=name)
     after = Pseudonyms(document.machine, document)(document)
     assert not [*contradictions(after)]
     assert [m.id for m in after.measurements] == [m.id for m in document.measurements]

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from builders import case, eventful, events, report, scenario, steady
 from hypothesis import example, given, strategies as st
+from msgspec.structs import replace
 
 from workbench.contract import Work
 from workbench.export.json import dump
@@ -171,7 +172,7 @@ def test_losses_and_lead_ins_are_kept_in_their_order() -> None:
 
 
 def test_a_case_prepared_twice_keeps_what_it_had_measured() -> None:
-    again = msgspec.structs.replace(
+    again = replace(
         next(e for e in EVENTFUL if isinstance(e, ev.CasePrepared)), iterations_per_sample=1
     )
     report = Report.of([*EVENTFUL[:-1], again])
@@ -193,9 +194,7 @@ def test_a_simulated_device_is_marked_on_its_measurement() -> None:
 @example(100, 2)
 def test_statistics_need_enough_samples(n: int, iterations: int) -> None:
     built = [
-        msgspec.structs.replace(e, iterations_per_sample=iterations)
-        if isinstance(e, ev.CasePrepared)
-        else e
+        replace(e, iterations_per_sample=iterations) if isinstance(e, ev.CasePrepared) else e
         for e in events({CPU: [[float(i) for i in range(1, n + 1)]]})
     ]
     (found,) = Report.of(built).measurements
@@ -208,7 +207,7 @@ def test_statistics_need_enough_samples(n: int, iterations: int) -> None:
 
 def test_without_counted_operations_there_is_no_flop_rate() -> None:
     built = [
-        msgspec.structs.replace(e, work={CPU.id: Work(None, None, 64.0, "samples", 1e7)})
+        replace(e, work={CPU.id: Work(None, None, 64.0, "samples", 1e7)})
         if isinstance(e, ev.RacePlanned)
         else e
         for e in events({CPU: steady(1.0)})
@@ -238,8 +237,7 @@ def test_tails_and_intervals_need_enough_samples() -> None:
 def test_grouped_iterations_have_no_tail() -> None:
     built = events({CPU: [[1.0] * 200]})
     grouped = [
-        msgspec.structs.replace(e, iterations_per_sample=8) if isinstance(e, ev.CasePrepared) else e
-        for e in built
+        replace(e, iterations_per_sample=8) if isinstance(e, ev.CasePrepared) else e for e in built
     ]
     (measured,) = Report.of(grouped).measurements
     assert measured.p99_s is None

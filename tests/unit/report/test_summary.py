@@ -6,6 +6,7 @@ import msgspec
 import pytest
 import scenes
 from builders import case, eventful
+from msgspec.structs import replace
 
 from workbench.export.json import document_parts
 from workbench.records import events as ev
@@ -55,9 +56,7 @@ def test_a_pick_has_the_keys_that_apply_to_it() -> None:
 
 def test_the_confidence_of_a_verdict_is_passed_on() -> None:
     events = [
-        msgspec.structs.replace(
-            event, verdict=msgspec.structs.replace(event.verdict, confidence="sure")
-        )
+        replace(event, verdict=replace(event.verdict, confidence="sure"))
         if isinstance(event, ev.VerdictReached)
         else event
         for event in eventful()
@@ -67,9 +66,7 @@ def test_the_confidence_of_a_verdict_is_passed_on() -> None:
 
 def test_a_verdict_without_a_pick_has_none() -> None:
     events = [
-        msgspec.structs.replace(
-            event, verdict=msgspec.structs.replace(event.verdict, pick=None, choice="unknown")
-        )
+        replace(event, verdict=replace(event.verdict, pick=None, choice="unknown"))
         if isinstance(event, ev.VerdictReached)
         else event
         for event in eventful()

@@ -151,7 +151,7 @@ def prepare(own: Worker) -> dict[str, Any]:
     request = {"case": fields, "seed": 0, "latency": False, "warm_up_s": 0.0}
     more = {"cache_bytes": 1, "files": {}, "from_start": False}
     answered: dict[str, Any] = answer(own, {"op": "prepare", **request, **more})
-    return answered["error"]  # type: ignore[no-any-return]
+    return answered["error"]
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_a_release_searches_for_cycles_only_where_memory_is_held(
     own, task, searched = Worker("torch", "cpu"), Quiet(), list[int]()
     if cyclic:
         task.__dict__["itself"] = task
-    own.prepared["a"] = worker.Prepared(task, SimpleNamespace(), False)  # type: ignore[arg-type]
+    own.prepared["a"] = worker.Prepared(task, SimpleNamespace(), False)
     del task
     monkeypatch.setattr(worker, "resident_peak", lambda: peak)
     monkeypatch.setattr(worker.gc, "collect", lambda: searched.append(1))

@@ -117,7 +117,7 @@ def test_every_candidate_takes_the_same_branches(iterations: int) -> None:
 
 def test_whole_numbers_find_the_root() -> None:
     for seed in range(5):
-        first = float(prepared(loop_case("numpy"), seed).numbers[0])  # type: ignore[attr-defined]
+        first = float(prepared(loop_case("numpy"), seed).numbers[0])
         root = sequential.exact(first, sequential.HALVINGS)
         assert root**3 + root == pytest.approx(first, abs=1e-8)
         second = sequential.exact(first, 2 * sequential.HALVINGS)
@@ -143,4 +143,4 @@ def test_the_seed_decides_the_start() -> None:
     one, same, other = (prepared(loop_case("numpy"), seed) for seed in (1, 1, 2))
     for task in (one, same, other):
         task.step()
-    assert one.root == same.root != other.root  # type: ignore[attr-defined]
+    assert one.root == same.root != other.root

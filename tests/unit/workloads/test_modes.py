@@ -301,7 +301,7 @@ def test_bf16_is_tried_small_before_a_cpu_emulates_it(name: str) -> None:
     case = case_of(name, None, "bf16")
     large = Case(**{**vars(case), "batch": 8, "params": {size: 256}})
     small = workload.small_probe(large)
-    assert small is not None and small.batch == 1
+    assert small.batch == 1
     assert small.params[size] == {"conv_layers": 4, "infer_cnn": 16, "infer_mlp": 8}[name]
     assert workload.small_probe(small) is None
     assert workload.small_probe(Case(**{**vars(large), "precision": "fp32"})) is None

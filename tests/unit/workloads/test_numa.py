@@ -162,5 +162,5 @@ def test_pages_that_a_memory_policy_put_elsewhere_are_refused(
 
 def test_the_same_seed_gives_the_same_arrays() -> None:
     first, same, other = (prepared(case_of("near"), seed) for seed in (1, 1, 2))
-    assert np.array_equal(first.sources[0], same.sources[0])  # type: ignore[attr-defined]
-    assert not np.array_equal(first.sources[0], other.sources[0])  # type: ignore[attr-defined]
+    assert np.array_equal(first.sources[0], same.sources[0])
+    assert not np.array_equal(first.sources[0], other.sources[0])

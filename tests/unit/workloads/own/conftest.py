@@ -29,6 +29,6 @@ def code(tmp_path: Path) -> Callable[..., Code]:
     """The Code of a target among the fixtures."""
 
     def made(target: str, kind: str = FUNCTION, **given: object) -> Code:
-        return Code(kind, target, str(tmp_path), str(OWN), **given)  # type: ignore[arg-type]
+        return Code(kind, target, str(tmp_path), str(OWN), **given)
 
     return made

@@ -158,7 +158,7 @@ class Breaks(nn.Module):
 
 
 def breaks(one: Subject, batch: int) -> dict[str, Any]:
-    return export.breaks(one, one.example(batch))  # type: ignore[arg-type]
+    return export.breaks(one, one.example(batch))
 
 
 def test_graph_breaks_are_grouped(code: Code) -> None:

@@ -46,8 +46,6 @@ print(sorted({"workbench", "workloads"} & set(sys.modules)))
 
 def built(name: str, file: str = "small_net") -> Subject:
     spec = importlib.util.spec_from_file_location(file, USER / f"{file}.py")
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     made = getattr(module, name)()

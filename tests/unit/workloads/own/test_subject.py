@@ -14,11 +14,7 @@ from workbench.contract import WorkloadError
 from workbench.worker.code import Code
 from workloads.own.reference import call
 from workloads.own.subject import Subject, _are_equal, as_example, built, hash_of, subject
-from workloads.own.tree import (
-    Example,
-    mapped,
-    tensors,
-)
+from workloads.own.tree import Example, mapped, tensors
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "own"
 

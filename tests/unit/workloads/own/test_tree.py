@@ -114,7 +114,7 @@ def test_mappings_stay_what_they_are() -> None:
 
 def test_nodes_that_know_their_parent_have_an_end() -> None:
     root, leaf = _Graph(), _Graph()
-    root.below, leaf.above = leaf, root  # type: ignore[attr-defined]
+    root.below, leaf.above = leaf, root
     assert [name for name in Example((root,), {}).tensors() if "above" in name] == []
 
 
