@@ -32,9 +32,7 @@ def stub(tmp_path_factory: pytest.TempPathFactory) -> StubDriver:
 
 @pytest.mark.parametrize("library", ["nvml", "old_nvml"])
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_reading_that_fails_in_any_way_leaves_a_complete_answer(
-    stub: StubDriver, library: str, function: str
-) -> None:
+def test_a_reading_that_fails_in_any_way_leaves_a_complete_answer(stub, library, function) -> None:
     for fault in FAULTS:
         with stub.loaded(library, NVML_STUB_GPUS="2", NVML_STUB=f"{function}@1={fault}"):
             nvml, gpus = nvml_answer(start_probe("nvml"), 30.0)

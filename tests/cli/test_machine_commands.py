@@ -36,9 +36,7 @@ def test_the_doctor_tries_the_stack_and_names_nobody(cli) -> None:
         assert private not in done.stdout.split('"')
 
 
-def test_the_doctor_draws_the_stack_and_exits_1_where_something_cannot_work(
-    cli, stub: StubDriver
-) -> None:
+def test_the_doctor_draws_the_stack_and_exits_1_where_something_cannot_work(cli, stub) -> None:
     driver = stub.environ("nvml", "cuda", NVML_STUB_ECC="3")
     settings = {name: driver[name] for name in ("LD_LIBRARY_PATH", "NVML_STUB_ECC")}
     done = cli("doctor", **settings)

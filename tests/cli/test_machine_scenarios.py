@@ -60,9 +60,7 @@ def shown(detected: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_detect_and_the_hardware_screen_tell_each_condition(
-    cli, stub: StubDriver, name: str
-) -> None:
+def test_detect_and_the_hardware_screen_tell_each_condition(cli, stub, name: str) -> None:
     done = cli("detect", "--json", **driver(stub, name))
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
@@ -96,9 +94,7 @@ def test_watch_goes_on_whatever_the_condition(cli, stub: StubDriver, name: str) 
         ("one of two cards lost", "gpu 1"),
     ],
 )
-def test_the_doctor_fails_where_something_cannot_work(
-    cli, stub: StubDriver, name: str, check: str
-) -> None:
+def test_the_doctor_fails_where_something_cannot_work(cli, stub, name: str, check: str) -> None:
     settings = driver(stub, name)
     settings["LD_LIBRARY_PATH"] += f":{stub.folder / 'cuda'}"
     if name == "library and module of two versions":

@@ -187,9 +187,7 @@ def test_the_prolog_drains_a_node_that_doctor_finds_ill(
         assert asked[-1] == "Reason=workbench: the driver is too old"
 
 
-def test_the_collector_gets_a_file_that_it_can_read(
-    script: Script, earlier_run: Path, tmp_path: Path
-) -> None:
+def test_the_collector_gets_a_file_that_it_can_read(script, earlier_run, tmp_path) -> None:
     folder = tmp_path / "collector"
     folder.mkdir()
     done = script(SHELL["cron and the textfile collector"], TEXTFILE_FOLDER=str(folder))

@@ -122,9 +122,7 @@ def test_the_first_run_sets_up_and_the_next_does_not(checkout: Checkout) -> None
         ({"PIP_SAYS": "a"}, "pip failed (log: .venv/setup.log)"),
     ],
 )
-def test_what_is_missing_is_one_line(
-    checkout: Checkout, environment: dict[str, str], line: str
-) -> None:
+def test_what_is_missing_is_one_line(checkout: Checkout, environment, line: str) -> None:
     code, stdout, lines = checkout.run(**environment)
     assert code != 0
     assert stdout == ""

@@ -122,9 +122,7 @@ def test_a_full_gpu_ends_the_search_for_the_largest_batch(cli: Cli) -> None:
         ("CUDA_STUB_NO_KERNEL", "no kernel image is available"),
     ],
 )
-def test_a_gpu_that_fails_leaves_the_cpu(
-    cli: Cli, tmp_path: Path, fault: str, message: str
-) -> None:
+def test_a_gpu_that_fails_leaves_the_cpu(cli, tmp_path, fault: str, message: str) -> None:
     (tmp_path / "lost").write_text("error")
     failing = {fault: str(tmp_path / "lost")}
     asked = ("matmul", "--set", "n=48", "--backend", "torch", "--quick", "--budget", "10")

@@ -112,9 +112,7 @@ def test_one_signal_ends_a_detection_that_waits_for_a_silent_interpreter(
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_ends_detect_with_all_that_it_started(
-    environment, silent: Path, number: signal.Signals
-) -> None:
+def test_a_signal_ends_detect_with_all_that_it_started(environment, silent, number) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "workbench", "detect", "--python", str(silent)],
         env=environment,

@@ -108,9 +108,7 @@ def test_the_slowest_ranks_own_timer_counts() -> None:
     )
 
 
-def test_a_ranks_memory_is_its_own_and_not_that_of_the_worker_it_came_from(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_ranks_memory_is_its_own_and_not_that_of_the_worker_it_came_from(monkeypatch) -> None:
     def inherited(_: int) -> Any:
         return SimpleNamespace(ru_maxrss=2**30)  # KiB: a peak survives exec
 
@@ -330,9 +328,7 @@ class OpenedTensorFlow:
     ("device", "kind", "numbers"),
     [("cpu", "CPU", (0, 1)), ("cuda:0", "GPU", (0, 1)), ("cuda:3", "GPU", (3, 0))],
 )
-def test_replicas_get_a_device_each_or_the_reason(
-    monkeypatch: pytest.MonkeyPatch, device: str, kind: str, numbers: tuple[int, int]
-) -> None:
+def test_replicas_get_a_device_each_or_the_reason(monkeypatch, device, kind, numbers) -> None:
     case = replace(case_of(2, device=device), backend="tensorflow")
     monkeypatch.setitem(sys.modules, "tensorflow", OpenedTensorFlow(4))
     assert logical_devices(case, 8) == [f"/device:{kind}:{number}" for number in numbers]

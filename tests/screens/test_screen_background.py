@@ -30,9 +30,7 @@ async def test_a_screen_that_opened_in_the_background_has_its_keys() -> None:
 
 
 @pytest.mark.parametrize(("events", "phase"), [(None, "running"), (1, "starting")])
-async def test_a_suspend_pauses_the_run_and_coming_back_resumes_it(
-    events: int | None, phase: str
-) -> None:
+async def test_a_suspend_pauses_the_run_and_coming_back_resumes_it(events, phase) -> None:
     app, feed = held(scenes.midway()[:events])
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
@@ -48,9 +46,7 @@ async def test_a_suspend_pauses_the_run_and_coming_back_resumes_it(
 
 
 @pytest.mark.parametrize("keys", [(), ("question_mark",), ("n",), ("n", "enter"), ("ctrl+p",)])
-async def test_ctrl_z_suspends_above_the_screens_too(
-    keys: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_ctrl_z_suspends_above_the_screens_too(keys: tuple[str, ...], monkeypatch) -> None:
     suspended: list[App[None]] = []
     monkeypatch.setattr(App, "action_suspend_process", lambda app: suspended.append(app))
     app = replayed(scenes.h200())
@@ -63,9 +59,7 @@ async def test_ctrl_z_suspends_above_the_screens_too(
 
 
 @pytest.mark.parametrize("keys", [(), ("question_mark",)])
-async def test_everything_is_drawn_again_after_a_suspend(
-    keys: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_everything_is_drawn_again_after_a_suspend(keys, monkeypatch) -> None:
     drawn: list[object] = []
     app = replayed(scenes.h200())
     async with app.run_test(size=SIZE) as pilot:

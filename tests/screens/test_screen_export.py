@@ -18,9 +18,7 @@ from workbench.report.run_files import open_run
 SIZE = (80, 24)
 
 
-async def test_e_writes_the_page_of_this_run_into_a_new_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_e_writes_the_page_of_this_run_into_a_new_file(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     app, _ = held(scenes.h200())
     async with app.run_test(size=SIZE) as pilot:
@@ -46,9 +44,7 @@ async def test_a_run_in_progress_is_not_disturbed_by_drawing_its_page(
         assert [*tmp_path.iterdir()] == []
 
 
-async def test_e_says_in_one_line_why_nothing_was_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_e_says_in_one_line_why_nothing_was_written(tmp_path, monkeypatch) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
@@ -62,9 +58,7 @@ async def test_e_says_in_one_line_why_nothing_was_written(
         assert notice.severity == "error"
 
 
-async def test_e_in_a_folder_that_may_not_be_searched_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_e_in_a_folder_that_may_not_be_searched_says_so(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
 
     def locked(path: object, *_: object, **__: object) -> NoReturn:
@@ -95,9 +89,7 @@ async def test_e_stays_in_this_folder_whatever_a_document_calls_its_run(
         assert file.name.startswith("workbench-________b__x")
 
 
-async def test_e_has_nothing_to_write_before_the_first_sample(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_e_has_nothing_to_write_before_the_first_sample(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     async with held(scenes.h200()[:3])[0].run_test(size=SIZE) as pilot:
         await settle(pilot)
@@ -105,9 +97,7 @@ async def test_e_has_nothing_to_write_before_the_first_sample(
         assert not [*tmp_path.iterdir()]
 
 
-async def test_the_palette_writes_a_document_that_opens_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_palette_writes_a_document_that_opens_again(tmp_path, monkeypatch) -> None:
     from screens.pages.palette import Entries
 
     monkeypatch.chdir(tmp_path)

@@ -166,9 +166,7 @@ def test_a_theme_that_does_not_exist_is_one_line(capsys: pytest.CaptureFixture[s
     assert f"{config.path()}: unknown theme 'nrod'; did you mean nord?" in said
 
 
-async def test_the_next_key_goes_before_a_repaint_for_a_second_at_most(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_next_key_goes_before_a_repaint_for_a_second_at_most(monkeypatch) -> None:
     now = [0.0]
     app = WorkbenchApp(lambda _: HeldFeed(scenes.midway()), monotonic=lambda: now[0])
     tick = app._tick

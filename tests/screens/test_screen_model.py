@@ -107,9 +107,7 @@ def test_the_picker(snap_compare: Callable[..., bool], folder: Path, size: tuple
     assert snap_compare(replayed(scenes.h200()), terminal_size=size, run_before=before)
 
 
-async def test_other_runs_offer_the_models_of_the_folder_and_the_form_races_one(
-    folder: Path,
-) -> None:
+async def test_other_runs_offer_the_models_of_the_folder_and_the_form_races_one(folder) -> None:
     asked: list[Request] = []
 
     def start(request: Request) -> HeldFeed:

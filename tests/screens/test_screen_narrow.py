@@ -69,9 +69,7 @@ async def test_no_filter_is_offered_for_no_runs(tmp_path: Path) -> None:
     assert "No run is kept yet" in in_one(lines) and "Filter" not in lines[-1]
 
 
-async def test_a_folder_without_a_model_says_so_in_full(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_folder_without_a_model_says_so_in_full(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     lines = await shown(scenes.h200, "4")
     assert any("two levels below" in line for line in lines)

@@ -327,9 +327,7 @@ async def test_a_new_run_closes_the_details_of_the_old_one() -> None:
         assert "Planning the races" in text(pilot)
 
 
-async def test_a_workload_that_cannot_be_used_says_why(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_workload_that_cannot_be_used_says_why(tmp_path_factory, monkeypatch) -> None:
     folder = tmp_path_factory.mktemp("mine")
     (folder / "aaa_mine.py").write_text("raise RuntimeError('not today')\n")
     monkeypatch.setenv(catalog.ENV, str(folder))
@@ -401,9 +399,7 @@ async def test_ones_own_code_is_raced_on_the_model_screen() -> None:
 
 @pytest.mark.parametrize("opens", [True, False], ids=["another is opened", "none is opened"])
 @pytest.mark.parametrize("raced", ["live", "watched", "recorded"])
-async def test_the_form_offers_what_is_here_whatever_an_old_run_had(
-    raced: str, opens: bool
-) -> None:
+async def test_the_form_offers_what_is_here_whatever_an_old_run_had(raced, opens) -> None:
     watched: WatchSource | None = None
     if raced == "watched":
         machine, software = machines.cpu_server()

@@ -61,9 +61,7 @@ async def test_the_palette_tells_the_sizes_of_a_sweep_apart() -> None:
         assert {"Row: Matrix product, n=256", "Row: Matrix product, n=512"} <= found
 
 
-async def test_the_palette_opens_where_a_folder_of_workloads_is_gone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_palette_opens_where_a_folder_of_workloads_is_gone(monkeypatch) -> None:
     from screens.pages.palette import Entries
 
     app = replayed(scenes.cpu_only())

@@ -38,9 +38,7 @@ def test_every_entry_has_fields_and_can_be_started_as_it_stands(name: str) -> No
         ("train_cnn.image", "1", "image must be between 16 and 256, not 1"),
     ],
 )
-def test_a_wrong_text_names_its_field_and_leaves_the_others(
-    key: str, value: str, error: str
-) -> None:
+def test_a_wrong_text_names_its_field_and_leaves_the_others(key, value, error) -> None:
     draft = RunForm(Request(quick=True, seed=3))
     draft.entry = "train_cnn"
     draft.texts[key] = value
@@ -84,9 +82,7 @@ def test_fields_that_are_wrong_only_together_are_not_blamed_one_by_one() -> None
     assert list(checked.wrong) == []
 
 
-def test_a_tuning_parameter_says_so_and_is_left_to_the_workload(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_tuning_parameter_says_so_and_is_left_to_the_workload(monkeypatch) -> None:
     workload = type(catalog.load("matmul"))()
     knob = Parameter("block", 64, "rows in a block", 8, 512, unit="rows", tuning=True)
     monkeypatch.setattr(type(workload), "parameters", (*workload.parameters, knob))
@@ -137,9 +133,7 @@ def test_a_tuning_parameter_says_so_and_is_left_to_the_workload(
         ),
     ],
 )
-def test_the_form_asks_what_the_command_line_asks(
-    tmp_path: Path, monkeypatch, texts, command: str
-) -> None:
+def test_the_form_asks_what_the_command_line_asks(tmp_path, monkeypatch, texts, command) -> None:
     (tmp_path / "s.py").touch()
     monkeypatch.chdir(tmp_path)
     draft = RunForm(Request())

@@ -67,9 +67,7 @@ async def open_runs(pilot: Pilot[None]) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("keys", [(), ("v", "down", "down", "v", "c")], ids=["list", "compared"])
-def test_the_runs(
-    snap_compare: Callable[..., bool], kept: Path, size: tuple[int, int], keys: tuple[str, ...]
-) -> None:
+def test_the_runs(snap_compare, kept, size, keys) -> None:
     async def before(pilot: Pilot[None]) -> None:
         await open_runs(pilot)
         await press(pilot, *keys)
@@ -101,9 +99,7 @@ async def test_without_a_run_it_says_how_to_get_one() -> None:
         assert "No run is kept yet: n starts one" in text(pilot)
 
 
-async def test_where_no_run_can_be_kept_it_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_where_no_run_can_be_kept_it_says_so(tmp_path, monkeypatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
@@ -277,9 +273,7 @@ async def test_a_run_in_progress_is_not_disturbed(kept: Path) -> None:
         assert "wait for it to end" in text(pilot)
 
 
-async def test_no_journal_is_read_during_a_race(
-    kept: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_journal_is_read_during_a_race(kept: Path, monkeypatch) -> None:
     reads: list[object] = []
     refreshed = history.refreshed
     monkeypatch.setattr(history, "refreshed", lambda: reads.append(refreshed()) or reads[-1])
@@ -292,9 +286,7 @@ async def test_no_journal_is_read_during_a_race(
         assert "5 runs" in text(pilot) and cursor(pilot) and reads
 
 
-async def test_the_list_follows_the_end_of_a_run_and_e_writes_no_other(
-    kept: Path, tmp_path: Path
-) -> None:
+async def test_the_list_follows_the_end_of_a_run_and_e_writes_no_other(kept, tmp_path) -> None:
     app, _ = held(scenes.midway())
     async with app.run_test(size=SIZE) as pilot:
         await open_runs(pilot)
@@ -374,9 +366,7 @@ def kept_index(monkeypatch: pytest.MonkeyPatch, runs: int) -> None:
     monkeypatch.setattr(history, "refreshed", lambda: index)
 
 
-async def test_the_last_line_loads_more_runs_whatever_the_order(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_last_line_loads_more_runs_whatever_the_order(monkeypatch) -> None:
     kept_index(monkeypatch, 150)
     async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
         await open_runs(pilot)
@@ -390,9 +380,7 @@ async def test_the_last_line_loads_more_runs_whatever_the_order(
         assert "150 runs, 120" not in text(pilot) and "150 runs" in text(pilot)
 
 
-async def test_a_history_of_ten_thousand_runs_is_read_by_pages(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_history_of_ten_thousand_runs_is_read_by_pages(monkeypatch) -> None:
     kept_index(monkeypatch, 10_000)
     async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
         await open_runs(pilot)

@@ -23,9 +23,7 @@ async def test_an_error_in_the_thread_is_that_of_the_caller() -> None:
         await in_thread(Path("/gone/nowhere").read_bytes)
 
 
-async def test_a_read_that_was_superseded_is_not_acted_upon(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_read_that_was_superseded_is_not_acted_upon(monkeypatch) -> None:
     stall, threads, taken = threading.Event(), [], []
 
     runs = {name: OpenedRun(Report(), []) for name in ("slow", "fast")}

@@ -82,9 +82,7 @@ class Watch:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_the_watch_of_a_machine_with_a_gpu(
-    snap_compare: Callable[..., bool], size: tuple[int, int]
-) -> None:
+def test_the_watch_of_a_machine_with_a_gpu(snap_compare, size) -> None:
     watch = Watch(machines.gpu_server())
 
     async def before(pilot: Pilot[None]) -> None:

@@ -133,9 +133,7 @@ def awaited(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize(("name", "variant"), SIMULATED, ids=ident)
-def test_the_simulated_gpu_runs_every_gpu_variant(
-    name: str, variant: Variant, awaited: list[str]
-) -> None:
+def test_the_simulated_gpu_runs_every_gpu_variant(name, variant, awaited) -> None:
     task = prepared(case_of(name, variant, "fake:0"))
     try:
         assert checked(task).passed
@@ -153,9 +151,7 @@ def test_the_simulated_gpu_runs_every_gpu_variant(
 
 
 @pytest.mark.parametrize(("name", "variant"), ON_CUDA, ids=ident)
-def test_what_only_cuda_has_is_skipped_elsewhere_with_the_reason(
-    name: str, variant: Variant
-) -> None:
+def test_what_only_cuda_has_is_skipped_elsewhere_with_the_reason(name, variant) -> None:
     with pytest.raises(WorkloadError, match=f"mode {variant.mode} needs a CUDA device") as caught:
         prepared(case_of(name, variant, "fake:0"))
     assert caught.value.code in CANNOT_HERE

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import sys
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -195,9 +194,7 @@ def test_a_training_starts_again_after_its_epochs() -> None:
 
 
 @pytest.mark.parametrize("mode", [None, "dataloader"])
-def test_digits_start_again_after_their_epochs(
-    mode: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_digits_start_again_after_their_epochs(mode: str | None, monkeypatch) -> None:
     monkeypatch.setattr("workloads.digits.EPOCHS", 2)
     case = Case("digits", "cpu", "torch", "fp32", None, 1, 700, mode=mode)  # two steps an epoch
     task = prepared(case)
@@ -301,9 +298,7 @@ def test_an_asset_that_is_missing_is_named_with_the_folders_searched() -> None:
         assets.path("nothing.bin")
 
 
-def test_an_asset_of_an_installed_wheel_comes_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_asset_of_an_installed_wheel_comes_first(tmp_path, monkeypatch) -> None:
     (tmp_path / "x.txt").write_text("here")
     monkeypatch.setattr(assets, "_ROOTS", (tmp_path, *assets._ROOTS))
     assert assets.path("x.txt") == tmp_path / "x.txt"
@@ -352,9 +347,7 @@ def test_true_fp32_holds_where_a_module_has_asked_for_tf32_by_the_new_names() ->
         matmul.allow_tf32, cudnn.allow_tf32 = before
 
 
-def test_tf32_is_switched_by_the_new_names_where_the_old_ones_are_gone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_tf32_is_switched_by_the_new_names_where_the_old_ones_are_gone(monkeypatch) -> None:
     import torch
 
     from workloads._shared.torch_task import set_tf32
@@ -370,9 +363,7 @@ def test_tf32_is_switched_by_the_new_names_where_the_old_ones_are_gone(
         assert matmul.fp32_precision == conv.fp32_precision == mode
 
 
-def test_a_compiled_case_ends_torchs_processes_for_compiling_before_each_turn(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_compiled_case_ends_torchs_processes_for_compiling_before_each_turn(monkeypatch) -> None:
     from workloads._shared.torch_task import TorchTask
 
     class Still(TorchTask):

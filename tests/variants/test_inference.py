@@ -215,12 +215,7 @@ def as_gpu(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     ],
 )
 def test_candidates_of_onnx_runtime_on_a_gpu_are_right(
-    as_gpu: list[float],
-    name: str,
-    precision: str,
-    quantization: str | None,
-    mode: str | None,
-    stored: set[str],
+    as_gpu, name, precision, quantization, mode, stored
 ) -> None:
     import onnx
 

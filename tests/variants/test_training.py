@@ -145,9 +145,7 @@ def test_later_tokens_change_nothing_before_them() -> None:
 
 
 @pytest.mark.parametrize("name", [*TRAININGS, "train_mlp_deep"])
-def test_forward_and_backward_are_compiled_before_the_first_step(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_forward_and_backward_are_compiled_before_the_first_step(name: str, monkeypatch) -> None:
     """Traced in full, but without compiling C++, which takes ten seconds."""
     import torch
 
@@ -222,9 +220,7 @@ def test_operations_of_a_gpt_are_those_of_causal_attention() -> None:
         ("train_gpt", {"width": 128, "blocks": 4, "tokens": 64}),
     ],
 )
-def test_the_memory_that_backward_needs_is_in_the_estimate(
-    name: str, params: dict[str, ParameterValue]
-) -> None:
+def test_the_memory_that_backward_needs_is_in_the_estimate(name, params) -> None:
     """The estimates for two batch sizes differ by the memory of one sample."""
     import torch
 

@@ -129,9 +129,7 @@ def test_a_card_that_does_otherwise_refutes_it(
     ],
     ids=map(str, itertools.count()),
 )  # fmt: skip
-def test_a_broken_file_costs_its_own_findings_only(
-    tmp_path: Path, step: str, output: Any, finding: str, words: str
-) -> None:
+def test_a_broken_file_costs_its_own_findings_only(tmp_path, step, output, finding, words) -> None:
     outputs.write(tmp_path)
     before = answers(tmp_path)
     outputs.write(tmp_path, changed={step: output})
@@ -153,9 +151,7 @@ JSON = st.recursive(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(step=st.sampled_from([step for part in PARTS.values() for step in part]), output=JSON)
-def test_whatever_a_step_leaves_every_finding_gets_a_word(
-    tmp_path: Path, step: Step, output: Any
-) -> None:
+def test_whatever_a_step_leaves_every_finding_gets_a_word(tmp_path, step, output) -> None:
     outputs.write(tmp_path, changed={step.name: output})
     assert len(judge(Evidence(tmp_path))) == len(FINDINGS)
 
@@ -271,9 +267,7 @@ OURS = [step for steps in PARTS.values() for step in steps if step.words[0] == "
 
 
 @pytest.mark.parametrize("step", OURS, ids=[step.name for step in OURS])
-def test_each_command_is_one_that_workbench_takes(
-    step: Step, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_command_is_one_that_workbench_takes(step: Step, tmp_path, monkeypatch) -> None:
     words = step.command(str(tmp_path))[3:]
     if words[0] in ("detect", "doctor", "ceilings"):
         name, command, rest = cli.resolve_command(cli.make_context("workbench", []), words)
@@ -300,9 +294,7 @@ def test_it_runs_every_file_with_a_test_for_a_card() -> None:
     assert run == marked
 
 
-def test_without_a_gpu_every_part_ends_and_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
+def test_without_a_gpu_every_part_ends_and_says_so(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # also where there is one
     assert main(["--part", "all", "--into", str(tmp_path)]) == NOTHING_TRIED
     assert set(answers(tmp_path).values()) == {"not tried: no GPU"}

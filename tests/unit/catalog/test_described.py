@@ -40,9 +40,7 @@ def case(name: str, **changes: object) -> Case:
 
 
 @pytest.mark.parametrize("name", UNPLANNABLE)
-def test_a_workload_that_cannot_describe_its_cases_is_refused(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_workload_that_cannot_describe_its_cases_is_refused(name: str, monkeypatch) -> None:
     if name in ENDLESS:
         monkeypatch.setenv(DEADLINE_ENV, "1")
     try:
@@ -118,9 +116,7 @@ def test_the_same_job_at_another_size_is_a_small_probe() -> None:
         workload.small_probe(case("probe_elsewhere", precision="int8"))
 
 
-def test_a_file_that_was_corrected_is_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_was_corrected_is_read_again(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv(catalog.ENV, str(tmp_path))
     (tmp_path / "mine.py").write_text("1 / 0")
     with pytest.raises(
@@ -133,9 +129,7 @@ def test_a_file_that_was_corrected_is_read_again(
     assert catalog.load("mine").title == "Of the zoo"
 
 
-def test_a_name_that_no_case_can_have_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_that_no_case_can_have_is_refused(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv(catalog.ENV, str(tmp_path))
     for name in (b"two words.py", b"\x1b[31m.py", b"\xff.py"):
         Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).write_text("")
@@ -164,9 +158,7 @@ def test_a_backend_and_tuning_values_are_described(monkeypatch: pytest.MonkeyPat
     assert catalog.load("tuned").tuning_values("hands", Host(8, 0), "cpu") == [1, 8]
 
 
-def test_every_attribute_that_the_engine_reads_is_described(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_attribute_that_the_engine_reads_is_described(tmp_path, monkeypatch) -> None:
     given = {
         "packages": ("mine-py",), "own_environment": True, "oldest": "1.2", "newest": "2.0",
         "platforms": ("CUDA", "ROCm"),
@@ -210,8 +202,6 @@ def test_an_interrupted_question_ends_its_child(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("given", "seconds"), [("", 5.0), ("x", 5.0), ("nan", 0.1), ("-1", 0.1), ("inf", 600.0)]
 )
-def test_the_deadline_of_an_answer_has_bounds(
-    monkeypatch: pytest.MonkeyPatch, given: str, seconds: float
-) -> None:
+def test_the_deadline_of_an_answer_has_bounds(monkeypatch, given: str, seconds: float) -> None:
     monkeypatch.setenv(DEADLINE_ENV, given)
     assert described._deadline_s() == seconds

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,9 +18,7 @@ from workbench.machine.packages.trials import Trial
 from workbench.records.machine import Machine, Package, Software
 
 
-def test_a_broken_backend_is_named_and_the_others_are_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
+def test_a_broken_backend_is_named_and_the_others_are_listed(tmp_path, monkeypatch, capsys) -> None:
     (tmp_path / "_backends").mkdir()
     (tmp_path / "_backends" / "mine.py").write_text("1 / 0")
     monkeypatch.setenv(catalog.ENV, str(tmp_path))

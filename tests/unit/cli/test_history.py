@@ -62,9 +62,7 @@ def test_what_is_pruned_is_listed_as_json_where_json_is_asked_for(runs: Path) ->
     assert not list(runs.iterdir())
 
 
-def test_the_list_says_how_certain_the_answers_are(
-    runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_list_says_how_certain_the_answers_are(runs: Path, monkeypatch) -> None:
     words = iter(("open", "sure"))
     rated = [
         replace(event, verdict=replace(event.verdict, confidence=next(words)))
@@ -105,9 +103,7 @@ def test_the_rest_of_a_run_has_time_by_its_weight_and_a_default_budget_may_be_ex
     assert [request.extension_s for request in asked] == [20, 0]
 
 
-def test_in_a_terminal_a_run_is_resumed_on_the_screens(
-    runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_in_a_terminal_a_run_is_resumed_on_the_screens(runs: Path, monkeypatch) -> None:
     source = open_run(str(FIXTURES / "advise-interrupted.jsonl"))
     tool = Tool("workbench", __version__, "workbench advise training realtime branching --quick")
     first = replace(source.events[0], tool=tool, id="b")

@@ -177,9 +177,7 @@ def test_each_step_of_a_command_is_a_process_already(race: Race) -> None:
     ]
 
 
-def test_a_library_that_is_optional_races_where_it_is_installed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_library_that_is_optional_races_where_it_is_installed(monkeypatch) -> None:
     world, software = Machine(), SimpleNamespace(packages={"xgboost": None})
     monkeypatch.setattr(ab, "detected", lambda *_, **__: (machine(), software))
     monkeypatch.setattr(ab, "Pool", world.pool)

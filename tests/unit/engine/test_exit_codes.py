@@ -86,9 +86,7 @@ def test_a_missing_artefact_of_ones_own_code_is_a_failure(advice, code: int) -> 
 @pytest.mark.parametrize(
     ("place", "asked", "code"), [(0, (), FAILED), (1, (), OK), (1, (4, 8), FAILED)]
 )
-def test_a_batch_that_nobody_asked_for_may_fail(
-    place: int, asked: tuple[int, ...], code: int
-) -> None:
+def test_a_batch_that_nobody_asked_for_may_fail(place, asked, code) -> None:
     report = Report.of(own_runs.net())
     report.code.advice = None
     row = rows_of(report)[place]

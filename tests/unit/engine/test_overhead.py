@@ -62,9 +62,7 @@ def test_a_start_counts_as_measured_where_it_is_part_of_the_result() -> None:
         (STARTING, 1.0001, (0.0, 1.0)),  # no phase lasts less than nothing
     ],
 )
-def test_what_was_spent_otherwise_may_turn_out_to_be_measured(
-    phase: str, counted_s: float, expected: tuple[float, float]
-) -> None:
+def test_what_was_spent_otherwise_may_turn_out_to_be_measured(phase, counted_s, expected) -> None:
     clock = SimpleNamespace(s=0.0)
     meter = OverheadMeter(None, lambda: clock.s)
     with meter.spending(phase, "row"):

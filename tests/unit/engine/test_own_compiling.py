@@ -68,9 +68,7 @@ class Hasty(SimulatedOwn):
 
 
 @pytest.mark.parametrize(("budget_s", "tried"), [(40.0, True), (20.0, False)])
-def test_once_nothing_else_is_left_a_compilation_is_tried_in_less_time(
-    budget_s: float, tried: bool
-) -> None:
+def test_once_nothing_else_is_left_a_compilation_is_tried_in_less_time(budget_s, tried) -> None:
     with patch.object(own_exports.ways, "compile_s", lambda *_, **__: 30.0):
         report = Report.of(raced(Hasty, budget_s=budget_s, batch=(1,)))
     compiled = [c for c in report.candidates.values() if c.case.is_compiled and c.blocks]

@@ -154,9 +154,7 @@ def test_code_that_is_at_home_on_a_gpu_is_not_probed_on_the_cpu(exports: Exports
         at_home.may_compile(600.0)
 
 
-def test_an_exporter_that_was_started_early_has_yet_to_load_the_code(
-    exports: Exports, tmp_path: Path
-) -> None:
+def test_an_exporter_that_was_started_early_has_yet_to_load_the_code(exports, tmp_path) -> None:
     pool = Slow(tmp_path)
     exports = replace(exports, context=replace(exports.context, pool=pool), load_s=9.0)
     pool.start(own_exports.EXPORTER, 60.0)

@@ -63,9 +63,7 @@ def test_code_that_hangs_gets_a_remedy_that_fits() -> None:
     assert candidate.reason.hint == "make it return sooner, or raise --budget"
 
 
-def test_a_module_gets_its_time_after_that_of_its_script(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_gets_its_time_after_that_of_its_script(tmp_path, monkeypatch) -> None:
     class Slow(SimulatedOwn):
         def ask(self, key: Any, deadline_s: float, kind: Any, **request: Any) -> Any:
             if request.get("question") == "examine":

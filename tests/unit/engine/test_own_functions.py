@@ -37,9 +37,7 @@ class Sized(SimulatedOwn):
 @pytest.mark.parametrize(
     ("threads", "raced_with"), [((), [2, 1]), ((1, 3, 1), [3, 1])], ids=["default", "asked"]
 )
-def test_threads_are_all_half_and_one_or_those_asked_for(
-    threads: tuple[int, ...], raced_with: list[int]
-) -> None:
+def test_threads_are_all_half_and_one_or_those_asked_for(threads, raced_with) -> None:
     events = raced(Sized, own=OwnQuestion("function", "m:work"), threads=threads)
     planned = next(each for each in events if isinstance(each, ev.RacePlanned))
     assert [case.threads for case in planned.cases] == raced_with
@@ -69,9 +67,7 @@ def test_each_size_of_a_function_has_a_row_and_the_answer_says_where_it_flips() 
 @pytest.mark.parametrize(
     ("own", "sizes"), [(None, [None]), (1, [1, 8]), (7, [7, 56]), (40, [40, 5])]
 )
-def test_a_function_races_at_its_own_size_and_at_another(
-    own: int | None, sizes: list[int | None]
-) -> None:
+def test_a_function_races_at_its_own_size_and_at_another(own, sizes) -> None:
     class OfSize(Sized):
         facts: ClassVar = {**Sizeless.facts, "batch": own}
 

@@ -32,9 +32,7 @@ class OnGpus(SimulatedOwn):
 
 
 @pytest.mark.parametrize(("devices", "places"), [((), ["cpu", "cuda:0"]), (("gpu",), ["cuda:0"])])
-def test_a_module_that_fails_on_the_cpu_is_examined_on_a_gpu(
-    devices: tuple[str, ...], places: list[str]
-) -> None:
+def test_a_module_that_fails_on_the_cpu_is_examined_on_a_gpu(devices, places) -> None:
     OnGpus.places.clear()
     report = Report.of(raced(OnGpus, gpu=True, devices=devices))
     assert OnGpus.places == places
@@ -57,9 +55,7 @@ def test_a_function_that_fails_without_a_gpu_is_asked_again_on_one() -> None:
 
 
 @pytest.mark.parametrize("fits", [True, False])
-def test_a_module_of_which_the_gpu_has_no_room_for_copies_is_examined_on_the_cpu(
-    fits: bool,
-) -> None:
+def test_a_module_of_which_the_gpu_has_no_room_for_copies_is_examined_on_the_cpu(fits) -> None:
     class Large(SimulatedOwn):
         places: ClassVar[list[str]] = []
 
@@ -129,9 +125,7 @@ def test_inputs_without_tensors_are_not_exported() -> None:
     assert not any(c.case.backend == "onnxruntime" for c in report.candidates.values())
 
 
-def test_shares_of_a_scripts_modules_count_the_import_of_torch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shares_of_a_scripts_modules_count_the_import_of_torch(tmp_path, monkeypatch) -> None:
     called = {"name": "Net", "calls": 9, "seconds": 2.0, "share": 0.5, "shapes": ["1x3"]}
 
     class Scripted(SimulatedOwn):

@@ -55,9 +55,7 @@ def test_memory_that_other_candidates_hold_is_not_said_to_be_too_small() -> None
     assert [each.hint for each in reasons if each is not None] == ["free memory", FEWER]
 
 
-def test_lack_of_shared_memory_keeps_its_own_remedy_beside_other_candidates(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_lack_of_shared_memory_keeps_its_own_remedy_beside_other_candidates(monkeypatch) -> None:
     monkeypatch.setattr(training.os.path, "isdir", lambda _: True)
     monkeypatch.setattr(training.os, "statvfs", lambda _: SimpleNamespace(f_bavail=1, f_frsize=1))
     with pytest.raises(WorkloadError) as caught:
@@ -141,9 +139,7 @@ def test_a_preparation_that_cannot_end_in_time_does_not_cost_the_others_their_wo
     assert row.report.candidates[CPU_B.id].reason == NO_TURN
 
 
-def test_a_preparation_may_take_as_long_as_the_one_before_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_preparation_may_take_as_long_as_the_one_before_it(monkeypatch) -> None:
     monkeypatch.setattr(SlowPool, "takes_s", 12.0)
     row = Row(CPU_A, CPU_B, end_s=26.0)
     row.pool.__class__ = SlowPool
@@ -185,12 +181,7 @@ class SilentPool(StartingPool):
     ],
 )
 def test_a_case_that_meets_the_end_of_its_share_is_skipped_and_one_that_hangs_fails(
-    mode: str | None,
-    precision: str,
-    until_s: float,
-    state: str,
-    code: str,
-    monkeypatch: pytest.MonkeyPatch,
+    mode, precision, until_s, state, code, monkeypatch
 ) -> None:
     monkeypatch.setattr("workbench.catalog.load", lambda _: IdleWorkload())
     missing = {"fp16": "AVX512-FP16"}.get
@@ -215,9 +206,7 @@ def test_a_case_that_meets_the_end_of_its_share_is_skipped_and_one_that_hangs_fa
         (None, "it was not ready within its ", COMMAND_HINT),
     ],
 )
-def test_a_command_that_never_prints_its_line_says_which(
-    until: str | None, says: str, hint: str
-) -> None:
+def test_a_command_that_never_prints_its_line_says_which(until, says, hint) -> None:
     own = replace(CPU_A, backend="command")
     row = Row(own)
     pool = SilentPool(row.clock, {own: 1.0}, {})
@@ -253,9 +242,7 @@ def test_a_probe_that_meets_the_end_of_the_run_is_skipped_and_one_that_hangs_fai
     assert (ended.state, ended.reason and ended.reason.code) == (state, code)
 
 
-def test_a_small_probe_does_not_run_in_the_worker_whose_memory_counts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_small_probe_does_not_run_in_the_worker_whose_memory_counts(monkeypatch) -> None:
     small = Case("work", "cpu", "torch", "fp16", params={"of": "small"})
     monkeypatch.setattr(IdleWorkload, "small_probe", lambda _, __: small)
     fp16 = case("cpu-a", "fp16")
@@ -288,9 +275,7 @@ def test_a_worker_releases_every_case_even_if_one_of_them_fails_to_close() -> No
 
 
 @pytest.mark.parametrize("from_start", [False, True])
-def test_the_latest_step_is_checked_where_the_check_takes_none(
-    from_start: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_latest_step_is_checked_where_the_check_takes_none(from_start, monkeypatch) -> None:
     taken: list[str] = []
 
     class Latest(Task):
@@ -312,9 +297,7 @@ def test_the_latest_step_is_checked_where_the_check_takes_none(
     assert taken.count("check") == 1
 
 
-def test_one_time_loading_counts_for_every_case_of_a_row_about_start_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_one_time_loading_counts_for_every_case_of_a_row_about_start_up(monkeypatch) -> None:
     built = iter([1.5, 0.5, 0.6, 0.6])  # each case is built twice; the first build loads a library
     first = iter([0.9, 0.2])
 
@@ -364,9 +347,7 @@ def test_a_second_process_on_an_exclusive_gpu_is_refused(mode: str) -> None:
         assert "one process at a time" in reason.message and "-c DEFAULT" in reason.hint
 
 
-def test_a_call_that_no_cuda_graph_can_record_costs_a_worker_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_call_that_no_cuda_graph_can_record_costs_a_worker_once(monkeypatch) -> None:
     monkeypatch.setattr("workbench.catalog.load", lambda _: IdleWorkload())
     plain, half = case("cuda:0-a"), case("cuda:0-a", "fp16")
     graph, other = (replace(each, mode="graph") for each in (plain, half))

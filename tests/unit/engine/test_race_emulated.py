@@ -69,9 +69,7 @@ def test_late_candidates_get_rounds_of_their_own_or_a_reason() -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_an_emulated_precision_that_had_no_turn_is_no_gap_in_the_evidence(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_emulated_precision_that_had_no_turn_is_no_gap_in_the_evidence(monkeypatch) -> None:
     monkeypatch.setattr(preparation, "lacking", lambda *_: "AVX512-FP16")
     fp16 = case("cpu-a", "fp16")
     fine = type("Fine", (Emulating,), {"prepare": FakePool.prepare})

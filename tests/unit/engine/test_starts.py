@@ -10,7 +10,6 @@ from builders import case, machine
 from fakes import CPU_A
 from preparing import Row
 
-from workbench.contract import Case
 from workbench.engine.workers import start_workers, worker_key
 from workbench.records import events as ev
 from workbench.records.machine import Package, Software
@@ -26,9 +25,7 @@ from workbench.records.machine import Package, Software
         (70.0, [CPU_A], False),
     ],
 )
-def test_ceilings_wait_for_workers_that_the_table_needs_too(
-    starting_s: float, table: list[Case], started: bool
-) -> None:
+def test_ceilings_wait_for_workers_that_the_table_needs_too(starting_s, table, started) -> None:
     row = Row(CPU_A)
     row.pool.starting_s = starting_s
     rows = [replace(row.plan, cases=table)]
@@ -66,9 +63,7 @@ def test_a_gpu_that_admits_one_process_gets_one_worker_before_the_races() -> Non
         (4, True, [["cpu", "cuda:0"], ["cpu"]]),
     ],
 )
-def test_workers_start_at_once_where_there_are_cores_for_them(
-    cores: int, counted: bool, together: list[list[str]]
-) -> None:
+def test_workers_start_at_once_where_there_are_cores_for_them(cores, counted, together) -> None:
     row = Row(CPU_A, replace(CPU_A, backend="numpy"), case("cuda:0-a"))
     if counted:
         row.plan.scenario = row.plan.scenario.sharing_workers(are_fresh=False)

@@ -87,9 +87,7 @@ def codes(telemetry: MachineTelemetry) -> list[str]:
     return [w.code for w in telemetry.warnings("row", [os.getpid()])]
 
 
-def test_a_candidate_is_told_by_the_readings_within_its_blocks(
-    telemetry: MachineTelemetry, script: Script, emitted: list[ev.AnyEvent]
-) -> None:
+def test_a_candidate_is_told_by_the_readings_within_its_blocks(telemetry, script, emitted) -> None:
     script.read(10.0, sm_clock_mhz=345.0)
     telemetry.begin()
     for at_s, clock, power, heat in (
@@ -117,9 +115,7 @@ def _short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_short_windows")
-def test_readings_of_a_pause_belong_to_no_block(
-    telemetry: MachineTelemetry, script: Script, emitted: list[ev.AnyEvent]
-) -> None:
+def test_readings_of_a_pause_belong_to_no_block(telemetry, script, emitted) -> None:
     """The run's clock stands still for 60 s after the first block; the host's goes on."""
     telemetry.begin()
     read = {"power_over_s": 1.0, "energy_j": 0.0}
@@ -210,9 +206,7 @@ def test_a_clock_that_only_the_power_limit_moved_is_a_healthy_cards(
     ("shown", "expected"),
     [(["hw_power_brake_slowdown"], ["gpu_throttled"]), (["hw_slowdown", "gpu_idle"], [])],
 )
-def test_causes_in_hardware_are_seen_in_the_readings(
-    telemetry: MachineTelemetry, script: Script, shown: list[str], expected: list[str]
-) -> None:
+def test_causes_in_hardware_are_seen_in_the_readings(telemetry, script, shown, expected) -> None:
     telemetry.begin()
     for position in range(8):
         script.read(10.0 + position, clock_event_reasons=shown if position % 4 == 0 else [])
@@ -230,9 +224,7 @@ def test_causes_in_hardware_are_seen_in_the_readings(
         ({}, []),
     ],
 )
-def test_clock_and_link_that_stay_low_under_load(
-    telemetry: MachineTelemetry, script: Script, reading: dict[str, Any], expected: list[str]
-) -> None:
+def test_clock_and_link_that_stay_low_under_load(telemetry, script, reading, expected) -> None:
     telemetry._watched["cuda:0"].card = Gpu(
         *(0, "cuda:0", None, None, "Test"), max_sm_clock_mhz=1980.0, pcie=Pcie(1, 16, 5, 16, 5)
     )
@@ -245,9 +237,7 @@ def test_clock_and_link_that_stay_low_under_load(
 
 
 @pytest.mark.parametrize("blocks", [4, 6])
-def test_an_energy_counter_counts_from_five_seconds_on(
-    blocks: int, telemetry: MachineTelemetry, script: Script
-) -> None:
+def test_an_energy_counter_counts_from_five_seconds_on(blocks, telemetry, script) -> None:
     telemetry.begin()
     for number in range(blocks + 1):
         script.read(10.0 + number, energy_j=350.0 * number)
@@ -272,9 +262,7 @@ def test_energy_is_a_cases_own_only_where_nothing_else_ran_between_two_looks(
 
 
 @pytest.mark.usefixtures("_short_windows")
-def test_the_lead_in_of_a_turn_is_the_same_work(
-    telemetry: MachineTelemetry, script: Script
-) -> None:
+def test_the_lead_in_of_a_turn_is_the_same_work(telemetry, script) -> None:
     """Turns of 0.05 s of lead-in and 0.2 s of samples, one after the other, as of one candidate."""
     telemetry.begin()
     for number in range(5):
@@ -346,9 +334,7 @@ def test_a_mean_power_is_a_cases_own_only_where_the_case_ran_all_that_time(
     assert found.power_w == 605.0
 
 
-def test_a_process_that_comes_is_told_once_and_our_own_never(
-    telemetry: MachineTelemetry, script: Script
-) -> None:
+def test_a_process_that_comes_is_told_once_and_our_own_never(telemetry, script) -> None:
     nobody = 2**22 + 1  # above the kernel's largest process id: the host's number, in a container
     telemetry.begin()
     there = [GpuProcess(pid, None) for pid in (os.getpid(), os.getppid(), nobody)]
@@ -361,9 +347,7 @@ def test_a_process_that_comes_is_told_once_and_our_own_never(
     assert codes(telemetry) == []
 
 
-def test_a_race_begins_afresh_but_for_the_last_look(
-    telemetry: MachineTelemetry, script: Script
-) -> None:
+def test_a_race_begins_afresh_but_for_the_last_look(telemetry, script) -> None:
     script.read(10.0, slowed_s={"hw_thermal_slowdown": 0.0})
     script.read(11.0, slowed_s={"hw_thermal_slowdown": 9.0})
     telemetry.begin()
@@ -391,9 +375,7 @@ def test_the_processor_is_read_after_a_block_and_no_more_than_twice_a_second(
     assert (found.power_w, found.clock_before_mhz, found.clock_after_mhz) == (80.0, 2500.0, None)
 
 
-def test_a_gap_is_an_event_with_its_reason(
-    telemetry: MachineTelemetry, script: Script, emitted: list[ev.AnyEvent]
-) -> None:
+def test_a_gap_is_an_event_with_its_reason(telemetry, script, emitted) -> None:
     script.fail()
     telemetry.begin()
     [event] = emitted
@@ -401,9 +383,7 @@ def test_a_gap_is_an_event_with_its_reason(
     assert event.gap == Reason("nvml_crashed", "it died") and event.gpus == []
 
 
-def test_process_ids_of_another_namespace_are_no_intruders(
-    telemetry: MachineTelemetry, script: Script
-) -> None:
+def test_process_ids_of_another_namespace_are_no_intruders(telemetry, script) -> None:
     """The host's numbers, in a container: one of them exists here by coincidence."""
     telemetry.begin()
     script.read(11.0, processes=[GpuProcess(pid, None) for pid in (os.getppid(), 2**22 + 1)])

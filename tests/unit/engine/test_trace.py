@@ -8,8 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from workbench.engine.trace import GAP_US, TraceFile
 from workbench.files import write
 from workbench.files.write import Target
@@ -44,9 +42,7 @@ def test_a_profile_without_events_leaves_no_trace() -> None:
     assert trace.events
 
 
-def test_a_reader_that_takes_nothing_is_given_up_once_the_run_is_to_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_reader_that_takes_nothing_is_given_up_once_the_run_is_to_end(monkeypatch) -> None:
     monkeypatch.setattr(write, "STALLED_MS", 10)
     reader, end = os.pipe()
     target = Target(Path(f"/dev/fd/{end}"))

@@ -109,9 +109,7 @@ def test_without_samples_every_statistic_stays() -> None:
         (None, None, True),
     ],
 )
-def test_samples_are_left_out_of_a_document_only(
-    export_as: str | None, output: str | None, is_refused: bool
-) -> None:
+def test_samples_are_left_out_of_a_document_only(export_as, output, is_refused) -> None:
     assert keeps_samples({"no_samples": False}, export_as, output)
     if is_refused:
         with pytest.raises(UsageError, match=r"--no-samples .*: add --json"):

@@ -69,9 +69,7 @@ def test_the_sensors_of_all_devices_stand_in_one_line() -> None:
 @pytest.mark.parametrize(
     ("by_s", "said"), [((5.0, 3.0, -2.0), [True, False, False]), ((-2.0,), [False])]
 )
-def test_the_first_extension_is_said_without_verbose(
-    by_s: tuple[float, ...], said: list[bool]
-) -> None:
+def test_the_first_extension_is_said_without_verbose(by_s, said) -> None:
     report = Report.of(scenes.until(scenes.h200(), "convolution", 1))
     lines = []
     for seconds in by_s:

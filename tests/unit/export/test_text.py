@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import machines
 import pytest
 from builders import case, changed, eventful, events, machine, report, steady
@@ -73,9 +71,7 @@ def test_a_small_lead_of_a_plain_run_is_not_called_open() -> None:
         ("memory", "the peak memory\n", "to call in peak memory: 1.00x"),
     ],
 )
-def test_a_row_without_a_verdict_says_what_it_compares(
-    objective: str, slower: str, close: str
-) -> None:
+def test_a_row_without_a_verdict_says_what_it_compares(objective, slower, close) -> None:
     one, other = case("cpu-a"), case("cpu-b")
     row = replace(PLAIN, objective=objective)
     for factor, words in ((2.0, slower), (1.0, close)):
@@ -179,9 +175,7 @@ def log_of(kind: type) -> list[str | None]:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_the_log_has_a_line_for_each_event_that_matters(
-    kind: type, words: list[str | None]
-) -> None:
+def test_the_log_has_a_line_for_each_event_that_matters(kind, words) -> None:
     assert [text and text.split()[2] for text in log_of(kind)] == words
 
 
@@ -270,9 +264,7 @@ def test_warnings_that_differ_only_in_their_device_are_one() -> None:
     assert first.text.plain == "another process uses cuda:0, and 7 more; see which"
 
 
-def test_a_run_that_broke_off_says_so_and_no_candidate_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_broke_off_says_so_and_no_candidate_waits(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     one, other = case("cpu-a"), case("cpu-b")
     cut = Report.of(events({one: steady(1.0), other: steady(2.0)})[:4])

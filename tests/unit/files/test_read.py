@@ -57,9 +57,7 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
 
 @given(st.binary(max_size=200), st.integers(1, 100), st.integers(1, 100))
 @settings(max_examples=50)
-def test_lines_are_those_of_the_file_within_its_bounds(
-    content: bytes, most: int, longest: int
-) -> None:
+def test_lines_are_those_of_the_file_within_its_bounds(content, most, longest) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = put(Path(folder) / "file", content)
         expected = [line + b"\n" for line in content.split(b"\n")]
@@ -126,9 +124,7 @@ def first_with(found: list[dict[str, Any]], name: str) -> int:
 
 @pytest.mark.parametrize("name", ["step_s", "over_step_s"])
 @pytest.mark.parametrize("value", [0, -1.0, 1e308, 1e-320])
-def test_absurd_durations_of_a_break_even_are_refused(
-    tmp_path: Path, name: str, value: float
-) -> None:
+def test_absurd_durations_of_a_break_even_are_refused(tmp_path, name: str, value: float) -> None:
     document = json.loads(PRICED.read_text())
     place = first_with(document["verdicts"], "payoffs")
     changed(document, ("verdicts", place, "payoffs", 0, name), value)
@@ -151,9 +147,7 @@ def test_absurd_durations_of_a_break_even_are_refused(
         (("verdicts", 0, "device_ratio_ci95", 1), 0),
     ],
 )
-def test_other_absurd_numbers_are_refused(
-    tmp_path: Path, path: tuple[Any, ...], value: Any
-) -> None:
+def test_other_absurd_numbers_are_refused(tmp_path, path: tuple[Any, ...], value: Any) -> None:
     document = json.loads(CROSSED.read_text())
     changed(document, path, value)
     with pytest.raises(JournalError, match=r"cannot be|has a sample of"):
@@ -258,9 +252,7 @@ def test_strings_without_an_end_take_no_time(tmp_path: Path, text: str) -> None:
     assert time.process_time() - began < 20  # the square of its length would take minutes
 
 
-def test_a_block_of_a_million_samples_and_as_many_rounds_as_a_week_has_are_opened(
-    tmp_path: Path,
-) -> None:
+def test_a_block_of_a_million_samples_and_as_many_rounds_as_a_week_has_are_opened(tmp_path) -> None:
     run = eventful()
     place = next(n for n, event in enumerate(run) if isinstance(event, ev.BlockMeasured))
     block = ev.encode(run[place])

@@ -282,9 +282,7 @@ def test_dev_null_takes_everything_and_is_never_replaced(tmp_path: Path, monkeyp
     assert names(tmp_path) == ["null"]
 
 
-def test_a_file_is_replaced_where_the_file_system_has_no_permissions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_replaced_where_the_file_system_has_no_permissions(tmp_path, monkeypatch) -> None:
     def refused(*_: object) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")  # as on vfat
 

@@ -101,12 +101,7 @@ def test_the_99th_percentile_is_that_of_what_if(folder: Path) -> None:
     ],
 )
 def test_the_state_of_a_job_without_a_document(
-    folder: Path,
-    files: tuple[str, ...],
-    state: str | None,
-    now_s: float,
-    expected: str,
-    words: str | None,
+    folder, files, state, now_s, expected, words
 ) -> None:
     at = only(folder)
     for name in files:
@@ -129,9 +124,7 @@ def test_the_tail_of_a_huge_log_is_read_and_made_safe(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("code", "state"), [(None, "running"), ("130", "partial")])
-def test_a_journal_without_an_end_counts_for_what_is_in_it(
-    folder: Path, code: str | None, state: str
-) -> None:
+def test_a_journal_without_an_end_counts_for_what_is_in_it(folder, code, state) -> None:
     at = only(folder, "submitted.json")
     (at / "run.jsonl").write_bytes(JOURNAL.read_bytes()[:-200])
     if code:
@@ -233,9 +226,7 @@ def test_copies_of_a_run_count_once_as_the_most_complete(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"), [("advise-model", "few_samples"), ("advise-command", None)]
 )
-def test_documents_about_the_users_own_have_their_hash(
-    tmp_path: Path, name: str, reason: str | None
-) -> None:
+def test_documents_about_the_users_own_have_their_hash(tmp_path, name, reason) -> None:
     source = JOURNAL.parents[1] / "documents" / f"{name}.json"
     made_up.write(tmp_path / "a.json", source.read_text())
     (node,) = read_folder(tmp_path, NOW).nodes
@@ -275,9 +266,7 @@ def test_the_raw_log_of_a_pod_is_a_document(folder: Path, name: str) -> None:
     assert warning.message.startswith(f"{name} is not usable: Input data was truncated")
 
 
-def test_fleets_in_the_folder_of_another_are_named_and_judged_by_their_own_plans(
-    folder: Path,
-) -> None:
+def test_fleets_in_the_folder_of_another_are_named_and_judged_by_their_own_plans(folder) -> None:
     second = folder / "desk"
     made_up.make(second, 3)
     plan = json.loads((second / "fleet.json").read_text())

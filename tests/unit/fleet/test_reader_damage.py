@@ -108,9 +108,7 @@ WHOLE = json.dumps(made_up.document(1.0, "n0")).encode()
     st.one_of(st.binary(max_size=4), st.sampled_from([b"-1", b"1e400", b"null", b'"', b"[]"])),
     st.integers(0, 60),
 )
-def test_any_damage_is_a_state_and_never_an_error(
-    tmp_path_factory: pytest.TempPathFactory, at: int, put: bytes, gone: int
-) -> None:
+def test_any_damage_is_a_state_and_never_an_error(tmp_path_factory, at, put, gone) -> None:
     folder = tmp_path_factory.mktemp("fleet")
     (folder / "any.json").write_bytes(WHOLE[:at] + put + WHOLE[at + gone :])
     found = read_folder(folder, NOW)

@@ -149,9 +149,7 @@ def test_hybrid_hierarchies_are_both_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("group", ["/../../outside", "/somewhere/else"])
-def test_a_group_outside_the_mount_falls_back_to_the_mount_point(
-    tmp_path: Path, group: str
-) -> None:
+def test_a_group_outside_the_mount_falls_back_to_the_mount_point(tmp_path, group: str) -> None:
     files = {
         "proc/self/cgroup": f"0::{group}\n",
         "proc/self/mountinfo": V2_MOUNT.replace(" / ", " /pod ", 1),
@@ -252,13 +250,7 @@ def test_without_proc_psutil_answers(tmp_path: Path) -> None:
         ({}, {"container": "systemd-nspawn"}, "systemd-nspawn"),
     ],
 )
-def test_containers(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    files: dict[str, str],
-    environ: dict[str, str],
-    expected: str | None,
-) -> None:
+def test_containers(tmp_path, monkeypatch, files, environ, expected) -> None:
     monkeypatch.setattr(os, "environ", environ)
     assert container(write(tmp_path, files)) == expected
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from stub_driver import StubDriver, build, compiler
 
@@ -57,9 +55,7 @@ def test_a_device_that_answers_nothing_keeps_its_ordinal(stub: StubDriver) -> No
         (5, "cuda_error_5", None),
     ],
 )
-def test_each_failure_of_cuinit_is_named(
-    stub: StubDriver, code: int, expected: str, remedy: str | None
-) -> None:
+def test_each_failure_of_cuinit_is_named(stub, code, expected, remedy) -> None:
     driver = ask_cuda(stub, CUDA_STUB=f"cuInit={code}").driver
     assert not driver.available and driver.device_count == 0
     assert driver.reason.code == expected
@@ -83,9 +79,7 @@ def test_a_crash_in_libcuda_is_a_reason(stub: StubDriver) -> None:
     assert driver.reason.code == "cuda_crashed"
 
 
-def test_a_library_without_the_api_is_broken(
-    stub: StubDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_library_without_the_api_is_broken(stub, tmp_path, monkeypatch) -> None:
     nvml = stub.folder / "nvml" / "libnvidia-ml.so.1"
     (tmp_path / "libcuda.so.1").symlink_to(nvml)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
@@ -93,9 +87,7 @@ def test_a_library_without_the_api_is_broken(
     assert driver.reason.code == "library_broken"
 
 
-def test_a_corrupt_library_is_told_from_a_missing_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_corrupt_library_is_told_from_a_missing_one(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     broken = tmp_path / "libcuda.so.1"
     broken.write_bytes(b"not a library")
@@ -115,9 +107,7 @@ def test_a_corrupt_library_is_told_from_a_missing_one(
         (None, "6.8.0", "install the NVIDIA driver"),
     ],
 )
-def test_a_missing_library_has_the_remedy_of_its_place(
-    monkeypatch: pytest.MonkeyPatch, kind: str | None, release: str, remedy: str
-) -> None:
+def test_a_missing_library_has_the_remedy_of_its_place(monkeypatch, kind, release, remedy) -> None:
     monkeypatch.setattr(driver_errors, "container", lambda: kind)
     monkeypatch.setattr(driver_errors.platform, "release", lambda: release)
     absent = probe_client.missing("libcuda-of-nobody.so.1")

@@ -84,9 +84,7 @@ def test_the_gpus_of_other_jobs_are_no_complaint(stub: StubDriver) -> None:
     assert answer["machine"]["gpus"][0]["unavailable"]["device"].endswith("in a batch job")
 
 
-def test_under_mps_an_exclusive_gpu_admits_further_processes(
-    stub: StubDriver, tmp_path: Path
-) -> None:
+def test_under_mps_an_exclusive_gpu_admits_further_processes(stub, tmp_path) -> None:
     environ = stub.environ("nvml", "cuda", CUDA_MPS_PIPE_DIRECTORY=str(tmp_path))
     assert run(environ)["machine"]["mps"] is False
     os.mkfifo(tmp_path / "control")

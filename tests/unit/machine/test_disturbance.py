@@ -81,9 +81,7 @@ def test_nothing_is_said_of_a_machine_on_which_nothing_happened(calm: Path) -> N
         ),
     ],
 )
-def test_each_disturbance_is_a_warning_with_its_size(
-    calm: Path, file: str, text: str, code: str, size: str
-) -> None:
+def test_each_disturbance_is_a_warning_with_its_size(calm, file, text, code, size) -> None:
     found = after(calm, {file: text})
     assert list(found) == [code]
     assert size in found[code]
@@ -122,18 +120,14 @@ def test_time_stolen_from_cores_that_are_not_ours_does_not_count(calm: Path) -> 
     assert after(calm, {"proc/stat": others}) == {}
 
 
-def test_other_programs_are_a_warning_with_the_cores_they_used(
-    calm: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_programs_are_a_warning_with_the_cores_they_used(calm: Path, monkeypatch) -> None:
     monkeypatch.setattr(DisturbanceMonitor, "_foreign_cores", lambda self, now: 1.4)
     found = after(calm, {})
     assert list(found) == ["busy_machine"]
     assert "1.4 of 2 cores" in found["busy_machine"]
 
 
-def test_the_programs_that_took_most_of_it_are_named(
-    calm: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_programs_that_took_most_of_it_are_named(calm: Path, monkeypatch) -> None:
     monkeypatch.setattr(DisturbanceMonitor, "_foreign_cores", lambda self, now: 2.0)
 
     write(calm, {"proc/7/stat": process("make (2)", 5000), "proc/9/stat": process("worker", 0)})
@@ -163,9 +157,7 @@ def test_the_cores_of_others_are_never_more_than_there_are(monkeypatch: pytest.M
     assert found == [0.0, 0.0, 2.0, 1.4]
 
 
-def test_a_kernel_that_says_nothing_is_no_disturbance(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kernel_that_says_nothing_is_no_disturbance(tmp_path, monkeypatch) -> None:
     def hidden(**_: bool) -> None:
         raise FileNotFoundError("/proc/stat")
 

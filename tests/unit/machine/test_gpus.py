@@ -53,9 +53,7 @@ def answer(*devices: CudaDevice, reason: Reason | None = None) -> CudaAnswer:
 
 
 @given(st.permutations(range(6)), st.integers(0, 6), st.sampled_from(["uuid", "bus", "both"]))
-def test_every_order_and_subset_is_joined_by_identity(
-    order: list[int], offered: int, known: str
-) -> None:
+def test_every_order_and_subset_is_joined_by_identity(order, offered, known) -> None:
     devices = [device(ordinal, number) for ordinal, number in enumerate(order[:offered])]
     if known == "uuid":
         devices = [replace(d, pci_bus_id=None) for d in devices]

@@ -93,9 +93,7 @@ def test_sixteen_gpus(stub: StubDriver) -> None:
         (999, "unknown_error", None),
     ],
 )
-def test_each_failure_of_init_is_named(
-    stub: StubDriver, code: int, expected: str, remedy: str | None
-) -> None:
+def test_each_failure_of_init_is_named(stub, code: int, expected: str, remedy: str | None) -> None:
     nvml, gpus = ask_nvml(stub, NVML_STUB=f"nvmlInitWithFlags={code}")
     assert not nvml.available and gpus == []
     assert nvml.reason.code == expected
@@ -356,9 +354,7 @@ FUNCTIONS = sorted(set(re.findall(r"\bnvmlDeviceGet\w+", SOURCE)) - {"nvmlDevice
         st.sampled_from(FUNCTIONS), st.sampled_from(["3", "4", "13", "15", "999", "novalue"])
     )
 )
-def test_any_readings_may_fail_together_and_each_absence_is_explained(
-    stub: StubDriver, faults: dict[str, str]
-) -> None:
+def test_any_readings_may_fail_together_and_each_absence_is_explained(stub, faults) -> None:
     listed = ";".join(f"{function}={fault}" for function, fault in faults.items())
     nvml, [gpu] = ask_nvml(stub, NVML_STUB=listed)
     assert nvml.available

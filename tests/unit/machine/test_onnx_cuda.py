@@ -49,9 +49,7 @@ def software(ort: str | None = "CUDA 13.0", torch: str = "CUDA 13.0", **more: st
         ("CUDA 13.0", "CUDA 14.0", "14.0", "==1.31.1", "torch for CUDA 14"),
     ],
 )
-def test_the_release_that_suits_driver_and_torch(
-    ort: str, torch: str, driver: str | None, release: str, problem: str | None
-) -> None:
+def test_the_release_that_suits_driver_and_torch(ort, torch, driver, release, problem) -> None:
     here, found = machine(driver), software(ort, torch)
     remedy = onnx_cuda.remedy(here, found)
     assert remedy.endswith(f"pip install 'onnxruntime-gpu[cuda,cudnn]{release}'")

@@ -184,9 +184,7 @@ def test_an_answer_of_another_form_costs_its_own_devices_only(stand_in: Path) ->
     assert detect()[0].gpus == []
 
 
-def test_those_that_hang_are_waited_for_together(
-    stand_in: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_those_that_hang_are_waited_for_together(stand_in: Path, monkeypatch) -> None:
     rocm(stand_in)
     for module in ("torch/__init__.py", "amdsmi.py"):
         (stand_in / module).write_text("import signal\nsignal.pause()\n")

@@ -72,9 +72,7 @@ def test_a_quota_is_a_positive_number_or_none(quota: str, period: str) -> None:
         )
     ),
 )
-def test_effective_cores_lie_between_one_and_all(
-    logical: int, more: list[tuple[str, float]]
-) -> None:
+def test_effective_cores_lie_between_one_and_all(logical, more) -> None:
     limits = [CoreLimit("logical", float(logical), "test")]
     limits += [CoreLimit(name, cores, "test") for name, cores in more]
     effective, limited_by = tightest(limits)

@@ -71,9 +71,7 @@ def bound(
     return [card.worker_cores for card in placed(cards(count), root)]
 
 
-def test_each_gpu_has_the_cores_of_its_node(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_gpu_has_the_cores_of_its_node(tmp_path, monkeypatch) -> None:
     assert bound(monkeypatch, server(tmp_path, *NODES)) == [*NODES]
 
 
@@ -86,15 +84,11 @@ def test_each_gpu_has_the_cores_of_its_node(
         "garbage",
     ],
 )
-def test_without_a_choice_nothing_is_bound(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, near: str
-) -> None:
+def test_without_a_choice_nothing_is_bound(tmp_path, monkeypatch, near: str) -> None:
     assert bound(monkeypatch, server(tmp_path, near), count=2) == [None, None]
 
 
-def test_of_a_containers_cores_those_near_the_gpu_remain(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_a_containers_cores_those_near_the_gpu_remain(tmp_path, monkeypatch) -> None:
     root = server(tmp_path, *NODES, cpuset="8-15,20-23")
     assert bound(monkeypatch, root, "8-15,20-23") == ["8-15", "20-23"]
     (tmp_path / "sys/fs/cgroup/job/cpuset.cpus.effective").write_text("8-15\n")
@@ -102,9 +96,7 @@ def test_of_a_containers_cores_those_near_the_gpu_remain(
 
 
 @pytest.mark.parametrize("variable", gpus._USERS)
-def test_where_the_user_has_placed_the_work_it_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
-) -> None:
+def test_where_the_user_has_placed_the_work_it_stays(tmp_path, monkeypatch, variable: str) -> None:
     root = server(tmp_path, *NODES, cpuset="0-63")
     assert bound(monkeypatch, root, "0-19") == [None, None], "taskset"
     assert bound(monkeypatch, root) == [*NODES]
@@ -112,9 +104,7 @@ def test_where_the_user_has_placed_the_work_it_stays(
     assert bound(monkeypatch, root) == [None, None]
 
 
-def test_a_gpu_that_cannot_compute_or_has_no_address_has_no_cores(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_that_cannot_compute_or_has_no_address_has_no_cores(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(gpus, "affinity_mask", lambda: cores.cpulist("0-63"))
     hidden, lost = cards(2)
     hidden = replace(hidden, device=None)
@@ -193,9 +183,7 @@ if __name__ == "__main__":
         "own(n, 'forkserver')",
     ],
 )
-def test_loaders_of_a_bound_worker_may_use_every_core_as_without_workbench(
-    tmp_path: Path, made: str
-) -> None:
+def test_loaders_of_a_bound_worker_may_use_every_core_as_without_workbench(tmp_path, made) -> None:
     write(tmp_path, {"loads.py": LOADERS.replace("{made}", made)})
     allowed = sorted(os.sched_getaffinity(0))
     near = [allowed[-1]]

@@ -62,9 +62,7 @@ def install(folder: Path, name: str, version: str, **files: str) -> None:
         path.write_text(text)
 
 
-def test_a_stack_is_read_without_importing_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stack_is_read_without_importing_it(tmp_path, monkeypatch) -> None:
     bomb = "raise SystemExit('imported')"
     torch = {"torch/__init__.py": bomb, "torch/version.py": "__version__ = '2.7'\ncuda = '12.6'\n"}
     install(tmp_path, "torch", "2.7", **torch)
@@ -91,9 +89,7 @@ def test_our_own_interpreter() -> None:
 
 
 @pytest.mark.parametrize("greeting", ["", "echo Loading modules; echo\n"])
-def test_a_foreign_interpreter_is_asked_in_a_process_of_its_own(
-    tmp_path: Path, greeting: str
-) -> None:
+def test_a_foreign_interpreter_is_asked_in_a_process_of_its_own(tmp_path, greeting: str) -> None:
     """A second interpreter: the same binary, kept from this environment's packages."""
     foreign = tmp_path / "python"
     foreign.write_text(f'#!/bin/sh\n{greeting}exec {sys.executable} -I -S "$@"\n')
@@ -114,9 +110,7 @@ def test_a_foreign_interpreter_is_asked_in_a_process_of_its_own(
         ("#!/bin/sh\nyes\n", "does not answer like a Python interpreter"),
     ],
 )
-def test_a_foreign_interpreter_that_fails_is_a_reason(
-    tmp_path: Path, text: str | None, words: str
-) -> None:
+def test_a_foreign_interpreter_that_fails_is_a_reason(tmp_path, text, words) -> None:
     path = tmp_path / "python"
     if text is not None:
         path.write_text(text)

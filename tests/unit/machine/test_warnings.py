@@ -79,9 +79,7 @@ def test_a_machine_in_order_gives_no_warning() -> None:
         (None, None, "whl/cu130"),
     ],
 )
-def test_a_gpu_with_a_cpu_build_of_torch(
-    api: str | None, capability: str | None, remedy: str
-) -> None:
+def test_a_gpu_with_a_cpu_build_of_torch(api, capability, remedy) -> None:
     gpu = replace(GPU, compute_capability=capability)
     cuda = replace(CUDA, api_version=api)
     found = hardware_warnings(machine(gpu, cuda=cuda), torch("CPU build"))

@@ -68,9 +68,7 @@ def needs(size: int, axes: Any) -> Any:
 
 
 @pytest.mark.parametrize("axis", [None, "?", "sequence", "height", "whatever"])
-def test_a_trial_finds_what_runs_where_names_suggest_nothing_or_a_wrong_size(
-    axis: str | None, case: Case
-) -> None:
+def test_a_trial_finds_what_runs_where_names_suggest_nothing_or_a_wrong_size(axis, case) -> None:
     assert run_shapes(case.inspect(needs(576, ["n", axis]))) == {"x": [1, 576]}
 
 

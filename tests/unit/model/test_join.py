@@ -218,9 +218,7 @@ def test_a_failed_save_has_its_reason() -> None:
 
 @pytest.mark.parametrize("old", [None, b"old"])
 @pytest.mark.parametrize("writes", [True, False])
-def test_only_a_file_that_is_as_before_was_not_written(
-    old: bytes | None, writes: bool, tmp_path: Path
-) -> None:
+def test_only_a_file_that_is_as_before_was_not_written(old, writes, tmp_path) -> None:
     target = tmp_path / "best.onnx"
     if old is not None:
         target.write_bytes(old)

@@ -114,9 +114,7 @@ def test_no_time_is_no_mix(tmp_path: Path) -> None:
     assert refused.value.code == "no_mix"
 
 
-def test_a_mix_found_before_the_time_ends_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mix_found_before_the_time_ends_is_kept(tmp_path, monkeypatch) -> None:
     prepared(uneven(2), tmp_path)
 
     def stop(*_: Any) -> None:
@@ -126,9 +124,7 @@ def test_a_mix_found_before_the_time_ends_is_kept(
     assert search(tmp_path, 0.05)["error"] <= 0.05
 
 
-def test_each_product_has_seconds_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_product_has_seconds_of_its_own(tmp_path, monkeypatch) -> None:
     monkeypatch.undo()
     prepared(convolutional(), tmp_path, (2, 3, 16, 16))
     found = products.kept(tmp_path)
@@ -143,9 +139,7 @@ def test_costs_follow_the_work_where_seconds_are_unknown(tmp_path: Path) -> None
     assert mixed._costs(found) == {product.name: 0.25 for product in found}
 
 
-def test_the_expensive_one_of_two_like_errors_is_quantised_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_expensive_one_of_two_like_errors_is_quantised_again(tmp_path, monkeypatch) -> None:
     prepared(uneven(), tmp_path)
     first, _, third, last = (product.name for product in products.kept(tmp_path))
     costs = {product.name: 1 / 103 for product in products.kept(tmp_path)} | {last: 100 / 103}
@@ -263,9 +257,7 @@ def test_the_weights_of_the_model_are_never_written_over(tmp_path: Path) -> None
         saved(tmp_path, tmp_path / "weights")
 
 
-def test_what_was_there_stays_where_writing_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_there_stays_where_writing_fails(tmp_path, monkeypatch) -> None:
     prepared(perceptron(), tmp_path, (4, 16))
     (tmp_path / "out").mkdir()
     destination = tmp_path / "out" / "small.onnx"

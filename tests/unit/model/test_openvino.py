@@ -130,9 +130,7 @@ def test_a_session_runs_on_the_cpu_with_the_threads_and_precision_of_its_case(li
         ),
     ],
 )
-def test_other_devices_get_only_what_they_know(
-    library, case: Case, device: str, settings: dict[str, Any]
-) -> None:
+def test_other_devices_get_only_what_they_know(library, case, device, settings) -> None:
     open_session(b"model", case)
     assert library["arguments"] == (b"model", device, settings)
 

@@ -79,9 +79,7 @@ def test_an_lstm_counts_once_per_step(tmp_path: Path) -> None:
     assert facts["products"] == {"LSTM": 1, "MatMul": 1}
 
 
-def test_a_step_that_changes_the_outputs_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_that_changes_the_outputs_is_left_out(tmp_path, monkeypatch) -> None:
     def spoil(model: Any) -> Any:
         spoilt = type(model)()
         spoilt.CopyFrom(model)
@@ -151,9 +149,7 @@ def test_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
     ],
     ids=lambda recipe: recipe.label,
 )
-def test_variants_are_made_and_near_the_original(
-    model: Any, shape: tuple[int, ...], recipe: Recipe, tmp_path: Path
-) -> None:
+def test_variants_are_made_and_near_the_original(model, shape, recipe, tmp_path) -> None:
     prepared(model, tmp_path, shape)
     made = build(tmp_path, recipe)
     assert Path(made["file"]) == tmp_path / f"{recipe.label}.onnx"

@@ -146,9 +146,7 @@ def test_a_signal_during_the_start_comes_after_it(monkeypatch: pytest.MonkeyPatc
     assert children.reap(started, 30) == -signal.SIGKILL
 
 
-def test_a_signal_between_two_handlers_leaves_none_of_them_held_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_signal_between_two_handlers_leaves_none_of_them_held_back(monkeypatch) -> None:
     handlers = {number: lambda *_: None for number in (signal.SIGINT, signal.SIGTERM)}
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     real, raised = signal.signal, []
@@ -185,9 +183,7 @@ def test_children_can_be_waited_for_although_our_parent_ignores_theirs() -> None
     assert done.stdout.splitlines()[-1] == "True"
 
 
-def test_children_are_found_where_the_kernel_does_not_list_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_children_are_found_where_the_kernel_does_not_list_them(monkeypatch) -> None:
     """Without CONFIG_PROC_CHILDREN, as in small virtual machines."""
     child = children.start(["/bin/sh", "-c", "sleep 1000 & echo; wait"], stdout=subprocess.PIPE)
     assert child.stdout.readline()

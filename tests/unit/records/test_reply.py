@@ -61,9 +61,7 @@ def test_a_failure_is_one_short_printable_line() -> None:
         (Prepared, {"setup": {"build_s": "long"}}),
     ],
 )  # fmt: skip
-def test_numbers_that_nothing_can_be_made_of_are_unreadable(
-    kind: type, fields: dict[str, object]
-) -> None:
+def test_numbers_that_nothing_can_be_made_of_are_unreadable(kind, fields) -> None:
     with pytest.raises(Unreadable):
         read(json.dumps({"ok": fields}).encode(), kind)
 

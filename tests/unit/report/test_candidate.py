@@ -45,9 +45,7 @@ def test_an_import_in_the_same_process_cancels_out() -> None:
         ("time_to_result", "setup", SetupTimes(import_s=-9.0)),
     ],
 )
-def test_a_document_with_an_impossible_value_has_no_comparison(
-    objective: str, field: str, value: object
-) -> None:
+def test_a_document_with_an_impossible_value_has_no_comparison(objective, field, value) -> None:
     found = report({A: steady(1.0), B: steady(1.0)}, row=scenario(objective=objective))
     for candidate in found.candidates.values():
         setattr(candidate, field, value)

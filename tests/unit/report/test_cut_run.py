@@ -146,9 +146,7 @@ def test_a_journal_without_a_command_is_refused(command: str) -> None:
         ("run-largest-batch", ev.RunFinished, 1, "", "none of its rows is complete"),
     ],
 )
-def test_what_has_to_start_over_says_why_and_how(
-    name: str, kind: type, count: int, version: str, why: str
-) -> None:
+def test_what_has_to_start_over_says_why_and_how(name, kind, count, version, why) -> None:
     old = kept(name)
     with pytest.raises(JournalError, match=f"cannot be resumed: .*{why}.*; run it again: workben"):
         CutRun.of(cut_before(old, kind, count), version or version_of(old))

@@ -65,9 +65,7 @@ def test_a_summary_says_what_a_run_answered(runs: Path) -> None:
         ("advise-crossover", "done", True, None),
     ],
 )
-def test_journals_of_real_runs_are_summarised(
-    runs: Path, name: str, status: str, simulated: bool, answers: set[str] | None
-) -> None:
+def test_journals_of_real_runs_are_summarised(runs, name, status, simulated, answers) -> None:
     keep(runs, name, (FIXTURES / f"{name}.jsonl").read_bytes())
     (found,) = listed()
     assert (found.status, found.simulated, found.reason) == (status, simulated, None)
@@ -85,9 +83,7 @@ def test_the_newest_comes_first_and_conditions_choose(runs: Path) -> None:
     assert len(listed(before_s=4e9)) == 3
 
 
-def test_only_new_and_changed_journals_are_read(
-    runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_new_and_changed_journals_are_read(runs: Path, monkeypatch) -> None:
     first, _ = keep(runs, "a"), keep(runs, "b")
     listed()
     seen: list[str] = []
@@ -157,9 +153,7 @@ def test_a_file_system_that_locks_only_what_is_open_for_writing_lets_go_of_a_run
     assert statuses() == {}
 
 
-def test_a_large_journal_is_read_without_its_blocks(
-    runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_journal_is_read_without_its_blocks(runs: Path, monkeypatch) -> None:
     kinds: list[str] = []
     real = ev.decode
     monkeypatch.setattr(
@@ -238,9 +232,7 @@ def mutate_and_list(runs: Path, times: int) -> None:
             aside.unlink()
 
 
-def test_a_damaged_index_is_kept_and_the_list_is_right(
-    runs: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_damaged_index_is_kept_and_the_list_is_right(runs: Path, capsys) -> None:
     mutate_and_list(runs, MUTATIONS)
     assert "the index of runs was damaged; it is kept as" in capsys.readouterr().err
 

@@ -237,9 +237,7 @@ def with_metrics(metrics: dict[str, float], *backends: str) -> list[float]:
 
 
 @pytest.mark.parametrize("metrics", [{"energy_j": 1.0}, {"threads_per_rank": 0.0}])
-def test_ranks_without_a_number_of_threads_share_those_of_the_machine(
-    metrics: dict[str, float],
-) -> None:
+def test_ranks_without_a_number_of_threads_share_those_of_the_machine(metrics) -> None:
     assert with_metrics(metrics, "torch") == [pytest.approx(0.8, rel=0.03)]
 
 

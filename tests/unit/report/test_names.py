@@ -21,9 +21,7 @@ from workbench.report.names import gpu_text, machine_name
         ((False, False), "GPU hidden", "GPU 0  Test GPU  (hidden)"),
     ],
 )
-def test_a_gpu_that_the_user_did_not_hide_is_not_called_hidden(
-    visible: tuple[bool, bool], text: str, title: str
-) -> None:
+def test_a_gpu_that_the_user_did_not_hide_is_not_called_hidden(visible, text, title) -> None:
     here = machine("cuda:0", "cuda:1")
     assert gpu_text(here) == "2x Test GPU" and gpu_text(machine()) == "no GPU"
     gpus = [

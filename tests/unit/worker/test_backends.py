@@ -89,9 +89,7 @@ def test_only_numpy_needs_a_worker_for_each_number_of_threads(backend: str, shar
          "named 'mine'"),
     ],
 )  # fmt: skip
-def test_a_broken_file_is_an_error_for_its_workers_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, says: str
-) -> None:
+def test_a_broken_file_is_an_error_for_its_workers_only(tmp_path, monkeypatch, text, says) -> None:
     (tmp_path / "_backends").mkdir()
     (tmp_path / "_backends" / "mine.py").write_text(text)
     monkeypatch.setenv(catalog.ENV, str(tmp_path))
@@ -120,9 +118,7 @@ def test_an_unknown_backend_has_the_defaults() -> None:
     assert not catalog.backend("theano").threads_fixed_at_import
 
 
-def test_torchs_peak_on_a_gpu_leaves_out_what_other_cases_hold(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_torchs_peak_on_a_gpu_leaves_out_what_other_cases_hold(monkeypatch) -> None:
     import torch
 
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: None)
@@ -173,9 +169,7 @@ def start(torch: StubTorch, monkeypatch: pytest.MonkeyPatch) -> None:
     catalog.load_backend("torch").start("cuda:0")
 
 
-def test_cudnn_is_loaded_after_the_start_of_torch_which_does_without_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_cudnn_is_loaded_after_the_start_of_torch_which_does_without_it(monkeypatch) -> None:
     for torch in (StubTorch(), StubTorch("conv2d", "libcudnn.so.9: cannot open")):
         start(torch, monkeypatch)
         assert torch.calls[0] == "init" and torch.calls[-1] == "synchronize"
@@ -184,9 +178,7 @@ def test_cudnn_is_loaded_after_the_start_of_torch_which_does_without_it(
         assert "conv2d" in torch.calls
 
 
-def test_a_build_without_code_for_the_gpu_is_led_to_the_one_with_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_build_without_code_for_the_gpu_is_led_to_the_one_with_it(monkeypatch) -> None:
     torch = StubTorch("ones", "CUDA error: no kernel image is available for execution")
     with pytest.raises(RuntimeError) as why:
         start(torch, monkeypatch)

@@ -64,9 +64,7 @@ def test_a_first_line_that_only_announces_the_cause_is_followed_by_it() -> None:
         ("an unknown error of a file", "failed", False, None),
     ],
 )
-def test_an_error_of_the_gpu_is_told_with_cause_and_remedy(
-    message: str, code: str, fatal: bool, remedy: str | None
-) -> None:
+def test_an_error_of_the_gpu_is_told_with_cause_and_remedy(message, code, fatal, remedy) -> None:
     found = describe(RuntimeError(message))
     assert (found["code"], found["fatal"]) == (code, fatal)
     assert found["message"] == f"RuntimeError: {message}"
@@ -163,9 +161,7 @@ def prepare(own: Worker) -> dict[str, Any]:
         ("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED", "failed"),
     ],
 )
-def test_a_batch_that_leaves_no_room_for_libraries_is_too_large(
-    message: str, code: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_that_leaves_no_room_for_libraries_is_too_large(message, code, monkeypatch) -> None:
     def step(self: Task) -> None:
         raise RuntimeError(message)
 
@@ -222,9 +218,7 @@ def test_an_error_in_giving_back_masks_nothing(on_gpu: Worker) -> None:
     assert library.released == 1
 
 
-def test_after_a_sticky_error_the_gpu_is_left_alone(
-    on_gpu: Worker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_sticky_error_the_gpu_is_left_alone(on_gpu: Worker, monkeypatch) -> None:
     monkeypatch.setattr(Hoarder, "message", "CUDA error: unspecified launch failure")
     assert prepare(on_gpu)["fatal"]
     library: Any = on_gpu._library
@@ -237,9 +231,7 @@ def test_a_gpu_that_is_full_at_the_start_asks_for_no_smaller_batch(on_gpu: Worke
 
 
 @pytest.mark.parametrize(("blocks", "hint"), [(1, FULL_DISK), (1000, None)])
-def test_a_full_disk_is_the_remedy_where_there_is_no_other(
-    blocks: int, hint: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_the_remedy_where_there_is_no_other(blocks, hint, monkeypatch) -> None:
     monkeypatch.setenv("TMPDIR", "/small")
     room = SimpleNamespace(f_bavail=blocks, f_frsize=4096)
     monkeypatch.setattr(os, "statvfs", {"/small": room}.__getitem__)

@@ -228,9 +228,7 @@ def test_onnx_runtime_does_not_fall_back_by_itself() -> None:
         ),
     ],
 )
-def test_the_cause_in_its_own_words_and_its_remedy(
-    installed: set[str], runtime: Runtime, provider: str, why: str, hint: str
-) -> None:
+def test_the_cause_in_its_own_words_and_its_remedy(installed, runtime, provider, why, hint) -> None:
     found = refused(runtime, provider)
     assert why in str(found)
     assert str(found).startswith(f"onnxruntime 1.31.1 has no working {provider}: ")
@@ -307,9 +305,7 @@ def test_memory_that_runs_out_is_no_fault_of_the_provider() -> None:
         ),
     ],
 )
-def test_options_follow_the_case(
-    provider: str, precision: str, mode: str | None, expected: list[Any]
-) -> None:
+def test_options_follow_the_case(provider, precision, mode, expected) -> None:
     wanted = case(precision, "cuda:2", mode)
     expected = [(name, {"device_id": "2", **options}) for name, options in expected]
     assert providers(provider, wanted, shared=False) == expected

@@ -125,9 +125,7 @@ def test_whole_numbers_find_the_root() -> None:
 
 
 @pytest.mark.parametrize(("backend", "mode"), [("numpy", None), ("torch", None)])
-def test_a_single_wrong_turn_is_found(
-    monkeypatch: pytest.MonkeyPatch, backend: str, mode: str | None
-) -> None:
+def test_a_single_wrong_turn_is_found(monkeypatch, backend: str, mode: str | None) -> None:
     task = prepared(loop_case(backend, mode))
     right = sequential.bisect
 

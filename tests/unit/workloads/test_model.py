@@ -288,9 +288,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_the_cpu_takes_the_rest_of_shared_models_only(
-    asked: Asked, shared: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cpu_takes_the_rest_of_shared_models_only(asked, shared, monkeypatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     wanted = ["TensorrtExecutionProvider", "CUDAExecutionProvider"]
     wished = case(mode="tensorrt", device="cuda:0", threads=None)
@@ -305,9 +303,7 @@ def test_the_cpu_takes_the_rest_of_shared_models_only(
     assert asked.options.intra_op_num_threads == (3 if shared else 1)
 
 
-def test_engines_are_kept_by_weights_and_versions(
-    asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd
-) -> None:
+def test_engines_are_kept_by_weights_and_versions(asked, tmp_path, monkeypatch, capfd) -> None:
     """Their own names say nothing about the weights: another model's engine would answer."""
     monkeypatch.setenv("ORT_TENSORRT_CACHE_PATH", str(tmp_path / "engines"))
     monkeypatch.setitem(sys.modules, "onnxruntime", asked)

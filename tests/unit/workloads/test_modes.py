@@ -190,9 +190,7 @@ def test_a_captured_training_has_the_losses_of_an_eager_one(replays: list[int]) 
     assert len(replays) == 6 - torch_task.WARM_UPS
 
 
-def test_a_graph_answers_from_host_to_host_and_waits(
-    monkeypatch: pytest.MonkeyPatch, replays: list[int]
-) -> None:
+def test_a_graph_answers_from_host_to_host_and_waits(monkeypatch, replays: list[int]) -> None:
     """Both copies are inside the capture, and the answer counts only once the stream is done."""
     order: list[str] = []
     eager, wait = inference.TorchInference._moved, lambda: order.append("wait")
@@ -231,9 +229,7 @@ def test_workloads_limited_by_launches_offer_a_graph_on_gpus_alone(name: str) ->
         ("compile+reduce-overhead", "reduce-overhead"),  # as the user's own code spells it
     ],
 )
-def test_a_mode_is_torchs_own(
-    mode: str | None, expected: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mode_is_torchs_own(mode: str | None, expected: str | None, monkeypatch) -> None:
     import torch
 
     monkeypatch.setattr(torch_task, "ON_CUDA_ONLY", ())
@@ -309,15 +305,11 @@ def test_bf16_is_tried_small_before_a_cpu_emulates_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["train_cnn", "train_resnet", "train_gpt"])
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
-def test_trainings_offer_a_fused_optimiser_in_every_precision_of_a_gpu(
-    name: str, precision: str
-) -> None:
+def test_trainings_offer_a_fused_optimiser_in_every_precision_of_a_gpu(name, precision) -> None:
     assert ("gpu", precision, "fused") in variants(name)
 
 
-def test_cudnn_searches_only_for_the_candidate_of_that_mode(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_cudnn_searches_only_for_the_candidate_of_that_mode(monkeypatch) -> None:
     import torch
 
     monkeypatch.setattr(torch_task, "ON_CUDA_ONLY", ())

@@ -150,9 +150,7 @@ def test_far_pages_are_written_far_and_worked_on_near(monkeypatch: pytest.Monkey
     assert os.sched_getaffinity(0) == before
 
 
-def test_pages_that_a_memory_policy_put_elsewhere_are_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_pages_that_a_memory_policy_put_elsewhere_are_refused(monkeypatch) -> None:
     monkeypatch.setattr(numa, "nodes", lambda: TWO)
     monkeypatch.setattr(numa, "pages_by_node", lambda address: {0: 9, 1: 1})
     with pytest.raises(WorkloadError, match="not on memory node 1") as caught:

@@ -238,9 +238,7 @@ def test_too_little_shared_memory_is_refused_beforehand(monkeypatch: pytest.Monk
     feeding(loaders=0)
 
 
-def test_a_training_whose_batches_do_not_fit_into_shared_memory_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_training_whose_batches_do_not_fit_into_shared_memory_is_refused(monkeypatch) -> None:
     monkeypatch.setattr(os.path, "isdir", lambda _: True)
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=1, f_frsize=4096))
     params = catalog.load("train_cnn").values({"image": 16})
@@ -302,9 +300,7 @@ def test_a_folder_that_may_not_be_read_is_named(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("loaders", [0, 1])
-def test_a_picture_that_breaks_later_ends_the_case_with_its_name(
-    folder: Path, loaders: int
-) -> None:
+def test_a_picture_that_breaks_later_ends_the_case_with_its_name(folder, loaders) -> None:
     task = feeding(images=str(folder), loaders=loaders)
     try:
         task.step()
@@ -362,9 +358,7 @@ CANDIDATES = [(v.backend, v.mode, v.device_kind) for v in catalog.load("preproce
 
 @pytest.mark.parametrize(("backend", "mode", "kind"), CANDIDATES)
 @pytest.mark.parametrize("image", [24, 120])  # smaller and larger than the photographs
-def test_every_candidate_makes_the_same_input(
-    backend: str, mode: str | None, kind: str, image: int
-) -> None:
+def test_every_candidate_makes_the_same_input(backend, mode, kind, image) -> None:
     task = preprocessing(backend, mode, "cpu" if kind == "cpu" else "fake:0", image=image)
     try:
         assert task.check().passed
@@ -378,9 +372,7 @@ def test_every_candidate_makes_the_same_input(
 
 
 @pytest.mark.parametrize("mode", [None, "uint8"])
-def test_resizing_without_antialiasing_is_found(
-    mode: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resizing_without_antialiasing_is_found(mode: str | None, monkeypatch) -> None:
     import torch
 
     right = torch.nn.functional.interpolate

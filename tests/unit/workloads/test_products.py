@@ -30,9 +30,7 @@ def prepared(case: Case, seed: int = 0) -> Task:
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_products_of_any_shape_are_right_and_a_wrong_one_is_found(
-    shape: tuple[int, ...], backend: str
-) -> None:
+def test_products_of_any_shape_are_right_and_a_wrong_one_is_found(shape, backend) -> None:
     task = prepared(replace(gemm("fp32", *shape), backend=backend))
     assert checked(task).passed
     product = np.asarray(task.product)

@@ -76,9 +76,7 @@ def test_a_training_is_profiled_forwards_and_backwards(scratch: Path) -> None:
     ],
     ids=lambda value: value.workload if isinstance(value, Case) else "",
 )
-def test_onnx_runtime_profiles_its_kernels(
-    case: Case, expected: dict[str, int], scratch: Path
-) -> None:
+def test_onnx_runtime_profiles_its_kernels(case, expected, scratch) -> None:
     task = prepared(case)
     found = profiled(task, 2, scratch)
     assert expected.items() <= calls(found).items()

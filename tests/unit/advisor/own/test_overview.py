@@ -42,9 +42,7 @@ def advised(name: str, **verdict: object) -> list[str]:
 
 
 @pytest.mark.parametrize(("calls", "text"), [(0.3, "1 call"), (1.2, "2 calls"), (2847.0, "2,850")])
-def test_the_calls_after_which_compiling_pays_off_are_counted_as_steps_are(
-    calls: float, text: str
-) -> None:
+def test_the_calls_after_which_compiling_pays_off_are_counted_as_steps_are(calls, text) -> None:
     report = Report.of(own_runs.net())
     report.code = replace(report.code, compile_calls=calls)
     assert f"Compiling breaks even after {text}" in " ".join(recommendation(report))
@@ -80,9 +78,7 @@ def test_the_answer_comes_first_then_what_qualifies_it() -> None:
         ((1.01, 1.10), "It leads cpu torch fp32 t2: 1.04x (95% CI 1.01-1.10)."),
     ],
 )
-def test_a_lead_in_a_tie_is_as_large_as_its_interval(
-    interval: tuple[float, float], said: str
-) -> None:
+def test_a_lead_in_a_tie_is_as_large_as_its_interval(interval, said) -> None:
     verdict = rows_of(REPORTS["net"])[0].verdict
     found = replace(verdict, pick_ratio=1.04, pick_ratio_ci95=interval)
     assert tie_text(found, "cpu torch fp32 t2") == said
@@ -268,9 +264,7 @@ def test_a_pick_that_did_not_race_at_another_batch_is_not_compared_there() -> No
 
 
 @pytest.mark.parametrize(("state", "code"), [("ok", "error_limit"), ("failed", "worker_died")])
-def test_a_pick_that_may_not_be_picked_at_another_batch_is_said_to_be_so(
-    state: str, code: str
-) -> None:
+def test_a_pick_that_may_not_be_picked_at_another_batch_is_said_to_be_so(state, code) -> None:
     report = Report.of(own_runs.net())
     same = next(c for c in rows_of(report)[1].candidates if c.case.mode == "nhwc")
     same.state, same.reason = state, Reason(code, "its error is above the limit of 1.0%")

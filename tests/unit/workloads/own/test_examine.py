@@ -157,9 +157,7 @@ def test_a_module_that_casts_is_compared_with_fp32(examined) -> None:
         ("xpu:0", None, False),
     ],
 )
-def test_float64_takes_far_longer_on_most_gpus(
-    monkeypatch: pytest.MonkeyPatch, home: str, capability: tuple[int, int] | None, affords: bool
-) -> None:
+def test_float64_takes_far_longer_on_most_gpus(monkeypatch, home, capability, affords) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
     code = Code("torch", "m:build", "", "", home=home, seconds=20.0)
     assert affords_float64(code, call_s=0.5) == affords

@@ -33,9 +33,7 @@ def code(tmp_path: Path) -> Iterator[Code]:
     torch.set_num_threads(threads)
 
 
-def test_a_compiled_module_answers_as_eager_does(
-    code: Code, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compiled_module_answers_as_eager_does(code: Code, monkeypatch) -> None:
     # The compiler itself takes many seconds; this captures and lowers the graph as it does.
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     case = Case("own", "cpu", "torch", "fp32", threads=1, batch=4, mode="compile")
@@ -64,9 +62,7 @@ def test_a_call_that_fails_late_is_named(code: Code, monkeypatch: pytest.MonkeyP
     assert caught.value.code == "user_code"
 
 
-def test_an_error_of_the_check_is_named_as_its_own(
-    code: Code, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_the_check_is_named_as_its_own(code: Code, monkeypatch) -> None:
     case = Case("own", "cpu", "torch", "fp32", threads=1, batch=4)
     task: Any = WORKLOAD.prepare(case, Setup(files={"code": code.as_text()}))
     monkeypatch.setattr(task, "check_output", lambda output: output["logits"] > 0)

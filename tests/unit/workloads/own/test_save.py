@@ -139,9 +139,7 @@ def test_a_module_that_exports(saved: Saved) -> None:
     assert "autocast" in saved.text
 
 
-def test_a_module_of_a_script_needs_its_artefact_and_no_workbench(
-    saved: Saved, tmp_path: Path
-) -> None:
+def test_a_module_of_a_script_needs_its_artefact_and_no_workbench(saved: Saved, tmp_path) -> None:
     saved.save(saved.code(target="train.py::Net"), built("build"))
     done = subprocess.run(
         [sys.executable, "-c", ALONE, str(saved.folder / "reproduce.py")],
@@ -273,9 +271,7 @@ def test_a_command(saved: Saved) -> None:
     assert subprocess.run([script], capture_output=True, text=True).stdout == "x\n"
 
 
-def test_a_command_runs_where_it_was_measured(
-    saved: Saved, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_command_runs_where_it_was_measured(saved: Saved, monkeypatch, tmp_path) -> None:
     there = tmp_path / "a folder"
     there.mkdir()
     env = Path(sys.executable).parent

@@ -61,9 +61,7 @@ def test_packages_outside_the_environment_are_not_the_users() -> None:
         ),
     ],
 )
-def test_an_error_at_import_names_the_innermost_line_of_the_user(
-    code, target: str, says: str
-) -> None:
+def test_an_error_at_import_names_the_innermost_line_of_the_user(code, target, says) -> None:
     with pytest.raises(WorkloadError) as caught:
         resolve(code(target))
     assert (caught.value.code, str(caught.value)) == ("user_code", says)

@@ -83,9 +83,7 @@ def test_an_optimiser_without_a_fused_form_is_named(tmp_path: Path) -> None:
     assert caught.value.code == "unsupported"
 
 
-def test_a_compiled_step_gives_the_same_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compiled_step_gives_the_same_weights(tmp_path, monkeypatch) -> None:
     # The compiler itself takes half a minute; this traces forward and backward as it does.
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     one = convolved()

@@ -270,9 +270,7 @@ def test_a_dictionary_goes_to_what_forward_takes() -> None:
         ({"optimizer": torch.optim.LBFGS}, "bad_input", "its optimizer LBFGS needs a closure"),
     ],
 )
-def test_parts_that_cannot_be_used_are_one_line(
-    functions: dict[str, Any], code: str, message: str, tmp_path: Path
-) -> None:
+def test_parts_that_cannot_be_used_are_one_line(functions, code, message, tmp_path) -> None:
     with pytest.raises(WorkloadError, match=message) as caught:
         examined(supervised(**functions), tmp_path)
     assert caught.value.code == code
