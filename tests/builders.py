@@ -1,7 +1,5 @@
 """Reports built from events, as a test needs them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fixtures for all tests: a state folder, the test workload and real child processes."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Made-up outputs of a first hour on an NVIDIA H200: what the reading of the code expects."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Cases of inference, and their prepared tasks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from workbench import catalog

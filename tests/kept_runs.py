@@ -1,7 +1,5 @@
 """Kept runs for the Runs screen, in the state folder of the test."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A model lab with a scripted worker, for tests of its candidates."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any

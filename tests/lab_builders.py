@@ -1,7 +1,5 @@
 """Facts about a user's model, processors and candidates for tests of the engine and advisor."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

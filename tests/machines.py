@@ -1,7 +1,5 @@
 """Two machines as `HardwareDetected` describes them: a plain server, and one with an H200."""
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from workbench.records.machine import (

@@ -1,7 +1,5 @@
 """Runs of one row with given set-up times, prices and power."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from builders import events

@@ -1,7 +1,5 @@
 """Runs of the user's own code as lists of events: a gallery of what can come out."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

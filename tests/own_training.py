@@ -1,7 +1,5 @@
 """A module with the functions of its file, trained by hand."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from pathlib import Path

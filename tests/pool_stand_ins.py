@@ -1,7 +1,5 @@
 """A pool whose workers are no processes."""
 
-from __future__ import annotations
-
 import errno
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The preparation of a row by workers that are made up."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any

@@ -1,7 +1,5 @@
 """Documents of machines that are elsewhere, and what a row asks of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,8 +1,6 @@
 """A run of `advise --model` on a made-up machine: engine, lab and advisor are the real ones, while
 the lab's child and the timings are invented."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from itertools import takewhile
 from typing import Any

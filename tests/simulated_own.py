@@ -1,8 +1,6 @@
 """A run of `advise --torch` on a made-up machine: engine, search and advisor are the real ones,
 while the workers' answers and the timings are invented."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any, ClassVar

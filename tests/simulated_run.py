@@ -4,8 +4,6 @@ Every event comes from the engine, its races and its advisor; only step times, e
 are invented.  A request gives the same events on any computer.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections import defaultdict

@@ -5,8 +5,6 @@ The race is the real one, on a clock that only the fake workers move; the verdic
 the sample), and each candidate is off by a constant that no run can see (`ratios.RUN_TO_RUN`).
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Mapping

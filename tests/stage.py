@@ -1,7 +1,5 @@
 """Runs the app in tests: recorded events, a clock that stands still, no child process."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence

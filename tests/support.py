@@ -1,7 +1,5 @@
 """Real child processes for tests: the command line, and an engine to watch."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

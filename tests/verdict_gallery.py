@@ -1,7 +1,5 @@
 """Verdicts that make the advisor say every kind of sentence, each built from a small report."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -3,8 +3,6 @@
 Minutes long, so marked `campaign`: `make campaign`.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

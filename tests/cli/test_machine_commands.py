@@ -1,7 +1,5 @@
 """`doctor` and `watch`, as a user runs them."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import platform

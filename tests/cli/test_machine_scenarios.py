@@ -1,7 +1,5 @@
 """Machines with GPUs in all conditions: what each command says of them, and its exit code."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

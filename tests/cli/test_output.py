@@ -1,7 +1,5 @@
 """stdout carries data only, in the form that was asked for."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

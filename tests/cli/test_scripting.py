@@ -1,7 +1,5 @@
 """The recipes of docs/scripting.md: scripts run on a kept run, and every option exists."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

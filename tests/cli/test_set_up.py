@@ -4,8 +4,6 @@ Make, the script and the shell are real; Python, venv and pip are one shell scri
 the test asks.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the user names to be written, by real processes: files, links, FIFOs, devices, pipes."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

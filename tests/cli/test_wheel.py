@@ -1,7 +1,5 @@
 """The wheel holds what it should, under the names it should."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -4,8 +4,6 @@ These tests cover plans, calls, checks of results and failures.  They cannot sho
 or what overlaps on it.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A run ends when it is asked to, whatever it waits for, and leaves nothing behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

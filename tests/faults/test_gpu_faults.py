@@ -1,7 +1,5 @@
 """A GPU that misbehaves: one line with cause and remedy, and the CPU's candidates are complete."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Every failure of a part is data in the report, with a reason; the other cases go on."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

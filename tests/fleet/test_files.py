@@ -1,7 +1,5 @@
 """The files that other tools run: the Kubernetes manifest, and the ReFrame check."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

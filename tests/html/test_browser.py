@@ -1,7 +1,5 @@
 """The exported page in Debian's headless Chromium, which `make test-html` has looked for."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

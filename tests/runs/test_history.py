@@ -1,7 +1,5 @@
 """`workbench runs` and `workbench resume`, by the real command line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A user's own scenarios from a file to a verdict."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

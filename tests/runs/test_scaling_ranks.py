@@ -1,7 +1,5 @@
 """Data-parallel training in real processes over gloo: correct, in turns, frozen, killed, closed."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

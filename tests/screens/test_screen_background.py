@@ -1,7 +1,5 @@
 """The program suspended, or its terminal behind other windows."""
 
-from __future__ import annotations
-
 import pytest
 import scenes
 from stage import held, loaded, press, replayed, settle

@@ -1,7 +1,5 @@
 """The page that `e` writes: into a new file of this folder, or a line that says why not."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

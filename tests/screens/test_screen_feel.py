@@ -1,7 +1,5 @@
 """Palette, sorting, themes, notices, small terminals, and keys pressed at random."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

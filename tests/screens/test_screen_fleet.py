@@ -1,7 +1,5 @@
 """The screen of a fleet: its tables, its keys, and what comes while jobs run."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The Advisor screen from the first frame to the end of a run."""
 
-from __future__ import annotations
-
 import scenes
 from simulated_run import run
 from stage import HeldFeed, held, press, replayed, settle, text

@@ -1,7 +1,5 @@
 """Every key does what the footer says, in every state of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """The end of the application: in the middle of anything, and after an error of our own."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

@@ -1,7 +1,5 @@
 """The Model screen: what it shows at each stage of `advise --model`, and what its keys do."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A narrow screen leaves out what matters least, and cuts no sentence before its point."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The form for a new run: keys alone fill it in, and what it starts is what it shows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import machines

@@ -1,7 +1,5 @@
 """The command palette: its entries, and the runs that open from it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The race of one row: the forest plot, the lead by round, and the canvas of the curves."""
 
-from __future__ import annotations
-
 import scenes
 from stage import held, press, replayed, settle, text
 

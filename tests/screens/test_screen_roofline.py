@@ -1,7 +1,5 @@
 """The candidates of a row under the measured ceilings."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 

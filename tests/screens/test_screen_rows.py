@@ -1,7 +1,5 @@
 """Walking the rows: one is chosen on all screens, and its details are its own."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import scenes

@@ -1,7 +1,5 @@
 """The texts of the form for a new run, and the request that they make."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import machines

@@ -1,7 +1,5 @@
 """The list of kept runs, and two of them compared."""
 
-from __future__ import annotations
-
 import re
 import threading
 import time

@@ -1,7 +1,5 @@
 """Phases, clocks and exit codes of one run as the screens see it."""
 
-from __future__ import annotations
-
 import pytest
 import scenes
 from builders import block

@@ -3,8 +3,6 @@
 After a wanted change: `pytest tests/screens --snapshot-update`, and look at every picture.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Plain runs on the Run screen and in the details: curves, profiles, the largest batch."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 import scenes

@@ -5,8 +5,6 @@ model, the same in every theme.
 snapshots-all`, and read what has changed.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reading in threads: what is superseded or stalls holds nothing up."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The live view of the machine, from given snapshots."""
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Callable, Iterator

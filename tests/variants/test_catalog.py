@@ -1,7 +1,5 @@
 """Every workload prepares, steps, checks its own result, and notices a wrong one."""
 
-from __future__ import annotations
-
 import json
 import math
 import multiprocessing

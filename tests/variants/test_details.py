@@ -1,7 +1,5 @@
 """Promises of single workloads: real INT8, no silent fallback, harmless freezes."""
 
-from __future__ import annotations
-
 import multiprocessing
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Inference: one encoder in every backend, real INT8, compiled candidates, profiles."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

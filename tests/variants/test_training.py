@@ -1,7 +1,5 @@
 """The trainings: mixed precision, compiled and fused, wrong gradients, honest costs, accuracy."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A simulated GPU drives the GPU column, the ratios and all four choices, with real workers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`advise --torch`, `--function` and `--command` from the command line to the document."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

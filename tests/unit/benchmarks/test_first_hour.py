@@ -1,7 +1,5 @@
 """The first hour on a GPU: its steps, its judge and its pages, on outputs that are made up."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import sys

@@ -1,7 +1,5 @@
 """A user's file is asked in a child process, and whatever it does is one line with its name."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Each value that the contract does not allow is found in a description."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

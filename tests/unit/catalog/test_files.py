@@ -1,7 +1,5 @@
 """Folders of the user's own that cannot be read."""
 
-from __future__ import annotations
-
 import pytest
 
 from workbench import catalog

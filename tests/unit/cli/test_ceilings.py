@@ -1,7 +1,5 @@
 """`workbench ceilings` shows what is kept, or measures."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """The commands about libraries and the machine, and what all commands start with."""
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

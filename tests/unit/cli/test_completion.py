@@ -1,7 +1,5 @@
 """Completion by the protocol of click: a shell sets the words and gets the values."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A result that cannot be written is refused before the run, or kept elsewhere after it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The list of kept runs, as text and as JSON."""
 
-from __future__ import annotations
-
 import fcntl
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The command line writes results when the screens have closed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

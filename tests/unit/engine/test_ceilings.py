@@ -1,7 +1,5 @@
 """Ceilings: derived from a run, kept under its fingerprint, shown."""
 
-from __future__ import annotations
-
 import re
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """The search over the sizes of a row, with races that answer at once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

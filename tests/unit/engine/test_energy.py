@@ -1,7 +1,5 @@
 """Joules by the counters of the processor's packages, and what counts as energy or memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Exit codes of runs that lack a file that was asked for, or firm results."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The largest batch: doubled, bisected, and every way the search can end."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Where the time of a run goes: its phases add up, for the run and for each row."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import machines

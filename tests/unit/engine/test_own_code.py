@@ -1,7 +1,5 @@
 """The rows of `advise --torch`, by the real engine on a made-up machine."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """When torch.compile joins the race of the user's module, by the real engine."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 from unittest.mock import patch
 

@@ -1,8 +1,6 @@
 """A real module goes through the exporter and the lab to INT8 forms, with the engine's requests
 answered in this process."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext

@@ -1,7 +1,5 @@
 """Code that cannot be used, fails, hangs or goes on: what `advise --torch` says of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """The rows of `advise --function`, by the real engine on a made-up machine."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import pytest

@@ -1,7 +1,5 @@
 """Forms that a race of the user's module reports as missing, with the real engine."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 from unittest.mock import patch
 

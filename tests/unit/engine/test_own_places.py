@@ -1,7 +1,5 @@
 """Where the user's module is examined, and what its inputs rule out, by the real engine."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar

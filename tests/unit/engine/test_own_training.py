@@ -1,7 +1,5 @@
 """The row of `advise --torch ... --train`, by the real engine on a made-up machine."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, ClassVar
 

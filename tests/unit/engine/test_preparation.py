@@ -1,7 +1,5 @@
 """Requests of a row to its workers before its first turn and after its last one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace

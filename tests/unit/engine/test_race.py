@@ -1,7 +1,5 @@
 """Races on a fake pool: candidates that join, and candidates that leave."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Emulated precisions: tried at a small size, and raced once the others are decided."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The time of a race: candidates that stay for an interval or wait, and what ends the race."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The share of a run on a GPU server that is spent on measuring, where workers start slowly."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import machines

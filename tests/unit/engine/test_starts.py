@@ -1,7 +1,5 @@
 """Which workers start before the first race, and when."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import msgspec

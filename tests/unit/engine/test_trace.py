@@ -1,7 +1,5 @@
 """Profiles of several candidates in one file that Perfetto opens."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

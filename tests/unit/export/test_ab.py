@@ -1,7 +1,5 @@
 """The table of `workbench ab`, with text of strangers in it."""
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from workbench.export.markdown import markdown

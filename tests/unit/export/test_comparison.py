@@ -1,7 +1,5 @@
 """Compared runs as Markdown; their text is a golden file."""
 
-from __future__ import annotations
-
 import re
 
 from builders import case, machine, report, steady

@@ -1,7 +1,5 @@
 """The files of `workbench export`: figures, provenance, and strings of others that stay inert."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

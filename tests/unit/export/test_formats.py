@@ -1,7 +1,5 @@
 """The table of export formats: what each writes, and how one is chosen."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -4,8 +4,6 @@ After a wanted change: `UPDATE_GOLDEN=1 pytest tests/unit/export/test_golden.py`
 the difference.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

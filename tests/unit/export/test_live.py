@@ -1,7 +1,5 @@
 """The lines of a run in progress: time left, leader, sensors."""
 
-from __future__ import annotations
-
 from collections import deque
 
 import pytest

@@ -1,7 +1,5 @@
 """The text, log and document of `advise --model`; test_golden.py keeps the wording."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One pair of candidates has one number in every table and sentence; candidates have an order."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The text, log and document of a run of own code; test_golden.py keeps the wording."""
 
-from __future__ import annotations
-
 import msgspec
 import own_runs
 import pytest

@@ -1,7 +1,5 @@
 """Plots: ticks that people can read, and marks that stay on the drawing."""
 
-from __future__ import annotations
-
 import math
 import re
 from xml.etree import ElementTree as ET

@@ -1,7 +1,5 @@
 """Which events have a line in the log; test_golden.py keeps the wording of text."""
 
-from __future__ import annotations
-
 import machines
 import pytest
 from builders import case, changed, eventful, events, machine, report, steady

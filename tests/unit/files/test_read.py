@@ -1,7 +1,5 @@
 """Whatever others wrote is read by one reader; what it refuses is refused in one line."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

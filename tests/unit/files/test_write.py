@@ -1,7 +1,5 @@
 """Whatever is written goes through one function, which harms nothing that it should not replace."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

@@ -1,7 +1,5 @@
 """The engines with fake commands: what Slurm and ssh are asked, and how answers are read."""
 
-from __future__ import annotations
-
 import io
 import os
 import subprocess

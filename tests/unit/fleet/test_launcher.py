@@ -1,7 +1,5 @@
 """A launcher with a fake engine: what it submits, says and writes down."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time

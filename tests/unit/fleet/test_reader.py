@@ -1,7 +1,5 @@
 """The folder of a fleet: what each job and each file in it counts for."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

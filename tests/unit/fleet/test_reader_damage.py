@@ -1,7 +1,5 @@
 """Damaged and hostile files in the folder of a fleet: each is a state or one line, no error."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

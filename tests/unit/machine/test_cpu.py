@@ -1,7 +1,5 @@
 """The CPU as fake /proc and /sys trees show it, and how many cores may be used."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """libcuda through the real ctypes path, against a C stub, in the real child process."""
 
-from __future__ import annotations
-
 import pytest
 from stub_driver import StubDriver, build, compiler
 

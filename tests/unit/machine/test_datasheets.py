@@ -1,7 +1,5 @@
 """The vendors' numbers are complete and are shown next to the measured ones."""
 
-from __future__ import annotations
-
 from builders import ceilings as build_ceilings, machine
 from msgspec.structs import replace
 

@@ -1,7 +1,5 @@
 """`detect` as a whole, in processes of its own: nothing heavy imported, the driver found."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Disturbances during a measurement, read from a kernel's files that change."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace

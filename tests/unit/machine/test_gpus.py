@@ -1,7 +1,5 @@
 """Joining NVML's rows with CUDA's devices: by identity, never by position."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The CPU's readings from a kernel's files, there or not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import psutil

@@ -1,7 +1,5 @@
 """Memory after the control group's limit, from fake trees."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from workbench.machine.host.memory import read_memory, system_memory

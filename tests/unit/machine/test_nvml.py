@@ -1,7 +1,5 @@
 """NVML through the real ctypes path, against a C stub, in the real child process."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The CUDA of ONNX Runtime, torch and the driver side by side, and the release to install."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """AMD's, Intel's and Apple's GPUs and TPUs, through modules that stand in for their libraries."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """Whatever the kernel's files hold, the parsers answer and never raise."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

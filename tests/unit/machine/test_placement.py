@@ -1,7 +1,5 @@
 """Which cores a GPU's workers are bound to, on machines with one memory node and with two."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

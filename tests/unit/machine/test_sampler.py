@@ -1,7 +1,5 @@
 """The process that looks at the GPUs, against the C stub: readings, faults, gaps."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Looks at the machine, one after the other, and the line of each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 

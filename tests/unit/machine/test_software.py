@@ -1,7 +1,5 @@
 """Versions and builds read from metadata and text, here and in a foreign interpreter."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

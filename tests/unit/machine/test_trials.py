@@ -1,7 +1,5 @@
 """Trying the installed packages, in real processes."""
 
-from __future__ import annotations
-
 import sys
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Warnings about a machine before a run, with their remedies."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

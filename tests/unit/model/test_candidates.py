@@ -1,7 +1,5 @@
 """The proposals by model, processor and options."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import pytest

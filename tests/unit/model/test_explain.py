@@ -1,7 +1,5 @@
 """Why a variant won or lost: each sentence from hand-made profiles that call for it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import builders

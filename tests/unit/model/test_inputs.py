@@ -1,7 +1,5 @@
 """Sizes, random values and a user's own samples fit the model, or the error says how not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The lab with a scripted worker: the candidates that join later."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Every way in which a model can be unusable has an answer of one line that says what to do."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import zipfile

@@ -1,7 +1,5 @@
 """The lab: the nodes that stay in FP32, and the file that is written for the user."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

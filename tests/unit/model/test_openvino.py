@@ -1,7 +1,5 @@
 """OpenVINO runs the variants of a model where it is installed."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 from types import ModuleType, SimpleNamespace

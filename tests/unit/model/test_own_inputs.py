@@ -1,7 +1,5 @@
 """A user's own inputs: which calibrate, choose or check, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """The options of `advise --model`: what they ask, how they are written, and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, strategies as st
 

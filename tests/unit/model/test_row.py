@@ -1,7 +1,5 @@
 """The lab with a scripted worker: the row that it opens."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

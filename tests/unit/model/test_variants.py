@@ -1,7 +1,5 @@
 """The lab: the preparation of a user's model, and its variants."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Workers that are lost, or never start."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Workers that start at once, and what a pause does to their imports."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from typing import Any, ClassVar
 

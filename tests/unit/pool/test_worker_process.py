@@ -1,7 +1,5 @@
 """The environment that a worker gets."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import tempfile

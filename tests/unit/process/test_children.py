@@ -1,7 +1,5 @@
 """How children are started and ended: their path, their group, their parent's end."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Lines of a child process, its death and its silence."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

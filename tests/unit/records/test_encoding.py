@@ -1,7 +1,5 @@
 """Any text can be written: a file name need not be UTF-8."""
 
-from __future__ import annotations
-
 import json
 import os
 

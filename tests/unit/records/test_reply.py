@@ -1,7 +1,5 @@
 """An answer is either of the expected shape, or a failure, or unreadable."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

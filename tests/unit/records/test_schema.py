@@ -1,7 +1,5 @@
 """The schema that `workbench schema` prints, against what runs write now and wrote before."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """Reports without names: nothing private is left, in any format, and the rest stays as it was."""
 
-from __future__ import annotations
-
 import re
 import stat
 from collections.abc import Iterator

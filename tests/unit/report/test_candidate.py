@@ -1,7 +1,5 @@
 """The values that a candidate has under an objective, and what they share."""
 
-from __future__ import annotations
-
 import pytest
 from builders import case, report, scenario, steady
 from money import priced_report

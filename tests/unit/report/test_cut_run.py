@@ -1,7 +1,5 @@
 """A cut run says which of its rows are complete, or why it has to start over."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A document is as good as the journal it came from, for every way of showing it."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The index of runs is always right or passed over; the journals stay the truth."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Journals survive a torn end, and say which line is broken."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

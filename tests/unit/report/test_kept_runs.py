@@ -1,7 +1,5 @@
 """Journals and documents of older versions still open and still say the same."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

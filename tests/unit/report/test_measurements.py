@@ -1,7 +1,5 @@
 """Values derived from samples: warnings, comparison with the row's fastest, roofline."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Names of machines and candidates, as every front end shows them."""
 
-from __future__ import annotations
-
 import pytest
 from builders import OTHER, machine, report, steady
 from msgspec.structs import replace

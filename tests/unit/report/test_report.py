@@ -1,7 +1,5 @@
 """A report is its events, folded; its document is valid at every point of a run."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The roofline: which roof limits a result, and where no roof is known."""
 
-from __future__ import annotations
-
 from builders import ceilings as build_ceilings, events, scenario
 from msgspec.structs import replace
 

@@ -1,7 +1,5 @@
 """Runs are opened from files; what is no run is refused in one line."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The summary on top of a document says what its verdicts say."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 import scenes

@@ -1,7 +1,5 @@
 """Warm-up, lead-in and blocks, on a clock that the test controls."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import chain, repeat
 from typing import Any

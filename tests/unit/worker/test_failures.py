@@ -1,7 +1,5 @@
 """Failures of backends in words, and what is given back after them."""
 
-from __future__ import annotations
-
 import os
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """ONNX Runtime on NVIDIA GPUs, by a stand-in that prints and fails as its releases do."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Iterator

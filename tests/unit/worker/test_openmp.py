@@ -1,7 +1,5 @@
 """Two kinds of OpenMP in one process are found, two copies of one kind are none."""
 
-from __future__ import annotations
-
 import sys
 from io import StringIO
 

@@ -1,7 +1,5 @@
 """No case is timed while threads of another still spin."""
 
-from __future__ import annotations
-
 import pytest
 
 from workbench.worker import quiet, worker

@@ -1,7 +1,5 @@
 """The forest in ONNX, and the loop that cannot be batched."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

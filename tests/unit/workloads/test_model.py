@@ -1,7 +1,5 @@
 """A user's model as a workload: not listed, run as its case says, checked against the original."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import subprocess

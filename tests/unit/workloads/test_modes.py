@@ -1,7 +1,5 @@
 """Modes of torch candidates: CUDA graphs, torch.compile's, channels last, cuDNN's search, fused."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

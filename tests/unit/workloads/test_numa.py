@@ -1,7 +1,5 @@
 """Near and far memory: reading the nodes, binding to one, and the placement of pages."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

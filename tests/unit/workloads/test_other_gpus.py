@@ -1,7 +1,5 @@
 """Torch on GPUs that are not NVIDIA's, with parts of torch that stand in for theirs."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Pictures: their content and order, broken files, and resizing."""
 
-from __future__ import annotations
-
 import io
 import multiprocessing
 import os

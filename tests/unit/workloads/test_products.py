@@ -1,7 +1,5 @@
 """Products of any shape, batched products, and the parts of FP8 that a CPU can test."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Profiles of a few steps, by torch and by ONNX Runtime."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """scikit-learn's forest and perceptron, through modules that stand in for them."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace

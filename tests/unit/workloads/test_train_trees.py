@@ -1,7 +1,5 @@
 """The table of known difficulty, and a model that must learn it."""
 
-from __future__ import annotations
-
 import json
 import sys
 from contextlib import nullcontext

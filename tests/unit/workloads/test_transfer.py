@@ -1,7 +1,5 @@
 """Copies in every direction and mode, their overlap, and directions that are impossible."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The ways to call a module that race: what the facts, the machine and the filters leave."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The advice on the user's own code: baseline, ranking, sentences and Amdahl's law."""
 
-from __future__ import annotations
-
 import own_runs
 import pytest
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """The lines to paste run, and compute what the code as written computes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections import UserDict, defaultdict

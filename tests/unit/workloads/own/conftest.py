@@ -1,7 +1,5 @@
 """Each test leaves the process as it was, whatever user code changes in it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A user's command as a task: real processes, which never outlive a step."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """Facts found by calling a user's module, and the checks of its candidates."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

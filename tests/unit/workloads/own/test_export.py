@@ -1,7 +1,5 @@
 """A module leaves torch as ONNX or as an archive, or one line says why it cannot."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A user's function as a task: its arguments, its check, the changes that it makes."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import subprocess

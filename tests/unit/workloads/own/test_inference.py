@@ -1,7 +1,5 @@
 """Compiled calls of a user's module, and the context that each call gets."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

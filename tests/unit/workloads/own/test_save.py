@@ -1,7 +1,5 @@
 """--save-best: the folder appears in one piece, and its script runs without the workbench."""
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import os

@@ -1,8 +1,6 @@
 """Scripts that are run once, unchanged, in forks of a real process: what is seen, chosen and handed
 over."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A user's module: how it is built, called, copied and shared between workers."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import warnings

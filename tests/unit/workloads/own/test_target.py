@@ -1,7 +1,5 @@
 """Names of the user's objects, and errors of the user's code."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Training of a user's module: what the user's functions mean, the step, its data, its check."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from pathlib import Path

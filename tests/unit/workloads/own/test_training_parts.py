@@ -1,7 +1,5 @@
 """The functions next to a module define its training: loss, batches, data."""
 
-from __future__ import annotations
-
 import math
 import multiprocessing
 import os

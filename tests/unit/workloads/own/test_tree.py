@@ -1,7 +1,5 @@
 """Values inside nested containers and objects, and modules with their inputs."""
 
-from __future__ import annotations
-
 from collections import UserDict, defaultdict
 from dataclasses import dataclass, field
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """What a worker does before it loads the user's code."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from typing import Any
