@@ -8,16 +8,9 @@ import subprocess
 import sys
 
 import pytest
-from stub_driver import StubDriver, build, compiler
+from stub_driver import StubDriver
 
 from workbench.records.machine import Machine, Software
-
-
-@pytest.fixture(scope="session")
-def stub(tmp_path_factory: pytest.TempPathFactory) -> StubDriver:
-    if compiler() is None:
-        pytest.skip("no C compiler for the stub driver")
-    return build(tmp_path_factory.getbasetemp() / "stub_driver")
 
 
 def test_the_doctor_tries_the_stack_and_names_nobody(cli) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from stub_driver import StubDriver, build, compiler
+from stub_driver import StubDriver
 
 from screens.pages.hardware import sections
 from workbench.export.view.machine import accelerator_sections
@@ -35,13 +35,6 @@ SCENARIOS: dict[str, tuple[str, dict[str, str], str]] = {
     ),
     "a name that is no text": ("nvml", {"NVML_STUB": "nvmlDeviceGetName=badutf8"}, "UTF-8"),
 }
-
-
-@pytest.fixture(scope="session")
-def stub(tmp_path_factory: pytest.TempPathFactory) -> StubDriver:
-    if compiler() is None:
-        pytest.skip("no C compiler for the stub driver")
-    return build(tmp_path_factory.getbasetemp() / "stub_driver")
 
 
 def driver(stub: StubDriver, name: str) -> dict[str, str]:

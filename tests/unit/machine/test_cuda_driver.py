@@ -1,18 +1,11 @@
 """libcuda through the real ctypes path, against a C stub, in the real child process."""
 
 import pytest
-from stub_driver import StubDriver, build, compiler
+from stub_driver import StubDriver
 
 from workbench.machine.nvidia import driver_errors, probe_client
 from workbench.machine.nvidia.cuda_driver import CudaAnswer, CudaDevice
 from workbench.machine.nvidia.probe_client import cuda_answer, start_probe
-
-pytestmark = pytest.mark.skipif(compiler() is None, reason="no C compiler for the stub driver")
-
-
-@pytest.fixture(scope="session")
-def stub(tmp_path_factory: pytest.TempPathFactory) -> StubDriver:
-    return build(tmp_path_factory.getbasetemp() / "stub_driver")
 
 
 def ask_cuda(stub: StubDriver, **settings: str) -> CudaAnswer:

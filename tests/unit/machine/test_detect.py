@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 from msgspec.structs import replace
-from stub_driver import StubDriver, build, compiler
+from stub_driver import StubDriver
 
 from workbench.machine import detect
 from workbench.records.machine import Machine, Software
@@ -29,13 +28,6 @@ none = no_gpu(machine)
 parts = dict(machine=machine, software=software, warnings=codes, heavy=heavy, no_gpu=none)
 print(msgspec.json.encode(parts).decode())
 """
-
-
-@pytest.fixture(scope="session")
-def stub(tmp_path_factory: pytest.TempPathFactory) -> StubDriver:
-    if compiler() is None:
-        pytest.skip("no C compiler for the stub driver")
-    return build(tmp_path_factory.getbasetemp() / "stub_driver")
 
 
 def run(environ: dict[str, str]) -> dict[str, Any]:

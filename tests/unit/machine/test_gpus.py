@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
+from trees import written
 
 from workbench.machine.nvidia.cuda_driver import CudaAnswer, CudaDevice
 from workbench.machine.nvidia.gpu_fields import with_reasons
@@ -159,9 +160,7 @@ def test_a_mig_instance_shows_its_own_size() -> None:
 def pci(root: Path, **devices: tuple[str, str]) -> Path:
     for name, (vendor, kind) in devices.items():
         folder = root / "sys/bus/pci/devices" / name.replace("_", ":")
-        folder.mkdir(parents=True)
-        (folder / "vendor").write_text(vendor + "\n")
-        (folder / "class").write_text(kind + "\n")
+        written(folder, {"vendor": f"{vendor}\n", "class": f"{kind}\n"})
     return root
 
 

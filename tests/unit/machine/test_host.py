@@ -4,15 +4,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from trees import written
 
 from workbench.machine.host import readings as host
 from workbench.machine.host.readings import HostReader
-
-
-def write(root: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
 
 
 def stat(busy: int, idle: int) -> str:
@@ -24,7 +19,7 @@ def stat(busy: int, idle: int) -> str:
 def full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine of two cores that shows everything."""
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path / "proc"))
-    write(
+    written(
         tmp_path,
         {
             "proc/stat": stat(100, 100),
@@ -50,7 +45,7 @@ def test_everything_that_is_shown_is_read(full: Path, monkeypatch: pytest.Monkey
     clock = iter([10.0, 12.0])
     monkeypatch.setattr(host.time, "monotonic", lambda: next(clock))
     reader = HostReader(root=full, allowed=[0, 1])
-    write(
+    written(
         full,
         {
             "proc/stat": stat(130, 170),
@@ -69,7 +64,7 @@ def test_everything_that_is_shown_is_read(full: Path, monkeypatch: pytest.Monkey
 
 def test_only_our_cores_count(full: Path) -> None:
     reader = HostReader(root=full, allowed=[0])
-    write(
+    written(
         full, {"proc/stat": "cpu 1\ncpu0 100 0 0 200 0 0 0 0 0 0\ncpu1 999 0 0 100 0 0 0 0 0 0\n"}
     )
     found = reader.read()
@@ -78,7 +73,7 @@ def test_only_our_cores_count(full: Path) -> None:
 
 def test_a_container_whose_cores_are_numbered_anew_is_read(full: Path) -> None:
     reader = HostReader(root=full, allowed=[2, 24])
-    write(full, {"proc/stat": stat(130, 170)})
+    written(full, {"proc/stat": stat(130, 170)})
     assert reader.read().utilization_percent == pytest.approx(30.0)
 
 
@@ -92,14 +87,14 @@ def test_each_absence_has_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_an_energy_counter_that_wraps_is_no_negative_power(full: Path) -> None:
     reader = HostReader(root=full, allowed=[0])
-    write(full, {"sys/class/powercap/intel-rapl:0/energy_uj": "5\n"})
+    written(full, {"sys/class/powercap/intel-rapl:0/energy_uj": "5\n"})
     found = reader.read()
     assert found.power_w is None and "anew" in found.unavailable["power_w"]
 
 
 def test_one_package_that_wraps_is_not_hidden_by_the_other(full: Path) -> None:
     reader = HostReader(root=full, allowed=[0])
-    write(
+    written(
         full,
         {
             "sys/class/powercap/intel-rapl:0/energy_uj": "5\n",
@@ -113,7 +108,7 @@ def test_over_a_long_interval_the_power_is_unknown(full: Path, monkeypatch) -> N
     clock = iter([10.0, 130.0])
     monkeypatch.setattr(host.time, "monotonic", lambda: next(clock))
     reader = HostReader(root=full, allowed=[0])
-    write(full, {"sys/class/powercap/intel-rapl:0/energy_uj": "4000000000\n"})
+    written(full, {"sys/class/powercap/intel-rapl:0/energy_uj": "4000000000\n"})
     found = reader.read()
     assert found.power_w is None and "anew" in found.unavailable["power_w"]
 

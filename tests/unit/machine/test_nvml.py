@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import stub_driver
 from hypothesis import given, settings, strategies as st
-from stub_driver import StubDriver, build, compiler
+from stub_driver import StubDriver
 
 from workbench.machine.host.memory import system_memory
 from workbench.machine.nvidia import nvml_fields, probe_client
@@ -17,13 +17,6 @@ from workbench.machine.nvidia.gpu_fields import missing_fields
 from workbench.machine.nvidia.probe_client import GpuProbes, nvml_answer, start_probe
 from workbench.process.line_process import Ended, QueryProcess
 from workbench.records.machine import Gpu, GpuProcess, Nvml
-
-pytestmark = pytest.mark.skipif(compiler() is None, reason="no C compiler for the stub driver")
-
-
-@pytest.fixture(scope="session")
-def stub(tmp_path_factory: pytest.TempPathFactory) -> StubDriver:
-    return build(tmp_path_factory.getbasetemp() / "stub_driver")
 
 
 def ask_nvml(stub: StubDriver, library: str = "nvml", **settings: str) -> tuple[Nvml, list[Gpu]]:

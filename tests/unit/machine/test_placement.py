@@ -10,6 +10,7 @@ import pytest
 from builders import machine
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
+from trees import written
 
 from workbench.engine.workers import settings_of
 from workbench.export.view.machine import gpu
@@ -37,14 +38,6 @@ def bus(number: int) -> str:
     return f"0000:{0x18 + number:02x}:00.0"
 
 
-def write(root: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
-
-
 def server(root: Path, *near: str, cpuset: str = "") -> Path:
     """A sysfs with 64 cores and a GPU near each of these lists of cores."""
     files = {f"sys/bus/pci/devices/{bus(i)}/local_cpulist": f"{n}\n" for i, n in enumerate(near)}
@@ -54,7 +47,7 @@ def server(root: Path, *near: str, cpuset: str = "") -> Path:
         "proc/self/mountinfo": MOUNT,
         "sys/fs/cgroup/job/cpuset.cpus.effective": cpuset + "\n",
     }
-    return write(root, files)
+    return written(root, files)
 
 
 def cards(count: int) -> list[Gpu]:
@@ -182,7 +175,7 @@ if __name__ == "__main__":
     ],
 )
 def test_loaders_of_a_bound_worker_may_use_every_core_as_without_workbench(tmp_path, made) -> None:
-    write(tmp_path, {"loads.py": LOADERS.replace("{made}", made)})
+    written(tmp_path, {"loads.py": LOADERS.replace("{made}", made)})
     allowed = sorted(os.sched_getaffinity(0))
     near = [allowed[-1]]
     done = subprocess.run(

@@ -5,20 +5,13 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from stub_driver import StubDriver, build, compiler
+from stub_driver import StubDriver
 from support import until
 
 from workbench.machine.nvidia import probe_client
 from workbench.machine.nvidia.nvml import GpuSample
 from workbench.machine.nvidia.probe_client import GpuSampler
 from workbench.records.machine import GpuReading
-
-pytestmark = pytest.mark.skipif(compiler() is None, reason="no C compiler for the stub driver")
-
-
-@pytest.fixture(scope="session")
-def stub(tmp_path_factory: pytest.TempPathFactory) -> StubDriver:
-    return build(tmp_path_factory.getbasetemp() / "stub_driver")
 
 
 @pytest.fixture(autouse=True)

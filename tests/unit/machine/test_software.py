@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from trees import written
 
 from workbench.machine.packages import stack_query
 from workbench.machine.packages.software import StackQuery, environment, shorten_home
@@ -51,13 +52,8 @@ def test_the_build_of_onnxruntime(text: str, name: str, expected: str) -> None:
 
 
 def install(folder: Path, name: str, version: str, **files: str) -> None:
-    info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    for file, text in files.items():
-        path = folder / file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    about = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    written(folder, {f"{name.replace('-', '_')}-{version}.dist-info/METADATA": about, **files})
 
 
 def test_a_stack_is_read_without_importing_it(tmp_path, monkeypatch) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from trees import written
 
 from workbench import catalog
 from workbench.contract import Case, Setup, Task, WorkloadError
@@ -29,11 +30,9 @@ def prepared(case: Case, seed: int = 0) -> Task:
 def machine(root: Path, *found: tuple[int, str, str, int]) -> Path:
     """A sysfs with nodes of (number, cores, distances, kB of memory)."""
     for number, cpus, distances, memory in found:
-        folder = root / numa.NODES / f"node{number}"
-        folder.mkdir(parents=True)
-        (folder / "cpulist").write_text(f"{cpus}\n")
-        (folder / "distance").write_text(f"{distances}\n")
-        (folder / "meminfo").write_text(f"Node {number} MemTotal:   {memory} kB\n")
+        total = f"Node {number} MemTotal:   {memory} kB\n"
+        files = {"cpulist": f"{cpus}\n", "distance": f"{distances}\n", "meminfo": total}
+        written(root / numa.NODES / f"node{number}", files)
     return root
 
 
