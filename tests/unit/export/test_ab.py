@@ -31,6 +31,7 @@ def test_a_row_has_word_ratio_interval_and_times() -> None:
     assert "A: --python old" in text
     assert "NO RESULT" in text
     assert "within 2.00%" in text
+    assert "\x1b" not in text
 
 
 def test_a_simulated_gpu_is_named() -> None:
@@ -49,7 +50,3 @@ def test_markdown_shows_hostile_text_as_text() -> None:
     table = [line for line in plain.splitlines() if line.startswith("|")]
     assert {line.count("|") for line in table} == {8}
     assert len(table) == 4
-
-
-def test_a_terminal_gets_no_control_characters() -> None:
-    assert "\x1b" not in section_text([ab_section(REPORT)])

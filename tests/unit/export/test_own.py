@@ -1,6 +1,5 @@
 """The text, log and document of a run of own code; test_golden.py keeps the wording."""
 
-import msgspec
 import own_runs
 import pytest
 from msgspec.structs import replace
@@ -13,7 +12,6 @@ from workbench.export.view.model_facts import code_facts, left_out, saved_text
 from workbench.planning.request import Request, check
 from workbench.records import events as ev
 from workbench.records.code import SavedCode
-from workbench.report.from_document import contradictions, report_of
 from workbench.report.report import Report
 
 RUNS = {name: make() for name, make in own_runs.GALLERY.items()}
@@ -21,24 +19,6 @@ RUNS = {name: make() for name, make in own_runs.GALLERY.items()}
 
 class Going(RunView):
     going = True
-
-
-@pytest.mark.parametrize("name", RUNS)
-def test_a_document_leads_to_events_to_the_same_document_and_text(name: str) -> None:
-    report = Report.of(RUNS[name])
-    document = report.document()
-    assert list(contradictions(document)) == []
-    decoded = msgspec.json.decode(msgspec.json.encode(document), type=type(document))
-    again = report_of(decoded)
-    assert again.document() == document
-    assert run_text(again) == run_text(report)
-    assert (document.code is None) == (name == "raised")
-
-
-@pytest.mark.parametrize("name", RUNS)
-def test_a_journal_leads_to_the_same_text(name: str) -> None:
-    read = [ev.decode(ev.encode(event)) for event in RUNS[name]]
-    assert run_text(Report.of(read)) == run_text(Report.of(RUNS[name]))
 
 
 def test_what_was_saved_is_logged_once() -> None:
@@ -55,29 +35,6 @@ def test_a_run_that_is_cut_short_anywhere_says_what_it_knows(length: int) -> Non
     report = Report.of(RUNS["net"][:length])
     assert ("25.6 M parameters" in run_text(report)) == (report.code is not None)
     assert isinstance(summary_text(report), str)
-
-
-def test_code_that_raised_says_so_in_text_and_log() -> None:
-    report = Report()
-    lines = []
-    for event in RUNS["raised"]:
-        report.apply(event)
-        lines.append(log_line(event, report) or "")
-    assert "net:build: ValueError: no weights (net.py:12)" in "\n".join(lines)
-    assert "net:build: ValueError: no weights (net.py:12)" in run_text(report)
-
-
-def test_without_a_check_or_resident_inputs_there_are_no_such_columns() -> None:
-    function, gpu = (run_text(Report.of(RUNS[name])) for name in ("function", "gpu"))
-    assert "Error" not in function
-    assert "Resident" not in function
-    assert "Error" in gpu
-    assert "Resident" in gpu
-
-
-def test_only_results_that_are_compared_say_with_what() -> None:
-    assert "compared with the result of the first call" in run_text(Report.of(RUNS["function"]))
-    assert "compared with" not in run_text(Report.of(RUNS["command"]))
 
 
 def test_what_was_not_tried_has_the_names_that_users_know() -> None:

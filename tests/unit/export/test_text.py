@@ -22,17 +22,6 @@ from workbench.report.report import Report
 PLAIN = Scenario("row", "Row", "", None, "work", "throughput", ("fp32",))
 
 
-def test_a_run_ends_with_table_reasons_and_candidates() -> None:
-    cpu, gpu = case("cpu-a"), case("cuda:0-a")
-    row = Scenario("row", "Row", "Which?", "gpu", "work", "throughput", ("fp32",))
-    built = report({cpu: steady(1.0), gpu: []}, gpus=["cuda:0"], failed={gpu: Reason("x", "no")})
-    built.rows["row"].verdict = decide(built, row)
-    text = run_text(built)
-    assert "unknown" in text
-    assert "$ workbench advise row" in text
-    assert "failed: no" in text
-
-
 def test_a_run_ends_with_what_weakens_all_of_it() -> None:
     built = report({case("cpu-a"): steady(1.0)}, row=PLAIN)
     built.warnings = [
@@ -41,12 +30,6 @@ def test_a_run_ends_with_what_weakens_all_of_it() -> None:
     ]
     assert "\n\n! warning     others use it; wait\n\nincomplete" in run_text(built)
     assert run_text(built).count("others compute") == 1
-
-
-def test_rates_are_those_of_the_measurement() -> None:
-    run = Report.of(eventful())
-    rates = sorted(m.flops_per_s for m in run.measurements if m.flops_per_s)
-    assert rates and f" {rates[-1] / 1e9:.2f} GFLOP/s" in run_text(run)
 
 
 def test_a_small_lead_of_a_plain_run_is_not_called_open() -> None:
@@ -131,52 +114,6 @@ def test_a_pick_that_leads_by_a_little_stands_alone_in_the_table() -> None:
 # ----------------------------------------------------------------- the log
 
 
-def log_of(kind: type) -> list[str | None]:
-    """The log lines of the events of one kind in the eventful run."""
-    read, found = Report(), []
-    for event in eventful():
-        read.apply(event)
-        if isinstance(event, kind):
-            found.append(log_line(event, read))
-    assert found
-    return found
-
-
-@pytest.mark.parametrize(
-    ("kind", "words"),
-    [
-        (ev.RunStarted, ["run"]),
-        (ev.HardwareDetected, ["detected"]),
-        (ev.CeilingsKnown, ["ceilings"]),
-        (ev.WarningRaised, ["warning"]),
-        (ev.RacePlanned, ["planned", "planned"]),
-        (ev.RaceStarted, ["race", "race"]),
-        (ev.WorkerStarted, ["worker"]),
-        (ev.WorkerEnded, ["worker"]),
-        (ev.CasePreparing, [None]),
-        (ev.CasePrepared, ["prepared"] * 4),
-        (ev.BlockDiscarded, ["discarded"]),
-        (ev.BlockMeasured, [None] * 27),
-        (
-            ev.CaseFinished,
-            ["skipped", "measured", "eliminated", "failed", *["measured"] * 2, "skipped"],
-        ),
-        (ev.BatchTried, ["tried"]),
-        (ev.CaseProfiled, ["profiled"]),
-        (ev.TraceWritten, ["trace"]),
-        (ev.CasesJoined, ["joined"]),
-        (ev.ModelAdvised, [None]),
-        (ev.VerdictReached, ["answer", "answer"]),
-        (ev.CrossoverFound, ["crossover"]),
-        (ev.StatusChanged, ["paused", "running"]),
-        (ev.RunFinished, ["done"]),
-    ],
-    ids=lambda value: getattr(value, "__name__", ""),
-)
-def test_the_log_has_a_line_for_each_event_that_matters(kind, words) -> None:
-    assert [text and text.split()[2] for text in log_of(kind)] == words
-
-
 @pytest.mark.parametrize(
     ("code", "shown"), [("no_journal", True), ("not_frozen", True), ("x", False)]
 )
@@ -184,12 +121,6 @@ def test_a_run_that_is_not_kept_or_misleads_says_so_at_once(code: str, shown: bo
     event = ev.WarningRaised(at_s=1.0, warning=Warning(code, "it is so", "do that"))
     line = log_line(event, Report(), verbose=False)
     assert (line is not None and line.endswith("warning     it is so; do that")) is shown
-
-
-def test_rows_count_where_there_are_several() -> None:
-    first, second = log_of(ev.RaceStarted)
-    assert "row" not in first
-    assert second.endswith("2 candidates, 10 s; row 2 of 2, 52 s left")
 
 
 def test_a_race_for_one_size_says_which() -> None:
@@ -201,18 +132,6 @@ def test_a_race_for_one_size_says_which() -> None:
     assert log_line(race, read).endswith("Row, batch=12: 1 candidate, 4 s")
 
 
-def test_a_plain_run_shows_its_disturbances_below_its_candidates() -> None:
-    run = Report.of([e for e in eventful() if not isinstance(e, ev.VerdictReached)])
-    assert "! warning   busy; wait\n" in run_text(run)
-
-
-def test_the_log_line_of_a_verdict_is_the_choice_and_its_first_reason() -> None:
-    verdicts = Report.of(eventful()).verdicts
-    for text, verdict in zip(log_of(ev.VerdictReached), verdicts, strict=True):
-        assert text.endswith(verdict.reasons[0])
-        assert verdict.choice in text.lower()
-
-
 def test_a_worker_that_ended_as_asked_is_not_worth_a_line() -> None:
     assert log_line(ev.WorkerEnded(at_s=1.0, worker="cpu/torch", reason=None), Report()) is None
 
@@ -221,18 +140,6 @@ def test_fewer_cores_than_the_machine_has_come_with_their_cause() -> None:
     few = replace(machine().cpu, effective_cores=3, limited_by="cgroup")
     read = Report(machine=replace(machine("cuda:0", "cuda:1"), cpu=few))
     assert RunView(read).machine_line() == "Test, 3 of 8 cores (cgroup) | 2x Test GPU"
-
-
-def test_every_event_has_its_line_or_none_and_never_fails() -> None:
-    read = Report()
-    lines = []
-    for event in events({case("cpu-a"): [[1.0] * 5] * 8, case("cpu-b"): []}):
-        read.apply(event)
-        lines.append(log_line(event, read))
-    written = [text for text in lines if text]
-    assert any("8 cores | no GPU" in text for text in written)
-    assert any("1.00 s" in text and "n=40" in text for text in written)
-    assert all("\n" not in text for text in written)
 
 
 def test_many_gpus_share_a_table_and_the_facts_that_are_equal() -> None:

@@ -53,11 +53,6 @@ def test_so_has_that_of_a_run_cut_short_anywhere(length: int) -> None:
     assert again.machine == document.machine
 
 
-def test_so_has_that_of_a_written_document() -> None:
-    written = msgspec.json.decode(dump(DOCUMENT), type=Document)
-    assert report_of(written).document() == DOCUMENT
-
-
 def close(value: object, expected: object) -> bool:
     """Whether two JSON values differ by rounded samples at most."""
     if isinstance(expected, dict):
@@ -85,10 +80,6 @@ def test_rounded_samples_lead_to_the_same_statistics_but_for_a_hundred_thousandt
     assert "".join(document_parts(again)) != text  # the medians are those of rounded samples
     twice = report_of(msgspec.json.decode("".join(document_parts(again)), type=Document))
     assert "".join(document_parts(twice)) == "".join(document_parts(again))
-
-
-def test_a_document_and_its_journal_read_the_same_as_text() -> None:
-    assert run_text(report_of(DOCUMENT)) == run_text(Report.of(RUN))
 
 
 def test_a_row_with_a_verdict_comes_back_with_its_question_and_its_command() -> None:
