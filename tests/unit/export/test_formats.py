@@ -12,7 +12,6 @@ from workbench.cli.options import chosen_format, keeps_samples
 from workbench.export.formats import FORMATS
 from workbench.export.json import document_parts, dump, rounded
 from workbench.planning.usage import UsageError
-from workbench.records import events as ev
 from workbench.records.encoding import encode
 from workbench.report.report import Report
 
@@ -26,17 +25,6 @@ def test_every_format_but_that_of_events_writes_a_whole_run(name: str) -> None:
     assert (whole is None) == (name == "jsonl")
     if whole is not None:
         assert whole(REPORT)
-
-
-def test_each_event_is_a_line_that_reads_back() -> None:
-    lines = b"\n".join(map(ev.encode, RUN)).splitlines()
-    assert list(map(ev.decode, lines)) == RUN
-
-
-def test_the_document_is_json() -> None:
-    whole = FORMATS["json"].whole
-    assert whole is not None
-    assert json.loads(b"".join(whole(REPORT)))["run"]["id"] == REPORT.started.id
 
 
 @pytest.mark.parametrize("command", ["advise", "run"])

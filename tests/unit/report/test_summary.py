@@ -52,16 +52,6 @@ def test_a_pick_has_the_keys_that_apply_to_it() -> None:
     assert text.index('"summary"') < text.index('"measurements"')
 
 
-def test_the_confidence_of_a_verdict_is_passed_on() -> None:
-    events = [
-        replace(event, verdict=replace(event.verdict, confidence="sure"))
-        if isinstance(event, ev.VerdictReached)
-        else event
-        for event in eventful()
-    ]
-    assert {entry.confidence for entry in Report.of(events).document().summary} == {"sure"}
-
-
 def test_a_verdict_without_a_pick_has_none() -> None:
     events = [
         replace(event, verdict=replace(event.verdict, pick=None, choice="unknown"))

@@ -12,7 +12,6 @@ from workbench.advisor.own.overview import (
     as_written,
     compile_calls,
     flips,
-    ranked_candidates,
     recommendation,
     rows_of,
     script_gain,
@@ -53,19 +52,6 @@ def test_the_calls_after_which_compiling_pays_off_are_counted_as_steps_are(calls
 )
 def test_a_gain_in_a_part_counts_as_amdahl_says(share: float, gain: float, whole: str) -> None:
     assert f"makes the script {whole} faster" in share_sentence("fc", share, gain)
-
-
-def test_the_answer_comes_first_then_what_qualifies_it() -> None:
-    first, flip, compiling, again, breaks = recommendation(REPORTS["net"])
-    assert first == (
-        "Run it on the CPU with BF16 autocast, channels_last and 2 threads: "
-        "1.82x (95% CI 1.81-1.84) faster than the code as written (cpu torch fp32 t2); "
-        "error 0.33% of 1.00% allowed."
-    )
-    assert flip.startswith("The answer flips at batch 8: cpu torch fp32 compile t2 is 1.17x")
-    assert compiling == "Compiling breaks even after 4,210 calls at batch 8."
-    assert again == "It compiles again for inputs of every other size."
-    assert breaks == "Graph breaks: 3x Tensor.item(), 2x print and 1 more."
 
 
 @pytest.mark.parametrize(
@@ -115,41 +101,10 @@ def test_the_answer_says_that_results_could_not_be_checked() -> None:
     assert answer(row, report)[0].endswith("; its results could not be checked.")
 
 
-def test_another_batch_has_its_own_answer() -> None:
-    report = REPORTS["net"]
-    (text,) = answer(rows_of(report)[1], report)
-    assert text.startswith("At batch 8: run it on the CPU with torch.compile and 2 threads: 1.72x")
-
-
-def test_the_candidate_above_its_limit_leads_the_table_and_is_not_the_pick() -> None:
-    found = ranked_candidates(REPORTS["net"], rows_of(REPORTS["net"])[0])
-    assert [(each.variant, each.outcome) for each in found[:2]] == [
-        ("cpu onnxruntime int8-static-u8s8 t2", "error"),
-        ("cpu torch bf16 nhwc t2", "pick"),
-    ]
-    assert found[0].why == "above the limit of 2.00%"
-    assert [each.gain for each in found if each.given] == [1.0]
-
-
 def test_true_fp32_on_a_gpu_is_not_called_the_code_as_written() -> None:
     report = Report.of(own_runs.gpu())
     del rows_of(report)[0].candidates[0]  # --device gpu
     assert "faster than eager (cuda:0 torch fp32)" in recommendation(report)[0]
-
-
-def test_the_times_on_a_gpu_are_with_and_without_transfers() -> None:
-    first, resident, devices = recommendation(REPORTS["gpu"])
-    assert first.startswith("Run it on cuda:0 with FP16 autocast and a CUDA graph: 2.43x")
-    assert "faster than the code as written (cpu torch fp32 t8)" in first
-    assert resident == "A call takes 2.10 ms, 1.40 ms with its inputs resident on the GPU."
-    assert devices.startswith("The GPU is 2.43x faster than the CPU")
-
-
-def test_code_that_is_best_as_written_stays_as_it_is() -> None:
-    assert recommendation(REPORTS["function"]) == [
-        "Run it as it is on the CPU with 2 threads: "
-        "no other measured candidate was shown to be better."
-    ]
 
 
 def test_code_that_runs_in_another_way_today_is_compared_with_eager() -> None:
@@ -170,13 +125,6 @@ def test_candidates_without_a_turn_are_named() -> None:
     assert recommendation(report) == [
         "Run it as it is on the CPU with 2 threads.",
         "Not measured, for lack of time: cpu python t1.",
-    ]
-
-
-def test_commands_are_compared_with_the_first_combination() -> None:
-    assert recommendation(REPORTS["command"]) == [
-        "Run it with device=cpu and workers=2: 1.52x (95% CI 1.51-1.53) faster than the code as "
-        "written (cpu command device=cpu,workers=0)."
     ]
 
 
