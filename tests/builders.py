@@ -260,11 +260,20 @@ OTHER_ROW = scenario(id="other", title="Other", textbook="cpu")
 DIED = Reason("worker_died", "the worker died", "look at its log")
 
 
-def changed(events: Iterable[ev.AnyEvent], kind: type, case: Case, **fields: Any) -> Events:
-    """The events, with other fields in those of one kind about one case."""
+def changed(
+    events: Iterable[ev.AnyEvent], kind: type, case: Case | None = None, **fields: Any
+) -> Events:
+    """The events, with other fields in those of one kind, or in those about one case.
+
+    A function makes the field of each event.
+    """
+
+    def other(event: Any) -> ev.AnyEvent:
+        return replace(event, **{k: v(event) if callable(v) else v for k, v in fields.items()})
+
     return [
-        replace(event, **fields)
-        if isinstance(event, kind) and getattr(event, "case", None) == case.id
+        other(event)
+        if isinstance(event, kind) and (case is None or getattr(event, "case", None) == case.id)
         else event
         for event in events
     ]

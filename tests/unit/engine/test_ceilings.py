@@ -7,7 +7,7 @@ from typing import Any
 import machines
 import pytest
 import simulated_run
-from builders import ceilings as sample, events, machine, scenario
+from builders import ceilings as sample, changed, events, machine, scenario
 from msgspec.structs import replace
 
 from workbench import catalog
@@ -46,15 +46,10 @@ def launch(wait: str) -> Case:
 def measured(works: dict[Case, tuple[Work, float]], **more) -> Report:
     """A run in which each case takes a constant time for its work."""
     blocks = {c: [[seconds] * 12] for c, (_, seconds) in works.items()}
-    built = [
-        replace(e, work={c.id: work for c, (work, _) in works.items()})
-        if isinstance(e, ev.RacePlanned)
-        else replace(e, machine=HERE)
-        if isinstance(e, ev.HardwareDetected)
-        else e
-        for e in events(blocks, row=scenario(precisions=("fp32",)), **more)
-    ]
-    return Report.of(built)
+    work = {c.id: work for c, (work, _) in works.items()}
+    built = events(blocks, row=scenario(precisions=("fp32",)), **more)
+    built = changed(built, ev.RacePlanned, work=work)
+    return Report.of(changed(built, ev.HardwareDetected, machine=HERE))
 
 
 RUN = measured(

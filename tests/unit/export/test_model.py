@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import recorded_model
 import simulated_lab
-from builders import block
+from builders import block, changed
 from simulated_run import SimulatedMachine, run
 
 from workbench.advisor.model.overview import (
@@ -28,7 +28,7 @@ from workbench.export.view.table import texts_of
 from workbench.export.view.tables import advisor_columns, candidate_line, run_columns
 from workbench.planning.request import Request
 from workbench.records import events as ev
-from workbench.records.model import Port, Saved
+from workbench.records.model import Advice, Port, Saved
 from workbench.report.from_document import report_of
 from workbench.report.report import Report
 
@@ -39,12 +39,8 @@ TEXT = run_text(REPORT)
 
 def with_verdict(**changes: object) -> Report:
     """The run with another verdict."""
-    return Report.of(
-        msgspec.structs.replace(e, verdict=msgspec.structs.replace(e.verdict, **changes))
-        if isinstance(e, ev.VerdictReached)
-        else e
-        for e in RUN
-    )
+    verdict = {"verdict": lambda event: msgspec.structs.replace(event.verdict, **changes)}
+    return Report.of(changed(RUN, ev.VerdictReached, **verdict))
 
 
 BOUNDS = {"static-u8s8-channel": (0.0091, 0.0123), "static-u8s8": (0.0181, 0.0257)}
@@ -140,18 +136,13 @@ def test_a_gain_that_rounds_to_1_is_not_called_slower() -> None:
 
 def test_without_two_profiles_the_reason_stands_in_place_of_operators() -> None:
     silent = recorded_model.BUILT[2].reason
-    events = []
-    for event in RUN:
-        if isinstance(event, ev.CaseProfiled):
-            event = msgspec.structs.replace(event, operators=[], reason=silent)
-        if isinstance(event, ev.ModelAdvised):
-            shortened = [
-                msgspec.structs.replace(each, operators=[]) for each in event.advice.explanations
-            ]
-            advice = msgspec.structs.replace(event.advice, explanations=shortened)
-            event = msgspec.structs.replace(event, advice=advice)
-        events.append(event)
-    text = run_text(Report.of(events))
+
+    def bare(event: ev.ModelAdvised) -> Advice:
+        found = [msgspec.structs.replace(each, operators=[]) for each in event.advice.explanations]
+        return msgspec.structs.replace(event.advice, explanations=found)
+
+    events = changed(RUN, ev.CaseProfiled, operators=[], reason=silent)
+    text = run_text(Report.of(changed(events, ev.ModelAdvised, advice=bare)))
     assert "a whole run, raced" not in text
     assert f"was not profiled: {silent.message}" in " ".join(text.split())
 
@@ -172,11 +163,7 @@ def test_a_profile_without_operators_explains_nothing_and_says_why() -> None:
 
 
 def test_what_the_objective_counts_has_its_column() -> None:
-    events = [
-        msgspec.structs.replace(e, objective="memory") if isinstance(e, ev.RacePlanned) else e
-        for e in RUN
-    ]
-    report = Report.of(events)
+    report = Report.of(changed(RUN, ev.RacePlanned, objective="memory"))
     text = run_text(report)
     table = next(part for part in text.split("\n\n") if part.startswith("Variant "))
     assert "Memory" in table.splitlines()[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from builders import OTHER_ROW, case, eventful, events, scenario, steady
+from builders import OTHER_ROW, case, changed, eventful, events, scenario, steady
 from hypothesis import given, strategies as st
 
 from workbench import catalog
@@ -63,12 +63,7 @@ def close(value: object, expected: object) -> bool:
 
 
 def test_rounded_samples_lead_to_the_same_statistics_but_for_a_hundred_thousandth() -> None:
-    run = [
-        msgspec.structs.replace(event, samples_s=[s * math.pi for s in event.samples_s])
-        if isinstance(event, ev.BlockMeasured)
-        else event
-        for event in RUN
-    ]
+    run = changed(RUN, ev.BlockMeasured, samples_s=lambda e: [s * math.pi for s in e.samples_s])
     report = Report.of(run)
     text = "".join(document_parts(report))
     again = report_of(msgspec.json.decode(text, type=Document))

@@ -7,7 +7,7 @@ from typing import get_args
 
 import msgspec
 import pytest
-from builders import case, eventful, events, report, scenario, steady
+from builders import case, changed, eventful, events, report, scenario, steady
 from hypothesis import example, given, strategies as st
 from msgspec.structs import replace
 
@@ -181,10 +181,8 @@ def test_a_simulated_device_is_marked_on_its_measurement() -> None:
 @example(100, 1)
 @example(100, 2)
 def test_statistics_need_enough_samples(n: int, iterations: int) -> None:
-    built = [
-        replace(e, iterations_per_sample=iterations) if isinstance(e, ev.CasePrepared) else e
-        for e in events({CPU: [[float(i) for i in range(1, n + 1)]]})
-    ]
+    measured = events({CPU: [[float(i) for i in range(1, n + 1)]]})
+    built = changed(measured, ev.CasePrepared, iterations_per_sample=iterations)
     (found,) = Report.of(built).measurements
     assert (found.p99_s is not None) == (n >= 100 and iterations == 1)
     assert (found.ci95_s is not None) == (n >= 6)
@@ -194,12 +192,8 @@ def test_statistics_need_enough_samples(n: int, iterations: int) -> None:
 
 
 def test_without_counted_operations_there_is_no_flop_rate() -> None:
-    built = [
-        replace(e, work={CPU.id: Work(None, None, 64.0, "samples", 1e7)})
-        if isinstance(e, ev.RacePlanned)
-        else e
-        for e in events({CPU: steady(1.0)})
-    ]
+    uncounted = {CPU.id: Work(None, None, 64.0, "samples", 1e7)}
+    built = changed(events({CPU: steady(1.0)}), ev.RacePlanned, work=uncounted)
     (found,) = Report.of(built).measurements
     assert found.flops_per_s is None
     assert found.throughput.value == pytest.approx(64, rel=0.01)

@@ -1,6 +1,6 @@
 """The roofline: which roof limits a result, and where no roof is known."""
 
-from builders import ceilings as build_ceilings, events, scenario
+from builders import ceilings as build_ceilings, changed, events, scenario
 from msgspec.structs import replace
 
 from workbench.contract import Case, Work
@@ -16,10 +16,8 @@ IN_CACHE, BEYOND = 8 << 20, 1 << 30  # bytes that a case works on
 
 def candidate(memory_bytes: float, ranks: int = 1) -> Candidate:
     work = Work(2e6, 1e7, 1, "products", memory_bytes, ranks=ranks)
-    built = [
-        replace(event, work={THIN.id: work}) if isinstance(event, ev.RacePlanned) else event
-        for event in events({THIN: [[1e-4] * 12]}, row=scenario(), gpus=["cuda:0"])
-    ]
+    raced = events({THIN: [[1e-4] * 12]}, row=scenario(), gpus=["cuda:0"])
+    built = changed(raced, ev.RacePlanned, work={THIN.id: work})
     return Report.of(built).candidates[THIN.id]
 
 

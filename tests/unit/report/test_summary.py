@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 import scenes
-from builders import case, eventful
+from builders import case, changed, eventful
 from msgspec.structs import replace
 
 from workbench.export.json import document_parts
@@ -53,11 +53,10 @@ def test_a_pick_has_the_keys_that_apply_to_it() -> None:
 
 
 def test_a_verdict_without_a_pick_has_none() -> None:
-    events = [
-        replace(event, verdict=replace(event.verdict, pick=None, choice="unknown"))
-        if isinstance(event, ev.VerdictReached)
-        else event
-        for event in eventful()
-    ]
+    events = changed(
+        eventful(),
+        ev.VerdictReached,
+        verdict=lambda event: replace(event.verdict, pick=None, choice="unknown"),
+    )
     for entry in Report.of(events).document().summary:
         assert (entry.pick, entry.device) == (None, "unknown")
