@@ -14,7 +14,6 @@ EVIL = "workbench run matmul --set 'n=\x1b[31m64\u202e'"
 
 def keep(run_id: str, events: Sequence[ev.AnyEvent], command: str | None = None) -> Path:
     first, *rest = events
-    assert isinstance(first, ev.RunStarted)
     tool = first.tool if command is None else replace(first.tool, command=command)
     first = replace(first, id=run_id, tool=tool)
     path = journal.runs_folder() / f"{run_id}.jsonl"

@@ -379,7 +379,6 @@ def test_a_gap_is_an_event_with_its_reason(telemetry, script, emitted) -> None:
     script.fail()
     telemetry.begin()
     [event] = emitted
-    assert isinstance(event, ev.MachineRead)
     assert event.gap == Reason("nvml_crashed", "it died") and event.gpus == []
 
 

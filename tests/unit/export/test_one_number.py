@@ -14,7 +14,6 @@ from workbench.export.view.answers import answer_facts
 from workbench.export.view.derived import RunView
 from workbench.export.view.details import telemetry_text
 from workbench.export.view.events import narrate
-from workbench.export.view.spans import Text
 from workbench.export.view.tables import (
     APART,
     accuracy_text,
@@ -38,22 +37,17 @@ ROWS = [(name, row) for name, run in RUNS.items() for row in run.report.rows.val
 IDS = [f"{name}-{row.plan.scenario}" for name, row in ROWS]
 
 
-def plain(cell: object) -> str:
-    assert isinstance(cell, Text)
-    return cell.plain
-
-
 @pytest.mark.parametrize(("name", "row"), ROWS, ids=IDS)
 def test_table_sentence_and_details_have_the_same_lead(name: str, row: Row) -> None:
     run, verdict = RUNS[name], row.verdict
     gpu = has_gpu([row])
     line = advisor_line(row, run, gpu=gpu)
-    lead = plain(line.cells["ratio"]).split()[-1]
-    answer = plain(answer_facts(row, run)[0].text)
+    lead = line.cells["ratio"].plain.split()[-1]
+    answer = answer_facts(row, run)[0].text.plain
     assert float(lead.removesuffix("x")) >= 1
     assert lead in answer
     assert f"({verdict.confidence}" in answer
-    assert plain(line.cells["confidence"]) == verdict.confidence
+    assert line.cells["confidence"].plain == verdict.confidence
     rival = verdict.runner_up
     if gpu:
         rival = verdict.best_cpu if verdict.pick == verdict.best_gpu else verdict.best_gpu
@@ -125,9 +119,7 @@ def test_an_accuracy_that_is_too_low_is_below_its_limit() -> None:
 def lead_of(found: Report, planned: Scenario, *, gpu: bool) -> str:
     row = found.rows[planned.id]
     row.verdict = decide(found, planned)
-    lead = advisor_line(row, RunView(found), gpu=gpu).cells["ratio"]
-    assert isinstance(lead, Text)
-    return lead.plain
+    return advisor_line(row, RunView(found), gpu=gpu).cells["ratio"].plain
 
 
 def test_the_lead_of_a_tpu_is_not_that_of_a_gpu() -> None:

@@ -268,9 +268,7 @@ def test_a_block_of_a_million_samples_and_as_many_rounds_as_a_week_has_are_opene
 
 @pytest.mark.parametrize("status", ["failed", "cancelled", None])
 def test_a_run_that_ended_at_its_start_says_so(status: str | None) -> None:
-    (first, *_), last = eventful(), eventful()[-1]
-    assert isinstance(last, ev.RunFinished)
-    report = Report.of([first])
+    report = Report.of(eventful()[:1])
     if status is not None:
         report.status = status
     end = f"the run is {status or 'incomplete'}."

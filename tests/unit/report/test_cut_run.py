@@ -125,7 +125,6 @@ def test_a_complete_run_lacks_nothing() -> None:
 def test_a_journal_without_a_command_is_refused(command: str) -> None:
     old = kept("advise-interrupted")
     started = old.events[0]
-    assert isinstance(started, ev.RunStarted)
     tool = replace(started.tool, command=command)
     events = [replace(started, tool=tool), *old.events[1:]]
     with pytest.raises(JournalError, match="does not hold the command"):

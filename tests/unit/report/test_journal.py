@@ -130,7 +130,6 @@ def test_a_full_disk_costs_the_journal_and_nothing_else(state, monkeypatch, befo
         stream.emit(event)
     warned = forwarded.pop(before + 1)
     assert forwarded == RUN[: before + 2]
-    assert isinstance(warned, ev.WarningRaised)
     assert warned.warning.code == "no_journal"
     assert warned.warning.message.endswith("/short.jsonl: No space left on device")
     kept = [journal.read(file) for file in state.glob("*")]

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from workbench.contract import Case, Setup, Task, WorkloadError
+from workbench.contract import Case, Setup, WorkloadError
 from workbench.records.code import CodeFacts
 from workbench.worker.code import FUNCTION, Code
 from workloads.own import function
@@ -22,9 +22,7 @@ from workloads.own.workload import WORKLOAD
 
 def _task(code, *, batch: int | None = None, device: str = "cpu") -> function.FunctionTask:
     case = Case("own", device, "python", "", batch=batch)
-    task: Task = WORKLOAD.prepare(case, Setup(files={"code": code.as_text()}))
-    assert isinstance(task, function.FunctionTask)
-    return task
+    return WORKLOAD.prepare(case, Setup(files={"code": code.as_text()}))
 
 
 def _facts(code) -> CodeFacts:
