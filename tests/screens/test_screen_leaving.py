@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import scenes
-from stage import Feed, HeldFeed, held, left, press, replayed, settle
+from stage import Feed, HeldFeed, held, left, press, replayed, settle, settled
 from textual import events
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
@@ -95,8 +95,7 @@ def test_a_panic_of_textual_is_a_failure_too(headless: None, monkeypatch) -> Non
 async def test_output_is_of_the_run_that_the_command_line_asked_for() -> None:
     feeds = [HeldFeed(scenes.cpu_only()), HeldFeed(scenes.midway()), HeldFeed(scenes.h200())]
     app = WorkbenchApp(lambda _: feeds.pop(0), Request(quick=True), monotonic=lambda: 0.0)
-    async with app.run_test() as pilot:
-        await settle(pilot)
+    async with settled(app) as pilot:
         first = app.session
         app.start_other(Request(workloads=("matmul",)))
         await settle(pilot)
@@ -122,8 +121,7 @@ def refused() -> HeldFeed:
 async def test_a_later_run_without_a_result_takes_no_output_away(later, again) -> None:
     feeds = [Feed(scenes.cpu_only()), later()]
     app = WorkbenchApp(lambda _: feeds.pop(0), Request(quick=True), monotonic=lambda: 0.0)
-    async with app.run_test() as pilot:
-        await settle(pilot)
+    async with settled(app) as pilot:
         first = app.session
         if again:
             app.action_start()
@@ -135,8 +133,7 @@ async def test_a_later_run_without_a_result_takes_no_output_away(later, again) -
 
 async def test_a_run_that_is_refused_late_is_a_usage_error_without_a_document() -> None:
     app = WorkbenchApp(lambda _: refused(), Request(quick=True), monotonic=lambda: 0.0)
-    async with app.run_test() as pilot:
-        await settle(pilot)
+    async with settled(app):
         assert app.session.exit_code == USAGE and app.answer is None
 
 
@@ -173,8 +170,7 @@ async def test_a_terminal_that_closes_is_no_second_ctrl_c(lost: bool, monkeypatc
     hurried: list[int] = []
     app, feed = held(scenes.midway())
     feed.deaf = True
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         monkeypatch.setattr(app, "hurry", hurried.append)
         app.action_interrupt()
         app.action_interrupt()
@@ -199,8 +195,7 @@ def test_a_suspend_gives_the_title_back_and_the_next_one_keeps_it_again(monkeypa
 @pytest.mark.parametrize("key", ["q", "ctrl+c"])
 async def test_quitting_after_a_run_returns_what_the_run_returned(key: str) -> None:
     app = replayed(scenes.h200())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, key)
     assert app.return_code == 0
 
@@ -208,8 +203,7 @@ async def test_quitting_after_a_run_returns_what_the_run_returned(key: str) -> N
 @pytest.mark.parametrize("keys", [["q", "q"], ["ctrl+c"]])
 async def test_quitting_during_a_run_cancels_it_and_returns_130(keys: list[str]) -> None:
     app, feed = held(scenes.midway())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, *keys[:-1])
         assert not feed.said, "q asks at first"
         await press(pilot, keys[-1])
@@ -222,8 +216,7 @@ async def test_an_engine_that_does_not_answer_holds_nobody_up(monkeypatch) -> No
     monkeypatch.setattr(app_module, "CANCEL_S", 0.05)
     app, feed = held(scenes.midway())
     feed.deaf = True
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "q", "q")
         await pilot._wait_for_screen()
         while app.is_running and not feed.closed:
@@ -234,8 +227,7 @@ async def test_an_engine_that_does_not_answer_holds_nobody_up(monkeypatch) -> No
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 async def test_signals_end_in_the_same_order(number: signal.Signals) -> None:
     app, feed = held(scenes.midway())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         os.kill(os.getpid(), number)
         while not feed.closed:
             await pilot.pause(0.01)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import scenes
-from stage import loaded, opened, press, replayed, settle, text
+from stage import loaded, opened, press, replayed, settled, text
 
 SMALL = (60, 20)
 
@@ -14,8 +14,7 @@ SECOND = ("right_square_bracket",)  # leads to the second row
 
 
 async def shown(scene: Callable[[], list], *keys: str, size: tuple[int, int] = SMALL) -> list[str]:
-    async with replayed(scene()).run_test(size=size) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scene()), size) as pilot:
         await press(pilot, *keys)
         await loaded(pilot)
         return text(pilot).splitlines()

@@ -10,7 +10,7 @@ import machines
 import pytest
 import scenes
 from kept_runs import keep, keep_five
-from stage import Feed, HeldFeed, held, loaded, press, replayed, settle, text
+from stage import Feed, HeldFeed, held, loaded, press, replayed, settle, settled, text
 from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
@@ -81,8 +81,7 @@ async def test_a_resize_just_after_another_run_was_opened_still_draws_the_row_be
     """The title is drawn again for its new width before the screen shows the other run."""
     opened = read_journal(keep("20261121-100000-bbbb", scenes.cpu_only()))
     app = replayed(scenes.sweep())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         title = app.screen.query_one("#row-title", Drawn)
         app.show_run(Session.of(opened))
         title.on_resize()
@@ -298,8 +297,7 @@ async def test_the_list_follows_the_end_of_a_run_and_e_writes_no_other(kept, tmp
 
 async def test_a_run_that_was_read_too_late_takes_no_running_one_away(kept: Path) -> None:
     app, _ = held(scenes.midway())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE):
         app.show_run(Session.of(read_journal(kept / "20261121-100000-bbbb.jsonl")))
         assert app.session is app.raced
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import scenes
-from stage import replayed, settle
+from stage import replayed, settle, settled
 
 from screens.state.threads import in_thread
 from workbench.report.report import Report
@@ -34,8 +34,7 @@ async def test_a_read_that_was_superseded_is_not_acted_upon(monkeypatch) -> None
 
     monkeypatch.setattr("screens.pages.shell.read_journal", read)
     app = replayed(scenes.cpu_only())
-    async with app.run_test() as pilot:
-        await settle(pilot)
+    async with settled(app) as pilot:
         app.read_run(Path("slow"), taken.append)
         await pilot.pause()
         await app.read_run(Path("fast"), taken.append).wait()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import machines
 import pytest
 import scenes
-from stage import HeldFeed, held, press, settle, text
+from stage import HeldFeed, held, press, settle, settled, text
 from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
@@ -113,8 +113,7 @@ async def test_without_a_gpu_it_says_why() -> None:
 async def test_a_run_of_its_own_shows_courses_while_it_lasts() -> None:
     reading = ev.MachineRead(at_s=1.0, host=HostReading(40.0, 2000.0, None, None, 2**30, {}))
     app, feed = held([*scenes.midway(), reading, reading])
-    async with app.run_test(size=(120, 60)) as pilot:
-        await settle(pilot)
+    async with settled(app, (120, 60)) as pilot:
         await press(pilot, "1")
         assert "busy" in text(pilot) and "▄▄" in text(pilot)
         await press(pilot, "x", "x")
