@@ -98,16 +98,6 @@ def test_the_tightest_of_nested_quotas_wins_and_is_floored(tmp_path: Path) -> No
     assert source == "/sys/fs/cgroup/kubepods/pod1/cpu.max"
 
 
-def test_a_quota_below_one_core_still_leaves_one(tmp_path: Path) -> None:
-    files = x86(4) | {
-        "proc/self/cgroup": "0::/\n",
-        "proc/self/mountinfo": V2_MOUNT,
-        "sys/fs/cgroup/cpu.max": "20000 100000\n",
-    }
-    cpu = read(written(tmp_path, files))
-    assert (cpu.cgroup_quota_cores, cpu.effective_cores) == (0.2, 1)
-
-
 def test_a_v1_quota_is_found_below_the_mounted_group(tmp_path: Path) -> None:
     """A container without a cgroup namespace: the mount shows its own group as root."""
     mount = "40 31 0:34 /docker/abc /sys/fs/cgroup/cpu,cpuacct ro - cgroup cgroup rw,cpu,cpuacct\n"

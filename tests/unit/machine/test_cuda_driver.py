@@ -41,8 +41,6 @@ def test_a_device_that_answers_nothing_keeps_its_ordinal(stub: StubDriver) -> No
         (34, "stub_library", "stubs"),
         (100, "no_device", None),
         (802, "system_not_ready", "fabricmanager"),
-        (803, "version_mismatch", None),
-        (999, "unknown_error", None),
         (5, "cuda_error_5", None),
     ],
 )

@@ -53,25 +53,21 @@ def test_nvml_and_cuda_are_joined_across_their_orders(stub: StubDriver) -> None:
     assert answer["heavy"] == []
 
 
-def test_a_hidden_gpu_is_shown_as_hidden(stub: StubDriver) -> None:
+def test_a_hidden_gpu_is_shown_as_hidden_which_is_no_complaint_in_a_batch_job(
+    stub: StubDriver,
+) -> None:
     environ = stub.environ(
         "nvml", "cuda", NVML_STUB_GPUS="2", CUDA_STUB_DEVICES="1", CUDA_VISIBLE_DEVICES="1"
     )
     answer = run(environ)
+    in_job = run({**environ, "SLURM_JOB_ID": "7"})
     shown, used = answer["machine"]["gpus"]
     assert (shown["visible"], shown["device"]) == (False, None)
     assert (used["visible"], used["device"]) == (True, "cuda:0")
     assert "gpu_hidden" in answer["warnings"]
     assert answer["software"]["environment"]["CUDA_VISIBLE_DEVICES"] == "1"
-
-
-def test_the_gpus_of_other_jobs_are_no_complaint(stub: StubDriver) -> None:
-    environ = stub.environ(
-        "nvml", "cuda", NVML_STUB_GPUS="2", CUDA_STUB_DEVICES="1", CUDA_VISIBLE_DEVICES="1"
-    )
-    answer = run({**environ, "SLURM_JOB_ID": "7"})
-    assert "gpu_hidden" not in answer["warnings"]
-    assert answer["machine"]["gpus"][0]["unavailable"]["device"].endswith("in a batch job")
+    assert "gpu_hidden" not in in_job["warnings"]
+    assert in_job["machine"]["gpus"][0]["unavailable"]["device"].endswith("in a batch job")
 
 
 def test_under_mps_an_exclusive_gpu_admits_further_processes(stub, tmp_path) -> None:

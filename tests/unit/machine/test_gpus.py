@@ -109,21 +109,17 @@ def test_one_unreadable_row_is_matched_by_elimination() -> None:
     assert gpus[1].unavailable["power_w"] == "the GPU is lost"
 
 
-def test_two_unreadable_rows_are_not_guessed_at() -> None:
-    rows = [row(0, identified=False), row(1, identified=False)]
-    gpus = join(rows, NVML, answer(device(0, 0), device(1, 1)), None)
-    assert [gpu.device for gpu in gpus] == [None, None, "cuda:0", "cuda:1"]
+LOST = [row(0, identified=False), row(1, identified=False)]
 
 
-def test_one_device_for_two_unreadable_rows_is_not_guessed_at() -> None:
-    rows = [row(0, identified=False), row(1, identified=False)]
-    gpus = join(rows, NVML, answer(device(0, 1)), None)
-    assert [gpu.device for gpu in gpus] == [None, None, "cuda:0"]
-
-
-def test_a_different_gpu_is_never_matched_by_elimination() -> None:
-    gpus = join([row(0)], NVML, answer(device(0, 5)), None)
-    assert [gpu.device for gpu in gpus] == [None, "cuda:0"]
+@pytest.mark.parametrize(
+    ("rows", "devices"),
+    [(LOST, [device(0, 0), device(1, 1)]), (LOST, [device(0, 1)]), ([row(0)], [device(0, 5)])],
+)
+def test_nothing_else_is_guessed_at(rows: list[Gpu], devices: list[CudaDevice]) -> None:
+    gpus = join(rows, NVML, answer(*devices), None)
+    added = [f"cuda:{each.ordinal}" for each in devices]
+    assert [gpu.device for gpu in gpus] == [*[None] * len(rows), *added]
 
 
 def test_a_jetson_is_matched_although_its_uuids_differ() -> None:

@@ -85,14 +85,7 @@ def test_each_absence_has_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert set(found.unavailable) == set(readings)
 
 
-def test_an_energy_counter_that_wraps_is_no_negative_power(full: Path) -> None:
-    reader = HostReader(root=full, allowed=[0])
-    written(full, {"sys/class/powercap/intel-rapl:0/energy_uj": "5\n"})
-    found = reader.read()
-    assert found.power_w is None and "anew" in found.unavailable["power_w"]
-
-
-def test_one_package_that_wraps_is_not_hidden_by_the_other(full: Path) -> None:
+def test_an_energy_counter_that_wraps_is_not_hidden_by_that_of_the_other_package(full) -> None:
     reader = HostReader(root=full, allowed=[0])
     written(
         full,
@@ -101,7 +94,8 @@ def test_one_package_that_wraps_is_not_hidden_by_the_other(full: Path) -> None:
             "sys/class/powercap/intel-rapl:1/energy_uj": "44000000\n",
         },
     )
-    assert reader.read().power_w is None
+    found = reader.read()
+    assert found.power_w is None and "anew" in found.unavailable["power_w"]
 
 
 def test_over_a_long_interval_the_power_is_unknown(full: Path, monkeypatch) -> None:
@@ -111,9 +105,3 @@ def test_over_a_long_interval_the_power_is_unknown(full: Path, monkeypatch) -> N
     written(full, {"sys/class/powercap/intel-rapl:0/energy_uj": "4000000000\n"})
     found = reader.read()
     assert found.power_w is None and "anew" in found.unavailable["power_w"]
-
-
-def test_this_machine_can_be_read() -> None:
-    found = HostReader().read()
-    assert found.utilization_percent is None or 0 <= found.utilization_percent <= 100
-    assert found.memory_available_bytes or "memory_available_bytes" in found.unavailable

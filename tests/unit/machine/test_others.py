@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -219,11 +220,8 @@ def test_tpus_are_jaxs(stand_in: Path) -> None:
 
 def test_amd_smi_is_sampled_in_a_process_of_its_own(stand_in: Path) -> None:
     smi(stand_in)
-    process = start_probe("sample", "0.01", "2", "0", vendor="amd")
-    try:
+    with closing(start_probe("sample", "0.01", "2", "0", vendor="amd")) as process:
         line = process.line(30.0)
-    finally:
-        process.close()
     sample = msgspec.json.decode(line, type=GpuSample)
     assert [(gpu.index, gpu.power_w) for gpu in sample.gpus] == [(2, 0x67), (0, 0x23)]
     assert sample.gpus[0].unavailable == {"temperature_c": amd_smi.NOT_GIVEN}
