@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -272,7 +273,7 @@ def test_a_rank_beyond_the_last_gpu_has_the_first(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
 def test_one_gpu_as_a_group_of_one_over_nccl(precision: str) -> None:
     task = DataParallel(replace(case_of(1, device="cuda:0"), precision=precision), Setup(seed=1))
-    try:
+    with closing(task):
         task.activate()
         assert task.check().passed
         timer = task.device_timer()
@@ -282,8 +283,6 @@ def test_one_gpu_as_a_group_of_one_over_nccl(precision: str) -> None:
         task.finish()
         assert timer.elapsed_s() > 0
         assert task.metrics()["sync_fraction"] < 1
-    finally:
-        task.close()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import sys
+from contextlib import closing
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -9,9 +10,10 @@ import numpy as np
 import pytest
 from checking import checked
 from support import go_on, stop
+from tasks import prepared
 
 from workbench import assets
-from workbench.contract import Accuracy, Case, Setup, Task, WorkloadError
+from workbench.contract import Accuracy, Case, Setup, WorkloadError
 from workloads._shared import digits, network, onnx_model, quantisation
 from workloads.conv_layers import WORKLOAD as CONV_LAYERS
 from workloads.digits import WORKLOAD as DIGITS, FedDigits, pictures as digit_pictures
@@ -20,14 +22,6 @@ from workloads.infer_cnn import WORKLOAD as INFER_CNN
 from workloads.infer_mlp import WORKLOAD as INFER_MLP
 from workloads.train_cnn import WORKLOAD as TRAIN_CNN, PictureStream
 from workloads.train_mlp_deep import WORKLOAD as TRAIN_MLP_DEEP
-
-
-def prepared(case: Case, setup: Setup | None = None) -> Task:
-    from workbench import catalog
-
-    task = catalog.load(case.workload).prepare(case, setup or Setup(seed=0))
-    task.activate()
-    return task
 
 
 def training_case(precision: str, batch: int, *, image: int, loaders: int = 1) -> Case:
@@ -97,10 +91,10 @@ def test_a_session_uses_the_threads_of_its_case() -> None:
 
 def test_set_up_names_its_parts() -> None:
     setup = Setup()
-    prepared(inference("static"), setup)
+    prepared(inference("static"), setup=setup)
     assert set(setup.seconds) == {"build", "compile"}
     setup = Setup()
-    prepared(Case("matmul", "fake:0", "torch", "fp32", params={"n": 8}), setup)
+    prepared(Case("matmul", "fake:0", "torch", "fp32", params={"n": 8}), setup=setup)
     assert set(setup.seconds) == {"build", "transfer"}
 
 
@@ -109,8 +103,7 @@ def test_set_up_names_its_parts() -> None:
 
 def test_loaders_that_were_frozen_go_on() -> None:
     case = training_case("fp32", 4, image=16, loaders=2)
-    task = prepared(case)
-    try:
+    with closing(prepared(case)) as task:
         task.step()
         children = multiprocessing.active_children()
         assert len(children) == 2
@@ -120,8 +113,6 @@ def test_loaders_that_were_frozen_go_on() -> None:
         for _ in range(8):  # more than what had been prefetched
             task.step()
         assert task.loss() is not None
-    finally:
-        task.close()
     assert multiprocessing.active_children() == []
 
 
@@ -137,13 +128,10 @@ def test_the_stream_is_the_same_for_every_number_of_loaders() -> None:
 
 def test_the_check_leaves_the_training_at_its_start() -> None:
     case = training_case("fp32", 4, image=16)
-    task = prepared(case)
-    try:
+    with closing(prepared(case)) as task:
         task.check()
         initial = network.untrained_convnet(0)[0]
         assert np.array_equal(task.network[0].weight.detach().numpy(), initial.weight)
-    finally:
-        task.close()
 
 
 def test_fp16_training_lowers_its_loss_scale_where_gradients_overflow() -> None:
@@ -151,16 +139,13 @@ def test_fp16_training_lowers_its_loss_scale_where_gradients_overflow() -> None:
     import torch
 
     case = training_case("fp16", 4, image=16)
-    task = prepared(case)
-    try:
+    with closing(prepared(case)) as task:
         assert task.scaler.is_enabled()
         task.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**30)
         assert task.check().passed
         assert task.scaler.get_scale() < 2.0**30
         task.step()
         assert task.loss() is not None
-    finally:
-        task.close()
 
 
 def test_a_gradient_that_is_wrong_is_found() -> None:
@@ -243,12 +228,8 @@ def test_costs_of_the_conv_net_agree_with_torchs_own_counter() -> None:
     assert counter.get_total_flops() == INFER_CNN.work(case).flops
 
     case = training_case("fp32", 2, image=20)
-    training = prepared(case)
-    try:
-        with FlopCounterMode(display=False) as counter:
-            training.step()
-    finally:
-        training.close()
+    with closing(prepared(case)) as training, FlopCounterMode(display=False) as counter:
+        training.step()
     assert counter.get_total_flops() == pytest.approx(TRAIN_CNN.work(case).flops, rel=1e-6)
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from inference_cases import TOKENS, case_of, encoder_case, prepared
+from inference_cases import TOKENS, case_of, encoder_case
+from tasks import prepared
 
 from workbench import catalog
 from workbench.contract import Case, Setup, WorkloadError
@@ -59,7 +60,7 @@ def test_activations_keep_their_scale() -> None:
 def test_the_same_seed_gives_the_same_answers_and_another_does_not() -> None:
     case = encoder_case()
     first, again, other = (
-        (task := prepared(case, Setup(seed=seed))).infer(task.inputs[0]) for seed in (1, 1, 2)
+        (task := prepared(case, seed)).infer(task.inputs[0]) for seed in (1, 1, 2)
     )
     assert np.array_equal(first, again)
     assert not np.allclose(first, other)
@@ -225,7 +226,7 @@ def test_candidates_of_onnx_runtime_on_a_gpu_are_right(
         name, "onnxruntime", precision, device="cuda:0", quantization=quantization, mode=mode,
         batch=2, **sizes[name],
     )  # fmt: skip
-    task = prepared(case, setup := Setup(seed=0))
+    task = prepared(case, setup=(setup := Setup(seed=0)))
     assert as_gpu == [0.0], "cuDNN searches before the check and before any sample"
     assert setup.seconds["compile"] > 0
     assert task.waits, "a run reads its answer back"
@@ -289,7 +290,7 @@ def test_code_is_compiled_once_for_its_threads() -> None:
 
     torch.set_num_threads(2)
     setup = Setup(seed=0)
-    task = prepared(case_of("infer_mlp", mode="compile", batch=3, width=8), setup)
+    task = prepared(case_of("infer_mlp", mode="compile", batch=3, width=8), setup=setup)
     graphs = counters["stats"]["unique_graphs"]
     assert setup.seconds["compile"] > 0
     assert task.check().passed

@@ -1,9 +1,11 @@
 """The trainings: mixed precision, compiled and fused, wrong gradients, honest costs, accuracy."""
 
+from contextlib import closing
 from functools import partial
 
 import numpy as np
 import pytest
+from tasks import prepared
 
 from workbench import catalog
 from workbench.contract import Case, ParameterValue, Setup, Task, WorkloadError
@@ -33,12 +35,6 @@ def case_of(
     return Case(name, "cpu", "torch", precision, None, 1, batch, values, mode)
 
 
-def prepared(case: Case, seed: int = 0) -> Task:
-    task = catalog.load(case.workload).prepare(case, Setup(seed=seed))
-    task.activate()
-    return task
-
-
 def losses(task: Task, steps: int) -> list[float | None]:
     found = []
     for _ in range(steps):
@@ -52,46 +48,34 @@ def losses(task: Task, steps: int) -> list[float | None]:
 
 @pytest.mark.parametrize("name", TRAININGS)
 def test_a_gradient_that_is_wrong_in_one_layer_is_found(name: str) -> None:
-    task = prepared(case_of(name))
-    try:
+    with closing(prepared(case_of(name))) as task:
         assert task.check().passed
         matrices = [p for p in task.network.parameters() if p.dim() > 1]
         matrices[len(matrices) // 2].register_hook(lambda gradient: gradient * 1.05)
         assert not task.check().passed
-    finally:
-        task.close()
 
 
 def test_a_gradient_that_is_off_by_as_much_as_the_kink_of_a_relu_makes_passes() -> None:
-    task = prepared(case_of("train_cnn"))
-    try:
+    with closing(prepared(case_of("train_cnn"))) as task:
         matrices = [p for p in task.network.parameters() if p.dim() > 1]
         matrices[len(matrices) // 2].register_hook(lambda gradient: gradient * 1.002)
         assert task.check().passed
-    finally:
-        task.close()
 
 
 @pytest.mark.parametrize("name", TRAININGS)
 def test_a_gradient_that_misses_a_layer_is_found_in_bf16(name: str) -> None:
-    task = prepared(case_of(name, "bf16"))
-    try:
+    with closing(prepared(case_of(name, "bf16"))) as task:
         matrices = [p for p in task.network.parameters() if p.dim() > 1]
         matrices[len(matrices) // 2].register_hook(lambda gradient: gradient * 0)
         assert not task.check().passed
-    finally:
-        task.close()
 
 
 @pytest.mark.parametrize("name", TRAININGS)
 def test_a_gradient_that_is_no_number_is_found(name: str) -> None:
-    task = prepared(case_of(name))
-    try:
+    with closing(prepared(case_of(name))) as task:
         matrices = [p for p in task.network.parameters() if p.dim() > 1]
         matrices[-1].register_hook(lambda gradient: gradient * float("nan"))
         assert not task.check().passed
-    finally:
-        task.close()
 
 
 def test_a_loss_that_is_no_number_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,8 +322,7 @@ def test_a_training_that_never_reaches_its_target_ends(monkeypatch: pytest.Monke
 
 
 def test_a_training_from_a_stream_says_how_long_it_waits_for_data() -> None:
-    task = prepared(case_of("train_cnn"))
-    try:
+    with closing(prepared(case_of("train_cnn"))) as task:
         assert task.metrics() == {}
         task.step()
         assert 0 < task.metrics()["waiting_fraction"] < 1
@@ -347,5 +330,3 @@ def test_a_training_from_a_stream_says_how_long_it_waits_for_data() -> None:
         assert task.metrics() == {"waiting_fraction": 3 / 8}
         task.activate()
         assert task.metrics() == {}, "steps of the warm-up do not count"
-    finally:
-        task.close()

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tasks import prepared
 
 from workbench import catalog
-from workbench.contract import Case, Setup, Task, WorkloadError
+from workbench.contract import Case, WorkloadError
 from workloads import forest, sequential
 from workloads.forest import grow
 
@@ -23,12 +24,6 @@ def forest_case(backend: str, batch: int, trees: int = 10, depth: int = 5) -> Ca
 def loop_case(backend: str, mode: str | None = None, iterations: int = 100) -> Case:
     params = {"iterations": iterations}
     return Case("sequential", "cpu", backend, "fp64", threads=1, mode=mode, params=params)
-
-
-def prepared(case: Case, seed: int = 0) -> Task:
-    task = catalog.load(case.workload).prepare(case, Setup(seed=seed))
-    task.activate()
-    return task
 
 
 # --------------------------------------------------------------- forest

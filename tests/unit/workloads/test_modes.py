@@ -2,14 +2,15 @@
 
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from tasks import prepared
 
 from workbench import catalog
-from workbench.contract import COMPILED, Case, Host, Setup, Variant
+from workbench.contract import COMPILED, Case, Host, Variant
 from workloads._shared import inference, torch_task
 from workloads._shared.torch_task import ON_CUDA_ONLY, TorchTask
 
@@ -44,12 +45,6 @@ def case_of(name: str, mode: str | None, precision: str = "fp32", device: str = 
         tuning=workload.tuning({}),
         mode=mode,
     )
-
-
-def prepared(case: Case) -> Any:
-    task = catalog.load(case.workload).prepare(case, Setup(seed=0))
-    task.activate()
-    return task
 
 
 def variants(name: str) -> set[tuple[str, str, str | None]]:
@@ -265,8 +260,7 @@ def test_compiled_code_never_runs_in_inference_mode(monkeypatch: pytest.MonkeyPa
 def test_channels_last_holds_for_weights_and_inputs_and_is_right(name: str, precision: str) -> None:
     import torch
 
-    task = prepared(case_of(name, "nhwc", precision))
-    try:
+    with closing(prepared(case_of(name, "nhwc", precision))) as task:
         model = task.model if name == "infer_cnn" else task.network
         kernels = [weight for weight in model.parameters() if weight.dim() == 4]
         pictures = torch.rand(2, 3, 16, 16)
@@ -276,8 +270,6 @@ def test_channels_last_holds_for_weights_and_inputs_and_is_right(name: str, prec
         assert task.moved(torch.arange(3)).tolist() == [0, 1, 2]  # labels stay as they are
         assert task.check().passed
         task.step()
-    finally:
-        task.close()
 
 
 @pytest.mark.parametrize("name", ["infer_mlp", "infer_encoder"])
@@ -362,14 +354,11 @@ def test_loaders_of_a_training_follow_the_cores(cores: int, kind: str, expected:
     ids=lambda value: value if isinstance(value, str) else f"{value.precision}-{value.mode}",
 )
 def test_a_card_runs_what_only_cuda_has(name: str, variant: Variant) -> None:
-    task = prepared(case_of(name, variant.mode, variant.precision, "cuda:0"))
-    try:
+    with closing(prepared(case_of(name, variant.mode, variant.precision, "cuda:0"))) as task:
         assert task.check().passed
         for _ in range(3):
             task.step()
         task.finish()
-    finally:
-        task.close()
 
 
 # ---------------------------------------------------------- memory of inputs

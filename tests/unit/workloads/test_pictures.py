@@ -4,6 +4,7 @@ import io
 import multiprocessing
 import os
 import signal
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -81,7 +82,7 @@ def stream(**tuning: Any) -> list[Any]:
     """All pixels and labels of two epochs."""
     task = feeding(**tuning)
     found: list[Any] = []
-    try:
+    with closing(task):
         inputs = task._inputs
 
         def noted(pixels: Any, labels: Any) -> Any:
@@ -91,8 +92,6 @@ def stream(**tuning: Any) -> list[Any]:
         task._inputs = noted
         task.step()
         task.step()
-    finally:
-        task.close()
     assert multiprocessing.active_children() == []
     return found
 
@@ -158,23 +157,19 @@ def test_a_loss_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch, factor: 
 
 
 def test_training_changes_the_weights_and_the_check_does_not() -> None:
-    task = feeding(loaders=1)
-    try:
+    with closing(feeding(loaders=1)) as task:
         initial = task.network[0].weight.detach().clone()
         assert task.check().passed
         assert task.network[0].weight.equal(initial)
         task.step()
         assert not task.network[0].weight.equal(initial)
-    finally:
-        task.close()
 
 
 # ------------------------------------------------------------- the loaders
 
 
 def test_loaders_that_were_frozen_go_on() -> None:
-    task = feeding(loaders=2)
-    try:
+    with closing(feeding(loaders=2)) as task:
         task.step()
         children = multiprocessing.active_children()
         assert len(children) == 2
@@ -183,8 +178,6 @@ def test_loaders_that_were_frozen_go_on() -> None:
                 os.kill(child.pid or 0, sent)
         task.step()
         assert task.loss() is not None
-    finally:
-        task.close()
     assert multiprocessing.active_children() == []
 
 
@@ -299,8 +292,7 @@ def test_a_folder_that_may_not_be_read_is_named(folder: Path) -> None:
 
 @pytest.mark.parametrize("loaders", [0, 1])
 def test_a_picture_that_breaks_later_ends_the_case_with_its_name(folder, loaders) -> None:
-    task = feeding(images=str(folder), loaders=loaders)
-    try:
+    with closing(feeding(images=str(folder), loaders=loaders)) as task:
         task.step()
         for picture in folder.iterdir():
             cut_in_half(picture)
@@ -308,8 +300,6 @@ def test_a_picture_that_breaks_later_ends_the_case_with_its_name(folder, loaders
             task.step()
         assert caught.value.code == "bad_input"
         assert "\n" not in str(caught.value)
-    finally:
-        task.close()
     assert multiprocessing.active_children() == []
 
 
@@ -357,16 +347,14 @@ CANDIDATES = [(v.backend, v.mode, v.device_kind) for v in catalog.load("preproce
 @pytest.mark.parametrize(("backend", "mode", "kind"), CANDIDATES)
 @pytest.mark.parametrize("image", [24, 120])  # smaller and larger than the photographs
 def test_every_candidate_makes_the_same_input(backend, mode, kind, image) -> None:
-    task = preprocessing(backend, mode, "cpu" if kind == "cpu" else "fake:0", image=image)
-    try:
+    device = "cpu" if kind == "cpu" else "fake:0"
+    with closing(preprocessing(backend, mode, device, image=image)) as task:
         assert task.check().passed
         made = task.inputs(0)
         assert made.shape == (2, 3, image, image)
         assert made.dtype == np.float32
         assert made.flags.c_contiguous
         assert abs(float(made.mean())) < 1.5
-    finally:
-        task.close()
 
 
 @pytest.mark.parametrize("mode", [None, "uint8"])

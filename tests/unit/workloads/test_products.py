@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from checking import checked
+from tasks import prepared
 
 from workbench import catalog
 from workbench.contract import Case, Setup, Task, WorkloadError
@@ -18,12 +19,6 @@ def gemm(precision: str, batch: int, m: int, n: int, k: int, device: str = "cpu"
     params = {"m": m, "n": n, "k": k}
     threads = 1 if device == "cpu" else None
     return Case("gemm", device, "torch", precision, threads=threads, batch=batch, params=params)
-
-
-def prepared(case: Case, seed: int = 0) -> Task:
-    task = catalog.load(case.workload).prepare(case, Setup(seed=seed))
-    task.activate()
-    return task
 
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])

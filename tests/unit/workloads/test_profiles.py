@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from inference_cases import case_of, encoder_case, prepared
+from inference_cases import case_of, encoder_case
+from tasks import prepared
 
 from workbench.contract import Case, Profile, Task, WorkloadError
 from workloads._shared import torch_task
