@@ -61,6 +61,15 @@ class Scene:
         made.submit()
         return made
 
+    def after_the_deadline(self) -> None:
+        """What another launcher does then, in a plan of long ago."""
+        self.plan = replace(self.plan, created_at="2026-01-01T00:00:00+00:00")
+        self.another().watch(15.0)
+
+    def note(self, name: str) -> dict[str, str]:
+        """What is written down of a job that was submitted."""
+        return json.loads((self.folder / "jobs" / name / "submitted.json").read_text())
+
     def answer(self, name: str, code: str = "0", document: bool = True) -> None:
         place = self.folder / "jobs" / name
         (place / "log.txt").write_text("first\nlast \x1b[31mline\n\n")
@@ -224,7 +233,7 @@ def test_changes_are_said_once_and_written_down(scene) -> None:
     scene.engine.words = {"cpu-8c-1": "PENDING (Resources)"}
     assert scene.launcher.look() and scene.launcher.look()
     assert scene.said == ["cpu-8c-1 on a: PENDING (Resources)"]
-    note = json.loads((scene.folder / "jobs" / "cpu-8c-1" / "submitted.json").read_text())
+    note = scene.note("cpu-8c-1")
     assert (note["job_id"], note["native_state"]) == ("id-cpu-8c-1", "PENDING (Resources)")
 
 
@@ -249,10 +258,9 @@ def test_a_run_that_failed_shows_the_end_of_its_log(scene, code: str) -> None:
 
 
 def test_a_damaged_note_is_written_again(scene) -> None:
-    note = scene.folder / "jobs" / "cpu-8c-1" / "submitted.json"
-    note.write_text("{")
+    (scene.folder / "jobs" / "cpu-8c-1" / "submitted.json").write_text("{")
     scene.another()
-    assert json.loads(note.read_text())["job_id"] == "id-cpu-8c-1"
+    assert scene.note("cpu-8c-1")["job_id"] == "id-cpu-8c-1"
 
 
 def test_a_cancelled_job_is_no_running_one_to_readers(scene) -> None:
@@ -271,16 +279,10 @@ def test_a_job_that_could_not_be_cancelled_is_named_and_not_called_cancelled(sce
     scene.engine.uncancelled = ["id-cpu-8c-1"]
     assert not scene.launcher.cancel()
     assert "cpu-8c-1 on a: it could not be cancelled and may go on" in scene.said
-    notes = [
-        json.loads((scene.folder / "jobs" / name / "submitted.json").read_text())["native_state"]
-        for name in ("cpu-8c-1", "cpu-8c-2")
-    ]
-    assert notes == ["RUNNING", "CANCELLED"]
-    late = replace(scene.plan, created_at="2026-01-01T00:00:00+00:00")
-    launcher = Launcher(scene.folder, late, scene.said.append)
-    launcher.submit()
+    states = [scene.note(name)["native_state"] for name in ("cpu-8c-1", "cpu-8c-2")]
+    assert states == ["RUNNING", "CANCELLED"]
     scene.said.clear()
-    launcher.watch(15.0)
+    scene.after_the_deadline()
     assert scene.said[0] == "cpu-8c-1 on a: it could not be cancelled and may go on"
 
 
@@ -309,10 +311,7 @@ def test_a_job_that_is_forgotten_after_the_deadline_is_lost(scene) -> None:
     scene.engine.words = {"cpu-8c-1": "PENDING (Resources)"}
     scene.launcher.look()
     scene.engine.words = {"cpu-8c-1": "ENDED"}
-    late = replace(scene.plan, created_at="2026-01-01T00:00:00+00:00")
-    launcher = Launcher(scene.folder, late, scene.said.append)
-    launcher.submit()
-    launcher.watch(15.0)
+    scene.after_the_deadline()
     assert "cpu-8c-1 on a: ENDED" not in scene.said
     lost = "cpu-8c-1 on a: lost: no document by the deadline, 10 min 00 s"
     assert f"{lost}; its last state was PENDING (Resources)" in scene.said
@@ -350,10 +349,7 @@ def test_a_refused_job_costs_only_itself(tmp_path, monkeypatch) -> None:
 
 def test_at_the_deadline_the_rest_is_cancelled(scene) -> None:
     scene.answer("cpu-8c-1")
-    late = replace(scene.plan, created_at="2026-01-01T00:00:00+00:00")
-    launcher = Launcher(scene.folder, late, scene.said.append)
-    launcher.submit()
-    launcher.watch(15.0)
+    scene.after_the_deadline()
     assert scene.engine.cancelled == ["id-cpu-8c-2", "id-gpu-32c-a100-4-1"]
     assert scene.said[-1] == (
         "gpu-32c-a100-4-1 on g: lost: no document by the deadline, 10 min 00 s"

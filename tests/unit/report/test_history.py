@@ -7,7 +7,6 @@ import random
 from pathlib import Path
 from typing import BinaryIO
 
-import msgspec
 import pytest
 from builders import case, eventful, events, steady
 
@@ -18,7 +17,6 @@ from workbench.report import history, journal
 FIXTURES = Path(__file__).parents[2] / "fixtures/journals"
 RUN = events({case("cpu-a"): steady(1.0)})
 LINES = [ev.encode(event) + b"\n" for event in RUN]
-MUTATIONS = 300  # as many as `make test` has time for; the campaign makes more
 
 
 @pytest.fixture(autouse=True)
@@ -214,7 +212,8 @@ def mutated(rng: random.Random, content: bytes) -> bytes:
     return content[:at] + rng.randbytes(8) + content[at + 8 :]
 
 
-def mutate_and_list(runs: Path, times: int) -> None:
+@pytest.mark.parametrize("times", [300, pytest.param(5000, marks=pytest.mark.campaign)])
+def test_a_damaged_index_is_kept_and_the_list_is_right(runs: Path, capsys, times: int) -> None:
     for name in "abc":
         keep(runs, name)
     expected = listed()
@@ -228,19 +227,4 @@ def mutate_and_list(runs: Path, times: int) -> None:
             (aside,) = runs.parent.glob("*.damaged-*")
             assert aside.read_bytes() == damaged
             aside.unlink()
-
-
-def test_a_damaged_index_is_kept_and_the_list_is_right(runs: Path, capsys) -> None:
-    mutate_and_list(runs, MUTATIONS)
     assert "the index of runs was damaged; it is kept as" in capsys.readouterr().err
-
-
-@pytest.mark.campaign
-def test_a_damaged_index_is_kept_and_the_list_is_right_5000_times(runs: Path) -> None:
-    mutate_and_list(runs, 5000)
-
-
-def test_a_summary_is_json(runs: Path) -> None:
-    keep(runs, "a")
-    (found,) = listed()
-    assert msgspec.json.decode(msgspec.json.encode(found), type=history.RunSummary) == found
