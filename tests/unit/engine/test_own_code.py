@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from simulated_own import DIED, FACTS, SimulatedOwn, raced
+from simulated_own import DIED, SimulatedOwn, raced
 
 from workbench.contract import Case
 from workbench.engine import own_exports
@@ -121,13 +121,8 @@ def test_no_question_may_outlast_the_row_that_asks_it(budget_s: float) -> None:
     assert [each for each in found if each[1] + each[2] > row_s] == []
 
 
-class Hopeless(SimulatedOwn):
-    def step_s(self, case: Case) -> float:
-        return super().step_s(case) * (8 if case.backend == "onnxruntime" else 1)
-
-
 def test_int8_is_left_out_where_onnx_runtime_is_far_behind() -> None:
-    report = Report.of(raced(Hopeless))
+    report = Report.of(raced(takes=lambda case: 8 if case.backend == "onnxruntime" else 1))
     assert report.code.left_out["int8"].startswith("the exported model in FP32 takes ")
     assert not any(c.case.precision == "int8" for c in report.candidates.values())
     assert any(c.case.is_compiled for c in report.candidates.values())
@@ -140,12 +135,11 @@ def test_a_gpu_that_wins_at_large_batches_has_a_crossover() -> None:
     assert found.crossover.value is not None and 1 < found.crossover.value <= 8
 
 
-class WithoutExport(SimulatedOwn):
-    failures: ClassVar = {"export": Reason("not_exported", "it has no ONNX form: complex numbers")}
+WITHOUT_EXPORT = {"export": Reason("not_exported", "it has no ONNX form: complex numbers")}
 
 
 def test_a_module_that_cannot_be_exported_races_in_torch() -> None:
-    report = Report.of(raced(WithoutExport, budget_s=120))
+    report = Report.of(raced(failures=WITHOUT_EXPORT, budget_s=120))
     assert {c.case.backend for c in report.candidates.values()} == {"torch"}
     assert report.code.left_out["onnx"] == "it has no ONNX form: complex numbers"
     compiled = [c for c in report.candidates.values() if c.case.is_compiled]
@@ -153,31 +147,23 @@ def test_a_module_that_cannot_be_exported_races_in_torch() -> None:
     assert report.code.breaks == ["2x Tensor.item()"]
 
 
-class FastOnOneThread(SimulatedOwn):
-    """A small module: compiled and with one thread it is by far the fastest."""
-
-    failures: ClassVar = WithoutExport.failures
-
-    def step_s(self, case: Case) -> float:
-        return super().step_s(case) / (8 if case.is_compiled and case.threads == 1 else 1)
-
-
 def test_a_compiled_candidate_near_the_leader_is_tried_with_other_threads() -> None:
-    verdict = Report.of(raced(FastOnOneThread, budget_s=120)).rows["own"].verdict
+    def takes(case: Case) -> float:
+        return 1 / 8 if case.is_compiled and case.threads == 1 else 1
+
+    events = raced(takes=takes, failures=WITHOUT_EXPORT, budget_s=120)
+    verdict = Report.of(events).rows["own"].verdict
     assert (verdict.pick or "").endswith("/compile/t1")
 
 
-class ThreadsHurt(SimulatedOwn):
+def test_the_next_best_are_tried_with_the_threads_of_the_leader() -> None:
     """One thread suits ONNX Runtime so well that INT8 with two comes behind FP32 with one."""
 
-    def step_s(self, case: Case) -> float:
-        known = super().step_s(case)
-        is_onnx, is_alone = case.backend == "onnxruntime", case.threads == 1
-        return known * (0.8 if is_alone else 1.0) / (3.4 if is_onnx and is_alone else 1.0)
+    def takes(case: Case) -> float:
+        alone = 0.8 / (3.4 if case.backend == "onnxruntime" else 1.0)
+        return alone if case.threads == 1 else 1.0
 
-
-def test_the_next_best_are_tried_with_the_threads_of_the_leader() -> None:
-    events = raced(ThreadsHurt, batch=(1,))
+    events = raced(takes=takes, batch=(1,))
     verdict = Report.of(events).rows["own"].verdict
     pick = (verdict and verdict.pick) or ""
     assert "onnxruntime/int8" in pick and pick.endswith("/t1")
@@ -190,22 +176,17 @@ class LateInt8(SimulatedOwn):
         self.control.at_s += 16.0
         return super().consult_export(request)
 
-    def step_s(self, case: Case) -> float:
-        is_best = case.precision == "int8" and case.threads == 1
-        return super().step_s(case) / (2.5 if is_best else 1.0)
-
 
 def test_another_number_of_threads_is_tried_however_little_time_is_left() -> None:
-    verdict = Report.of(raced(LateInt8, budget_s=36, batch=(1,))).rows["own"].verdict
+    def takes(case: Case) -> float:
+        return 0.4 if case.precision == "int8" and case.threads == 1 else 1.0
+
+    verdict = Report.of(raced(LateInt8, takes, budget_s=36, batch=(1,))).rows["own"].verdict
     assert (verdict.pick or "").endswith("/t1")
 
 
-class ExporterDies(SimulatedOwn):
-    failures: ClassVar = {"export": DIED}
-
-
 def test_an_exporter_that_dies_leaves_the_others_racing() -> None:
-    report = Report.of(raced(ExporterDies))
+    report = Report.of(raced(failures={"export": DIED}))
     assert report.code.left_out["onnx"] == DIED.message
     assert report.finished.exit_code == 0
     verdict = report.rows["own"].verdict
@@ -271,16 +252,11 @@ def test_a_further_row_mixes_the_int8_form_that_only_the_first_measured() -> Non
     assert forms[1] - {None} == {f"{made}-mixed"}
 
 
-class StaticLeads(SimulatedOwn):
-    """Three static forms lead, so that no dynamic one is among the leaders."""
-
-    def step_s(self, case: Case) -> float:
-        is_dynamic = (case.quantization or "").startswith("dynamic")
-        return super().step_s(case) * (1.3 if is_dynamic else 1.0)
-
-
 def test_the_best_static_and_the_best_dynamic_form_race_at_another_batch() -> None:
-    own, large = Report.of(raced(StaticLeads, budget_s=120)).rows.values()
+    def takes(case: Case) -> float:  # three static forms lead
+        return 1.3 if (case.quantization or "").startswith("dynamic") else 1.0
+
+    own, large = Report.of(raced(takes=takes, budget_s=120)).rows.values()
     assert (own.picked.case.quantization or "").startswith("static")
     forms = {(c.case.quantization or "fp32").partition("-")[0] for c in large.candidates}
     assert forms == {"fp32", "static", "dynamic"}
@@ -296,12 +272,8 @@ def test_an_export_for_one_batch_stays_out_of_the_other_row() -> None:
     assert all(c.case.backend == "torch" for c in report.rows["own[batch=8]"].candidates)
 
 
-class Rigid(SimulatedOwn):
-    facts: ClassVar = {**FACTS, "resizable": False}
-
-
 def test_a_module_of_one_batch_has_one_row() -> None:
-    assert list(Report.of(raced(Rigid)).rows) == ["own"]
+    assert list(Report.of(raced(facts={"resizable": False})).rows) == ["own"]
 
 
 def test_requested_batches_make_rows() -> None:
@@ -322,7 +294,7 @@ def test_filters_leave_ways_out() -> None:
 
 def test_where_no_candidate_is_left_the_reason_is_named() -> None:
     with pytest.raises(UsageError, match=r"no candidate is left.*onnx: it has no ONNX form"):
-        raced(WithoutExport, backends=("onnxruntime",))
+        raced(failures=WITHOUT_EXPORT, backends=("onnxruntime",))
 
 
 @pytest.mark.parametrize(
@@ -362,12 +334,10 @@ def test_the_pick_of_the_first_batch_is_saved_once_after_all_races() -> None:
     assert saved.files == ["model.onnx", "reproduce.py"]
 
 
-class NotSaved(SimulatedOwn):
-    failures: ClassVar = {"save": Reason("failed", "best exists already")}
-
-
 def test_what_cannot_be_saved_fails_the_run() -> None:
-    report = Report.of(raced(NotSaved, own=OwnQuestion("torch", "a:b", save_best="best")))
+    failures = {"save": Reason("failed", "best exists already")}
+    question = OwnQuestion("torch", "a:b", save_best="best")
+    report = Report.of(raced(failures=failures, own=question))
     assert report.code.advice is not None
     assert report.code.advice.saved.reason is not None
     assert report.finished.exit_code == 1

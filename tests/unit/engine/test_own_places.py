@@ -105,32 +105,23 @@ def test_a_module_of_a_script_may_need_a_gpu_too_once_the_script_has_run(
 
 
 def test_a_batch_that_may_be_none_is_noted() -> None:
-    class Sequence(SimulatedOwn):
-        facts: ClassVar[dict[str, Any]] = {**FACTS, "resizable": False}
-
-    noted = Report.of(raced(Sequence, batch=(1, 8)))
-    plain = Report.of(raced(Sequence))
-    for report, is_noted in ((noted, True), (plain, False)):
+    for options, is_noted in (({"batch": (1, 8)}, True), ({}, False)):
+        report = Report.of(raced(facts={"resizable": False}, **options))
         assert any("was not confirmed" in note for note in report.code.facts.notes) == is_noted
 
 
 def test_inputs_without_tensors_are_not_exported() -> None:
-    class Texts(SimulatedOwn):
-        facts: ClassVar[dict[str, Any]] = {**FACTS, "inputs": []}
-
-    report = Report.of(raced(Texts))
+    report = Report.of(raced(facts={"inputs": []}))
     assert "would be a constant" in report.code.left_out["onnx"]
     assert not any(c.case.backend == "onnxruntime" for c in report.candidates.values())
 
 
 def test_shares_of_a_scripts_modules_count_the_import_of_torch(tmp_path, monkeypatch) -> None:
     called = {"name": "Net", "calls": 9, "seconds": 2.0, "share": 0.5, "shapes": ["1x3"]}
-
-    class Scripted(SimulatedOwn):
-        facts: ClassVar = {**FACTS, "modules": [called, {**called, "seconds": 0.0, "share": 0.0}]}
-
+    modules = [called, {**called, "seconds": 0.0, "share": 0.0}]
     monkeypatch.chdir(tmp_path)
     Path("train.py").touch()
-    report = Report.of(raced(Scripted, own=OwnQuestion("torch", "train.py")))
+    question = OwnQuestion("torch", "train.py")
+    report = Report.of(raced(facts={"modules": modules}, own=question))
     first, unused = report.code.facts.modules
     assert first.share == 2.0 / (4.0 + IMPORT_S["torch"]) and unused.share == 0.0
