@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from checking import checked
+from checking import checked, fails_with
 from small import BATCH, SMALL
 
 from workbench import catalog
@@ -167,10 +167,8 @@ def test_a_missing_gpu_is_a_reason_with_a_remedy(name: str, variant: Variant) ->
 
     if torch.cuda.is_available():
         pytest.skip("this machine has one")
-    with pytest.raises(WorkloadError) as caught:
+    with fails_with("no_device", hint=True):
         prepared(case_of(name, variant, "cuda:0"))
-    assert caught.value.code == "no_device"
-    assert caught.value.hint
 
 
 def test_a_wrong_product_is_found() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checking import fails_with
 from inference_cases import TOKENS, case_of, encoder_case
 from tasks import prepared
 
@@ -306,7 +307,5 @@ def test_a_missing_compiler_is_a_reason_with_a_remedy(monkeypatch: pytest.Monkey
         raise RuntimeError("InvalidCxxCompiler: No working C++ compiler found in ...")
 
     monkeypatch.setattr(torch, "compile", lambda module, **_: refuse)
-    with pytest.raises(WorkloadError) as caught:
+    with fails_with("no_compiler", hint=True):
         prepared(encoder_case(mode="compile"))
-    assert caught.value.code == "no_compiler"
-    assert caught.value.hint

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 import torch
+from checking import fails_with
 
-from workbench.contract import Case, Setup, Task, WorkloadError
+from workbench.contract import Case, Setup, Task
 from workloads import digits, digits_to_accuracy
 from workloads._backends import keras as keras_backend, tensorflow as tensorflow_backend
 from workloads._backends.torch import Torch
@@ -268,9 +269,8 @@ def test_one_gpu_is_used_in_true_fp32(library) -> None:
     library.gpus += ["first", "second"]
     tensorflow_backend.BACKEND.start("cuda:1")
     assert (library.visible, library.tf32) == ([("second", "GPU")], [False])
-    with pytest.raises(WorkloadError, match="finds no device cuda:2") as missing:
+    with fails_with("no_device", "finds no device cuda:2", hint="tensorflow[and-cuda]"):
         prepared(replace(CASE, device="cuda:2"))
-    assert missing.value.code == "no_device" and "tensorflow[and-cuda]" in str(missing.value.hint)
     prepared(replace(CASE, device="fake:0"))
     assert len(library.visible) == 1
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from checking import fails_with
 from lab_models import Graph, convolutional, error_of, folder_of, perceptron
 
 from workbench.contract import WorkloadError
@@ -99,17 +100,14 @@ def test_a_mix_is_bounded_where_its_inputs_are_enough_for_it(
 
 def test_a_limit_that_no_mix_keeps_is_an_error(tmp_path: Path) -> None:
     prepared(uneven(), tmp_path)
-    with pytest.raises(WorkloadError) as refused:
+    with fails_with("no_mix"):
         search(tmp_path, 1e-6)
-    assert refused.value.code == "no_mix"
-    assert "\n" not in str(refused.value)
 
 
 def test_no_time_is_no_mix(tmp_path: Path) -> None:
     prepared(uneven(), tmp_path)
-    with pytest.raises(WorkloadError, match="time") as refused:
+    with fails_with("no_mix", "time"):
         search(tmp_path, 0.05, seconds=0.0)
-    assert refused.value.code == "no_mix"
 
 
 def test_a_mix_found_before_the_time_ends_is_kept(tmp_path, monkeypatch) -> None:
@@ -170,9 +168,8 @@ def test_errors_of_the_tools_are_one_line(tmp_path: Path, monkeypatch: pytest.Mo
         raise ValueError("no scale\nfor a tensor")
 
     monkeypatch.setattr("workloads.lab.quantise.static", fail)
-    with pytest.raises(WorkloadError, match=r"no scale for a tensor$") as refused:
+    with fails_with("not_quantised", r"no scale for a tensor$"):
         search(tmp_path, 0.05)
-    assert refused.value.code == "not_quantised"
 
 
 # ------------------------------------------------------------- save

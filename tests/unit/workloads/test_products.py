@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from checking import checked
+from checking import checked, fails_with
 from tasks import prepared
 
 from workbench import catalog
-from workbench.contract import Case, Setup, Task, WorkloadError
+from workbench.contract import Case, Setup, Task
 from workloads._shared import product
 
 GEMM = catalog.load("gemm")
@@ -58,10 +58,8 @@ def test_blocks_of_the_check_cover_everything(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("precision", ["int8", "fp8"])
 def test_eight_bit_products_come_in_no_batches(precision: str) -> None:
-    with pytest.raises(WorkloadError, match=precision) as caught:
+    with fails_with("unsupported", precision, hint="--batch 1"):
         prepared(gemm(precision, 2, 16, 16, 16, "fake:0"))
-    assert caught.value.code == "unsupported"
-    assert "--batch 1" in (caught.value.hint or "")
 
 
 def test_the_small_probe_of_a_thin_product_is_thin() -> None:
@@ -129,10 +127,8 @@ def test_sizes_that_torch_refuses_are_a_reason_with_a_remedy() -> None:
         raise RuntimeError("mat2 shape (17x20) must be divisible by 16")
 
     task.multiply = refuse
-    with pytest.raises(WorkloadError, match="divisible by 16") as caught:
+    with fails_with("unsupported_precision", "divisible by 16", hint="16"):
         task._try()
-    assert caught.value.code == "unsupported_precision"
-    assert "16" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(
@@ -160,9 +156,8 @@ def test_a_gpu_offers_a_precision_from_its_generation_on(
     if offered:
         assert device_of(case).type == "cuda"
         return
-    with pytest.raises(WorkloadError, match=precision) as caught:
+    with fails_with("unsupported_precision", precision):
         device_of(case)
-    assert caught.value.code == "unsupported_precision"
 
 
 @pytest.mark.cuda

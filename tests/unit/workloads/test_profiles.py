@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checking import fails_with
 from inference_cases import case_of, encoder_case
 from tasks import prepared
 
-from workbench.contract import Case, Profile, Task, WorkloadError
+from workbench.contract import Case, Profile, Task
 from workloads._shared import torch_task
 
 
@@ -141,16 +142,13 @@ def test_a_profiler_that_saw_no_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     from workloads._shared import profiling
 
     monkeypatch.setattr(profiling, "_operators", lambda *_: [])
-    with pytest.raises(WorkloadError) as caught:
+    with fails_with("no_profiler", hint=True):
         prepared(case_of("infer_mlp", width=8)).profile(1)
-    assert caught.value.code == "no_profiler"
-    assert caught.value.hint
 
 
 def test_a_task_without_a_profiler_says_so() -> None:
-    with pytest.raises(WorkloadError) as caught:
+    with fails_with("no_profiler"):
         prepared(case_of("forest", "numpy", batch=2, trees=2, depth=2)).profile(1)
-    assert caught.value.code == "no_profiler"
 
 
 def test_every_torch_task_has_the_profiler() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from checking import fails_with
 
 from workbench.contract import Case, Setup, WorkloadError
 from workbench.worker.block import time_sample
@@ -179,10 +180,8 @@ def test_float64_takes_far_longer_on_most_gpus(monkeypatch, home, capability, af
     ],
 )
 def test_what_cannot_be_compared_is_refused(examined, name, code_word, says) -> None:
-    with pytest.raises(WorkloadError, match=says) as refused:
+    with fails_with(code_word, says):
         examined(name)
-    assert refused.value.code == code_word
-    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("mode", [None, "nhwc"])

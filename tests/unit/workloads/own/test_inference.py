@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from checking import fails_with
 
 from workbench.contract import Case, Setup, WorkloadError
 from workbench.worker.code import Code, guard_for
@@ -55,9 +56,8 @@ def test_a_call_that_fails_late_is_named(code: Code, monkeypatch: pytest.MonkeyP
         raise RuntimeError("worn out")
 
     monkeypatch.setattr(task, "model", fail)
-    with pytest.raises(WorkloadError, match="modules:picture: RuntimeError: worn out") as caught:
+    with fails_with("user_code", "modules:picture: RuntimeError: worn out"):
         task.step()
-    assert caught.value.code == "user_code"
 
 
 def test_an_error_of_the_check_is_named_as_its_own(code: Code, monkeypatch) -> None:

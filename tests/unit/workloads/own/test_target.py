@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from checking import fails_with
 
 from workbench.contract import WorkloadError
 from workloads.own.target import GUARD, is_users, resolve, user_errors
@@ -30,10 +31,8 @@ def test_a_wrong_name_is_one_line_with_near_ones(code, target: str, text: str, h
     import statistics
 
     assert statistics.mean, "loaded, as in a worker"
-    with pytest.raises(WorkloadError, match=text) as caught:
+    with fails_with("bad_target", text, hint=hint):
         resolve(code(target))
-    assert caught.value.code == "bad_target"
-    assert hint in str(caught.value.hint)
 
 
 def test_a_package_in_src_is_named(code, tmp_path: Path) -> None:
