@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import builders
 import msgspec
@@ -124,6 +124,13 @@ class Bench:
             self.child, self.clock, report, self.events.append, request=given
         )
         self.lab = ModelLab(context, resolve(given, {})[0], given.backends or ("onnxruntime",))
+
+    @classmethod
+    def opened(cls, *arguments: Any, **request: Any) -> Self:
+        """Such a bench, with all cases that enter before any speed is known."""
+        made = cls(*arguments, **request)
+        made.open()
+        return made
 
     def open_row(self) -> list[Case]:
         """The cases that the row starts with."""

@@ -117,9 +117,6 @@ def test_the_programs_of_jq_name_keys_that_exist(title: str) -> None:
     assert used and used <= names(schema)
 
 
-# ----------------------------------------------------------- the scripts run
-
-
 def program(file: Path, text: str) -> None:
     file.parent.mkdir(exist_ok=True)
     file.write_text(f"#!/bin/sh\n{text}\n")

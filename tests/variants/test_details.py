@@ -36,9 +36,6 @@ def inference(method: str | None, image: int = 32, *, device: str = "cpu") -> Ca
     return Case("infer_cnn", device, "onnxruntime", precision, method, 2, 1, params)
 
 
-# ------------------------------------------------------------------ INT8
-
-
 @pytest.mark.parametrize("image", [32, 64])
 @pytest.mark.parametrize("method", ["dynamic", "static"])
 def test_int8_of_the_trained_net_stays_within_two_percent(method: str, image: int) -> None:
@@ -93,9 +90,6 @@ def test_set_up_names_its_parts() -> None:
     setup = Setup()
     prepared(Case("matmul", "fake:0", "torch", "fp32", params={"n": 8}), setup=setup)
     assert set(setup.seconds) == {"build", "transfer"}
-
-
-# ------------------------------------------------------------- training
 
 
 def test_loaders_that_were_frozen_go_on() -> None:
@@ -202,9 +196,6 @@ def test_a_batch_beyond_the_digits_is_refused() -> None:
         prepared(Case("digits", "cpu", "torch", "fp32", None, 1, 5000))
 
 
-# ------------------------------------------------- references and data
-
-
 def test_the_reference_convolution_agrees_with_torch() -> None:
     import torch
 
@@ -278,9 +269,6 @@ def test_an_asset_of_an_installed_wheel_comes_first(tmp_path, monkeypatch) -> No
     (tmp_path / "x.txt").write_text("here")
     monkeypatch.setattr(assets, "_ROOTS", (tmp_path, *assets._ROOTS))
     assert assets.path("x.txt") == tmp_path / "x.txt"
-
-
-# ------------------------------------------------------------- precision
 
 
 def test_torchs_own_readers_work_after_tf32_was_switched() -> None:

@@ -15,8 +15,6 @@ from workbench.contract import Case, Setup, WorkloadError
 from workloads import infer_encoder as encoder
 from workloads._shared import network, onnx_model, quantisation, torch_task
 
-# ------------------------------------------------------------- the encoder
-
 
 def test_the_reference_agrees_with_torch_in_float64() -> None:
     import torch
@@ -103,9 +101,6 @@ def test_only_a_precision_that_may_be_emulated_is_probed_small() -> None:
     assert workload.small_probe(encoder_case("onnxruntime", "int8", quantization="static")) is None
 
 
-# -------------------------------------------------------- reduced precision
-
-
 @pytest.mark.parametrize(
     ("method", "tokens"),
     [
@@ -174,9 +169,6 @@ def test_pictures_are_checked_one_by_one_to_save_memory(monkeypatch: pytest.Monk
     monkeypatch.setattr(network, "conv3x3", counted)
     assert prepared(case_of("infer_cnn", batch=3, image=16)).check().passed
     assert {*together} == {1}
-
-
-# ------------------------------------------------------- ONNX Runtime on a GPU
 
 
 @pytest.fixture
@@ -278,9 +270,6 @@ def test_on_a_simulated_gpu_they_run_too(mode: str | None) -> None:
     case = case_of("infer_mlp", "onnxruntime", "int8" if mode else "fp16", device="fake:0",
                    quantization=quantization, mode=mode, width=16)  # fmt: skip
     assert prepared(case).check().passed
-
-
-# ----------------------------------------------------------------- compiled
 
 
 @pytest.mark.campaign

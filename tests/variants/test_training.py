@@ -44,9 +44,6 @@ def losses(task: Task, steps: int) -> list[float | None]:
     return found
 
 
-# ------------------------------------------------------------- the check
-
-
 @pytest.mark.parametrize("name", TRAININGS)
 def test_a_gradient_that_is_wrong_in_one_layer_is_found(name: str) -> None:
     with closing(prepared(case_of(name))) as task:
@@ -124,9 +121,6 @@ def test_later_tokens_change_nothing_before_them() -> None:
     assert not torch.allclose(before[8], after[8], atol=1e-3)
 
 
-# ------------------------------------------------------ compiled and fused
-
-
 @pytest.mark.parametrize("name", [*TRAININGS, "train_mlp_deep"])
 def test_forward_and_backward_are_compiled_before_the_first_step(name: str, monkeypatch) -> None:
     """Traced in full, but without compiling C++, which takes ten seconds."""
@@ -163,9 +157,6 @@ def test_a_fused_update_is_the_same_update(name: str) -> None:
     finally:
         fused.close()
         plain.close()
-
-
-# ------------------------------------------------------------------ costs
 
 
 @pytest.mark.parametrize("blocks", [1, 2])
@@ -227,9 +218,6 @@ def test_the_memory_that_backward_needs_is_in_the_estimate(name, params) -> None
     assert measured < expected < 2 * measured
 
 
-# ------------------------------------------------------------ data and results
-
-
 def test_the_stream_is_a_markov_chain_of_its_seed() -> None:
     stream = markov_chain(20_000, seed=1)
     followers: dict[int, set[int]] = {}
@@ -280,9 +268,6 @@ def test_a_width_that_heads_do_not_divide_is_refused_with_the_next_width() -> No
     with pytest.raises(WorkloadError) as caught:
         prepared(case_of("train_gpt", width=100))
     assert "width=128" in (caught.value.hint or "")
-
-
-# ------------------------------------------------------------ time to accuracy
 
 
 def test_every_training_to_an_accuracy_is_the_same() -> None:

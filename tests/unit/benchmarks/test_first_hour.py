@@ -43,9 +43,6 @@ def answers(folder: Path) -> dict[str, str]:
     return {each.id: each.answer for each in judge(Evidence(folder))}
 
 
-# ------------------------------------------------------------------------ the judge
-
-
 def test_an_h200_that_does_as_expected_confirms_what_it_can(tmp_path: Path) -> None:
     outputs.write(tmp_path)
     found = judge(Evidence(tmp_path))
@@ -182,9 +179,6 @@ def test_the_document_of_a_real_run_can_be_read(tmp_path: Path) -> None:
     found = answers(tmp_path)
     assert not [answer for answer in found.values() if "cannot be read" in answer]
     assert found["row training"] == "confirmed: gpu"
-
-
-# ------------------------------------------------------------------------ the steps
 
 
 @dataclass(frozen=True)

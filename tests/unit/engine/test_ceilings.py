@@ -118,9 +118,6 @@ def with_gpu(l2_cache_bytes: int | None = 50 << 20) -> Machine:
     return replace(here, cpu=HERE.cpu, gpus=[gpu])
 
 
-# --------------------------------------------------------- kept one by one
-
-
 def kept_or_measured(
     monkeypatch: pytest.MonkeyPatch,
     kept,
@@ -255,9 +252,6 @@ def test_a_warning_that_every_run_here_has_does_not_keep_ceilings_from_later_run
     assert kept_or_measured(monkeypatch, found, 0.01, warn=[quota])[1] == []
 
 
-# --------------------------------------------------------- burst and sustained
-
-
 class Throttled(simulated_run.SimulatedPool):
     """A GPU that its power limit slows down to 80 % after half a second of load."""
 
@@ -359,9 +353,6 @@ def test_without_roofs_there_is_no_chart() -> None:
     bare = sample("cpu")
     bare.devices[0] = replace(bare.devices[0], memory_bytes_per_s=None)
     assert "Roofline" not in ceilings_text(bare)
-
-
-# --------------------------------------------------------- measured again
 
 
 def measured_again(monkeypatch, kept: Ceilings, *, again: bool, warn=(), late=False):

@@ -17,8 +17,7 @@ from workbench.engine.preparation import COMMAND_HINT, FEWER, Preparation
 from workbench.engine.workers import NO_TURN, worker_key
 from workbench.planning.questions import OwnQuestion
 from workbench.pool.pool import Answer, WorkerFailed
-from workbench.records import events as ev
-from workbench.records.machine import Cache, Software
+from workbench.records.machine import Cache
 from workbench.records.reason import Reason
 from workbench.worker import worker
 from workbench.worker.failures import UNCAPTURED
@@ -321,9 +320,6 @@ def test_one_time_loading_counts_for_every_case_of_a_row_about_start_up(monkeypa
     assert other["warmup"]["first_s"] == pytest.approx(0.9, abs=0.01)
 
 
-# ------------------------------------------------- a GPU for one process at a time
-
-
 @pytest.mark.parametrize("mode", ["default", "exclusive_process"])
 def test_a_second_process_on_an_exclusive_gpu_is_refused(mode: str) -> None:
     gpu = case("cuda:0-a")
@@ -331,12 +327,7 @@ def test_a_second_process_on_an_exclusive_gpu_is_refused(mode: str) -> None:
     row = Row(gpu, compiled, CPU_A)
     here = machine("cuda:0")
     cards = [msgspec.structs.replace(here.gpus[0], compute_mode=mode)]
-    software = Software("3.11", "python", {}, {})
-    row.report.apply(
-        ev.HardwareDetected(
-            at_s=0, machine=msgspec.structs.replace(here, gpus=cards), software=software
-        )
-    )
+    row.detected(msgspec.structs.replace(here, gpus=cards))
     shared = mode == "default"
     assert row.prepare(gpu, compiled, CPU_A) == [True, shared, True]
     reason = row.report.candidates[compiled.id].reason
@@ -350,8 +341,7 @@ def test_a_call_that_no_cuda_graph_can_record_costs_a_worker_once(monkeypatch) -
     plain, half = case("cuda:0-a"), case("cuda:0-a", "fp16")
     graph, other = (replace(each, mode="graph") for each in (plain, half))
     row = Row(plain, graph, half, other)
-    here, software = machine("cuda:0"), Software("3.11", "python", {}, {})
-    row.report.apply(ev.HardwareDetected(at_s=0, machine=here, software=software))
+    row.detected(machine("cuda:0"))
     row.preparation.fail(
         graph, WorkerFailed(Reason("unsupported", "it waits for the GPU", UNCAPTURED))
     )

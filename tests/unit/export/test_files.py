@@ -92,9 +92,6 @@ def seconds(text: str) -> float:
     return float(number) * {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}[unit]
 
 
-# ------------------------------------------------------------------ figures
-
-
 @pytest.mark.parametrize("name", ["gpu_server", "crossover", "simulated"])
 def test_the_tables_of_the_page_have_the_figures_of_the_json(name: str) -> None:
     document = json.loads(dump(REPORTS[name].document()))
@@ -190,9 +187,6 @@ def test_the_gauges_are_valid_and_have_the_figures_of_the_report(name: str) -> N
         assert picks == [verdict.pick or "none" for verdict in report.verdicts]
 
 
-# --------------------------------------------------------------- provenance
-
-
 def test_each_word_of_provenance() -> None:
     words = [provenance(b) for b in ("measured", "recorded", "estimated", "simulated", None)]
     want = ["measured here", "recorded elsewhere", "estimated", "simulated", "none"]
@@ -236,9 +230,6 @@ def test_other_devices_are_estimated_or_recorded_elsewhere() -> None:
 def test_a_simulated_gpu_is_called_so_in_every_file() -> None:
     for name in FILES:
         assert "simulated" in file_text(name, REPORTS["simulated"])
-
-
-# ---------------------------------------------------------------- inert text
 
 
 def poisoned(value: object, text: str) -> object:

@@ -111,9 +111,6 @@ def test_a_pick_that_leads_by_a_little_stands_alone_in_the_table() -> None:
         assert any(" / " in text.plain for text in pick_texts(verdict, run)) is shown
 
 
-# ----------------------------------------------------------------- the log
-
-
 @pytest.mark.parametrize(
     ("code", "shown"), [("no_journal", True), ("not_frozen", True), ("x", False)]
 )

@@ -34,9 +34,6 @@ def put(path: Path, content: bytes) -> Path:
     return path
 
 
-# -------------------------------------------------------------- kinds, size
-
-
 def test_only_regular_files_are_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(OSError, match="it is not a regular file"):
@@ -89,9 +86,6 @@ def test_a_document_a_journal_and_a_line_have_a_limit(tmp_path: Path, monkeypatc
             open_run(str(file))
 
 
-# -------------------------------------------------------------------- depth
-
-
 @pytest.mark.parametrize("nested", ["[" * 100_000, '{"a":' * 100_000])
 def test_nesting_without_end_is_refused(tmp_path: Path, nested: str) -> None:
     document = json.dumps(json.loads(PRICED.read_text()))[:-1] + f', "later": {nested}'
@@ -105,9 +99,6 @@ def test_nesting_without_end_is_refused(tmp_path: Path, nested: str) -> None:
         with pytest.raises(JournalError) as refused:
             open_run(str(put(tmp_path / name, content.encode())))
         assert "\n" not in str(refused.value)
-
-
-# ---------------------------------------------------------------- magnitude
 
 
 def changed(value: Any, path: tuple[str | int, ...], new: object) -> None:
@@ -210,9 +201,6 @@ def test_any_number_anywhere_is_shown_or_refused(data: st.DataObject) -> None:
             run_text(report, 100)
 
 
-# ------------------------------------------------------------- sanitising
-
-
 STEERING = "\\u001b9ed\x7f\x1b\x85\u202e\u2028\U0001f600"
 
 
@@ -227,9 +215,6 @@ def test_what_is_printable_stays_and_nothing_else_passes(text: str) -> None:
         assert not set(found) & set("\x1b\x7f\x85\u202e\u2028\r\b\f")
         if all(character.isprintable() for character in text):
             assert found == text
-
-
-# --------------------------------------------------------------------- time
 
 
 @pytest.mark.parametrize(
@@ -261,9 +246,6 @@ def test_a_block_of_a_million_samples_and_as_many_rounds_as_a_week_has_are_opene
     report.document()
     run_text(report, 100)
     assert time.process_time() - began < 20
-
-
-# ------------------------------------------------------------------- words
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled", None])

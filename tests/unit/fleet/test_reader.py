@@ -38,9 +38,6 @@ def submitted(at: Path, state: str | None = None) -> None:
     )
 
 
-# ------------------------------------------------------------------- states
-
-
 def test_a_document_is_an_answer_with_its_queue_apart(folder: Path) -> None:
     found = read_folder(folder, LATE)
     assert [node.state for node in found.nodes] == ["done"] * 3
@@ -188,9 +185,6 @@ def test_a_run_that_was_refused_shows_the_end_of_its_log(folder: Path) -> None:
     node = job(folder)
     assert (node.state, node.log) == ("failed", ["workbench: it needs a GPU"])
     assert (job(folder, "new-1").state, job(folder, "new-1").log) == ("done", [])
-
-
-# ------------------------------------------------------- what came by itself
 
 
 def test_documents_that_came_by_mail_are_further_machines(folder: Path) -> None:

@@ -27,9 +27,6 @@ def started(kind: str, **changes) -> tuple[set[str], dict[str, str]]:
     return set(labels(found)), left_out
 
 
-# --------------------------------------------------------------- variants
-
-
 def test_a_cnn_races_static_and_dynamic_variants() -> None:
     found, left_out = started("cnn")
     assert found == {"fp32", "int8-dynamic", "int8-dynamic-products", *DEFAULT_STATIC}
@@ -83,9 +80,6 @@ def test_a_slow_model_leaves_conv_integer_out_with_its_reason() -> None:
     assert left_out == {}
 
 
-# -------------------------------------------------------------- processors
-
-
 def test_without_vnni_weights_have_seven_bits() -> None:
     recipe = static_recipe(cpu(NO_VNNI))
     assert (recipe.activations, recipe.reduce_range) == ("u8", True)
@@ -105,9 +99,6 @@ def test_arm_takes_signed_activations_in_eight_bits() -> None:
     found, left_out = started("cnn", cpu=ARM)
     assert "int8-static-s8s8-channel" in found
     assert "int8-static-s8s8" not in left_out
-
-
-# ---------------------------------------------------------------- thorough
 
 
 def test_thorough_races_every_variant_with_every_count_and_without_spinning() -> None:
@@ -138,9 +129,6 @@ def test_no_proposal_starts_twice_and_the_original_is_first(kind: str, thorough:
     assert found[0] == Proposal(ORIGINAL, threads=8)
 
 
-# ----------------------------------------------------------------- threads
-
-
 @pytest.mark.parametrize(
     ("cores", "physical", "asked", "counts"),
     [
@@ -162,9 +150,6 @@ def test_a_default_race_starts_with_all_threads_and_the_original_with_one() -> N
     found, _ = first(space("mlp", threads=(8, 4, 2, 1)))
     assert {e.threads for e in found if e.recipe != ORIGINAL} == {8}
     assert [e.threads for e in found if e.recipe == ORIGINAL] == [8, 1]
-
-
-# ------------------------------------------------------ devices, precisions
 
 
 def test_a_gpu_takes_fp32_and_fp16() -> None:
@@ -247,9 +232,6 @@ def test_tensorrt_runs_in_fp16_since_its_fp32_would_be_tf32() -> None:
     found, _ = first(space("fp16", providers=("tensorrt",), gpus=("cuda:0",)))
     on_gpu = {(e.recipe, e.mode) for e in found if e.device == "cuda:0"}
     assert on_gpu == {(ORIGINAL, None), (ORIGINAL, "tensorrt")}
-
-
-# -------------------------------------------------------------- neighbours
 
 
 def around(leader: Proposal, **changes) -> list[Proposal]:

@@ -32,9 +32,6 @@ def sentences(mine, given_run=FP32, *, won: bool = False, **changes) -> str:
     return " ".join(explain(mine, given_run, won, reported(**changes)).sentences)
 
 
-# ------------------------------------------------------------------- losses
-
-
 def test_conv_integer_has_no_fast_kernel() -> None:
     dynamic = candidate(case("int8-dynamic"), 3e-3, {"ConvInteger": 2e-3, "Mul": 1e-4})
     text = sentences(dynamic)
@@ -83,9 +80,6 @@ def test_a_session_that_costs_more_than_its_kernels() -> None:
     assert "Its kernels fill 10% of a run of 99.9 us" in sentences(fp32, fp32, won=True)
 
 
-# -------------------------------------------------------------------- gains
-
-
 def test_products_that_gain_are_named_with_the_remaining_cost() -> None:
     kernels = {"QLinearConv": 2e-4, "QuantizeLinear": 4e-5, "DequantizeLinear": 4e-5}
     fast = candidate(case(STATIC), 3e-4, kernels)
@@ -124,9 +118,6 @@ def test_a_mixed_variant_counts_its_nodes_in_fp32(excluded: list[str], words: st
     made = [built(label, excluded=excluded, coverage=0.9)]
     text = sentences(candidate(case(label), 5e-4, {"QLinearConv": 3e-4}), built_=made)
     assert f"{words} in FP32" in text and "90%" in text
-
-
-# ----------------------------------------------------- limits, threads, doubt
 
 
 def test_over_the_limit_it_cannot_be_recommended() -> None:
@@ -260,9 +251,6 @@ def test_memory_and_energy_are_not_called_fast() -> None:
     assert "lower in energy than cpu" in sentences(light, heavy)
 
 
-# -------------------------------------------------------------- the original
-
-
 def test_weights_read_at_the_speed_of_memory_limit_it() -> None:
     fp32 = candidate(case(), 1e-3, {"MatMul": 9e-4})
     heavy = facts("mlp", weights_bytes=9_000_000)  # 10 GB/s in 0.9 ms
@@ -276,9 +264,6 @@ def test_weights_read_at_the_speed_of_memory_limit_it() -> None:
 def test_the_original_has_no_table_of_its_own() -> None:
     found = explain(FP32, FP32, True, reported())
     assert (found.case, found.won, found.operators) == (FP32.case.id, True, [])
-
-
-# ------------------------------------------------------------------ the table
 
 
 @pytest.mark.parametrize(

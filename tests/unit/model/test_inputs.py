@@ -13,8 +13,6 @@ from workbench.contract import WorkloadError
 from workloads.lab import samples, shapes, values
 from workloads.lab.shapes import Input
 
-# ---------------------------------------------------------------------- sizes
-
 
 def test_the_batch_is_the_dynamic_first_axis(case: Case) -> None:
     facts = case.inspect(made.conv_net(), batch=3)
@@ -161,9 +159,6 @@ def test_a_sum_in_a_name_is_worked_out() -> None:
     ids = Input("ids", "int64", ["batch", "sequence_length"])
     first = next(shapes.possible_sizes([port, ids], {"ids": [1, 9]}, None))
     assert first.shapes == {"mask": [1, 16 + 9], "ids": [1, 9]}
-
-
-# --------------------------------------------------------------------- values
 
 
 def test_values_come_from_what_the_graph_does_with_them(case: Case) -> None:

@@ -33,9 +33,6 @@ def refusal(path: str | Path, folder: Path, **more: Any) -> WorkloadError:
     return caught.value
 
 
-# ----------------------------------------------------------------- the file
-
-
 def test_a_path_that_is_no_model_is_refused(tmp_path: Path) -> None:
     assert "No such file" in str(refusal(tmp_path / "none.onnx", tmp_path))
     assert "is a folder" in str(refusal(tmp_path, tmp_path))
@@ -108,9 +105,6 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
 @given(st.binary(max_size=200))
 def test_any_bytes_look_like_something(data: bytes) -> None:
     assert all(loading.looks_like(data))
-
-
-# -------------------------------------------------------------- the contents
 
 
 def test_versions_that_are_too_new_are_named(tmp_path: Path) -> None:

@@ -60,9 +60,6 @@ def search(folder: Path, limit: float, seconds: float = LONG_S, **more: Any) -> 
     return Lab().mixed(model, str(folder), limit=limit, seconds=seconds, **asked)
 
 
-# ------------------------------------------------------------- mixed
-
-
 def test_only_the_node_that_spoils_the_result_stays_in_fp32(tmp_path: Path) -> None:
     prepared(uneven(), tmp_path)
     full = Lab().build("", str(tmp_path), STATIC.as_fields())
@@ -170,9 +167,6 @@ def test_errors_of_the_tools_are_one_line(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("workloads.lab.quantise.static", fail)
     with fails_with("not_quantised", r"no scale for a tensor$"):
         search(tmp_path, 0.05)
-
-
-# ------------------------------------------------------------- save
 
 
 def saved(folder: Path, destination: Path, variant: str = "int8-static-u8s8-products.onnx") -> Any:

@@ -29,9 +29,6 @@ def asked(**options: object) -> Request:
     return Request(model=ModelQuestion("m.onnx", **options))
 
 
-# ----------------------------------------------------------------- meaning
-
-
 def test_the_limit_is_of_the_relative_error_unless_agreement_is_asked_for() -> None:
     default = ModelQuestion("m.onnx")
     assert (default.objective, default.metric, default.limit) == ("latency", "relative_error", 0.02)
@@ -56,9 +53,6 @@ def test_a_model_has_thirty_seconds_by_default() -> None:
 def test_its_row_is_filled_from_the_model_itself() -> None:
     (row,) = resolve(asked(), scenarios.load())
     assert (row.scenario.id, row.scenario.title, row.cases) == ("model", "m.onnx", [])
-
-
-# ------------------------------------------------------------- written down
 
 
 @pytest.mark.parametrize(
@@ -117,9 +111,6 @@ def test_every_question_survives(question: ModelQuestion) -> None:
     else:
         with pytest.raises(ValueError, match="exclude each other"):
             question.check()
-
-
-# ----------------------------------------------------------------- refusals
 
 
 NAN = float("nan")

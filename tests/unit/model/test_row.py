@@ -12,8 +12,6 @@ from workbench.engine.model_variants import NO_TIME, NOT_USABLE
 from workbench.planning.usage import UsageError
 from workbench.records import events as ev
 
-# ------------------------------------------------------------------ the row
-
 
 def test_the_row_has_the_model_and_its_variants() -> None:
     bench = Bench()
@@ -52,8 +50,7 @@ def test_the_row_keeps_the_prices_as_they_were_at_the_start(tmp_path: Path) -> N
 
 def test_the_worker_gets_files_and_options() -> None:
     inputs = {"inputs": "data.npz", "shapes": ("x=1,4",)}
-    bench = Bench(question=inputs, batch=(3,), seed=7)
-    bench.open()
+    bench = Bench.opened(question=inputs, batch=(3,), seed=7)
     inspect = bench.child.asked[0]
     assert Path(inspect["model"]).is_absolute() and inspect["model"].endswith("some/net.onnx")
     assert Path(inspect["inputs"]).is_absolute()
@@ -243,8 +240,7 @@ def test_a_gpu_that_onnx_runtime_cannot_use_is_not_raced_as_another() -> None:
 
 
 def test_providers_that_cannot_be_listed_are_left_out() -> None:
-    bench = Bench({"providers": failure("worker_died", "it died")})
-    bench.open()
+    bench = Bench.opened({"providers": failure("worker_died", "it died")})
     assert bench.left_out["other providers"] == "it died"
 
 

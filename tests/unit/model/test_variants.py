@@ -37,9 +37,6 @@ def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
     return Lab().build(str(folder / "model.onnx"), str(folder), recipe.as_fields())
 
 
-# ------------------------------------------------------------- preparation
-
-
 def test_weights_in_constant_nodes_become_initialisers(tmp_path: Path) -> None:
     facts = prepared(convolutional(as_nodes=True), tmp_path, IMAGES)
     steps = {step["step"]: step for step in facts["forms"]}
@@ -125,9 +122,6 @@ def test_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
     build(tmp_path, STATIC)
     build(tmp_path, Recipe("int8", "dynamic"))
     assert capfd.readouterr() == ("", "")
-
-
-# ---------------------------------------------------------- variants
 
 
 @pytest.mark.parametrize(

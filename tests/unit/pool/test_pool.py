@@ -143,8 +143,6 @@ def test_a_number_that_no_journal_may_hold_is_the_end_of_its_worker_only(dropped
     assert not made.is_alive(KEY)
 
 
-# ------------------------------------------------------------- unusable GPUs
-
 GPU = WorkerKey("cuda:0", "torch")
 REFUSAL = json.dumps(
     {"error": {"code": "no_device", "message": "no GPU", "hint": "buy one", "fatal": False}}

@@ -160,9 +160,6 @@ def test_open_takes_the_option_too(capfd: pytest.CaptureFixture[str], tmp_path: 
     assert '"hostname":"host-' in printed
 
 
-# --------------------------------------------------------------- the salt
-
-
 def test_a_machine_keeps_its_hash_and_another_salt_gives_another(state: Path) -> None:
     named = replace(build_machine(), hostname="node17")
     first, second = Pseudonyms(named)(named), Pseudonyms(named)(named)
@@ -187,8 +184,6 @@ def test_a_salt_that_was_cut_is_not_used(state: Path) -> None:
     (state / "salt").write_bytes(b"")
     assert len(salt()) == 32
 
-
-# -------------------------------------------------------------- the words
 
 words = st.text(alphabet="abcdefgh-_/.", min_size=3, max_size=12)
 

@@ -101,9 +101,6 @@ def test_clocks_are_medians_over_blocks() -> None:
     assert found.clocks == Clocks("device", 2.0, 0.5, 0.1)
 
 
-# ----------------------------------------------------------------- roofs
-
-
 def under(step_s: float, work: Work, **limits: float):
     """The measurement of one candidate that takes `step_s` for `work`."""
     built = changed(events({A: [[step_s] * 10]}), ev.RacePlanned, work={A.id: work})

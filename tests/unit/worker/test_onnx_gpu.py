@@ -98,9 +98,6 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return names
 
 
-# ---------------------------------------------------------------- libraries
-
-
 def test_the_libraries_are_loaded_before_the_session() -> None:
     runtime = Runtime()
     assert opened(runtime).get_providers()[0] == CUDA
@@ -143,9 +140,6 @@ def test_a_worker_loads_them_in_its_hello(monkeypatch: pytest.MonkeyPatch) -> No
     assert Worker("onnxruntime", "cuda:1").hello(), "the case says why"
 
 
-# ------------------------------------------------------------------- output
-
-
 def test_nothing_reaches_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
     def preload(_: Runtime) -> None:
         print("Failed to load libcublasLt.so.13: no such file")
@@ -169,9 +163,6 @@ def test_onnx_runtime_does_not_fall_back_by_itself() -> None:
     runtime = Runtime()
     opened(runtime)
     assert runtime.calls[1][2] == 0, "it would print to standard output, and go on with the CPU"
-
-
-# ------------------------------------------------------------------- causes
 
 
 @pytest.mark.parametrize(
@@ -271,9 +262,6 @@ def test_preloading_that_fails_leaves_the_cause_to_the_session() -> None:
 def test_memory_that_runs_out_is_no_fault_of_the_provider() -> None:
     with pytest.raises(RuntimeError, match="out of memory"):
         opened(Runtime(raises="CUDA failure 2: out of memory ; GPU=0"))
-
-
-# ------------------------------------------------------------------ options
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,6 @@ def loop_case(backend: str, mode: str | None = None, iterations: int = 100) -> C
     return Case("sequential", "cpu", backend, "fp64", threads=1, mode=mode, params=params)
 
 
-# --------------------------------------------------------------- forest
-
-
 @pytest.mark.parametrize("batch", [1, 7, 65_536])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_forests_answer_any_batch(backend: str, batch: int) -> None:
@@ -92,9 +89,6 @@ def test_memory_of_a_forest_grows_with_trees_depth_and_batch() -> None:
         assert FOREST.work(replace(case, batch=1 << 20)).memory_bytes > 2 * small
         assert FOREST.work(deep).memory_bytes > 100 * small
         assert small > 32 * 100 * 511, "it holds its nodes at least"
-
-
-# ------------------------------------------------------------ sequential
 
 
 @pytest.mark.parametrize("iterations", [1, 29, 30, 31, 300])

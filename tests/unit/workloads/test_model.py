@@ -27,8 +27,6 @@ from workloads._shared import session
 from workloads.lab import samples, workload
 from workloads.lab.child import Lab
 
-# ----------------------------------------------------------------- catalogue
-
 
 def test_the_lab_plans_it_and_it_is_not_listed() -> None:
     assert "model" not in catalog.files()
@@ -51,9 +49,6 @@ def test_its_work_is_counted_in_samples_or_in_runs() -> None:
     alone = workload.work(replace(case(), batch=None))
     assert (alone.item, alone.items, alone.flops) == ("runs", 1, None)
     assert workload.work(replace(case(), batch=8)).items == 8
-
-
-# --------------------------------------------------------------------- runs
 
 
 @pytest.fixture
@@ -108,9 +103,6 @@ def test_inputs_are_taken_in_turn(files) -> None:
 def test_a_very_slow_variant_is_checked_on_two_inputs(files, monkeypatch) -> None:
     monkeypatch.setattr(workload, "CHECKED_S", -1.0)
     assert "on 2 inputs" in prepared(files).check().reference
-
-
-# ------------------------------------------------------------------- promises
 
 
 def off_by(folder: Path, error: float, name: str = samples.REFERENCE) -> None:
@@ -213,9 +205,6 @@ def test_answers_of_another_shape_are_wrong(files, tmp_path) -> None:
 def test_its_profile_names_operators(files) -> None:
     found = prepared(files).profile(3)
     assert {"MatMul", "Gemm", "FusedMatMul", "FusedGemm"} & {o.name for o in found.operators}
-
-
-# ----------------------------------------------------------------- sessions
 
 
 def options(mode: str | None, threads: int = 3) -> Any:
@@ -360,9 +349,6 @@ def test_the_lab_offers_a_plug_in_before_its_libraries_are_loaded(monkeypatch) -
 def test_a_missing_provider_is_not_replaced(files, mode: str) -> None:
     with fails_with("provider_fallback"):
         session.open_session(files["model"], case(mode=mode), shared=True)
-
-
-# ------------------------------------------------------------ scratch folder
 
 
 def guard(lines: str) -> None:

@@ -51,9 +51,6 @@ def variants(name: str) -> set[tuple[str, str, str | None]]:
     return {(v.device_kind, v.precision, v.mode) for v in catalog.load(name).variants}
 
 
-# ------------------------------------------------------------- CUDA graphs
-
-
 class FakeCuda:
     """The calls that capturing makes, in their order; a replay runs the call again."""
 
@@ -208,9 +205,6 @@ def test_workloads_limited_by_launches_offer_a_graph_on_gpus_alone(name: str) ->
     assert not any(kind == "cpu" and mode in ON_CUDA_ONLY for kind, _, mode in variants(name))
 
 
-# ------------------------------------------------------------ torch.compile
-
-
 @pytest.mark.parametrize(
     ("mode", "expected"),
     [
@@ -251,9 +245,6 @@ def test_compiled_code_never_runs_in_inference_mode(monkeypatch: pytest.MonkeyPa
     for mode in (None, *COMPILED):
         task = prepared(case_of("infer_mlp", mode))
         assert task._output(task.hosted[0]).is_inference() == (mode is None)
-
-
-# ------------------------------------------------- layouts, types, optimisers
 
 
 @pytest.mark.parametrize(("name", "precision"), LAID_OUT)
@@ -322,9 +313,6 @@ def test_cudnn_searches_only_for_the_candidate_of_that_mode(monkeypatch) -> None
     assert torch.backends.cudnn.benchmark, "a user's code has asked for it"
 
 
-# ------------------------------------------------------------------ loaders
-
-
 @pytest.mark.parametrize(
     ("cores", "kind", "expected"),
     [
@@ -337,9 +325,6 @@ def test_cudnn_searches_only_for_the_candidate_of_that_mode(monkeypatch) -> None
 )
 def test_loaders_of_a_training_follow_the_cores(cores: int, kind: str, expected: list[int]) -> None:
     assert catalog.load("train_cnn").tuning_values("loaders", Host(cores, 1), kind) == expected
-
-
-# ------------------------------------------------------------------- a card
 
 
 @pytest.mark.cuda
@@ -359,9 +344,6 @@ def test_a_card_runs_what_only_cuda_has(name: str, variant: Variant) -> None:
         for _ in range(3):
             task.step()
         task.finish()
-
-
-# ---------------------------------------------------------- memory of inputs
 
 
 @pytest.mark.parametrize("name", ["infer_cnn", "infer_mlp", "infer_encoder"])

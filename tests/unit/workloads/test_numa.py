@@ -101,9 +101,6 @@ def test_pages_are_counted_in_the_mapping_of_the_address(tmp_path: Path) -> None
     assert numa.pages_by_node(0x1000, tmp_path / "none") == {}
 
 
-# ---------------------------------------------------------------- the task
-
-
 @pytest.mark.parametrize("kernel", ["copy", "triad"])
 def test_a_kernel_that_skipped_an_element_is_found(kernel: str) -> None:
     task: Any = prepared(case_of("near", kernel))

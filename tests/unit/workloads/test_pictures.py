@@ -76,9 +76,6 @@ def refusal(folder: Path | str) -> WorkloadError:
     return error
 
 
-# ------------------------------------------------------------- the stream
-
-
 def stream(**tuning: Any) -> list[Any]:
     """All pixels and labels of two epochs."""
     task = feeding(**tuning)
@@ -166,9 +163,6 @@ def test_training_changes_the_weights_and_the_check_does_not() -> None:
         assert not task.network[0].weight.equal(initial)
 
 
-# ------------------------------------------------------------- the loaders
-
-
 def test_loaders_that_were_frozen_go_on() -> None:
     with closing(feeding(loaders=2)) as task:
         task.step()
@@ -236,9 +230,6 @@ def test_a_training_whose_batches_do_not_fit_into_shared_memory_is_refused(monke
         catalog.load("train_cnn").prepare(case, Setup())
 
 
-# ------------------------------------------------------------- the user's own pictures
-
-
 def test_a_users_folder_is_used_with_its_subfolders(folder: Path) -> None:
     grey = Image.fromarray(np.arange(6000, dtype=np.uint8).reshape(60, 100))
     (folder / "more").mkdir()
@@ -300,9 +291,6 @@ def test_a_picture_that_breaks_later_ends_the_case_with_its_name(folder, loaders
 
 def cut_in_half(file: Path) -> None:
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-
-
-# ------------------------------------------------------------- photographs and resizing
 
 
 def test_photographs_compress_like_photographs() -> None:

@@ -84,9 +84,6 @@ def test_int8_sums_cannot_overflow_at_any_inner_size_offered() -> None:
     assert inner.maximum * 127 * 127 < 2**31
 
 
-# ------------------------------------------------------------------- FP8
-
-
 def fp8(m: int = 64, n: int = 48, k: int = 256, device: str = "cpu") -> Task:
     """An FP8 product by torch on the CPU, which computes it although no variant offers it."""
     try:
@@ -165,9 +162,6 @@ def test_a_gpu_offers_a_precision_from_its_generation_on(
 def test_products_on_a_real_gpu(precision: str) -> None:
     for batch, m, n, k in ((1, 64, 512, 1024), (8 if precision == "bf16" else 1, 32, 64, 128)):
         assert checked(prepared(gemm(precision, batch, m, n, k, "cuda:0"))).passed
-
-
-# ---------------------------------------------------- drawn once, and cold on a GPU
 
 
 def drawn_shapes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[int, ...]]]:

@@ -96,9 +96,6 @@ def test_sizes_start_at_4_kib(size: str) -> None:
             mib.parse(absurd)
 
 
-# --------------------------------------------------------------- overlap
-
-
 def test_a_product_runs_during_the_copy_and_is_counted() -> None:
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -158,9 +155,6 @@ def test_the_overlap_is_measured_from_each_part_alone() -> None:
 
 def test_without_a_product_there_is_no_overlap() -> None:
     assert prepared(case_of()).metrics() == {}
-
-
-# -------------------------------------------------------------- ceilings
 
 
 def test_ceilings_take_pageable_and_pinned_copies_of_gpus_only() -> None:

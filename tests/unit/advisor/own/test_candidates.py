@@ -173,9 +173,6 @@ def test_compiling_takes_longer_with_operations_convolutions_gradients_and_witho
     assert warm(100, 0, import_s=0.5) == warm(100, 0) < warm(100, 0, import_s=2.0)
 
 
-# ------------------------------------------------- functions and commands
-
-
 WORK = CodeFacts("function", "mod:work", "", "", precision="", batch=1)
 FUNCTION = OwnQuestion("function", "pkg/mod.py:work")
 TRAIN = "python train.py --device {device} --workers {workers}"

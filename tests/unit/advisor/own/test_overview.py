@@ -178,9 +178,6 @@ def test_a_training_says_how_long_it_waits_for_data() -> None:
     assert recommendation(report)[1] == "It waits for data 12% of the time."
 
 
-# ------------------------------------------------------------ what advice holds
-
-
 def picks(second: int) -> list[str]:
     """The sentences on the first pick, if the second batch picks the candidate in this place."""
     report = Report.of(own_runs.net())

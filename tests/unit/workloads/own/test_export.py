@@ -171,9 +171,6 @@ def test_what_torch_does_not_compile_is_unsupported(code: Code) -> None:
         breaks(net, 1)
 
 
-# -------------------------------------------------------------------- archives
-
-
 @pytest.fixture(scope="module")
 def net_pt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An archive, which no test changes."""

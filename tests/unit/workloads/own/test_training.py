@@ -24,8 +24,6 @@ from torch import nn
 from workbench.contract import kind_of
 from workloads.own import training
 
-# ------------------------------------------------------------- the step
-
 
 @pytest.mark.parametrize("make", [dropped, convolved])
 def test_a_step_is_what_a_plain_loop_does(make: Any, tmp_path: Path) -> None:
@@ -122,9 +120,6 @@ def test_a_module_in_evaluation_mode_is_trained_in_training_mode(tmp_path: Path)
     assert not task_of(partly, tmp_path).network[1].training  # its builder froze that part
 
 
-# ------------------------------------------------------------- the check
-
-
 @pytest.mark.parametrize("make", [dropped, convolved, supervised])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_right_gradients_are_within_their_limit(make: Any, precision: str, tmp_path: Path) -> None:
@@ -219,9 +214,6 @@ def test_frozen_and_unused_weights_have_no_gradient_or_a_zero_one() -> None:
     value, column = training.as_outputs(loss.item(), parts)
     assert value == [loss.item()]
     assert column.tolist() == [[1.0], [1.0], [1.0], [0.0], [0.0]]
-
-
-# ------------------------------------------------------------- a user's file
 
 
 class TwoFaced(nn.Module):
