@@ -1,4 +1,4 @@
-"""Cases of inference, and their prepared tasks."""
+"""Cases of inference."""
 
 from typing import Any
 
