@@ -4,7 +4,6 @@ import itertools
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,6 @@ from workbench.report.report import Report
 # What no H200 of one NUMA node, in shared mode, can show.
 UNTRIED = {"B2", "B4 lost", "B5", "W7", "M4", "S1", "S2", "S3", "S4", "S6", "S7"}
 LATE = "it was not ready within its 30 s of the budget"
-Change = Callable[[dict[str, Any]], Any]
 
 
 def answers(folder: Path) -> dict[str, str]:

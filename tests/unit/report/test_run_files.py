@@ -104,10 +104,7 @@ UNKNOWN = {**PICK, "objective": "most_frugal", "pick": "another", "unit": "J/run
         (
             "verdicts",
             "by_objective",
-            [
-                dict.fromkeys(PICK)
-                | {"objective": "most_frugal", "pick": "another", "unit": "J/run"}
-            ],
+            [UNKNOWN],
             "by_objective has 'another', which has no cost",
         ),
     ],
