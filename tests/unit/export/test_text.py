@@ -129,8 +129,16 @@ def test_a_race_for_one_size_says_which() -> None:
     assert log_line(race, read).endswith("Row, batch=12: 1 candidate, 4 s")
 
 
-def test_a_worker_that_ended_as_asked_is_not_worth_a_line() -> None:
+def test_a_plain_run_shows_its_disturbances_below_its_candidates() -> None:
+    run = Report.of([e for e in eventful() if not isinstance(e, ev.VerdictReached)])
+    assert "! warning   busy; wait\n" in run_text(run)
+
+
+def test_the_end_of_a_worker_as_asked_or_of_a_case_without_samples_is_not_worth_a_line() -> None:
     assert log_line(ev.WorkerEnded(at_s=1.0, worker="cpu/torch", reason=None), Report()) is None
+    ended = events({case("cpu-a"): []})
+    assert isinstance(ended[-2], ev.CaseFinished)
+    assert log_line(ended[-2], Report.of(ended)) is None
 
 
 def test_fewer_cores_than_the_machine_has_come_with_their_cause() -> None:
