@@ -1,12 +1,10 @@
 """Reports built from events, as a test needs them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import msgspec
 import recorded_model
+from msgspec.structs import replace
 
 from workbench.advisor.verdict import decide
 from workbench.contract import Accuracy, Case, Work
@@ -221,7 +219,7 @@ def events(
 
 
 def report(*arguments: Mapping[Case, Sequence[Sequence[float]]], **options: object) -> Report:
-    return Report.of(events(*arguments, **options))  # type: ignore[arg-type]
+    return Report.of(events(*arguments, **options))
 
 
 def context(
@@ -262,11 +260,20 @@ OTHER_ROW = scenario(id="other", title="Other", textbook="cpu")
 DIED = Reason("worker_died", "the worker died", "look at its log")
 
 
-def changed(events: Iterable[ev.AnyEvent], kind: type, case: Case, **fields: Any) -> Events:
-    """The events, with other fields in those of one kind about one case."""
+def changed(
+    events: Iterable[ev.AnyEvent], kind: type, case: Case | None = None, **fields: Any
+) -> Events:
+    """The events, with other fields in those of one kind, or in those about one case.
+
+    A function makes the field of each event.
+    """
+
+    def other(event: Any) -> ev.AnyEvent:
+        return replace(event, **{k: v(event) if callable(v) else v for k, v in fields.items()})
+
     return [
-        msgspec.structs.replace(event, **fields)
-        if isinstance(event, kind) and getattr(event, "case", None) == case.id
+        other(event)
+        if isinstance(event, kind) and (case is None or getattr(event, "case", None) == case.id)
         else event
         for event in events
     ]
@@ -285,7 +292,7 @@ def two_rows() -> tuple[Events, Events]:
     )
     for event in [event for event in row if isinstance(event, ev.BlockMeasured)]:
         fields = {"loss": 1 / (1 + event.round), "lead_in_s": [3.0]}
-        row[row.index(event)] = msgspec.structs.replace(event, **fields)
+        row[row.index(event)] = replace(event, **fields)
     beaten = Reason("beaten", "2x slower than work[of=a]")
     lost = {"beaten_by": FASTEST.id, "ratio": 2.0, "ratio_bounds": (1.9, 2.1)}
     row = changed(row, ev.CaseFinished, BEATEN, reason=beaten, **lost)

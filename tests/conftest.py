@@ -1,7 +1,5 @@
 """Fixtures for all tests: a state folder, the test workload and real child processes."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator
@@ -9,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import scenes
+import stub_driver
 from support import WORKLOADS, Cli, LiveEngine
 
 from workbench.records.events import RunStarted, encode
@@ -51,6 +50,14 @@ def environment(tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def cli(environment: dict[str, str]) -> Cli:
     return Cli(environment)
+
+
+@pytest.fixture(scope="session")
+def stub(tmp_path_factory: pytest.TempPathFactory) -> stub_driver.StubDriver:
+    """Driver libraries that a child process loads as the real ones."""
+    if stub_driver.compiler() is None:
+        pytest.skip("no C compiler for the stub driver")
+    return stub_driver.build(tmp_path_factory.getbasetemp() / "stub_driver")
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Stand-ins for the clock, the workers and the workload of a race, and races run on them."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections import defaultdict

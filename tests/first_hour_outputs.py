@@ -1,7 +1,5 @@
 """Made-up outputs of a first hour on an NVIDIA H200: what the reading of the code expects."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Mapping
@@ -78,12 +76,7 @@ def table(**changed: Any) -> dict[str, Any]:
             for row, device in choices.items()
         ],
         "measurements": [
-            measured(
-                workload,
-                scenario=row,
-                median_s=225e-6,
-                telemetry={"counted_power_w": 640.0},
-            )
+            measured(workload, scenario=row, median_s=225e-6, telemetry={"counted_power_w": 640.0})
             for row, workload in ROW_OF.items()
         ],
         **changed,

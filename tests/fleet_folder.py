@@ -1,7 +1,5 @@
 """The folder of a made-up fleet, and the time at which it is read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 NOW = 1_795_338_000.0 + 900  # a quarter of an hour after START, and before the deadline

@@ -1,11 +1,9 @@
-"""Cases of inference, and their prepared tasks."""
-
-from __future__ import annotations
+"""Cases of inference."""
 
 from typing import Any
 
 from workbench import catalog
-from workbench.contract import Case, Setup
+from workbench.contract import Case
 
 TOKENS = 16
 
@@ -29,9 +27,3 @@ def case_of(
 
 def encoder_case(backend: str = "torch", precision: str = "fp32", **more: Any) -> Case:
     return case_of("infer_encoder", backend, precision, **{"tokens": TOKENS, **more})
-
-
-def prepared(case: Case, setup: Setup | None = None) -> Any:
-    task = catalog.load(case.workload).prepare(case, setup or Setup(seed=0))
-    task.activate()
-    return task

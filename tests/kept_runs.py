@@ -1,12 +1,10 @@
 """Kept runs for the Runs screen, in the state folder of the test."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 import scenes
+from msgspec.structs import replace
 
 from workbench.records import events as ev
 from workbench.report import journal
@@ -16,9 +14,8 @@ EVIL = "workbench run matmul --set 'n=\x1b[31m64\u202e'"
 
 def keep(run_id: str, events: Sequence[ev.AnyEvent], command: str | None = None) -> Path:
     first, *rest = events
-    assert isinstance(first, ev.RunStarted)
-    tool = first.tool if command is None else msgspec.structs.replace(first.tool, command=command)
-    first = msgspec.structs.replace(first, id=run_id, tool=tool)
+    tool = first.tool if command is None else replace(first.tool, command=command)
+    first = replace(first, id=run_id, tool=tool)
     path = journal.runs_folder() / f"{run_id}.jsonl"
     path.write_bytes(b"".join(ev.encode(event) + b"\n" for event in (first, *rest)))
     return path
@@ -27,7 +24,7 @@ def keep(run_id: str, events: Sequence[ev.AnyEvent], command: str | None = None)
 def slower(events: Sequence[ev.AnyEvent], factor: float) -> list[ev.AnyEvent]:
     """The same run, whose torch candidates in bf16 take `factor` times as long."""
     return [
-        msgspec.structs.replace(event, samples_s=[value * factor for value in event.samples_s])
+        replace(event, samples_s=[value * factor for value in event.samples_s])
         if isinstance(event, ev.BlockMeasured) and "torch/bf16" in event.case
         else event
         for event in events

@@ -1,14 +1,13 @@
 """A model lab with a scripted worker, for tests of its candidates."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import builders
 import msgspec
 from lab_builders import answer, candidate, cpu
+from msgspec.structs import replace
 
 from workbench.contract import Case
 from workbench.engine.model_lab import ModelLab
@@ -115,16 +114,23 @@ class Bench:
         self.events: list[ev.AnyEvent] = []
         machine = builders.machine(*gpus)
         known = [  # as OpenVINO finds them
-            msgspec.structs.replace(gpu, platform="OpenVINO") if "xpu" in gpu.device else gpu
+            replace(gpu, platform="OpenVINO") if "xpu" in gpu.device else gpu
             for gpu in machine.gpus
         ]
-        machine = msgspec.structs.replace(machine, cpu=cpu(cores=4), gpus=known)
+        machine = replace(machine, cpu=cpu(cores=4), gpus=known)
         given = Request(model=asked, **request)
         report = Report(machine=machine, software=Software("3.11", "python", {}, {}))
         context = builders.context(
             self.child, self.clock, report, self.events.append, request=given
         )
         self.lab = ModelLab(context, resolve(given, {})[0], given.backends or ("onnxruntime",))
+
+    @classmethod
+    def opened(cls, *arguments: Any, **request: Any) -> Self:
+        """Such a bench, with all cases that enter before any speed is known."""
+        made = cls(*arguments, **request)
+        made.open()
+        return made
 
     def open_row(self) -> list[Case]:
         """The cases that the row starts with."""

@@ -1,12 +1,11 @@
 """Facts about a user's model, processors and candidates for tests of the engine and advisor."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import builders
 import msgspec
+from msgspec.structs import replace
 
 from workbench.advisor.model.candidates import SearchSpace
 from workbench.contract import Accuracy, Case, OutputAccuracy, Work
@@ -77,7 +76,7 @@ def facts(kind: str = "cnn", **changes: Any) -> ModelFacts:
 def cpu(isa: Isa = VNNI, cores: int = 8, architecture: str = "x86_64", **changes: Any) -> Cpu:
     fields = {"physical_cores": cores, "logical_cores": cores, "effective_cores": cores}
     changed = {**fields, "isa": isa, "architecture": architecture, **changes}
-    return msgspec.structs.replace(builders.machine().cpu, **changed)
+    return replace(builders.machine().cpu, **changed)
 
 
 ARM = cpu(Isa(neon=True, asimddp=True, bf16=False), architecture="aarch64")

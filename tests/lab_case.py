@@ -1,7 +1,5 @@
 """One model in a folder of its own, inspected by the lab."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

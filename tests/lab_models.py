@@ -1,7 +1,5 @@
 """Small ONNX models for the lab's tests, and a lab folder around one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

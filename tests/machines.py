@@ -1,8 +1,6 @@
 """Two machines as `HardwareDetected` describes them: a plain server, and one with an H200."""
 
-from __future__ import annotations
-
-import msgspec
+from msgspec.structs import replace
 
 from workbench.records.machine import (
     Cache,
@@ -182,7 +180,7 @@ def gpu_server() -> tuple[Machine, Software]:
 def eight_gpus() -> tuple[Machine, Software]:
     machine, software = gpu_server()
     cards = [
-        msgspec.structs.replace(
+        replace(
             h200(),
             index=number,
             device=f"cuda:{number}",
@@ -191,7 +189,7 @@ def eight_gpus() -> tuple[Machine, Software]:
         for number in range(8)
     ]
     cuda = CudaDriver(True, 8, None, "13.0")
-    return msgspec.structs.replace(machine, gpus=cards, cuda=cuda), software
+    return replace(machine, gpus=cards, cuda=cuda), software
 
 
 def cpu_server() -> tuple[Machine, Software]:

@@ -1,11 +1,9 @@
 """Runs of one row with given set-up times, prices and power."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
-import msgspec
 from builders import events
+from msgspec.structs import replace
 
 from workbench.contract import Case
 from workbench.planning.scenario import Scenario
@@ -29,18 +27,18 @@ def priced_report(
     for event in events(blocks, gpus=["cuda:0"], row=row):
         match event:
             case ev.RacePlanned():
-                event = msgspec.structs.replace(event, prices=dict(prices or {}))
+                event = replace(event, prices=dict(prices or {}))
             case ev.CasePrepared():
                 c = by_id[event.case]
                 first = (first_s or {}).get(c, 0.0)
-                event = msgspec.structs.replace(
+                event = replace(
                     event,
                     setup=(setups or {}).get(c, SetupTimes(import_s=1.0)),
-                    warmup=msgspec.structs.replace(event.warmup, first_s=first),
+                    warmup=replace(event.warmup, first_s=first),
                 )
             case ev.CaseFinished():
                 c = by_id[event.case]
-                event = msgspec.structs.replace(event, telemetry=(power or {}).get(c))
+                event = replace(event, telemetry=(power or {}).get(c))
         found.append(event)
     return Report.of(found)
 

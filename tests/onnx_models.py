@@ -1,7 +1,5 @@
 """Small ONNX models for tests and for the fuzz target, built node by node."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

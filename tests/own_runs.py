@@ -1,7 +1,5 @@
 """Runs of the user's own code as lists of events: a gallery of what can come out."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -54,7 +52,7 @@ def case(label: str, batch: int | None = 1, code: str = "net:build", **tuning: o
         batch,
         {"code": code},
         rest[0] if rest else None,
-        tuning,  # type: ignore[arg-type]
+        tuning,
     )
 
 
@@ -120,7 +118,7 @@ def finished(
         verdict = decide(Report.of(found), planned)
         found.append(ev.VerdictReached(at_s=9.2, verdict=verdict))
         found.append(advised(question, Report.of(found), **further))
-    return [*found, ev.RunFinished(at_s=60.0, duration_s=60.0, **ENDED)]  # type: ignore[arg-type]
+    return [*found, ev.RunFinished(at_s=60.0, duration_s=60.0, **ENDED)]
 
 
 def advised(
@@ -131,7 +129,6 @@ def advised(
     **further: object,
 ) -> ev.CodeAdvised:
     """The advice of a run; `further` are other fields of the event."""
-    assert report.code is not None
     own = rows_of(report)[0]
     pick = report.candidates[own.verdict.pick]
     advice = CodeAdvice(
@@ -140,7 +137,7 @@ def advised(
         share=script_gain(report, own, pick),
         saved=saved,
     )
-    return ev.CodeAdvised(at_s=9.4, advice=advice, left_out=left_out or {}, **further)  # type: ignore[arg-type]
+    return ev.CodeAdvised(at_s=9.4, advice=advice, left_out=left_out or {}, **further)
 
 
 # --------------------------------------------------------- a module, six candidates
@@ -284,7 +281,7 @@ def raised() -> Events:
         for e in found
     ]
     verdict = decide(Report.of(failed), planned)
-    end = ev.RunFinished(at_s=3.0, duration_s=3.0, **{**ENDED, "exit_code": 1})  # type: ignore[arg-type]
+    end = ev.RunFinished(at_s=3.0, duration_s=3.0, **{**ENDED, "exit_code": 1})
     return [*failed, ev.VerdictReached(at_s=2.9, verdict=verdict), end]
 
 

@@ -1,7 +1,5 @@
 """A stand-in for workloads.own.subject: a module, and what to call it with at any batch."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """A module with the functions of its file, trained by hand."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,14 +120,14 @@ def task_of(
     params = {"code": "build", "batches": batches}
     batch = BATCH if one.part("dataset") or one.part("loader") else None
     case = Case("own", "cpu", "torch", precision, None, 1, batch, params, mode, tuning)
-    made = Training(case, Setup(), code_in(folder, **settings), one)  # type: ignore[arg-type]
+    made = Training(case, Setup(), code_in(folder, **settings), one)
     if active:
         made.activate()
     return made
 
 
 def examined(one: Stub, folder: Path) -> dict[str, Any]:
-    return training.examine(code_in(folder), one)  # type: ignore[arg-type]
+    return training.examine(code_in(folder), one)
 
 
 def weights_after(task: Training, steps: int) -> list[Any]:

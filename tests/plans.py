@@ -1,7 +1,5 @@
 """The rows of a request on a machine that is made up."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from builders import machine

@@ -1,7 +1,5 @@
 """A pool whose workers are no processes."""
 
-from __future__ import annotations
-
 import errno
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -85,7 +83,7 @@ class Listener:
 
 def pool(control: Control) -> Pool:
     settings = WorkerSettings("test", "python", 1, 0, hide_gpus=False)
-    made = Pool(settings, control=control, listener=Listener())  # type: ignore[arg-type]
+    made = Pool(settings, control=control, listener=Listener())
     Process.answers = [HELLO]
     made.start(KEY, 1.0)
     return made

@@ -1,7 +1,5 @@
 """The preparation of a row by workers that are made up."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -16,6 +14,8 @@ from workbench.planning.plan import RowPlan, planned
 from workbench.planning.request import Request
 from workbench.pool.pool import Answer, WorkerFailed
 from workbench.pool.worker_process import WorkerKey
+from workbench.records import events as ev
+from workbench.records.machine import Machine, Package, Software
 from workbench.records.reason import Reason
 from workbench.report.report import Report
 
@@ -75,6 +75,10 @@ class Row:
         self.report.apply(planned(self.plan, Request(), 0.0))
         self.context = context(self.pool, self.clock, self.report, budget_s=RUN_S)
         self.preparation = Preparation(self.plan, self.context, Share(end_s, end_s))
+
+    def detected(self, machine: Machine, packages: dict[str, Package] | None = None) -> None:
+        software = Software("3.11", "python", packages or {}, {})
+        self.report.apply(ev.HardwareDetected(at_s=0, machine=machine, software=software))
 
     def prepare(self, *cases: Case) -> list[bool]:
         return [self.preparation.prepare(each) is not None for each in cases]

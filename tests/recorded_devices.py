@@ -1,12 +1,10 @@
 """Documents of machines that are elsewhere, and what a row asks of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from builders import events, machine, scenario, steady
+from msgspec.structs import replace
 
 from workbench import catalog
 from workbench.advisor import whatif_devices
@@ -52,15 +50,15 @@ def run(
     for event in events(blocks, gpus=["cuda:0"], errors=errors, row=plain):
         if isinstance(event, ev.RacePlanned):
             work = {case.id: catalog.load(case.workload).work(case) for case in times}
-            event = msgspec.structs.replace(event, work=work)
+            event = replace(event, work=work)
         if isinstance(event, ev.RunStarted):
             at = f"2026-11-{day:02d}T00:00:00.000Z"
-            event = msgspec.structs.replace(event, started_at=at)
+            event = replace(event, started_at=at)
         if isinstance(event, ev.HardwareDetected):
             plain_machine = machine("cuda:0")
-            card = msgspec.structs.replace(plain_machine.gpus[0], name=gpu)
-            named = msgspec.structs.replace(plain_machine, gpus=[card])
-            event = msgspec.structs.replace(event, machine=named)
+            card = replace(plain_machine.gpus[0], name=gpu)
+            named = replace(plain_machine, gpus=[card])
+            event = replace(event, machine=named)
         found.append(event)
     return found
 

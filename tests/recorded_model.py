@@ -1,7 +1,5 @@
 """A small CNN as `advise --model` finds it, and what can be made of it."""
 
-from __future__ import annotations
-
 from workbench.contract import Case
 from workbench.records.model import Built, ModelFacts, Port, PreparationStep
 from workbench.records.reason import Reason

@@ -3,8 +3,6 @@
 Each call gives new events, which a test may change; the run behind them is made once.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import chdir

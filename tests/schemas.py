@@ -3,8 +3,6 @@
 Its copy of the schema is stricter: this version writes every key, and no other.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from functools import cache

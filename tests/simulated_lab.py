@@ -1,14 +1,13 @@
 """A run of `advise --model` on a made-up machine: engine, lab and advisor are the real ones, while
 the lab's child and the timings are invented."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from itertools import takewhile
 from typing import Any
 
 import machines
 import msgspec
+from msgspec.structs import replace
 from recorded_model import BUILT, FACTS, FILE
 from scenes import made_once, until
 from simulated_run import SimulatedMachine, SimulatedPool, run
@@ -132,9 +131,7 @@ class SimulatedLab(SimulatedPool):
 
 
 QUESTION = ModelQuestion(FILE, save_best="best.onnx")
-SCENARIO = msgspec.structs.replace(
-    QUESTION.scenario(), precisions=("fp32", "fp16", "int8"), batch=FACTS.batch
-)
+SCENARIO = replace(QUESTION.scenario(), precisions=("fp32", "fp16", "int8"), batch=FACTS.batch)
 
 
 @made_once

@@ -1,9 +1,8 @@
 """A run of `advise --torch` on a made-up machine: engine, search and advisor are the real ones,
 while the workers' answers and the timings are invented."""
 
-from __future__ import annotations
-
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 from unittest.mock import patch
@@ -138,10 +137,26 @@ class SimulatedOwn(SimulatedLab):
         }
 
 
-def raced(pool: type[SimulatedOwn] = SimulatedOwn, **options: Any) -> list[ev.AnyEvent]:
-    """The events of a whole run on two cores with BF16 and VNNI."""
+def raced(
+    pool: type[SimulatedOwn] = SimulatedOwn,
+    takes: Callable[[Case], float] = lambda _: 1.0,
+    failures: Mapping[str, Reason] | None = None,
+    facts: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> list[ev.AnyEvent]:
+    """The events of a whole run on two cores with BF16 and VNNI.
+
+    A step of a case takes `takes` times as long, the questions in `failures` fail, and `facts` are
+    otherwise than usual.
+    """
+    changes = {
+        "step_s": lambda self, case: pool.step_s(self, case) * takes(case),
+        "failures": {**pool.failures, **(failures or {})},
+        "facts": {**pool.facts, **(facts or {})},
+    }
+    changed = type(pool.__name__, (pool,), changes)
     question = options.pop("own", OwnQuestion("torch", "shop.model:build"))
     detected = machines.gpu_server() if options.pop("gpu", False) else machines.cpu_server()
     where = SimulatedMachine(*detected, noise={"own": 0.004})
     with patch.object(own_exports, "knows_compiler", lambda: True):
-        return run(Request(own=question, **options), where, pool=pool)
+        return run(Request(own=question, **options), where, pool=changed)

@@ -4,8 +4,6 @@ Every event comes from the engine, its races and its advisor; only step times, e
 are invented.  A request gives the same events on any computer.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections import defaultdict
@@ -394,5 +392,5 @@ def run(
     with ExitStack() as replacing:
         for owner, name, stand_in in replaced:
             replacing.enter_context(patch.object(owner, name, stand_in))
-        Engine(request, rows, control, report, found.append).run()  # type: ignore[arg-type]
+        Engine(request, rows, control, report, found.append).run()
     return found

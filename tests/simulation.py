@@ -5,8 +5,6 @@ The race is the real one, on a clock that only the fake workers move; the verdic
 the sample), and each candidate is off by a constant that no run can see (`ratios.RUN_TO_RUN`).
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Mapping
@@ -263,7 +261,7 @@ def judged(
     if None not in kinds.values() and verdict.choice in kinds:
         device_wrong = kinds[verdict.choice] != min(true.values())
     if verdict.choice == "either":
-        either_wrong = max(kinds.values()) > TIED * min(kinds.values())  # type: ignore[type-var]
+        either_wrong = max(kinds.values()) > TIED * min(kinds.values())
     row = report.rows["row"]
     is_whole = all(candidate.blocks for candidate in row.candidates)
     assert is_whole or verdict.confidence in ("likely", "open")

@@ -1,7 +1,5 @@
 """Sizes at which a step of each workload takes a moment."""
 
-from __future__ import annotations
-
 SMALL = {
     "matmul": {"n": 48},
     "gemm": {"m": 12, "n": 40, "k": 24},

@@ -1,10 +1,9 @@
 """Runs the app in tests: recorded events, a clock that stands still, no child process."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +152,16 @@ async def settle(pilot: Pilot[Any]) -> None:
         app.screen._on_timer_update()  # as `pilot.pause` does
         if (now := text(pilot)) != shown:
             shown, since = now, time.monotonic()
+
+
+@asynccontextmanager
+async def settled(
+    app: App[Any], size: tuple[int, int] = (80, 24)
+) -> AsyncGenerator[Pilot[Any], None]:
+    """The app in a terminal, once everything is drawn."""
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot)
+        yield pilot
 
 
 async def loaded(pilot: Pilot[Any]) -> None:

@@ -1,7 +1,5 @@
 """Real child processes for tests: the command line, and an engine to watch."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -107,7 +105,7 @@ class LiveEngine:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            **popen,  # type: ignore[call-overload]
+            **popen,
         )
         self.seen: list[ev.AnyEvent] = []
 
@@ -125,7 +123,6 @@ class LiveEngine:
 
     def rest(self) -> list[ev.AnyEvent]:
         """Read to the end; returns everything seen from the start."""
-        assert self.process.stdout is not None
         lines = self.process.stdout.readlines()
         schemas.checked_events(lines)
         self.seen += map(ev.decode, lines)
@@ -133,7 +130,6 @@ class LiveEngine:
         return self.seen
 
     def say(self, word: str) -> None:
-        assert self.process.stdin is not None
         self.process.stdin.write(b'{"control": "%s"}\n' % word.encode())
         self.process.stdin.flush()
 
@@ -157,7 +153,7 @@ class LiveEngine:
         self.process.wait()
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             with suppress(BrokenPipeError):
-                stream.close()  # type: ignore[union-attr]
+                stream.close()
 
 
 def marked(run_id: str) -> list[psutil.Process]:

@@ -1,7 +1,5 @@
 """Verdicts that make the advisor say every kind of sentence, each built from a small report."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -67,7 +65,6 @@ CROSSOVERS = {
 
 def _hidden() -> Verdict:
     built = report({CPU: steady(1.0)}, gpus=["cuda:0"])
-    assert built.machine is not None
     (card,) = built.machine.gpus
     reasons = {"device": "hidden by CUDA_VISIBLE_DEVICES"}
     card = msgspec.structs.replace(card, device=None, visible=False, unavailable=reasons)
@@ -93,7 +90,7 @@ def _memory(limit_mib: float | None, *mib: int, objective: str = "throughput") -
 
 
 def _limited(**limits: float) -> Callable[..., Verdict]:
-    row = scenario(limits=Limits(**limits))  # type: ignore[arg-type]
+    row = scenario(limits=Limits(**limits))
     return lambda blocks: verdict(blocks, row=row)
 
 

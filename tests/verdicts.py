@@ -1,7 +1,5 @@
 """Verdicts of small reports, and changes to the events that lead to one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The user's files in `tests/fixtures/zoo`: what each is good for, and what is said of the rest."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 ZOO = Path(__file__).resolve().parent / "fixtures" / "zoo"

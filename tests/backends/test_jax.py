@@ -1,7 +1,5 @@
 """JAX itself in the race: `make test-backends` installs it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

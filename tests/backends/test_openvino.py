@@ -1,7 +1,5 @@
 """OpenVINO itself in the race: `make test-backends` installs it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """TensorFlow and Keras themselves in the race: `make test-tensorflow` installs them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The libraries of boosted trees in the race: `make test-backends` installs them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Bad input gets one line that says what to do, the right exit code, and no traceback."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,13 +1,12 @@
 """`workbench compare`, as a user runs it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import msgspec
 import pytest
 from builders import case, report, steady
+from msgspec.structs import replace
 
 from workbench.contract import Case
 from workbench.export.json import dump
@@ -19,7 +18,7 @@ ONE, TWO = case("cpu-a"), case("cpu-b")
 def document(folder: Path, name: str, times: dict[Case, float]) -> str:
     found = report({each: steady(center) for each, center in times.items()})
     assert found.started is not None
-    found.started = msgspec.structs.replace(found.started, id=name)
+    found.started = replace(found.started, id=name)
     file = folder / f"{name}.json"
     file.write_text(dump(found.document()))
     return str(file)

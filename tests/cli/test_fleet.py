@@ -1,7 +1,5 @@
 """`workbench fleet collect` and `fleet show`, as a user runs them."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Commands that must start fast import nothing heavy, shown in a subprocess."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`doctor` and `watch`, as a user runs them."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import platform
@@ -10,16 +8,9 @@ import subprocess
 import sys
 
 import pytest
-from stub_driver import StubDriver, build, compiler
+from stub_driver import StubDriver
 
 from workbench.records.machine import Machine, Software
-
-
-@pytest.fixture(scope="session")
-def stub(tmp_path_factory: pytest.TempPathFactory) -> StubDriver:
-    if compiler() is None:
-        pytest.skip("no C compiler for the stub driver")
-    return build(tmp_path_factory.getbasetemp() / "stub_driver")
 
 
 def test_the_doctor_tries_the_stack_and_names_nobody(cli) -> None:
@@ -36,9 +27,7 @@ def test_the_doctor_tries_the_stack_and_names_nobody(cli) -> None:
         assert private not in done.stdout.split('"')
 
 
-def test_the_doctor_draws_the_stack_and_exits_1_where_something_cannot_work(
-    cli, stub: StubDriver
-) -> None:
+def test_the_doctor_draws_the_stack_and_exits_1_where_something_cannot_work(cli, stub) -> None:
     driver = stub.environ("nvml", "cuda", NVML_STUB_ECC="3")
     settings = {name: driver[name] for name in ("LD_LIBRARY_PATH", "NVML_STUB_ECC")}
     done = cli("doctor", **settings)
@@ -67,7 +56,6 @@ def test_watch_without_a_terminal_is_text_and_ends_well_with_ctrl_c(environment)
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert process.stdout is not None
     head = [process.stdout.readline() for _ in range(2)]
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)

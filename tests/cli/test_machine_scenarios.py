@@ -1,13 +1,11 @@
 """Machines with GPUs in all conditions: what each command says of them, and its exit code."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
 import msgspec
 import pytest
-from stub_driver import StubDriver, build, compiler
+from stub_driver import StubDriver
 
 from screens.pages.hardware import sections
 from workbench.export.view.machine import accelerator_sections
@@ -39,13 +37,6 @@ SCENARIOS: dict[str, tuple[str, dict[str, str], str]] = {
 }
 
 
-@pytest.fixture(scope="session")
-def stub(tmp_path_factory: pytest.TempPathFactory) -> StubDriver:
-    if compiler() is None:
-        pytest.skip("no C compiler for the stub driver")
-    return build(tmp_path_factory.getbasetemp() / "stub_driver")
-
-
 def driver(stub: StubDriver, name: str) -> dict[str, str]:
     library, settings, _ = SCENARIOS[name]
     return {**settings, "LD_LIBRARY_PATH": stub.environ(library)["LD_LIBRARY_PATH"]}
@@ -60,9 +51,7 @@ def shown(detected: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_detect_and_the_hardware_screen_tell_each_condition(
-    cli, stub: StubDriver, name: str
-) -> None:
+def test_detect_and_the_hardware_screen_tell_each_condition(cli, stub, name: str) -> None:
     done = cli("detect", "--json", **driver(stub, name))
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
@@ -96,9 +85,7 @@ def test_watch_goes_on_whatever_the_condition(cli, stub: StubDriver, name: str) 
         ("one of two cards lost", "gpu 1"),
     ],
 )
-def test_the_doctor_fails_where_something_cannot_work(
-    cli, stub: StubDriver, name: str, check: str
-) -> None:
+def test_the_doctor_fails_where_something_cannot_work(cli, stub, name: str, check: str) -> None:
     settings = driver(stub, name)
     settings["LD_LIBRARY_PATH"] += f":{stub.folder / 'cuda'}"
     if name == "library and module of two versions":

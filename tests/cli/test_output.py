@@ -1,7 +1,5 @@
 """stdout carries data only, in the form that was asked for."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -75,9 +73,7 @@ def test_plain_text_ends_with_the_table(cli) -> None:
 
 
 @pytest.mark.parametrize("options", [("--json",), ("--no-samples", "--json")])
-def test_output_writes_the_document_and_leaves_stdout_empty(
-    cli, tmp_path: Path, options: tuple[str, ...]
-) -> None:
+def test_output_writes_the_document_and_leaves_stdout_empty(cli, tmp_path, options) -> None:
     target = tmp_path / "report.json"
     done = cli("run", "spin", *budget(3), *options, "--output", str(target))
     assert (done.returncode, done.stdout) == (0, "")

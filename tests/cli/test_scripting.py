@@ -1,7 +1,5 @@
 """The recipes of docs/scripting.md: scripts run on a kept run, and every option exists."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
@@ -119,9 +117,6 @@ def test_the_programs_of_jq_name_keys_that_exist(title: str) -> None:
     assert used and used <= names(schema)
 
 
-# ----------------------------------------------------------- the scripts run
-
-
 def program(file: Path, text: str) -> None:
     file.parent.mkdir(exist_ok=True)
     file.write_text(f"#!/bin/sh\n{text}\n")
@@ -187,9 +182,7 @@ def test_the_prolog_drains_a_node_that_doctor_finds_ill(
         assert asked[-1] == "Reason=workbench: the driver is too old"
 
 
-def test_the_collector_gets_a_file_that_it_can_read(
-    script: Script, earlier_run: Path, tmp_path: Path
-) -> None:
+def test_the_collector_gets_a_file_that_it_can_read(script, earlier_run, tmp_path) -> None:
     folder = tmp_path / "collector"
     folder.mkdir()
     done = script(SHELL["cron and the textfile collector"], TEXTFILE_FOLDER=str(folder))

@@ -4,8 +4,6 @@ Make, the script and the shell are real; Python, venv and pip are one shell scri
 the test asks.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -122,9 +120,7 @@ def test_the_first_run_sets_up_and_the_next_does_not(checkout: Checkout) -> None
         ({"PIP_SAYS": "a"}, "pip failed (log: .venv/setup.log)"),
     ],
 )
-def test_what_is_missing_is_one_line(
-    checkout: Checkout, environment: dict[str, str], line: str
-) -> None:
+def test_what_is_missing_is_one_line(checkout: Checkout, environment, line: str) -> None:
     code, stdout, lines = checkout.run(**environment)
     assert code != 0
     assert stdout == ""

@@ -1,7 +1,5 @@
 """Devices that are not here, by the real command line and files in a state folder."""
 
-from __future__ import annotations
-
 import json
 
 from support import budget

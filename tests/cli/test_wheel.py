@@ -1,7 +1,5 @@
 """The wheel holds what it should, under the names it should."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -36,9 +34,7 @@ def test_the_wheel_has_three_packages_and_the_assets(wheel: zipfile.ZipFile) -> 
     assert any(name.endswith(".tcss") for name in names)
 
 
-def test_a_program_from_the_wheel_finds_its_assets(
-    wheel: zipfile.ZipFile, tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_a_program_from_the_wheel_finds_its_assets(wheel, tmp_path, environment) -> None:
     site = tmp_path / "site"
     wheel.extractall(site)
     listed, schema = (

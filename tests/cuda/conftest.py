@@ -1,7 +1,5 @@
 """The children of these tests find a stub of CUDA (tests/cuda_stub/torch_cuda.py)."""
 
-from __future__ import annotations
-
 import cuda_stub
 import pytest
 import stub_driver

@@ -4,8 +4,6 @@ These tests cover plans, calls, checks of results and failures.  They cannot sho
 or what overlaps on it.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -122,9 +120,7 @@ def test_a_full_gpu_ends_the_search_for_the_largest_batch(cli: Cli) -> None:
         ("CUDA_STUB_NO_KERNEL", "no kernel image is available"),
     ],
 )
-def test_a_gpu_that_fails_leaves_the_cpu(
-    cli: Cli, tmp_path: Path, fault: str, message: str
-) -> None:
+def test_a_gpu_that_fails_leaves_the_cpu(cli, tmp_path, fault: str, message: str) -> None:
     (tmp_path / "lost").write_text("error")
     failing = {fault: str(tmp_path / "lost")}
     asked = ("matmul", "--set", "n=48", "--backend", "torch", "--quick", "--budget", "10")

@@ -1,7 +1,5 @@
 """Builds the stub of CUDA, and the environment under which a child finds it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -215,11 +215,7 @@ class Graph:
 def stream_class(base: Any) -> type:
     class Stream(base):
         def __new__(
-            cls,
-            priority: int = 0,
-            stream_id: int = 0,
-            device_index: int = 0,
-            device_type: int = 0,
+            cls, priority: int = 0, stream_id: int = 0, device_index: int = 0, device_type: int = 0
         ) -> Any:
             if not device_type:  # a new one
                 stream_id, device_index, device_type = library().stub_new_stream(), current(), 1

@@ -1,7 +1,5 @@
 """The campaign of `make faults` finds what is wrong: one that cannot fail would prove nothing."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A run ends when it is asked to, whatever it waits for, and leaves nothing behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -112,9 +110,7 @@ def test_one_signal_ends_a_detection_that_waits_for_a_silent_interpreter(
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_ends_detect_with_all_that_it_started(
-    environment, silent: Path, number: signal.Signals
-) -> None:
+def test_a_signal_ends_detect_with_all_that_it_started(environment, silent, number) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "workbench", "detect", "--python", str(silent)],
         env=environment,
@@ -193,7 +189,6 @@ def test_two_signals_leave_a_reader_that_does_not_read(environment, cli) -> None
         stderr=subprocess.DEVNULL,
     )
     hung = psutil.Process(process.pid)
-    assert process.stdout is not None
     fill_up(process.stdout.fileno())
     # An event is written to the journal first, and then to the pipe, which is full.
     assert until(lambda: any(path.stat().st_size for path in cli.runs.glob("*.jsonl")), 60)

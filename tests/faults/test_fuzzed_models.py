@@ -1,7 +1,5 @@
 """A short run of `make fuzz`: damaged models get an answer from the lab's worker, no more."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,23 +1,14 @@
 """A GPU that misbehaves: one line with cause and remedy, and the CPU's candidates are complete."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from stub_driver import StubDriver, build, compiler
+from stub_driver import StubDriver
 from support import Cli, budget
 
 FLAKY = str(Path(__file__).parents[1] / "fixtures" / "flaky_gpu")
-
-
-@pytest.fixture(scope="session")
-def stub(tmp_path_factory: pytest.TempPathFactory) -> StubDriver:
-    if compiler() is None:
-        pytest.skip("no C compiler for the stub driver")
-    return build(tmp_path_factory.getbasetemp() / "stub_driver")
 
 
 class Runs:

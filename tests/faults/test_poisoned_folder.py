@@ -1,7 +1,5 @@
 """Files in the current directory that are named like modules are never executed."""
 
-from __future__ import annotations
-
 import os
 import pty
 import subprocess

@@ -1,7 +1,5 @@
 """A rank that dies ends its case with a reason, within seconds, and leaves nothing behind."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Whatever dies, the rest goes on or ends cleanly, and what was measured can be read."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Every failure of a part is data in the report, with a reason; the other cases go on."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -27,9 +25,7 @@ TROUBLES = {
         pytest.param(["hang"], 8, 0, marks=pytest.mark.campaign),  # cut off after five seconds
     ],
 )
-def test_trouble_in_one_case_is_told_and_costs_no_other(
-    cli, troubles: list[str], idle_s: float, code: int
-) -> None:
+def test_trouble_in_one_case_is_told_and_costs_no_other(cli, troubles, idle_s, code) -> None:
     listed = ",".join(troubles)
     done = cli("run", "spin", *budget(idle_s), "--json", "--set", f"trouble={listed}")
     assert done.returncode == code

@@ -1,7 +1,5 @@
 """What a user's file does costs its own row: real commands over files of the zoo."""
 
-from __future__ import annotations
-
 import json
 import re
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """A real Slurm and a real sshd on the loopback, and launchers in processes of their own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The files that other tools run: the Kubernetes manifest, and the ReFrame check."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -75,11 +73,7 @@ def test_reframe_reads_ratios_and_times(environment, tmp_path) -> None:
     done = subprocess.run(
         [*reframe, "-c", CHECK, "-r", "--prefix", tmp_path / "rfm", f"--report-file={report}"],
         cwd=tmp_path,
-        env={
-            **environment,
-            "WORKBENCH": str(printer),
-            "HOME": str(tmp_path),
-        },
+        env={**environment, "WORKBENCH": str(printer), "HOME": str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=60,

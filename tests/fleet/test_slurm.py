@@ -1,7 +1,5 @@
 """`workbench fleet` on a real Slurm: two partitions, three node types, and what goes wrong."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,7 +1,5 @@
 """`workbench fleet run --hosts` on a real sshd."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """The exported page in Debian's headless Chromium, which `make test-html` has looked for."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path
@@ -33,9 +31,7 @@ def browsed(page: Path, picture: Path, size: tuple[int, int], scheme: str) -> st
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("size", SIZES)
-def test_the_page_is_drawn_and_its_console_stays_empty(
-    scheme: str, size: str, tmp_path: Path
-) -> None:
+def test_the_page_is_drawn_and_its_console_stays_empty(scheme: str, size: str, tmp_path) -> None:
     page, picture = tmp_path / "page.html", tmp_path / "page.png"
     page.write_text(file_text("html", Report.of(scenes.crossing())))
     assert browsed(page, picture, SIZES[size], scheme) == ""

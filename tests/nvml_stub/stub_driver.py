@@ -4,8 +4,6 @@ The children must load the stubs as they would the real driver: by the loader's 
 through LD_LIBRARY_PATH at their start.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

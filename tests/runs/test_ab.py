@@ -1,7 +1,5 @@
 """`workbench ab` with real workers."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`workbench runs` and `workbench resume`, by the real command line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -119,9 +117,7 @@ def test_a_cut_run_is_resumed_with_the_rows_that_it_lacks(cli) -> None:
         assert said in refused.stderr
 
 
-def test_a_complete_run_lacks_nothing_and_another_version_is_refused(
-    cli, earlier_run: Path
-) -> None:
+def test_a_complete_run_lacks_nothing_and_another_version_is_refused(cli, earlier_run) -> None:
     done = cli("resume", "last")
     assert (done.returncode, "lacks nothing" in done.stderr) == (0, True), done.stderr
     lines = earlier_run.read_bytes().splitlines(keepends=True)

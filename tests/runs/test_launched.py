@@ -1,7 +1,5 @@
 """workbench itself started under torchrun: rank 0 speaks, the others follow and stay silent."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A user's own scenarios from a file to a verdict."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -54,9 +52,7 @@ def test_the_documented_file_races(cli, example: Path) -> None:
     assert verdict["reproduce"].endswith(f"--scenarios {example}")
 
 
-def test_where_every_candidate_fails_the_choice_is_unknown_with_the_reason(
-    cli, tmp_path: Path
-) -> None:
+def test_where_every_candidate_fails_the_choice_is_unknown_with_the_reason(cli, tmp_path) -> None:
     file = tmp_path / "broken.toml"
     file.write_text(BROKEN)
     done = cli("advise", "--scenarios", str(file), "--budget", "8", "--device", "cpu", "--json")

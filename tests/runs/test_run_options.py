@@ -1,7 +1,5 @@
 """Curves, the largest batch and traces, by the real command line with real workers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The same terminal for every test, and a state folder of its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

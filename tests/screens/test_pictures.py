@@ -1,7 +1,5 @@
 """The pictures of README and docs: each can be made, and each that a page shows is made."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The TUI and `--json` say the same of the same events."""
 
-from __future__ import annotations
-
 import json
 
 from stage import replayed

@@ -1,7 +1,5 @@
 """Bars, gauges and curves of characters."""
 
-from __future__ import annotations
-
 from workbench.export.view import glyphs, machine
 from workbench.records.reason import Warning
 

@@ -1,7 +1,5 @@
 """Where events come from: real child processes."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

@@ -1,14 +1,12 @@
 """Palette, sorting, themes, notices, small terminals, and keys pressed at random."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 
 import pytest
 import scenes
 from rich.color import Color as RichColor
-from stage import HeldFeed, held, kept, press, replayed, settle, text
+from stage import HeldFeed, held, kept, press, replayed, settle, settled, text
 from textual.color import Color
 from textual.command import CommandPalette
 from textual.filter import dim_color
@@ -31,16 +29,14 @@ def first_rows(app: WorkbenchApp) -> list[str]:
 
 async def test_a_switch_is_drawn_at_once() -> None:
     app = replayed(scenes.h200())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await pilot.press("1")
         assert app._batch_count == 0, "nothing holds the picture back"
 
 
 async def test_columns_sort_by_key_and_by_click_and_the_cursor_stays_with_its_row() -> None:
     app = replayed(scenes.h200())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         given = first_rows(app)
         await press(pilot, "greater_than_sign")
         titles = [app.session.report.rows[name].plan.title for name in first_rows(app)]
@@ -65,7 +61,7 @@ async def test_columns_sort_by_key_and_by_click_and_the_cursor_stays_with_its_ro
         assert first_rows(app)[0] == "floating_point"
 
 
-def titles_of(app: WorkbenchApp):  # type: ignore[no-untyped-def]
+def titles_of(app: WorkbenchApp):
     return lambda name: app.session.report.rows[name].plan.title
 
 
@@ -96,8 +92,7 @@ def test_times_below_that_of_the_pick_are_the_least() -> None:
 
 async def test_drawn_times_sort_too() -> None:
     app = replayed(scenes.h200())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(app, (120, 40)) as pilot:
         await press(pilot, "2", "greater_than_sign", "greater_than_sign")
         assert "Time▲" in text(pilot)
         row = app.screen.row
@@ -110,8 +105,7 @@ async def test_drawn_times_sort_too() -> None:
 
 async def test_every_theme_has_our_roles() -> None:
     app = replayed(scenes.h200())
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with settled(app, (80, 24)) as pilot:
         for name in themes(app):
             app.choose_theme(name)
             await pilot.pause()
@@ -131,7 +125,7 @@ def _contrast(one: Color, other: Color) -> float:
 
 
 @pytest.mark.parametrize("theme", [DARK, LIGHT])
-def test_every_text_of_our_themes_can_be_read(theme) -> None:  # type: ignore[no-untyped-def]
+def test_every_text_of_our_themes_can_be_read(theme) -> None:
     """WCAG 2.2, 1.4.3: a contrast of at least 4.5."""
     texts = {name: getattr(theme, name) for name in ("primary", "warning", "error", "success")}
     texts |= {k: v for k, v in theme.variables.items() if k.startswith(("cpu", "gpu"))}
@@ -166,15 +160,12 @@ def test_a_theme_that_does_not_exist_is_one_line(capsys: pytest.CaptureFixture[s
     assert f"{config.path()}: unknown theme 'nrod'; did you mean nord?" in said
 
 
-async def test_the_next_key_goes_before_a_repaint_for_a_second_at_most(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_next_key_goes_before_a_repaint_for_a_second_at_most(monkeypatch) -> None:
     now = [0.0]
     app = WorkbenchApp(lambda _: HeldFeed(scenes.midway()), monotonic=lambda: now[0])
     tick = app._tick
     monkeypatch.setattr(app, "_tick", lambda: None)  # the test looks by itself
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "j")
         app._dirty = True
         tick()
@@ -191,8 +182,7 @@ async def test_x_asks_once_and_forgets_the_question() -> None:
     now = [0.0]
     feed = HeldFeed(scenes.midway())
     app = WorkbenchApp(lambda _: feed, monotonic=lambda: now[0])
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "x")
         (notice,) = app._notifications
         assert feed.said == [] and "x again stops the run" in notice.message
@@ -213,8 +203,7 @@ async def test_the_title_follows_the_run_and_the_end_of_a_long_one_is_announced(
     monkeypatch.setattr(TerminalApp, "write_to_terminal", lambda _, text: written.append(text))
     monkeypatch.setattr("screens.app.LONG_S", 0.0 if long else 1e9)
     app, _ = held(scenes.midway())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         assert written[0].startswith("\x1b[22;2t\x1b]2;workbench ") and "%\x07" in written[-1]
         await press(pilot, "x", "x")
     assert written.count("\x1b]2;workbench\x07") == 1
@@ -234,11 +223,9 @@ def following(asked: list[object]) -> WorkbenchApp:
 async def test_s_and_n_work_in_a_replay_of_an_own_run() -> None:
     asked: list[object] = []
     app = following(asked)
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         assert "recorded, done" in text(pilot) and "n New" in text(pilot) and not asked
         started = app.session.report.started
-        assert started is not None
         command = started.tool.command
         await press(pilot, "s")
         assert asked == [command] and "racing" in text(pilot)
@@ -250,8 +237,7 @@ async def test_s_and_n_work_in_a_replay_of_an_own_run() -> None:
 async def test_m_starts_the_run_that_the_answer_proposes() -> None:
     asked: list[object] = []
     app = following(asked)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(app, (120, 40)) as pilot:
         proposed = "workbench advise training --quick --budget 120"
         assert "m Next step" in text(pilot) and f"`{proposed}`" in text(pilot)
         await press(pilot, "m")
@@ -260,8 +246,7 @@ async def test_m_starts_the_run_that_the_answer_proposes() -> None:
 
 
 async def test_a_terminal_that_is_too_small_says_so_in_one_line_and_grows_back() -> None:
-    async with replayed(scenes.h200()).run_test(size=(20, 5)) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.h200()), (20, 5)) as pilot:
         assert text(pilot).strip() == "needs 40x10 or more"
         await pilot.resize_terminal(30, 8)
         await settle(pilot)
@@ -273,8 +258,7 @@ async def test_a_terminal_that_is_too_small_says_so_in_one_line_and_grows_back()
 
 @pytest.mark.parametrize("key", ["question_mark", "n"])
 async def test_a_page_above_another_leaves_a_small_terminal_to_that_line(key: str) -> None:
-    async with replayed(scenes.h200()).run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.h200()), (80, 24)) as pilot:
         await press(pilot, key)
         before = text(pilot)
         await pilot.resize_terminal(30, 8)
@@ -289,8 +273,7 @@ async def test_a_page_above_another_leaves_a_small_terminal_to_that_line(key: st
 async def test_the_key_for_more_is_named_while_there_is_more(keys: tuple[str, ...]) -> None:
     """After every resize, on a page above the screen as well as on one of its own."""
     seen = set()
-    async with replayed(scenes.h200()).run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.h200()), (80, 24)) as pilot:
         await press(pilot, *keys)
         for size in ((80, 24), (200, 90), (80, 24), (30, 8), (200, 90), (120, 40), (80, 24)):
             await pilot.resize_terminal(*size)
@@ -364,8 +347,7 @@ def test_a_linked_file_keeps_its_link_and_an_unreadable_one_is_named(tmp_path: P
 async def test_the_palette_offers_the_next_step_from_above_the_screen() -> None:
     asked: list[object] = []
     app = following(asked)
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await pilot.press("ctrl+p")
         await pilot.pause()
         assert isinstance(app.screen, CommandPalette) and app.check_action("next_step", ())

@@ -1,7 +1,5 @@
 """The screen of a fleet: its tables, its keys, and what comes while jobs run."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -46,9 +44,7 @@ def text(app: FleetApp) -> str:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_the_tables_of_a_fleet(
-    snap_compare: Callable[..., bool], read: Callable[[], FleetDocument], size: tuple[int, int]
-) -> None:
+def test_the_tables_of_a_fleet(snap_compare, read, size) -> None:
     assert snap_compare(FleetApp(read, read()), terminal_size=size)
 
 
@@ -152,9 +148,7 @@ async def test_ctrl_z_suspends_above_the_screen_too(read, monkeypatch: pytest.Mo
         assert suspended == [app]
 
 
-async def test_everything_is_drawn_again_after_a_suspend(
-    read, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_everything_is_drawn_again_after_a_suspend(read, monkeypatch) -> None:
     drawn: list[object] = []
     app = FleetApp(read, read())
     async with app.run_test(size=(120, 40)) as pilot:

@@ -1,10 +1,8 @@
 """The Advisor screen from the first frame to the end of a run."""
 
-from __future__ import annotations
-
 import scenes
 from simulated_run import run
-from stage import HeldFeed, held, press, replayed, settle, text
+from stage import HeldFeed, held, press, replayed, settle, settled, text
 
 from screens.app import WorkbenchApp
 from screens.state.event_source import EventSourceError
@@ -26,8 +24,7 @@ async def test_the_rows_stand_there_before_the_engine_has_planned_them() -> None
     request = Request()
     preview = [Row(planned(row, request, 0.0)) for row in resolve(request, scenarios.load())]
     app = WorkbenchApp(lambda _: HeldFeed([]), request, preview=preview, monotonic=lambda: 0.0)
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         shown = text(pilot)
         assert all(row.plan.title in shown for row in preview) and len(preview) == 6
         assert preview[0].plan.question in shown
@@ -38,8 +35,7 @@ async def test_the_rows_stand_there_before_the_engine_has_planned_them() -> None
 
 async def test_the_cursor_follows_the_race_until_the_user_moves_it() -> None:
     app, _ = held(scenes.midway())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         assert cursor(app) == MIDWAY
         await press(pilot, "home")
         first = cursor(app)
@@ -53,8 +49,7 @@ async def test_the_cursor_follows_the_race_until_the_user_moves_it() -> None:
 
 async def test_the_race_is_followed_again_after_another_screen_released_the_row() -> None:
     app, _ = held(scenes.midway())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "home")
         assert cursor(app) != MIDWAY
         await press(pilot, "2", "escape", "3")
@@ -64,16 +59,14 @@ async def test_the_race_is_followed_again_after_another_screen_released_the_row(
 async def test_what_is_not_reached_is_awaited_no_longer() -> None:
     for failure, here in ((None, "..."), (EventSourceError("killed", "try again"), "-")):
         app, _ = held(scenes.midway(), failure)
-        async with app.run_test(size=SIZE) as pilot:
-            await settle(pilot)
+        async with settled(app, SIZE) as pilot:
             (line,) = [x for x in text(pilot).splitlines() if x.startswith(" Budget-conscious")]
             assert line.split()[2:4] == ["CPU", here], "usual, here"
 
 
 async def test_a_low_terminal_shows_the_candidates_of_the_row_that_is_raced() -> None:
     app, _ = held(scenes.midway())
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with settled(app, (80, 24)) as pilot:
         assert "Candidate " in text(pilot) and "●" in text(pilot)
         await press(pilot, "down")  # an answered row
         assert "Candidate " not in text(pilot)
@@ -81,8 +74,7 @@ async def test_a_low_terminal_shows_the_candidates_of_the_row_that_is_raced() ->
 
 async def test_a_single_answer_is_not_counted() -> None:
     request = Request(scenarios=("realtime",), quick=True, budget_s=60)
-    async with replayed(run(request, scenes.GPU_SERVER)).run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(replayed(run(request, scenes.GPU_SERVER)), SIZE) as pilot:
         shown = text(pilot)
     assert "1 of 1 scenario answered" in shown and " in 1 of 1" not in shown
     assert "\n n: another run" in shown
@@ -90,16 +82,13 @@ async def test_a_single_answer_is_not_counted() -> None:
 
 async def test_a_finished_run_says_its_result_and_what_comes_next() -> None:
     app = replayed(scenes.h200())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         assert "GPU in 4 of 6; CPU in 1 of 6; either in 1 of 6.  n: another run" in text(pilot)
         assert cursor(app) == next(iter(app.session.report.rows))
     app = replayed(scenes.cpu_only())
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with settled(app, (80, 24)) as pilot:
         line = "No GPU was found: the CPU runs every scenario.  n: another run   e: export"
         assert line in text(pilot)
     app, _ = held(scenes.midway())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         assert "another run" not in text(pilot)

@@ -1,12 +1,10 @@
 """Every key does what the footer says, in every state of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest
 import scenes
-from stage import Feed, HeldFeed, held, press, replayed, settle, text
+from stage import Feed, HeldFeed, held, press, replayed, settle, settled, text
 
 from screens.app import WorkbenchApp
 from screens.pages.help import HelpScreen
@@ -21,8 +19,7 @@ SIZE = (80, 24)
 
 
 async def test_one_two_three_switch_screens_and_the_tabs_say_which() -> None:
-    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.h200()), SIZE) as pilot:
         assert "[3 Advisor]" in text(pilot)
         await press(pilot, "1")
         assert "[1 Hardware]" in text(pilot)
@@ -35,8 +32,7 @@ async def test_one_two_three_switch_screens_and_the_tabs_say_which() -> None:
 
 
 async def test_a_click_on_a_tab_switches_too() -> None:
-    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.h200()), SIZE) as pilot:
         await pilot.click("#tabs", offset=(13, 0))
         await settle(pilot)
         assert "[1 Hardware]" in text(pilot)
@@ -44,8 +40,7 @@ async def test_a_click_on_a_tab_switches_too() -> None:
 
 async def test_a_click_on_the_key_bar_presses_the_key() -> None:
     app = replayed(scenes.h200())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         column = text(pilot).splitlines()[-1].index("Help")
         await pilot.click(offset=(column, SIZE[1] - 1))
         await settle(pilot)
@@ -60,8 +55,7 @@ async def test_s_starts_a_run_only_when_none_is_going() -> None:
         return feeds[-1]
 
     app = WorkbenchApp(factory, monotonic=lambda: 0.0)
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         assert app.session.report.current_row == "convolution"
         await press(pilot, "s")
         assert len(feeds) == 1
@@ -72,8 +66,7 @@ async def test_s_starts_a_run_only_when_none_is_going() -> None:
 
 async def test_space_pauses_and_resumes_and_the_footer_says_which() -> None:
     app, feed = held(scenes.midway())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         assert "space Pause" in text(pilot)
         await press(pilot, "space")
         assert feed.said == ["pause"]
@@ -86,8 +79,7 @@ async def test_space_pauses_and_resumes_and_the_footer_says_which() -> None:
 
 async def test_x_stops_the_run_and_keeps_what_was_measured() -> None:
     app, feed = held(scenes.midway())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "x", "x")
         assert feed.said == ["cancel"]
         assert "cancelled" in text(pilot)
@@ -100,8 +92,7 @@ async def test_x_stops_the_run_and_keeps_what_was_measured() -> None:
 
 async def test_c_copies_the_command_of_the_chosen_row_and_shows_it() -> None:
     app = replayed(scenes.h200())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "down", "down", "c")
         assert app.clipboard == "workbench advise floating_point --quick --budget 60"
         notices = [notice.message for notice in app._notifications]
@@ -112,15 +103,13 @@ async def test_c_copies_the_command_of_the_chosen_row_and_shows_it() -> None:
 
 async def test_a_row_without_a_verdict_still_has_a_command() -> None:
     app, _ = held(scenes.training_midway())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "c")
         assert app.clipboard == "workbench run train_cnn --mode plain"
 
 
 async def test_enter_opens_the_details_of_the_pick_and_escape_leads_back() -> None:
-    async with replayed(scenes.h200()).run_test(size=(120, 60)) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.h200()), (120, 60)) as pilot:
         await press(pilot, "enter")
         shown = text(pilot)
         for part in ("Check / limit", "Race", "pick", "compile 610 ms"):
@@ -130,16 +119,14 @@ async def test_enter_opens_the_details_of_the_pick_and_escape_leads_back() -> No
 
 
 async def test_details_of_a_failed_candidate_name_reason_and_remedy() -> None:
-    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.h200()), SIZE) as pilot:
         await press(pilot, *["down"] * 4, "enter", "end")
         assert "killed by SIGKILL" in text(pilot)
         assert "remedy" in text(pilot)
 
 
 async def test_slash_filters_rows_enter_keeps_and_escape_clears() -> None:
-    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.h200()), SIZE) as pilot:
         await press(pilot, "slash", *"conv")
         assert "convolution " in text(pilot)
         assert "prototyping" not in text(pilot)
@@ -150,8 +137,7 @@ async def test_slash_filters_rows_enter_keeps_and_escape_clears() -> None:
 
 
 async def test_a_filter_that_matches_nothing_says_so() -> None:
-    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.h200()), SIZE) as pilot:
         await press(pilot, "2", "slash", *"quantum")
         assert "nothing matches the filter" in text(pilot)
         await press(pilot, "escape")
@@ -160,8 +146,7 @@ async def test_a_filter_that_matches_nothing_says_so() -> None:
 
 async def test_letters_typed_into_the_filter_are_no_commands() -> None:
     app, feed = held(scenes.midway())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "slash", "x", "q", "s")
         assert feed.said == []
         assert app.is_running
@@ -186,8 +171,7 @@ async def test_a_run_begins_on_its_own_screen(request_: Request, mode: str) -> N
 
 async def test_the_help_has_the_keys_of_the_screen_that_it_was_asked_on() -> None:
     app = replayed(scenes.h200())
-    async with app.run_test(size=(120, 60)) as pilot:
-        await settle(pilot)
+    async with settled(app, (120, 60)) as pilot:
         await press(pilot, "question_mark")
         assert "mark a run as A" not in text(pilot)
         await press(pilot, "escape", "5", "question_mark")
@@ -205,8 +189,7 @@ async def test_the_help_has_the_keys_of_the_screen_that_it_was_asked_on() -> Non
 @pytest.mark.parametrize("key", ["q", "question_mark", "enter"])
 async def test_the_help_is_closed_by_other_keys_too(key: str) -> None:
     app = replayed(scenes.h200())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "question_mark")
         assert isinstance(app.screen, HelpScreen)
         await press(pilot, key)
@@ -215,16 +198,14 @@ async def test_the_help_is_closed_by_other_keys_too(key: str) -> None:
 
 async def test_ctrl_q_stops_the_run_and_quits() -> None:
     app, feed = held(scenes.midway())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await pilot.press("ctrl+q")
     assert feed.said == ["cancel"] and app.return_code == 130
 
 
 async def test_question_mark_helps_and_escape_closes_the_help() -> None:
     app = replayed(scenes.h200())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "question_mark")
         assert isinstance(app.screen, HelpScreen)
         assert "filter the table" in text(pilot)
@@ -233,8 +214,7 @@ async def test_question_mark_helps_and_escape_closes_the_help() -> None:
 
 
 async def test_page_keys_scroll_the_text_below_the_table() -> None:
-    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.h200()), SIZE) as pilot:
         await press(pilot, "enter")
         assert "decided after" not in text(pilot)
         pages = 0
@@ -247,8 +227,7 @@ async def test_page_keys_scroll_the_text_below_the_table() -> None:
 
 
 async def test_the_filter_finds_the_words_that_the_table_shows() -> None:
-    async with replayed(scenes.h200()).run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.h200()), (120, 40)) as pilot:
         await press(pilot, "slash", *"pytorch")
         assert "nothing matches" not in text(pilot)
 
@@ -261,8 +240,7 @@ async def test_a_dead_engine_shows_its_last_words_and_s_tries_again() -> None:
         None,
     ]
     app = WorkbenchApp(lambda _: HeldFeed(scenes.midway(), failures.pop(0)), monotonic=lambda: 0.0)
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         for part in ("engine died", "killed by signal 9", "try again", "MemoryError"):
             assert part in text(pilot), part
         assert app.session.exit_code == 1
@@ -274,16 +252,14 @@ async def test_a_dead_engine_shows_its_last_words_and_s_tries_again() -> None:
 async def test_an_event_that_does_not_fit_ends_the_run_not_the_app() -> None:
     events = [event for event in scenes.h200() if not isinstance(event, ev.RacePlanned)]
     app = replayed(events)
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         assert "does not fit the run" in text(pilot)
         assert app.is_running
 
 
 async def test_a_replay_offers_no_start_and_says_that_it_is_recorded() -> None:
     app = replayed(scenes.h200(), replay=True)
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         assert "recorded, done" in text(pilot)
         assert "s Start" not in text(pilot) and "another run" not in text(pilot)
         await press(pilot, "s", "q")
@@ -291,8 +267,7 @@ async def test_a_replay_offers_no_start_and_says_that_it_is_recorded() -> None:
 
 
 async def test_a_plain_run_opens_on_the_race_and_owes_no_verdict() -> None:
-    async with replayed(scenes.training_midway(), replay=True).run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.training_midway(), replay=True), (120, 40)) as pilot:
         assert "[2 Run]" in text(pilot)
         await press(pilot, "3")
         assert "fastest: cuda:0 torch" in text(pilot)
@@ -307,7 +282,6 @@ async def test_no_width_cuts_a_verdict(events: Callable[[], list[ev.AnyEvent]]) 
             await pilot.resize_terminal(width, 24)
             await settle(pilot)
             for row in app.session.report.rows.values():
-                assert row.verdict is not None
                 word = {"cpu": "CPU", "gpu": "GPU"}.get(row.verdict.choice, row.verdict.choice)
                 marks = [" sim"] if row.verdict.basis == "simulated" else []
                 starts = f"{row.plan.title[:12]}", f"{row.plan.scenario} "
@@ -319,8 +293,7 @@ async def test_no_width_cuts_a_verdict(events: Callable[[], list[ev.AnyEvent]]) 
 
 async def test_without_a_gpu_the_table_tells_how_far_each_pick_is_ahead() -> None:
     app = replayed(scenes.cpu_only())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         assert "no GPU" not in text(pilot).split("Scenario")[1]
         verdicts = [row.verdict for row in app.session.report.rows.values() if row.verdict]
         for width in (60, 80, 100):
@@ -340,8 +313,7 @@ async def test_the_footer_names_the_keys_that_work() -> None:
     """From the first moment of a start, in the details, over the help, and while there is more."""
     feeds = [HeldFeed([]), HeldFeed(scenes.midway())]
     app = WorkbenchApp(lambda _: feeds.pop(0), monotonic=lambda: 0.0)
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         assert text(pilot).splitlines()[-1].startswith(" 1-6 Screens  space Pause  x Stop")
         await press(pilot, "x", "x", "s")  # the rows of the new run come before the next key
         await press(pilot, "down", "enter")
@@ -361,8 +333,7 @@ async def test_a_case_that_is_being_loaded_says_so() -> None:
             break
     first = next(event for event in events if isinstance(event, ev.RacePlanned)).cases[0].id
     app, _ = held([*events, ev.CasePreparing(at_s=1.0, case=first)])
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "2")
         assert "> loading" in text(pilot)
         assert "> ready" not in text(pilot)
@@ -372,8 +343,7 @@ async def test_a_case_that_is_being_loaded_says_so() -> None:
     ("there", "back"), [("j", "k"), ("G", "g"), ("end", "home"), ("down", "up")]
 )
 async def test_letters_move_the_cursor_as_the_arrows_do(there: str, back: str) -> None:
-    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.h200()), SIZE) as pilot:
         table = pilot.app.screen.query_one(Table)
         first = table.cursor
         await press(pilot, there)
@@ -384,8 +354,7 @@ async def test_letters_move_the_cursor_as_the_arrows_do(there: str, back: str) -
 
 @pytest.mark.parametrize(("down", "up"), [("ctrl+d", "ctrl+u"), ("pagedown", "pageup")])
 async def test_the_details_scroll_by_pages(down: str, up: str) -> None:
-    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.h200()), SIZE) as pilot:
         await press(pilot, "enter")
         before = text(pilot)
         await press(pilot, down)

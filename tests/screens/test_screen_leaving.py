@@ -1,18 +1,15 @@
 """The end of the application: in the middle of anything, and after an error of our own."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random
 import signal
 import threading
-from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
 import scenes
-from stage import Feed, HeldFeed, held, left, press, replayed, settle
+from stage import Feed, HeldFeed, held, left, press, replayed, settle, settled
 from textual import events
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
@@ -62,9 +59,7 @@ async def test_no_order_and_no_haste_of_keys_is_an_error() -> None:
         await left(pilot.app)
 
 
-def test_an_error_of_ours_is_one_line_and_keeps_the_run(
-    headless: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_of_ours_is_one_line_and_keeps_the_run(headless, monkeypatch, capsys) -> None:
     kept: list[int] = []
 
     def broken(app: App[None]) -> None:
@@ -88,9 +83,7 @@ def test_an_error_of_ours_is_one_line_and_keeps_the_run(
     )
 
 
-def test_a_panic_of_textual_is_a_failure_too(
-    headless: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_panic_of_textual_is_a_failure_too(headless: None, monkeypatch) -> None:
     """As after an error in a thread of its own, of which it leaves no exit code."""
     monkeypatch.setattr(
         "screens.app.WorkbenchApp.on_ready", lambda app: app.panic("x"), raising=False
@@ -102,8 +95,7 @@ def test_a_panic_of_textual_is_a_failure_too(
 async def test_output_is_of_the_run_that_the_command_line_asked_for() -> None:
     feeds = [HeldFeed(scenes.cpu_only()), HeldFeed(scenes.midway()), HeldFeed(scenes.h200())]
     app = WorkbenchApp(lambda _: feeds.pop(0), Request(quick=True), monotonic=lambda: 0.0)
-    async with app.run_test() as pilot:
-        await settle(pilot)
+    async with settled(app) as pilot:
         first = app.session
         app.start_other(Request(workloads=("matmul",)))
         await settle(pilot)
@@ -126,13 +118,10 @@ def refused() -> HeldFeed:
 
 @pytest.mark.parametrize("later", [never_begun, refused])
 @pytest.mark.parametrize("again", [True, False], ids=["again", "another"])
-async def test_a_later_run_without_a_result_takes_no_output_away(
-    later: Callable[[], HeldFeed], again: bool
-) -> None:
+async def test_a_later_run_without_a_result_takes_no_output_away(later, again) -> None:
     feeds = [Feed(scenes.cpu_only()), later()]
     app = WorkbenchApp(lambda _: feeds.pop(0), Request(quick=True), monotonic=lambda: 0.0)
-    async with app.run_test() as pilot:
-        await settle(pilot)
+    async with settled(app) as pilot:
         first = app.session
         if again:
             app.action_start()
@@ -144,8 +133,7 @@ async def test_a_later_run_without_a_result_takes_no_output_away(
 
 async def test_a_run_that_is_refused_late_is_a_usage_error_without_a_document() -> None:
     app = WorkbenchApp(lambda _: refused(), Request(quick=True), monotonic=lambda: 0.0)
-    async with app.run_test() as pilot:
-        await settle(pilot)
+    async with settled(app):
         assert app.session.exit_code == USAGE and app.answer is None
 
 
@@ -177,15 +165,12 @@ def test_the_end_gets_the_run_that_was_asked_for_whichever_began(
 
 
 @pytest.mark.parametrize("lost", [True, False])
-async def test_a_terminal_that_closes_is_no_second_ctrl_c(
-    lost: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_terminal_that_closes_is_no_second_ctrl_c(lost: bool, monkeypatch) -> None:
     monkeypatch.setattr(TerminalApp, "is_lost", property(lambda _: lost))
     hurried: list[int] = []
     app, feed = held(scenes.midway())
     feed.deaf = True
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         monkeypatch.setattr(app, "hurry", hurried.append)
         app.action_interrupt()
         app.action_interrupt()
@@ -194,9 +179,7 @@ async def test_a_terminal_that_closes_is_no_second_ctrl_c(
         app.exit(return_code=0)
 
 
-def test_a_suspend_gives_the_title_back_and_the_next_one_keeps_it_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_suspend_gives_the_title_back_and_the_next_one_keeps_it_again(monkeypatch) -> None:
     app, written = held(scenes.midway())[0], []
     driver = object.__new__(TerminalDriver)
     driver._app = app
@@ -212,8 +195,7 @@ def test_a_suspend_gives_the_title_back_and_the_next_one_keeps_it_again(
 @pytest.mark.parametrize("key", ["q", "ctrl+c"])
 async def test_quitting_after_a_run_returns_what_the_run_returned(key: str) -> None:
     app = replayed(scenes.h200())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, key)
     assert app.return_code == 0
 
@@ -221,8 +203,7 @@ async def test_quitting_after_a_run_returns_what_the_run_returned(key: str) -> N
 @pytest.mark.parametrize("keys", [["q", "q"], ["ctrl+c"]])
 async def test_quitting_during_a_run_cancels_it_and_returns_130(keys: list[str]) -> None:
     app, feed = held(scenes.midway())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, *keys[:-1])
         assert not feed.said, "q asks at first"
         await press(pilot, keys[-1])
@@ -231,14 +212,11 @@ async def test_quitting_during_a_run_cancels_it_and_returns_130(keys: list[str])
     assert app.return_code == 130
 
 
-async def test_an_engine_that_does_not_answer_holds_nobody_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_engine_that_does_not_answer_holds_nobody_up(monkeypatch) -> None:
     monkeypatch.setattr(app_module, "CANCEL_S", 0.05)
     app, feed = held(scenes.midway())
     feed.deaf = True
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "q", "q")
         await pilot._wait_for_screen()
         while app.is_running and not feed.closed:
@@ -249,8 +227,7 @@ async def test_an_engine_that_does_not_answer_holds_nobody_up(
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 async def test_signals_end_in_the_same_order(number: signal.Signals) -> None:
     app, feed = held(scenes.midway())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         os.kill(os.getpid(), number)
         while not feed.closed:
             await pilot.pause(0.01)
@@ -262,9 +239,7 @@ async def test_signals_end_in_the_same_order(number: signal.Signals) -> None:
 @pytest.mark.parametrize(
     "bad", ["\x1b[9999999999u", "\x1b[1114112u", "\x1b[97;1:3u", "\x1b[97;5;9999999999u"]
 )
-def test_a_key_that_cannot_be_read_takes_no_other_with_it(
-    bad: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_that_cannot_be_read_takes_no_other_with_it(bad: str, monkeypatch) -> None:
     """Nor what the terminal has said before, here that it counts in pixels, ten by ten a cell."""
     here, there = os.pipe()
     driver, got, left = object.__new__(TerminalDriver), list[events.Event](), list[object]()

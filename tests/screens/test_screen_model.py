@@ -1,17 +1,15 @@
 """The Model screen: what it shows at each stage of `advise --model`, and what its keys do."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import msgspec
 import own_runs
 import pytest
 import recorded_model
 import scenes
 import simulated_lab
-from stage import JOURNALS, HeldFeed, held, opened, press, replayed, settle, text
+from msgspec.structs import replace
+from stage import JOURNALS, HeldFeed, held, opened, press, replayed, settle, settled, text
 from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
@@ -43,8 +41,7 @@ async def read_on(pilot: Pilot[None], keys: int = 12) -> str:
 
 async def test_another_run_is_shown_from_its_beginning() -> None:
     app = opened("advise-model")
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with settled(app, (80, 24)) as pilot:
         await press(pilot, "pagedown")
         assert "ship        small.onnx" not in text(pilot)
         app.show_run(Session.of(read_journal(JOURNALS / "advise-model.jsonl")))
@@ -53,8 +50,7 @@ async def test_another_run_is_shown_from_its_beginning() -> None:
 
 
 async def test_a_run_of_a_model_opens_on_its_screen() -> None:
-    async with replayed(DONE).run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(replayed(DONE), SIZE) as pilot:
         assert "[4 Model]" in text(pilot)
         assert "ship        int8-static-u8s8-channel with 2 threads: 1.92x" in text(pilot)
         await press(pilot, "3")
@@ -65,8 +61,7 @@ async def test_a_run_of_a_model_opens_on_its_screen() -> None:
 
 
 async def test_a_wide_screen_plots_error_over_time() -> None:
-    async with replayed(DONE).run_test(size=(160, 64)) as pilot:
-        await settle(pilot)
+    async with settled(replayed(DONE), (160, 64)) as pilot:
         shown = text(pilot)
         assert "Error over the time of a run" in shown
         assert "1% |" in shown
@@ -107,9 +102,7 @@ def test_the_picker(snap_compare: Callable[..., bool], folder: Path, size: tuple
     assert snap_compare(replayed(scenes.h200()), terminal_size=size, run_before=before)
 
 
-async def test_other_runs_offer_the_models_of_the_folder_and_the_form_races_one(
-    folder: Path,
-) -> None:
+async def test_other_runs_offer_the_models_of_the_folder_and_the_form_races_one(folder) -> None:
     asked: list[Request] = []
 
     def start(request: Request) -> HeldFeed:
@@ -156,8 +149,7 @@ async def test_the_screen_is_there_before_the_engine_says_a_word() -> None:
     request = Request(model=ModelQuestion("folder/net.onnx"))
     feed = HeldFeed(DONE[:2])
     app = WorkbenchApp(lambda _: feed, request, monotonic=lambda: 0.0)
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         assert "[4 Model]" in text(pilot)
         assert "net.onnx" in text(pilot)
         assert "folder" not in text(pilot)
@@ -184,8 +176,7 @@ async def test_the_screen_is_there_before_the_engine_says_a_word() -> None:
     ],
 )
 async def test_the_stage_of_the_lab_is_told(events: Sequence[ev.AnyEvent], expected: str) -> None:
-    async with held(events)[0].run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(held(events)[0], SIZE) as pilot:
         assert expected in text(pilot)
 
 
@@ -195,19 +186,16 @@ async def test_a_candidate_that_joins_has_its_line() -> None:
         for n, event in enumerate(DONE)
         if isinstance(event, ev.CasesJoined) and recorded_model.MIXED in event.cases
     )
-    async with held(DONE[:joined])[0].run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(held(DONE[:joined])[0], SIZE) as pilot:
         table = text(pilot).split("So far")[0]
         assert "mixed" not in table
-    async with held(DONE[: joined + 1])[0].run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(held(DONE[: joined + 1])[0], SIZE) as pilot:
         table = text(pilot).split("So far")[0]
         assert "-mixed" in table
 
 
 async def test_the_cursor_starts_on_the_pick_and_why_follows_it() -> None:
-    async with replayed(DONE).run_test(size=(120, 60)) as pilot:
-        await settle(pilot)
+    async with settled(replayed(DONE), (120, 60)) as pilot:
         shown = text(pilot)
         assert "Why int8-static-u8s8-channel t2" in shown
         assert shown.count("Why ") == 1
@@ -223,8 +211,7 @@ async def test_the_cursor_starts_on_the_pick_and_why_follows_it() -> None:
 async def test_the_cursor_stays_where_it_was_moved_when_the_verdict_comes() -> None:
     decided = next(n for n, event in enumerate(DONE) if isinstance(event, ev.VerdictReached))
     app, feed = held(DONE[:decided])
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "end")
         for event in DONE[decided:]:
             feed._more.put_nowait(event)
@@ -233,8 +220,7 @@ async def test_the_cursor_stays_where_it_was_moved_when_the_verdict_comes() -> N
 
 
 async def test_everything_can_be_read_by_keyboard_in_a_small_terminal() -> None:
-    async with replayed(DONE).run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(replayed(DONE), SIZE) as pilot:
         drawn = await read_on(pilot)
     for wanted in (
         "Where the time of one run goes",
@@ -250,24 +236,21 @@ async def test_everything_can_be_read_by_keyboard_in_a_small_terminal() -> None:
 
 async def test_c_copies_the_code_as_it_stands() -> None:
     app = replayed(DONE)
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "c")
         assert app.clipboard == Report.of(DONE).model.advice.snippet
 
 
 async def test_before_there_is_code_c_copies_the_command() -> None:
     app, _ = held(simulated_lab.midway())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "c")
         assert app.clipboard.startswith("workbench advise --model mobilenet_v2.onnx")
 
 
 async def test_enter_shows_the_details_of_a_form() -> None:
     app = replayed(DONE)
-    async with app.run_test(size=(120, 60)) as pilot:
-        await settle(pilot)
+    async with settled(app, (120, 60)) as pilot:
         await press(pilot, "enter")
         assert isinstance(app.screen, DetailScreen)
         shown = text(pilot)
@@ -284,13 +267,12 @@ async def test_a_failed_form_and_a_file_that_was_not_written_are_told() -> None:
     for event in DONE:
         if isinstance(event, ev.ModelAdvised):
             saved = Saved("best.onnx", None, None, reason)
-            advice = msgspec.structs.replace(event.advice, saved=saved)
-            event = msgspec.structs.replace(event, advice=advice)
+            advice = replace(event.advice, saved=saved)
+            event = replace(event, advice=advice)
         if isinstance(event, ev.CaseFinished) and event.case == recorded_model.MIXED.id:
-            event = msgspec.structs.replace(event, status="failed", reason=reason)
+            event = replace(event, status="failed", reason=reason)
         events.append(event)
-    async with replayed(events).run_test(size=(120, 60)) as pilot:
-        await settle(pilot)
+    async with settled(replayed(events), (120, 60)) as pilot:
         assert "best.onnx was not written: ONNX Runtime cannot run it" in text(pilot)
         await press(pilot, "down")
         assert "Failed: ONNX Runtime cannot run it" in text(pilot)
@@ -307,8 +289,7 @@ async def test_a_model_that_could_not_be_read_says_why() -> None:
                 at_s=11.0, case=case.id, scenario="model", status="failed", reason=crashed
             )
         )
-    async with replayed(events).run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(replayed(events), SIZE) as pilot:
         assert "[4 Model]" in text(pilot)
         assert "killed by signal 11" in text(pilot)
 
@@ -316,26 +297,22 @@ async def test_a_model_that_could_not_be_read_says_why() -> None:
 async def test_an_opened_document_shows_the_same(tmp_path: Path) -> None:
     file = tmp_path / "run.json"
     file.write_text(dump(Report.of(DONE).document()))
-    async with replayed(DONE).run_test(size=(120, 60)) as pilot:
-        await settle(pilot)
+    async with settled(replayed(DONE), (120, 60)) as pilot:
         live = text(pilot).splitlines()[2:]
     app = WorkbenchApp(lambda _: HeldFeed([]), kept=Session.of(open_run(str(file))))
-    async with app.run_test(size=(120, 60)) as pilot:
-        await settle(pilot)
+    async with settled(app, (120, 60)) as pilot:
         assert text(pilot).splitlines()[2:] == live
 
 
 async def test_a_narrow_terminal_keeps_form_gain_error_and_state() -> None:
-    async with replayed(DONE).run_test(size=(60, 20)) as pilot:
-        await settle(pilot)
+    async with settled(replayed(DONE), (60, 20)) as pilot:
         head = next(line for line in text(pilot).splitlines() if line.startswith(" Variant"))
         assert head.split() == ["Variant", "Run", "Gain", "Error", "State"]
 
 
 async def test_own_code_opens_on_this_screen_with_answer_and_code() -> None:
     app = replayed(own_runs.net())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         shown = text(pilot)
         assert "[4 Model]" in shown
         assert "run it      on the CPU with BF16 autocast, channels_last and 2 threads" in shown
@@ -354,8 +331,7 @@ async def test_own_code_opens_on_this_screen_with_answer_and_code() -> None:
 async def test_the_table_has_the_keyboard_again_in_a_second_run() -> None:
     feeds = [HeldFeed(own_runs.net()), HeldFeed(own_runs.net())]
     app = WorkbenchApp(lambda _: feeds.pop(0), monotonic=lambda: 0.0)
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "s")
         await settle(pilot)
         table = app.screen.query_one(Table)
@@ -366,16 +342,14 @@ async def test_the_table_has_the_keyboard_again_in_a_second_run() -> None:
 
 
 async def test_a_candidate_above_its_limit_says_so() -> None:
-    async with replayed(own_runs.net()).run_test(size=(120, 60)) as pilot:
-        await settle(pilot)
+    async with settled(replayed(own_runs.net()), (120, 60)) as pilot:
         await press(pilot, "up")
         assert "Why cpu onnxruntime int8-static-u8s8 t2" in text(pilot)
         assert "Above the limit of 2.00%." in text(pilot)
 
 
 async def test_code_that_raised_says_so_on_this_screen() -> None:
-    async with replayed(own_runs.raised()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(replayed(own_runs.raised()), SIZE) as pilot:
         assert "[4 Model]" in text(pilot)
         assert "done  no pick" in text(pilot)
         assert "net:build: ValueError: no weights" in text(pilot)

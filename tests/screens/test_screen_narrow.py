@@ -1,13 +1,11 @@
 """A narrow screen leaves out what matters least, and cuts no sentence before its point."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import scenes
-from stage import loaded, opened, press, replayed, settle, text
+from stage import loaded, opened, press, replayed, settled, text
 
 SMALL = (60, 20)
 
@@ -16,8 +14,7 @@ SECOND = ("right_square_bracket",)  # leads to the second row
 
 
 async def shown(scene: Callable[[], list], *keys: str, size: tuple[int, int] = SMALL) -> list[str]:
-    async with replayed(scene()).run_test(size=size) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scene()), size) as pilot:
         await press(pilot, *keys)
         await loaded(pilot)
         return text(pilot).splitlines()
@@ -69,9 +66,7 @@ async def test_no_filter_is_offered_for_no_runs(tmp_path: Path) -> None:
     assert "No run is kept yet" in in_one(lines) and "Filter" not in lines[-1]
 
 
-async def test_a_folder_without_a_model_says_so_in_full(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_folder_without_a_model_says_so_in_full(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     lines = await shown(scenes.h200, "4")
     assert any("two levels below" in line for line in lines)

@@ -1,13 +1,11 @@
 """The form for a new run: keys alone fill it in, and what it starts is what it shows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import machines
 import pytest
 import scenes
-from stage import Feed, HeldFeed, click_on, held, kept, press, replayed, settle, text
+from stage import Feed, HeldFeed, click_on, held, kept, press, replayed, settle, settled, text
 from textual.events import Key, Paste
 from textual.pilot import Pilot
 
@@ -75,8 +73,7 @@ async def tick(pilot: Pilot[None], *names: str) -> None:
 
 async def test_a_wrong_value_is_named_kept_and_corrected_and_then_it_starts() -> None:
     app, started = finished()
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await choose(pilot, "matmul")
         assert "A GPU is built for dense arithmetic" in text(pilot)
         await press(pilot, "enter", *"64..51x")
@@ -115,8 +112,7 @@ async def test_choices_show_their_cursor_while_they_have_the_focus() -> None:
 
 async def test_the_end_of_a_pasted_path_is_in_view() -> None:
     app, _ = finished()
-    async with app.run_test(size=(60, 20)) as pilot:
-        await settle(pilot)
+    async with settled(app, (60, 20)) as pilot:
         await choose(pilot, OWN)
         await press(pilot, "tab", "tab")
         app.screen.post_message(Paste("/home/user/a/long/path/to/my/train.py"))
@@ -131,8 +127,7 @@ async def test_a_broken_workload_of_the_users_own_is_named_and_ends_nothing(
 ) -> None:
     (tmp_path / "train_cnn.py").write_text("import nothing_of_that_name\n")
     monkeypatch.setenv("WORKBENCH_WORKLOADS", str(tmp_path))
-    async with replayed(scenes.cpu_only()).run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.cpu_only()), (120, 40)) as pilot:
         await press(pilot, "n")
         assert "train_cnn.py cannot be used" in text(pilot)
         await press(pilot, "escape")
@@ -143,8 +138,7 @@ async def test_a_broken_workload_of_the_users_own_is_named_and_ends_nothing(
 
 async def test_every_option_of_the_form_reaches_the_engine() -> None:
     app, started = finished(Request(seed=7, strict=True))
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await choose(pilot, "train_cnn")
         values = {"image": "32,64", "batch": "8..32", "precision": ("fp32", "bf16")}
         values |= {"backend": ("torch",), "device": ("cpu",), "threads": "1,2", "budget": "30"}
@@ -164,8 +158,7 @@ async def test_every_option_of_the_form_reaches_the_engine() -> None:
 
 async def test_keys_that_come_all_at_once_go_where_they_belong() -> None:
     app, started = finished()
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "n")
         keys = [*"matmul", "enter", *"64", "down", "f", "f", "space", "tab", "t", "space"]
         for key in (*keys, "down", "down", *"12"):
@@ -181,8 +174,7 @@ async def test_keys_that_come_all_at_once_go_where_they_belong() -> None:
 
 async def test_lines_that_were_just_shown_have_their_place_in_the_order_of_fields() -> None:
     app, _ = finished()
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "n")
         for key in ("down", "enter", "tab", "shift+tab"):
             app.post_message(Key(key, None))
@@ -192,8 +184,7 @@ async def test_lines_that_were_just_shown_have_their_place_in_the_order_of_field
 
 async def test_letters_find_an_entry_by_its_name_or_title_and_escape_shows_all_again() -> None:
     app, _ = finished()
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "n", *"norm")
         assert "none: esc shows all" in text(pilot)
         await press(pilot, *["backspace"] * 3, "o")
@@ -209,8 +200,7 @@ async def test_letters_find_an_entry_by_its_name_or_title_and_escape_shows_all_a
 
 async def test_choices_are_ticked_by_space_and_click_and_none_means_the_default() -> None:
     app, _ = finished()
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await choose(pilot, "matmul")
         await press(pilot, "enter", "down")
         await tick(pilot, "fp32", "bf16")
@@ -226,8 +216,7 @@ async def test_choices_are_ticked_by_space_and_click_and_none_means_the_default(
 
 async def test_one_choice_excludes_the_others_where_only_one_can_be() -> None:
     app, _ = finished()
-    async with app.run_test(size=(80, 32)) as pilot:
-        await settle(pilot)
+    async with settled(app, (80, 32)) as pilot:
         await choose(pilot, OWN)
         await press(pilot, "enter")
         assert "  over" not in text(pilot)
@@ -240,8 +229,7 @@ async def test_one_choice_excludes_the_others_where_only_one_can_be() -> None:
 
 async def test_code_that_is_not_named_yet_is_no_mistake_until_it_is_to_start() -> None:
     app, started = finished()
-    async with app.run_test(size=(80, 32)) as pilot:
-        await settle(pilot)
+    async with settled(app, (80, 32)) as pilot:
         await choose(pilot, OWN)
         await press(pilot, "enter")
         assert "--torch takes package.module:build" in text(pilot) and "! " not in text(pilot)
@@ -253,8 +241,7 @@ async def test_code_that_is_not_named_yet_is_no_mistake_until_it_is_to_start() -
 
 async def test_the_rows_of_the_table_are_chosen_and_open_on_the_advisor() -> None:
     app, started = finished()
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "2", "n")
         assert "The scenarios of the advisor" in text(pilot)
         await press(pilot, "enter")
@@ -266,8 +253,7 @@ async def test_the_rows_of_the_table_are_chosen_and_open_on_the_advisor() -> Non
 
 async def test_too_little_time_for_the_candidates_is_said_with_the_time_that_would_do() -> None:
     app, _ = finished(Request(budget_s=5.0))
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "n")
         shown = " ".join(text(pilot).split())
         assert "! 6 rows, up to 6 candidates in each, about 0.24 s per candidate: some may" in shown
@@ -277,8 +263,7 @@ async def test_too_little_time_for_the_candidates_is_said_with_the_time_that_wou
 async def test_the_form_begins_with_the_run_before_and_escape_leaves_it_as_it_was() -> None:
     before = Request(workloads=("matmul",), settings=("n=256",), devices=("cpu",), budget_s=9.5)
     app, started = finished(before)
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "n")
         assert "$ workbench run matmul --budget 9.5 --device cpu --set n=256" in text(pilot)
         await press(pilot, "enter", *"0", "escape")
@@ -289,8 +274,7 @@ async def test_the_form_begins_with_the_run_before_and_escape_leaves_it_as_it_wa
 
 async def test_what_was_typed_stays_while_other_workloads_are_looked_at() -> None:
     app, _ = finished()
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await choose(pilot, "matmul")
         await press(pilot, "enter", *"128", "shift+tab", "down")
         assert "--set" not in text(pilot)
@@ -300,8 +284,7 @@ async def test_what_was_typed_stays_while_other_workloads_are_looked_at() -> Non
 
 async def test_a_device_that_is_not_here_is_noticed_once_the_machine_is_known() -> None:
     app, _ = finished(Request(devices=("cuda:0",)))
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await choose(pilot, "matmul")
         assert "[ ] all  [ ] cpu  [x] cuda:0" in text(pilot)
         assert "no device cuda:0 here. Choices: cpu" in text(pilot)
@@ -313,8 +296,7 @@ async def test_a_device_that_is_not_here_is_noticed_once_the_machine_is_known() 
 
 async def test_a_click_ticks_quick_and_the_key_bar_starts() -> None:
     app, started = finished()
-    async with app.run_test(size=(80, 32)) as pilot:
-        await settle(pilot)
+    async with settled(app, (80, 32)) as pilot:
         await press(pilot, "n", "enter")
         await click_on(pilot, "( ) quick")
         assert "$ workbench advise --quick" in text(pilot)
@@ -325,8 +307,7 @@ async def test_a_click_ticks_quick_and_the_key_bar_starts() -> None:
 
 async def test_it_is_offered_neither_during_a_run_nor_in_a_replay() -> None:
     for app in (held(scenes.midway())[0], replayed(scenes.h200(), replay=True)):
-        async with app.run_test(size=SIZE) as pilot:
-            await settle(pilot)
+        async with settled(app, SIZE) as pilot:
             assert "n New" not in text(pilot)
             await press(pilot, "n")
             assert not isinstance(app.screen, NewRunScreen)
@@ -335,8 +316,7 @@ async def test_it_is_offered_neither_during_a_run_nor_in_a_replay() -> None:
 async def test_a_new_run_closes_the_details_of_the_old_one() -> None:
     feeds = [Feed(scenes.cpu_only()), HeldFeed(scenes.midway()[:1])]
     app = WorkbenchApp(lambda _: feeds.pop(0), monotonic=lambda: 0.0)
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "enter", "2", "enter")
         await choose(pilot, "launch")
         await press(pilot, "enter", "enter")
@@ -344,15 +324,12 @@ async def test_a_new_run_closes_the_details_of_the_old_one() -> None:
         assert "Planning the races" in text(pilot)
 
 
-async def test_a_workload_that_cannot_be_used_says_why(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_workload_that_cannot_be_used_says_why(tmp_path_factory, monkeypatch) -> None:
     folder = tmp_path_factory.mktemp("mine")
     (folder / "aaa_mine.py").write_text("raise RuntimeError('not today')\n")
     monkeypatch.setenv(catalog.ENV, str(folder))
     app, started = finished()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(app, (120, 40)) as pilot:
         await choose(pilot, "aaa_mine")
         assert "cannot be used: RuntimeError: not today" in text(pilot)
         await press(pilot, "enter", "enter")
@@ -362,8 +339,7 @@ async def test_a_workload_that_cannot_be_used_says_why(
 
 async def test_the_form_survives_every_size_and_shows_the_field_that_is_typed_into() -> None:
     app, _ = finished()
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await choose(pilot, "matmul")
         await press(pilot, "enter")
         before = text(pilot).splitlines()[-6:]
@@ -376,14 +352,12 @@ async def test_the_form_survives_every_size_and_shows_the_field_that_is_typed_in
         await pilot.resize_terminal(60, 14)
         await settle(pilot)
         focused = app.screen.focused
-        assert focused is not None
         assert app.screen.query_one("#fields").region.contains_region(focused.region)
 
 
 async def test_a_long_error_is_cut_with_an_ellipsis() -> None:
     app, _ = finished(Request(scenarios=("realtine",)))
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "n", "enter")
         last = list(scenarios.load())[-1]
         shown = " ".join(text(pilot).split())
@@ -402,8 +376,7 @@ async def test_ones_own_code_is_raced_on_the_model_screen() -> None:
         return HeldFeed([] if len(feeds) > 1 else scenes.cpu_only())
 
     app = WorkbenchApp(feed, monotonic=lambda: 0.0)
-    async with app.run_test(size=(80, 32)) as pilot:
-        await settle(pilot)
+    async with settled(app, (80, 32)) as pilot:
         await choose(pilot, OWN)
         assert "--torch takes package.module:build" in text(pilot)
         assert "! " not in text(pilot)
@@ -419,9 +392,7 @@ async def test_ones_own_code_is_raced_on_the_model_screen() -> None:
 
 @pytest.mark.parametrize("opens", [True, False], ids=["another is opened", "none is opened"])
 @pytest.mark.parametrize("raced", ["live", "watched", "recorded"])
-async def test_the_form_offers_what_is_here_whatever_an_old_run_had(
-    raced: str, opens: bool
-) -> None:
+async def test_the_form_offers_what_is_here_whatever_an_old_run_had(raced, opens) -> None:
     watched: WatchSource | None = None
     if raced == "watched":
         machine, software = machines.cpu_server()
@@ -433,8 +404,7 @@ async def test_the_form_offers_what_is_here_whatever_an_old_run_had(
         watched=watched,
         monotonic=lambda: 0.0,
     )
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         if opens:
             app.show_run(kept(scenes.h200()))
             await settle(pilot)
@@ -450,8 +420,7 @@ async def test_the_form_offers_what_is_here_whatever_an_old_run_had(
 
 async def test_question_mark_explains_the_form_and_escape_returns_to_it() -> None:
     app, _ = finished()
-    async with app.run_test(size=(120, 60)) as pilot:
-        await settle(pilot)
+    async with settled(app, (120, 60)) as pilot:
         await press(pilot, "n", "question_mark")
         assert "find an entry by name or title" in text(pilot)
         assert "images in the channels_last layout" in text(pilot)

@@ -1,12 +1,10 @@
 """The command palette: its entries, and the runs that open from it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 import scenes
-from stage import held, opened, press, replayed, settle, text
+from stage import held, opened, press, replayed, settle, settled, text
 
 from screens.app import WorkbenchApp
 from screens.widgets.table import Table
@@ -19,8 +17,7 @@ SIZE = (120, 40)
 
 async def test_the_palette_finds_rows_screens_and_themes_and_a_theme_is_remembered() -> None:
     app = replayed(scenes.h200())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         for words, wanted in (("branching", "[3 Advisor]"), ("screen: hard", "[1 Hardware]")):
             await pilot.press("ctrl+p")
             await pilot.pause()
@@ -45,8 +42,7 @@ async def test_the_palette_offers_workloads_and_recent_runs_only_between_runs() 
         return {entry.text.split(":")[0] for entry in Entries(app.screen)._entries()}
 
     app, _ = held(scenes.midway())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         assert "Workload" not in kinds(app)
         await press(pilot, "x", "x")
         assert {"Workload", "Row", "Screen", "Theme", "Export", "New run"} <= kinds(app)
@@ -55,21 +51,17 @@ async def test_the_palette_offers_workloads_and_recent_runs_only_between_runs() 
 async def test_the_palette_tells_the_sizes_of_a_sweep_apart() -> None:
     from screens.pages.palette import Entries
 
-    async with opened("run-sweep").run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(opened("run-sweep"), SIZE) as pilot:
         found = {entry.text for entry in Entries(pilot.app.screen)._entries()}
         assert {"Row: Matrix product, n=256", "Row: Matrix product, n=512"} <= found
 
 
-async def test_the_palette_opens_where_a_folder_of_workloads_is_gone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_palette_opens_where_a_folder_of_workloads_is_gone(monkeypatch) -> None:
     from screens.pages.palette import Entries
 
     app = replayed(scenes.cpu_only())
     monkeypatch.setenv(catalog.ENV, "/none/such")
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         kinds = {entry.text.split(":")[0] for entry in Entries(pilot.app.screen)._entries()}
         assert {"Row", "Screen", "Theme"} <= kinds and "Workload" not in kinds
 
@@ -82,8 +74,7 @@ async def test_an_earlier_run_opens_from_the_palette_and_the_last_result_is_not_
     earlier = scenes.cpu_only()
     (folder / f"{earlier[0].id}.jsonl").write_bytes(b"".join(encode(e) + b"\n" for e in earlier))
     app = replayed(scenes.h200())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         mine = app.session
         app.read_run(folder / "gone.jsonl", app.show_run)
         await app.workers.wait_for_complete([w for w in app.workers if w.group == "read"])

@@ -1,9 +1,7 @@
 """The race of one row: the forest plot, the lead by round, and the canvas of the curves."""
 
-from __future__ import annotations
-
 import scenes
-from stage import held, press, replayed, settle, text
+from stage import held, press, replayed, settled, text
 
 from screens.widgets.table import Table
 from workbench.export.view import forest
@@ -16,8 +14,7 @@ from workbench.stats.samples import Ratio
 
 
 async def test_the_race_shows_ratios_with_their_intervals_and_the_pick() -> None:
-    async with replayed(scenes.h200()).run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.h200()), (120, 40)) as pilot:
         await press(pilot, "2", *["left"] * 4)
         shown = text(pilot)
         lines = shown.splitlines()
@@ -29,8 +26,7 @@ async def test_the_race_shows_ratios_with_their_intervals_and_the_pick() -> None
 
 
 async def test_the_candidates_for_comparison_stand_apart() -> None:
-    async with replayed(scenes.h200()).run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.h200()), (120, 40)) as pilot:
         await press(pilot, "2", *["left"] * 5, *["right"] * 2)
         assert "for comparison, never picked" in text(pilot)
         await press(pilot, "slash", *"pick", "enter")
@@ -41,8 +37,7 @@ async def test_the_candidates_for_comparison_stand_apart() -> None:
 
 
 async def test_the_cursor_passes_over_the_heading_among_the_candidates() -> None:
-    async with replayed(scenes.h200()).run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.h200()), (120, 40)) as pilot:
         await press(pilot, "2", *["left"] * 5, *["right"] * 2, "home")
         table = pilot.app.screen.query_one(Table)
         keys = [line.key for line in table._shown.lines]
@@ -59,8 +54,7 @@ async def test_the_cursor_passes_over_the_heading_among_the_candidates() -> None
 
 async def test_the_lead_and_the_samples_are_shown_where_there_is_room() -> None:
     for size, roomy in (((120, 40), True), ((120, 30), False), ((80, 40), False)):
-        async with replayed(scenes.h200()).run_test(size=size) as pilot:
-            await settle(pilot)
+        async with settled(replayed(scenes.h200()), size) as pilot:
             await press(pilot, "2")
             assert "Log ─" in text(pilot) and "done        after" not in text(pilot), "of its row"
             await press(pilot, *["right"] * 5)
@@ -70,8 +64,7 @@ async def test_the_lead_and_the_samples_are_shown_where_there_is_room() -> None:
 
 
 async def test_a_race_without_a_round_has_no_lead() -> None:
-    async with held(scenes.until(scenes.h200(), "training", 0))[0].run_test(size=(120, 40)) as p:
-        await settle(p)
+    async with settled(held(scenes.until(scenes.h200(), "training", 0))[0], (120, 40)) as p:
         await press(p, "2")
         assert "Lead by round" not in text(p) and "samples of" not in text(p)
 
@@ -106,12 +99,11 @@ def test_a_long_race_is_thinned_and_keeps_its_last_round() -> None:
     report = Report.of(scenes.h200())
     row = report.rows["branching"]
     long, start = RunView(report), RunView(report).lead(row)
-    assert start is not None
     for candidate in (start.best, start.other):
         rounds = candidate.rounds()
         rounds.update({number: rounds[0] * (1 + number % 7 / 100) for number in range(1000)})
     found = long.lead(row)
-    assert found is not None and found.course[-1][0] == 999 and len(found.course) <= 60
+    assert found.course[-1][0] == 999 and len(found.course) <= 60
     lines = lead_lines(found, long, 100)
     assert max(line.cell_length for line in lines) <= 100
 
@@ -121,7 +113,6 @@ def test_the_histogram_counts_from_the_shortest_to_the_longest_sample() -> None:
     run = RunView(report)
     for row in report.rows.values():
         best = run.best(row)
-        assert best is not None
         line = course_lines(row, run, 120)[-1].plain
         assert line.startswith(f"{len(best.samples_s):,} samples of ") and "█" in line
     row.candidates.clear()

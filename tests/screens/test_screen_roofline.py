@@ -1,14 +1,12 @@
 """The candidates of a row under the measured ceilings."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 
 import msgspec
 import pytest
 import scenes
-from stage import press, replayed, settle, text
+from stage import press, replayed, settle, settled, text
 from textual.pilot import Pilot
 
 from workbench.export.view.chart import Series, chart
@@ -31,7 +29,6 @@ def without_ceilings() -> list[ev.AnyEvent]:
 def with_gpu() -> Report:
     """The report, with ceilings of the GPU as well."""
     report = Report.of(scenes.h200())
-    assert report.ceilings is not None
     gpu = DeviceCeilings(
         device="cuda:0",
         name=None,
@@ -57,8 +54,7 @@ def test_the_roofline_of_a_row(snap_compare: Callable[..., bool], size: tuple[in
 
 
 async def test_6_shows_it_and_brackets_walk_the_rows() -> None:
-    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.h200()), SIZE) as pilot:
         await press(pilot, "6")
         followed = text(pilot)
         await press(pilot, *["right_square_bracket"] * 2)
@@ -71,23 +67,20 @@ async def test_6_shows_it_and_brackets_walk_the_rows() -> None:
 
 
 async def test_without_ceilings_it_says_how_to_get_them() -> None:
-    async with replayed(without_ceilings()).run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with settled(replayed(without_ceilings()), (80, 24)) as pilot:
         await press(pilot, "6")
         assert "`workbench ceilings` measures them" in text(pilot)
         assert "FLOP per byte" not in text(pilot)
 
 
 async def test_a_row_whose_operations_are_not_counted_says_so() -> None:
-    async with replayed(scenes.h200()).run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.h200()), (80, 24)) as pilot:
         await press(pilot, "6", *["right"] * 5)
         assert "No candidate of this row has both a known ceiling" in text(pilot)
 
 
 async def test_a_run_without_races_says_so() -> None:
-    async with replayed(scenes.h200()[:1]).run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.h200()[:1]), SIZE) as pilot:
         await press(pilot, "6")
         assert "[6 Roofline]" in text(pilot) and "`workbench ceilings`" not in text(pilot)
 
@@ -127,7 +120,6 @@ def test_a_low_terminal_gets_the_lines_without_the_chart() -> None:
 @pytest.mark.parametrize(("peak", "bandwidth"), [(-1.0, 4e12), (800e12, -1.0), (1e308, 5e-324)])
 def test_limits_that_no_machine_has_are_not_drawn(peak: float, bandwidth: float) -> None:
     report = with_gpu()
-    assert report.ceilings is not None
     report.ceilings = msgspec.structs.replace(
         report.ceilings,
         devices=[

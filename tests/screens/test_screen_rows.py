@@ -1,11 +1,9 @@
 """Walking the rows: one is chosen on all screens, and its details are its own."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import scenes
-from stage import Feed, HeldFeed, click_on, held, press, replayed, settle, text
+from stage import Feed, HeldFeed, click_on, held, press, replayed, settle, settled, text
 
 from screens.app import WorkbenchApp
 from screens.pages.advisor import AdvisorScreen
@@ -18,8 +16,7 @@ SIZE = (80, 24)
 
 
 async def test_enter_on_the_run_screen_opens_the_same_row() -> None:
-    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.h200()), SIZE) as pilot:
         await press(pilot, "2", "right_square_bracket", "enter")
         assert "Real-time inference, small device ─" in text(pilot)
         assert "[2 Run]" in text(pilot)
@@ -27,8 +24,7 @@ async def test_enter_on_the_run_screen_opens_the_same_row() -> None:
 
 async def test_brackets_walk_the_rows_and_escape_follows_the_live_one() -> None:
     app, _ = held(scenes.midway())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "2")
         assert "Heavy convolution layers   [ 5 of 6 ]" in text(pilot)
         assert "live" in text(pilot)
@@ -43,8 +39,7 @@ async def test_brackets_walk_the_rows_and_escape_follows_the_live_one() -> None:
 
 async def test_a_click_on_a_bracket_of_the_title_walks_the_rows() -> None:
     app, _ = held(scenes.midway())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "2")
         await click_on(pilot, " ]   ")
         assert "[ 6 of 6 ]" in text(pilot)
@@ -55,8 +50,7 @@ async def test_a_click_on_a_bracket_of_the_title_walks_the_rows() -> None:
 async def test_a_second_run_is_followed_whatever_was_looked_at_before() -> None:
     feeds = [HeldFeed(scenes.midway()), HeldFeed(scenes.midway())]
     app = WorkbenchApp(lambda _: feeds.pop(0), monotonic=lambda: 0.0)
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "up", "2", "left_square_bracket", "x", "x", "s")
         assert "Heavy convolution layers   [ 5 of 6 ]" in text(pilot)
         assert "esc Back" not in text(pilot)
@@ -65,8 +59,7 @@ async def test_a_second_run_is_followed_whatever_was_looked_at_before() -> None:
 
 
 async def test_every_screen_shows_the_row_that_was_chosen_on_another() -> None:
-    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.h200()), SIZE) as pilot:
         first = pilot.app.screen.query_one(Table).cursor
         await press(pilot, "2")
         assert pilot.app.screen.row.plan.scenario == first
@@ -83,8 +76,7 @@ async def test_every_screen_shows_the_row_that_was_chosen_on_another() -> None:
 
 
 async def test_escape_clears_a_kept_filter_and_keeps_the_place() -> None:
-    async with replayed(scenes.h200()).run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.h200()), (120, 40)) as pilot:
         await press(pilot, "down", "down", "slash", *"floating", "enter", "escape")
         assert "prototyping" in text(pilot)
         assert pilot.app.screen.query_one(Table).cursor == "floating_point"
@@ -96,24 +88,21 @@ async def test_escape_clears_a_kept_filter_and_keeps_the_place() -> None:
 
 
 async def test_back_is_offered_only_where_it_leads_somewhere() -> None:
-    async with replayed(scenes.h200()).run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.h200()), (120, 40)) as pilot:
         for keys, is_offered in ((("2",), False), (("right",), True), (("left", "left"), False)):
             await press(pilot, *keys)
             assert ("esc Back" in text(pilot)) == is_offered
 
 
 async def test_escape_from_the_details_leads_to_the_row_that_they_show() -> None:
-    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.h200()), SIZE) as pilot:
         await press(pilot, "enter", "right_square_bracket", "escape")
         assert pilot.app.screen.query_one(Table).cursor == "realtime"
         assert "Real-time inference, small device ─" in text(pilot)
 
 
 async def test_the_key_of_a_screen_leads_back_from_its_details() -> None:
-    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.h200()), SIZE) as pilot:
         await press(pilot, "enter")
         assert isinstance(pilot.app.screen, DetailScreen)
         await press(pilot, "3")
@@ -122,8 +111,7 @@ async def test_the_key_of_a_screen_leads_back_from_its_details() -> None:
 
 async def test_details_are_of_their_own_row_where_another_has_the_same_case() -> None:
     app = replayed(scenes.h200())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "enter")
         screen, known = app.screen, app.session.report.candidates
         (at,) = [c for c in screen.row.candidates if c.case.id == screen.query_one(Table).cursor]
@@ -133,8 +121,7 @@ async def test_details_are_of_their_own_row_where_another_has_the_same_case() ->
 
 async def test_the_log_is_of_the_row_that_is_looked_at() -> None:
     app, _ = held(scenes.midway())
-    async with app.run_test(size=(80, 40)) as pilot:
-        await settle(pilot)
+    async with settled(app, (80, 40)) as pilot:
         await press(pilot, "2")
         assert "race        Heavy convolution" in text(pilot)
         await press(pilot, "right_square_bracket")
@@ -148,8 +135,7 @@ async def test_brackets_wait_in_the_details_of_a_row_that_another_run_has_not_an
     planned = [n for n, e in enumerate(scenes.midway()) if isinstance(e, ev.RacePlanned)]
     feeds = [Feed(scenes.h200()), HeldFeed(scenes.midway()[: planned[2]])]
     app = WorkbenchApp(lambda _: feeds.pop(0), monotonic=lambda: 0.0)
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "end", "enter", "s")
         assert isinstance(app.screen, DetailScreen)
         assert len(app.session.report.rows) == 2 and app.screen.row is None
@@ -163,8 +149,7 @@ async def test_brackets_wait_in_the_details_of_a_row_that_another_run_has_not_an
 async def test_a_row_is_shown_on_the_advisor_that_was_never_open() -> None:
     request = Request(workloads=("matmul",))
     app = WorkbenchApp(lambda _: Feed(scenes.sweep()), request, monotonic=lambda: 0.0)
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         assert [*app._screen_stacks] == ["Run"]
         for name in ("matmul[n=512]", "matmul[n=64]"):  # the second time it is
             app.show_row(name)
@@ -177,8 +162,7 @@ async def test_a_row_is_shown_on_the_advisor_that_was_never_open() -> None:
 
 async def test_a_row_is_shown_though_a_filter_has_hidden_it() -> None:
     app = replayed(scenes.h200())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         await press(pilot, "slash", *"conv", "enter")
         app.show_row("branching")  # as the palette does
         await settle(pilot)

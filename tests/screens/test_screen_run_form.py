@@ -1,7 +1,5 @@
 """The texts of the form for a new run, and the request that they make."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import machines
@@ -38,9 +36,7 @@ def test_every_entry_has_fields_and_can_be_started_as_it_stands(name: str) -> No
         ("train_cnn.image", "1", "image must be between 16 and 256, not 1"),
     ],
 )
-def test_a_wrong_text_names_its_field_and_leaves_the_others(
-    key: str, value: str, error: str
-) -> None:
+def test_a_wrong_text_names_its_field_and_leaves_the_others(key, value, error) -> None:
     draft = RunForm(Request(quick=True, seed=3))
     draft.entry = "train_cnn"
     draft.texts[key] = value
@@ -84,9 +80,7 @@ def test_fields_that_are_wrong_only_together_are_not_blamed_one_by_one() -> None
     assert list(checked.wrong) == []
 
 
-def test_a_tuning_parameter_says_so_and_is_left_to_the_workload(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_tuning_parameter_says_so_and_is_left_to_the_workload(monkeypatch) -> None:
     workload = type(catalog.load("matmul"))()
     knob = Parameter("block", 64, "rows in a block", 8, 512, unit="rows", tuning=True)
     monkeypatch.setattr(type(workload), "parameters", (*workload.parameters, knob))
@@ -107,10 +101,7 @@ def test_a_tuning_parameter_says_so_and_is_left_to_the_workload(
         ({"code": "m.net:build", "kind": "function"}, "--function m.net:build"),
         ({"code": "s.py"}, "--torch s.py"),
         ({"code": "sh run.sh", "kind": "command"}, "--command 'sh run.sh'"),
-        (
-            {"code": "sh {n}", "kind": "command", "over": "n=1,2"},
-            "--command 'sh {n}' --over n=1,2",
-        ),
+        ({"code": "sh {n}", "kind": "command", "over": "n=1,2"}, "--command 'sh {n}' --over n=1,2"),
         (
             {"code": "sh {n}", "kind": "command", "over": "'n=--amp --fused,--fp32'"},
             "--command 'sh {n}' --over 'n=--amp --fused,--fp32'",
@@ -140,9 +131,7 @@ def test_a_tuning_parameter_says_so_and_is_left_to_the_workload(
         ),
     ],
 )
-def test_the_form_asks_what_the_command_line_asks(
-    tmp_path: Path, monkeypatch, texts, command: str
-) -> None:
+def test_the_form_asks_what_the_command_line_asks(tmp_path, monkeypatch, texts, command) -> None:
     (tmp_path / "s.py").touch()
     monkeypatch.chdir(tmp_path)
     draft = RunForm(Request())

@@ -1,18 +1,17 @@
 """The list of kept runs, and two of them compared."""
 
-from __future__ import annotations
-
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import machines
 import pytest
 import scenes
 from kept_runs import keep, keep_five
-from stage import Feed, HeldFeed, held, loaded, press, replayed, settle, text
+from stage import Feed, HeldFeed, held, loaded, press, replayed, settle, settled, text
 from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
@@ -65,11 +64,19 @@ async def open_runs(pilot: Pilot[None]) -> None:
     await loaded(pilot)
 
 
+@asynccontextmanager
+async def on_runs(
+    app: WorkbenchApp | None = None, size: tuple[int, int] = SIZE
+) -> AsyncGenerator[Pilot[None], None]:
+    """The Runs screen, of an app whose run is over where none is given."""
+    async with settled(app or replayed(scenes.cpu_only()), size) as pilot:
+        await open_runs(pilot)
+        yield pilot
+
+
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("keys", [(), ("v", "down", "down", "v", "c")], ids=["list", "compared"])
-def test_the_runs(
-    snap_compare: Callable[..., bool], kept: Path, size: tuple[int, int], keys: tuple[str, ...]
-) -> None:
+def test_the_runs(snap_compare, kept, size, keys) -> None:
     async def before(pilot: Pilot[None]) -> None:
         await open_runs(pilot)
         await press(pilot, *keys)
@@ -85,8 +92,7 @@ async def test_a_resize_just_after_another_run_was_opened_still_draws_the_row_be
     """The title is drawn again for its new width before the screen shows the other run."""
     opened = read_journal(keep("20261121-100000-bbbb", scenes.cpu_only()))
     app = replayed(scenes.sweep())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE) as pilot:
         title = app.screen.query_one("#row-title", Drawn)
         app.show_run(Session.of(opened))
         title.on_resize()
@@ -96,18 +102,14 @@ async def test_a_resize_just_after_another_run_was_opened_still_draws_the_row_be
 
 
 async def test_without_a_run_it_says_how_to_get_one() -> None:
-    async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
-        await open_runs(pilot)
+    async with on_runs() as pilot:
         assert "No run is kept yet: n starts one" in text(pilot)
 
 
-async def test_where_no_run_can_be_kept_it_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_where_no_run_can_be_kept_it_says_so(tmp_path, monkeypatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
-        await open_runs(pilot)
+    async with on_runs() as pilot:
         assert "Runs are not kept: set XDG_STATE_HOME" in text(pilot)
         assert "n starts one" not in text(pilot)
 
@@ -120,15 +122,14 @@ async def test_s_starts_the_command_of_the_chosen_run_again(kept: Path) -> None:
         return HeldFeed(scenes.cpu_only() if len(asked) == 1 else scenes.midway())
 
     app = WorkbenchApp(start, monotonic=lambda: 0.0)
-    async with app.run_test(size=SIZE) as pilot:
-        await open_runs(pilot)
+    async with on_runs(app) as pilot:
         assert "s Start" in text(pilot)
         await press(pilot, "down", "down", "s")
         await loaded(pilot)
         assert (
             asked[1]
             == read_journal(kept / "20261121-100000-bbbb.jsonl").report.started.tool.command
-        )  # type: ignore[union-attr]
+        )
         assert "racing" in text(pilot) and "[3 Advisor]" in text(pilot)
         await press(pilot, "5", "s")
         await loaded(pilot)
@@ -138,11 +139,9 @@ async def test_s_starts_the_command_of_the_chosen_run_again(kept: Path) -> None:
 async def test_s_starts_no_other_run_where_the_chosen_one_cannot_be(kept: Path) -> None:
     asked: list[object] = []
     app = WorkbenchApp(
-        lambda request: asked.append(request) or Feed(scenes.cpu_only()),
-        monotonic=lambda: 0.0,
+        lambda request: asked.append(request) or Feed(scenes.cpu_only()), monotonic=lambda: 0.0
     )
-    async with app.run_test(size=SIZE) as pilot:
-        await open_runs(pilot)
+    async with on_runs(app) as pilot:
         await press(pilot, "end")
         assert cursor(pilot).startswith("20250101")
         await press(pilot, "s", "home", "v", "down", "v", "c")
@@ -156,8 +155,7 @@ async def test_s_starts_no_other_run_where_the_chosen_one_cannot_be(kept: Path) 
 async def test_ceilings_are_not_offered_again(kept: Path) -> None:
     keep("20261124-090000-aaaa", scenes.cpu_only(), "workbench ceilings --again")
     app = replayed(scenes.cpu_only())
-    async with app.run_test(size=SIZE) as pilot:
-        await open_runs(pilot)
+    async with on_runs(app) as pilot:
         assert "s Start" not in text(pilot).splitlines()[-1]
         await press(pilot, "enter")
         await loaded(pilot)
@@ -179,8 +177,7 @@ async def test_an_opened_run_stays_while_a_watch_goes_on(kept: Path) -> None:
     known = ev.HardwareDetected(at_s=0.0, machine=machine, software=software)
     source = WatchSource([known], readings)
     app = WorkbenchApp(lambda _: HeldFeed([]), watched=source, monotonic=lambda: 0.0)
-    async with app.run_test(size=SIZE) as pilot:
-        await open_runs(pilot)
+    async with on_runs(app) as pilot:
         await press(pilot, "enter")
         await loaded(pilot)
         again.set()
@@ -199,8 +196,7 @@ async def test_a_state_folder_that_cannot_be_read_is_named(monkeypatch: pytest.M
 
     monkeypatch.setattr(history, "refreshed", locked)
     monkeypatch.setattr(palette, "refreshed", locked)
-    async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
-        await open_runs(pilot)
+    async with on_runs() as pilot:
         assert "Permission denied" in text(pilot) and "reading the runs" not in text(pilot)
         await press(pilot, "ctrl+p")
         await loaded(pilot)
@@ -208,8 +204,7 @@ async def test_a_state_folder_that_cannot_be_read_is_named(monkeypatch: pytest.M
 
 
 async def test_strings_of_a_journal_do_not_steer_the_terminal(kept: Path) -> None:
-    async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
-        await open_runs(pilot)
+    async with on_runs() as pilot:
         await press(pilot, "down")
         shown = text(pilot)
         assert "\x1b" not in shown and "\u202e" not in shown
@@ -219,8 +214,7 @@ async def test_strings_of_a_journal_do_not_steer_the_terminal(kept: Path) -> Non
 
 
 async def test_the_filter_takes_words_of_all_that_the_list_shows(kept: Path) -> None:
-    async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
-        await open_runs(pilot)
+    async with on_runs() as pilot:
         await press(pilot, "slash", *"EPYC matmul", "enter")
         assert "5 runs, 2 shown" in text(pilot)
         for words in ("cancel", "20261120", "unreadable", "not the journal"):
@@ -237,8 +231,7 @@ async def test_the_filter_takes_words_of_all_that_the_list_shows(kept: Path) -> 
 
 async def test_enter_opens_a_run_and_escape_leads_back_to_the_list(kept: Path) -> None:
     app = replayed(scenes.cpu_only())
-    async with app.run_test(size=SIZE) as pilot:
-        await open_runs(pilot)
+    async with on_runs(app) as pilot:
         own = app.session
         await press(pilot, "enter")
         await loaded(pilot)
@@ -255,8 +248,7 @@ async def test_enter_opens_a_run_and_escape_leads_back_to_the_list(kept: Path) -
 
 
 async def test_an_opened_sweep_comes_with_its_curves(kept: Path) -> None:
-    async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
-        await open_runs(pilot)
+    async with on_runs() as pilot:
         await press(pilot, "down", "down", "down", "enter")
         await loaded(pilot)
         assert "[2 Run]" in text(pilot) and "matmul over n" in text(pilot)
@@ -265,8 +257,7 @@ async def test_an_opened_sweep_comes_with_its_curves(kept: Path) -> None:
 async def test_a_run_in_progress_is_not_disturbed(kept: Path) -> None:
     feeds = [Feed(scenes.cpu_only()), HeldFeed(scenes.midway())]
     app = WorkbenchApp(lambda _: feeds.pop(0), monotonic=lambda: 0.0)
-    async with app.run_test(size=SIZE) as pilot:
-        await open_runs(pilot)
+    async with on_runs(app) as pilot:
         await press(pilot, "3", "s")
         own = app.session
         await open_runs(pilot)
@@ -278,27 +269,21 @@ async def test_a_run_in_progress_is_not_disturbed(kept: Path) -> None:
         assert "wait for it to end" in text(pilot)
 
 
-async def test_no_journal_is_read_during_a_race(
-    kept: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_journal_is_read_during_a_race(kept: Path, monkeypatch) -> None:
     reads: list[object] = []
     refreshed = history.refreshed
     monkeypatch.setattr(history, "refreshed", lambda: reads.append(refreshed()) or reads[-1])
     app, _ = held(scenes.midway())
-    async with app.run_test(size=SIZE) as pilot:
-        await open_runs(pilot)
+    async with on_runs(app) as pilot:
         assert "The list is read when the run has ended" in text(pilot) and not reads
         await press(pilot, "x", "x")
         await loaded(pilot)
         assert "5 runs" in text(pilot) and cursor(pilot) and reads
 
 
-async def test_the_list_follows_the_end_of_a_run_and_e_writes_no_other(
-    kept: Path, tmp_path: Path
-) -> None:
+async def test_the_list_follows_the_end_of_a_run_and_e_writes_no_other(kept, tmp_path) -> None:
     app, _ = held(scenes.midway())
-    async with app.run_test(size=SIZE) as pilot:
-        await open_runs(pilot)
+    async with on_runs(app) as pilot:
         await press(pilot, "e")
         assert not [*tmp_path.glob("*.html")], "the chosen run cannot be written now"
         keep("20261123-100000-ffff", scenes.h200())
@@ -309,15 +294,13 @@ async def test_the_list_follows_the_end_of_a_run_and_e_writes_no_other(
 
 async def test_a_run_that_was_read_too_late_takes_no_running_one_away(kept: Path) -> None:
     app, _ = held(scenes.midway())
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(app, SIZE):
         app.show_run(Session.of(read_journal(kept / "20261121-100000-bbbb.jsonl")))
         assert app.session is app.raced
 
 
 async def test_two_marks_are_compared_and_a_third_takes_the_place_of_b(kept: Path) -> None:
-    async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
-        await open_runs(pilot)
+    async with on_runs() as pilot:
         assert " Compare" not in text(pilot).splitlines()[-1]
         await press(pilot, "v", "down", "v", "down", "v")
         marked = [line.split()[:2] for line in text(pilot).splitlines() if " 2026-11-2" in line]
@@ -337,8 +320,7 @@ async def test_two_marks_are_compared_and_a_third_takes_the_place_of_b(kept: Pat
 
 async def test_runs_without_a_common_case_say_so(kept: Path) -> None:
     keep("20261122-100000-eeee", scenes.training_midway())
-    async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
-        await open_runs(pilot)
+    async with on_runs() as pilot:
         await press(pilot, "v", *["down"] * 4, "v", "c")
         await loaded(pilot)
         assert isinstance(pilot.app.screen, CompareScreen)
@@ -346,16 +328,14 @@ async def test_runs_without_a_common_case_say_so(kept: Path) -> None:
 
 
 async def test_e_writes_the_page_of_the_chosen_run(kept: Path, tmp_path: Path) -> None:
-    async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
-        await open_runs(pilot)
+    async with on_runs() as pilot:
         await press(pilot, "down", "down", "e")
         await loaded(pilot)
         assert (tmp_path / "workbench-20261121-100000-bbbb.html").exists()
 
 
 async def test_del_asks_and_deletes_only_after_a_yes(kept: Path) -> None:
-    async with replayed(scenes.cpu_only()).run_test(size=(60, 20)) as pilot:
-        await open_runs(pilot)
+    async with on_runs(size=(60, 20)) as pilot:
         await press(pilot, "delete")
         assert QUESTION.format("20261121-120000-dddd") in text(pilot)
         await press(pilot, "down", "up", "delete")
@@ -375,12 +355,9 @@ def kept_index(monkeypatch: pytest.MonkeyPatch, runs: int) -> None:
     monkeypatch.setattr(history, "refreshed", lambda: index)
 
 
-async def test_the_last_line_loads_more_runs_whatever_the_order(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_last_line_loads_more_runs_whatever_the_order(monkeypatch) -> None:
     kept_index(monkeypatch, 150)
-    async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
-        await open_runs(pilot)
+    async with on_runs() as pilot:
         await press(pilot, "greater_than_sign", "equals_sign")
         assert "150 runs, 60 shown" in text(pilot)
         last = pilot.app.screen.query_one(Table)._shown.lines[-1].key
@@ -391,12 +368,9 @@ async def test_the_last_line_loads_more_runs_whatever_the_order(
         assert "150 runs, 120" not in text(pilot) and "150 runs" in text(pilot)
 
 
-async def test_a_history_of_ten_thousand_runs_is_read_by_pages(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_history_of_ten_thousand_runs_is_read_by_pages(monkeypatch) -> None:
     kept_index(monkeypatch, 10_000)
-    async with replayed(scenes.cpu_only()).run_test(size=SIZE) as pilot:
-        await open_runs(pilot)
+    async with on_runs() as pilot:
         assert "10,000 runs, 60 shown" in text(pilot)
         assert len(pilot.app.screen.query_one(Table)._shown.lines) == PAGE
         await press(pilot, "end")

@@ -1,7 +1,5 @@
 """Phases, clocks and exit codes of one run as the screens see it."""
 
-from __future__ import annotations
-
 import pytest
 import scenes
 from builders import block
@@ -73,7 +71,6 @@ def test_what_may_not_be_picked_is_not_the_best_of_a_live_race() -> None:
     rows = session.report.rows.values()
     row = next(row for row in rows if sum(bool(c.blocks) for c in row.candidates) > 1)
     best = session.best(row)
-    assert best is not None
     best.reason = Reason("error_limit", "its error is above the limit")
     best.state = "ok"
     session._kept.clear()
@@ -138,7 +135,6 @@ def test_speeds_compare_what_shared_its_rounds_and_the_best_is_the_pick() -> Non
 
     done = Report.of(scenes.cpu_only())
     for row in done.rows.values():
-        assert row.verdict is not None
         assert row.verdict.pick is not None
         assert RunView(done).behind(row)[row.verdict.pick].value == 1.0
 

@@ -3,8 +3,6 @@
 After a wanted change: `pytest tests/screens --snapshot-update`, and look at every picture.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -40,9 +38,7 @@ def pictured(snap_compare: Picture, size: tuple[int, int]) -> Callable[..., bool
 
 
 @at_both_sizes
-def test_the_advisor_answers_every_kind_of_scenario_on_a_machine_with_an_h200(
-    pictured: Picture,
-) -> None:
+def test_the_advisor_answers_every_kind_of_scenario_on_a_machine_with_an_h200(pictured) -> None:
     assert pictured(replayed(scenes.h200()))
 
 
@@ -79,9 +75,7 @@ def test_the_advisor_in_sixteen_colours(pictured: Picture, monkeypatch: pytest.M
 
 
 @when_small
-def test_the_help_over_an_uncoloured_terminal(
-    pictured: Picture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_help_over_an_uncoloured_terminal(pictured: Picture, monkeypatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     assert pictured(replayed(scenes.h200()), "question_mark")
 
@@ -97,9 +91,7 @@ def test_the_run_screen_draws_loss_curves_while_training_is_raced(pictured: Pict
 
 
 @at_both_sizes
-def test_the_run_screen_counts_the_99th_percentile_where_latency_is_asked(
-    pictured: Picture,
-) -> None:
+def test_the_run_screen_counts_the_99th_percentile_where_latency_is_asked(pictured) -> None:
     assert pictured(replayed(scenes.h200()), "2", "right")
 
 
@@ -119,9 +111,7 @@ def test_the_curves_grow_while_a_sweep_is_raced(pictured: Picture) -> None:
 
 
 @when_small
-def test_the_curves_of_a_sweep_in_sixteen_colours(
-    pictured: Picture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_curves_of_a_sweep_in_sixteen_colours(pictured: Picture, monkeypatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("COLORTERM")
     assert pictured(replayed(scenes.sweep()))
@@ -143,9 +133,7 @@ def test_the_form_names_what_is_wrong(pictured: Picture, few_workloads: None) ->
 
 
 @when_small
-def test_the_form_in_an_uncoloured_terminal(
-    pictured: Picture, few_workloads: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_form_in_an_uncoloured_terminal(pictured, few_workloads, monkeypatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     assert pictured(
         replayed(scenes.h200()), "n", "down", "down", "down", "enter", *"64", "up", "up"
@@ -168,9 +156,7 @@ def test_the_details_of_a_row_with_its_pick(pictured: Picture) -> None:
 
 
 @at_both_sizes
-def test_the_advisor_knows_the_crossover_the_costs_and_a_device_elsewhere(
-    pictured: Picture,
-) -> None:
+def test_the_advisor_knows_the_crossover_the_costs_and_a_device_elsewhere(pictured) -> None:
     assert pictured(replayed(scenes.crossing()))
 
 
@@ -205,9 +191,7 @@ def test_the_model_screen_while_forms_are_made(pictured: Picture) -> None:
 
 
 @when_small
-def test_the_model_screen_in_an_uncoloured_terminal(
-    pictured: Picture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_model_screen_in_an_uncoloured_terminal(pictured: Picture, monkeypatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     assert pictured(replayed(simulated_lab.done()))
 

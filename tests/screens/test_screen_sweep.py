@@ -1,12 +1,10 @@
 """Plain runs on the Run screen and in the details: curves, profiles, the largest batch."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 import scenes
 from builders import CROSSOVER
-from stage import held, opened, press, replayed, settle, text
+from stage import held, opened, press, replayed, settled, text
 
 from workbench.export.view.chart import LABEL
 from workbench.export.view.curves import crossings, curve_lines, curve_marks
@@ -28,8 +26,7 @@ def plotted(lines: list[str]) -> list[str]:
 
 
 async def test_brackets_walk_the_sizes_by_their_value_not_in_the_order_of_the_race() -> None:
-    async with replayed(scenes.sweep()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.sweep()), SIZE) as pilot:
         seen = []
         await press(pilot, *["left_square_bracket"] * 7)
         for _ in scenes.SIZES:
@@ -40,8 +37,7 @@ async def test_brackets_walk_the_sizes_by_their_value_not_in_the_order_of_the_ra
 
 async def test_the_curve_grows_while_the_sizes_are_raced() -> None:
     app, _ = held(scenes.sweep_at(512))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(app, (120, 40)) as pilot:
         shown = text(pilot)
         assert "Matrix product, n=512   [ 4 of 7 ]" in shown
         assert "matmul over n" in shown
@@ -52,30 +48,26 @@ async def test_the_curve_grows_while_the_sizes_are_raced() -> None:
 
 async def test_one_size_makes_no_curve_but_says_what_was_fastest() -> None:
     app, _ = held(scenes.sweep_at(64))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(app, (120, 40)) as pilot:
         assert "345 GFLOP/s  cpu numpy fp32 t16" in text(pilot), "below Fastest"
         assert "n=64" in text(pilot)
 
 
 async def test_a_low_terminal_keeps_table_and_curve_and_leaves_the_log_out() -> None:
-    async with replayed(scenes.sweep()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.sweep()), SIZE) as pilot:
         assert "Log ─" not in text(pilot)
         assert len(plotted(text(pilot).splitlines()[13:])) >= 6
 
 
 async def test_the_filter_leaves_curves_out_too() -> None:
-    async with replayed(scenes.sweep()).run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.sweep()), (120, 40)) as pilot:
         await press(pilot, "slash", *"torch bf16", "enter")
         drawn = "".join(line.partition("|")[2] for line in plotted(text(pilot).splitlines()[12:]))
         assert "torch bf16" in drawn and "torch fp32" not in drawn
 
 
 async def test_a_curve_keeps_its_symbol_while_the_filter_hides_others() -> None:
-    async with replayed(scenes.sweep()).run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.sweep()), (120, 40)) as pilot:
         await press(pilot, "slash", *"bf16", "enter")
         lines = text(pilot).splitlines()
     assert any("# cuda:0 torch bf16" in line for line in plotted(lines[12:]))
@@ -83,8 +75,7 @@ async def test_a_curve_keeps_its_symbol_while_the_filter_hides_others() -> None:
 
 
 async def test_the_advisor_lists_the_sizes_in_their_order_with_what_was_fastest() -> None:
-    async with replayed(scenes.sweep()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.sweep()), SIZE) as pilot:
         await press(pilot, "3")
         lines = [line for line in text(pilot).splitlines() if "fastest: " in line]
     sizes = sorted(scenes.SIZES)
@@ -95,8 +86,7 @@ async def test_the_advisor_lists_the_sizes_in_their_order_with_what_was_fastest(
 
 
 async def test_a_plain_run_promises_no_verdict_and_says_how_many_rows_it_measured() -> None:
-    async with replayed(scenes.sweep()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.sweep()), SIZE) as pilot:
         await press(pilot, "3")
         shown = text(pilot)
     assert " Result" in shown and " Conf" not in shown and " ... " not in shown
@@ -125,7 +115,6 @@ def test_every_curve_is_drawn_with_the_mark_that_leads_its_candidate() -> None:
 def test_all_sizes_between_which_the_lead_changes_device_are_shaded() -> None:
     report = Report.of(scenes.sweep())
     sweep = RunView(report).sweep(last_of(report))
-    assert sweep is not None
     stays, moves = sweep.lead_changes
     replace = msgspec.structs.replace
     back = replace(moves, between=(1024, 2048), from_candidate="cuda:0/a", to_candidate="cpu/b")
@@ -185,8 +174,7 @@ def test_rows_that_are_no_sweep_are_walked_as_planned() -> None:
 
 
 async def test_details_tell_figures_operators_and_the_trace() -> None:
-    async with replayed(scenes.profiled()).run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.profiled()), (120, 40)) as pilot:
         assert "loaders=4: waiting for data 12%" in text(pilot)
         await press(pilot, "enter")
         for part in (
@@ -199,8 +187,7 @@ async def test_details_tell_figures_operators_and_the_trace() -> None:
 
 async def test_a_search_for_the_largest_batch_says_what_it_tried() -> None:
     app, _ = held(scenes.largest_batch())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(app, (120, 40)) as pilot:
         assert "loaders=4: batch 64: fits" in text(pilot)
         search = next(iter(app.session.report.largest_batches))
         assert search.ended_by == "memory"

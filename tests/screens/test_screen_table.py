@@ -1,7 +1,5 @@
 """Columns shrink and leave by rank; half a number is never shown."""
 
-from __future__ import annotations
-
 import pytest
 
 from workbench.export.view.spans import Text

@@ -5,8 +5,6 @@ model, the same in every theme.
 snapshots-all`, and read what has changed.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,7 +12,7 @@ from pathlib import Path
 import pytest
 import scenes
 import simulated_lab
-from stage import held, press, replayed, settle, text
+from stage import held, press, replayed, settled, text
 from textual.pilot import Pilot
 
 from screens.theme import LIGHT, SIXTEEN, choose
@@ -64,8 +62,7 @@ async def pictures(
             environment.delenv("COLORTERM")
         events = MACHINES[machine]()
         app = held(events)[0] if machine == "live" else replayed(events)
-        async with app.run_test(size=size) as pilot:
-            await settle(pilot)
+        async with settled(app, size) as pilot:
             if machine == "model":
                 await press(pilot, "3")  # as the keys of SCREENS assume
             if theme == LIGHT.name:

@@ -1,13 +1,11 @@
 """Reading in threads: what is superseded or stalls holds nothing up."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 
 import pytest
 import scenes
-from stage import replayed, settle
+from stage import replayed, settle, settled
 
 from screens.state.threads import in_thread
 from workbench.report.report import Report
@@ -23,9 +21,7 @@ async def test_an_error_in_the_thread_is_that_of_the_caller() -> None:
         await in_thread(Path("/gone/nowhere").read_bytes)
 
 
-async def test_a_read_that_was_superseded_is_not_acted_upon(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_read_that_was_superseded_is_not_acted_upon(monkeypatch) -> None:
     stall, threads, taken = threading.Event(), [], []
 
     runs = {name: OpenedRun(Report(), []) for name in ("slow", "fast")}
@@ -38,8 +34,7 @@ async def test_a_read_that_was_superseded_is_not_acted_upon(
 
     monkeypatch.setattr("screens.pages.shell.read_journal", read)
     app = replayed(scenes.cpu_only())
-    async with app.run_test() as pilot:
-        await settle(pilot)
+    async with settled(app) as pilot:
         app.read_run(Path("slow"), taken.append)
         await pilot.pause()
         await app.read_run(Path("fast"), taken.append).wait()

@@ -1,7 +1,5 @@
 """Random keys and sizes: no exception, and always a way back."""
 
-from __future__ import annotations
-
 import os
 import random
 from importlib import import_module

@@ -1,7 +1,5 @@
 """The live view of the machine, from given snapshots."""
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Callable, Iterator
@@ -9,7 +7,7 @@ from collections.abc import Callable, Iterator
 import machines
 import pytest
 import scenes
-from stage import HeldFeed, held, press, settle, text
+from stage import HeldFeed, held, press, settle, settled, text
 from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
@@ -82,9 +80,7 @@ class Watch:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_the_watch_of_a_machine_with_a_gpu(
-    snap_compare: Callable[..., bool], size: tuple[int, int]
-) -> None:
+def test_the_watch_of_a_machine_with_a_gpu(snap_compare, size) -> None:
     watch = Watch(machines.gpu_server())
 
     async def before(pilot: Pilot[None]) -> None:
@@ -95,7 +91,7 @@ def test_the_watch_of_a_machine_with_a_gpu(
 
 def test_clock_events_are_shown_in_words() -> None:
     shown = clock_events(["gpu_idle", "sw_power_cap"])
-    assert shown is not None and shown.plain == "gpu idle, sw power cap"
+    assert shown.plain == "gpu idle, sw power cap"
 
 
 async def test_a_gap_takes_the_place_of_readings_that_would_be_old() -> None:
@@ -117,8 +113,7 @@ async def test_without_a_gpu_it_says_why() -> None:
 async def test_a_run_of_its_own_shows_courses_while_it_lasts() -> None:
     reading = ev.MachineRead(at_s=1.0, host=HostReading(40.0, 2000.0, None, None, 2**30, {}))
     app, feed = held([*scenes.midway(), reading, reading])
-    async with app.run_test(size=(120, 60)) as pilot:
-        await settle(pilot)
+    async with settled(app, (120, 60)) as pilot:
         await press(pilot, "1")
         assert "busy" in text(pilot) and "▄▄" in text(pilot)
         await press(pilot, "x", "x")

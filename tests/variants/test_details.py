@@ -1,20 +1,19 @@
 """Promises of single workloads: real INT8, no silent fallback, harmless freezes."""
 
-from __future__ import annotations
-
 import multiprocessing
 import sys
+from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from checking import checked
+from checking import checked, fails_with
 from support import go_on, stop
+from tasks import prepared
 
 from workbench import assets
-from workbench.contract import Accuracy, Case, Setup, Task, WorkloadError
+from workbench.contract import Accuracy, Case, Setup, WorkloadError
 from workloads._shared import digits, network, onnx_model, quantisation
 from workloads.conv_layers import WORKLOAD as CONV_LAYERS
 from workloads.digits import WORKLOAD as DIGITS, FedDigits, pictures as digit_pictures
@@ -23,14 +22,6 @@ from workloads.infer_cnn import WORKLOAD as INFER_CNN
 from workloads.infer_mlp import WORKLOAD as INFER_MLP
 from workloads.train_cnn import WORKLOAD as TRAIN_CNN, PictureStream
 from workloads.train_mlp_deep import WORKLOAD as TRAIN_MLP_DEEP
-
-
-def prepared(case: Case, setup: Setup | None = None) -> Task:
-    from workbench import catalog
-
-    task = catalog.load(case.workload).prepare(case, setup or Setup(seed=0))
-    task.activate()
-    return task
 
 
 def training_case(precision: str, batch: int, *, image: int, loaders: int = 1) -> Case:
@@ -43,9 +34,6 @@ def inference(method: str | None, image: int = 32, *, device: str = "cpu") -> Ca
     precision = "int8" if method else "fp32"
     params = {"image": image}
     return Case("infer_cnn", device, "onnxruntime", precision, method, 2, 1, params)
-
-
-# ------------------------------------------------------------------ INT8
 
 
 @pytest.mark.parametrize("image", [32, 64])
@@ -77,9 +65,8 @@ def test_a_layer_is_really_quantised() -> None:
 
 def test_a_model_that_quantisation_skipped_is_refused() -> None:
     model = onnx_model.graph(network.mlp((8, 16, 4), seed=0), (1, 8))
-    with pytest.raises(WorkloadError) as caught:
+    with fails_with("not_quantised"):
         quantisation._require_quantised(model, "static")
-    assert caught.value.code == "not_quantised"
 
 
 def test_an_execution_provider_is_never_replaced_silently() -> None:
@@ -87,10 +74,8 @@ def test_an_execution_provider_is_never_replaced_silently() -> None:
 
     if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
         pytest.skip("this onnxruntime was built for CUDA")
-    with pytest.raises(WorkloadError) as caught:
+    with fails_with("provider_fallback", hint="onnxruntime-gpu"):
         prepared(inference(None, device="cuda:0"))
-    assert caught.value.code == "provider_fallback"
-    assert "onnxruntime-gpu" in (caught.value.hint or "")
 
 
 def test_a_session_uses_the_threads_of_its_case() -> None:
@@ -100,20 +85,16 @@ def test_a_session_uses_the_threads_of_its_case() -> None:
 
 def test_set_up_names_its_parts() -> None:
     setup = Setup()
-    prepared(inference("static"), setup)
+    prepared(inference("static"), setup=setup)
     assert set(setup.seconds) == {"build", "compile"}
     setup = Setup()
-    prepared(Case("matmul", "fake:0", "torch", "fp32", params={"n": 8}), setup)
+    prepared(Case("matmul", "fake:0", "torch", "fp32", params={"n": 8}), setup=setup)
     assert set(setup.seconds) == {"build", "transfer"}
-
-
-# ------------------------------------------------------------- training
 
 
 def test_loaders_that_were_frozen_go_on() -> None:
     case = training_case("fp32", 4, image=16, loaders=2)
-    task = prepared(case)
-    try:
+    with closing(prepared(case)) as task:
         task.step()
         children = multiprocessing.active_children()
         assert len(children) == 2
@@ -123,8 +104,6 @@ def test_loaders_that_were_frozen_go_on() -> None:
         for _ in range(8):  # more than what had been prefetched
             task.step()
         assert task.loss() is not None
-    finally:
-        task.close()
     assert multiprocessing.active_children() == []
 
 
@@ -140,13 +119,10 @@ def test_the_stream_is_the_same_for_every_number_of_loaders() -> None:
 
 def test_the_check_leaves_the_training_at_its_start() -> None:
     case = training_case("fp32", 4, image=16)
-    task = prepared(case)
-    try:
+    with closing(prepared(case)) as task:
         task.check()
         initial = network.untrained_convnet(0)[0]
         assert np.array_equal(task.network[0].weight.detach().numpy(), initial.weight)
-    finally:
-        task.close()
 
 
 def test_fp16_training_lowers_its_loss_scale_where_gradients_overflow() -> None:
@@ -154,16 +130,13 @@ def test_fp16_training_lowers_its_loss_scale_where_gradients_overflow() -> None:
     import torch
 
     case = training_case("fp16", 4, image=16)
-    task = prepared(case)
-    try:
+    with closing(prepared(case)) as task:
         assert task.scaler.is_enabled()
         task.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**30)
         assert task.check().passed
         assert task.scaler.get_scale() < 2.0**30
         task.step()
         assert task.loss() is not None
-    finally:
-        task.close()
 
 
 def test_a_gradient_that_is_wrong_is_found() -> None:
@@ -195,9 +168,7 @@ def test_a_training_starts_again_after_its_epochs() -> None:
 
 
 @pytest.mark.parametrize("mode", [None, "dataloader"])
-def test_digits_start_again_after_their_epochs(
-    mode: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_digits_start_again_after_their_epochs(mode: str | None, monkeypatch) -> None:
     monkeypatch.setattr("workloads.digits.EPOCHS", 2)
     case = Case("digits", "cpu", "torch", "fp32", None, 1, 700, mode=mode)  # two steps an epoch
     task = prepared(case)
@@ -225,9 +196,6 @@ def test_a_batch_beyond_the_digits_is_refused() -> None:
         prepared(Case("digits", "cpu", "torch", "fp32", None, 1, 5000))
 
 
-# ------------------------------------------------- references and data
-
-
 def test_the_reference_convolution_agrees_with_torch() -> None:
     import torch
 
@@ -248,12 +216,8 @@ def test_costs_of_the_conv_net_agree_with_torchs_own_counter() -> None:
     assert counter.get_total_flops() == INFER_CNN.work(case).flops
 
     case = training_case("fp32", 2, image=20)
-    training = prepared(case)
-    try:
-        with FlopCounterMode(display=False) as counter:
-            training.step()
-    finally:
-        training.close()
+    with closing(prepared(case)) as training, FlopCounterMode(display=False) as counter:
+        training.step()
     assert counter.get_total_flops() == pytest.approx(TRAIN_CNN.work(case).flops, rel=1e-6)
 
 
@@ -301,15 +265,10 @@ def test_an_asset_that_is_missing_is_named_with_the_folders_searched() -> None:
         assets.path("nothing.bin")
 
 
-def test_an_asset_of_an_installed_wheel_comes_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_asset_of_an_installed_wheel_comes_first(tmp_path, monkeypatch) -> None:
     (tmp_path / "x.txt").write_text("here")
     monkeypatch.setattr(assets, "_ROOTS", (tmp_path, *assets._ROOTS))
     assert assets.path("x.txt") == tmp_path / "x.txt"
-
-
-# ------------------------------------------------------------- precision
 
 
 def test_torchs_own_readers_work_after_tf32_was_switched() -> None:
@@ -352,9 +311,7 @@ def test_true_fp32_holds_where_a_module_has_asked_for_tf32_by_the_new_names() ->
         matmul.allow_tf32, cudnn.allow_tf32 = before
 
 
-def test_tf32_is_switched_by_the_new_names_where_the_old_ones_are_gone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_tf32_is_switched_by_the_new_names_where_the_old_ones_are_gone(monkeypatch) -> None:
     import torch
 
     from workloads._shared.torch_task import set_tf32
@@ -370,9 +327,7 @@ def test_tf32_is_switched_by_the_new_names_where_the_old_ones_are_gone(
         assert matmul.fp32_precision == conv.fp32_precision == mode
 
 
-def test_a_compiled_case_ends_torchs_processes_for_compiling_before_each_turn(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_compiled_case_ends_torchs_processes_for_compiling_before_each_turn(monkeypatch) -> None:
     from workloads._shared.torch_task import TorchTask
 
     class Still(TorchTask):

@@ -1,21 +1,19 @@
 """Inference: one encoder in every backend, real INT8, compiled candidates, profiles."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from inference_cases import TOKENS, case_of, encoder_case, prepared
+from checking import fails_with
+from inference_cases import TOKENS, case_of, encoder_case
+from tasks import prepared
 
 from workbench import catalog
 from workbench.contract import Case, Setup, WorkloadError
 from workloads import infer_encoder as encoder
 from workloads._shared import network, onnx_model, quantisation, torch_task
-
-# ------------------------------------------------------------- the encoder
 
 
 def test_the_reference_agrees_with_torch_in_float64() -> None:
@@ -61,7 +59,7 @@ def test_activations_keep_their_scale() -> None:
 def test_the_same_seed_gives_the_same_answers_and_another_does_not() -> None:
     case = encoder_case()
     first, again, other = (
-        (task := prepared(case, Setup(seed=seed))).infer(task.inputs[0]) for seed in (1, 1, 2)
+        (task := prepared(case, seed)).infer(task.inputs[0]) for seed in (1, 1, 2)
     )
     assert np.array_equal(first, again)
     assert not np.allclose(first, other)
@@ -98,13 +96,9 @@ def test_a_length_that_makes_no_sense_is_refused(text: str) -> None:
 def test_only_a_precision_that_may_be_emulated_is_probed_small() -> None:
     workload = catalog.load("infer_encoder")
     small = workload.small_probe(encoder_case(precision="bf16", batch=8))
-    assert small is not None
     assert (small.batch, small.params) == (1, {"tokens": 8})
     assert workload.small_probe(small) is None
     assert workload.small_probe(encoder_case("onnxruntime", "int8", quantization="static")) is None
-
-
-# -------------------------------------------------------- reduced precision
 
 
 @pytest.mark.parametrize(
@@ -177,9 +171,6 @@ def test_pictures_are_checked_one_by_one_to_save_memory(monkeypatch: pytest.Monk
     assert {*together} == {1}
 
 
-# ------------------------------------------------------- ONNX Runtime on a GPU
-
-
 @pytest.fixture
 def as_gpu(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """ONNX Runtime's CPU in the place of a GPU; the lengths of its first runs."""
@@ -216,12 +207,7 @@ def as_gpu(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     ],
 )
 def test_candidates_of_onnx_runtime_on_a_gpu_are_right(
-    as_gpu: list[float],
-    name: str,
-    precision: str,
-    quantization: str | None,
-    mode: str | None,
-    stored: set[str],
+    as_gpu, name, precision, quantization, mode, stored
 ) -> None:
     import onnx
 
@@ -233,7 +219,7 @@ def test_candidates_of_onnx_runtime_on_a_gpu_are_right(
         name, "onnxruntime", precision, device="cuda:0", quantization=quantization, mode=mode,
         batch=2, **sizes[name],
     )  # fmt: skip
-    task = prepared(case, setup := Setup(seed=0))
+    task = prepared(case, setup=(setup := Setup(seed=0)))
     assert as_gpu == [0.0], "cuDNN searches before the check and before any sample"
     assert setup.seconds["compile"] > 0
     assert task.waits, "a run reads its answer back"
@@ -286,9 +272,6 @@ def test_on_a_simulated_gpu_they_run_too(mode: str | None) -> None:
     assert prepared(case).check().passed
 
 
-# ----------------------------------------------------------------- compiled
-
-
 @pytest.mark.campaign
 def test_code_is_compiled_once_for_its_threads() -> None:
     """Otherwise the first timed step would compile again."""
@@ -297,7 +280,7 @@ def test_code_is_compiled_once_for_its_threads() -> None:
 
     torch.set_num_threads(2)
     setup = Setup(seed=0)
-    task = prepared(case_of("infer_mlp", mode="compile", batch=3, width=8), setup)
+    task = prepared(case_of("infer_mlp", mode="compile", batch=3, width=8), setup=setup)
     graphs = counters["stats"]["unique_graphs"]
     assert setup.seconds["compile"] > 0
     assert task.check().passed
@@ -313,7 +296,5 @@ def test_a_missing_compiler_is_a_reason_with_a_remedy(monkeypatch: pytest.Monkey
         raise RuntimeError("InvalidCxxCompiler: No working C++ compiler found in ...")
 
     monkeypatch.setattr(torch, "compile", lambda module, **_: refuse)
-    with pytest.raises(WorkloadError) as caught:
+    with fails_with("no_compiler", hint=True):
         prepared(encoder_case(mode="compile"))
-    assert caught.value.code == "no_compiler"
-    assert caught.value.hint

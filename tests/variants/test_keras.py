@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 import torch
+from checking import fails_with
 
-from workbench.contract import Case, Setup, Task, WorkloadError
+from workbench.contract import Case, Setup, Task
 from workloads import digits, digits_to_accuracy
 from workloads._backends import keras as keras_backend, tensorflow as tensorflow_backend
 from workloads._backends.torch import Torch
@@ -171,9 +172,7 @@ def library(monkeypatch) -> SimpleNamespace:
             "config": SimpleNamespace(
                 list_physical_devices=lambda kind: noted.gpus,
                 set_visible_devices=lambda *choice: noted.visible.append(choice),
-                experimental=SimpleNamespace(
-                    enable_tensor_float_32_execution=noted.tf32.append,
-                ),
+                experimental=SimpleNamespace(enable_tensor_float_32_execution=noted.tf32.append),
             ),
             "constant": torch.from_numpy,
             "data": SimpleNamespace(Dataset=SimpleNamespace(from_tensor_slices=Data)),
@@ -270,9 +269,8 @@ def test_one_gpu_is_used_in_true_fp32(library) -> None:
     library.gpus += ["first", "second"]
     tensorflow_backend.BACKEND.start("cuda:1")
     assert (library.visible, library.tf32) == ([("second", "GPU")], [False])
-    with pytest.raises(WorkloadError, match="finds no device cuda:2") as missing:
+    with fails_with("no_device", "finds no device cuda:2", hint="tensorflow[and-cuda]"):
         prepared(replace(CASE, device="cuda:2"))
-    assert missing.value.code == "no_device" and "tensorflow[and-cuda]" in str(missing.value.hint)
     prepared(replace(CASE, device="fake:0"))
     assert len(library.visible) == 1
 
@@ -298,7 +296,7 @@ def test_bf16_is_tried_at_a_small_size_first() -> None:
     large = replace(CASE, params={**PARAMS, "samples": 10_000})
     assert WORKLOAD.small_probe(large) is None
     small = WORKLOAD.small_probe(replace(large, precision="bf16"))
-    assert small is not None and small.params == {**PARAMS, "samples": 256}
+    assert small.params == {**PARAMS, "samples": 256}
 
 
 @pytest.mark.parametrize(

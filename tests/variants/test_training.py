@@ -1,11 +1,12 @@
 """The trainings: mixed precision, compiled and fused, wrong gradients, honest costs, accuracy."""
 
-from __future__ import annotations
-
+from contextlib import closing
 from functools import partial
 
 import numpy as np
 import pytest
+from checking import fails_with
+from tasks import prepared
 
 from workbench import catalog
 from workbench.contract import Case, ParameterValue, Setup, Task, WorkloadError
@@ -35,12 +36,6 @@ def case_of(
     return Case(name, "cpu", "torch", precision, None, 1, batch, values, mode)
 
 
-def prepared(case: Case, seed: int = 0) -> Task:
-    task = catalog.load(case.workload).prepare(case, Setup(seed=seed))
-    task.activate()
-    return task
-
-
 def losses(task: Task, steps: int) -> list[float | None]:
     found = []
     for _ in range(steps):
@@ -49,51 +44,36 @@ def losses(task: Task, steps: int) -> list[float | None]:
     return found
 
 
-# ------------------------------------------------------------- the check
-
-
 @pytest.mark.parametrize("name", TRAININGS)
 def test_a_gradient_that_is_wrong_in_one_layer_is_found(name: str) -> None:
-    task = prepared(case_of(name))
-    try:
+    with closing(prepared(case_of(name))) as task:
         assert task.check().passed
         matrices = [p for p in task.network.parameters() if p.dim() > 1]
         matrices[len(matrices) // 2].register_hook(lambda gradient: gradient * 1.05)
         assert not task.check().passed
-    finally:
-        task.close()
 
 
 def test_a_gradient_that_is_off_by_as_much_as_the_kink_of_a_relu_makes_passes() -> None:
-    task = prepared(case_of("train_cnn"))
-    try:
+    with closing(prepared(case_of("train_cnn"))) as task:
         matrices = [p for p in task.network.parameters() if p.dim() > 1]
         matrices[len(matrices) // 2].register_hook(lambda gradient: gradient * 1.002)
         assert task.check().passed
-    finally:
-        task.close()
 
 
 @pytest.mark.parametrize("name", TRAININGS)
 def test_a_gradient_that_misses_a_layer_is_found_in_bf16(name: str) -> None:
-    task = prepared(case_of(name, "bf16"))
-    try:
+    with closing(prepared(case_of(name, "bf16"))) as task:
         matrices = [p for p in task.network.parameters() if p.dim() > 1]
         matrices[len(matrices) // 2].register_hook(lambda gradient: gradient * 0)
         assert not task.check().passed
-    finally:
-        task.close()
 
 
 @pytest.mark.parametrize("name", TRAININGS)
 def test_a_gradient_that_is_no_number_is_found(name: str) -> None:
-    task = prepared(case_of(name))
-    try:
+    with closing(prepared(case_of(name))) as task:
         matrices = [p for p in task.network.parameters() if p.dim() > 1]
         matrices[-1].register_hook(lambda gradient: gradient * float("nan"))
         assert not task.check().passed
-    finally:
-        task.close()
 
 
 def test_a_loss_that_is_no_number_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,13 +121,8 @@ def test_later_tokens_change_nothing_before_them() -> None:
     assert not torch.allclose(before[8], after[8], atol=1e-3)
 
 
-# ------------------------------------------------------ compiled and fused
-
-
 @pytest.mark.parametrize("name", [*TRAININGS, "train_mlp_deep"])
-def test_forward_and_backward_are_compiled_before_the_first_step(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_forward_and_backward_are_compiled_before_the_first_step(name: str, monkeypatch) -> None:
     """Traced in full, but without compiling C++, which takes ten seconds."""
     import torch
 
@@ -182,9 +157,6 @@ def test_a_fused_update_is_the_same_update(name: str) -> None:
     finally:
         fused.close()
         plain.close()
-
-
-# ------------------------------------------------------------------ costs
 
 
 @pytest.mark.parametrize("blocks", [1, 2])
@@ -222,9 +194,7 @@ def test_operations_of_a_gpt_are_those_of_causal_attention() -> None:
         ("train_gpt", {"width": 128, "blocks": 4, "tokens": 64}),
     ],
 )
-def test_the_memory_that_backward_needs_is_in_the_estimate(
-    name: str, params: dict[str, ParameterValue]
-) -> None:
+def test_the_memory_that_backward_needs_is_in_the_estimate(name, params) -> None:
     """The estimates for two batch sizes differ by the memory of one sample."""
     import torch
 
@@ -246,9 +216,6 @@ def test_the_memory_that_backward_needs_is_in_the_estimate(
 
     measured, expected = saved(8) - saved(4), estimated(8) - estimated(4)
     assert measured < expected < 2 * measured
-
-
-# ------------------------------------------------------------ data and results
 
 
 def test_the_stream_is_a_markov_chain_of_its_seed() -> None:
@@ -293,19 +260,14 @@ def test_a_resnet_learns_its_pictures() -> None:
     ],
 )
 def test_a_batch_beyond_the_data_is_refused(name: str, batch: int, says: str) -> None:
-    with pytest.raises(WorkloadError, match=says) as caught:
+    with fails_with("bad_input", says, hint=True):
         prepared(case_of(name, batch=batch))
-    assert caught.value.code == "bad_input"
-    assert caught.value.hint
 
 
 def test_a_width_that_heads_do_not_divide_is_refused_with_the_next_width() -> None:
     with pytest.raises(WorkloadError) as caught:
         prepared(case_of("train_gpt", width=100))
     assert "width=128" in (caught.value.hint or "")
-
-
-# ------------------------------------------------------------ time to accuracy
 
 
 def test_every_training_to_an_accuracy_is_the_same() -> None:
@@ -338,14 +300,12 @@ def test_a_training_that_never_reaches_its_target_ends(monkeypatch: pytest.Monke
     from workloads import digits_to_accuracy
 
     monkeypatch.setattr(digits_to_accuracy, "MOST_EPOCHS", 1)
-    with pytest.raises(WorkloadError, match=r"in 1 epochs, not 0\.98") as caught:
+    with fails_with("not_reached", r"in 1 epochs, not 0\.98"):
         prepared(case_of("digits_to_accuracy", target=0.98)).check()
-    assert caught.value.code == "not_reached"
 
 
 def test_a_training_from_a_stream_says_how_long_it_waits_for_data() -> None:
-    task = prepared(case_of("train_cnn"))
-    try:
+    with closing(prepared(case_of("train_cnn"))) as task:
         assert task.metrics() == {}
         task.step()
         assert 0 < task.metrics()["waiting_fraction"] < 1
@@ -353,5 +313,3 @@ def test_a_training_from_a_stream_says_how_long_it_waits_for_data() -> None:
         assert task.metrics() == {"waiting_fraction": 3 / 8}
         task.activate()
         assert task.metrics() == {}, "steps of the warm-up do not count"
-    finally:
-        task.close()

@@ -1,7 +1,5 @@
 """A simulated GPU drives the GPU column, the ratios and all four choices, with real workers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -83,7 +81,6 @@ def test_the_size_at_which_the_gpu_takes_the_lead_is_found() -> None:
     (verdict,) = report.verdicts
     assert verdict.choice == "gpu"
     found = verdict.crossover
-    assert found is not None
     assert (found.below, found.above) == ("cpu", "gpu")
     low, high = found.ci95
     assert low <= found.value <= high

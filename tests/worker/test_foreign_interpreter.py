@@ -1,7 +1,5 @@
 """Workers under another interpreter, which has its backend and none of our packages."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`advise --model` from the command line to the document, with real children."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Adding a backend is one new file, and variants in workloads."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Adding a workload is one new file."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

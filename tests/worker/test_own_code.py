@@ -1,7 +1,5 @@
 """`advise --torch`, `--function` and `--command` from the command line to the document."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
@@ -119,9 +117,7 @@ def test_a_script_runs_once(advise: Advise, tmp_path: Path) -> None:
     assert "a line of the script" not in done.stdout + done.stderr
 
 
-def test_a_script_that_does_not_end_is_cut_and_its_modules_race(
-    advise: Advise, tmp_path: Path
-) -> None:
+def test_a_script_that_does_not_end_is_cut_and_its_modules_race(advise: Advise, tmp_path) -> None:
     (tmp_path / "script.py").write_text(f"{SCRIPT}\nwhile True:\n    net(torch.randn(4, 64))\n")
     options = ("--batch", "4", "--threads", "1", *budget(12))
     found = document(advise("--torch", "script.py", *options))

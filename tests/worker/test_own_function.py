@@ -1,7 +1,5 @@
 """A user's function and command in real workers: what they do stays there."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

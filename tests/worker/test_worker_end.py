@@ -1,7 +1,5 @@
 """The end of a worker's process, and what it leaves in its log."""
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess

@@ -1,12 +1,9 @@
 """The first hour on a GPU: its steps, its judge and its pages, on outputs that are made up."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,14 +35,10 @@ from workbench.report.report import Report
 # What no H200 of one NUMA node, in shared mode, can show.
 UNTRIED = {"B2", "B4 lost", "B5", "W7", "M4", "S1", "S2", "S3", "S4", "S6", "S7"}
 LATE = "it was not ready within its 30 s of the budget"
-Change = Callable[[dict[str, Any]], Any]
 
 
 def answers(folder: Path) -> dict[str, str]:
     return {each.id: each.answer for each in judge(Evidence(folder))}
-
-
-# ------------------------------------------------------------------------ the judge
 
 
 def test_an_h200_that_does_as_expected_confirms_what_it_can(tmp_path: Path) -> None:
@@ -129,9 +122,7 @@ def test_a_card_that_does_otherwise_refutes_it(
     ],
     ids=map(str, itertools.count()),
 )  # fmt: skip
-def test_a_broken_file_costs_its_own_findings_only(
-    tmp_path: Path, step: str, output: Any, finding: str, words: str
-) -> None:
+def test_a_broken_file_costs_its_own_findings_only(tmp_path, step, output, finding, words) -> None:
     outputs.write(tmp_path)
     before = answers(tmp_path)
     outputs.write(tmp_path, changed={step: output})
@@ -153,9 +144,7 @@ JSON = st.recursive(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(step=st.sampled_from([step for part in PARTS.values() for step in part]), output=JSON)
-def test_whatever_a_step_leaves_every_finding_gets_a_word(
-    tmp_path: Path, step: Step, output: Any
-) -> None:
+def test_whatever_a_step_leaves_every_finding_gets_a_word(tmp_path, step, output) -> None:
     outputs.write(tmp_path, changed={step.name: output})
     assert len(judge(Evidence(tmp_path))) == len(FINDINGS)
 
@@ -188,9 +177,6 @@ def test_the_document_of_a_real_run_can_be_read(tmp_path: Path) -> None:
     found = answers(tmp_path)
     assert not [answer for answer in found.values() if "cannot be read" in answer]
     assert found["row training"] == "confirmed: gpu"
-
-
-# ------------------------------------------------------------------------ the steps
 
 
 @dataclass(frozen=True)
@@ -271,9 +257,7 @@ OURS = [step for steps in PARTS.values() for step in steps if step.words[0] == "
 
 
 @pytest.mark.parametrize("step", OURS, ids=[step.name for step in OURS])
-def test_each_command_is_one_that_workbench_takes(
-    step: Step, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_command_is_one_that_workbench_takes(step: Step, tmp_path, monkeypatch) -> None:
     words = step.command(str(tmp_path))[3:]
     if words[0] in ("detect", "doctor", "ceilings"):
         name, command, rest = cli.resolve_command(cli.make_context("workbench", []), words)
@@ -300,9 +284,7 @@ def test_it_runs_every_file_with_a_test_for_a_card() -> None:
     assert run == marked
 
 
-def test_without_a_gpu_every_part_ends_and_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
+def test_without_a_gpu_every_part_ends_and_says_so(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # also where there is one
     assert main(["--part", "all", "--into", str(tmp_path)]) == NOTHING_TRIED
     assert set(answers(tmp_path).values()) == {"not tried: no GPU"}

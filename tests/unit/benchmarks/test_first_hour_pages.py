@@ -1,7 +1,5 @@
 """The reports of a first hour, the table of docs/cuda.md and the recordings that it leaves."""
 
-from __future__ import annotations
-
 import json
 import re
 from importlib.metadata import PackageNotFoundError

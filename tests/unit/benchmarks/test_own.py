@@ -1,7 +1,5 @@
 """The plain script of `make own` times what raced."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from benchmarks import own

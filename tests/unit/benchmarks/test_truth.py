@@ -6,7 +6,6 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -90,9 +89,7 @@ def said(section: Any, capsys: pytest.CaptureFixture) -> list[dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("cpu_as_gpu")
-def test_the_judge_can_read_what_the_ground_truth_says(
-    tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_the_judge_can_read_what_the_ground_truth_says(tmp_path, capsys) -> None:
     sections = (truth.env, truth.overhead, truth.products, truth.memory, serving.net)
     facts = {section.__name__: said(section, capsys) for section in sections}
     for fact in facts["products"]:  # 8192 and 4096 on a card
@@ -111,9 +108,7 @@ def test_the_judge_can_read_what_the_ground_truth_says(
 
 
 @pytest.mark.usefixtures("cpu_as_gpu")
-def test_the_probe_names_the_card_or_the_reason(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
+def test_the_probe_names_the_card_or_the_reason(monkeypatch, capsys) -> None:
     import torch
 
     assert said(truth.probe, capsys)[0]["name"] == outputs.H200
@@ -135,9 +130,7 @@ for line in sys.stdin:
 """
 
 
-def test_a_frozen_process_is_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_frozen_process_is_followed(tmp_path, monkeypatch, capsys) -> None:
     used = iter(["100, 690"] * 4 + ["0, 120"] * 4)
     monkeypatch.setattr(freezing, "SERVER", [sys.executable, "-c", SERVER])
     monkeypatch.setattr(freezing.time, "sleep", lambda _: None)

@@ -1,7 +1,5 @@
 """Each value that the contract does not allow is found in a description."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -23,7 +21,7 @@ def described(**changes: object) -> WorkloadDescription:
         "variants": (VARIANT,), "default_batch": 8, "quick": {"n": 2, "batch": 4},
         "latency": False, "convolves": False, "isolates": False,
     }  # fmt: skip
-    return WorkloadDescription(**{**fields, **changes})  # type: ignore[arg-type]
+    return WorkloadDescription(**{**fields, **changes})
 
 
 def test_what_is_sound_has_no_fault() -> None:
@@ -77,7 +75,7 @@ def test_a_fault_of_a_workload_is_found(changes: dict[str, object], says: str) -
     ],
 )
 def test_a_fault_of_the_work_is_found(changes: dict[str, object], says: str) -> None:
-    assert says in next(faults.in_work(replace(WORK, **changes)))  # type: ignore[arg-type]
+    assert says in next(faults.in_work(replace(WORK, **changes)))
 
 
 @pytest.mark.parametrize("values", [[1] * 65, ["1"], [True, 65]])
@@ -91,7 +89,7 @@ def test_a_fault_of_tuning_values_is_found(values: list[int]) -> None:
      {"batch": 0}],
 )  # fmt: skip
 def test_a_fault_of_a_small_probe_is_found(changes: dict[str, object]) -> None:
-    small = replace(CASE, **{"params": {"n": 1}, **changes})  # type: ignore[arg-type]
+    small = replace(CASE, **{"params": {"n": 1}, **changes})
     assert next(faults.in_probe(small, CASE, (SIZE,)))
 
 
@@ -111,5 +109,5 @@ def test_a_fault_of_a_backend_is_found(changes: dict[str, object]) -> None:
         "newest": "", "platforms": ("CUDA",), "threads_fixed_at_import": True,
         "own_environment": False,
     }  # fmt: skip
-    assert not list(faults.in_backend(BackendDescription(**fields)))  # type: ignore[arg-type]
-    assert next(faults.in_backend(BackendDescription(**{**fields, **changes})))  # type: ignore[arg-type]
+    assert not list(faults.in_backend(BackendDescription(**fields)))
+    assert next(faults.in_backend(BackendDescription(**{**fields, **changes})))

@@ -1,7 +1,5 @@
 """The options of `workbench ab`: two sides or one line that says what is missing."""
 
-from __future__ import annotations
-
 import os
 import sys
 

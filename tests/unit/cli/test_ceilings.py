@@ -1,7 +1,5 @@
 """`workbench ceilings` shows what is kept, or measures."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 
@@ -22,9 +20,7 @@ from workbench.report.report import Report
     ("options", "measures"),
     [((), False), (("--again",), True), (("--device", "cpu"), True), (("--threads", "1"), True)],
 )
-def test_what_the_kept_ones_do_not_answer_is_measured(
-    options: tuple[str, ...], measures: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_kept_ones_do_not_answer_is_measured(options, measures, monkeypatch) -> None:
     kept, found = builders.ceilings("cpu"), builders.machine()
     asked = []
 
@@ -63,9 +59,7 @@ def test_a_simulated_device_has_no_ceilings() -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
-def test_a_run_without_a_row_does_not_fail_in_silence(
-    options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_without_a_row_does_not_fail_in_silence(options, monkeypatch) -> None:
     monkeypatch.setattr(machine, "detect", lambda _: (builders.machine(), None))
     monkeypatch.setattr(headless, "run_quietly", lambda _: (Report(), 1))
     done = CliRunner().invoke(cli, ["ceilings", "--again", *options])

@@ -1,16 +1,13 @@
 """The commands about libraries and the machine, and what all commands start with."""
 
-from __future__ import annotations
-
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from builders import machine
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from workbench import catalog
 from workbench.cli.commands import ceilings, doctor
@@ -19,9 +16,7 @@ from workbench.machine.packages.trials import Trial
 from workbench.records.machine import Machine, Package, Software
 
 
-def test_a_broken_backend_is_named_and_the_others_are_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
+def test_a_broken_backend_is_named_and_the_others_are_listed(tmp_path, monkeypatch, capsys) -> None:
     (tmp_path / "_backends").mkdir()
     (tmp_path / "_backends" / "mine.py").write_text("1 / 0")
     monkeypatch.setenv(catalog.ENV, str(tmp_path))
@@ -55,9 +50,9 @@ def test_the_doctor_tries_one_package_after_another_on_an_exclusive_gpu(
 
     def detect(_python: str | None) -> tuple[Machine, Software]:
         here = machine("cuda:0")
-        gpu = msgspec.structs.replace(here.gpus[0], compute_mode=mode)
+        gpu = replace(here.gpus[0], compute_mode=mode)
         packages = {"torch": Package("2.13.0", "CUDA 13.0")}
-        return msgspec.structs.replace(here, gpus=[gpu]), Software("3.11", "python", packages, {})
+        return replace(here, gpus=[gpu]), Software("3.11", "python", packages, {})
 
     def tried(*_: Any, **options: Any) -> dict[str, Trial]:
         asked.update(options)

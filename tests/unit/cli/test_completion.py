@@ -1,7 +1,5 @@
 """Completion by the protocol of click: a shell sets the words and gets the values."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys
@@ -129,8 +127,7 @@ def test_thousands_of_runs_are_cut(state: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shell", "expected"),
-    [("zsh", f"plain\n{IDS[1]}\n_"), ("fish", f"plain,{IDS[1]}")],
+    ("shell", "expected"), [("zsh", f"plain\n{IDS[1]}\n_"), ("fish", f"plain,{IDS[1]}")]
 )
 def test_other_shells_get_the_same(shell: str, expected: str) -> None:
     assert expected in "\n".join(completed("workbench open 20261121", shell))

@@ -1,7 +1,5 @@
 """`workbench config`, what it fills in, and the engine that runs a recorded command again."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`workbench export`: where the files go, and the one line for each bad request."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import builders

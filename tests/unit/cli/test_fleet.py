@@ -1,7 +1,5 @@
 """The commands of a fleet that start something: bad input is one line, and what a launcher does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A result that cannot be written is refused before the run, or kept elsewhere after it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,9 +91,7 @@ def test_a_row_without_a_measurement_is_named_with_its_reason() -> None:
 
 
 @pytest.mark.parametrize(("code", "shown"), [("timeout", False), ("crashed", True)])
-def test_a_worker_that_only_ran_out_of_time_is_no_failure_on_stderr(
-    code: str, shown: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_worker_that_only_ran_out_of_time_is_no_failure_on_stderr(code, shown, capsys) -> None:
     write = log_writer(Report(), verbose=False)
     write(ev.WorkerEnded(at_s=1.0, worker="cpu/torch", reason=Reason(code, "no answer")))
     assert ("cpu/torch" in capsys.readouterr().err) is shown

@@ -1,7 +1,5 @@
 """The help names every command once, and every option of a command once."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import click

@@ -1,7 +1,5 @@
 """The list of kept runs, as text and as JSON."""
 
-from __future__ import annotations
-
 import fcntl
 from pathlib import Path
 
@@ -9,6 +7,7 @@ import msgspec
 import pytest
 from builders import case, eventful, events, steady
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from screens.state.event_source import EngineSource
 from workbench import __version__
@@ -61,14 +60,10 @@ def test_what_is_pruned_is_listed_as_json_where_json_is_asked_for(runs: Path) ->
     assert not list(runs.iterdir())
 
 
-def test_the_list_says_how_certain_the_answers_are(
-    runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_list_says_how_certain_the_answers_are(runs: Path, monkeypatch) -> None:
     words = iter(("open", "sure"))
     rated = [
-        msgspec.structs.replace(
-            event, verdict=msgspec.structs.replace(event.verdict, confidence=next(words))
-        )
+        replace(event, verdict=replace(event.verdict, confidence=next(words)))
         if isinstance(event, ev.VerdictReached)
         else event
         for event in eventful()
@@ -97,7 +92,7 @@ def test_the_rest_of_a_run_has_time_by_its_weight_and_a_default_budget_may_be_ex
     rows = "workbench advise training realtime branching --quick"
     for command in (rows, f"{rows} --budget 20"):
         tool = Tool("workbench", __version__, command)
-        first = msgspec.structs.replace(source.events[0], tool=tool)
+        first = replace(source.events[0], tool=tool)
         lines = [ev.encode(event) + b"\n" for event in (first, *source.events[1:])]
         (runs / "b.jsonl").write_bytes(b"".join(lines))
         done = CliRunner().invoke(cli, ["resume", "b"], catch_exceptions=False)
@@ -106,12 +101,10 @@ def test_the_rest_of_a_run_has_time_by_its_weight_and_a_default_budget_may_be_ex
     assert [request.extension_s for request in asked] == [20, 0]
 
 
-def test_in_a_terminal_a_run_is_resumed_on_the_screens(
-    runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_in_a_terminal_a_run_is_resumed_on_the_screens(runs: Path, monkeypatch) -> None:
     source = open_run(str(FIXTURES / "advise-interrupted.jsonl"))
     tool = Tool("workbench", __version__, "workbench advise training realtime branching --quick")
-    first = msgspec.structs.replace(source.events[0], tool=tool, id="b")
+    first = replace(source.events[0], tool=tool, id="b")
     lines = [ev.encode(event) + b"\n" for event in (first, *source.events[1:])]
     (runs / "b.jsonl").write_bytes(b"".join(lines))
     asked: list[Request] = []
@@ -142,7 +135,7 @@ def test_a_run_that_ended_without_a_row_does_not_lack_nothing(runs: Path) -> Non
 
 
 def test_a_run_under_way_is_not_called_one_without_complete_rows(runs: Path) -> None:
-    started = msgspec.structs.replace(RUN[0], id="b")
+    started = replace(RUN[0], id="b")
     with (runs / "b.jsonl").open("xb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         held.write(ev.encode(started) + b"\n")

@@ -1,7 +1,5 @@
 """The command line writes results when the screens have closed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -31,9 +29,7 @@ def test_output_is_written_if_the_run_that_was_asked_for_began(tmp_path: Path, b
 
 
 @pytest.mark.parametrize("other", ["--trace", "--save-best"])
-def test_two_results_that_lead_to_one_file_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
-) -> None:
+def test_two_results_that_lead_to_one_file_are_refused(tmp_path, monkeypatch, other: str) -> None:
     (tmp_path / "link.onnx").symlink_to("x.onnx")
     monkeypatch.chdir(tmp_path)
     Path("model.onnx").touch()
@@ -50,9 +46,7 @@ def test_results_that_nobody_keeps_may_go_to_one_place() -> None:
 
 
 @pytest.mark.parametrize(("gpu", "expected"), [("xpu:0", "cpu"), ("cuda:0", "cuda:0")])
-def test_ranks_of_a_launcher_use_a_gpu_only_if_it_is_cudas(
-    monkeypatch: pytest.MonkeyPatch, gpu: str, expected: str
-) -> None:
+def test_ranks_of_a_launcher_use_a_gpu_only_if_it_is_cudas(monkeypatch, gpu, expected) -> None:
     for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "x")):
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("MASTER_PORT", "29511")

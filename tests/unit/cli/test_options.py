@@ -1,7 +1,5 @@
 """Values that say nothing are refused before anything starts, for every option by one rule."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

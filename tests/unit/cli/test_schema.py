@@ -1,7 +1,5 @@
 """`workbench schema` prints every schema."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import pytest
 from builders import machine, scenario
 from fakes import IdleWorkload, ManualClock
+from msgspec.structs import replace
 
 from workbench.contract import Case
 from workbench.engine import ab
@@ -42,7 +42,7 @@ class Machine:
 
     def __init__(self, slower: float = 0.0, seed: int | None = None) -> None:
         self.clock = ManualClock()
-        self.clock.is_ending = False  # type: ignore[attr-defined]
+        self.clock.is_ending = False
         self.asked: list[tuple[str, str]] = []  # side and operation
         self.codes: dict[str, Code] = {}
         self.fails: dict[str, WorkerFailed] = {}  # side to what its preparation raises
@@ -107,15 +107,14 @@ def race(monkeypatch: pytest.MonkeyPatch) -> Race:
         files = options.pop("files", {})
         source = SimpleNamespace(files=lambda case: files)
         rows = [
-            RowPlan(scenario(), IdleWorkload(), [case], source=source)  # type: ignore[arg-type]
-            for case in cases or (CASE,)
+            RowPlan(scenario(), IdleWorkload(), [case], source=source) for case in cases or (CASE,)
         ]
         software = SimpleNamespace(packages={})
         here = options.pop("here", machine())
         monkeypatch.setattr(ab, "detected", lambda *_, **__: (here, software))
         monkeypatch.setattr(ab, "Pool", world.pool)
         monkeypatch.setattr(ab, "row_source", lambda *_, **__: SimpleNamespace(rows=lambda: rows))
-        control: Control = world.clock  # type: ignore[assignment]
+        control: Control = world.clock
         sides = options.pop("sides", (A, B))
         run = ab.ABRun(Request(budget_s=budget_s), sides, control)
         return run.run(rows, options.pop("fail_on", 0.02), HEAD)
@@ -159,11 +158,11 @@ def test_sides_alternate_and_each_pair_has_fresh_processes(race: Race) -> None:
 
 def test_a_gpu_that_admits_one_process_at_a_time_is_refused(race: Race) -> None:
     here, world = machine("cuda:0"), Machine()
-    gpus = [msgspec.structs.replace(here.gpus[0], compute_mode="exclusive_process")]
+    gpus = [replace(here.gpus[0], compute_mode="exclusive_process")]
     case = Case("work", "cuda:0", "torch", "fp32")
-    report = race(world, case, CASE, here=msgspec.structs.replace(here, gpus=gpus), budget_s=20.0)
+    report = race(world, case, CASE, here=replace(here, gpus=gpus), budget_s=20.0)
     refused, raced = report.results
-    assert refused.reason is not None and refused.reason.code == "exclusive_gpu"
+    assert refused.reason.code == "exclusive_gpu"
     assert raced.word == "SAME"
     assert report.exit_code == FAILED
 
@@ -178,14 +177,12 @@ def test_each_step_of_a_command_is_a_process_already(race: Race) -> None:
     ]
 
 
-def test_a_library_that_is_optional_races_where_it_is_installed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_library_that_is_optional_races_where_it_is_installed(monkeypatch) -> None:
     world, software = Machine(), SimpleNamespace(packages={"xgboost": None})
     monkeypatch.setattr(ab, "detected", lambda *_, **__: (machine(), software))
     monkeypatch.setattr(ab, "Pool", world.pool)
     request = Request(workloads=("train_trees",), budget_s=20.0)
-    run = ab.ABRun(request, (A, B), world.clock)  # type: ignore[arg-type]
+    run = ab.ABRun(request, (A, B), world.clock)
     (found,) = run.run(resolve(request, {}), 0.02, HEAD).results
     assert "/cpu/xgboost/" in found.case
 
@@ -214,7 +211,7 @@ def test_a_run_that_is_cut_short_keeps_its_pairs(race: Race) -> None:
     class Cut(Machine):
         def ask(self, key: WorkerKey, deadline_s: float, kind: object, **request: Any) -> object:
             if len([op for _, op in self.asked if op == "prepare"]) == 10:  # the fifth pair begins
-                self.clock.is_ending = True  # type: ignore[attr-defined]
+                self.clock.is_ending = True
                 raise Cancelled("SIGINT")
             return super().ask(key, deadline_s, kind, **request)
 
@@ -226,11 +223,10 @@ def test_a_run_that_is_cut_short_keeps_its_pairs(race: Race) -> None:
 def test_a_run_that_is_cut_short_too_early_does_not_blame_its_budget(race: Race) -> None:
     class Cut(Machine):
         def ask(self, key: WorkerKey, deadline_s: float, kind: object, **request: Any) -> object:
-            self.clock.is_ending = True  # type: ignore[attr-defined]
+            self.clock.is_ending = True
             raise Cancelled("SIGINT")
 
     (found,) = race(Cut()).results
-    assert found.reason is not None
     assert (found.reason.code, "--budget" in found.reason.message) == ("cancelled", False)
 
 
@@ -239,7 +235,6 @@ def test_a_side_that_fails_is_named_and_costs_its_row_alone(race: Race) -> None:
     world.fails["B"] = WorkerFailed(Reason("user_code", "no weights", "train it first"))
     report = race(world)
     (found,) = report.results
-    assert found.reason is not None
     assert found.reason.message == "side B (--env X=1): no weights (train it first)"
     assert (found.word, report.exit_code) == (None, FAILED)
 
@@ -248,7 +243,6 @@ def test_sides_that_return_different_results_are_not_compared(race: Race) -> Non
     world = Machine()
     world.error["B"] = 0.7
     (found,) = race(world).results
-    assert found.reason is not None
     assert found.reason.code == "wrong_result"
     assert "side B (--env X=1): the results differ: 0.7 from it, limit 0.5" in found.reason.message
     assert found.ratios == []
@@ -267,7 +261,6 @@ def test_a_budget_for_two_pairs_is_too_small(race: Race) -> None:
     report = race(Machine(), budget_s=9.0)
     (found,) = report.results
     assert 0 < len(found.ratios) < 3
-    assert found.reason is not None
     assert "raise --budget" in found.reason.message
     assert report.exit_code == FAILED
 

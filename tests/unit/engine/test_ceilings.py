@@ -1,16 +1,14 @@
 """Ceilings: derived from a run, kept under its fingerprint, shown."""
 
-from __future__ import annotations
-
 import re
 from types import SimpleNamespace
 from typing import Any
 
 import machines
-import msgspec
 import pytest
 import simulated_run
-from builders import ceilings as sample, events, machine, scenario
+from builders import ceilings as sample, changed, events, machine, scenario
+from msgspec.structs import replace
 
 from workbench import catalog
 from workbench.contract import Case, Work
@@ -26,7 +24,7 @@ from workbench.records.reason import NO_TIME, Reason, Warning
 from workbench.report.report import Report
 
 LLC = Cache(3, "unified", 1 << 25, 1)
-HERE = msgspec.structs.replace(machine(), cpu=msgspec.structs.replace(machine().cpu, caches=[LLC]))
+HERE = replace(machine(), cpu=replace(machine().cpu, caches=[LLC]))
 SOFTWARE = Software("3.11", "python", {"torch": Package("2.13.0", "CPU build")}, {})
 
 
@@ -48,15 +46,10 @@ def launch(wait: str) -> Case:
 def measured(works: dict[Case, tuple[Work, float]], **more) -> Report:
     """A run in which each case takes a constant time for its work."""
     blocks = {c: [[seconds] * 12] for c, (_, seconds) in works.items()}
-    built = [
-        msgspec.structs.replace(e, work={c.id: work for c, (work, _) in works.items()})
-        if isinstance(e, ev.RacePlanned)
-        else msgspec.structs.replace(e, machine=HERE)
-        if isinstance(e, ev.HardwareDetected)
-        else e
-        for e in events(blocks, row=scenario(precisions=("fp32",)), **more)
-    ]
-    return Report.of(built)
+    work = {c.id: work for c, (work, _) in works.items()}
+    built = events(blocks, row=scenario(precisions=("fp32",)), **more)
+    built = changed(built, ev.RacePlanned, work=work)
+    return Report.of(changed(built, ev.HardwareDetected, machine=HERE))
 
 
 RUN = measured(
@@ -121,11 +114,8 @@ def test_neither_convolutions_nor_many_gpus_raise_the_peak_of_one(workload, rank
 
 def with_gpu(l2_cache_bytes: int | None = 50 << 20) -> Machine:
     here = machine("cuda:0")
-    gpu = msgspec.structs.replace(here.gpus[0], l2_cache_bytes=l2_cache_bytes)
-    return msgspec.structs.replace(here, cpu=HERE.cpu, gpus=[gpu])
-
-
-# --------------------------------------------------------- kept one by one
+    gpu = replace(here.gpus[0], l2_cache_bytes=l2_cache_bytes)
+    return replace(here, cpu=HERE.cpu, gpus=[gpu])
 
 
 def kept_or_measured(
@@ -214,8 +204,8 @@ def test_a_bandwidth_that_was_cut_short_once_is_measured_once_more(monkeypatch) 
     rows = ceiling_rows.requested_rows(Request(devices=("cpu",)), HERE, brief=True)
     field = ceilings._field(rows[1].cases[-1])
     late = {field: ceiling_store.LATE}
-    cut = msgspec.structs.replace(cpu, cache_bytes_per_s=None, unavailable=late)
-    kept = msgspec.structs.replace(found, devices=[cut, gpu])
+    cut = replace(cpu, cache_bytes_per_s=None, unavailable=late)
+    kept = replace(found, devices=[cut, gpu])
     found, asked, _ = kept_or_measured(monkeypatch, kept, 0.01)
     assert asked == [f"cpu {field}"]
     assert found.devices[0].cache_bytes_per_s and not found.devices[0].unavailable
@@ -262,9 +252,6 @@ def test_a_warning_that_every_run_here_has_does_not_keep_ceilings_from_later_run
     assert kept_or_measured(monkeypatch, found, 0.01, warn=[quota])[1] == []
 
 
-# --------------------------------------------------------- burst and sustained
-
-
 class Throttled(simulated_run.SimulatedPool):
     """A GPU that its power limit slows down to 80 % after half a second of load."""
 
@@ -296,27 +283,25 @@ def test_workbench_ceilings_tells_burst_from_sustained() -> None:
 def test_the_fingerprint_changes_with_what_ceilings_depend_on() -> None:
     plain = ceiling_store.fingerprint(HERE, SOFTWARE)
     assert plain == ceiling_store.fingerprint(HERE, SOFTWARE)
-    fewer = msgspec.structs.replace(HERE, cpu=msgspec.structs.replace(HERE.cpu, effective_cores=4))
-    cpu = msgspec.structs.replace(HERE.cpu, usable_physical_cores=4)
-    halved = msgspec.structs.replace(HERE, cpu=cpu)
-    other = msgspec.structs.replace(SOFTWARE, environment={"OPENBLAS_CORETYPE": "Haswell"})
-    newer = msgspec.structs.replace(SOFTWARE, packages={"torch": Package("2.14.0")})
+    fewer = replace(HERE, cpu=replace(HERE.cpu, effective_cores=4))
+    cpu = replace(HERE.cpu, usable_physical_cores=4)
+    halved = replace(HERE, cpu=cpu)
+    other = replace(SOFTWARE, environment={"OPENBLAS_CORETYPE": "Haswell"})
+    newer = replace(SOFTWARE, packages={"torch": Package("2.14.0")})
     marks = {
         plain,
         ceiling_store.fingerprint(fewer, SOFTWARE),
         ceiling_store.fingerprint(HERE, other),
         ceiling_store.fingerprint(HERE, newer),
         ceiling_store.fingerprint(halved, SOFTWARE),
-        ceiling_store.fingerprint(msgspec.structs.replace(HERE, mps=True), SOFTWARE),
+        ceiling_store.fingerprint(replace(HERE, mps=True), SOFTWARE),
     }
     assert len(marks) == 6
-    busier = msgspec.structs.replace(
-        HERE, memory=msgspec.structs.replace(HERE.memory, available_bytes=1)
-    )
+    busier = replace(HERE, memory=replace(HERE.memory, available_bytes=1))
     assert ceiling_store.fingerprint(busier, SOFTWARE) == plain
     for job in ("1", "2"):
         names = ("SLURM_JOB_ID", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS")
-        in_job = msgspec.structs.replace(SOFTWARE, environment=dict.fromkeys(names, job))
+        in_job = replace(SOFTWARE, environment=dict.fromkeys(names, job))
         assert ceiling_store.fingerprint(HERE, in_job) == plain
 
 
@@ -324,24 +309,22 @@ def test_what_lacks_a_device_or_was_cut_short_is_not_whole() -> None:
     here = with_gpu()
     found = sample("cpu", "cuda:0")
     cpu, gpu = found.devices
-    gpu = msgspec.structs.replace(gpu, name=here.gpus[0].name)
-    late = msgspec.structs.replace(gpu, unavailable={"fp8": ceiling_store.LATE})
+    gpu = replace(gpu, name=here.gpus[0].name)
+    late = replace(gpu, unavailable={"fp8": ceiling_store.LATE})
     for devices, whole in (
         ([cpu, gpu], True),
         ([cpu], False),
         ([gpu], False),
         ([cpu, late], False),
     ):
-        kept = msgspec.structs.replace(found, devices=devices)
+        kept = replace(found, devices=devices)
         assert ceiling_store.is_whole(kept, here) is whole
-    alone = msgspec.structs.replace(found, devices=[cpu])
+    alone = replace(found, devices=[cpu])
     assert ceiling_store.is_whole(alone, HERE)
-    assert not ceiling_store.is_whole(msgspec.structs.replace(alone, complete=False), HERE)
+    assert not ceiling_store.is_whole(replace(alone, complete=False), HERE)
 
 
-def test_ceilings_are_kept_and_damage_is_no_crash(
-    tmp_path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ceilings_are_kept_and_damage_is_no_crash(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     kept = sample("cpu")
     assert ceiling_store.load(kept.fingerprint) is None
@@ -368,11 +351,8 @@ def test_the_text_holds_each_figure_and_the_reason_for_a_gap() -> None:
 
 def test_without_roofs_there_is_no_chart() -> None:
     bare = sample("cpu")
-    bare.devices[0] = msgspec.structs.replace(bare.devices[0], memory_bytes_per_s=None)
+    bare.devices[0] = replace(bare.devices[0], memory_bytes_per_s=None)
     assert "Roofline" not in ceilings_text(bare)
-
-
-# --------------------------------------------------------- measured again
 
 
 def measured_again(monkeypatch, kept: Ceilings, *, again: bool, warn=(), late=False):
@@ -386,7 +366,7 @@ def measured_again(monkeypatch, kept: Ceilings, *, again: bool, warn=(), late=Fa
     monkeypatch.setattr(ceilings, "_with_sustained", lambda found, _: found)
     work = Work(5e10, 5e7, 1, "products", 5e7)
     report = measured(
-        {product("fp32"): (work, 1.0), product("bf16"): (work, 1.0), launch("no"): (work, 2e-6)},
+        {product("fp32"): (work, 1.0), product("bf16"): (work, 1.0), launch("no"): (work, 2e-6)}
     )
     report.rows["matmul"] = report.rows.pop("row")
     if late:
@@ -432,7 +412,7 @@ def test_what_was_not_measured_this_time_is_named_with_the_time_of_the_old_value
     monkeypatch,
 ) -> None:
     before = "2026-11-20T09:00:00.000Z"
-    kept = msgspec.structs.replace(sample("cpu", peak=1e10), measured_at=before)
+    kept = replace(sample("cpu", peak=1e10), measured_at=before)
     found, warnings = measured_again(monkeypatch, kept, again=True, late=True)
     assert found.devices[0].peak_ops_per_s == {"fp32": 5e10, "bf16": 2e10}
     (warning,) = warnings

@@ -1,7 +1,5 @@
 """The search over the sizes of a row, with races that answer at once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest
@@ -101,7 +99,6 @@ def test_the_search_begins_at_both_ends_and_closes_in() -> None:
     bench = Bench(at_twelve)
     assert bench.sizes[:3] == [2, 1, 512]
     found = bench.report.rows["row"].verdict.crossover
-    assert found is not None
     assert found.ci95[0] <= 12 <= found.ci95[1]
     assert len(set(bench.sizes)) == len(bench.sizes)
     assert {row.plan.of for row in bench.report.rows.values()} == {None, "row"}
@@ -121,7 +118,6 @@ def test_a_far_end_out_of_reach_is_brought_nearer() -> None:
     bench = Bench(lambda case: 0.05 * (case.batch or 1) * (2 if case.device == "cpu" else 1))
     assert max(bench.sizes) < 512
     found = bench.report.rows["row"].verdict.crossover
-    assert found is not None
     assert found.searched == (1, max(bench.sizes))
     assert found.leads == found.searched
 

@@ -1,7 +1,5 @@
 """Joules by the counters of the processor's packages, and what counts as energy or memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -25,9 +23,6 @@ def powercap(root: Path, **counters: int | None) -> Path:
     return root
 
 
-# ------------------------------------------------------------ the counters
-
-
 def test_packages_add_up_and_their_parts_do_not_count_twice(tmp_path: Path) -> None:
     root = powercap(
         tmp_path,
@@ -48,9 +43,6 @@ def test_a_counter_that_only_root_may_read(tmp_path: Path) -> None:
     energy_j, why = package_energy_j(powercap(tmp_path, intel_rapl_0=1, intel_rapl_1=None))
     assert energy_j is None  # half of the machine would be half of the truth
     assert "only root" in why
-
-
-# --------------------------------------------------------------- the meter
 
 
 class Counter:
@@ -109,9 +101,6 @@ def test_what_goes_wrong_in_a_block_passes_through(monkeypatch) -> None:
     with pytest.raises(KeyError), meter.around("cpu"):
         raise KeyError
     assert meter.figures([0.01]) == {}
-
-
-# ---------------------------------------------------------- what is counted
 
 
 def test_what_a_user_may_ask_for_can_be_counted() -> None:

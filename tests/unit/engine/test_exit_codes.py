@@ -1,7 +1,5 @@
 """Exit codes of runs that lack a file that was asked for, or firm results."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -54,15 +52,11 @@ def test_a_missing_trace_is_a_failure() -> None:
 
 @pytest.mark.parametrize(
     ("saved", "code"),
-    [
-        (Saved("b.onnx", 9, 0.0), OK),
-        (Saved("b.onnx", None, None, FULL), FAILED),
-        (None, FAILED),
-    ],
+    [(Saved("b.onnx", 9, 0.0), OK), (Saved("b.onnx", None, None, FULL), FAILED), (None, FAILED)],
 )
 def test_a_missing_model_is_a_failure(saved: Saved | None, code: int) -> None:
     report = kept("advise-model")
-    assert report.model is not None and report.model.advice is not None
+    assert report.model.advice is not None
     report.model.advice = msgspec.structs.replace(report.model.advice, saved=saved)
     asked = ModelQuestion("m.onnx", save_best="b.onnx")
     assert exit_code("done", Request(model=asked), report) == code
@@ -90,9 +84,7 @@ def test_a_missing_artefact_of_ones_own_code_is_a_failure(advice, code: int) -> 
 @pytest.mark.parametrize(
     ("place", "asked", "code"), [(0, (), FAILED), (1, (), OK), (1, (4, 8), FAILED)]
 )
-def test_a_batch_that_nobody_asked_for_may_fail(
-    place: int, asked: tuple[int, ...], code: int
-) -> None:
+def test_a_batch_that_nobody_asked_for_may_fail(place, asked, code) -> None:
     report = Report.of(own_runs.net())
     report.code.advice = None
     row = rows_of(report)[place]
@@ -137,12 +129,7 @@ def test_strict_samples_asks_for_results_without_a_warning() -> None:
 
 
 @pytest.mark.parametrize(
-    ("states", "code"),
-    [
-        (["ok", "skipped"], OK),
-        (["ok", "failed"], FAILED),
-        (["skipped"], FAILED),
-    ],
+    ("states", "code"), [(["ok", "skipped"], OK), (["ok", "failed"], FAILED), (["skipped"], FAILED)]
 )
 def test_a_search_for_the_largest_batch_may_skip_what_cannot_run_here(states, code: int) -> None:
     row = SimpleNamespace(candidates=[SimpleNamespace(state=each) for each in states])

@@ -1,7 +1,5 @@
 """The largest batch: doubled, bisected, and every way the search can end."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -121,9 +119,7 @@ def test_any_other_failure_ends_the_search_with_its_name() -> None:
 
 
 @pytest.mark.parametrize("code", ["bad_input", "shared_memory"])
-def test_a_data_set_or_shared_memory_that_holds_no_more_bounds_it_as_memory_does(
-    code: str,
-) -> None:
+def test_a_data_set_or_shared_memory_that_holds_no_more_bounds_it_as_memory_does(code: str) -> None:
     found = search(Memory(100, reason=Reason(code, "more than the 100 pictures")))
     assert found.ended_by == code
     assert found.batch is not None

@@ -1,7 +1,5 @@
 """Where the time of a run goes: its phases add up, for the run and for each row."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import machines
@@ -28,7 +26,7 @@ def events() -> list[ev.AnyEvent]:
 def test_the_phases_of_the_run_and_of_each_row_add_up(events: list[ev.AnyEvent]) -> None:
     (ended,) = (event for event in events if isinstance(event, ev.RunFinished))
     spent = ended.overhead
-    assert spent is not None and spent.closing_s is not None
+    assert spent.closing_s is not None
     seconds = [getattr(spent, f"{phase}_s") for phase in PHASES]
     assert sum(seconds) + spent.closing_s == pytest.approx(ended.duration_s, abs=1e-3)
     imports_s = sum(event.import_s for event in events if isinstance(event, ev.WorkerStarted))
@@ -62,9 +60,7 @@ def test_a_start_counts_as_measured_where_it_is_part_of_the_result() -> None:
         (STARTING, 1.0001, (0.0, 1.0)),  # no phase lasts less than nothing
     ],
 )
-def test_what_was_spent_otherwise_may_turn_out_to_be_measured(
-    phase: str, counted_s: float, expected: tuple[float, float]
-) -> None:
+def test_what_was_spent_otherwise_may_turn_out_to_be_measured(phase, counted_s, expected) -> None:
     clock = SimpleNamespace(s=0.0)
     meter = OverheadMeter(None, lambda: clock.s)
     with meter.spending(phase, "row"):

@@ -1,7 +1,5 @@
 """The rows of `advise --torch`, by the real engine on a made-up machine."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -10,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from simulated_own import DIED, FACTS, SimulatedOwn, raced
+from simulated_own import DIED, SimulatedOwn, raced
 
 from workbench.contract import Case
 from workbench.engine import own_exports
@@ -49,14 +47,14 @@ def test_ways_join_from_the_cheapest_on_and_the_best_is_picked() -> None:
     assert {"cpu/torch/fp32/nhwc/t2", "cpu/torch/bf16/t2", "cpu/torch/bf16/nhwc/t2"} <= steps[0]
     assert steps[1] == {f"cpu/onnxruntime/fp32/{way}" for way in ("t2", "nospin/t2", "t1")}
     assert steps[2] == {"cpu/onnxruntime/int8-static-u8s8-channel/t2"}
-    assert own.verdict is not None and own.verdict.choice == "cpu"
+    assert own.verdict.choice == "cpu"
     assert "int8-static" in (own.verdict.pick or "")
     assert own.verdict.pick in report.candidates
     # Every kind that did well enough races at the other batch too.
     assert {"cpu/torch/fp32/t2", "cpu/onnxruntime/fp32/t2", "cpu/torch/bf16/nhwc/t2"} <= {
         *labels(large)
     }
-    assert report.code is not None and report.code.facts.name == "shop.model:build"
+    assert report.code.facts.name == "shop.model:build"
 
 
 def test_the_row_that_finds_the_candidates_has_half_of_the_time_whatever_the_batches() -> None:
@@ -123,14 +121,8 @@ def test_no_question_may_outlast_the_row_that_asks_it(budget_s: float) -> None:
     assert [each for each in found if each[1] + each[2] > row_s] == []
 
 
-class Hopeless(SimulatedOwn):
-    def step_s(self, case: Case) -> float:
-        return super().step_s(case) * (8 if case.backend == "onnxruntime" else 1)
-
-
 def test_int8_is_left_out_where_onnx_runtime_is_far_behind() -> None:
-    report = Report.of(raced(Hopeless))
-    assert report.code is not None
+    report = Report.of(raced(takes=lambda case: 8 if case.backend == "onnxruntime" else 1))
     assert report.code.left_out["int8"].startswith("the exported model in FP32 takes ")
     assert not any(c.case.precision == "int8" for c in report.candidates.values())
     assert any(c.case.is_compiled for c in report.candidates.values())
@@ -138,50 +130,40 @@ def test_int8_is_left_out_where_onnx_runtime_is_far_behind() -> None:
 
 def test_a_gpu_that_wins_at_large_batches_has_a_crossover() -> None:
     found = Report.of(raced(gpu=True, budget_s=60.0)).rows["own"].verdict
-    assert found is not None and found.crossover is not None
+    assert found.crossover is not None
     assert (found.crossover.below, found.crossover.above) == ("cpu", "gpu")
     assert found.crossover.value is not None and 1 < found.crossover.value <= 8
 
 
-class WithoutExport(SimulatedOwn):
-    failures: ClassVar = {"export": Reason("not_exported", "it has no ONNX form: complex numbers")}
+WITHOUT_EXPORT = {"export": Reason("not_exported", "it has no ONNX form: complex numbers")}
 
 
 def test_a_module_that_cannot_be_exported_races_in_torch() -> None:
-    report = Report.of(raced(WithoutExport, budget_s=120))
+    report = Report.of(raced(failures=WITHOUT_EXPORT, budget_s=120))
     assert {c.case.backend for c in report.candidates.values()} == {"torch"}
-    assert report.code is not None
     assert report.code.left_out["onnx"] == "it has no ONNX form: complex numbers"
     compiled = [c for c in report.candidates.values() if c.case.is_compiled]
     assert compiled and compiled[0].case.precision == "bf16"
     assert report.code.breaks == ["2x Tensor.item()"]
 
 
-class FastOnOneThread(SimulatedOwn):
-    """A small module: compiled and with one thread it is by far the fastest."""
-
-    failures: ClassVar = WithoutExport.failures
-
-    def step_s(self, case: Case) -> float:
-        return super().step_s(case) / (8 if case.is_compiled and case.threads == 1 else 1)
-
-
 def test_a_compiled_candidate_near_the_leader_is_tried_with_other_threads() -> None:
-    verdict = Report.of(raced(FastOnOneThread, budget_s=120)).rows["own"].verdict
-    assert verdict is not None and (verdict.pick or "").endswith("/compile/t1")
+    def takes(case: Case) -> float:
+        return 1 / 8 if case.is_compiled and case.threads == 1 else 1
 
-
-class ThreadsHurt(SimulatedOwn):
-    """One thread suits ONNX Runtime so well that INT8 with two comes behind FP32 with one."""
-
-    def step_s(self, case: Case) -> float:
-        known = super().step_s(case)
-        is_onnx, is_alone = case.backend == "onnxruntime", case.threads == 1
-        return known * (0.8 if is_alone else 1.0) / (3.4 if is_onnx and is_alone else 1.0)
+    events = raced(takes=takes, failures=WITHOUT_EXPORT, budget_s=120)
+    verdict = Report.of(events).rows["own"].verdict
+    assert (verdict.pick or "").endswith("/compile/t1")
 
 
 def test_the_next_best_are_tried_with_the_threads_of_the_leader() -> None:
-    events = raced(ThreadsHurt, batch=(1,))
+    """One thread suits ONNX Runtime so well that INT8 with two comes behind FP32 with one."""
+
+    def takes(case: Case) -> float:
+        alone = 0.8 / (3.4 if case.backend == "onnxruntime" else 1.0)
+        return alone if case.threads == 1 else 1.0
+
+    events = raced(takes=takes, batch=(1,))
     verdict = Report.of(events).rows["own"].verdict
     pick = (verdict and verdict.pick) or ""
     assert "onnxruntime/int8" in pick and pick.endswith("/t1")
@@ -194,27 +176,21 @@ class LateInt8(SimulatedOwn):
         self.control.at_s += 16.0
         return super().consult_export(request)
 
-    def step_s(self, case: Case) -> float:
-        is_best = case.precision == "int8" and case.threads == 1
-        return super().step_s(case) / (2.5 if is_best else 1.0)
-
 
 def test_another_number_of_threads_is_tried_however_little_time_is_left() -> None:
-    verdict = Report.of(raced(LateInt8, budget_s=36, batch=(1,))).rows["own"].verdict
-    assert verdict is not None and (verdict.pick or "").endswith("/t1")
+    def takes(case: Case) -> float:
+        return 0.4 if case.precision == "int8" and case.threads == 1 else 1.0
 
-
-class ExporterDies(SimulatedOwn):
-    failures: ClassVar = {"export": DIED}
+    verdict = Report.of(raced(LateInt8, takes, budget_s=36, batch=(1,))).rows["own"].verdict
+    assert (verdict.pick or "").endswith("/t1")
 
 
 def test_an_exporter_that_dies_leaves_the_others_racing() -> None:
-    report = Report.of(raced(ExporterDies))
-    assert report.code is not None
+    report = Report.of(raced(failures={"export": DIED}))
     assert report.code.left_out["onnx"] == DIED.message
-    assert report.finished is not None and report.finished.exit_code == 0
+    assert report.finished.exit_code == 0
     verdict = report.rows["own"].verdict
-    assert verdict is not None and (verdict.pick or "").endswith("/cpu/torch/bf16/nhwc/t2")
+    assert (verdict.pick or "").endswith("/cpu/torch/bf16/nhwc/t2")
 
 
 class WrongInt8(SimulatedOwn):
@@ -237,7 +213,7 @@ def test_the_fastest_is_timed_once_and_never_picked_where_it_is_over_its_limit()
     assert all(
         min(c.samples_s) < min(other.samples_s) for c in wrong for other in others if other.blocks
     )
-    assert own.verdict is not None and own.verdict.pick in {c.case.id for c in others}
+    assert own.verdict.pick in {c.case.id for c in others}
     assert not any(c.case.precision == "int8" for c in report.rows["own[batch=8]"].candidates)
 
 
@@ -256,7 +232,7 @@ class RightMixed(SimulatedOwn):
 def test_a_fast_int8_form_over_its_limit_is_mixed_once() -> None:
     events = raced(RightMixed, budget_s=60)
     own = Report.of(events).rows["own"]
-    assert own.verdict is not None and "mixed" in (own.verdict.pick or "")
+    assert "mixed" in (own.verdict.pick or "")
     searched = [e for e in events if isinstance(e, ev.ModelBuilding) and e.search]
     assert len(searched) == 1
 
@@ -276,17 +252,12 @@ def test_a_further_row_mixes_the_int8_form_that_only_the_first_measured() -> Non
     assert forms[1] - {None} == {f"{made}-mixed"}
 
 
-class StaticLeads(SimulatedOwn):
-    """Three static forms lead, so that no dynamic one is among the leaders."""
-
-    def step_s(self, case: Case) -> float:
-        is_dynamic = (case.quantization or "").startswith("dynamic")
-        return super().step_s(case) * (1.3 if is_dynamic else 1.0)
-
-
 def test_the_best_static_and_the_best_dynamic_form_race_at_another_batch() -> None:
-    own, large = Report.of(raced(StaticLeads, budget_s=120)).rows.values()
-    assert own.picked is not None and (own.picked.case.quantization or "").startswith("static")
+    def takes(case: Case) -> float:  # three static forms lead
+        return 1.3 if (case.quantization or "").startswith("dynamic") else 1.0
+
+    own, large = Report.of(raced(takes=takes, budget_s=120)).rows.values()
+    assert (own.picked.case.quantization or "").startswith("static")
     forms = {(c.case.quantization or "fp32").partition("-")[0] for c in large.candidates}
     assert forms == {"fp32", "static", "dynamic"}
 
@@ -301,12 +272,8 @@ def test_an_export_for_one_batch_stays_out_of_the_other_row() -> None:
     assert all(c.case.backend == "torch" for c in report.rows["own[batch=8]"].candidates)
 
 
-class Rigid(SimulatedOwn):
-    facts: ClassVar = {**FACTS, "resizable": False}
-
-
 def test_a_module_of_one_batch_has_one_row() -> None:
-    assert list(Report.of(raced(Rigid)).rows) == ["own"]
+    assert list(Report.of(raced(facts={"resizable": False})).rows) == ["own"]
 
 
 def test_requested_batches_make_rows() -> None:
@@ -327,7 +294,7 @@ def test_filters_leave_ways_out() -> None:
 
 def test_where_no_candidate_is_left_the_reason_is_named() -> None:
     with pytest.raises(UsageError, match=r"no candidate is left.*onnx: it has no ONNX form"):
-        raced(WithoutExport, backends=("onnxruntime",))
+        raced(failures=WITHOUT_EXPORT, backends=("onnxruntime",))
 
 
 @pytest.mark.parametrize(
@@ -338,7 +305,7 @@ def test_what_the_filters_exclude_is_neither_exported_nor_quantised(filters: dic
     Watched.asked_at.clear()
     report = Report.of(raced(Watched, **filters))
     assert not {name for name, *_ in Watched.asked_at} & {"export", "inspect", "build"}
-    assert report.code is not None and not report.code.left_out.keys() & {"onnx", "int8"}
+    assert not report.code.left_out.keys() & {"onnx", "int8"}
 
 
 def test_a_filter_on_fp32_builds_no_int8() -> None:
@@ -361,21 +328,19 @@ def test_the_pick_of_the_first_batch_is_saved_once_after_all_races() -> None:
     (saved_s,) = (at_s for name, at_s, _ in Watched.asked_at if name == "save")
     assert saved_s >= max(e.at_s for e in events if isinstance(e, ev.RaceEnded))
     own = report.rows["own"].verdict
-    assert own is not None and Watched.saved == [own.pick]
-    assert report.code is not None and report.code.advice is not None
+    assert Watched.saved == [own.pick]
+    assert report.code.advice is not None
     saved = report.code.advice.saved
-    assert saved is not None and saved.files == ["model.onnx", "reproduce.py"]
-
-
-class NotSaved(SimulatedOwn):
-    failures: ClassVar = {"save": Reason("failed", "best exists already")}
+    assert saved.files == ["model.onnx", "reproduce.py"]
 
 
 def test_what_cannot_be_saved_fails_the_run() -> None:
-    report = Report.of(raced(NotSaved, own=OwnQuestion("torch", "a:b", save_best="best")))
-    assert report.code is not None and report.code.advice is not None
-    assert report.code.advice.saved is not None and report.code.advice.saved.reason is not None
-    assert report.finished is not None and report.finished.exit_code == 1
+    failures = {"save": Reason("failed", "best exists already")}
+    question = OwnQuestion("torch", "a:b", save_best="best")
+    report = Report.of(raced(failures=failures, own=question))
+    assert report.code.advice is not None
+    assert report.code.advice.saved.reason is not None
+    assert report.finished.exit_code == 1
 
 
 def test_the_journal_and_the_document_hold_the_code() -> None:
@@ -387,7 +352,6 @@ def test_the_journal_and_the_document_hold_the_code() -> None:
 
 def test_exported_models_do_not_race_where_the_cpu_does_not() -> None:
     code = Report.of(raced(gpu=True, devices=("cuda:0",))).code
-    assert code is not None
     assert code.left_out["onnx"] == "exported models race on the CPU only"
 
 

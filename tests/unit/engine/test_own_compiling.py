@@ -1,7 +1,5 @@
 """When torch.compile joins the race of the user's module, by the real engine."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 from unittest.mock import patch
 
@@ -17,14 +15,13 @@ from workbench.records.reason import Reason
 from workbench.report.report import Report
 
 
-class FarAhead(SimulatedOwn):
-    def step_s(self, case: Case) -> float:
-        return super().step_s(case) / (3 if case.precision == "int8" else 1)
+def far_ahead(case: Case) -> float:
+    return 1 / 3 if case.precision == "int8" else 1
 
 
 def test_compiling_is_left_out_where_another_library_is_far_ahead() -> None:
-    code = Report.of(raced(FarAhead)).code
-    assert code is not None and code.breaks == []
+    code = Report.of(raced(takes=far_ahead)).code
+    assert code.breaks == []
     assert "as fast as eager torch" in code.left_out["compile"]
     near = Report.of(raced(budget_s=120))
     assert any(candidate.case.is_compiled for candidate in near.candidates.values())
@@ -32,19 +29,15 @@ def test_compiling_is_left_out_where_another_library_is_far_ahead() -> None:
 
 def test_a_compiled_mode_that_the_user_names_races_behind_another_library_far_ahead() -> None:
     named = ("plain", "compile+reduce-overhead")
-    report = Report.of(raced(FarAhead, gpu=True, budget_s=120, modes=named))
-    assert report.code is not None and "compile" not in report.code.left_out
+    report = Report.of(raced(takes=far_ahead, gpu=True, budget_s=120, modes=named))
+    assert "compile" not in report.code.left_out
     assert {c.case.mode for c in report.candidates.values()} == {None, named[1]}
 
 
-class NothingToCompile(SimulatedOwn):
-    failures: ClassVar = {"breaks": Reason("unsupported", "torch.compile finds nothing in it")}
-
-
 def test_what_torch_does_not_compile_is_not_compiled() -> None:
-    report = Report.of(raced(NothingToCompile, budget_s=120))
+    failures = {"breaks": Reason("unsupported", "torch.compile finds nothing in it")}
+    report = Report.of(raced(failures=failures, budget_s=120))
     assert not any(candidate.case.is_compiled for candidate in report.candidates.values())
-    assert report.code is not None
     assert report.code.left_out["compile"] == "torch.compile finds nothing in it"
 
 
@@ -56,7 +49,6 @@ class Enormous(SimulatedOwn):
 def test_the_probe_counts_what_would_take_too_long_to_compile() -> None:
     report = Report.of(raced(Enormous, budget_s=120))
     assert not any(candidate.case.is_compiled for candidate in report.candidates.values())
-    assert report.code is not None
     assert report.code.left_out["compile"].startswith("compiling may take 4")
 
 
@@ -70,17 +62,14 @@ class Hasty(SimulatedOwn):
 
 
 @pytest.mark.parametrize(("budget_s", "tried"), [(40.0, True), (20.0, False)])
-def test_once_nothing_else_is_left_a_compilation_is_tried_in_less_time(
-    budget_s: float, tried: bool
-) -> None:
+def test_once_nothing_else_is_left_a_compilation_is_tried_in_less_time(budget_s, tried) -> None:
     with patch.object(own_exports.ways, "compile_s", lambda *_, **__: 30.0):
         report = Report.of(raced(Hasty, budget_s=budget_s, batch=(1,)))
-    assert report.code is not None
     compiled = [c for c in report.candidates.values() if c.case.is_compiled and c.blocks]
     assert bool(compiled) == tried
     assert ("compile" in report.code.left_out) == (not tried)
     verdict = report.rows["own"].verdict
-    assert verdict is not None and verdict.confidence == ("sure" if tried else "likely")
+    assert verdict.confidence == ("sure" if tried else "likely")
     gap = "No time was left for its compiled form; raise --budget."
     assert (gap in " ".join(recommendation(report))) == (not tried)
 
@@ -110,9 +99,9 @@ def test_a_compilation_that_is_late_leaves_a_doubt_where_eager_torch_leads(
     with patch.object(own_exports.ways, "compile_s", lambda *_, **__: 30.0):
         report = Report.of(raced(code, budget_s=budget_s, batch=(1,)))
     (late,) = [c for c in report.candidates.values() if c.case.is_compiled]
-    assert late.reason is not None and late.reason.code == reason
+    assert late.reason.code == reason
     verdict = report.rows["own"].verdict
-    assert verdict is not None and verdict.confidence == confidence
+    assert verdict.confidence == confidence
 
 
 class LateAtFirst(Hasty):
@@ -142,45 +131,36 @@ def test_what_only_a_further_batch_misses_is_named_with_it() -> None:
     assert said in recommendation(report)
 
 
-class CompiledIsBeaten(SimulatedOwn):
+def test_a_compiled_candidate_that_was_beaten_is_not_compiled_for_another_batch() -> None:
     """Compiled it is the best of torch, and takes 2.3 times as long as INT8."""
 
-    def step_s(self, case: Case) -> float:
-        faster = 1.3 if case.precision == "int8" else 1.2 if case.is_compiled else 1.0
-        return super().step_s(case) / faster
+    def takes(case: Case) -> float:
+        return 1 / 1.3 if case.precision == "int8" else 1 / 1.2 if case.is_compiled else 1.0
 
-
-def test_a_compiled_candidate_that_was_beaten_is_not_compiled_for_another_batch() -> None:
-    own, large = Report.of(raced(CompiledIsBeaten, budget_s=240)).rows.values()
+    own, large = Report.of(raced(takes=takes, budget_s=240)).rows.values()
     assert any(candidate.case.is_compiled for candidate in own.candidates)
     assert not any(candidate.case.is_compiled for candidate in large.candidates)
     assert any(c.case.label.endswith("cpu/torch/bf16/nhwc/t2") for c in large.candidates)
 
 
-class AheadAtFirst(SimulatedOwn):
-    """ONNX Runtime is far ahead at the first batch, and far behind at the other."""
-
-    def step_s(self, case: Case) -> float:
-        factor = 0.25 if (case.batch or 1) == 1 else 4.0
-        return super().step_s(case) * (factor if case.backend == "onnxruntime" else 1.0)
-
-
 def test_torch_is_compiled_for_another_batch_where_it_leads_there_alone() -> None:
-    report = Report.of(raced(AheadAtFirst, budget_s=240))
+    def takes(case: Case) -> float:
+        factor = 0.25 if (case.batch or 1) == 1 else 4.0
+        return factor if case.backend == "onnxruntime" else 1.0
+
+    report = Report.of(raced(takes=takes, budget_s=240))
     own, large = report.rows.values()
     assert not any(candidate.case.is_compiled for candidate in own.candidates)
     assert any(c.case.is_compiled and c.blocks for c in large.candidates)
-    assert report.code is not None and "compile" not in report.code.left_out
+    assert "compile" not in report.code.left_out
 
 
-class Behind(SimulatedOwn):
-    def step_s(self, case: Case) -> float:
-        return super().step_s(case) * (2.5 if case.backend == "onnxruntime" else 1)
+@pytest.mark.parametrize(("slower", "first"), [(1.0, "int8"), (2.5, "compile")])
+def test_the_more_promising_of_compiling_and_int8_comes_first(slower: float, first: str) -> None:
+    def takes(case: Case) -> float:
+        return slower if case.backend == "onnxruntime" else 1.0
 
-
-@pytest.mark.parametrize(("pool", "first"), [(SimulatedOwn, "int8"), (Behind, "compile")])
-def test_the_more_promising_of_compiling_and_int8_comes_first(pool: Any, first: str) -> None:
-    report = Report.of(raced(pool, budget_s=120))
+    report = Report.of(raced(takes=takes, budget_s=120))
     race = [c.case for c in report.candidates.values()]  # in the order of joining
     kinds = ["int8" if c.precision == "int8" else "compile" for c in race if _costly(c)]
     assert kinds[0] == first and {"int8", "compile"} == set(kinds)

@@ -1,8 +1,6 @@
 """A real module goes through the exporter and the lab to INT8 forms, with the engine's requests
 answered in this process."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -89,7 +87,7 @@ def test_an_int8_form_of_the_module_races_at_both_batches(exports: Exports) -> N
     scenario = OwnQuestion("torch", "modules:picture").scenario()
     scenario = msgspec.structs.replace(scenario, batch=4)
     assert exports.export(60.0)
-    assert exports.exported is not None and exports.exported.dynamic
+    assert exports.exported.dynamic
     (case,) = exports.next_quantised((), scenario, 60.0)
     assert (case.backend, case.precision, case.batch) == ("onnxruntime", "int8", 4)
     assert exports.files(case)["model"] != exports.exported.model
@@ -154,9 +152,7 @@ def test_code_that_is_at_home_on_a_gpu_is_not_probed_on_the_cpu(exports: Exports
         at_home.may_compile(600.0)
 
 
-def test_an_exporter_that_was_started_early_has_yet_to_load_the_code(
-    exports: Exports, tmp_path: Path
-) -> None:
+def test_an_exporter_that_was_started_early_has_yet_to_load_the_code(exports, tmp_path) -> None:
     pool = Slow(tmp_path)
     exports = replace(exports, context=replace(exports.context, pool=pool), load_s=9.0)
     pool.start(own_exports.EXPORTER, 60.0)

@@ -1,12 +1,10 @@
 """Code that cannot be used, fails, hangs or goes on: what `advise --torch` says of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
-from simulated_own import DIED, FACTS, SimulatedOwn, raced
+from simulated_own import DIED, SimulatedOwn, raced
 
 from workbench.planning.questions import OwnQuestion
 from workbench.planning.usage import UsageError
@@ -16,57 +14,28 @@ from workbench.records.reason import Reason
 from workbench.report.report import Report
 from workbench.worker.code import Code
 
-
-class Unbatched(SimulatedOwn):
-    facts: ClassVar = {**FACTS, "batch": None, "resizable": False}
+RAISED = Reason("user_code", "shop.model: ValueError: no weights")
 
 
 def test_a_batch_needs_a_common_axis() -> None:
     with pytest.raises(UsageError, match=r"^--batch: shop\.model:build has no batch to change"):
-        raced(Unbatched, batch=(4,))
-
-
-class OfOneSize(SimulatedOwn):
-    facts: ClassVar = {
-        **FACTS,
-        "name": "net.pt2",
-        "batch": 2,
-        "resizable": False,
-        "of_one_size": True,
-    }
+        raced(facts={"batch": None, "resizable": False}, batch=(4,))
 
 
 def test_an_archive_of_one_size_takes_no_other() -> None:
+    facts = {"name": "net.pt2", "batch": 2, "resizable": False, "of_one_size": True}
     with pytest.raises(UsageError, match=r"net\.pt2 was exported for batch 2 alone;"):
-        raced(OfOneSize, batch=(4,))
-    assert list(Report.of(raced(OfOneSize, batch=(2,))).rows) == ["own"]
-
-
-class Misnamed(SimulatedOwn):
-    failures: ClassVar = {"examine": Reason("bad_target", "there is no shop.model", "did you mean")}
-
-
-class Raises(SimulatedOwn):
-    failures: ClassVar = {"examine": Reason("user_code", "shop.model: ValueError: no weights")}
-
-
-class Dies(SimulatedOwn):
-    failures: ClassVar = {"examine": DIED}
-
-
-class Hangs(SimulatedOwn):
-    failures: ClassVar = {"examine": Reason("timeout", "no answer within 9 s", HINTS["timeout"])}
+        raced(facts=facts, batch=(4,))
+    assert list(Report.of(raced(facts=facts, batch=(2,))).rows) == ["own"]
 
 
 def test_code_that_hangs_gets_a_remedy_that_fits() -> None:
-    (candidate,) = Report.of(raced(Hangs)).rows["own"].candidates
-    assert candidate.reason is not None
+    hung = Reason("timeout", "no answer within 9 s", HINTS["timeout"])
+    (candidate,) = Report.of(raced(failures={"examine": hung})).rows["own"].candidates
     assert candidate.reason.hint == "make it return sooner, or raise --budget"
 
 
-def test_a_module_gets_its_time_after_that_of_its_script(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_gets_its_time_after_that_of_its_script(tmp_path, monkeypatch) -> None:
     class Slow(SimulatedOwn):
         def ask(self, key: Any, deadline_s: float, kind: Any, **request: Any) -> Any:
             if request.get("question") == "examine":
@@ -80,40 +49,35 @@ def test_a_module_gets_its_time_after_that_of_its_script(
     events = raced(Slow, budget_s=60, own=OwnQuestion("torch", "train.py"))
     assert calls_s == [pytest.approx(30.0)]  # as those of a module that a builder gives
     (candidate,) = Report.of(events).rows["own"].candidates
-    assert candidate.reason is not None
     assert candidate.reason.hint == "pass a smaller batch after --, or raise --budget"
 
 
 def test_a_wrong_name_is_a_usage_error() -> None:
+    misnamed = Reason("bad_target", "there is no shop.model", "did you mean")
     with pytest.raises(UsageError, match=r"there is no shop.model \(did you mean\)"):
-        raced(Misnamed)
+        raced(failures={"examine": misnamed})
 
 
-@pytest.mark.parametrize("pool", [Raises, Dies])
-def test_code_that_fails_is_data_and_fails_the_run(pool: type[SimulatedOwn]) -> None:
-    events = raced(pool)
-    report = Report.of(events)
+@pytest.mark.parametrize("reason", [RAISED, DIED])
+def test_code_that_fails_is_data_and_fails_the_run(reason: Reason) -> None:
+    report = Report.of(raced(failures={"examine": reason}))
     (candidate,) = report.rows["own"].candidates
-    assert candidate.state == "failed" and candidate.reason is not None
-    assert candidate.reason.message == pool.failures["examine"].message
-    assert candidate.reason.hint == pool.failures["examine"].hint
-    assert report.finished is not None and report.finished.exit_code == 1
+    assert candidate.state == "failed"
+    assert (candidate.reason.message, candidate.reason.hint) == (reason.message, reason.hint)
+    assert report.finished.exit_code == 1
     assert report.code is None
 
 
 def test_code_that_fails_where_no_cpu_is_asked_for_failed_on_the_gpu() -> None:
-    report = Report.of(raced(Raises, gpu=True, devices=("gpu",)))
+    events = raced(failures={"examine": RAISED}, gpu=True, devices=("gpu",))
+    report = Report.of(events)
     (candidate,) = report.rows["own"].candidates
     assert candidate.case.device == "cuda:0"
 
 
-class Lingers(SimulatedOwn):
-    facts: ClassVar = {**FACTS, "lingers": True}
-
-
-@pytest.mark.parametrize("pool", [SimulatedOwn, Lingers])
-def test_a_script_whose_threads_go_on_gets_another_process(pool: type[SimulatedOwn]) -> None:
-    events = raced(pool)
+@pytest.mark.parametrize("lingers", [False, True])
+def test_a_script_whose_threads_go_on_gets_another_process(lingers: bool) -> None:
+    events = raced(facts={"lingers": lingers})
     until = next(n for n, e in enumerate(events) if isinstance(e, ev.CodeExamined))
     ended = [e.worker for e in events[:until] if isinstance(e, ev.WorkerEnded)]
-    assert ended == ["cpu/torch"] * (pool is Lingers)
+    assert ended == ["cpu/torch"] * lingers

@@ -1,7 +1,5 @@
 """The rows of `advise --function`, by the real engine on a made-up machine."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import pytest
@@ -37,9 +35,7 @@ class Sized(SimulatedOwn):
 @pytest.mark.parametrize(
     ("threads", "raced_with"), [((), [2, 1]), ((1, 3, 1), [3, 1])], ids=["default", "asked"]
 )
-def test_threads_are_all_half_and_one_or_those_asked_for(
-    threads: tuple[int, ...], raced_with: list[int]
-) -> None:
+def test_threads_are_all_half_and_one_or_those_asked_for(threads, raced_with) -> None:
     events = raced(Sized, own=OwnQuestion("function", "m:work"), threads=threads)
     planned = next(each for each in events if isinstance(each, ev.RacePlanned))
     assert [case.threads for case in planned.cases] == raced_with
@@ -61,7 +57,7 @@ def test_each_size_of_a_function_has_a_row_and_the_answer_says_where_it_flips() 
         if row.verdict is not None and row.verdict.pick is not None
     ]
     assert (list(report.rows), threads) == (["own", "own[batch=1000]"], [1, 2])
-    assert report.code is not None and report.code.advice is not None
+    assert report.code.advice is not None
     (flip,) = report.code.advice.flips
     assert flip.startswith("The answer flips at batch 1000:")
 
@@ -69,9 +65,7 @@ def test_each_size_of_a_function_has_a_row_and_the_answer_says_where_it_flips() 
 @pytest.mark.parametrize(
     ("own", "sizes"), [(None, [None]), (1, [1, 8]), (7, [7, 56]), (40, [40, 5])]
 )
-def test_a_function_races_at_its_own_size_and_at_another(
-    own: int | None, sizes: list[int | None]
-) -> None:
+def test_a_function_races_at_its_own_size_and_at_another(own, sizes) -> None:
     class OfSize(Sized):
         facts: ClassVar = {**Sizeless.facts, "batch": own}
 

@@ -1,8 +1,6 @@
 """Forms that a race of the user's module reports as missing, with the real engine."""
 
-from __future__ import annotations
-
-from typing import Any, ClassVar
+from typing import Any
 from unittest.mock import patch
 
 import machines
@@ -23,9 +21,8 @@ def gaps(report: Report) -> dict[str, list[str]]:
     return {name: [gap.message for gap in report.gaps(row)] for name, row in report.rows.items()}
 
 
-class Slow(SimulatedOwn):
-    def step_s(self, case: Case) -> float:
-        return 50 * super().step_s(case)
+def slow(_: Case) -> float:
+    return 50.0
 
 
 def test_the_less_a_budget_has_room_for_the_more_is_named() -> None:
@@ -33,9 +30,9 @@ def test_the_less_a_budget_has_room_for_the_more_is_named() -> None:
         (30.0, "its other precisions and its ONNX form"),
         (60.0, "its ONNX form"),
     ):
-        report = Report.of(raced(Slow, batch=(1,), budget_s=budget_s, modes=("plain",)))
+        report = Report.of(raced(takes=slow, batch=(1,), budget_s=budget_s, modes=("plain",)))
         verdict = report.rows["own"].verdict
-        assert verdict is not None and verdict.confidence == "likely"
+        assert verdict.confidence == "likely"
         assert gaps(report) == {"own": [f"no time was left for {missing}"]}
 
 
@@ -50,14 +47,13 @@ def test_the_answer_is_less_sure_where_int8_forms_had_no_turn() -> None:
     report = Report.of(raced(SlowToExport, budget_s=25.0, batch=(1,)))
     assert not any(c.case.precision == "int8" for c in report.candidates.values())
     verdict = report.rows["own"].verdict
-    assert verdict is not None
     assert verdict.confidence == "open"
     assert "no time was left for its INT8 forms and its compiled form" in verdict.reasons[0]
     assert verdict.next_best.startswith("Raise the budget")
     assert "No time was left for its INT8 forms and its compiled form; raise --budget." in " ".join(
         recommendation(report)
     )
-    assert report.code is not None and report.code.left_out["int8"] == NO_TIME
+    assert report.code.left_out["int8"] == NO_TIME
 
 
 def test_what_the_first_batch_had_no_time_for_is_missing_at_the_next_too() -> None:
@@ -71,14 +67,14 @@ def test_what_the_first_batch_had_no_time_for_is_missing_at_the_next_too() -> No
     assert said[0].startswith("No time was left for its INT8 forms")
 
 
-class NotExported(SimulatedOwn):
-    failures: ClassVar = {"export": Reason("not_exported", "it has no ONNX form")}
-
-
 def test_what_cannot_be_or_was_not_asked_for_is_not_missing() -> None:
-    assert gaps(Report.of(raced(NotExported, budget_s=120.0, batch=(1,)))) == {"own": []}
-    filtered = raced(Slow, batch=(1,), modes=("plain",), precisions=("fp32",), backends=("torch",))
-    assert gaps(Report.of(filtered)) == {"own": []}
+    failures = {"export": Reason("not_exported", "it has no ONNX form")}
+    filters = {"modes": ("plain",), "precisions": ("fp32",), "backends": ("torch",)}
+    for events in (
+        raced(failures=failures, budget_s=120.0, batch=(1,)),
+        raced(takes=slow, batch=(1,), **filters),
+    ):
+        assert gaps(Report.of(events)) == {"own": []}
 
 
 def test_a_run_that_the_user_stops_had_time() -> None:

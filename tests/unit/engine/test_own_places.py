@@ -1,7 +1,5 @@
 """Where the user's module is examined, and what its inputs rule out, by the real engine."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -32,13 +30,10 @@ class OnGpus(SimulatedOwn):
 
 
 @pytest.mark.parametrize(("devices", "places"), [((), ["cpu", "cuda:0"]), (("gpu",), ["cuda:0"])])
-def test_a_module_that_fails_on_the_cpu_is_examined_on_a_gpu(
-    devices: tuple[str, ...], places: list[str]
-) -> None:
+def test_a_module_that_fails_on_the_cpu_is_examined_on_a_gpu(devices, places) -> None:
     OnGpus.places.clear()
     report = Report.of(raced(OnGpus, gpu=True, devices=devices))
     assert OnGpus.places == places
-    assert report.code is not None
     assert {candidate.case.device for candidate in report.candidates.values()} == {"cuda:0"}
     assert report.code.facts.needs_gpu == (None if devices else OnGpus.error)
     why = "it did not run on the CPU: flash_attn needs CUDA"
@@ -53,14 +48,12 @@ def test_a_function_that_fails_without_a_gpu_is_asked_again_on_one() -> None:
     OnGpus.places.clear()
     report = Report.of(raced(Function, gpu=True, own=OwnQuestion("function", "m:work")))
     assert OnGpus.places == ["cpu", "cuda:0"]
-    assert report.code is not None and report.code.facts.needs_gpu == Function.error
+    assert report.code.facts.needs_gpu == Function.error
     assert [c.case.label for c in report.candidates.values()] == ["cuda:0/python"]
 
 
 @pytest.mark.parametrize("fits", [True, False])
-def test_a_module_of_which_the_gpu_has_no_room_for_copies_is_examined_on_the_cpu(
-    fits: bool,
-) -> None:
+def test_a_module_of_which_the_gpu_has_no_room_for_copies_is_examined_on_the_cpu(fits) -> None:
     class Large(SimulatedOwn):
         places: ClassVar[list[str]] = []
 
@@ -112,37 +105,23 @@ def test_a_module_of_a_script_may_need_a_gpu_too_once_the_script_has_run(
 
 
 def test_a_batch_that_may_be_none_is_noted() -> None:
-    class Sequence(SimulatedOwn):
-        facts: ClassVar[dict[str, Any]] = {**FACTS, "resizable": False}
-
-    noted = Report.of(raced(Sequence, batch=(1, 8)))
-    plain = Report.of(raced(Sequence))
-    for report, is_noted in ((noted, True), (plain, False)):
-        assert report.code is not None
+    for options, is_noted in (({"batch": (1, 8)}, True), ({}, False)):
+        report = Report.of(raced(facts={"resizable": False}, **options))
         assert any("was not confirmed" in note for note in report.code.facts.notes) == is_noted
 
 
 def test_inputs_without_tensors_are_not_exported() -> None:
-    class Texts(SimulatedOwn):
-        facts: ClassVar[dict[str, Any]] = {**FACTS, "inputs": []}
-
-    report = Report.of(raced(Texts))
-    assert report.code is not None
+    report = Report.of(raced(facts={"inputs": []}))
     assert "would be a constant" in report.code.left_out["onnx"]
     assert not any(c.case.backend == "onnxruntime" for c in report.candidates.values())
 
 
-def test_shares_of_a_scripts_modules_count_the_import_of_torch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shares_of_a_scripts_modules_count_the_import_of_torch(tmp_path, monkeypatch) -> None:
     called = {"name": "Net", "calls": 9, "seconds": 2.0, "share": 0.5, "shapes": ["1x3"]}
-
-    class Scripted(SimulatedOwn):
-        facts: ClassVar = {**FACTS, "modules": [called, {**called, "seconds": 0.0, "share": 0.0}]}
-
+    modules = [called, {**called, "seconds": 0.0, "share": 0.0}]
     monkeypatch.chdir(tmp_path)
     Path("train.py").touch()
-    report = Report.of(raced(Scripted, own=OwnQuestion("torch", "train.py")))
-    assert report.code is not None
+    question = OwnQuestion("torch", "train.py")
+    report = Report.of(raced(facts={"modules": modules}, own=question))
     first, unused = report.code.facts.modules
     assert first.share == 2.0 / (4.0 + IMPORT_S["torch"]) and unused.share == 0.0

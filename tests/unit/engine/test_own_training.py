@@ -1,7 +1,5 @@
 """The row of `advise --torch ... --train`, by the real engine on a made-up machine."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, ClassVar
 
@@ -41,7 +39,6 @@ def test_modes_and_loaders_of_the_leader_join_and_the_best_is_picked() -> None:
     planned = next(e for e in events if isinstance(e, ev.RacePlanned))
     assert planned.cases[0].label == "cpu/torch/fp32/workers=0/t2"
     own = Report.of(events).rows["own"]
-    assert own.verdict is not None
     assert own.verdict.pick is not None and "fused" in own.verdict.pick
     assert "workers=2" in own.verdict.pick
     assert {case.params["batches"] for case in (c.case for c in own.candidates)} == {2}
@@ -50,13 +47,8 @@ def test_modes_and_loaders_of_the_leader_join_and_the_best_is_picked() -> None:
 def test_each_batch_has_a_row_with_the_best_of_the_first_and_the_fastest_batch_is_named() -> None:
     report = Report.of(raced(SimulatedTraining, own=QUESTION, batch=(8, 64)))
     first, second = report.rows.values()
-    assert first.verdict is not None
-    assert second.verdict is not None
-    assert first.verdict.pick is not None
     assert second.verdict.pick == first.verdict.pick.replace("batch=8", "batch=64")
     assert len(second.candidates) < len(first.candidates)
-    assert report.code is not None
-    assert report.code.advice is not None
     stays, fastest = report.code.advice.flips
     assert stays == "The same candidate is the pick at batch 64."
     assert re.fullmatch(r"Batch 64 trains the most samples: .* against .* at batch 8\.", fastest)
@@ -106,6 +98,5 @@ def test_an_impossible_mode_is_left_out_with_its_reason() -> None:
         }
 
     report = Report.of(raced(Unfused, own=QUESTION))
-    assert report.code is not None
     assert report.code.left_out["fused"] == "Adamax has no fused form"
     assert not any("fused" in case for case in report.candidates)

@@ -1,7 +1,5 @@
 """Requests of a row to its workers before its first turn and after its last one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -19,8 +17,7 @@ from workbench.engine.preparation import COMMAND_HINT, FEWER, Preparation
 from workbench.engine.workers import NO_TURN, worker_key
 from workbench.planning.questions import OwnQuestion
 from workbench.pool.pool import Answer, WorkerFailed
-from workbench.records import events as ev
-from workbench.records.machine import Cache, Software
+from workbench.records.machine import Cache
 from workbench.records.reason import Reason
 from workbench.worker import worker
 from workbench.worker.failures import UNCAPTURED
@@ -55,9 +52,7 @@ def test_memory_that_other_candidates_hold_is_not_said_to_be_too_small() -> None
     assert [each.hint for each in reasons if each is not None] == ["free memory", FEWER]
 
 
-def test_lack_of_shared_memory_keeps_its_own_remedy_beside_other_candidates(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_lack_of_shared_memory_keeps_its_own_remedy_beside_other_candidates(monkeypatch) -> None:
     monkeypatch.setattr(training.os.path, "isdir", lambda _: True)
     monkeypatch.setattr(training.os, "statvfs", lambda _: SimpleNamespace(f_bavail=1, f_frsize=1))
     with pytest.raises(WorkloadError) as caught:
@@ -84,7 +79,7 @@ def test_a_preparation_with_a_pause_in_it_is_made_again_in_a_fresh_worker() -> N
     def interrupted(*arguments: Any, **request: Any) -> Answer[Any]:
         return replace(ask(*arguments, **request), interrupted=answers.pop(0))
 
-    row.pool.ask = interrupted  # type: ignore[method-assign]
+    row.pool.ask = interrupted
     assert row.prepare(CPU_A) == [True]
     assert row.pool.operations() == ["prepare", "prepare"]
     assert row.pool.ended == [worker_key(CPU_A)]
@@ -99,7 +94,7 @@ def test_a_start_that_no_result_includes_does_not_count_as_measured() -> None:
         row.pool.deadlines.clear()  # the worker is started again
         return replace(ask(*arguments, **request), interrupted=answers.pop(0))
 
-    row.pool.ask = interrupted  # type: ignore[method-assign]
+    row.pool.ask = interrupted
     assert row.prepare(CPU_A) == [True]
     spent = row.context.overhead.result(1)
     assert (spent.starting_s, spent.measured_s) == (3.0, 3.0)
@@ -141,9 +136,7 @@ def test_a_preparation_that_cannot_end_in_time_does_not_cost_the_others_their_wo
     assert row.report.candidates[CPU_B.id].reason == NO_TURN
 
 
-def test_a_preparation_may_take_as_long_as_the_one_before_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_preparation_may_take_as_long_as_the_one_before_it(monkeypatch) -> None:
     monkeypatch.setattr(SlowPool, "takes_s", 12.0)
     row = Row(CPU_A, CPU_B, end_s=26.0)
     row.pool.__class__ = SlowPool
@@ -155,7 +148,7 @@ def test_what_can_never_run_is_not_said_to_lack_time() -> None:
     row = Row(elsewhere := case("cuda:7-a"), end_s=0.0)
     assert row.prepare(elsewhere) == [False]
     reason = row.report.candidates[elsewhere.id].reason
-    assert reason is not None and reason.code == "no_device"
+    assert reason.code == "no_device"
 
 
 def test_a_worker_may_start_until_the_run_ends_but_gets_no_request_after_the_rows() -> None:
@@ -185,12 +178,7 @@ class SilentPool(StartingPool):
     ],
 )
 def test_a_case_that_meets_the_end_of_its_share_is_skipped_and_one_that_hangs_fails(
-    mode: str | None,
-    precision: str,
-    until_s: float,
-    state: str,
-    code: str,
-    monkeypatch: pytest.MonkeyPatch,
+    mode, precision, until_s, state, code, monkeypatch
 ) -> None:
     monkeypatch.setattr("workbench.catalog.load", lambda _: IdleWorkload())
     missing = {"fp16": "AVX512-FP16"}.get
@@ -215,9 +203,7 @@ def test_a_case_that_meets_the_end_of_its_share_is_skipped_and_one_that_hangs_fa
         (None, "it was not ready within its ", COMMAND_HINT),
     ],
 )
-def test_a_command_that_never_prints_its_line_says_which(
-    until: str | None, says: str, hint: str
-) -> None:
+def test_a_command_that_never_prints_its_line_says_which(until, says, hint) -> None:
     own = replace(CPU_A, backend="command")
     row = Row(own)
     pool = SilentPool(row.clock, {own: 1.0}, {})
@@ -226,7 +212,7 @@ def test_a_command_that_never_prints_its_line_says_which(
     shared = replace(shared, request=replace(shared.request, own=question))
     assert Preparation(row.plan, shared, Share(30.0, 59.0)).prepare(own) is None
     reason = row.report.candidates[own.id].reason
-    assert reason is not None and reason.code == NO_TURN.code
+    assert reason.code == NO_TURN.code
     assert reason.message.startswith(says) and (reason.hint or "").startswith(hint)
 
 
@@ -253,9 +239,7 @@ def test_a_probe_that_meets_the_end_of_the_run_is_skipped_and_one_that_hangs_fai
     assert (ended.state, ended.reason and ended.reason.code) == (state, code)
 
 
-def test_a_small_probe_does_not_run_in_the_worker_whose_memory_counts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_small_probe_does_not_run_in_the_worker_whose_memory_counts(monkeypatch) -> None:
     small = Case("work", "cpu", "torch", "fp16", params={"of": "small"})
     monkeypatch.setattr(IdleWorkload, "small_probe", lambda _, __: small)
     fp16 = case("cpu-a", "fp16")
@@ -279,7 +263,7 @@ def test_a_worker_releases_every_case_even_if_one_of_them_fails_to_close() -> No
         raise OSError("no such file")
 
     for name, prepared in own.prepared.items():
-        prepared.task.close = partial(close, name)  # type: ignore[method-assign]
+        prepared.task.close = partial(close, name)
     names = list(own.prepared)
     with pytest.raises(OSError, match="no such file"):
         own.release(names)
@@ -288,9 +272,7 @@ def test_a_worker_releases_every_case_even_if_one_of_them_fails_to_close() -> No
 
 
 @pytest.mark.parametrize("from_start", [False, True])
-def test_the_latest_step_is_checked_where_the_check_takes_none(
-    from_start: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_latest_step_is_checked_where_the_check_takes_none(from_start, monkeypatch) -> None:
     taken: list[str] = []
 
     class Latest(Task):
@@ -312,9 +294,7 @@ def test_the_latest_step_is_checked_where_the_check_takes_none(
     assert taken.count("check") == 1
 
 
-def test_one_time_loading_counts_for_every_case_of_a_row_about_start_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_one_time_loading_counts_for_every_case_of_a_row_about_start_up(monkeypatch) -> None:
     built = iter([1.5, 0.5, 0.6, 0.6])  # each case is built twice; the first build loads a library
     first = iter([0.9, 0.2])
 
@@ -340,9 +320,6 @@ def test_one_time_loading_counts_for_every_case_of_a_row_about_start_up(
     assert other["warmup"]["first_s"] == pytest.approx(0.9, abs=0.01)
 
 
-# ------------------------------------------------- a GPU for one process at a time
-
-
 @pytest.mark.parametrize("mode", ["default", "exclusive_process"])
 def test_a_second_process_on_an_exclusive_gpu_is_refused(mode: str) -> None:
     gpu = case("cuda:0-a")
@@ -350,29 +327,21 @@ def test_a_second_process_on_an_exclusive_gpu_is_refused(mode: str) -> None:
     row = Row(gpu, compiled, CPU_A)
     here = machine("cuda:0")
     cards = [msgspec.structs.replace(here.gpus[0], compute_mode=mode)]
-    software = Software("3.11", "python", {}, {})
-    row.report.apply(
-        ev.HardwareDetected(
-            at_s=0, machine=msgspec.structs.replace(here, gpus=cards), software=software
-        )
-    )
+    row.detected(msgspec.structs.replace(here, gpus=cards))
     shared = mode == "default"
     assert row.prepare(gpu, compiled, CPU_A) == [True, shared, True]
     reason = row.report.candidates[compiled.id].reason
     if not shared:
-        assert reason is not None and reason.code == "exclusive_gpu"
+        assert reason.code == "exclusive_gpu"
         assert "one process at a time" in reason.message and "-c DEFAULT" in reason.hint
 
 
-def test_a_call_that_no_cuda_graph_can_record_costs_a_worker_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_call_that_no_cuda_graph_can_record_costs_a_worker_once(monkeypatch) -> None:
     monkeypatch.setattr("workbench.catalog.load", lambda _: IdleWorkload())
     plain, half = case("cuda:0-a"), case("cuda:0-a", "fp16")
     graph, other = (replace(each, mode="graph") for each in (plain, half))
     row = Row(plain, graph, half, other)
-    here, software = machine("cuda:0"), Software("3.11", "python", {}, {})
-    row.report.apply(ev.HardwareDetected(at_s=0, machine=here, software=software))
+    row.detected(machine("cuda:0"))
     row.preparation.fail(
         graph, WorkerFailed(Reason("unsupported", "it waits for the GPU", UNCAPTURED))
     )

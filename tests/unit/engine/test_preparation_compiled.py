@@ -1,7 +1,5 @@
 """The time and the worker of what is compiled or searched for."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

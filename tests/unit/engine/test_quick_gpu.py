@@ -1,7 +1,5 @@
 """`--quick` where a CUDA build takes 5 s to import and a context 1 s: every row gets its turns."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from unittest.mock import patch

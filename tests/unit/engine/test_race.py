@@ -1,7 +1,5 @@
 """Races on a fake pool: candidates that join, and candidates that leave."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -81,10 +79,9 @@ def test_a_decided_row_that_is_cut_while_fp64_races_keeps_its_pick_and_its_warni
     report = Report.of(simulated_run.run(request, busy, cancel_at_s=first))
     row = report.rows["floating_point"]
     assert (report.status, row.ended_by) == ("cancelled", "decided")
-    assert row.picked is not None and row.picked.state == "ok"
+    assert row.picked.state == "ok"
     cut = {c.case.precision for c in row.candidates if c.state == "cancelled"}
     assert cut == {"fp64"}
-    assert row.verdict is not None
     assert "busy_machine" in {each.code for each in row.verdict.warnings}
 
 
@@ -171,7 +168,7 @@ def test_a_newcomer_that_cannot_be_prepared_ends_there() -> None:
     )
     lost = report.candidates[CPU_C.id]
     assert (lost.state, lost.blocks) == ("failed", [])
-    assert lost.reason is not None and lost.reason.message == "no such kernel"
+    assert lost.reason.message == "no such kernel"
     assert report.candidates[CPU_A.id].state == "ok"
 
 
@@ -181,14 +178,14 @@ def test_a_newcomer_far_behind_leaves_after_one_block() -> None:
     )
     assert rounds_of(report, CPU_C) == [2]
     reason = report.candidates[CPU_C.id].reason
-    assert reason is not None and reason.code == "far_slower"
+    assert reason.code == "far_slower"
 
 
 def test_no_candidate_is_slow_against_one_that_cannot_be_picked() -> None:
     report, _, _ = run_race({CPU_A: 1.0, CPU_B: 0.1}, errors={CPU_B: 0.5})
     assert rounds_of(report, CPU_B) == [0]
     reason = report.candidates[CPU_B.id].reason
-    assert reason is not None and reason.code == "error_limit"
+    assert reason.code == "error_limit"
     assert len(rounds_of(report, CPU_A)) >= 3
     assert report.candidates[CPU_A.id].reason is None
 
@@ -275,5 +272,5 @@ def test_an_eliminated_candidate_still_holds_its_memory(monkeypatch) -> None:
     )
     assert rounds_of(report, CPU_B) == [0, 1, 2]  # eliminated before CPU_C joins
     reason = report.candidates[CPU_C.id].reason
-    assert reason is not None and reason.code == "no_memory"
+    assert reason.code == "no_memory"
     assert "hold 6.4 of 8.0 GiB" in reason.message

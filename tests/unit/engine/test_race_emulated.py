@@ -1,21 +1,10 @@
 """Emulated precisions: tried at a small size, and raced once the others are decided."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 from builders import case, scenario
-from fakes import (
-    CPU_A,
-    CPU_B,
-    CPU_C,
-    FakePool,
-    IdleWorkload,
-    events_of,
-    rounds_of,
-    run_race,
-)
+from fakes import CPU_A, CPU_B, CPU_C, FakePool, IdleWorkload, events_of, rounds_of, run_race
 
 from workbench.advisor import stopping
 from workbench.advisor.verdict import decide
@@ -78,9 +67,7 @@ def test_late_candidates_get_rounds_of_their_own_or_a_reason() -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_an_emulated_precision_that_had_no_turn_is_no_gap_in_the_evidence(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_emulated_precision_that_had_no_turn_is_no_gap_in_the_evidence(monkeypatch) -> None:
     monkeypatch.setattr(preparation, "lacking", lambda *_: "AVX512-FP16")
     fp16 = case("cpu-a", "fp16")
     fine = type("Fine", (Emulating,), {"prepare": FakePool.prepare})
@@ -116,6 +103,6 @@ def test_a_precision_far_slower_at_a_small_size_never_joins() -> None:
     fp16 = case("cpu-a", "fp16")
     report, emitted, _ = run_race({fp16: 1.0, CPU_A: 1.0}, pool_type=Slow, budget_s=2.0)
     reason = report.candidates[fp16.id].reason
-    assert reason is not None and reason.code == "slower_precision"
+    assert reason.code == "slower_precision"
     assert fp16.id not in [event.case for event in events_of(emitted, ev.CasePreparing)]
     assert not [w for w in decide(report, scenario()).warnings if w.code == "unmeasured"]

@@ -1,7 +1,5 @@
 """The time of a race: candidates that stay for an interval or wait, and what ends the race."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -37,7 +35,7 @@ def test_a_possible_runner_up_stays_until_the_lead_has_an_interval() -> None:
     assert (rounds_of(report, CPU_B), rounds_of(report, CPU_C)) == ([0, 1, 2], [0])
     verdict = decide(report, scenario())
     assert (verdict.pick, verdict.runner_up) == (CPU_A.id, CPU_B.id)
-    assert verdict.pick_ratio_ci95 is not None and verdict.pick_ratio_ci95[0] > 1
+    assert verdict.pick_ratio_ci95[0] > 1
 
 
 def test_a_slow_precision_in_second_place_stays_too_and_keeps_its_reason() -> None:
@@ -159,9 +157,7 @@ def test_a_row_that_is_open_at_its_end_gets_more_time_and_gives_back_the_rest(
     assert not events_of(emitted, ev.BudgetExtended)  # with --budget
 
 
-def test_a_row_is_lengthened_for_candidates_that_it_has_no_time_to_prepare(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_row_is_lengthened_for_candidates_that_it_has_no_time_to_prepare(monkeypatch) -> None:
     monkeypatch.setattr(Request, "extension_s", 60.0)
     steps = {CPU_A: 1.0, CPU_B: 2.0, CPU_C: 3.0}
     report, emitted, _ = run_race(steps, budget_s=5.0, pool_type=Slow)
@@ -205,9 +201,7 @@ class HangingStart(Hanging):
 
 
 @pytest.mark.parametrize("pool_type", [Hanging, HangingStart])
-def test_a_preparation_that_hangs_leaves_a_turn_to_each_that_is_ready(
-    pool_type: type[FakePool],
-) -> None:
+def test_a_preparation_that_hangs_leaves_a_turn_to_each_that_is_ready(pool_type) -> None:
     report, _, _ = run_race(
         dict.fromkeys((CPU_A, CPU_B, OTHER), 0.01), budget_s=59.0, pool_type=pool_type
     )
@@ -216,9 +210,7 @@ def test_a_preparation_that_hangs_leaves_a_turn_to_each_that_is_ready(
     assert (late.state, late.reason and late.reason.code) == ("skipped", "budget")
 
 
-def test_a_first_round_that_does_not_fit_begins_with_the_shortest_turn(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_first_round_that_does_not_fit_begins_with_the_shortest_turn(monkeypatch) -> None:
     monkeypatch.setattr(Request, "extension_s", 3.0)
     steps = {CPU_A: 4.0, CPU_B: 2.0, CPU_C: 1.0}
     _, emitted, pool = run_race(steps, budget_s=6.5, end_s=20.0)
@@ -227,9 +219,7 @@ def test_a_first_round_that_does_not_fit_begins_with_the_shortest_turn(
     assert turns[:3] == [CPU_C.id, CPU_B.id, CPU_A.id]
 
 
-def test_what_a_process_loads_once_is_not_expected_of_the_next_candidate(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_a_process_loads_once_is_not_expected_of_the_next_candidate(monkeypatch) -> None:
     """Its share is over, and less is left to the run than the first candidate took."""
 
     class LoadsOnce(FakePool):
@@ -244,9 +234,7 @@ def test_what_a_process_loads_once_is_not_expected_of_the_next_candidate(
     assert len(rounds_of(report, CPU_B)) >= MIN_PAIRS
 
 
-def test_a_row_gets_time_for_a_few_rounds_where_there_is_none_for_twenty(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_row_gets_time_for_a_few_rounds_where_there_is_none_for_twenty(monkeypatch) -> None:
     steps, rounds = {CPU_A: 1.0, CPU_B: 1.3}, []
     for extension_s in (0.0, 2.0):
         monkeypatch.setattr(Request, "extension_s", extension_s)
@@ -265,9 +253,7 @@ def test_only_a_default_budget_is_extended(options: dict[str, Any], most_s: floa
     assert Request(**options).extension_s == most_s
 
 
-def test_an_open_row_leaves_the_rows_to_come_their_share_of_the_extension(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_open_row_leaves_the_rows_to_come_their_share_of_the_extension(monkeypatch) -> None:
     monkeypatch.setattr(Request, "extension_s", 6.0)
     steps, most_s = {CPU_A: 1.0, CPU_B: 1.0}, []
     for rows in (1, 3):
@@ -277,9 +263,7 @@ def test_an_open_row_leaves_the_rows_to_come_their_share_of_the_extension(
     assert most_s == pytest.approx([6.0, 2.0])
 
 
-def test_a_row_that_is_decided_gives_back_its_extension_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_row_that_is_decided_gives_back_its_extension_at_once(monkeypatch) -> None:
     class Wavering(FakePool):
         """Both take twice the time in every other round, so that no median is steady."""
 
@@ -348,9 +332,7 @@ def test_a_verdict_says_how_many_had_no_turn() -> None:
 
 
 @pytest.mark.parametrize(("device", "hint"), [("cuda:0-a", HUNG), ("cpu-a", HINTS["timeout"])])
-def test_a_gpu_that_falls_silent_in_a_block_is_not_said_to_be_too_slow(
-    device: str, hint: str
-) -> None:
+def test_a_gpu_that_falls_silent_in_a_block_is_not_said_to_be_too_slow(device, hint) -> None:
     class Silent(FakePool):
         def block(self, request: dict[str, Any]) -> dict[str, Any]:
             if request["case"] == silent.id:
@@ -360,12 +342,10 @@ def test_a_gpu_that_falls_silent_in_a_block_is_not_said_to_be_too_slow(
     silent = case(device)
     report, _, _ = run_race({silent: 0.1, CPU_B: 0.1}, pool_type=Silent)
     reason = report.candidates[silent.id].reason
-    assert reason is not None and reason.hint == hint
+    assert reason.hint == hint
 
 
-def test_a_row_that_takes_the_time_of_the_rows_to_come_makes_up_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_row_that_takes_the_time_of_the_rows_to_come_makes_up_for_it(monkeypatch) -> None:
     monkeypatch.setattr(Request, "extension_s", 60.0)
     shares = {"budget_s": 3.0, "end_s": 60.0, "pool_type": Slow}
     report, _, _ = run_race({CPU_A: 1.0, CPU_B: 3.0}, rows=2, **shares)

@@ -1,7 +1,5 @@
 """The time of a row's turns: the length of blocks and lead-ins, and whether further rounds fit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The verdicts keep their promises on races with a known truth: `make campaign` runs 10,000."""
 
-from __future__ import annotations
-
 import pytest
 from simulation import FAMILIES, OWN_DRIFT, Outcome, Summary, simulate, summary
 

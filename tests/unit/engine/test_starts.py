@@ -1,7 +1,5 @@
 """Which workers start before the first race, and when."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import msgspec
@@ -10,10 +8,8 @@ from builders import case, machine
 from fakes import CPU_A
 from preparing import Row
 
-from workbench.contract import Case
 from workbench.engine.workers import start_workers, worker_key
-from workbench.records import events as ev
-from workbench.records.machine import Package, Software
+from workbench.records.machine import Package
 
 
 @pytest.mark.parametrize(
@@ -26,9 +22,7 @@ from workbench.records.machine import Package, Software
         (70.0, [CPU_A], False),
     ],
 )
-def test_ceilings_wait_for_workers_that_the_table_needs_too(
-    starting_s: float, table: list[Case], started: bool
-) -> None:
+def test_ceilings_wait_for_workers_that_the_table_needs_too(starting_s, table, started) -> None:
     row = Row(CPU_A)
     row.pool.starting_s = starting_s
     rows = [replace(row.plan, cases=table)]
@@ -48,10 +42,8 @@ def test_a_gpu_that_admits_one_process_gets_one_worker_before_the_races() -> Non
     row = Row(gpu, other := replace(gpu, backend="onnxruntime"))
     here = machine("cuda:0")
     exclusive = [msgspec.structs.replace(here.gpus[0], compute_mode="exclusive_process")]
-    software = Software("3.11", "python", {}, {})
     for gpus, started in ((exclusive, [gpu]), (here.gpus, [gpu, other])):
-        found = msgspec.structs.replace(here, gpus=gpus)
-        row.report.apply(ev.HardwareDetected(at_s=0, machine=found, software=software))
+        row.detected(msgspec.structs.replace(here, gpus=gpus))
         row.pool.deadlines.clear()
         assert start_workers([row.plan], [row.plan], row.context, 1.0)
         assert list(row.pool.deadlines) == [worker_key(each) for each in started]
@@ -66,18 +58,13 @@ def test_a_gpu_that_admits_one_process_gets_one_worker_before_the_races() -> Non
         (4, True, [["cpu", "cuda:0"], ["cpu"]]),
     ],
 )
-def test_workers_start_at_once_where_there_are_cores_for_them(
-    cores: int, counted: bool, together: list[list[str]]
-) -> None:
+def test_workers_start_at_once_where_there_are_cores_for_them(cores, counted, together) -> None:
     row = Row(CPU_A, replace(CPU_A, backend="numpy"), case("cuda:0-a"))
     if counted:
         row.plan.scenario = row.plan.scenario.sharing_workers(are_fresh=False)
     here = machine("cuda:0")
-    here = msgspec.structs.replace(
-        here, cpu=msgspec.structs.replace(here.cpu, effective_cores=cores)
-    )
-    software = Software("3.11", "python", {}, {})
-    row.report.apply(ev.HardwareDetected(at_s=0, machine=here, software=software))
+    cpu = msgspec.structs.replace(here.cpu, effective_cores=cores)
+    row.detected(msgspec.structs.replace(here, cpu=cpu))
     assert start_workers([row.plan], [row.plan], row.context, 1.0)
     assert row.pool.together == together
 
@@ -85,8 +72,6 @@ def test_workers_start_at_once_where_there_are_cores_for_them(
 def test_ceilings_start_no_worker_for_a_refused_case() -> None:
     gpu = case("cuda:0-a")
     row = Row(gpu)
-    torch = {"torch": Package("2.9", "CPU build")}
-    software = Software("3.11", "python", torch, {})
-    row.report.apply(ev.HardwareDetected(at_s=0, machine=machine("cuda:0"), software=software))
+    row.detected(machine("cuda:0"), {"torch": Package("2.9", "CPU build")})
     assert start_workers([row.plan], [], row.context, 0.12)
     assert row.pool.deadlines == {}

@@ -87,9 +87,7 @@ def codes(telemetry: MachineTelemetry) -> list[str]:
     return [w.code for w in telemetry.warnings("row", [os.getpid()])]
 
 
-def test_a_candidate_is_told_by_the_readings_within_its_blocks(
-    telemetry: MachineTelemetry, script: Script, emitted: list[ev.AnyEvent]
-) -> None:
+def test_a_candidate_is_told_by_the_readings_within_its_blocks(telemetry, script, emitted) -> None:
     script.read(10.0, sm_clock_mhz=345.0)
     telemetry.begin()
     for at_s, clock, power, heat in (
@@ -102,7 +100,6 @@ def test_a_candidate_is_told_by_the_readings_within_its_blocks(
     telemetry.measured(CASE, "cuda:0", 11.0, 12.0)
     telemetry.measured(CASE, "cuda:0", 13.0, 14.0)
     found = telemetry.of_case(CASE, "cuda:0")
-    assert found is not None
     assert (found.readings, found.power_w, found.temperature_c) == (2, 600.0, 65.0)
     assert found.clock_before_mhz == 345.0
     assert found.clock_mhz == 1940.0
@@ -118,9 +115,7 @@ def _short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_short_windows")
-def test_readings_of_a_pause_belong_to_no_block(
-    telemetry: MachineTelemetry, script: Script, emitted: list[ev.AnyEvent]
-) -> None:
+def test_readings_of_a_pause_belong_to_no_block(telemetry, script, emitted) -> None:
     """The run's clock stands still for 60 s after the first block; the host's goes on."""
     telemetry.begin()
     read = {"power_over_s": 1.0, "energy_j": 0.0}
@@ -131,7 +126,6 @@ def test_readings_of_a_pause_belong_to_no_block(
     telemetry.measured(CASE, "cuda:0", 10.0, 12.0)
     telemetry.measured(CASE, "cuda:0", 72.1, 74.0)
     found = telemetry.of_case(CASE, "cuda:0")
-    assert found is not None
     assert (found.readings, found.power_w, found.counted_power_w) == (3, 610.0, 610.0)
     assert emitted[-1].at_s == 12.5
 
@@ -151,7 +145,6 @@ def test_a_gpu_held_back_by_heat_is_reported_with_its_share_and_a_power_cap_is_o
     script.read(20.0, slowed_s={"sw_power_cap": 6.0, "hw_thermal_slowdown": 1.5})
     telemetry.measured(CASE, "cuda:0", 18.0, 20.0)
     found = telemetry.of_case(CASE, "cuda:0")
-    assert found is not None
     assert found.slowed == {"sw_power_cap": 0.5, "hw_thermal_slowdown": 0.25}
     [warning] = telemetry.warnings("row", [])
     assert (warning.code, warning.subject) == ("gpu_throttled", "row")
@@ -174,10 +167,7 @@ def test_on_a_gpu_that_others_use_the_time_held_back_is_a_share_of_the_whole_rac
 
 @pytest.mark.parametrize(
     ("clocks", "expected"),
-    [
-        ([1980.0, 1975.0, 1900.0, 1980.0], []),
-        ([1980.0, 1900.0, 1500.0, 1200.0], ["clock_moved"]),
-    ],
+    [([1980.0, 1975.0, 1900.0, 1980.0], []), ([1980.0, 1900.0, 1500.0, 1200.0], ["clock_moved"])],
 )
 def test_a_clock_that_moves_while_one_candidate_is_measured(
     telemetry: MachineTelemetry, script: Script, clocks: list[float], expected: list[str]
@@ -216,9 +206,7 @@ def test_a_clock_that_only_the_power_limit_moved_is_a_healthy_cards(
     ("shown", "expected"),
     [(["hw_power_brake_slowdown"], ["gpu_throttled"]), (["hw_slowdown", "gpu_idle"], [])],
 )
-def test_causes_in_hardware_are_seen_in_the_readings(
-    telemetry: MachineTelemetry, script: Script, shown: list[str], expected: list[str]
-) -> None:
+def test_causes_in_hardware_are_seen_in_the_readings(telemetry, script, shown, expected) -> None:
     telemetry.begin()
     for position in range(8):
         script.read(10.0 + position, clock_event_reasons=shown if position % 4 == 0 else [])
@@ -236,9 +224,7 @@ def test_causes_in_hardware_are_seen_in_the_readings(
         ({}, []),
     ],
 )
-def test_clock_and_link_that_stay_low_under_load(
-    telemetry: MachineTelemetry, script: Script, reading: dict[str, Any], expected: list[str]
-) -> None:
+def test_clock_and_link_that_stay_low_under_load(telemetry, script, reading, expected) -> None:
     telemetry._watched["cuda:0"].card = Gpu(
         *(0, "cuda:0", None, None, "Test"), max_sm_clock_mhz=1980.0, pcie=Pcie(1, 16, 5, 16, 5)
     )
@@ -251,15 +237,13 @@ def test_clock_and_link_that_stay_low_under_load(
 
 
 @pytest.mark.parametrize("blocks", [4, 6])
-def test_an_energy_counter_counts_from_five_seconds_on(
-    blocks: int, telemetry: MachineTelemetry, script: Script
-) -> None:
+def test_an_energy_counter_counts_from_five_seconds_on(blocks, telemetry, script) -> None:
     telemetry.begin()
     for number in range(blocks + 1):
         script.read(10.0 + number, energy_j=350.0 * number)
     telemetry.measured(CASE, "cuda:0", 10.0, 10.0 + blocks)
     found = telemetry.of_case(CASE, "cuda:0")
-    assert found is not None and (found.counted_power_w is not None) == (blocks == 6)
+    assert (found.counted_power_w is not None) == (blocks == 6)
 
 
 @pytest.mark.usefixtures("_short_windows")
@@ -273,14 +257,12 @@ def test_energy_is_a_cases_own_only_where_nothing_else_ran_between_two_looks(
     telemetry.measured("another", "cuda:0", 10.5, 10.8)
     telemetry.measured(CASE, "cuda:0", 10.98, 11.6)
     found, other = (telemetry.of_case(case, "cuda:0") for case in (CASE, "another"))
-    assert found is not None and found.counted_power_w == pytest.approx((300 + 290) / 1.0, rel=1e-3)
+    assert found.counted_power_w == pytest.approx((300 + 290) / 1.0, rel=1e-3)
     assert other is None or other.counted_power_w is None
 
 
 @pytest.mark.usefixtures("_short_windows")
-def test_the_lead_in_of_a_turn_is_the_same_work(
-    telemetry: MachineTelemetry, script: Script
-) -> None:
+def test_the_lead_in_of_a_turn_is_the_same_work(telemetry, script) -> None:
     """Turns of 0.05 s of lead-in and 0.2 s of samples, one after the other, as of one candidate."""
     telemetry.begin()
     for number in range(5):
@@ -290,7 +272,7 @@ def test_the_lead_in_of_a_turn_is_the_same_work(
         ended_s = 10.25 * (1 + number / 41)  # every 0.25 s
         telemetry.measured(CASE, "cuda:0", ended_s - 0.195, ended_s, turn_s=0.245)
     found = telemetry.of_case(CASE, "cuda:0")
-    assert found is not None and found.counted_power_w == pytest.approx(700.0, rel=1e-3)
+    assert found.counted_power_w == pytest.approx(700.0, rel=1e-3)
     assert found.clock_mhz == 1980.0
 
 
@@ -303,9 +285,9 @@ def test_a_turn_is_placed_by_its_workers_clock(emitted: list[ev.AnyEvent]) -> No
             noted.append((*when, turn_s))
 
     shared = context(None, ManualClock(), Report(), emitted.append)
-    made = replace(shared, telemetry=Noting())  # type: ignore[arg-type]
+    made = replace(shared, telemetry=Noting())
     plan = SimpleNamespace(scenario=SimpleNamespace(id="row"))
-    runner = BlockRunner(plan, made, None, None)  # type: ignore[arg-type]
+    runner = BlockRunner(plan, made, None, None)
     heard = Block([1e-3], [], None, None, {}, False, 46.0, 46.5, 47.0)
     prepared = PreparedCase(CPU_A, WorkerKey("cpu", "torch"), 1e-3, 1)
     runner._report(prepared, 0, [1e-3], heard)
@@ -329,7 +311,7 @@ def test_power_and_energy_of_a_whole_gpu_are_not_those_of_its_instance(
             script.read(10.0 + number / 2, sm_clock_mhz=1980.0, **reading)
         watching.measured(CASE, "cuda:0", 9.0, 12.0)
         seen = watching.of_case(CASE, "cuda:0")
-        assert seen is not None and seen.clock_mhz == 1980.0
+        assert seen.clock_mhz == 1980.0
         watts = (seen.power_w, seen.counted_power_w)
         assert watts == pytest.approx((expected, expected), rel=1e-3)
         [last] = [e.gpus[0] for e in emitted if isinstance(e, ev.MachineRead) and e.gpus][-1:]
@@ -344,17 +326,15 @@ def test_a_mean_power_is_a_cases_own_only_where_the_case_ran_all_that_time(
     script.read(10.2, power_w=200.0, power_over_s=1.0)  # of 0.2 s at 600 W and 0.8 s at 100 W
     telemetry.measured(CASE, "cuda:0", 10.0, 10.2)
     found = telemetry.of_case(CASE, "cuda:0")
-    assert found is not None and (found.readings, found.power_w) == (1, None)
+    assert (found.readings, found.power_w) == (1, None)
     script.read(10.9, power_w=600.0, power_over_s=0.0)  # of that moment
     script.read(12.0, power_w=610.0, power_over_s=1.0)
     telemetry.measured(CASE, "cuda:0", 10.8, 12.0)
     found = telemetry.of_case(CASE, "cuda:0")
-    assert found is not None and found.power_w == 605.0
+    assert found.power_w == 605.0
 
 
-def test_a_process_that_comes_is_told_once_and_our_own_never(
-    telemetry: MachineTelemetry, script: Script
-) -> None:
+def test_a_process_that_comes_is_told_once_and_our_own_never(telemetry, script) -> None:
     nobody = 2**22 + 1  # above the kernel's largest process id: the host's number, in a container
     telemetry.begin()
     there = [GpuProcess(pid, None) for pid in (os.getpid(), os.getppid(), nobody)]
@@ -367,9 +347,7 @@ def test_a_process_that_comes_is_told_once_and_our_own_never(
     assert codes(telemetry) == []
 
 
-def test_a_race_begins_afresh_but_for_the_last_look(
-    telemetry: MachineTelemetry, script: Script
-) -> None:
+def test_a_race_begins_afresh_but_for_the_last_look(telemetry, script) -> None:
     script.read(10.0, slowed_s={"hw_thermal_slowdown": 0.0})
     script.read(11.0, slowed_s={"hw_thermal_slowdown": 9.0})
     telemetry.begin()
@@ -393,24 +371,18 @@ def test_the_processor_is_read_after_a_block_and_no_more_than_twice_a_second(
         telemetry.measured("w/cpu/torch/fp32/t2", "cpu", end_s - 0.2, end_s)
     assert [event.at_s for event in emitted] == [100.0, 100.6, 101.2]
     found = telemetry.of_case("w/cpu/torch/fp32/t2", "cpu")
-    assert found is not None
     assert (found.readings, found.clock_mhz, found.temperature_c) == (2, 2500.0, 55.0)
     assert (found.power_w, found.clock_before_mhz, found.clock_after_mhz) == (80.0, 2500.0, None)
 
 
-def test_a_gap_is_an_event_with_its_reason(
-    telemetry: MachineTelemetry, script: Script, emitted: list[ev.AnyEvent]
-) -> None:
+def test_a_gap_is_an_event_with_its_reason(telemetry, script, emitted) -> None:
     script.fail()
     telemetry.begin()
     [event] = emitted
-    assert isinstance(event, ev.MachineRead)
     assert event.gap == Reason("nvml_crashed", "it died") and event.gpus == []
 
 
-def test_process_ids_of_another_namespace_are_no_intruders(
-    telemetry: MachineTelemetry, script: Script
-) -> None:
+def test_process_ids_of_another_namespace_are_no_intruders(telemetry, script) -> None:
     """The host's numbers, in a container: one of them exists here by coincidence."""
     telemetry.begin()
     script.read(11.0, processes=[GpuProcess(pid, None) for pid in (os.getppid(), 2**22 + 1)])

@@ -1,14 +1,10 @@
 """Profiles of several candidates in one file that Perfetto opens."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-
-import pytest
 
 from workbench.engine.trace import GAP_US, TraceFile
 from workbench.files import write
@@ -44,9 +40,7 @@ def test_a_profile_without_events_leaves_no_trace() -> None:
     assert trace.events
 
 
-def test_a_reader_that_takes_nothing_is_given_up_once_the_run_is_to_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_reader_that_takes_nothing_is_given_up_once_the_run_is_to_end(monkeypatch) -> None:
     monkeypatch.setattr(write, "STALLED_MS", 10)
     reader, end = os.pipe()
     target = Target(Path(f"/dev/fd/{end}"))

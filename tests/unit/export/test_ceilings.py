@@ -1,7 +1,7 @@
 """The ceilings of a device as bars, on one scale for all devices."""
 
 import builders
-import msgspec
+from msgspec.structs import replace
 
 from workbench.export.view.ceilings import bars
 from workbench.records.document import Ceilings
@@ -12,8 +12,8 @@ def two_devices(name: str | None = None) -> Ceilings:
     found = builders.ceilings("cpu", "cuda:0")
     cpu, gpu = found.devices
     faster = {precision: 10 * rate for precision, rate in cpu.peak_ops_per_s.items()}
-    gpu = msgspec.structs.replace(gpu, name=name, peak_ops_per_s=faster)
-    return msgspec.structs.replace(found, devices=[cpu, gpu])
+    gpu = replace(gpu, name=name, peak_ops_per_s=faster)
+    return replace(found, devices=[cpu, gpu])
 
 
 def shares(found: Ceilings, device: str) -> dict[str, float | None]:

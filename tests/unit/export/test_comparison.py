@@ -1,11 +1,9 @@
 """Compared runs as Markdown; their text is a golden file."""
 
-from __future__ import annotations
-
 import re
 
-import msgspec
 from builders import case, machine, report, steady
+from msgspec.structs import replace
 
 from workbench.advisor.compare import RunSide, compared
 from workbench.export.markdown import markdown
@@ -36,8 +34,8 @@ def test_verdicts_that_differ_do_not_look_alike() -> None:
     found = comparison(1.0, 1.5)
     sized = [f"matmul[n={n}]/cpu/torch/fp32/t8" for n in (512, 1024)]
     verdict = ComparedVerdict("row", "AMBIGUOUS", ("cpu", "cpu"), tuple(sized), (None, None))
-    against = [msgspec.structs.replace(found.against[0], verdicts=[verdict])]
-    _, verdicts, *_ = sections(msgspec.structs.replace(found, against=against))
+    against = [replace(found.against[0], verdicts=[verdict])]
+    _, verdicts, *_ = sections(replace(found, against=against))
     (row,) = verdicts.rows
     assert row[2:4] == [f"CPU: matmul[n={n}] cpu torch fp32 t8" for n in (512, 1024)]
 
@@ -56,28 +54,26 @@ def test_every_cell_of_a_markdown_table_has_its_column() -> None:
 def test_a_run_with_one_round_of_each_case_does_not_seem_steady() -> None:
     one, many = (RunSide(n, report({ONE: steady(1.0, r)})) for n, r in (("A", 1), ("B", 8)))
     found = comparison(1.0, 1.0)
-    changed = msgspec.structs.replace(
-        found, runs=[one.run, many.run], against=[compared(one, many, None)]
-    )
+    changed = replace(found, runs=[one.run, many.run], against=[compared(one, many, None)])
     assert "varied by" in section_text(sections(found))
     assert "varied by" not in section_text(sections(changed))
 
 
 def test_a_run_of_an_unknown_machine_is_not_said_to_be_of_another() -> None:
     found = comparison(1.0, 1.0)
-    against = [msgspec.structs.replace(found.against[0], same_machine=False)]
-    runs = [msgspec.structs.replace(run, machine=None) for run in found.runs]
+    against = [replace(found.against[0], same_machine=False)]
+    runs = [replace(run, machine=None) for run in found.runs]
     for sides, expected in [(found.runs, "two machines"), (runs, "an unknown machine")]:
-        changed = msgspec.structs.replace(found, against=against, runs=sides)
+        changed = replace(found, against=against, runs=sides)
         assert f"B against A: {expected}" in section_text(sections(changed))
 
 
 def test_text_of_a_run_is_no_markup() -> None:
     hostile = "a|b`<img src=x>*c*_[d](e)@all\n# f"
     found = comparison(1.0, 1.0)
-    cases = [msgspec.structs.replace(each, id=hostile) for each in found.against[0].cases]
-    against = [msgspec.structs.replace(found.against[0], cases=cases)]
-    text = markdown(sections(msgspec.structs.replace(found, against=against)))
+    cases = [replace(each, id=hostile) for each in found.against[0].cases]
+    against = [replace(found.against[0], cases=cases)]
+    text = markdown(sections(replace(found, against=against)))
     assert r"a\|b\`\<img src\=x\>\*c\*\_\[d\](e)@<!-- -->all\\n\# f" in text
     assert "<img" not in text.replace("\\<", "")
 
@@ -86,8 +82,8 @@ def test_only_what_differs_is_marked() -> None:
     (*_, facts) = sections(comparison(1.0, 1.0))
     assert {row[0] for row in facts.rows} == {""}
     found = comparison(1.0, 1.0)
-    runs = [found.runs[0], msgspec.structs.replace(found.runs[1], version="1")]
-    (*_, facts) = sections(msgspec.structs.replace(found, runs=runs))
+    runs = [found.runs[0], replace(found.runs[1], version="1")]
+    (*_, facts) = sections(replace(found, runs=runs))
     assert [row[1:] for row in facts.rows if row[0] == "*"] == [["workbench", "0", "1"]]
 
 
@@ -102,28 +98,28 @@ def test_text_and_markdown_have_the_same_cells() -> None:
 def test_a_gpu_without_a_number_is_labelled_with_its_device() -> None:
     found = comparison(1.0, 1.0)
     gpus = [Gpu(None, "fake:0", None, None, "Test GPU"), Gpu(None, None, None, None, None)]
-    both = msgspec.structs.replace(found.runs[0].machine, gpus=[*gpus, *machine("cuda:0").gpus])
-    runs = [msgspec.structs.replace(run, machine=both) for run in found.runs]
-    (*_, facts) = sections(msgspec.structs.replace(found, runs=runs))
+    both = replace(found.runs[0].machine, gpus=[*gpus, *machine("cuda:0").gpus])
+    runs = [replace(run, machine=both) for run in found.runs]
+    (*_, facts) = sections(replace(found, runs=runs))
     assert [row[1] for row in facts.rows if "Test GPU" in row[2]] == ["fake:0", "GPU 0"]
     assert "None" not in section_text([facts])
 
 
 def test_a_machine_that_is_not_known_leaves_its_facts_out() -> None:
     found = comparison(1.0, 1.0)
-    runs = [found.runs[0], msgspec.structs.replace(found.runs[1], machine=None)]
-    (*_, facts) = sections(msgspec.structs.replace(found, runs=runs))
+    runs = [found.runs[0], replace(found.runs[1], machine=None)]
+    (*_, facts) = sections(replace(found, runs=runs))
     assert ["*", "host", "host", "-"] in facts.rows
 
 
 def test_a_narrow_table_keeps_the_reasons_and_the_names_of_facts() -> None:
     found = comparison(1.0, 1.5)
     cases = [
-        msgspec.structs.replace(each, ci99=None, reason=Reason("few", "1 of 3 rounds in A"))
+        replace(each, ci99=None, reason=Reason("few", "1 of 3 rounds in A"))
         for each in found.against[0].cases
     ]
-    against = [msgspec.structs.replace(found.against[0], cases=cases)]
-    parts = [*sections(msgspec.structs.replace(found, against=against))]
+    against = [replace(found.against[0], cases=cases)]
+    parts = [*sections(replace(found, against=against))]
     text = plain_lines(section_lines(parts, 60, 60))
     assert "1 of 3 rounds in A" in text and "99% CI" not in text and "workbench" in text
     assert "99% CI" in plain_lines(section_lines(parts, 120, 120))

@@ -1,7 +1,5 @@
 """The files of `workbench export`: figures, provenance, and strings of others that stay inert."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -16,7 +14,7 @@ import msgspec
 import pytest
 import scenes
 import simulated_lab
-from builders import case
+from builders import case, changed
 from hypothesis import example, given, settings, strategies as st
 from markdown_it import MarkdownIt
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
@@ -92,9 +90,6 @@ class Page(HTMLParser):
 def seconds(text: str) -> float:
     number, unit = re.match(r"([\d.]+) (s|ms|us|ns)\b", text).groups()
     return float(number) * {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}[unit]
-
-
-# ------------------------------------------------------------------ figures
 
 
 @pytest.mark.parametrize("name", ["gpu_server", "crossover", "simulated"])
@@ -192,9 +187,6 @@ def test_the_gauges_are_valid_and_have_the_figures_of_the_report(name: str) -> N
         assert picks == [verdict.pick or "none" for verdict in report.verdicts]
 
 
-# --------------------------------------------------------------- provenance
-
-
 def test_each_word_of_provenance() -> None:
     words = [provenance(b) for b in ("measured", "recorded", "estimated", "simulated", None)]
     want = ["measured here", "recorded elsewhere", "estimated", "simulated", "none"]
@@ -238,9 +230,6 @@ def test_other_devices_are_estimated_or_recorded_elsewhere() -> None:
 def test_a_simulated_gpu_is_called_so_in_every_file() -> None:
     for name in FILES:
         assert "simulated" in file_text(name, REPORTS["simulated"])
-
-
-# ---------------------------------------------------------------- inert text
 
 
 def poisoned(value: object, text: str) -> object:
@@ -314,8 +303,5 @@ def test_the_page_loads_nothing_and_is_small(name: str) -> None:
 
 
 def test_a_formula_does_not_reach_a_spreadsheet() -> None:
-    events = [
-        msgspec.structs.replace(e, id="=1+1") if isinstance(e, ev.RunStarted) else e
-        for e in scenes.cpu_only()
-    ]
+    events = changed(scenes.cpu_only(), ev.RunStarted, id="=1+1")
     assert "\n'=1+1," in file_text("csv", Report.of(events))

@@ -1,7 +1,5 @@
 """The table of export formats: what each writes, and how one is chosen."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -14,7 +12,6 @@ from workbench.cli.options import chosen_format, keeps_samples
 from workbench.export.formats import FORMATS
 from workbench.export.json import document_parts, dump, rounded
 from workbench.planning.usage import UsageError
-from workbench.records import events as ev
 from workbench.records.encoding import encode
 from workbench.report.report import Report
 
@@ -30,17 +27,6 @@ def test_every_format_but_that_of_events_writes_a_whole_run(name: str) -> None:
         assert whole(REPORT)
 
 
-def test_each_event_is_a_line_that_reads_back() -> None:
-    lines = b"\n".join(map(ev.encode, RUN)).splitlines()
-    assert list(map(ev.decode, lines)) == RUN
-
-
-def test_the_document_is_json() -> None:
-    whole = FORMATS["json"].whole
-    assert whole is not None
-    assert json.loads(b"".join(whole(REPORT)))["run"]["id"] == REPORT.started.id
-
-
 @pytest.mark.parametrize("command", ["advise", "run"])
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_is_an_option_of_a_run(command: str, name: str) -> None:
@@ -50,12 +36,7 @@ def test_every_format_is_an_option_of_a_run(command: str, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("given", "chosen"),
-    [
-        ((), None),
-        (("plain",), "plain"),
-        (("jsonl",), "jsonl"),
-        (("json", "plain"), "json"),
-    ],
+    [((), None), (("plain",), "plain"), (("jsonl",), "jsonl"), (("json", "plain"), "json")],
 )
 def test_text_gives_way_to_another_format(given: tuple[str, ...], chosen: str | None) -> None:
     options = {f"as_{name}": name in given for name in FORMATS} | {"output": None}
@@ -114,9 +95,7 @@ def test_without_samples_every_statistic_stays() -> None:
         (None, None, True),
     ],
 )
-def test_samples_are_left_out_of_a_document_only(
-    export_as: str | None, output: str | None, is_refused: bool
-) -> None:
+def test_samples_are_left_out_of_a_document_only(export_as, output, is_refused) -> None:
     assert keeps_samples({"no_samples": False}, export_as, output)
     if is_refused:
         with pytest.raises(UsageError, match=r"--no-samples .*: add --json"):

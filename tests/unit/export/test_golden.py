@@ -4,14 +4,13 @@ After a wanted change: `UPDATE_GOLDEN=1 pytest tests/unit/export/test_golden.py`
 the difference.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import builders
 import machines
+import msgspec
 import own_runs
 import pytest
 import scenes
@@ -23,9 +22,10 @@ from workbench.export.view.ceilings import ceilings_text
 from workbench.export.view.comparison import sections
 from workbench.export.view.events import log_line
 from workbench.export.view.section import section_text
+from workbench.records import events as ev
 from workbench.records.comparison import RunComparison
-from workbench.records.document import Tool
-from workbench.records.events import AnyEvent
+from workbench.records.document import Document, Tool
+from workbench.report.from_document import contradictions, report_of
 from workbench.report.report import Report
 
 FOLDER = Path(__file__).parent / "golden"
@@ -44,7 +44,7 @@ RUNS = {
 }
 
 
-def log_of(events: Sequence[AnyEvent]) -> str:
+def log_of(events: Sequence[ev.AnyEvent]) -> str:
     report, lines = Report(), []
     for event in events:
         report.apply(event)
@@ -88,6 +88,16 @@ def test_the_output_is_as_kept(name: str) -> None:
 
 def test_every_kept_file_has_its_output() -> None:
     assert {file.stem for file in FOLDER.iterdir()} == set(OUTPUTS)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_journal_and_a_document_lead_to_the_same_text(name: str) -> None:
+    text, document = run_text(REPORTS[name]), REPORTS[name].document()
+    assert run_text(Report.of(ev.decode(ev.encode(event)) for event in RUNS[name])) == text
+    assert list(contradictions(document)) == []
+    again = report_of(msgspec.json.decode(msgspec.json.encode(document), type=Document))
+    assert again.document() == document
+    assert run_text(again) == text
 
 
 @pytest.mark.parametrize("name", OUTPUTS)

@@ -1,13 +1,11 @@
 """The lines of a run in progress: time left, leader, sensors."""
 
-from __future__ import annotations
-
 from collections import deque
 
-import msgspec
 import pytest
 import scenes
 from builders import machine
+from msgspec.structs import replace
 
 from workbench.export.view.answers import answer_lines
 from workbench.export.view.derived import RunView
@@ -56,7 +54,6 @@ def test_the_leader_is_named_once_its_lead_has_an_interval() -> None:
 
 def test_the_sensors_of_all_devices_stand_in_one_line() -> None:
     here = live("branching", 1).report.machine
-    assert here is not None
     card = here.gpus[0].index or 0
     report = Report(machine=here)
     assert now_line(report).plain == ""
@@ -70,9 +67,7 @@ def test_the_sensors_of_all_devices_stand_in_one_line() -> None:
 @pytest.mark.parametrize(
     ("by_s", "said"), [((5.0, 3.0, -2.0), [True, False, False]), ((-2.0,), [False])]
 )
-def test_the_first_extension_is_said_without_verbose(
-    by_s: tuple[float, ...], said: list[bool]
-) -> None:
+def test_the_first_extension_is_said_without_verbose(by_s, said) -> None:
     report = Report.of(scenes.until(scenes.h200(), "convolution", 1))
     lines = []
     for seconds in by_s:
@@ -85,12 +80,12 @@ def test_the_first_extension_is_said_without_verbose(
 def test_readings_that_are_gone_are_not_shown_as_those_of_now() -> None:
     job = [GpuProcess(7, 2**30)]
     good = GpuReading(0, utilization_percent=99.0, power_w=612.0, processes=job)
-    between = msgspec.structs.replace(good, processes=None)
+    between = replace(good, processes=None)
     readings = deque([good, between])
     (card,) = with_readings(machine("cuda:0"), Report(gpus={0: readings})).gpus
     assert card.processes == job, "only some readings have them"
     lost = GpuReading(0, unavailable={"*": "off the bus"})
-    then = msgspec.structs.replace(machine("cuda:0"), gpus=[card])
+    then = replace(machine("cuda:0"), gpus=[card])
     (gone,) = with_readings(then, Report(gpus={0: deque([good, lost])})).gpus
     assert (gone.power_w, gone.utilization_percent) == (None, None)
     shown = {each.label: each.text.plain for each in sensors([good, lost], gone, "gpu")}

@@ -1,7 +1,5 @@
 """One pair of candidates has one number in every table and sentence; candidates have an order."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -16,7 +14,6 @@ from workbench.export.view.answers import answer_facts
 from workbench.export.view.derived import RunView
 from workbench.export.view.details import telemetry_text
 from workbench.export.view.events import narrate
-from workbench.export.view.spans import Text
 from workbench.export.view.tables import (
     APART,
     accuracy_text,
@@ -40,23 +37,17 @@ ROWS = [(name, row) for name, run in RUNS.items() for row in run.report.rows.val
 IDS = [f"{name}-{row.plan.scenario}" for name, row in ROWS]
 
 
-def plain(cell: object) -> str:
-    assert isinstance(cell, Text)
-    return cell.plain
-
-
 @pytest.mark.parametrize(("name", "row"), ROWS, ids=IDS)
 def test_table_sentence_and_details_have_the_same_lead(name: str, row: Row) -> None:
     run, verdict = RUNS[name], row.verdict
-    assert verdict is not None
     gpu = has_gpu([row])
     line = advisor_line(row, run, gpu=gpu)
-    lead = plain(line.cells["ratio"]).split()[-1]
-    answer = plain(answer_facts(row, run)[0].text)
+    lead = line.cells["ratio"].plain.split()[-1]
+    answer = answer_facts(row, run)[0].text.plain
     assert float(lead.removesuffix("x")) >= 1
     assert lead in answer
     assert f"({verdict.confidence}" in answer
-    assert plain(line.cells["confidence"]) == verdict.confidence
+    assert line.cells["confidence"].plain == verdict.confidence
     rival = verdict.runner_up
     if gpu:
         rival = verdict.best_cpu if verdict.pick == verdict.best_gpu else verdict.best_gpu
@@ -70,7 +61,6 @@ def test_the_pick_is_first_and_references_stand_below_their_heading(name: str, r
     run = RUNS[name]
     keys = [line.key for line in raced_lines(row, run)]
     by_id = {candidate.case.id: candidate for candidate in row.candidates}
-    assert row.verdict is not None
     assert keys[0] == row.verdict.pick
     place = keys.index(APART) if APART in keys else len(keys)
     assert not any(row.is_reference_only(by_id[key]) for key in keys[:place])
@@ -89,7 +79,7 @@ def test_a_faster_candidate_that_may_not_be_picked_does_not_hide_the_lead() -> N
     report = Report.of(scenes.h200())
     row = report.rows["branching"]
     before = RunView(report).lead(row)
-    assert before is not None and before.course
+    assert before.course
     able = (c for c in row.candidates if not row.is_reference_only(c))
     other = next(c for c in able if c is not before.best and c is not before.other)
     blocks = [
@@ -100,7 +90,7 @@ def test_a_faster_candidate_that_may_not_be_picked_does_not_hide_the_lead() -> N
         faster = replace(other, blocks=blocks, state=state, reason=reason)
         row.candidates[row.candidates.index(other)] = other = faster
         after = RunView(report).lead(row)
-        assert after is not None and after.other is before.other and after.course
+        assert after.other is before.other and after.course
 
 
 @pytest.mark.parametrize(
@@ -123,15 +113,13 @@ def test_an_accuracy_that_is_too_low_is_below_its_limit() -> None:
     (prepared,) = (e for e in events({case("cpu"): [[1.0]]}) if isinstance(e, ev.CasePrepared))
     failed = Accuracy("test_accuracy", 0.5, "labels", 0.95, passed=False)
     line = narrate(msgspec.structs.replace(prepared, accuracy=failed), run)
-    assert line is not None and line.text.endswith("test accuracy 0.5 is below 0.95")
+    assert line.text.endswith("test accuracy 0.5 is below 0.95")
 
 
 def lead_of(found: Report, planned: Scenario, *, gpu: bool) -> str:
     row = found.rows[planned.id]
     row.verdict = decide(found, planned)
-    lead = advisor_line(row, RunView(found), gpu=gpu).cells["ratio"]
-    assert isinstance(lead, Text)
-    return lead.plain
+    return advisor_line(row, RunView(found), gpu=gpu).cells["ratio"].plain
 
 
 def test_the_lead_of_a_tpu_is_not_that_of_a_gpu() -> None:
@@ -155,7 +143,7 @@ def test_where_no_gpu_may_be_picked_the_lead_is_that_of_the_pick_over_the_next()
     gpu.accuracy = Accuracy("relative_error", 0.5, "float64", 0.1, True)
     assert lead_of(found, row, gpu=True) == "3.00x"
     verdict = found.rows[row.id].verdict
-    assert verdict is not None and (verdict.best_gpu, verdict.no_gpu) == (None, False)
+    assert (verdict.best_gpu, verdict.no_gpu) == (None, False)
 
 
 def test_a_clock_that_did_not_move_is_given_once() -> None:

@@ -1,7 +1,5 @@
 """Toned text: width in cells, wrapping, cutting, and tables in a file."""
 
-from __future__ import annotations
-
 from hypothesis import given, strategies as st
 
 from workbench.export.view.spans import (

@@ -1,7 +1,5 @@
 """Plots: ticks that people can read, and marks that stay on the drawing."""
 
-from __future__ import annotations
-
 import math
 import re
 from xml.etree import ElementTree as ET
@@ -19,9 +17,7 @@ def texts(svg: ET.Element) -> list[str]:
 
 
 @given(st.lists(times, min_size=1, max_size=9))
-def test_every_strip_is_on_the_drawing_and_the_axis_has_readable_ticks(
-    samples: list[float],
-) -> None:
+def test_every_strip_is_on_the_drawing_and_the_axis_has_readable_ticks(samples) -> None:
     low, high = min(samples), max(samples)
     strip = Strip("cpu torch", "cpu", "hover", samples[0], (low, high), samples)
     svg = drawing(Plot("title", "measured here", "s", units.duration, strips=[strip]))

@@ -1,7 +1,5 @@
 """Tables in narrow terminals: which columns stay, and one name for one thing."""
 
-from __future__ import annotations
-
 import pytest
 
 from workbench.export.view.runs import COLUMNS, run_line, run_lines

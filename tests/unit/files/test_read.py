@@ -1,7 +1,5 @@
 """Whatever others wrote is read by one reader; what it refuses is refused in one line."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat
@@ -36,9 +34,6 @@ def put(path: Path, content: bytes) -> Path:
     return path
 
 
-# -------------------------------------------------------------- kinds, size
-
-
 def test_only_regular_files_are_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(OSError, match="it is not a regular file"):
@@ -57,9 +52,7 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
 
 @given(st.binary(max_size=200), st.integers(1, 100), st.integers(1, 100))
 @settings(max_examples=50)
-def test_lines_are_those_of_the_file_within_its_bounds(
-    content: bytes, most: int, longest: int
-) -> None:
+def test_lines_are_those_of_the_file_within_its_bounds(content, most, longest) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = put(Path(folder) / "file", content)
         expected = [line + b"\n" for line in content.split(b"\n")]
@@ -93,9 +86,6 @@ def test_a_document_a_journal_and_a_line_have_a_limit(tmp_path: Path, monkeypatc
             open_run(str(file))
 
 
-# -------------------------------------------------------------------- depth
-
-
 @pytest.mark.parametrize("nested", ["[" * 100_000, '{"a":' * 100_000])
 def test_nesting_without_end_is_refused(tmp_path: Path, nested: str) -> None:
     document = json.dumps(json.loads(PRICED.read_text()))[:-1] + f', "later": {nested}'
@@ -111,9 +101,6 @@ def test_nesting_without_end_is_refused(tmp_path: Path, nested: str) -> None:
         assert "\n" not in str(refused.value)
 
 
-# ---------------------------------------------------------------- magnitude
-
-
 def changed(value: Any, path: tuple[str | int, ...], new: object) -> None:
     for key in path[:-1]:
         value = value[key]
@@ -126,9 +113,7 @@ def first_with(found: list[dict[str, Any]], name: str) -> int:
 
 @pytest.mark.parametrize("name", ["step_s", "over_step_s"])
 @pytest.mark.parametrize("value", [0, -1.0, 1e308, 1e-320])
-def test_absurd_durations_of_a_break_even_are_refused(
-    tmp_path: Path, name: str, value: float
-) -> None:
+def test_absurd_durations_of_a_break_even_are_refused(tmp_path, name: str, value: float) -> None:
     document = json.loads(PRICED.read_text())
     place = first_with(document["verdicts"], "payoffs")
     changed(document, ("verdicts", place, "payoffs", 0, name), value)
@@ -151,9 +136,7 @@ def test_absurd_durations_of_a_break_even_are_refused(
         (("verdicts", 0, "device_ratio_ci95", 1), 0),
     ],
 )
-def test_other_absurd_numbers_are_refused(
-    tmp_path: Path, path: tuple[Any, ...], value: Any
-) -> None:
+def test_other_absurd_numbers_are_refused(tmp_path, path: tuple[Any, ...], value: Any) -> None:
     document = json.loads(CROSSED.read_text())
     changed(document, path, value)
     with pytest.raises(JournalError, match=r"cannot be|has a sample of"):
@@ -218,9 +201,6 @@ def test_any_number_anywhere_is_shown_or_refused(data: st.DataObject) -> None:
             run_text(report, 100)
 
 
-# ------------------------------------------------------------- sanitising
-
-
 STEERING = "\\u001b9ed\x7f\x1b\x85\u202e\u2028\U0001f600"
 
 
@@ -235,9 +215,6 @@ def test_what_is_printable_stays_and_nothing_else_passes(text: str) -> None:
         assert not set(found) & set("\x1b\x7f\x85\u202e\u2028\r\b\f")
         if all(character.isprintable() for character in text):
             assert found == text
-
-
-# --------------------------------------------------------------------- time
 
 
 @pytest.mark.parametrize(
@@ -258,9 +235,7 @@ def test_strings_without_an_end_take_no_time(tmp_path: Path, text: str) -> None:
     assert time.process_time() - began < 20  # the square of its length would take minutes
 
 
-def test_a_block_of_a_million_samples_and_as_many_rounds_as_a_week_has_are_opened(
-    tmp_path: Path,
-) -> None:
+def test_a_block_of_a_million_samples_and_as_many_rounds_as_a_week_has_are_opened(tmp_path) -> None:
     run = eventful()
     place = next(n for n, event in enumerate(run) if isinstance(event, ev.BlockMeasured))
     block = ev.encode(run[place])
@@ -273,14 +248,9 @@ def test_a_block_of_a_million_samples_and_as_many_rounds_as_a_week_has_are_opene
     assert time.process_time() - began < 20
 
 
-# ------------------------------------------------------------------- words
-
-
 @pytest.mark.parametrize("status", ["failed", "cancelled", None])
 def test_a_run_that_ended_at_its_start_says_so(status: str | None) -> None:
-    (first, *_), last = eventful(), eventful()[-1]
-    assert isinstance(last, ev.RunFinished)
-    report = Report.of([first])
+    report = Report.of(eventful()[:1])
     if status is not None:
         report.status = status
     end = f"the run is {status or 'incomplete'}."

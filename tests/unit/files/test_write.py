@@ -1,7 +1,5 @@
 """Whatever is written goes through one function, which harms nothing that it should not replace."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal
@@ -95,9 +93,6 @@ def test_a_file_that_could_not_be_made_is_refused(tmp_path: Path) -> None:
         Target(Path("/proc/self/result.json"))
 
 
-# -------------------------------------------------------------------- links
-
-
 def test_a_link_of_ours_is_followed_once_also_where_it_leads_nowhere_yet(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "second").symlink_to("folder/file")
@@ -156,9 +151,6 @@ def test_the_temporary_file_has_a_name_that_cannot_be_guessed(tmp_path: Path, mo
     assert len(set(seen)) == 5
 
 
-# ------------------------------------------------------------------- errors
-
-
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
 @pytest.mark.parametrize("step", ["write", "fsync", "rename"])
 def test_after_an_error_the_old_file_is_whole_and_nothing_else_is_left(
@@ -186,9 +178,6 @@ def test_a_result_that_grows_has_its_name_before_its_first_byte(tmp_path: Path) 
     assert (tmp_path / "file").read_bytes() == b"one\n"
     os.close(descriptor)
     assert names(tmp_path) == ["file"]
-
-
-# ------------------------------------------------------------------ streams
 
 
 def test_a_fifo_without_a_reader_is_refused_after_a_while(tmp_path: Path, monkeypatch) -> None:
@@ -282,9 +271,7 @@ def test_dev_null_takes_everything_and_is_never_replaced(tmp_path: Path, monkeyp
     assert names(tmp_path) == ["null"]
 
 
-def test_a_file_is_replaced_where_the_file_system_has_no_permissions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_replaced_where_the_file_system_has_no_permissions(tmp_path, monkeypatch) -> None:
     def refused(*_: object) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")  # as on vfat
 

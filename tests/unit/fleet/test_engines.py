@@ -1,7 +1,5 @@
 """The engines with fake commands: what Slurm and ssh are asked, and how answers are read."""
 
-from __future__ import annotations
-
 import io
 import os
 import subprocess
@@ -10,8 +8,8 @@ import tarfile
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from workbench.fleet import slurm, ssh
 from workbench.fleet.plan import Node, make_plan
@@ -89,7 +87,7 @@ def test_a_job_is_pinned_exclusive_and_limited(psij, tmp_path) -> None:
 
 
 def test_a_job_of_two_nodes_asks_for_both(psij, tmp_path) -> None:
-    both = msgspec.structs.replace(plan().jobs[0], node="g,h", nodes=2)
+    both = replace(plan().jobs[0], node="g,h", nodes=2)
     Slurm(tmp_path, plan()).submit(both, tmp_path / "run.sh")
     assert psij.specs[-1].resources.given == (2, None, 1, None)
     assert custom_of(psij)["slurm.nodelist"] == "g,h"
@@ -217,7 +215,7 @@ def test_processes_with_one_number_on_two_hosts_are_two_jobs(monkeypatch, tmp_pa
     asked = list[tuple[str, str]]()
     monkeypatch.setattr(ssh, "ask", lambda node, text, *_: asked.append((node, text)) or b"17\n")
     engine, (job,) = ssh.Ssh(tmp_path, plan()), plan().jobs
-    nodes = (job, msgspec.structs.replace(job, node="h"))
+    nodes = (job, replace(job, node="h"))
     jobs = {engine.submit(each, tmp_path / "run.sh"): each for each in nodes}
     asked.clear()
     assert engine.cancel(jobs) == []
@@ -274,7 +272,7 @@ def test_a_host_gets_the_files_of_its_job_once(host) -> None:
 
 def test_a_host_with_another_fleet_in_a_folder_of_that_name_starts_nothing(host) -> None:
     host.submit(host.plan)
-    again = msgspec.structs.replace(host.plan, created_at="2026-01-01T00:00:00+00:00")
+    again = replace(host.plan, created_at="2026-01-01T00:00:00+00:00")
     with pytest.raises(UsageError, match=r"another fleet lies in .*there: remove it, or name "):
         host.submit(again)
 

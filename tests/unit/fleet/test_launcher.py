@@ -1,14 +1,12 @@
 """A launcher with a fake engine: what it submits, says and writes down."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from workbench.fleet import launcher as launchers
 from workbench.fleet.launcher import Launcher, begin, plan_in
@@ -63,6 +61,15 @@ class Scene:
         made.submit()
         return made
 
+    def after_the_deadline(self) -> None:
+        """What another launcher does then, in a plan of long ago."""
+        self.plan = replace(self.plan, created_at="2026-01-01T00:00:00+00:00")
+        self.another().watch(15.0)
+
+    def note(self, name: str) -> dict[str, str]:
+        """What is written down of a job that was submitted."""
+        return json.loads((self.folder / "jobs" / name / "submitted.json").read_text())
+
     def answer(self, name: str, code: str = "0", document: bool = True) -> None:
         place = self.folder / "jobs" / name
         (place / "log.txt").write_text("first\nlast \x1b[31mline\n\n")
@@ -110,12 +117,12 @@ def test_the_plan_is_written_once(scene) -> None:
 def test_files_that_options_name_travel_with_their_hash(tmp_path) -> None:
     model = tmp_path / "my net.onnx"
     model.write_bytes(b"abc")
-    asked = msgspec.structs.replace(plan(), arguments=["advise", "--model", str(model), "--quick"])
+    asked = replace(plan(), arguments=["advise", "--model", str(model), "--quick"])
     made = begin(tmp_path / "fleet", asked)
     assert made.inputs["model"].file == "inputs/model.onnx"
     assert made.inputs["model"].sha256.startswith("ba7816bf8f01cfea")
     assert made.arguments[2] == str(tmp_path / "fleet" / "inputs" / "model.onnx")
-    missing = msgspec.structs.replace(asked, arguments=["advise", "--model", "none.onnx"])
+    missing = replace(asked, arguments=["advise", "--model", "none.onnx"])
     with pytest.raises(UsageError, match=r"No such file or directory: none.onnx"):
         begin(tmp_path / "other", missing)
 
@@ -124,18 +131,18 @@ def test_a_launcher_that_comes_second_changes_nothing(tmp_path) -> None:
     """Both have looked for a plan before either has written one."""
     folder, model = tmp_path / "fleet", tmp_path / "net.onnx"
     model.write_bytes(b"abc")
-    begin(folder, msgspec.structs.replace(plan(), arguments=["advise", "--model", str(model)]))
+    begin(folder, replace(plan(), arguments=["advise", "--model", str(model)]))
     before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
     model.write_bytes(b"other")
     with pytest.raises(UsageError, match=r"Directory not empty: .* go on with --into alone"):
-        begin(folder, msgspec.structs.replace(plan(), arguments=["--model", str(model)]))
+        begin(folder, replace(plan(), arguments=["--model", str(model)]))
     assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
 
 
 def test_the_wheels_of_a_bundle_are_copied_and_the_plan_says_so(tmp_path) -> None:
     (tmp_path / "cpu_gpu_workbench-1-py3-none-any.whl").write_bytes(b"abc")
     asked = plan()
-    asked = msgspec.structs.replace(asked, wheels=str(tmp_path))
+    asked = replace(asked, wheels=str(tmp_path))
     assert f"from a copy of {tmp_path}" in list(plan_lines(asked))[-1]
     made = begin(tmp_path / "fleet", asked)
     (name,) = made.inputs
@@ -182,14 +189,14 @@ def test_a_budget_that_is_too_small_is_said_in_the_plan() -> None:
 def test_a_run_without_a_name_has_no_option_between_an_option_and_its_value(
     tmp_path, arguments: list[str], run: str
 ) -> None:
-    begin(tmp_path, msgspec.structs.replace(plan(), arguments=arguments))
+    begin(tmp_path, replace(plan(), arguments=arguments))
     assert f"\nset -- {run}\n" in (tmp_path / "jobs" / "cpu-8c-1" / "run.sh").read_text()
 
 
 def test_the_arguments_of_a_script_name_no_files_of_the_fleet(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     asked = ["advise", "--quick", "--", "--model", "resnet18", "--torch"]
-    made = begin(tmp_path / "fleet", msgspec.structs.replace(plan(), arguments=asked))
+    made = begin(tmp_path / "fleet", replace(plan(), arguments=asked))
     assert (made.arguments, made.inputs) == (asked, {})
     text = (tmp_path / "fleet" / "jobs" / "cpu-8c-1" / "run.sh").read_text()
     assert f"\ndirectory={tmp_path}/fleet\n" in text
@@ -197,7 +204,7 @@ def test_the_arguments_of_a_script_name_no_files_of_the_fleet(tmp_path, monkeypa
 
 def test_the_script_quotes_what_users_name(tmp_path) -> None:
     odd = tmp_path / "a folder; $(touch no)"
-    begin(odd, msgspec.structs.replace(plan(), arguments=["run", "spin", "--set", "n=1;ls"]))
+    begin(odd, replace(plan(), arguments=["run", "spin", "--set", "n=1;ls"]))
     script = odd / "jobs" / "cpu-8c-1" / "run.sh"
     assert "set -- run --jsonl spin --set 'n=1;ls'\n" in script.read_text()
     assert subprocess.run(["sh", "-n", script]).returncode == 0
@@ -209,7 +216,7 @@ def test_own_code_is_found_where_the_user_stands(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "fleet"
-    begin(folder, msgspec.structs.replace(plan(), arguments=["advise", option, "1"]))
+    begin(folder, replace(plan(), arguments=["advise", option, "1"]))
     place = tmp_path if stands_here else folder
     assert f"\ndirectory={place}\n" in (folder / "jobs" / "cpu-8c-1" / "run.sh").read_text()
 
@@ -226,7 +233,7 @@ def test_changes_are_said_once_and_written_down(scene) -> None:
     scene.engine.words = {"cpu-8c-1": "PENDING (Resources)"}
     assert scene.launcher.look() and scene.launcher.look()
     assert scene.said == ["cpu-8c-1 on a: PENDING (Resources)"]
-    note = json.loads((scene.folder / "jobs" / "cpu-8c-1" / "submitted.json").read_text())
+    note = scene.note("cpu-8c-1")
     assert (note["job_id"], note["native_state"]) == ("id-cpu-8c-1", "PENDING (Resources)")
 
 
@@ -251,10 +258,9 @@ def test_a_run_that_failed_shows_the_end_of_its_log(scene, code: str) -> None:
 
 
 def test_a_damaged_note_is_written_again(scene) -> None:
-    note = scene.folder / "jobs" / "cpu-8c-1" / "submitted.json"
-    note.write_text("{")
+    (scene.folder / "jobs" / "cpu-8c-1" / "submitted.json").write_text("{")
     scene.another()
-    assert json.loads(note.read_text())["job_id"] == "id-cpu-8c-1"
+    assert scene.note("cpu-8c-1")["job_id"] == "id-cpu-8c-1"
 
 
 def test_a_cancelled_job_is_no_running_one_to_readers(scene) -> None:
@@ -273,16 +279,10 @@ def test_a_job_that_could_not_be_cancelled_is_named_and_not_called_cancelled(sce
     scene.engine.uncancelled = ["id-cpu-8c-1"]
     assert not scene.launcher.cancel()
     assert "cpu-8c-1 on a: it could not be cancelled and may go on" in scene.said
-    notes = [
-        json.loads((scene.folder / "jobs" / name / "submitted.json").read_text())["native_state"]
-        for name in ("cpu-8c-1", "cpu-8c-2")
-    ]
-    assert notes == ["RUNNING", "CANCELLED"]
-    late = msgspec.structs.replace(scene.plan, created_at="2026-01-01T00:00:00+00:00")
-    launcher = Launcher(scene.folder, late, scene.said.append)
-    launcher.submit()
+    states = [scene.note(name)["native_state"] for name in ("cpu-8c-1", "cpu-8c-2")]
+    assert states == ["RUNNING", "CANCELLED"]
     scene.said.clear()
-    launcher.watch(15.0)
+    scene.after_the_deadline()
     assert scene.said[0] == "cpu-8c-1 on a: it could not be cancelled and may go on"
 
 
@@ -311,10 +311,7 @@ def test_a_job_that_is_forgotten_after_the_deadline_is_lost(scene) -> None:
     scene.engine.words = {"cpu-8c-1": "PENDING (Resources)"}
     scene.launcher.look()
     scene.engine.words = {"cpu-8c-1": "ENDED"}
-    late = msgspec.structs.replace(scene.plan, created_at="2026-01-01T00:00:00+00:00")
-    launcher = Launcher(scene.folder, late, scene.said.append)
-    launcher.submit()
-    launcher.watch(15.0)
+    scene.after_the_deadline()
     assert "cpu-8c-1 on a: ENDED" not in scene.said
     lost = "cpu-8c-1 on a: lost: no document by the deadline, 10 min 00 s"
     assert f"{lost}; its last state was PENDING (Resources)" in scene.said
@@ -352,10 +349,7 @@ def test_a_refused_job_costs_only_itself(tmp_path, monkeypatch) -> None:
 
 def test_at_the_deadline_the_rest_is_cancelled(scene) -> None:
     scene.answer("cpu-8c-1")
-    late = msgspec.structs.replace(scene.plan, created_at="2026-01-01T00:00:00+00:00")
-    launcher = Launcher(scene.folder, late, scene.said.append)
-    launcher.submit()
-    launcher.watch(15.0)
+    scene.after_the_deadline()
     assert scene.engine.cancelled == ["id-cpu-8c-2", "id-gpu-32c-a100-4-1"]
     assert scene.said[-1] == (
         "gpu-32c-a100-4-1 on g: lost: no document by the deadline, 10 min 00 s"

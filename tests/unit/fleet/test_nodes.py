@@ -1,7 +1,5 @@
 """What sinfo and hosts say, read and grouped."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

@@ -1,7 +1,5 @@
 """The folder of a fleet: what each job and each file in it counts for."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -40,15 +38,12 @@ def submitted(at: Path, state: str | None = None) -> None:
     )
 
 
-# ------------------------------------------------------------------- states
-
-
 def test_a_document_is_an_answer_with_its_queue_apart(folder: Path) -> None:
     found = read_folder(folder, LATE)
     assert [node.state for node in found.nodes] == ["done"] * 3
     node = found.nodes[0]
     assert (node.node_type, node.node, node.queued_s) == ("old", "n0", pytest.approx(60.207))
-    assert node.run is not None and node.run.machine.endswith("2 cores, 24 GiB")
+    assert node.run.machine.endswith("2 cores, 24 GiB")
     answer = node.run.answers[1]
     assert answer.job == "matmul[n=1024]/1 products"
     assert answer.value_s == pytest.approx(0.0158, rel=0.01) and answer.uncompared is None
@@ -56,19 +51,17 @@ def test_a_document_is_an_answer_with_its_queue_apart(folder: Path) -> None:
 
 def test_rows_that_share_a_case_keep_their_own_figures(folder: Path) -> None:
     before = job(folder).run
-    assert before is not None
     file = folder / "jobs/old-1/document.json"
     document = json.loads(file.read_text())
     others = [{**m, "scenario": "another", "samples_s": [9.0]} for m in document["measurements"]]
     document["measurements"] += others
     file.write_text(json.dumps(document))
     after = job(folder).run
-    assert after is not None and after.answers == before.answers
+    assert after.answers == before.answers
 
 
 def test_the_99th_percentile_is_that_of_what_if(folder: Path) -> None:
     run = job(folder).run
-    assert run is not None
     answer = run.answers[0]
     measured = next(
         m
@@ -103,12 +96,7 @@ def test_the_99th_percentile_is_that_of_what_if(folder: Path) -> None:
     ],
 )
 def test_the_state_of_a_job_without_a_document(
-    folder: Path,
-    files: tuple[str, ...],
-    state: str | None,
-    now_s: float,
-    expected: str,
-    words: str | None,
+    folder, files, state, now_s, expected, words
 ) -> None:
     at = only(folder)
     for name in files:
@@ -131,15 +119,13 @@ def test_the_tail_of_a_huge_log_is_read_and_made_safe(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("code", "state"), [(None, "running"), ("130", "partial")])
-def test_a_journal_without_an_end_counts_for_what_is_in_it(
-    folder: Path, code: str | None, state: str
-) -> None:
+def test_a_journal_without_an_end_counts_for_what_is_in_it(folder, code, state) -> None:
     at = only(folder, "submitted.json")
     (at / "run.jsonl").write_bytes(JOURNAL.read_bytes()[:-200])
     if code:
         made_up.write(at / "exit_code", code)
     node = job(folder)
-    assert node.state == state and node.run is not None and node.run.answers
+    assert node.state == state and node.run.answers
     assert job(folder, now_s=LATE).state == "partial"
 
 
@@ -178,7 +164,7 @@ def test_a_whole_journal_stands_for_a_document_that_is_cut_off(folder: Path) -> 
     journal.write_bytes(b"".join(encode(event) + b"\n" for event in scenes.cpu_only()))
     made_up.write(at / "document.json", "{")
     node = job(folder)
-    assert node.state == "done" and node.run is not None and node.run.status == "done"
+    assert node.state == "done" and node.run.status == "done"
     assert node.reason.message.startswith("document.json is not usable: ")
 
 
@@ -186,7 +172,7 @@ def test_a_run_that_was_cut_short_is_partial(folder: Path) -> None:
     at = folder / "jobs/old-1/document.json"
     made_up.write(at, at.read_text().replace('"status": "done"', '"status": "cancelled"'))
     node = job(folder)
-    assert node.state == "partial" and node.run is not None and node.run.status == "cancelled"
+    assert node.state == "partial" and node.run.status == "cancelled"
 
 
 def test_a_run_that_was_refused_shows_the_end_of_its_log(folder: Path) -> None:
@@ -199,9 +185,6 @@ def test_a_run_that_was_refused_shows_the_end_of_its_log(folder: Path) -> None:
     node = job(folder)
     assert (node.state, node.log) == ("failed", ["workbench: it needs a GPU"])
     assert (job(folder, "new-1").state, job(folder, "new-1").log) == ("done", [])
-
-
-# ------------------------------------------------------- what came by itself
 
 
 def test_documents_that_came_by_mail_are_further_machines(folder: Path) -> None:
@@ -235,13 +218,11 @@ def test_copies_of_a_run_count_once_as_the_most_complete(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"), [("advise-model", "few_samples"), ("advise-command", None)]
 )
-def test_documents_about_the_users_own_have_their_hash(
-    tmp_path: Path, name: str, reason: str | None
-) -> None:
+def test_documents_about_the_users_own_have_their_hash(tmp_path, name, reason) -> None:
     source = JOURNAL.parents[1] / "documents" / f"{name}.json"
     made_up.write(tmp_path / "a.json", source.read_text())
     (node,) = read_folder(tmp_path, NOW).nodes
-    assert node.run is not None and len(node.run.subject) == 64
+    assert len(node.run.subject) == 64
     (answer,) = node.run.answers
     assert reason == (answer.uncompared and answer.uncompared.code)
     assert (answer.value_s is None) is (reason is not None)
@@ -254,7 +235,6 @@ def test_a_document_without_samples_is_said_to_lack_them(tmp_path: Path) -> None
         each["samples_s"] = []
     made_up.write(tmp_path / "a.json", json.dumps(document))
     (answer,) = read_folder(tmp_path, NOW).nodes[0].run.answers
-    assert answer.uncompared is not None
     assert (answer.uncompared.code, answer.uncompared.hint) == (
         "no_samples",
         "write it without --no-samples",
@@ -278,9 +258,7 @@ def test_the_raw_log_of_a_pod_is_a_document(folder: Path, name: str) -> None:
     assert warning.message.startswith(f"{name} is not usable: Input data was truncated")
 
 
-def test_fleets_in_the_folder_of_another_are_named_and_judged_by_their_own_plans(
-    folder: Path,
-) -> None:
+def test_fleets_in_the_folder_of_another_are_named_and_judged_by_their_own_plans(folder) -> None:
     second = folder / "desk"
     made_up.make(second, 3)
     plan = json.loads((second / "fleet.json").read_text())

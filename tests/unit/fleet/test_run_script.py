@@ -1,7 +1,5 @@
 """The script of a node in a shell, with an interpreter of sh: traps before anything is measured."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

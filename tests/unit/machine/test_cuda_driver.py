@@ -1,22 +1,11 @@
 """libcuda through the real ctypes path, against a C stub, in the real child process."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
-from stub_driver import StubDriver, build, compiler
+from stub_driver import StubDriver
 
 from workbench.machine.nvidia import driver_errors, probe_client
 from workbench.machine.nvidia.cuda_driver import CudaAnswer, CudaDevice
 from workbench.machine.nvidia.probe_client import cuda_answer, start_probe
-
-pytestmark = pytest.mark.skipif(compiler() is None, reason="no C compiler for the stub driver")
-
-
-@pytest.fixture(scope="session")
-def stub(tmp_path_factory: pytest.TempPathFactory) -> StubDriver:
-    return build(tmp_path_factory.getbasetemp() / "stub_driver")
 
 
 def ask_cuda(stub: StubDriver, **settings: str) -> CudaAnswer:
@@ -52,57 +41,49 @@ def test_a_device_that_answers_nothing_keeps_its_ordinal(stub: StubDriver) -> No
         (34, "stub_library", "stubs"),
         (100, "no_device", None),
         (802, "system_not_ready", "fabricmanager"),
-        (803, "version_mismatch", None),
-        (999, "unknown_error", None),
         (5, "cuda_error_5", None),
     ],
 )
-def test_each_failure_of_cuinit_is_named(
-    stub: StubDriver, code: int, expected: str, remedy: str | None
-) -> None:
+def test_each_failure_of_cuinit_is_named(stub, code, expected, remedy) -> None:
     driver = ask_cuda(stub, CUDA_STUB=f"cuInit={code}").driver
     assert not driver.available and driver.device_count == 0
-    assert driver.reason is not None and driver.reason.code == expected
+    assert driver.reason.code == expected
     assert remedy is None or remedy in str(driver.reason.hint)
     assert driver.api_version == "13.0"
 
 
 def test_cuda_with_every_gpu_hidden_names_the_variable(stub: StubDriver) -> None:
     driver = ask_cuda(stub, CUDA_STUB="cuInit=100", CUDA_VISIBLE_DEVICES="").driver
-    assert driver.reason is not None and driver.reason.code == "hidden"
+    assert driver.reason.code == "hidden"
     assert "CUDA_VISIBLE_DEVICES=''" in driver.reason.message
 
 
 def test_cuda_that_offers_nothing_says_no_device(stub: StubDriver) -> None:
     driver = ask_cuda(stub, CUDA_STUB_DEVICES="").driver
-    assert driver.reason is not None and driver.reason.code == "no_device"
+    assert driver.reason.code == "no_device"
 
 
 def test_a_crash_in_libcuda_is_a_reason(stub: StubDriver) -> None:
     driver = ask_cuda(stub, CUDA_STUB="cuInit=segv").driver
-    assert driver.reason is not None and driver.reason.code == "cuda_crashed"
+    assert driver.reason.code == "cuda_crashed"
 
 
-def test_a_library_without_the_api_is_broken(
-    stub: StubDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_library_without_the_api_is_broken(stub, tmp_path, monkeypatch) -> None:
     nvml = stub.folder / "nvml" / "libnvidia-ml.so.1"
     (tmp_path / "libcuda.so.1").symlink_to(nvml)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     driver = cuda_answer(start_probe("cuda"), 30.0).driver
-    assert driver.reason is not None and driver.reason.code == "library_broken"
+    assert driver.reason.code == "library_broken"
 
 
-def test_a_corrupt_library_is_told_from_a_missing_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_corrupt_library_is_told_from_a_missing_one(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     broken = tmp_path / "libcuda.so.1"
     broken.write_bytes(b"not a library")
     reason = probe_client.missing(str(broken))
-    assert reason is not None and reason.code == "library_broken"
+    assert reason.code == "library_broken"
     absent = probe_client.missing("libcuda-of-nobody.so.1")
-    assert absent is not None and absent.code == "library_missing"
+    assert absent.code == "library_missing"
     assert "nvidia.com/gpu: 1" in str(absent.hint)
 
 
@@ -115,16 +96,14 @@ def test_a_corrupt_library_is_told_from_a_missing_one(
         (None, "6.8.0", "install the NVIDIA driver"),
     ],
 )
-def test_a_missing_library_has_the_remedy_of_its_place(
-    monkeypatch: pytest.MonkeyPatch, kind: str | None, release: str, remedy: str
-) -> None:
+def test_a_missing_library_has_the_remedy_of_its_place(monkeypatch, kind, release, remedy) -> None:
     monkeypatch.setattr(driver_errors, "container", lambda: kind)
     monkeypatch.setattr(driver_errors.platform, "release", lambda: release)
     absent = probe_client.missing("libcuda-of-nobody.so.1")
-    assert absent is not None and remedy in str(absent.hint)
+    assert remedy in str(absent.hint)
 
 
 def test_a_job_without_a_gpu_asks_for_one(stub: StubDriver) -> None:
     settings = {"CUDA_VISIBLE_DEVICES": "NoDevFiles", "SLURM_JOB_ID": "7"}
     reason = ask_cuda(stub, CUDA_STUB="cuInit=100", **settings).driver.reason
-    assert reason is not None and "--gres=gpu:1" in str(reason.hint)
+    assert "--gres=gpu:1" in str(reason.hint)

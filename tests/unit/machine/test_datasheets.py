@@ -1,9 +1,7 @@
 """The vendors' numbers are complete and are shown next to the measured ones."""
 
-from __future__ import annotations
-
-import msgspec
 from builders import ceilings as build_ceilings, machine
+from msgspec.structs import replace
 
 from workbench.advisor.doctor import examine
 from workbench.contract import PRECISIONS
@@ -16,7 +14,7 @@ from workbench.records.machine import Software
 def of_card(name: str, peak: float, bandwidth: float) -> Ceilings:
     found = build_ceilings("cuda:0", peak=peak, bandwidth=bandwidth)
     [device] = found.devices
-    return msgspec.structs.replace(found, devices=[msgspec.structs.replace(device, name=name)])
+    return replace(found, devices=[replace(device, name=name)])
 
 
 def test_every_card_is_described_with_its_source() -> None:
@@ -59,11 +57,11 @@ def test_a_card_of_70_w_is_measured_by_what_its_power_limit_allows() -> None:
     [device] = limited.devices
     for share, found in ((0.4, []), (0.25, ["fp16 products reach 25% of the datasheet"])):
         peaks = {"fp16": share * 65e12}
-        slow = msgspec.structs.replace(device, peak_ops_per_s=peaks)
-        slow = msgspec.structs.replace(limited, devices=[slow])
+        slow = replace(device, peak_ops_per_s=peaks)
+        slow = replace(limited, devices=[slow])
         assert [text for _, text in datasheets.shortfalls(slow)] == found
-    dim = msgspec.structs.replace(device, peak_ops_per_s={}, memory_bytes_per_s=128e9)
-    dim = msgspec.structs.replace(limited, devices=[dim])
+    dim = replace(device, peak_ops_per_s={}, memory_bytes_per_s=128e9)
+    dim = replace(limited, devices=[dim])
     assert [text for _, text in datasheets.shortfalls(dim)] == [
         "memory bandwidth reach 40% of the datasheet"
     ]

@@ -1,7 +1,5 @@
 """`detect` as a whole, in processes of its own: nothing heavy imported, the driver found."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -10,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
-from stub_driver import StubDriver, build, compiler
+from msgspec.structs import replace
+from stub_driver import StubDriver
 
 from workbench.machine import detect
 from workbench.records.machine import Machine, Software
@@ -30,13 +28,6 @@ none = no_gpu(machine)
 parts = dict(machine=machine, software=software, warnings=codes, heavy=heavy, no_gpu=none)
 print(msgspec.json.encode(parts).decode())
 """
-
-
-@pytest.fixture(scope="session")
-def stub(tmp_path_factory: pytest.TempPathFactory) -> StubDriver:
-    if compiler() is None:
-        pytest.skip("no C compiler for the stub driver")
-    return build(tmp_path_factory.getbasetemp() / "stub_driver")
 
 
 def run(environ: dict[str, str]) -> dict[str, Any]:
@@ -62,38 +53,32 @@ def test_nvml_and_cuda_are_joined_across_their_orders(stub: StubDriver) -> None:
     assert answer["heavy"] == []
 
 
-def test_a_hidden_gpu_is_shown_as_hidden(stub: StubDriver) -> None:
+def test_a_hidden_gpu_is_shown_as_hidden_which_is_no_complaint_in_a_batch_job(
+    stub: StubDriver,
+) -> None:
     environ = stub.environ(
         "nvml", "cuda", NVML_STUB_GPUS="2", CUDA_STUB_DEVICES="1", CUDA_VISIBLE_DEVICES="1"
     )
     answer = run(environ)
+    in_job = run({**environ, "SLURM_JOB_ID": "7"})
     shown, used = answer["machine"]["gpus"]
     assert (shown["visible"], shown["device"]) == (False, None)
     assert (used["visible"], used["device"]) == (True, "cuda:0")
     assert "gpu_hidden" in answer["warnings"]
     assert answer["software"]["environment"]["CUDA_VISIBLE_DEVICES"] == "1"
+    assert "gpu_hidden" not in in_job["warnings"]
+    assert in_job["machine"]["gpus"][0]["unavailable"]["device"].endswith("in a batch job")
 
 
-def test_the_gpus_of_other_jobs_are_no_complaint(stub: StubDriver) -> None:
-    environ = stub.environ(
-        "nvml", "cuda", NVML_STUB_GPUS="2", CUDA_STUB_DEVICES="1", CUDA_VISIBLE_DEVICES="1"
-    )
-    answer = run({**environ, "SLURM_JOB_ID": "7"})
-    assert "gpu_hidden" not in answer["warnings"]
-    assert answer["machine"]["gpus"][0]["unavailable"]["device"].endswith("in a batch job")
-
-
-def test_under_mps_an_exclusive_gpu_admits_further_processes(
-    stub: StubDriver, tmp_path: Path
-) -> None:
+def test_under_mps_an_exclusive_gpu_admits_further_processes(stub, tmp_path) -> None:
     environ = stub.environ("nvml", "cuda", CUDA_MPS_PIPE_DIRECTORY=str(tmp_path))
     assert run(environ)["machine"]["mps"] is False
     os.mkfifo(tmp_path / "control")
     here = msgspec.convert(run(environ)["machine"], Machine)
-    gpu = msgspec.structs.replace(here.gpus[0], compute_mode="exclusive_process")
-    shared = msgspec.structs.replace(here, gpus=[gpu])
+    gpu = replace(here.gpus[0], compute_mode="exclusive_process")
+    shared = replace(here, gpus=[gpu])
     assert shared.mps and shared.exclusive == frozenset()
-    assert msgspec.structs.replace(shared, mps=False).exclusive == {"cuda:0"}
+    assert replace(shared, mps=False).exclusive == {"cuda:0"}
 
 
 def test_cuda_without_nvml_as_in_a_container_without_utility(stub: StubDriver) -> None:

@@ -1,7 +1,5 @@
 """Disturbances during a measurement, read from a kernel's files that change."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,17 +7,12 @@ from types import SimpleNamespace
 import psutil
 import pytest
 from hypothesis import given, strategies as st
+from trees import written
 
 from workbench.machine.host import disturbance
 from workbench.machine.host.disturbance import DisturbanceMonitor, parse_swapped
 
 CGROUP = "sys/fs/cgroup/pod/cpu.stat"
-
-
-def write(root: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
 
 
 def stat(stolen: int, idle: int, cores: int = 2) -> str:
@@ -37,7 +30,7 @@ def calm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A machine of two cores in a container with a quota, on which nothing happens."""
     monkeypatch.setattr(DisturbanceMonitor, "_foreign_cores", lambda self, now: 0.0)
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path / "proc"))
-    write(
+    written(
         tmp_path,
         {
             "proc/stat": stat(0, 1000),
@@ -57,7 +50,7 @@ def calm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def after(root: Path, changed: dict[str, str], cores: int = 2) -> dict[str, str]:
     """Code -> message of the warnings once the files have changed."""
     monitor = DisturbanceMonitor(cores, list, root=root, allowed=range(2))
-    write(root, changed)
+    written(root, changed)
     warnings = monitor.warnings("training")
     assert all(w.subject == "training" and w.remedy for w in warnings)
     return {w.code: w.message for w in warnings}
@@ -81,9 +74,7 @@ def test_nothing_is_said_of_a_machine_on_which_nothing_happened(calm: Path) -> N
         ),
     ],
 )
-def test_each_disturbance_is_a_warning_with_its_size(
-    calm: Path, file: str, text: str, code: str, size: str
-) -> None:
+def test_each_disturbance_is_a_warning_with_its_size(calm, file, text, code, size) -> None:
     found = after(calm, {file: text})
     assert list(found) == [code]
     assert size in found[code]
@@ -103,44 +94,40 @@ def test_what_any_living_system_does_is_no_warning(calm: Path, file: str, text: 
 
 def test_what_happens_during_a_pause_does_not_count(calm: Path) -> None:
     monitor = DisturbanceMonitor(2, list, root=calm, allowed=range(2))
-    write(calm, {"proc/vmstat": "pswpin 200\npswpout 300\n"})
+    written(calm, {"proc/vmstat": "pswpin 200\npswpout 300\n"})
     with monitor.paused():
-        write(calm, {"proc/vmstat": "pswpin 900\npswpout 900\n", "proc/stat": stat(30, 1070)})
+        written(calm, {"proc/vmstat": "pswpin 900\npswpout 900\n", "proc/stat": stat(30, 1070)})
     (warning,) = monitor.warnings("training")
     assert (warning.code, "470 pages" in warning.message) == ("swapping", True)
 
 
 def test_a_quota_of_a_group_further_up_counts_as_well(calm: Path) -> None:
     above = "sys/fs/cgroup/cpu.stat"
-    write(calm, {above: "nr_periods 10\nnr_throttled 0\n"})
+    written(calm, {above: "nr_periods 10\nnr_throttled 0\n"})
     assert "cgroup_throttled" in after(calm, {above: "nr_periods 20\nnr_throttled 9\n"})
 
 
 def test_time_stolen_from_cores_that_are_not_ours_does_not_count(calm: Path) -> None:
-    write(calm, {"proc/stat": stat(0, 1000, cores=4)})
+    written(calm, {"proc/stat": stat(0, 1000, cores=4)})
     others = stat(0, 1100, cores=2) + "\ncpu2 100 0 50 1000 0 0 0 900 0 0"
     assert after(calm, {"proc/stat": others}) == {}
 
 
-def test_other_programs_are_a_warning_with_the_cores_they_used(
-    calm: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_programs_are_a_warning_with_the_cores_they_used(calm: Path, monkeypatch) -> None:
     monkeypatch.setattr(DisturbanceMonitor, "_foreign_cores", lambda self, now: 1.4)
     found = after(calm, {})
     assert list(found) == ["busy_machine"]
     assert "1.4 of 2 cores" in found["busy_machine"]
 
 
-def test_the_programs_that_took_most_of_it_are_named(
-    calm: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_programs_that_took_most_of_it_are_named(calm: Path, monkeypatch) -> None:
     monkeypatch.setattr(DisturbanceMonitor, "_foreign_cores", lambda self, now: 2.0)
 
-    write(calm, {"proc/7/stat": process("make (2)", 5000), "proc/9/stat": process("worker", 0)})
+    written(calm, {"proc/7/stat": process("make (2)", 5000), "proc/9/stat": process("worker", 0)})
     monitor = DisturbanceMonitor(2, lambda: [9], root=calm, allowed=range(2))
     ended = {7: ("make (2)", 5900), 8: ("make (2)", 300), 9: ("worker", 900), 11: ("sh", 4)}
-    write(calm, {f"proc/{pid}/stat": process(*each) for pid, each in ended.items()})
-    write(calm, {"proc/stat": stat(0, 2000)})  # 1000 ticks later
+    written(calm, {f"proc/{pid}/stat": process(*each) for pid, each in ended.items()})
+    written(calm, {"proc/stat": stat(0, 2000)})  # 1000 ticks later
     (warning,) = monitor.warnings("training")
     assert "(mostly make (2))" in warning.message
 
@@ -163,9 +150,7 @@ def test_the_cores_of_others_are_never_more_than_there_are(monkeypatch: pytest.M
     assert found == [0.0, 0.0, 2.0, 1.4]
 
 
-def test_a_kernel_that_says_nothing_is_no_disturbance(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kernel_that_says_nothing_is_no_disturbance(tmp_path, monkeypatch) -> None:
     def hidden(**_: bool) -> None:
         raise FileNotFoundError("/proc/stat")
 

@@ -1,12 +1,11 @@
 """Joining NVML's rows with CUDA's devices: by identity, never by position."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
-import msgspec
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
+from trees import written
 
 from workbench.machine.nvidia.cuda_driver import CudaAnswer, CudaDevice
 from workbench.machine.nvidia.gpu_fields import with_reasons
@@ -53,14 +52,12 @@ def answer(*devices: CudaDevice, reason: Reason | None = None) -> CudaAnswer:
 
 
 @given(st.permutations(range(6)), st.integers(0, 6), st.sampled_from(["uuid", "bus", "both"]))
-def test_every_order_and_subset_is_joined_by_identity(
-    order: list[int], offered: int, known: str
-) -> None:
+def test_every_order_and_subset_is_joined_by_identity(order, offered, known) -> None:
     devices = [device(ordinal, number) for ordinal, number in enumerate(order[:offered])]
     if known == "uuid":
-        devices = [msgspec.structs.replace(d, pci_bus_id=None) for d in devices]
+        devices = [replace(d, pci_bus_id=None) for d in devices]
     elif known == "bus":
-        devices = [msgspec.structs.replace(d, uuid=None, gpu_uuid=None) for d in devices]
+        devices = [replace(d, uuid=None, gpu_uuid=None) for d in devices]
     gpus = join([row(n) for n in range(6)], NVML, answer(*devices), "some")
     assert len(gpus) == 6
     for number, gpu in enumerate(gpus):
@@ -91,9 +88,7 @@ def test_what_cuda_says_is_not_introduced_twice() -> None:
     [gpu] = join([row(0)], NVML, answer(reason=none), None)
     assert gpu.unavailable["device"] == none.message
     reason = no_gpu(machine([], Nvml(False, MISSING), CudaDriver(False, 0, none)))
-    assert reason is not None and reason.message.endswith(
-        "(NVML: not installed; CUDA finds no GPU (CUDA 100))"
-    )
+    assert reason.message.endswith("(NVML: not installed; CUDA finds no GPU (CUDA 100))")
 
 
 def test_cuda_without_nvml_gives_rows_with_nvmls_reason() -> None:
@@ -114,28 +109,24 @@ def test_one_unreadable_row_is_matched_by_elimination() -> None:
     assert gpus[1].unavailable["power_w"] == "the GPU is lost"
 
 
-def test_two_unreadable_rows_are_not_guessed_at() -> None:
-    rows = [row(0, identified=False), row(1, identified=False)]
-    gpus = join(rows, NVML, answer(device(0, 0), device(1, 1)), None)
-    assert [gpu.device for gpu in gpus] == [None, None, "cuda:0", "cuda:1"]
+LOST = [row(0, identified=False), row(1, identified=False)]
 
 
-def test_one_device_for_two_unreadable_rows_is_not_guessed_at() -> None:
-    rows = [row(0, identified=False), row(1, identified=False)]
-    gpus = join(rows, NVML, answer(device(0, 1)), None)
-    assert [gpu.device for gpu in gpus] == [None, None, "cuda:0"]
-
-
-def test_a_different_gpu_is_never_matched_by_elimination() -> None:
-    gpus = join([row(0)], NVML, answer(device(0, 5)), None)
-    assert [gpu.device for gpu in gpus] == [None, "cuda:0"]
+@pytest.mark.parametrize(
+    ("rows", "devices"),
+    [(LOST, [device(0, 0), device(1, 1)]), (LOST, [device(0, 1)]), ([row(0)], [device(0, 5)])],
+)
+def test_nothing_else_is_guessed_at(rows: list[Gpu], devices: list[CudaDevice]) -> None:
+    gpus = join(rows, NVML, answer(*devices), None)
+    added = [f"cuda:{each.ordinal}" for each in devices]
+    assert [gpu.device for gpu in gpus] == [*[None] * len(rows), *added]
 
 
 def test_a_jetson_is_matched_although_its_uuids_differ() -> None:
-    shared = msgspec.structs.replace(
+    shared = replace(
         row(0), pci_bus_id=None, unavailable={"memory_total_bytes": "it is the system's"}
     )
-    orin = msgspec.structs.replace(device(0, 9), integrated=True)
+    orin = replace(device(0, 9), integrated=True)
     [gpu] = join([shared], NVML, answer(orin), None)
     assert gpu.device == "cuda:0"
     assert gpu.memory_total_bytes == 150  # the stand-in stays, with its note
@@ -143,7 +134,7 @@ def test_a_jetson_is_matched_although_its_uuids_differ() -> None:
 
 
 def test_system_memory_never_stands_in_for_a_card_with_its_own() -> None:
-    shared = msgspec.structs.replace(row(0), unavailable={"memory_total_bytes": "the system's"})
+    shared = replace(row(0), unavailable={"memory_total_bytes": "the system's"})
     [gpu] = join([shared], NVML, answer(device(0, 0)), None)
     assert (gpu.memory_total_bytes, gpu.memory_used_bytes) == (140, None)
     assert set(gpu.unavailable) == {"memory_used_bytes"}
@@ -153,9 +144,7 @@ def test_system_memory_never_stands_in_for_a_card_with_its_own() -> None:
 
 
 def test_a_mig_instance_shows_its_own_size() -> None:
-    instance = msgspec.structs.replace(
-        device(0, 0), uuid=uuid(77), name="H200 MIG 1g.18gb", memory_total_bytes=18
-    )
+    instance = replace(device(0, 0), uuid=uuid(77), name="H200 MIG 1g.18gb", memory_total_bytes=18)
     [gpu] = join([row(0)], NVML, answer(instance), None)
     assert (gpu.device, gpu.uuid) == ("cuda:0", f"MIG-{uuid(77)}")
     assert (gpu.name, gpu.memory_total_bytes) == ("H200 MIG 1g.18gb", 18)
@@ -167,9 +156,7 @@ def test_a_mig_instance_shows_its_own_size() -> None:
 def pci(root: Path, **devices: tuple[str, str]) -> Path:
     for name, (vendor, kind) in devices.items():
         folder = root / "sys/bus/pci/devices" / name.replace("_", ":")
-        folder.mkdir(parents=True)
-        (folder / "vendor").write_text(vendor + "\n")
-        (folder / "class").write_text(kind + "\n")
+        written(folder, {"vendor": f"{vendor}\n", "class": f"{kind}\n"})
     return root
 
 
@@ -185,7 +172,7 @@ def test_gpus_without_a_driver_are_seen_on_the_bus(tmp_path: Path) -> None:
     assert on_the_bus(root) == ["0000:18:00.0"]
     absent = Nvml(available=False, reason=Reason("library_missing", "no library", "install it"))
     reason = without_driver(absent, root).reason
-    assert reason is not None and reason.code == "gpu_without_driver"
+    assert reason.code == "gpu_without_driver"
     assert "0000:18:00.0" in reason.message and reason.hint == "install it"
     assert without_driver(absent, tmp_path / "elsewhere") == absent
     assert without_driver(NVML, root) == NVML
@@ -215,7 +202,7 @@ HIDDEN = Reason("hidden", "hidden", "unset it")
 )
 def test_no_gpu_is_said_only_when_both_say_so(nvml: Reason, cuda: Reason, expected: str) -> None:
     reason = no_gpu(machine([], Nvml(False, nvml), CudaDriver(False, 0, cuda)))
-    assert reason is not None and reason.code == expected
+    assert reason.code == expected
 
 
 def test_a_usable_gpu_leaves_no_reason_and_hidden_ones_are_unusable() -> None:
@@ -223,4 +210,4 @@ def test_a_usable_gpu_leaves_no_reason_and_hidden_ones_are_unusable() -> None:
     assert no_gpu(machine(usable, NVML, CudaDriver(True, 1))) is None
     hidden = join([row(0)], NVML, answer(reason=HIDDEN), "")
     reason = no_gpu(machine(hidden, NVML, CudaDriver(False, 0, HIDDEN)))
-    assert reason is not None and (reason.code, reason.hint) == ("gpu_unusable", "unset it")
+    assert (reason.code, reason.hint) == ("gpu_unusable", "unset it")

@@ -1,8 +1,8 @@
 """Memory after the control group's limit, from fake trees."""
 
-from __future__ import annotations
-
 from pathlib import Path
+
+from trees import written
 
 from workbench.machine.host.memory import read_memory, system_memory
 from workbench.machine.host.readings import HostReader
@@ -20,11 +20,7 @@ KIB = 1024
 
 
 def tree(root: Path, **files: str) -> Path:
-    for name, text in {"proc/meminfo": MEMINFO, **files}.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
+    return written(root, {"proc/meminfo": MEMINFO, **files})
 
 
 def test_without_a_limit_the_machine_counts(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """NVML through the real ctypes path, against a C stub, in the real child process."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path
@@ -11,7 +9,7 @@ import msgspec
 import pytest
 import stub_driver
 from hypothesis import given, settings, strategies as st
-from stub_driver import StubDriver, build, compiler
+from stub_driver import StubDriver
 
 from workbench.machine.host.memory import system_memory
 from workbench.machine.nvidia import nvml_fields, probe_client
@@ -19,13 +17,6 @@ from workbench.machine.nvidia.gpu_fields import missing_fields
 from workbench.machine.nvidia.probe_client import GpuProbes, nvml_answer, start_probe
 from workbench.process.line_process import Ended, QueryProcess
 from workbench.records.machine import Gpu, GpuProcess, Nvml
-
-pytestmark = pytest.mark.skipif(compiler() is None, reason="no C compiler for the stub driver")
-
-
-@pytest.fixture(scope="session")
-def stub(tmp_path_factory: pytest.TempPathFactory) -> StubDriver:
-    return build(tmp_path_factory.getbasetemp() / "stub_driver")
 
 
 def ask_nvml(stub: StubDriver, library: str = "nvml", **settings: str) -> tuple[Nvml, list[Gpu]]:
@@ -84,35 +75,28 @@ def test_sixteen_gpus(stub: StubDriver) -> None:
     [
         (4, "no_permission", None),
         (9, "driver_not_loaded", "modprobe nvidia"),
-        (12, "library_missing", None),
-        (13, "function_missing", "update the driver"),
-        (17, "blocked_by_os", None),
         (18, "version_mismatch", "reboot"),
-        (28, "no_gpu", None),
         (77, "nvml_error_77", None),
-        (999, "unknown_error", None),
     ],
 )
-def test_each_failure_of_init_is_named(
-    stub: StubDriver, code: int, expected: str, remedy: str | None
-) -> None:
+def test_each_failure_of_init_is_named(stub, code: int, expected: str, remedy: str | None) -> None:
     nvml, gpus = ask_nvml(stub, NVML_STUB=f"nvmlInitWithFlags={code}")
     assert not nvml.available and gpus == []
-    assert nvml.reason is not None and nvml.reason.code == expected
+    assert nvml.reason.code == expected
     assert str(code) in nvml.reason.message
     assert remedy is None or remedy in str(nvml.reason.hint)
 
 
 def test_no_library_for_the_child(stub: StubDriver) -> None:
     nvml, gpus = ask_nvml(stub, library="nothing")
-    assert nvml.reason is not None and nvml.reason.code == "library_missing"
+    assert nvml.reason.code == "library_missing"
     assert gpus == []
 
 
 def test_no_gpu_at_all(stub: StubDriver) -> None:
     nvml, gpus = ask_nvml(stub, NVML_STUB_GPUS="0")
     assert nvml.available and gpus == []
-    assert nvml.reason is not None and nvml.reason.code == "no_gpu"
+    assert nvml.reason.code == "no_gpu"
 
 
 def test_an_old_driver_is_read_by_the_older_calls(stub: StubDriver) -> None:
@@ -128,15 +112,12 @@ def test_an_old_driver_is_read_by_the_older_calls(stub: StubDriver) -> None:
 
 @pytest.mark.parametrize(
     "faults",
-    [
-        "nvmlDeviceGetMemoryInfo_v2=3;nvmlDeviceGetMemoryInfo=3",
-        "nvmlDeviceGetMemoryInfo_v2=zero",
-    ],
+    ["nvmlDeviceGetMemoryInfo_v2=3;nvmlDeviceGetMemoryInfo=3", "nvmlDeviceGetMemoryInfo_v2=zero"],
 )
 def test_shared_memory_is_the_systems_and_says_so(stub: StubDriver, faults: str) -> None:
     _, [gpu] = ask_nvml(stub, NVML_STUB=faults)
     system = system_memory()
-    assert system is not None and gpu.memory_total_bytes == system[0]
+    assert gpu.memory_total_bytes == system[0]
     assert gpu.memory_used_bytes is not None
     assert "system memory" in gpu.unavailable["memory_total_bytes"]
     assert "system memory" in gpu.unavailable["memory_used_bytes"]
@@ -232,7 +213,7 @@ def test_a_crash_keeps_the_rows_before_it(stub: StubDriver, fault: str, signal: 
 def test_a_crash_at_init_is_a_reason(stub: StubDriver) -> None:
     nvml, gpus = ask_nvml(stub, NVML_STUB="nvmlInitWithFlags=segv")
     assert gpus == []
-    assert nvml.reason is not None and nvml.reason.code == "nvml_crashed"
+    assert nvml.reason.code == "nvml_crashed"
     assert "SIGSEGV" in nvml.reason.message
 
 
@@ -240,7 +221,7 @@ def test_a_hang_is_ended_by_the_deadline(stub: StubDriver) -> None:
     with stub.loaded("nvml", NVML_STUB="nvmlInitWithFlags=hang"):
         nvml, gpus = nvml_answer(start_probe("nvml"), deadline_s=0.3)
     assert gpus == []
-    assert nvml.reason is not None and nvml.reason.code == "nvml_hung"
+    assert nvml.reason.code == "nvml_hung"
     assert "0.3 s" in nvml.reason.message
 
 
@@ -274,7 +255,7 @@ def test_an_interpreter_that_cannot_start_is_a_reason(monkeypatch: pytest.Monkey
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     nvml, gpus = nvml_answer(start_probe("nvml"), 30.0)
     assert gpus == []
-    assert nvml.reason is not None and nvml.reason.code == "nvml_not_started"
+    assert nvml.reason.code == "nvml_not_started"
 
 
 class Hung(QueryProcess):
@@ -346,7 +327,7 @@ def test_links_that_cannot_be_asked(stub: StubDriver) -> None:
     assert found.matrix == [["", "?"], ["?", ""]]
     with stub.loaded("nvml", NVML_STUB="nvmlInitWithFlags=segv"):
         crashed = probe_client.gpu_links()
-    assert crashed.reason is not None and crashed.reason.code == "nvml_crashed"
+    assert crashed.reason.code == "nvml_crashed"
 
 
 SOURCE = (Path(stub_driver.__file__).parent / "nvml.c").read_text()
@@ -359,9 +340,7 @@ FUNCTIONS = sorted(set(re.findall(r"\bnvmlDeviceGet\w+", SOURCE)) - {"nvmlDevice
         st.sampled_from(FUNCTIONS), st.sampled_from(["3", "4", "13", "15", "999", "novalue"])
     )
 )
-def test_any_readings_may_fail_together_and_each_absence_is_explained(
-    stub: StubDriver, faults: dict[str, str]
-) -> None:
+def test_any_readings_may_fail_together_and_each_absence_is_explained(stub, faults) -> None:
     listed = ";".join(f"{function}={fault}" for function, fault in faults.items())
     nvml, [gpu] = ask_nvml(stub, NVML_STUB=listed)
     assert nvml.available

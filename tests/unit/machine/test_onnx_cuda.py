@@ -1,12 +1,10 @@
 """The CUDA of ONNX Runtime, torch and the driver side by side, and the release to install."""
 
-from __future__ import annotations
-
 from typing import Any
 
-import msgspec
 import pytest
 from builders import machine as build_machine
+from msgspec.structs import replace
 
 from workbench import catalog
 from workbench.contract import Case
@@ -18,9 +16,7 @@ CARD = Gpu(0, "cuda:0", "GPU-1", None, "NVIDIA H200", 10**11, 0, compute_capabil
 
 
 def machine(driver: str | None = "13.0", card: Gpu = CARD) -> Machine:
-    return msgspec.structs.replace(
-        build_machine(), gpus=[card], cuda=CudaDriver(True, 1, None, driver)
-    )
+    return replace(build_machine(), gpus=[card], cuda=CudaDriver(True, 1, None, driver))
 
 
 def software(ort: str | None = "CUDA 13.0", torch: str = "CUDA 13.0", **more: str) -> Software:
@@ -51,9 +47,7 @@ def software(ort: str | None = "CUDA 13.0", torch: str = "CUDA 13.0", **more: st
         ("CUDA 13.0", "CUDA 14.0", "14.0", "==1.31.1", "torch for CUDA 14"),
     ],
 )
-def test_the_release_that_suits_driver_and_torch(
-    ort: str, torch: str, driver: str | None, release: str, problem: str | None
-) -> None:
+def test_the_release_that_suits_driver_and_torch(ort, torch, driver, release, problem) -> None:
     here, found = machine(driver), software(ort, torch)
     remedy = onnx_cuda.remedy(here, found)
     assert remedy.endswith(f"pip install 'onnxruntime-gpu[cuda,cudnn]{release}'")
@@ -63,7 +57,7 @@ def test_the_release_that_suits_driver_and_torch(
 
 
 def test_a_card_that_cuda_13_has_no_code_for_gets_a_build_for_cuda_12() -> None:
-    here = machine(card=msgspec.structs.replace(CARD, name="GTX 1080", compute_capability="6.1"))
+    here = machine(card=replace(CARD, name="GTX 1080", compute_capability="6.1"))
     for found in (software(), software("CPU build")):
         assert onnx_cuda.remedy(here, found).endswith(">=1.21,<1.27'")
     why = refused(software(), here)
@@ -114,12 +108,12 @@ def test_tensorrt_is_tried_only_where_it_is_installed() -> None:
 
 @pytest.mark.parametrize("changes", [{"precision": "tf32"}, {"precision": "fp32", "mode": "tf32"}])
 def test_a_card_without_tf32_does_not_pass_fp32_for_it(changes: dict[str, str]) -> None:
-    turing = msgspec.structs.replace(CARD, compute_capability="7.5")
+    turing = replace(CARD, compute_capability="7.5")
     found = refused(software(), machine(card=turing), **changes)
     assert found.code == "unsupported_precision"
     assert "7.5" in found.message
     assert refused(software(), machine(), **changes) is None
-    unknown = msgspec.structs.replace(CARD, compute_capability=None)
+    unknown = replace(CARD, compute_capability=None)
     assert refused(software(), machine(card=unknown), **changes) is None
 
 
@@ -128,6 +122,6 @@ def test_a_gpu_that_is_not_there_is_refused() -> None:
 
 
 def test_on_a_simulated_gpu_nothing_is_refused() -> None:
-    fake = msgspec.structs.replace(CARD, device="fake:0", simulated=True)
+    fake = replace(CARD, device="fake:0", simulated=True)
     here = machine(card=fake)
     assert refused(software("CPU build"), here, "tensorrt", device="fake:0") is None

@@ -1,15 +1,15 @@
 """AMD's, Intel's and Apple's GPUs and TPUs, through modules that stand in for their libraries."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
 import pytest
 from builders import machine as build_machine
+from msgspec.structs import replace
 
 from workbench.advisor.doctor import examine
 from workbench.export.view.machine import accelerator_sections
@@ -140,15 +140,12 @@ def test_a_card_without_a_build_for_it_says_so(stand_in: Path) -> None:
     machine, _ = detect()
     assert [gpu.device for gpu in machine.gpus] == [None] * 3
     reason = no_gpu(machine)
-    assert reason is not None and reason.message.endswith("torch here is not a build for ROCm")
+    assert reason.message.endswith("torch here is not a build for ROCm")
 
 
 @pytest.mark.parametrize(
     ("build", "counts", "device", "platform"),
-    [
-        ("xpu = '20250301'", {"xpu": 1}, "xpu:0", "XPU"),
-        ("hip = '6.4'", {"mps": 1}, "mps:0", "MPS"),
-    ],
+    [("xpu = '20250301'", {"xpu": 1}, "xpu:0", "XPU"), ("hip = '6.4'", {"mps": 1}, "mps:0", "MPS")],
 )
 def test_intels_and_apples_gpus_have_torchs_own_names(
     stand_in: Path, build: str, counts: dict[str, int], device: str, platform: str
@@ -171,7 +168,7 @@ def test_a_library_that_fails_costs_its_own_devices_only(stand_in: Path) -> None
     smi(stand_in, "raise AmdSmiException('driver not loaded')")
     assert detect()[0].gpus == []
     (sample,) = amd_smi.samples([0], every_s=0.0)
-    assert sample.reason is not None and "driver not loaded" in sample.reason.message
+    assert "driver not loaded" in sample.reason.message
 
 
 def test_an_answer_of_another_form_costs_its_own_devices_only(stand_in: Path) -> None:
@@ -186,9 +183,7 @@ def test_an_answer_of_another_form_costs_its_own_devices_only(stand_in: Path) ->
     assert detect()[0].gpus == []
 
 
-def test_those_that_hang_are_waited_for_together(
-    stand_in: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_those_that_hang_are_waited_for_together(stand_in: Path, monkeypatch) -> None:
     rocm(stand_in)
     for module in ("torch/__init__.py", "amdsmi.py"):
         (stand_in / module).write_text("import signal\nsignal.pause()\n")
@@ -225,12 +220,8 @@ def test_tpus_are_jaxs(stand_in: Path) -> None:
 
 def test_amd_smi_is_sampled_in_a_process_of_its_own(stand_in: Path) -> None:
     smi(stand_in)
-    process = start_probe("sample", "0.01", "2", "0", vendor="amd")
-    try:
+    with closing(start_probe("sample", "0.01", "2", "0", vendor="amd")) as process:
         line = process.line(30.0)
-    finally:
-        process.close()
-    assert isinstance(line, bytes)
     sample = msgspec.json.decode(line, type=GpuSample)
     assert [(gpu.index, gpu.power_w) for gpu in sample.gpus] == [(2, 0x67), (0, 0x23)]
     assert sample.gpus[0].unavailable == {"temperature_c": amd_smi.NOT_GIVEN}
@@ -240,9 +231,9 @@ def test_amd_smi_is_sampled_in_a_process_of_its_own(stand_in: Path) -> None:
 def test_nvml_is_asked_where_it_works() -> None:
     amd = Gpu(0, "cuda:1", None, None, "MI300X", platform="ROCm 7.0")
     here: Machine = build_machine("cuda:0")
-    both = msgspec.structs.replace(here, gpus=[*here.gpus, amd], nvml=Nvml(True))
+    both = replace(here, gpus=[*here.gpus, amd], nvml=Nvml(True))
     assert (both.vendor, both.watched) == ("nvidia", here.gpus)
-    without = msgspec.structs.replace(both, nvml=Nvml(False))
+    without = replace(both, nvml=Nvml(False))
     assert (without.vendor, without.watched) == ("amd", [amd])
 
 

@@ -1,17 +1,16 @@
 """Which cores a GPU's workers are bound to, on machines with one memory node and with two."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 from builders import machine
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
+from trees import written
 
 from workbench.engine.workers import settings_of
 from workbench.export.view.machine import gpu
@@ -39,14 +38,6 @@ def bus(number: int) -> str:
     return f"0000:{0x18 + number:02x}:00.0"
 
 
-def write(root: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
-
-
 def server(root: Path, *near: str, cpuset: str = "") -> Path:
     """A sysfs with 64 cores and a GPU near each of these lists of cores."""
     files = {f"sys/bus/pci/devices/{bus(i)}/local_cpulist": f"{n}\n" for i, n in enumerate(near)}
@@ -56,12 +47,12 @@ def server(root: Path, *near: str, cpuset: str = "") -> Path:
         "proc/self/mountinfo": MOUNT,
         "sys/fs/cgroup/job/cpuset.cpus.effective": cpuset + "\n",
     }
-    return write(root, files)
+    return written(root, files)
 
 
 def cards(count: int) -> list[Gpu]:
     found = machine(*(f"cuda:{i}" for i in range(count))).gpus
-    return [msgspec.structs.replace(g, pci_bus_id=bus(i)) for i, g in enumerate(found)]
+    return [replace(g, pci_bus_id=bus(i)) for i, g in enumerate(found)]
 
 
 def bound(
@@ -71,9 +62,7 @@ def bound(
     return [card.worker_cores for card in placed(cards(count), root)]
 
 
-def test_each_gpu_has_the_cores_of_its_node(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_gpu_has_the_cores_of_its_node(tmp_path, monkeypatch) -> None:
     assert bound(monkeypatch, server(tmp_path, *NODES)) == [*NODES]
 
 
@@ -86,15 +75,11 @@ def test_each_gpu_has_the_cores_of_its_node(
         "garbage",
     ],
 )
-def test_without_a_choice_nothing_is_bound(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, near: str
-) -> None:
+def test_without_a_choice_nothing_is_bound(tmp_path, monkeypatch, near: str) -> None:
     assert bound(monkeypatch, server(tmp_path, near), count=2) == [None, None]
 
 
-def test_of_a_containers_cores_those_near_the_gpu_remain(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_a_containers_cores_those_near_the_gpu_remain(tmp_path, monkeypatch) -> None:
     root = server(tmp_path, *NODES, cpuset="8-15,20-23")
     assert bound(monkeypatch, root, "8-15,20-23") == ["8-15", "20-23"]
     (tmp_path / "sys/fs/cgroup/job/cpuset.cpus.effective").write_text("8-15\n")
@@ -102,9 +87,7 @@ def test_of_a_containers_cores_those_near_the_gpu_remain(
 
 
 @pytest.mark.parametrize("variable", gpus._USERS)
-def test_where_the_user_has_placed_the_work_it_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
-) -> None:
+def test_where_the_user_has_placed_the_work_it_stays(tmp_path, monkeypatch, variable: str) -> None:
     root = server(tmp_path, *NODES, cpuset="0-63")
     assert bound(monkeypatch, root, "0-19") == [None, None], "taskset"
     assert bound(monkeypatch, root) == [*NODES]
@@ -112,13 +95,11 @@ def test_where_the_user_has_placed_the_work_it_stays(
     assert bound(monkeypatch, root) == [None, None]
 
 
-def test_a_gpu_that_cannot_compute_or_has_no_address_has_no_cores(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_that_cannot_compute_or_has_no_address_has_no_cores(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(gpus, "affinity_mask", lambda: cores.cpulist("0-63"))
     hidden, lost = cards(2)
-    hidden = msgspec.structs.replace(hidden, device=None)
-    lost = msgspec.structs.replace(lost, pci_bus_id=None)
+    hidden = replace(hidden, device=None)
+    lost = replace(lost, pci_bus_id=None)
     found = placed([hidden, lost], server(tmp_path, *NODES))
     assert [card.worker_cores for card in found] == [None, None]
 
@@ -130,8 +111,8 @@ def test_a_list_of_cores_is_read_back(cpus: set[int]) -> None:
 
 def test_the_workers_of_a_gpu_know_its_cores_and_start_no_more_threads(tmp_path: Path) -> None:
     found = machine("cuda:0", "cuda:1")
-    near = [msgspec.structs.replace(found.gpus[0], worker_cores="0-1,4"), found.gpus[1]]
-    settings = settings_of(Request(), msgspec.structs.replace(found, gpus=near), "run")
+    near = [replace(found.gpus[0], worker_cores="0-1,4"), found.gpus[1]]
+    settings = settings_of(Request(), replace(found, gpus=near), "run")
     expected = {"cuda:0": ("3", {"cuda:0": "0-1,4"}), "cuda:1": ("8", {}), "cpu": ("8", {})}
     for device, (threads, listed) in expected.items():
         key = WorkerKey(device, "torch")
@@ -193,10 +174,8 @@ if __name__ == "__main__":
         "own(n, 'forkserver')",
     ],
 )
-def test_loaders_of_a_bound_worker_may_use_every_core_as_without_workbench(
-    tmp_path: Path, made: str
-) -> None:
-    write(tmp_path, {"loads.py": LOADERS.replace("{made}", made)})
+def test_loaders_of_a_bound_worker_may_use_every_core_as_without_workbench(tmp_path, made) -> None:
+    written(tmp_path, {"loads.py": LOADERS.replace("{made}", made)})
     allowed = sorted(os.sched_getaffinity(0))
     near = [allowed[-1]]
     done = subprocess.run(
@@ -228,5 +207,5 @@ def test_a_rank_is_bound_to_the_cores_of_its_own_gpu(monkeypatch: pytest.MonkeyP
 def test_the_hardware_view_says_so() -> None:
     [card] = machine("cuda:0").gpus
     assert "workers" not in {fact.label for fact in gpu(card)}
-    card = msgspec.structs.replace(card, worker_cores=NODES[0])
+    card = replace(card, worker_cores=NODES[0])
     assert NODES[0] in {fact.label: str(fact.text) for fact in gpu(card)}["workers"]

@@ -1,7 +1,5 @@
 """Name and user of a process."""
 
-from __future__ import annotations
-
 import getpass
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Looks at the machine, one after the other, and the line of each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 
@@ -39,9 +37,7 @@ class Sampler:
         Sampler.closed = True
 
 
-def test_a_look_has_the_latest_of_each_gpu_and_a_gap_ends_old_readings(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_look_has_the_latest_of_each_gpu_and_a_gap_ends_old_readings(monkeypatch) -> None:
     early, late = GpuReading(0, power_w=100.0), GpuReading(0, power_w=200.0)
     Sampler.batches = [
         [GpuSample(1.0, [early]), GpuSample(2.0, [late])],
@@ -58,7 +54,7 @@ def test_a_look_has_the_latest_of_each_gpu_and_a_gap_ends_old_readings(
     assert (third.gpus, third.gap) == (fourth.gpus, fourth.gap) == ([], LOST)
     assert (fifth.gpus, fifth.gap) == ([late], None)
     assert slept == [snapshots.FIRST_S, 2.0, 2.0, 2.0, 2.0]
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
     assert Sampler.closed
 
 
@@ -72,9 +68,7 @@ def test_readings_do_not_outlive_a_driver_that_hangs(monkeypatch: pytest.MonkeyP
     assert [look.gap and look.gap.code for look in looks[5:]] == [None, *["nvml_hung"] * 4, None]
 
 
-def test_gpus_are_read_often_enough_for_silence_to_mean_something(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_gpus_are_read_often_enough_for_silence_to_mean_something(monkeypatch) -> None:
     Sampler.batches = [[GpuSample(1.0, [])]]
     monkeypatch.setattr(snapshots, "GpuSampler", Sampler)
     next(snapshots.snapshots(machine("cuda:0"), every_s=3600.0, sleep=lambda _: None))
@@ -92,9 +86,7 @@ def test_a_long_pause_leaves_no_readings_behind(monkeypatch: pytest.MonkeyPatch)
     assert slept == [*[snapshots.FIRST_S] * 2, 5.0, 5.0, 5.0, 2.0] and Sampler.batches == []
 
 
-def test_a_driver_that_does_not_start_is_not_waited_for_without_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_driver_that_does_not_start_is_not_waited_for_without_end(monkeypatch) -> None:
     Sampler.batches = [[] for _ in range(1000)]
     monkeypatch.setattr(snapshots, "GpuSampler", Sampler)
     slept: list[float] = []

@@ -1,12 +1,11 @@
 """Versions and builds read from metadata and text, here and in a foreign interpreter."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
 
 import pytest
+from trees import written
 
 from workbench.machine.packages import stack_query
 from workbench.machine.packages.software import StackQuery, environment, shorten_home
@@ -53,18 +52,11 @@ def test_the_build_of_onnxruntime(text: str, name: str, expected: str) -> None:
 
 
 def install(folder: Path, name: str, version: str, **files: str) -> None:
-    info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    for file, text in files.items():
-        path = folder / file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    about = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    written(folder, {f"{name.replace('-', '_')}-{version}.dist-info/METADATA": about, **files})
 
 
-def test_a_stack_is_read_without_importing_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stack_is_read_without_importing_it(tmp_path, monkeypatch) -> None:
     bomb = "raise SystemExit('imported')"
     torch = {"torch/__init__.py": bomb, "torch/version.py": "__version__ = '2.7'\ncuda = '12.6'\n"}
     install(tmp_path, "torch", "2.7", **torch)
@@ -91,9 +83,7 @@ def test_our_own_interpreter() -> None:
 
 
 @pytest.mark.parametrize("greeting", ["", "echo Loading modules; echo\n"])
-def test_a_foreign_interpreter_is_asked_in_a_process_of_its_own(
-    tmp_path: Path, greeting: str
-) -> None:
+def test_a_foreign_interpreter_is_asked_in_a_process_of_its_own(tmp_path, greeting: str) -> None:
     """A second interpreter: the same binary, kept from this environment's packages."""
     foreign = tmp_path / "python"
     foreign.write_text(f'#!/bin/sh\n{greeting}exec {sys.executable} -I -S "$@"\n')
@@ -114,9 +104,7 @@ def test_a_foreign_interpreter_is_asked_in_a_process_of_its_own(
         ("#!/bin/sh\nyes\n", "does not answer like a Python interpreter"),
     ],
 )
-def test_a_foreign_interpreter_that_fails_is_a_reason(
-    tmp_path: Path, text: str | None, words: str
-) -> None:
+def test_a_foreign_interpreter_that_fails_is_a_reason(tmp_path, text, words) -> None:
     path = tmp_path / "python"
     if text is not None:
         path.write_text(text)

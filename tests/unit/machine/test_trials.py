@@ -1,7 +1,5 @@
 """Trying the installed packages, in real processes."""
 
-from __future__ import annotations
-
 import sys
 import tomllib
 from pathlib import Path
@@ -65,9 +63,7 @@ class InferenceSession:
 """
 
 
-def test_a_cuda_build_that_falls_back_is_quoted_in_its_own_words(
-    tmp_path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cuda_build_that_falls_back_is_quoted_in_its_own_words(tmp_path, monkeypatch) -> None:
     (tmp_path / "onnxruntime.py").write_text(CUDA_BUILD)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     found = try_packages(["onnxruntime"])["onnxruntime"]
@@ -133,9 +129,7 @@ ops = Some(ones=numpy.ones, sum=numpy.sum)
 }
 
 
-def test_each_library_is_tried_on_each_device_that_it_finds(
-    tmp_path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_library_is_tried_on_each_device_that_it_finds(tmp_path, monkeypatch) -> None:
     for name, text in FAKES.items():
         (tmp_path / f"{name}.py").write_text(text)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -161,9 +155,7 @@ XGBClassifier = LGBMClassifier
 """
 
 
-def test_packages_are_tried_in_turn_where_a_gpu_admits_one_process(
-    tmp_path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_packages_are_tried_in_turn_where_a_gpu_admits_one_process(tmp_path, monkeypatch) -> None:
     names = ("xgboost", "lightgbm")
     for name in names:
         (tmp_path / f"{name}.py").write_text(EXCLUSIVE)

@@ -1,9 +1,7 @@
 """Warnings about a machine before a run, with their remedies."""
 
-from __future__ import annotations
-
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from workbench.export.view.machine import drivers
 from workbench.machine.nvidia.driver_errors import nvml_text
@@ -79,11 +77,9 @@ def test_a_machine_in_order_gives_no_warning() -> None:
         (None, None, "whl/cu130"),
     ],
 )
-def test_a_gpu_with_a_cpu_build_of_torch(
-    api: str | None, capability: str | None, remedy: str
-) -> None:
-    gpu = msgspec.structs.replace(GPU, compute_capability=capability)
-    cuda = msgspec.structs.replace(CUDA, api_version=api)
+def test_a_gpu_with_a_cpu_build_of_torch(api, capability, remedy) -> None:
+    gpu = replace(GPU, compute_capability=capability)
+    cuda = replace(CUDA, api_version=api)
     found = hardware_warnings(machine(gpu, cuda=cuda), torch("CPU build"))
     warning = only(found, "torch_without_cuda")
     assert "NVIDIA H200" in warning.message and warning.subject == "GPU-1"
@@ -91,30 +87,30 @@ def test_a_gpu_with_a_cpu_build_of_torch(
 
 
 def test_on_arm_no_build_of_torch_has_code_for_a_turing_card() -> None:
-    here = machine(msgspec.structs.replace(GPU, compute_capability="7.5"))
-    arm = msgspec.structs.replace(here.cpu, architecture="aarch64")
-    found = hardware_warnings(msgspec.structs.replace(here, cpu=arm), torch("CPU build"))
+    here = machine(replace(GPU, compute_capability="7.5"))
+    arm = replace(here.cpu, architecture="aarch64")
+    found = hardware_warnings(replace(here, cpu=arm), torch("CPU build"))
     assert "--device cpu" in only(found, "torch_without_cuda").remedy
 
 
 def test_hidden_and_simulated_gpus_do_not_ask_for_a_cuda_build() -> None:
-    hidden = msgspec.structs.replace(
+    hidden = replace(
         GPU, visible=False, device=None, unavailable={"device": "hidden by CUDA_VISIBLE_DEVICES=1"}
     )
-    simulated = msgspec.structs.replace(GPU, simulated=True, device="fake:0")
+    simulated = replace(GPU, simulated=True, device="fake:0")
     found = hardware_warnings(machine(hidden, simulated), torch("CPU build"))
     assert only(found, "gpu_hidden").subject == "GPU-1"
-    others = (msgspec.structs.replace(hidden, uuid=f"GPU-{number}") for number in (2, 3))
+    others = (replace(hidden, uuid=f"GPU-{number}") for number in (2, 3))
     warning = only(hardware_warnings(machine(hidden, *others), torch("CPU build")), "gpu_hidden")
     assert warning.message.startswith("NVIDIA H200 and 2 other GPUs are not used: hidden by CUDA")
 
 
 def test_a_driver_too_old_for_the_build() -> None:
-    old = msgspec.structs.replace(CUDA, api_version="12.8")
+    old = replace(CUDA, api_version="12.8")
     found = hardware_warnings(machine(GPU, cuda=old), torch("CUDA 13.0"))
     warning = only(found, "driver_too_old")
     assert "12.8" in warning.message and "whl/cu126" in warning.remedy
-    blackwell = msgspec.structs.replace(GPU, compute_capability="12.0")
+    blackwell = replace(GPU, compute_capability="12.0")
     found = hardware_warnings(machine(blackwell, cuda=old), torch("CUDA 13.0"))
     assert only(found, "driver_too_old").remedy == "update the NVIDIA driver"
     assert hardware_warnings(machine(GPU, cuda=old), torch("CUDA 12.9")) == []
@@ -127,7 +123,7 @@ def test_cuda_without_nvml_and_nvml_without_cuda() -> None:
     broken = CudaDriver(False, 0, Reason("unknown_error", "CUDA 999", "reload nvidia_uvm"))
     found = hardware_warnings(machine(GPU, cuda=broken), torch("CUDA 13.0"))
     assert only(found, "nvml_without_cuda").remedy == "reload nvidia_uvm"
-    split = msgspec.structs.replace(GPU, mig=True)
+    split = replace(GPU, mig=True)
     none = CudaDriver(False, 0, Reason("no_device", "CUDA finds no GPU"))
     found = hardware_warnings(machine(split, cuda=none), torch("CUDA 13.0"))
     assert "nvidia-smi mig -i 0 -cgi" in only(found, "nvml_without_cuda").remedy
@@ -136,7 +132,7 @@ def test_cuda_without_nvml_and_nvml_without_cuda() -> None:
     said = str(drivers(machine(split, cuda=inside)))  # the screen's remedy is the warning's
     assert "nvidia-smi mig -i 0 -cgi" in said and "--gpus" not in said
     docker = Os("Linux", "6.1", None, "docker")
-    there = msgspec.structs.replace(machine(split, cuda=inside), os=docker)
+    there = replace(machine(split, cuda=inside), os=docker)
     found = hardware_warnings(there, torch("CUDA 13.0"))
     assert "--gpus device=GPU:INSTANCE" in only(found, "nvml_without_cuda").remedy
 
@@ -171,7 +167,7 @@ def test_fewer_cores_name_their_limit() -> None:
     ],
 )
 def test_variables_that_change_results(name: str, value: str, code: str) -> None:
-    stack = msgspec.structs.replace(torch("CPU build"), environment={name: value})
+    stack = replace(torch("CPU build"), environment={name: value})
     warning = only(hardware_warnings(machine(), stack), code)
     assert f"{name}={value}" in warning.message
     assert f"unset {name}" in warning.remedy
@@ -179,30 +175,28 @@ def test_variables_that_change_results(name: str, value: str, code: str) -> None
 
 def test_the_single_thread_of_torchrun_is_corrected_with_a_warning() -> None:
     given = {"OMP_NUM_THREADS": "1", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "2"}
-    stack = msgspec.structs.replace(torch("CPU build"), environment=given)
+    stack = replace(torch("CPU build"), environment=given)
     found = hardware_warnings(machine(cores=8), stack)
     warning = only(found, "torchrun_threads")
     assert "4 cores" in warning.message
     assert "OMP_NUM_THREADS=4" in warning.remedy
     assert "thread_variable" not in {w.code for w in found}
-    alone = msgspec.structs.replace(stack, environment={**given, "LOCAL_WORLD_SIZE": "8"})
+    alone = replace(stack, environment={**given, "LOCAL_WORLD_SIZE": "8"})
     assert "torchrun_threads" not in {w.code for w in hardware_warnings(machine(cores=8), alone)}
 
 
 def test_a_variable_that_is_switched_off_changes_nothing() -> None:
-    off = msgspec.structs.replace(torch("CPU build"), environment={"CUDA_LAUNCH_BLOCKING": "0"})
+    off = replace(torch("CPU build"), environment={"CUDA_LAUNCH_BLOCKING": "0"})
     assert hardware_warnings(machine(), off) == []
 
 
 def test_debug_builds() -> None:
-    stack = msgspec.structs.replace(torch("CPU build"), debug_builds=["torch"])
+    stack = replace(torch("CPU build"), debug_builds=["torch"])
     assert "torch" in only(hardware_warnings(machine(), stack), "debug_build").message
 
 
 def test_a_gpu_that_others_use() -> None:
-    busy = msgspec.structs.replace(
-        GPU, processes=[GpuProcess(4711, None)], utilization_percent=37.0
-    )
+    busy = replace(GPU, processes=[GpuProcess(4711, None)], utilization_percent=37.0)
     warning = only(hardware_warnings(machine(busy), torch("CUDA 13.0")), "busy_gpu")
     assert "NVIDIA H200 (cuda:0, 37% busy)" in warning.message
     assert warning.subject == "GPU-1"
@@ -233,9 +227,7 @@ def test_a_backend_that_is_not_installed_is_one_warning_with_the_command() -> No
     gpu_build = software(onnxruntime=absent, onnxruntime_gpu=present, torch=present)
     assert list(missing_backends(gpu_build, needed)) == []
     assert list(missing_backends(software(onnxruntime=absent), {"torch", "fake"})) == []
-    silent = msgspec.structs.replace(
-        software(onnxruntime=absent), unavailable={"packages": "it did not answer"}
-    )
+    silent = replace(software(onnxruntime=absent), unavailable={"packages": "it did not answer"})
     assert list(missing_backends(silent, needed)) == []
 
 
@@ -251,12 +243,12 @@ def test_a_library_outside_the_tested_versions_warns(version: str, says: str) ->
 
 
 def test_a_foreign_interpreter_that_is_silent() -> None:
-    stack = msgspec.structs.replace(software(), unavailable={"python": "~/p ended"})
+    stack = replace(software(), unavailable={"python": "~/p ended"})
     assert "~/p ended" in only(hardware_warnings(machine(), stack), "python_silent").message
 
 
 def test_a_card_that_the_build_has_no_code_for() -> None:
-    volta = msgspec.structs.replace(GPU, name="Tesla V100", compute_capability="7.0")
+    volta = replace(GPU, name="Tesla V100", compute_capability="7.0")
     warning = only(hardware_warnings(machine(volta), torch("CUDA 13.0")), "gpu_without_code")
     assert "capability 7.0, that of Tesla V100" in warning.message
     assert "whl/cu126" in warning.remedy and warning.subject == "GPU-1"
@@ -266,7 +258,7 @@ def test_a_card_that_the_build_has_no_code_for() -> None:
 
 
 def test_a_build_that_is_too_old_for_the_card() -> None:
-    b200 = msgspec.structs.replace(GPU, name="NVIDIA B200", compute_capability="10.0")
+    b200 = replace(GPU, name="NVIDIA B200", compute_capability="10.0")
     warning = only(hardware_warnings(machine(b200), torch("CUDA 12.6")), "gpu_without_code")
     assert "capability 10.0, that of NVIDIA B200" in warning.message
     assert "whl/cu130" in warning.remedy
@@ -274,8 +266,8 @@ def test_a_build_that_is_too_old_for_the_card() -> None:
 
 
 def test_cards_for_which_no_one_build_has_code() -> None:
-    new = msgspec.structs.replace(GPU, name="RTX 5090", compute_capability="12.0")
-    old = msgspec.structs.replace(GPU, uuid="GPU-2", name="GTX 1080", compute_capability="6.1")
+    new = replace(GPU, name="RTX 5090", compute_capability="12.0")
+    old = replace(GPU, uuid="GPU-2", name="GTX 1080", compute_capability="6.1")
     warning = only(hardware_warnings(machine(new, old), torch("CUDA 13.0")), "gpu_without_code")
     assert "that of GTX 1080" in warning.message
     assert "whl/" not in warning.remedy and "CUDA_VISIBLE_DEVICES" in warning.remedy
@@ -284,7 +276,7 @@ def test_cards_for_which_no_one_build_has_code() -> None:
 
 
 def test_a_card_in_prohibited_mode() -> None:
-    closed = msgspec.structs.replace(GPU, compute_mode="prohibited")
+    closed = replace(GPU, compute_mode="prohibited")
     found = hardware_warnings(machine(closed), torch("CUDA 13.0"))
     assert "nvidia-smi -i 0 -c DEFAULT" in only(found, "gpu_prohibited").remedy
 
@@ -298,29 +290,29 @@ def test_a_gpu_that_the_system_gives_to_others_is_no_complaint() -> None:
 
 
 def test_a_gpu_that_is_busy_though_no_program_is_listed() -> None:
-    drawing = msgspec.structs.replace(GPU, processes=[], utilization_percent=99.0)
+    drawing = replace(GPU, processes=[], utilization_percent=99.0)
     found = hardware_warnings(machine(drawing), torch("CUDA 13.0"))
     assert "the driver does not list" in (text := only(found, "busy_gpu").message)
     assert "99% busy" in text
-    desktop = msgspec.structs.replace(drawing, persistence=False)
+    desktop = replace(drawing, persistence=False)
     found = hardware_warnings(machine(desktop), torch("CUDA 13.0"))
     assert "99% busy" in only(found, "busy_gpu").message
-    waking = msgspec.structs.replace(desktop, ecc=True)
+    waking = replace(desktop, ecc=True)
     assert hardware_warnings(machine(waking), torch("CUDA 13.0")) == []
 
 
 def test_a_share_of_the_gpu_under_mps() -> None:
     name, codes = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", []
     for value in ("25", "100"):
-        stack = msgspec.structs.replace(torch("CPU build"), environment={name: value})
+        stack = replace(torch("CPU build"), environment={name: value})
         codes.append([w.code for w in hardware_warnings(machine(), stack)])
     assert codes == [["share_variable"], []]
 
 
 @pytest.mark.parametrize(("cuda", "builds"), [("12.6", "JetPack"), ("13.0", "whl/cu130")])
 def test_a_jetson_whose_driver_is_its_own_needs_nvidias_build(cuda: str, builds: str) -> None:
-    orin = msgspec.structs.replace(GPU, compute_capability="8.7", name="Orin")
-    here = machine(orin, cuda=msgspec.structs.replace(CUDA, api_version=cuda))
-    here = msgspec.structs.replace(here, os=Os("Linux", "5.15.148-tegra", None, None))
+    orin = replace(GPU, compute_capability="8.7", name="Orin")
+    here = machine(orin, cuda=replace(CUDA, api_version=cuda))
+    here = replace(here, os=Os("Linux", "5.15.148-tegra", None, None))
     found = hardware_warnings(here, torch("CPU build"))
     assert builds in only(found, "torch_without_cuda").remedy

@@ -1,7 +1,5 @@
 """The bounds of a variant's error on unseen inputs."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

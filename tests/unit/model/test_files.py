@@ -1,7 +1,5 @@
 """The files and options with which a variant of a user's model runs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

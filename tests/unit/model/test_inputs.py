@@ -1,7 +1,5 @@
 """Sizes, random values and a user's own samples fit the model, or the error says how not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -14,8 +12,6 @@ from onnx import TensorProto, helper, numpy_helper
 from workbench.contract import WorkloadError
 from workloads.lab import samples, shapes, values
 from workloads.lab.shapes import Input
-
-# ---------------------------------------------------------------------- sizes
 
 
 def test_the_batch_is_the_dynamic_first_axis(case: Case) -> None:
@@ -68,9 +64,7 @@ def needs(size: int, axes: Any) -> Any:
 
 
 @pytest.mark.parametrize("axis", [None, "?", "sequence", "height", "whatever"])
-def test_a_trial_finds_what_runs_where_names_suggest_nothing_or_a_wrong_size(
-    axis: str | None, case: Case
-) -> None:
+def test_a_trial_finds_what_runs_where_names_suggest_nothing_or_a_wrong_size(axis, case) -> None:
     assert run_shapes(case.inspect(needs(576, ["n", axis]))) == {"x": [1, 576]}
 
 
@@ -165,9 +159,6 @@ def test_a_sum_in_a_name_is_worked_out() -> None:
     ids = Input("ids", "int64", ["batch", "sequence_length"])
     first = next(shapes.possible_sizes([port, ids], {"ids": [1, 9]}, None))
     assert first.shapes == {"mask": [1, 16 + 9], "ids": [1, 9]}
-
-
-# --------------------------------------------------------------------- values
 
 
 def test_values_come_from_what_the_graph_does_with_them(case: Case) -> None:

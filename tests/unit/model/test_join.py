@@ -1,7 +1,5 @@
 """The lab with a scripted worker: the candidates that join later."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,8 +19,6 @@ from workbench.files import write
 from workbench.report.candidate import Row
 from workbench.worker.recipe import Recipe
 
-# ------------------------------------------------------------------- joining
-
 
 def by_label(**seconds: float) -> Callable[[Case], float]:
     """Seconds by the beginning of the label, 1 ms otherwise."""
@@ -34,15 +30,13 @@ def by_label(**seconds: float) -> Callable[[Case], float]:
 
 
 def test_no_candidate_joins_before_the_leader_has_two_rounds() -> None:
-    bench = Bench()
-    bench.open()
+    bench = Bench.opened()
     assert bench.join(bench.measured(by_label(fp32=5e-4), rounds=1)) == []
     assert bench.join([candidate(case, 0, samples=[]) for case in bench.cases]) == []
 
 
 def test_neighbours_and_rivals_of_the_leader_join() -> None:
-    bench = Bench()
-    bench.open()
+    bench = Bench.opened()
     single = label(bench.cases[1])
     assert single == "fp32/t1"
     joined = labels(bench.join(bench.measured(lambda c: 5e-4 if label(c) == single else 1e-3)))
@@ -52,8 +46,7 @@ def test_neighbours_and_rivals_of_the_leader_join() -> None:
 
 
 def test_a_leader_in_int8_has_neighbours_that_must_be_built() -> None:
-    bench = Bench()
-    bench.open()
+    bench = Bench.opened()
     before = len(bench.child.recipes())
     fast = lambda c: 2e-4 if label(c) == f"{STATIC}-products-channel/t4" else 1e-3  # noqa: E731
     joined = labels(bench.join(bench.measured(fast)))
@@ -64,8 +57,7 @@ def test_a_leader_in_int8_has_neighbours_that_must_be_built() -> None:
 
 
 def test_joining_candidates_are_new_and_come_to_an_end() -> None:
-    bench = Bench()
-    bench.open()
+    bench = Bench.opened()
     for rounds in range(2, 12):
         seen = set(bench.cases)
         joined = bench.join(bench.measured(by_label(fp32=5e-4), rounds=rounds))
@@ -75,22 +67,19 @@ def test_joining_candidates_are_new_and_come_to_an_end() -> None:
 
 
 def test_a_full_row_takes_no_more() -> None:
-    bench = Bench()
-    bench.open()
+    bench = Bench.opened()
     crowd = bench.measured(by_label(fp32=5e-4))
     crowd += [candidate(crowd[-1].case, 2e-3)] * (MOST_CANDIDATES - len(crowd))
     assert bench.join(crowd) == []
 
 
 def test_a_thorough_race_has_every_candidate_from_the_start() -> None:
-    bench = Bench(thorough=True)
-    bench.open()
+    bench = Bench.opened(thorough=True)
     assert bench.join(bench.measured(by_label(fp32=5e-4), rounds=4)) == []
 
 
 def test_no_candidate_joins_too_late() -> None:
-    bench = Bench()
-    bench.open()
+    bench = Bench.opened()
     assert bench.join(bench.measured(by_label(fp32=5e-4)), left_s=1.0) == []
 
 
@@ -98,9 +87,6 @@ def test_a_gpu_has_no_neighbours() -> None:
     bench = Bench(gpus=["fake:0"], devices=("fake:0",))
     assert {case.device for case in bench.open()} == {"fake:0"}
     assert bench.join(bench.measured(by_label())) == []
-
-
-# ---------------------------------------------------------- mixed variants
 
 
 def mix(request: dict[str, Any]) -> dict[str, Any]:
@@ -115,9 +101,8 @@ def off(*variants: str) -> Callable[[Case], float]:
 def mixing(
     seconds: Callable[[Case], float], errors: Callable[[Case], float], **answers: Any
 ) -> Bench:
-    bench = Bench({"mixed": mix, **answers})
-    bench.open()
-    bench.first_joined = bench.join(bench.measured(seconds, errors=errors))  # type: ignore[attr-defined]
+    bench = Bench.opened({"mixed": mix, **answers})
+    bench.first_joined = bench.join(bench.measured(seconds, errors=errors))
     return bench
 
 
@@ -135,8 +120,7 @@ def test_a_static_variant_that_is_fast_but_over_the_limit_is_mixed() -> None:
 
 @pytest.mark.parametrize("library", ["onnxruntime", "openvino"])
 def test_a_mix_runs_in_the_library_of_the_variant_that_it_mends(library: str) -> None:
-    bench = Bench({"mixed": mix}, backends=(library,))
-    bench.open()
+    bench = Bench.opened({"mixed": mix}, backends=(library,))
     measured = bench.measured(by_label(**{STATIC: 2e-4}), errors=off(STATIC))
     (mixed,) = bench.join(measured)
     assert (mixed.backend, mixed.threads, label(mixed).count("mixed")) == (library, 4, 1)
@@ -179,22 +163,18 @@ def test_the_race_goes_on_after_a_mix_that_fails() -> None:
     bench = mixing(by_label(**{STATIC: 2e-4}), off(STATIC), mixed=reason)
     last = bench.built()[-1]
     assert last.recipe.endswith("-mixed") and last.recipe.startswith(STATIC)
-    assert last.reason is not None and last.reason.message == "no node of it may stay in INT8"
+    assert last.reason.message == "no node of it may stay in INT8"
     assert bench.first_joined  # the neighbours of the leader
     assert not any("mixed" in label(case) for case in bench.first_joined)
 
 
 def test_a_candidate_without_an_answer_is_not_mixed() -> None:
-    bench = Bench({"mixed": mix})
-    bench.open()
+    bench = Bench.opened({"mixed": mix})
     unknown = bench.measured(by_label(**{STATIC: 2e-4}), errors=off(STATIC))
     for each in unknown:
         each.accuracy = None if each.case.quantization else accuracy(1e-6)
     bench.join(unknown)
     assert "mixed" not in bench.child.ops()
-
-
-# ------------------------------------------------------------------- saving
 
 
 def test_the_pick_is_saved_to_the_given_file() -> None:
@@ -212,15 +192,13 @@ def test_a_failed_save_has_its_reason() -> None:
     bench = Bench({"save": failure("no_space", "the disk is full")}, {"save_best": "out/b.onnx"})
     (case, *_) = bench.open()
     found = bench.lab.variants.save(case, Path("out/b.onnx"))
-    assert found.reason is not None and found.reason.message == "the disk is full"
+    assert found.reason.message == "the disk is full"
     assert found.size_bytes is None
 
 
 @pytest.mark.parametrize("old", [None, b"old"])
 @pytest.mark.parametrize("writes", [True, False])
-def test_only_a_file_that_is_as_before_was_not_written(
-    old: bytes | None, writes: bool, tmp_path: Path
-) -> None:
+def test_only_a_file_that_is_as_before_was_not_written(old, writes, tmp_path) -> None:
     target = tmp_path / "best.onnx"
     if old is not None:
         target.write_bytes(old)
@@ -241,12 +219,11 @@ def test_only_a_file_that_is_as_before_was_not_written(
 
 
 def test_the_fastest_run_of_the_model_as_given_is_the_baseline() -> None:
-    bench = Bench()
-    bench.open()
+    bench = Bench.opened()
     seconds = {"fp32/t4": 3e-3, "fp32/t1": 2e-3}
     measured = bench.measured(lambda case: seconds.get(label(case), 1e-3))
     found = bench.search.baseline(measured)
-    assert found is not None and found.endswith("fp32/t1")
+    assert found.endswith("fp32/t1")
     assert bench.search.baseline([c for c in measured if c.case.quantization]) is None
 
 

@@ -1,7 +1,5 @@
 """A user's own inputs: which calibrate, choose or check, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -136,9 +134,7 @@ def test_few_inputs_calibrate_and_choose_while_others_check(case: Case) -> None:
         (900, 0.0, "disagreement", None),
     ],
 )
-def test_with_too_few_inputs_nothing_is_kept_apart(
-    case: Case, count: int, limit: float, metric: str, needed: int | None
-) -> None:
+def test_with_too_few_inputs_nothing_is_kept_apart(case, count, limit, metric, needed) -> None:
     case.inspect(made.mlp(), inputs=case.file(x=rows(1000)), limit=0.02)
     facts = case.inspect(made.mlp(), inputs=case.file(x=rows(count)), limit=limit, metric=metric)
     assert (facts["check_samples"], facts["needed_inputs"]) == (0, needed)

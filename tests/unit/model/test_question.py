@@ -1,7 +1,5 @@
 """The options of `advise --model`: what they ask, how they are written, and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, strategies as st
 
@@ -28,10 +26,7 @@ def parsed(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Request:
 
 
 def asked(**options: object) -> Request:
-    return Request(model=ModelQuestion("m.onnx", **options))  # type: ignore[arg-type]
-
-
-# ----------------------------------------------------------------- meaning
+    return Request(model=ModelQuestion("m.onnx", **options))
 
 
 def test_the_limit_is_of_the_relative_error_unless_agreement_is_asked_for() -> None:
@@ -58,9 +53,6 @@ def test_a_model_has_thirty_seconds_by_default() -> None:
 def test_its_row_is_filled_from_the_model_itself() -> None:
     (row,) = resolve(asked(), scenarios.load())
     assert (row.scenario.id, row.scenario.title, row.cases) == ("model", "m.onnx", [])
-
-
-# ------------------------------------------------------------- written down
 
 
 @pytest.mark.parametrize(
@@ -119,9 +111,6 @@ def test_every_question_survives(question: ModelQuestion) -> None:
     else:
         with pytest.raises(ValueError, match="exclude each other"):
             question.check()
-
-
-# ----------------------------------------------------------------- refusals
 
 
 NAN = float("nan")

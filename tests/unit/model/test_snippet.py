@@ -1,7 +1,5 @@
 """The code that a user takes home, and warnings about weak evidence."""
 
-from __future__ import annotations
-
 import ast
 from dataclasses import replace
 

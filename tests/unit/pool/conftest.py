@@ -1,7 +1,5 @@
 """A pool without processes."""
 
-from __future__ import annotations
-
 import pytest
 from pool_stand_ins import Guardian, Process
 

@@ -1,7 +1,5 @@
 """The run's clock begins with the process."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """The end of a run where its guardian is stopped or killed, and of processes that hide from it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

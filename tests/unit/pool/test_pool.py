@@ -1,7 +1,5 @@
 """Workers that are lost, or never start."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any
@@ -43,11 +41,7 @@ def prepare(of: Any) -> dict[str, Any]:
     ],
 )
 def test_only_a_compilation_cut_short_costs_what_was_compiled(
-    dropped: list[bool],
-    answered: list[dict[str, Any]],
-    lost_at: dict[str, Any],
-    is_dropped: bool,
-    interrupted: bool,
+    dropped, answered, lost_at, is_dropped, interrupted
 ) -> None:
     control = Control()
     lost = pool(control)
@@ -62,9 +56,7 @@ def test_only_a_compilation_cut_short_costs_what_was_compiled(
     assert dropped == [True] * is_dropped
 
 
-def test_a_worker_that_cannot_be_started_is_a_reason(
-    dropped: list[bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_cannot_be_started_is_a_reason(dropped: list[bool], monkeypatch) -> None:
     made = pool(Control())
     monkeypatch.setattr(workers, "WorkerProcess", no_room)
     other = WorkerKey("cpu", "numpy")
@@ -79,7 +71,6 @@ def test_its_listener_hears_of_the_workers(dropped: list[bool]) -> None:
     Process.answers = [b'{"ok": {}}']
     made.ask(KEY, 1.0, dict, op="block", case=PLAIN.id)  # `freeze` of the stand-in fails
     made.end_all(at_once=True)
-    assert isinstance(made._listener, Listener)
     expected = ["not_frozen", "WorkerStarted", "not_frozen", "WorkerEnded"]
     assert made._listener.happened == expected
 
@@ -90,7 +81,6 @@ def test_a_library_that_was_not_tested_and_two_openmps_are_warnings() -> None:
     versions = {"xgboost": "9.1.0", "OpenMP": "libgomp and libiomp"}
     Process.answers = [json.dumps({"ok": {"versions": versions}}).encode()]
     made.start(WorkerKey("cpu", "xgboost"), 1.0)
-    assert isinstance(made._listener, Listener)
     assert made._listener.happened[-2:] == ["untested_version", "two_openmp_runtimes"]
 
 
@@ -111,9 +101,7 @@ def test_a_request_without_time_costs_no_worker_its_life(dropped: list[bool]) ->
 
 
 @pytest.mark.parametrize(("deadline_s", "text"), [(0.4, "0.4 s"), (0.01, "0.1 s"), (8.0, "8 s")])
-def test_a_deadline_is_named_as_it_was(
-    dropped: list[bool], deadline_s: float, text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_deadline_is_named_as_it_was(dropped, deadline_s, text, monkeypatch) -> None:
     made = pool(Control())
     monkeypatch.setattr(Control, "wait", lambda *_: "deadline")
     with pytest.raises(WorkerFailed, match=f"no answer within {text}"):
@@ -123,9 +111,7 @@ def test_a_deadline_is_named_as_it_was(
 @pytest.mark.parametrize(
     "line", [b"no JSON", b"[1]", b"{}", b'{"ok": 3}', b'{"error": "it broke"}']
 )
-def test_an_answer_that_cannot_be_read_is_the_end_of_its_worker_only(
-    dropped: list[bool], line: bytes
-) -> None:
+def test_an_answer_that_cannot_be_read_is_the_end_of_its_worker_only(dropped, line) -> None:
     made = pool(Control())
     Process.answers = [line]
     with pytest.raises(WorkerFailed, match="an answer that cannot be read") as caught:
@@ -134,9 +120,7 @@ def test_an_answer_that_cannot_be_read_is_the_end_of_its_worker_only(
     assert not made.is_alive(KEY)
 
 
-def test_an_answer_without_an_end_is_the_end_of_its_worker_only(
-    dropped: list[bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_without_an_end_is_the_end_of_its_worker_only(dropped, monkeypatch) -> None:
     made = pool(Control())
 
     def too_long(_: Process) -> bytes:
@@ -149,9 +133,7 @@ def test_an_answer_without_an_end_is_the_end_of_its_worker_only(
     assert not made.is_alive(KEY)
 
 
-def test_a_number_that_no_journal_may_hold_is_the_end_of_its_worker_only(
-    dropped: list[bool],
-) -> None:
+def test_a_number_that_no_journal_may_hold_is_the_end_of_its_worker_only(dropped) -> None:
     made = pool(Control())
     block_of = {"samples_s": [1e-3], "lead_in_s": [], "clocks": None, "figures": {}, "gap": False}
     block_of |= {"began_s": 0.0, "settled_s": 0.0, "ended_s": 0.0, "loss": 1e35}
@@ -160,8 +142,6 @@ def test_a_number_that_no_journal_may_hold_is_the_end_of_its_worker_only(
         made.ask(KEY, 1.0, Block, **block(PLAIN))
     assert not made.is_alive(KEY)
 
-
-# ------------------------------------------------------------- unusable GPUs
 
 GPU = WorkerKey("cuda:0", "torch")
 REFUSAL = json.dumps(
@@ -235,14 +215,12 @@ def test_a_library_that_a_cpu_worker_lacks_is_asked_for_each_time(dropped: list[
     assert made.is_alive(key)
 
 
-def test_a_second_start_on_a_gpu_has_no_more_time_than_it_can_need(
-    dropped: list[bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_start_on_a_gpu_has_no_more_time_than_it_can_need(dropped, monkeypatch) -> None:
     waits: list[float] = []
     monkeypatch.setattr(Control, "wait", lambda _, __, left_s: waits.append(left_s) or "deadline")
     control = Control()
     settings = WorkerSettings("test", "python", 1, 0, hide_gpus=False)
-    made = Pool(settings, control=control, listener=Listener())  # type: ignore[arg-type]
+    made = Pool(settings, control=control, listener=Listener())
     made.import_s = {GPU: 6.0, WorkerKey("cpu", "torch"): 6.0}
     for key in (replace(GPU, alone="row"), WorkerKey("cpu", "torch", 2)):
         with pytest.raises(WorkerFailed):

@@ -1,7 +1,5 @@
 """Workers that start at once, and what a pause does to their imports."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from typing import Any, ClassVar
 
@@ -30,14 +28,14 @@ class Launched(Process):
         self.did.append(("answer", self.key))
         return super().answer()
 
-    def kill(self) -> None:  # type: ignore[override]
+    def kill(self) -> None:
         self.did.append(("kill", self.key))
 
-    def freeze(self) -> bool:  # type: ignore[override]
+    def freeze(self) -> bool:
         self.did.append(("freeze", self.key))
         return True
 
-    def thaw(self) -> None:  # type: ignore[override]
+    def thaw(self) -> None:
         self.did.append(("thaw", self.key))
 
 
@@ -48,9 +46,7 @@ def did(dropped: list[bool], monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
     return Launched.did
 
 
-def test_workers_that_start_at_once_are_launched_before_the_first_answer(
-    did: list[tuple[str, WorkerKey]],
-) -> None:
+def test_workers_that_start_at_once_are_launched_before_the_first_answer(did) -> None:
     made = pool(Control())
     did.clear()
     with made.starting([KEY, *TWO]):  # the first has started already
@@ -62,9 +58,7 @@ def test_workers_that_start_at_once_are_launched_before_the_first_answer(
     assert all(made.is_alive(key) for key in (KEY, *TWO))
 
 
-def test_a_worker_that_nothing_waits_for_is_killed_before_the_races(
-    did: list[tuple[str, WorkerKey]],
-) -> None:
+def test_a_worker_that_nothing_waits_for_is_killed_before_the_races(did) -> None:
     made = pool(Control())
     with made.starting(TWO):
         Process.answers = []
@@ -88,18 +82,14 @@ def test_a_run_that_ends_meanwhile_ends_them_all(did: list[tuple[str, WorkerKey]
     assert {key for what, key in did if what == "kill"} == {KEY, *TWO}
 
 
-def test_one_that_cannot_be_launched_is_reported_when_its_turn_comes(
-    did: list[tuple[str, WorkerKey]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_cannot_be_launched_is_reported_when_its_turn_comes(did, monkeypatch) -> None:
     made = pool(Control())
     monkeypatch.setattr(workers, "WorkerProcess", no_room)
     with made.starting(TWO), pytest.raises(WorkerFailed, match="could not be started"):
         made.start(TWO[0], 60.0)
 
 
-def test_a_pause_holds_every_worker_that_imports(
-    did: list[tuple[str, WorkerKey]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pause_holds_every_worker_that_imports(did, monkeypatch) -> None:
     made = pool(Control())
     wishes = ["pause", "readable", "readable"]
     monkeypatch.setattr(Control, "wait", lambda *_: wishes.pop(0))
@@ -115,9 +105,7 @@ def test_a_pause_holds_every_worker_that_imports(
         made.start(TWO[1], 60.0)
 
 
-def test_a_pause_is_no_part_of_an_import(
-    did: list[tuple[str, WorkerKey]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pause_is_no_part_of_an_import(did: list[tuple[str, WorkerKey]], monkeypatch) -> None:
     made, clock, wishes = pool(Control()), [100.0], ["pause", "readable"]
     monkeypatch.setattr(Control, "wait", lambda *_: wishes.pop(0))
     monkeypatch.setattr(Control, "wait_for_resume", lambda _: clock.append(150.0), False)
@@ -129,9 +117,7 @@ def test_a_pause_is_no_part_of_an_import(
     assert made.import_s[TWO[0]] == 0.0
 
 
-def test_a_pause_that_ends_in_a_cancel_is_no_time_of_the_run(
-    did: list[tuple[str, WorkerKey]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pause_that_ends_in_a_cancel_is_no_time_of_the_run(did, monkeypatch) -> None:
     def cancel(_: Control) -> None:
         clock.append(150.0)
         raise Cancelled("cancelled by the user")
@@ -146,9 +132,7 @@ def test_a_pause_that_ends_in_a_cancel_is_no_time_of_the_run(
     assert excluded == [50.0]
 
 
-def test_an_import_ends_when_its_worker_says_so(
-    did: list[tuple[str, WorkerKey]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_import_ends_when_its_worker_says_so(did, monkeypatch) -> None:
     made = pool(Control())
     times = iter([100.0, 101.0, 100.0, 101.0])
     monkeypatch.setattr(made, "_await", lambda *_: (said, False))

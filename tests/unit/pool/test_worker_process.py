@@ -1,7 +1,5 @@
 """The environment that a worker gets."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import tempfile
@@ -88,9 +86,7 @@ def test_a_compilation_that_was_killed_costs_only_what_it_was_writing(
     assert worker_process.knows_compiler()
 
 
-def test_torch_finds_the_headers_of_earlier_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_torch_finds_the_headers_of_earlier_runs(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     worker_process.keep_headers(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -110,9 +106,7 @@ def test_gpus_that_admit_one_process_are_known_from_the_machine() -> None:
 
 
 @pytest.mark.parametrize(("size", "kept"), [(1 << 21, True), (4096, False)])
-def test_a_header_that_was_only_opened_is_removed(
-    size: int, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_header_that_was_only_opened_is_removed(size, kept, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     header = worker_process.compiled_folder() / "precompiled_headers" / "a.h.gch"
     header.parent.mkdir(parents=True)

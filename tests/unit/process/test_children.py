@@ -1,7 +1,5 @@
 """How children are started and ended: their path, their group, their parent's end."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -70,7 +68,6 @@ def test_what_a_child_started_ends_with_it(tmp_path: Path) -> None:
     wrapper.chmod(0o755)
     process = QueryProcess([str(wrapper)])
     left = process.line(30)
-    assert isinstance(left, bytes)
     process.line(0.01)
     assert gone(int(left))
 
@@ -78,7 +75,6 @@ def test_what_a_child_started_ends_with_it(tmp_path: Path) -> None:
 def test_what_a_child_left_behind_ends_too() -> None:
     process = QueryProcess(["/bin/sh", "-c", "sleep 1000 >/dev/null & echo $!"])
     left = process.line(30)
-    assert isinstance(left, bytes)
     assert not isinstance(process.line(30), bytes)
     assert gone(int(left))
 
@@ -102,7 +98,6 @@ def test_a_child_ends_with_its_parent(tmp_path: Path, frozen: bool) -> None:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    assert parent.stdout is not None
     child = int(parent.stdout.readline())
     if frozen:
         os.kill(child, signal.SIGSTOP)
@@ -147,9 +142,7 @@ def test_a_signal_during_the_start_comes_after_it(monkeypatch: pytest.MonkeyPatc
     assert children.reap(started, 30) == -signal.SIGKILL
 
 
-def test_a_signal_between_two_handlers_leaves_none_of_them_held_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_signal_between_two_handlers_leaves_none_of_them_held_back(monkeypatch) -> None:
     handlers = {number: lambda *_: None for number in (signal.SIGINT, signal.SIGTERM)}
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     real, raised = signal.signal, []
@@ -158,7 +151,7 @@ def test_a_signal_between_two_handlers_leaves_none_of_them_held_back(
         if handler is handlers.get(signal.SIGTERM) and not raised:
             raised.append(number)
             raise KeyboardInterrupt  # as by a signal whose handler is set already
-        return real(number, handler)  # type: ignore[arg-type]
+        return real(number, handler)
 
     monkeypatch.setattr(children.signal, "signal", interrupted)
     try:
@@ -186,12 +179,10 @@ def test_children_can_be_waited_for_although_our_parent_ignores_theirs() -> None
     assert done.stdout.splitlines()[-1] == "True"
 
 
-def test_children_are_found_where_the_kernel_does_not_list_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_children_are_found_where_the_kernel_does_not_list_them(monkeypatch) -> None:
     """Without CONFIG_PROC_CHILDREN, as in small virtual machines."""
     child = children.start(["/bin/sh", "-c", "sleep 1000 & echo; wait"], stdout=subprocess.PIPE)
-    assert child.stdout is not None and child.stdout.readline()
+    assert child.stdout.readline()
     listed = children.family(child.pid)
     real = Path.exists
     monkeypatch.setattr(Path, "exists", lambda path: path.name != "children" and real(path))

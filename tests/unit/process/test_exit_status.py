@@ -1,7 +1,5 @@
 """The end of a child in words."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 

@@ -1,7 +1,5 @@
 """The bounds of a process, as the kernel keeps them."""
 
-from __future__ import annotations
-
 import resource
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Lines of a child process, its death and its silence."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
@@ -47,7 +45,6 @@ def test_a_silent_child_is_killed() -> None:
     process = start("import signal; print('up', flush=True); signal.pause()")
     assert process.line(30) == b"up\n"
     assert process.line(0.01) == Ended("silent", "gave no answer within 0.01 s")
-    assert process._process is not None
     assert process._process.returncode == -signal.SIGKILL
 
 
@@ -71,7 +68,7 @@ print(process.line(0.5).kind, flush=True)
 def test_a_stop_that_lasts_longer_than_the_wait_ends_it() -> None:
     """SimpleQueue.get of Python 3.11 waits for ever then: its time left has become negative."""
     asking = subprocess.Popen([sys.executable, "-c", STOPPED], stdout=subprocess.PIPE, text=True)
-    assert asking.stdout is not None and asking.stdout.readline() == "up\n"
+    assert asking.stdout.readline() == "up\n"
     asking.send_signal(signal.SIGSTOP)
     time.sleep(0.7)  # longer than its wait of 0.5 s
     asking.send_signal(signal.SIGCONT)
@@ -95,7 +92,7 @@ def test_an_answer_that_cannot_be_read_ends_the_child() -> None:
     process = start("import signal; print('x', flush=True); signal.pause()")
     ended = process.parse(process.line(30), int)
     assert isinstance(ended, Ended) and ended.kind == "crashed"
-    assert process._process is not None and process._process.returncode == -signal.SIGKILL
+    assert process._process.returncode == -signal.SIGKILL
 
 
 ECHO = """

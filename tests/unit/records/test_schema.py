@@ -1,7 +1,5 @@
 """The schema that `workbench schema` prints, against what runs write now and wrote before."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys
@@ -65,9 +63,6 @@ def test_any_moment_of_a_run_has_a_valid_document() -> None:
         assert checked_document("".join(document_parts(report)))["schema_version"] == 1
 
 
-# ------------------------------------------------------------ what must fail
-
-
 def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The places of all values within a value."""
     inner = value.items() if isinstance(value, dict) else enumerate(value)
@@ -129,9 +124,6 @@ def test_a_document_of_another_version_is_refused() -> None:
     assert is_refused({**EVENTS[0], "schema_version": 2})
 
 
-# --------------------------------------------------------------- the schema
-
-
 SCHEMAS = {part: schema_of(part) for part in PARTS}
 
 
@@ -162,9 +154,6 @@ def test_keys_have_their_written_names_and_their_comments() -> None:
 def test_every_kind_of_event_is_in_the_schema() -> None:
     choices = {each["$ref"].rpartition("/")[2] for each in SCHEMAS["events"]["anyOf"]}
     assert choices == {event["event"] for event in EVENTS}
-
-
-# ------------------------------------------------------------- older versions
 
 
 def refusing_unknown(schema: dict[str, Any]) -> Draft202012Validator:

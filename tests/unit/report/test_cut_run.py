@@ -1,12 +1,10 @@
 """A cut run says which of its rows are complete, or why it has to start over."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
-import msgspec
 import pytest
 from builders import eventful
+from msgspec.structs import replace
 
 from workbench.engine.engine import Engine
 from workbench.export.text import run_text
@@ -88,7 +86,7 @@ def test_a_run_that_was_killed_in_its_second_race_keeps_the_first() -> None:
 
 def test_a_run_cut_before_it_took_over_its_rows_names_the_run_that_has_them() -> None:
     old = kept("advise-interrupted")
-    resumed = msgspec.structs.replace(old.events[0], resumes="old", carried={"training": "old"})
+    resumed = replace(old.events[0], resumes="old", carried={"training": "old"})
     report = Report.of([resumed])
     with pytest.raises(JournalError, match=r"took over its rows: workbench resume old$"):
         CutRun.of(OpenedRun(report, [resumed]), version_of(old))
@@ -110,11 +108,10 @@ def test_a_run_that_broke_off_names_resume_only_where_resume_takes_it(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     cut = cut_before(kept("advise-interrupted"), ev.RunFinished).report
     started = cut.started
-    assert started is not None
     Journal(runs_folder() / f"{started.id}.jsonl").close()
     assert f"was cut short; `workbench resume {started.id}` measures" in run_text(cut)
-    ceilings = msgspec.structs.replace(started.tool, command="workbench ceilings")
-    cut.started = msgspec.structs.replace(started, tool=ceilings)
+    ceilings = replace(started.tool, command="workbench ceilings")
+    cut.started = replace(started, tool=ceilings)
     assert run_text(cut).endswith("incomplete    the run was cut short")
 
 
@@ -128,9 +125,8 @@ def test_a_complete_run_lacks_nothing() -> None:
 def test_a_journal_without_a_command_is_refused(command: str) -> None:
     old = kept("advise-interrupted")
     started = old.events[0]
-    assert isinstance(started, ev.RunStarted)
-    tool = msgspec.structs.replace(started.tool, command=command)
-    events = [msgspec.structs.replace(started, tool=tool), *old.events[1:]]
+    tool = replace(started.tool, command=command)
+    events = [replace(started, tool=tool), *old.events[1:]]
     with pytest.raises(JournalError, match="does not hold the command"):
         CutRun.of(OpenedRun(Report.of(events), events), version_of(old))
 
@@ -147,9 +143,7 @@ def test_a_journal_without_a_command_is_refused(command: str) -> None:
         ("run-largest-batch", ev.RunFinished, 1, "", "none of its rows is complete"),
     ],
 )
-def test_what_has_to_start_over_says_why_and_how(
-    name: str, kind: type, count: int, version: str, why: str
-) -> None:
+def test_what_has_to_start_over_says_why_and_how(name, kind, count, version, why) -> None:
     old = kept(name)
     with pytest.raises(JournalError, match=f"cannot be resumed: .*{why}.*; run it again: workben"):
         CutRun.of(cut_before(old, kind, count), version or version_of(old))

@@ -1,7 +1,5 @@
 """The index of runs is always right or passed over; the journals stay the truth."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os
@@ -9,7 +7,6 @@ import random
 from pathlib import Path
 from typing import BinaryIO
 
-import msgspec
 import pytest
 from builders import case, eventful, events, steady
 
@@ -20,7 +17,6 @@ from workbench.report import history, journal
 FIXTURES = Path(__file__).parents[2] / "fixtures/journals"
 RUN = events({case("cpu-a"): steady(1.0)})
 LINES = [ev.encode(event) + b"\n" for event in RUN]
-MUTATIONS = 300  # as many as `make test` has time for; the campaign makes more
 
 
 @pytest.fixture(autouse=True)
@@ -65,9 +61,7 @@ def test_a_summary_says_what_a_run_answered(runs: Path) -> None:
         ("advise-crossover", "done", True, None),
     ],
 )
-def test_journals_of_real_runs_are_summarised(
-    runs: Path, name: str, status: str, simulated: bool, answers: set[str] | None
-) -> None:
+def test_journals_of_real_runs_are_summarised(runs, name, status, simulated, answers) -> None:
     keep(runs, name, (FIXTURES / f"{name}.jsonl").read_bytes())
     (found,) = listed()
     assert (found.status, found.simulated, found.reason) == (status, simulated, None)
@@ -85,9 +79,7 @@ def test_the_newest_comes_first_and_conditions_choose(runs: Path) -> None:
     assert len(listed(before_s=4e9)) == 3
 
 
-def test_only_new_and_changed_journals_are_read(
-    runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_new_and_changed_journals_are_read(runs: Path, monkeypatch) -> None:
     first, _ = keep(runs, "a"), keep(runs, "b")
     listed()
     seen: list[str] = []
@@ -157,9 +149,7 @@ def test_a_file_system_that_locks_only_what_is_open_for_writing_lets_go_of_a_run
     assert statuses() == {}
 
 
-def test_a_large_journal_is_read_without_its_blocks(
-    runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_journal_is_read_without_its_blocks(runs: Path, monkeypatch) -> None:
     kinds: list[str] = []
     real = ev.decode
     monkeypatch.setattr(
@@ -222,7 +212,8 @@ def mutated(rng: random.Random, content: bytes) -> bytes:
     return content[:at] + rng.randbytes(8) + content[at + 8 :]
 
 
-def mutate_and_list(runs: Path, times: int) -> None:
+@pytest.mark.parametrize("times", [300, pytest.param(5000, marks=pytest.mark.campaign)])
+def test_a_damaged_index_is_kept_and_the_list_is_right(runs: Path, capsys, times: int) -> None:
     for name in "abc":
         keep(runs, name)
     expected = listed()
@@ -236,21 +227,4 @@ def mutate_and_list(runs: Path, times: int) -> None:
             (aside,) = runs.parent.glob("*.damaged-*")
             assert aside.read_bytes() == damaged
             aside.unlink()
-
-
-def test_a_damaged_index_is_kept_and_the_list_is_right(
-    runs: Path, capsys: pytest.CaptureFixture
-) -> None:
-    mutate_and_list(runs, MUTATIONS)
     assert "the index of runs was damaged; it is kept as" in capsys.readouterr().err
-
-
-@pytest.mark.campaign
-def test_a_damaged_index_is_kept_and_the_list_is_right_5000_times(runs: Path) -> None:
-    mutate_and_list(runs, 5000)
-
-
-def test_a_summary_is_json(runs: Path) -> None:
-    keep(runs, "a")
-    (found,) = listed()
-    assert msgspec.json.decode(msgspec.json.encode(found), type=history.RunSummary) == found

@@ -1,12 +1,11 @@
 """Journals and documents of older versions still open and still say the same."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from workbench.advisor.verdict import decide
 from workbench.export.json import dump
@@ -126,5 +125,5 @@ def test_a_row_without_a_turn_hides_no_result_of_a_row_with_the_same_cases() -> 
     report = Report.of(events)
     for kind in (ev.RacePlanned, ev.RaceStarted):
         first = next(event for event in events if isinstance(event, kind))
-        report.apply(msgspec.structs.replace(first, scenario="again"))
+        report.apply(replace(first, scenario="again"))
     assert report.has_results

@@ -1,13 +1,11 @@
 """Values derived from samples: warnings, comparison with the row's fastest, roofline."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
 import msgspec
 import pytest
-from builders import block, case, ceilings, events, machine, report, steady
+from builders import block, case, ceilings, changed, events, machine, report, steady
 from hypothesis import given, strategies as st
 from money import watts
 
@@ -26,10 +24,7 @@ def codes(candidate, *arguments) -> set[str]:
 
 def alone(blocks, **changes):
     """The one candidate of a run with these blocks; `changes` go to its preparation."""
-    built = [
-        msgspec.structs.replace(e, **changes) if isinstance(e, ev.CasePrepared) else e
-        for e in events({A: blocks})
-    ]
+    built = changed(events({A: blocks}), ev.CasePrepared, **changes)
     return Report.of(built).candidates[A.id]
 
 
@@ -100,25 +95,15 @@ def test_capability_is_the_best_tenth_and_outliers_stay_in() -> None:
 
 def test_clocks_are_medians_over_blocks() -> None:
     times = iter([1.0, 3.0, 2.0])
-    built = [
-        msgspec.structs.replace(e, clocks=Clocks("device", next(times), 0.5, 0.1))
-        if isinstance(e, ev.BlockMeasured)
-        else e
-        for e in events({A: steady(0.5, 3)})
-    ]
-    (found,) = Report.of(built).measurements
+    measured = events({A: steady(0.5, 3)})
+    clocks = {"clocks": lambda _: Clocks("device", next(times), 0.5, 0.1)}
+    (found,) = Report.of(changed(measured, ev.BlockMeasured, **clocks)).measurements
     assert found.clocks == Clocks("device", 2.0, 0.5, 0.1)
-
-
-# ----------------------------------------------------------------- roofs
 
 
 def under(step_s: float, work: Work, **limits: float):
     """The measurement of one candidate that takes `step_s` for `work`."""
-    built = [
-        msgspec.structs.replace(e, work={A.id: work}) if isinstance(e, ev.RacePlanned) else e
-        for e in events({A: [[step_s] * 10]})
-    ]
+    built = changed(events({A: [[step_s] * 10]}), ev.RacePlanned, work={A.id: work})
     built.append(ev.CeilingsKnown(at_s=9.0, ceilings=ceilings("cpu", **limits)))
     (found,) = Report.of(built).measurements
     return found
@@ -158,48 +143,42 @@ def test_no_fraction_is_above_one(step_s: float, flops: float, moved: float, hel
     assert math.isfinite(found.roofline.attainable_flops_per_s)
 
 
-def ranks(device: str, seconds: dict[int, float]) -> Report:
-    return Report.of(ranks_events(device, seconds))
+def ranks(device, seconds, backends=("torch",), metrics=None, **of_row) -> Report:
+    """A row of `world` sizes with these step times; the blocks of two ranks have `metrics`."""
+
+    def work(event: ev.RacePlanned) -> dict[str, Work]:
+        return {c.id: replace(event.work[c.id], ranks=c.tuning["world"]) for c in cases}
+
+    base = replace(A, device=device, threads=8 if device == "cpu" else None)
+    cases = {
+        replace(base, backend=backend, tuning={"world": world}): steady(step_s)
+        for backend in backends
+        for world, step_s in seconds.items()
+    }
+    built = changed(events(cases), ev.RacePlanned, work=work, **of_row)
+    for each in cases:
+        if metrics and each.tuning["world"] == 2:
+            built = changed(built, ev.BlockMeasured, each, metrics=metrics)
+    return Report.of(built)
 
 
-def ranks_events(device: str, seconds: dict[int, float]) -> list[ev.AnyEvent]:
-    """A row of `world` sizes with these step times."""
-    base = replace(A, device=device, threads=None if device != "cpu" else 8)
-    cases = {replace(base, tuning={"world": w}): steady(s) for w, s in seconds.items()}
-    built = events(cases)
-    for number, event in enumerate(built):
-        if isinstance(event, ev.RacePlanned):
-            work = {c.id: replace(event.work[c.id], ranks=c.tuning["world"]) for c in cases}
-            built[number] = msgspec.structs.replace(event, work=work)
-    return built
-
-
-def test_ranks_on_gpus_scale_by_the_devices_they_add_and_on_a_cpu_share_its_cores() -> None:
-    gpu = [m.metrics for m in ranks("cuda:0", {1: 1.0, 2: 0.625}).measurements]
-    assert gpu[0] == {}
-    assert gpu[1]["scaling_efficiency_fraction"] == pytest.approx(0.8, rel=0.03)
-    cpu = [m.metrics for m in ranks("cpu", {1: 1.0, 2: 1.25}).measurements]
-    assert cpu[1]["scaling_efficiency_fraction"] == pytest.approx(0.8, rel=0.03)
-
-
-def test_a_speed_up_is_one_of_steps_whatever_the_row_compares() -> None:
-    built = []
-    for event in ranks_events("cuda:0", {1: 1.0, 2: 0.625}):
-        if isinstance(event, ev.RacePlanned):
-            event = msgspec.structs.replace(event, objective="cost", prices={"gpu": 3.0})
-        built.append(event)
-    figures = Report.of(built).measurements[1].metrics
-    assert figures["scaling_efficiency_fraction"] == pytest.approx(0.8, rel=0.03)
-
-
-def test_ranks_on_several_machines_have_the_threads_of_each() -> None:
-    built = []
-    for event in ranks_events("cpu", {1: 1.0, 2: 0.625}):
-        if isinstance(event, ev.BlockMeasured) and "world=2" in event.case:
-            event = msgspec.structs.replace(event, metrics={"threads_per_rank": 8.0})
-        built.append(event)
-    figures = Report.of(built).measurements[1].metrics
-    assert figures["scaling_efficiency_fraction"] == pytest.approx(0.8, rel=0.03)
+@pytest.mark.parametrize(
+    ("device", "two_s", "options"),
+    [
+        ("cuda:0", 0.625, {}),  # one device more
+        ("cuda:0", 0.625, {"objective": "cost", "prices": {"gpu": 3.0}}),  # of steps all the same
+        ("cpu", 1.25, {}),  # they share its cores
+        ("cpu", 1.25, {"metrics": {"energy_j": 1.0}}),
+        ("cpu", 1.25, {"metrics": {"threads_per_rank": 0.0}}),
+        ("cpu", 0.625, {"metrics": {"threads_per_rank": 8.0}}),  # on two machines
+        ("cpu", 1.25, {"backends": ("torch", "tensorflow")}),  # each against its own
+    ],
+)
+def test_the_efficiency_of_ranks_is_that_of_what_they_add(device, two_s, options) -> None:
+    found = [m.metrics for m in ranks(device, {1: 1.0, 2: two_s}, **options).measurements]
+    assert not any("scaling_efficiency_fraction" in metrics for metrics in found[::2])
+    efficiencies = [metrics["scaling_efficiency_fraction"] for metrics in found[1::2]]
+    assert efficiencies == pytest.approx([0.8] * len(efficiencies), rel=0.03)
 
 
 def test_without_a_single_rank_there_is_no_scaling_efficiency() -> None:
@@ -207,44 +186,13 @@ def test_without_a_single_rank_there_is_no_scaling_efficiency() -> None:
 
 
 def test_a_workloads_own_metrics_are_medians_over_its_blocks() -> None:
-    built = []
-    for number, event in enumerate(events({A: steady(1.0)})):
-        if isinstance(event, ev.BlockMeasured):
-            event = msgspec.structs.replace(event, metrics={"waiting_fraction": number % 3 / 10})
-        built.append(event)
+    built = changed(
+        events({A: steady(1.0)}),
+        ev.BlockMeasured,
+        metrics=lambda block: {"waiting_fraction": block.round % 3 / 10},
+    )
     (found,) = Report.of(built).measurements
     assert found.metrics == {"waiting_fraction": pytest.approx(0.1)}
-
-
-def with_metrics(metrics: dict[str, float], *backends: str) -> list[float]:
-    """The scaling efficiencies on a CPU of blocks with these metrics, for each backend."""
-    built: list[ev.AnyEvent] = []
-    base = replace(A, threads=8)
-    cases = {
-        replace(base, backend=backend, tuning={"world": world}): steady(seconds)
-        for backend in backends
-        for world, seconds in ((1, 1.0), (2, 1.25))
-    }
-    for event in events(cases):
-        if isinstance(event, ev.RacePlanned):
-            work = {c.id: replace(event.work[c.id], ranks=c.tuning["world"]) for c in cases}
-            event = msgspec.structs.replace(event, work=work)
-        if isinstance(event, ev.BlockMeasured) and "world=2" in event.case:
-            event = msgspec.structs.replace(event, metrics=metrics)
-        built.append(event)
-    name = "scaling_efficiency_fraction"
-    return [m.metrics[name] for m in Report.of(built).measurements if name in m.metrics]
-
-
-@pytest.mark.parametrize("metrics", [{"energy_j": 1.0}, {"threads_per_rank": 0.0}])
-def test_ranks_without_a_number_of_threads_share_those_of_the_machine(
-    metrics: dict[str, float],
-) -> None:
-    assert with_metrics(metrics, "torch") == [pytest.approx(0.8, rel=0.03)]
-
-
-def test_ranks_are_compared_with_a_single_rank_of_their_own_backend() -> None:
-    assert with_metrics({}, "torch", "tensorflow") == [pytest.approx(0.8, rel=0.03)] * 2
 
 
 @pytest.mark.parametrize(("world", "joules"), [(1, 100.0), (2, None)])

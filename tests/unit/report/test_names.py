@@ -1,10 +1,8 @@
 """Names of machines and candidates, as every front end shows them."""
 
-from __future__ import annotations
-
-import msgspec
 import pytest
 from builders import OTHER, machine, report, steady
+from msgspec.structs import replace
 
 from workbench.contract import Case
 from workbench.export.view.machine import gpu_title
@@ -21,23 +19,21 @@ from workbench.report.names import gpu_text, machine_name
         ((False, False), "GPU hidden", "GPU 0  Test GPU  (hidden)"),
     ],
 )
-def test_a_gpu_that_the_user_did_not_hide_is_not_called_hidden(
-    visible: tuple[bool, bool], text: str, title: str
-) -> None:
+def test_a_gpu_that_the_user_did_not_hide_is_not_called_hidden(visible, text, title) -> None:
     here = machine("cuda:0", "cuda:1")
     assert gpu_text(here) == "2x Test GPU" and gpu_text(machine()) == "no GPU"
     gpus = [
-        msgspec.structs.replace(gpu, device=None, visible=seen)
+        replace(gpu, device=None, visible=seen)
         for gpu, seen in zip(here.gpus, visible, strict=True)
     ]
-    assert gpu_text(msgspec.structs.replace(here, gpus=gpus)) == text
+    assert gpu_text(replace(here, gpus=gpus)) == text
     assert gpu_title(gpus[0]) == title
 
 
 def test_a_machine_of_one_core_has_one_core() -> None:
     here = machine()
-    cpu = msgspec.structs.replace(here.cpu, effective_cores=1, logical_cores=1)
-    here = msgspec.structs.replace(here, cpu=cpu)
+    cpu = replace(here.cpu, effective_cores=1, logical_cores=1)
+    here = replace(here, cpu=cpu)
     assert machine_name(here) == "Test, 1 core | no GPU"
     assert machine_name(here, brief=True) == "1 core | no GPU"
     (busy,) = measurement_warnings(report({OTHER: steady(1.0)}).candidates[OTHER.id], here)

@@ -1,9 +1,7 @@
 """The roofline: which roof limits a result, and where no roof is known."""
 
-from __future__ import annotations
-
-import msgspec
-from builders import ceilings as build_ceilings, events, scenario
+from builders import ceilings as build_ceilings, changed, events, scenario
+from msgspec.structs import replace
 
 from workbench.contract import Case, Work
 from workbench.records import events as ev
@@ -18,39 +16,35 @@ IN_CACHE, BEYOND = 8 << 20, 1 << 30  # bytes that a case works on
 
 def candidate(memory_bytes: float, ranks: int = 1) -> Candidate:
     work = Work(2e6, 1e7, 1, "products", memory_bytes, ranks=ranks)
-    built = [
-        msgspec.structs.replace(event, work={THIN.id: work})
-        if isinstance(event, ev.RacePlanned)
-        else event
-        for event in events({THIN: [[1e-4] * 12]}, row=scenario(), gpus=["cuda:0"])
-    ]
+    raced = events({THIN: [[1e-4] * 12]}, row=scenario(), gpus=["cuda:0"])
+    built = changed(raced, ev.RacePlanned, work={THIN.id: work})
     return Report.of(built).candidates[THIN.id]
 
 
 def gpu(cache_bytes_per_s: float | None) -> Ceilings:
     found = build_ceilings("cuda:0", peak=1e13, bandwidth=1e11)
     fields = {"cache_bytes": 32 << 20, "cache_bytes_per_s": cache_bytes_per_s}
-    device = msgspec.structs.replace(found.devices[0], **fields)
-    return msgspec.structs.replace(found, devices=[device])
+    device = replace(found.devices[0], **fields)
+    return replace(found, devices=[device])
 
 
 def test_what_fits_into_the_l2_cache_of_a_gpu_is_limited_by_that_cache() -> None:
     rate = 3e10  # 150 GB/s: more than memory delivers
     roof = under_ceilings(candidate(IN_CACHE), rate, gpu(4e11))[1]
-    assert roof is not None and roof.limited_by == "cache"
+    assert roof.limited_by == "cache"
     assert 0.3 < roof.fraction < 0.4, "not the whole limit, as memory would have it"
 
 
 def test_what_does_not_fit_is_limited_by_memory() -> None:
     roof = under_ceilings(candidate(BEYOND), 1.5e10, gpu(4e11))[1]
-    assert roof is not None and roof.limited_by == "memory"
+    assert roof.limited_by == "memory"
     assert 0.7 < roof.fraction < 0.8
 
 
 def test_many_gpus_have_the_limits_of_all_of_them() -> None:
     fraction, roof = under_ceilings(candidate(BEYOND, ranks=8), 4e10, gpu(4e11))
     assert fraction == 4e10 / 8e13
-    assert roof is not None and roof.attainable_flops_per_s == 8 * 2e10
+    assert roof.attainable_flops_per_s == 8 * 2e10
 
 
 def test_a_cache_whose_bandwidth_was_not_measured_is_no_memory() -> None:

@@ -1,7 +1,5 @@
 """Runs are opened from files; what is no run is refused in one line."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -57,9 +55,7 @@ def test_a_journal_file_is_opened_from_anywhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("samples", ["", "0", "1e-13", "1e9", "-1"])
-def test_a_block_without_samples_or_with_an_impossible_one_is_refused(
-    tmp_path: Path, samples: str
-) -> None:
+def test_a_block_without_samples_or_with_an_impossible_one_is_refused(tmp_path, samples) -> None:
     events = list(map(ev.encode, RUN))
     place = next(n for n, event in enumerate(RUN) if isinstance(event, ev.BlockMeasured))
     events[place] = re.sub(
@@ -108,10 +104,7 @@ UNKNOWN = {**PICK, "objective": "most_frugal", "pick": "another", "unit": "J/run
         (
             "verdicts",
             "by_objective",
-            [
-                dict.fromkeys(PICK)
-                | {"objective": "most_frugal", "pick": "another", "unit": "J/run"}
-            ],
+            [UNKNOWN],
             "by_objective has 'another', which has no cost",
         ),
     ],
@@ -137,9 +130,7 @@ def test_a_journal_of_a_candidate_that_never_entered_is_refused(tmp_path: Path) 
 
 @pytest.mark.parametrize("text", ["\x1b[31m", "\x9b2J", "\u202eupg", "a\r\b", "\U000e0041"])
 @pytest.mark.parametrize("ascii_only", [True, False])
-def test_escape_codes_of_a_foreign_file_do_not_reach_the_terminal(
-    text: str, ascii_only: bool
-) -> None:
+def test_escape_codes_of_a_foreign_file_do_not_reach_the_terminal(text, ascii_only) -> None:
     raw = json.dumps({text: [text, "\\u001b", "two\nlines", "ü 日 😀"]}, ensure_ascii=ascii_only)
     ((name, (expected, *plain)),) = json.loads(printable_json(raw.encode())).items()
     assert name == expected == "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
@@ -161,9 +152,7 @@ def test_a_document_that_is_gone_says_so(tmp_path: Path) -> None:
         read_document(tmp_path / "gone.json")
 
 
-def test_a_document_with_an_unknown_field_of_a_later_minor_version_is_still_read(
-    tmp_path: Path,
-) -> None:
+def test_a_document_with_an_unknown_field_of_a_later_minor_version_is_still_read(tmp_path) -> None:
     fields = msgspec.json.decode(msgspec.json.encode(DOCUMENT))
     file = tmp_path / "later.json"
     file.write_bytes(msgspec.json.encode({**fields, "new_in_a_later_release": [1]}))
@@ -174,9 +163,7 @@ def test_a_document_with_an_unknown_field_of_a_later_minor_version_is_still_read
     ("place", "name"),
     [("measurements", "id"), ("measurements", "status"), ("verdicts", "choice"), ("run", "status")],
 )
-def test_a_refusal_quotes_the_beginning_of_a_long_text(
-    tmp_path: Path, place: str, name: str
-) -> None:
+def test_a_refusal_quotes_the_beginning_of_a_long_text(tmp_path, place: str, name: str) -> None:
     content = json.loads(dump(DOCUMENT))
     part = content[place] if isinstance(content[place], dict) else content[place][0]
     part[name] = "x" * 100_000 if name != "status" or place != "run" else ["x" * 100_000]

@@ -1,11 +1,10 @@
 """The summary on top of a document says what its verdicts say."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 import scenes
-from builders import case, eventful
+from builders import case, changed, eventful
+from msgspec.structs import replace
 
 from workbench.export.json import document_parts
 from workbench.records import events as ev
@@ -53,26 +52,11 @@ def test_a_pick_has_the_keys_that_apply_to_it() -> None:
     assert text.index('"summary"') < text.index('"measurements"')
 
 
-def test_the_confidence_of_a_verdict_is_passed_on() -> None:
-    events = [
-        msgspec.structs.replace(
-            event, verdict=msgspec.structs.replace(event.verdict, confidence="sure")
-        )
-        if isinstance(event, ev.VerdictReached)
-        else event
-        for event in eventful()
-    ]
-    assert {entry.confidence for entry in Report.of(events).document().summary} == {"sure"}
-
-
 def test_a_verdict_without_a_pick_has_none() -> None:
-    events = [
-        msgspec.structs.replace(
-            event, verdict=msgspec.structs.replace(event.verdict, pick=None, choice="unknown")
-        )
-        if isinstance(event, ev.VerdictReached)
-        else event
-        for event in eventful()
-    ]
+    events = changed(
+        eventful(),
+        ev.VerdictReached,
+        verdict=lambda event: replace(event.verdict, pick=None, choice="unknown"),
+    )
     for entry in Report.of(events).document().summary:
         assert (entry.pick, entry.device) == (None, "unknown")

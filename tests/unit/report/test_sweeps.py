@@ -1,7 +1,5 @@
 """Curves from rows: where the lead changes, where a batch stops paying, what is best."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ Collected from the string constants of the product, from the golden file of the 
 and, for the words only, from README and docs.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

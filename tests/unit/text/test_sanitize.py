@@ -1,7 +1,5 @@
 """Text of others cannot steer a terminal, and stays short."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Numbers as people read them."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, strategies as st
 
@@ -76,9 +74,7 @@ def test_rates_carry_si_prefixes(value: float | None, unit: str, shown: str) -> 
         (9.98, None, "10.0x"),
     ],
 )
-def test_ratio_and_interval_have_the_same_decimals(
-    value: float | None, interval: tuple[float, float] | None, shown: str
-) -> None:
+def test_ratio_and_interval_have_the_same_decimals(value, interval, shown) -> None:
     assert units.ratio(value, interval) == shown
 
 

@@ -1,7 +1,5 @@
 """Warm-up, lead-in and blocks, on a clock that the test controls."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import chain, repeat
 from typing import Any
@@ -167,9 +165,7 @@ class Answered(Queued):
 
 
 @pytest.mark.parametrize("kind", [Queued, Answered])
-def test_a_latency_ends_with_its_result_and_holds_no_mark_of_the_timer(
-    clock: Clock, kind: type[Queued]
-) -> None:
+def test_a_latency_ends_with_its_result_and_holds_no_mark_of_the_timer(clock, kind) -> None:
     task = kind(clock, 0.05e-3)
     found = block_of(task, 0.05e-3, latency=True)
     # Queueing goes on while the device works on what is queued: its last kernel is left then.
@@ -238,12 +234,7 @@ def test_a_short_hold_takes_the_place_of_a_whole_step(clock: Clock) -> None:
     ],
 )
 def test_otherwise_a_whole_step_fills_the_queue(
-    clock: Clock,
-    monkeypatch: pytest.MonkeyPatch,
-    length: float,
-    launches: int,
-    holds: bool,
-    why: str,
+    clock, monkeypatch, length, launches, holds, why
 ) -> None:
     monkeypatch.setattr(Marks, "holds", holds)
     task, step_s = Queued(clock, length, launches), max(length, 4e-6 * launches)
@@ -411,9 +402,7 @@ def test_no_step_fills_the_queue_where_each_needs_fresh_inputs(clock: Clock) -> 
 
 
 @pytest.mark.parametrize("latency", [False, True])
-def test_only_whole_rounds_of_loaders_that_work_in_step_are_timed(
-    latency: bool, clock: Clock
-) -> None:
+def test_only_whole_rounds_of_loaders_that_work_in_step_are_timed(latency, clock) -> None:
     task = Steps(clock, *[0.02, 0.02, 0.02, 0.34] * 100)
     task.together = 4
     warmed = block.warm_up(task, latency=latency, seconds=2.0)

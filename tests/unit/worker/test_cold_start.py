@@ -1,7 +1,5 @@
 """The cost of a case in a process of its own, derived from a process that many cases share."""
 
-from __future__ import annotations
-
 import pytest
 
 from workbench.worker.start_up import ColdStart, StartUp

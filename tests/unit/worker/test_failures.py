@@ -1,7 +1,5 @@
 """Failures of backends in words, and what is given back after them."""
 
-from __future__ import annotations
-
 import os
 from types import SimpleNamespace
 from typing import Any
@@ -64,9 +62,7 @@ def test_a_first_line_that_only_announces_the_cause_is_followed_by_it() -> None:
         ("an unknown error of a file", "failed", False, None),
     ],
 )
-def test_an_error_of_the_gpu_is_told_with_cause_and_remedy(
-    message: str, code: str, fatal: bool, remedy: str | None
-) -> None:
+def test_an_error_of_the_gpu_is_told_with_cause_and_remedy(message, code, fatal, remedy) -> None:
     found = describe(RuntimeError(message))
     assert (found["code"], found["fatal"]) == (code, fatal)
     assert found["message"] == f"RuntimeError: {message}"
@@ -151,7 +147,7 @@ def prepare(own: Worker) -> dict[str, Any]:
     request = {"case": fields, "seed": 0, "latency": False, "warm_up_s": 0.0}
     more = {"cache_bytes": 1, "files": {}, "from_start": False}
     answered: dict[str, Any] = answer(own, {"op": "prepare", **request, **more})
-    return answered["error"]  # type: ignore[no-any-return]
+    return answered["error"]
 
 
 @pytest.mark.parametrize(
@@ -163,9 +159,7 @@ def prepare(own: Worker) -> dict[str, Any]:
         ("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED", "failed"),
     ],
 )
-def test_a_batch_that_leaves_no_room_for_libraries_is_too_large(
-    message: str, code: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_that_leaves_no_room_for_libraries_is_too_large(message, code, monkeypatch) -> None:
     def step(self: Task) -> None:
         raise RuntimeError(message)
 
@@ -208,7 +202,7 @@ def test_a_release_searches_for_cycles_only_where_memory_is_held(
     own, task, searched = Worker("torch", "cpu"), Quiet(), list[int]()
     if cyclic:
         task.__dict__["itself"] = task
-    own.prepared["a"] = worker.Prepared(task, SimpleNamespace(), False)  # type: ignore[arg-type]
+    own.prepared["a"] = worker.Prepared(task, SimpleNamespace(), False)
     del task
     monkeypatch.setattr(worker, "resident_peak", lambda: peak)
     monkeypatch.setattr(worker.gc, "collect", lambda: searched.append(1))
@@ -222,9 +216,7 @@ def test_an_error_in_giving_back_masks_nothing(on_gpu: Worker) -> None:
     assert library.released == 1
 
 
-def test_after_a_sticky_error_the_gpu_is_left_alone(
-    on_gpu: Worker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_sticky_error_the_gpu_is_left_alone(on_gpu: Worker, monkeypatch) -> None:
     monkeypatch.setattr(Hoarder, "message", "CUDA error: unspecified launch failure")
     assert prepare(on_gpu)["fatal"]
     library: Any = on_gpu._library
@@ -237,9 +229,7 @@ def test_a_gpu_that_is_full_at_the_start_asks_for_no_smaller_batch(on_gpu: Worke
 
 
 @pytest.mark.parametrize(("blocks", "hint"), [(1, FULL_DISK), (1000, None)])
-def test_a_full_disk_is_the_remedy_where_there_is_no_other(
-    blocks: int, hint: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_the_remedy_where_there_is_no_other(blocks, hint, monkeypatch) -> None:
     monkeypatch.setenv("TMPDIR", "/small")
     room = SimpleNamespace(f_bavail=blocks, f_frsize=4096)
     monkeypatch.setattr(os, "statvfs", {"/small": room}.__getitem__)

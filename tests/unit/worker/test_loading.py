@@ -32,9 +32,7 @@ def test_a_slow_import_counts_as_loading(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert setup.seconds["loading"] == before_s
 
 
-def test_a_module_that_imports_another_counts_once(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_module_that_imports_another_counts_once(monkeypatch, tmp_path) -> None:
     (tmp_path / "inner_module.py").touch()
     (tmp_path / "outer_module.py").write_text("import inner_module")
     monkeypatch.syspath_prepend(tmp_path)

@@ -1,7 +1,5 @@
 """ONNX Runtime on NVIDIA GPUs, by a stand-in that prints and fails as its releases do."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Iterator
@@ -100,9 +98,6 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return names
 
 
-# ---------------------------------------------------------------- libraries
-
-
 def test_the_libraries_are_loaded_before_the_session() -> None:
     runtime = Runtime()
     assert opened(runtime).get_providers()[0] == CUDA
@@ -145,9 +140,6 @@ def test_a_worker_loads_them_in_its_hello(monkeypatch: pytest.MonkeyPatch) -> No
     assert Worker("onnxruntime", "cuda:1").hello(), "the case says why"
 
 
-# ------------------------------------------------------------------- output
-
-
 def test_nothing_reaches_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
     def preload(_: Runtime) -> None:
         print("Failed to load libcublasLt.so.13: no such file")
@@ -171,9 +163,6 @@ def test_onnx_runtime_does_not_fall_back_by_itself() -> None:
     runtime = Runtime()
     opened(runtime)
     assert runtime.calls[1][2] == 0, "it would print to standard output, and go on with the CPU"
-
-
-# ------------------------------------------------------------------- causes
 
 
 @pytest.mark.parametrize(
@@ -228,9 +217,7 @@ def test_onnx_runtime_does_not_fall_back_by_itself() -> None:
         ),
     ],
 )
-def test_the_cause_in_its_own_words_and_its_remedy(
-    installed: set[str], runtime: Runtime, provider: str, why: str, hint: str
-) -> None:
+def test_the_cause_in_its_own_words_and_its_remedy(installed, runtime, provider, why, hint) -> None:
     found = refused(runtime, provider)
     assert why in str(found)
     assert str(found).startswith(f"onnxruntime 1.31.1 has no working {provider}: ")
@@ -277,9 +264,6 @@ def test_memory_that_runs_out_is_no_fault_of_the_provider() -> None:
         opened(Runtime(raises="CUDA failure 2: out of memory ; GPU=0"))
 
 
-# ------------------------------------------------------------------ options
-
-
 @pytest.mark.parametrize(
     ("provider", "precision", "mode", "expected"),
     [
@@ -307,9 +291,7 @@ def test_memory_that_runs_out_is_no_fault_of_the_provider() -> None:
         ),
     ],
 )
-def test_options_follow_the_case(
-    provider: str, precision: str, mode: str | None, expected: list[Any]
-) -> None:
+def test_options_follow_the_case(provider, precision, mode, expected) -> None:
     wanted = case(precision, "cuda:2", mode)
     expected = [(name, {"device_id": "2", **options}) for name, options in expected]
     assert providers(provider, wanted, shared=False) == expected

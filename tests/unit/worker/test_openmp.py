@@ -1,7 +1,5 @@
 """Two kinds of OpenMP in one process are found, two copies of one kind are none."""
 
-from __future__ import annotations
-
 import sys
 from io import StringIO
 
@@ -14,12 +12,9 @@ MAPS = "7f r-xp 1 /a/libgomp-123.so.1\n7f r-xp 1 /b/libgomp.so.1\n"
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize(
-    ("more", "clash"),
-    [("", {}), ("7f r 1 /b/libiomp5.so\n", {"OpenMP": "libgomp and libiomp"})],
+    ("more", "clash"), [("", {}), ("7f r 1 /b/libiomp5.so\n", {"OpenMP": "libgomp and libiomp"})]
 )
-def test_two_kinds_of_openmp_in_one_process_are_found(
-    monkeypatch: pytest.MonkeyPatch, more: str, clash: dict[str, str]
-) -> None:
+def test_two_kinds_of_openmp_in_one_process_are_found(monkeypatch, more, clash) -> None:
     monkeypatch.setattr(openmp, "open", lambda *_: StringIO(MAPS + more), raising=False)
     assert openmp.clashing_runtimes() == clash
 

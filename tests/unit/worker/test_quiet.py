@@ -1,7 +1,5 @@
 """No case is timed while threads of another still spin."""
 
-from __future__ import annotations
-
 import pytest
 
 from workbench.worker import quiet, worker
@@ -42,9 +40,7 @@ def test_it_returns_when_the_last_thread_has_stopped_spinning(
     assert min(quiet_at_s, quiet.LONGEST_S) <= clock.now_s <= returned_s + 1e-9
 
 
-def test_a_block_waits_only_for_thread_pools_of_other_cases(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_block_waits_only_for_thread_pools_of_other_cases(monkeypatch) -> None:
     waited = []
     monkeypatch.setattr(worker, "wait_until_quiet", lambda: waited.append(True))
     own = worker.Worker("numpy", "cpu")

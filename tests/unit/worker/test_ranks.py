@@ -1,7 +1,5 @@
 """The rank of this process, from torchrun's variables and from Slurm's."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Which outputs name things, and which are quantities."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

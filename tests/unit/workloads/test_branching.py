@@ -1,15 +1,14 @@
 """The forest in ONNX, and the loop that cannot be batched."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from tasks import prepared
 
 from workbench import catalog
-from workbench.contract import Case, Setup, Task, WorkloadError
+from workbench.contract import Case, WorkloadError
 from workloads import forest, sequential
 from workloads.forest import grow
 
@@ -25,15 +24,6 @@ def forest_case(backend: str, batch: int, trees: int = 10, depth: int = 5) -> Ca
 def loop_case(backend: str, mode: str | None = None, iterations: int = 100) -> Case:
     params = {"iterations": iterations}
     return Case("sequential", "cpu", backend, "fp64", threads=1, mode=mode, params=params)
-
-
-def prepared(case: Case, seed: int = 0) -> Task:
-    task = catalog.load(case.workload).prepare(case, Setup(seed=seed))
-    task.activate()
-    return task
-
-
-# --------------------------------------------------------------- forest
 
 
 @pytest.mark.parametrize("batch", [1, 7, 65_536])
@@ -101,9 +91,6 @@ def test_memory_of_a_forest_grows_with_trees_depth_and_batch() -> None:
         assert small > 32 * 100 * 511, "it holds its nodes at least"
 
 
-# ------------------------------------------------------------ sequential
-
-
 @pytest.mark.parametrize("iterations", [1, 29, 30, 31, 300])
 def test_every_candidate_takes_the_same_branches(iterations: int) -> None:
     variants = {(v.backend, v.mode) for v in SEQUENTIAL.variants}
@@ -117,7 +104,7 @@ def test_every_candidate_takes_the_same_branches(iterations: int) -> None:
 
 def test_whole_numbers_find_the_root() -> None:
     for seed in range(5):
-        first = float(prepared(loop_case("numpy"), seed).numbers[0])  # type: ignore[attr-defined]
+        first = float(prepared(loop_case("numpy"), seed).numbers[0])
         root = sequential.exact(first, sequential.HALVINGS)
         assert root**3 + root == pytest.approx(first, abs=1e-8)
         second = sequential.exact(first, 2 * sequential.HALVINGS)
@@ -125,9 +112,7 @@ def test_whole_numbers_find_the_root() -> None:
 
 
 @pytest.mark.parametrize(("backend", "mode"), [("numpy", None), ("torch", None)])
-def test_a_single_wrong_turn_is_found(
-    monkeypatch: pytest.MonkeyPatch, backend: str, mode: str | None
-) -> None:
+def test_a_single_wrong_turn_is_found(monkeypatch, backend: str, mode: str | None) -> None:
     task = prepared(loop_case(backend, mode))
     right = sequential.bisect
 
@@ -143,4 +128,4 @@ def test_the_seed_decides_the_start() -> None:
     one, same, other = (prepared(loop_case("numpy"), seed) for seed in (1, 1, 2))
     for task in (one, same, other):
         task.step()
-    assert one.root == same.root != other.root  # type: ignore[attr-defined]
+    assert one.root == same.root != other.root

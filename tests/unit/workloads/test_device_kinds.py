@@ -1,7 +1,5 @@
 """The table of device kinds, and what follows from it."""
 
-from __future__ import annotations
-
 import pytest
 
 from workbench.contract import COLUMNS, DEVICE_KINDS, Case, kind_of

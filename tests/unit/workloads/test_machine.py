@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from checking import checked
+from tasks import prepared
 
 from workbench import catalog
-from workbench.contract import Case, Setup, Task, WorkloadError
+from workbench.contract import Case, Setup, WorkloadError
 from workloads import matmul_cold
 
 
@@ -22,16 +23,10 @@ def case_of(name: str, device: str = "cpu", precision: str = "fp32", **params) -
     return Case(name, device, "torch", precision, threads=threads, params=values)
 
 
-def prepared(case: Case, **setup) -> Task:
-    task = catalog.load(case.workload).prepare(case, Setup(**setup))
-    task.activate()
-    return task
-
-
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 def test_cold_products_walk_through_more_memory_than_the_cache(backend: str) -> None:
-    cache = 1 << 20
-    task = prepared(replace(case_of("matmul_cold", n=64), backend=backend), cache_bytes=cache)
+    cold, cache = case_of("matmul_cold", n=64), 1 << 20
+    task = prepared(replace(cold, backend=backend), setup=Setup(cache_bytes=cache))
     seen = set()
     for _ in range(len(task.sets)):
         task.step()
@@ -45,7 +40,7 @@ def test_cold_products_walk_through_more_memory_than_the_cache(backend: str) -> 
 
 
 def test_there_are_at_least_two_sets() -> None:
-    assert len(prepared(case_of("matmul_cold", n=64), cache_bytes=1).sets) == 2
+    assert len(prepared(case_of("matmul_cold", n=64), setup=Setup(cache_bytes=1)).sets) == 2
 
 
 def test_a_gpu_whose_cache_is_unknown_gets_copies_beyond_the_largest(monkeypatch) -> None:

@@ -1,7 +1,5 @@
 """A user's model as a workload: not listed, run as its case says, checked against the original."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import subprocess
@@ -15,6 +13,7 @@ import lab_models
 import numpy as np
 import onnx
 import pytest
+from checking import fails_with
 from lab_builders import case
 
 from workbench import catalog
@@ -27,8 +26,6 @@ from workbench.pool import guardian
 from workloads._shared import session
 from workloads.lab import samples, workload
 from workloads.lab.child import Lab
-
-# ----------------------------------------------------------------- catalogue
 
 
 def test_the_lab_plans_it_and_it_is_not_listed() -> None:
@@ -52,9 +49,6 @@ def test_its_work_is_counted_in_samples_or_in_runs() -> None:
     alone = workload.work(replace(case(), batch=None))
     assert (alone.item, alone.items, alone.flops) == ("runs", 1, None)
     assert workload.work(replace(case(), batch=8)).items == 8
-
-
-# --------------------------------------------------------------------- runs
 
 
 @pytest.fixture
@@ -109,9 +103,6 @@ def test_inputs_are_taken_in_turn(files) -> None:
 def test_a_very_slow_variant_is_checked_on_two_inputs(files, monkeypatch) -> None:
     monkeypatch.setattr(workload, "CHECKED_S", -1.0)
     assert "on 2 inputs" in prepared(files).check().reference
-
-
-# ------------------------------------------------------------------- promises
 
 
 def off_by(folder: Path, error: float, name: str = samples.REFERENCE) -> None:
@@ -216,9 +207,6 @@ def test_its_profile_names_operators(files) -> None:
     assert {"MatMul", "Gemm", "FusedMatMul", "FusedGemm"} & {o.name for o in found.operators}
 
 
-# ----------------------------------------------------------------- sessions
-
-
 def options(mode: str | None, threads: int = 3) -> Any:
     return session._options(mode, threads, None)
 
@@ -288,9 +276,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_the_cpu_takes_the_rest_of_shared_models_only(
-    asked: Asked, shared: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cpu_takes_the_rest_of_shared_models_only(asked, shared, monkeypatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     wanted = ["TensorrtExecutionProvider", "CUDAExecutionProvider"]
     wished = case(mode="tensorrt", device="cuda:0", threads=None)
@@ -305,9 +291,7 @@ def test_the_cpu_takes_the_rest_of_shared_models_only(
     assert asked.options.intra_op_num_threads == (3 if shared else 1)
 
 
-def test_engines_are_kept_by_weights_and_versions(
-    asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd
-) -> None:
+def test_engines_are_kept_by_weights_and_versions(asked, tmp_path, monkeypatch, capfd) -> None:
     """Their own names say nothing about the weights: another model's engine would answer."""
     monkeypatch.setenv("ORT_TENSORRT_CACHE_PATH", str(tmp_path / "engines"))
     monkeypatch.setitem(sys.modules, "onnxruntime", asked)
@@ -363,12 +347,8 @@ def test_the_lab_offers_a_plug_in_before_its_libraries_are_loaded(monkeypatch) -
 
 @pytest.mark.parametrize("mode", ["coreml", "migraphx"])
 def test_a_missing_provider_is_not_replaced(files, mode: str) -> None:
-    with pytest.raises(WorkloadError) as caught:
+    with fails_with("provider_fallback"):
         session.open_session(files["model"], case(mode=mode), shared=True)
-    assert caught.value.code == "provider_fallback"
-
-
-# ------------------------------------------------------------ scratch folder
 
 
 def guard(lines: str) -> None:

@@ -1,17 +1,16 @@
 """Modes of torch candidates: CUDA graphs, torch.compile's, channels last, cuDNN's search, fused."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from tasks import prepared
 
 from workbench import catalog
-from workbench.contract import COMPILED, Case, Host, Setup, Variant
+from workbench.contract import COMPILED, Case, Host, Variant
 from workloads._shared import inference, torch_task
 from workloads._shared.torch_task import ON_CUDA_ONLY, TorchTask
 
@@ -48,17 +47,8 @@ def case_of(name: str, mode: str | None, precision: str = "fp32", device: str = 
     )
 
 
-def prepared(case: Case) -> Any:
-    task = catalog.load(case.workload).prepare(case, Setup(seed=0))
-    task.activate()
-    return task
-
-
 def variants(name: str) -> set[tuple[str, str, str | None]]:
     return {(v.device_kind, v.precision, v.mode) for v in catalog.load(name).variants}
-
-
-# ------------------------------------------------------------- CUDA graphs
 
 
 class FakeCuda:
@@ -190,9 +180,7 @@ def test_a_captured_training_has_the_losses_of_an_eager_one(replays: list[int]) 
     assert len(replays) == 6 - torch_task.WARM_UPS
 
 
-def test_a_graph_answers_from_host_to_host_and_waits(
-    monkeypatch: pytest.MonkeyPatch, replays: list[int]
-) -> None:
+def test_a_graph_answers_from_host_to_host_and_waits(monkeypatch, replays: list[int]) -> None:
     """Both copies are inside the capture, and the answer counts only once the stream is done."""
     order: list[str] = []
     eager, wait = inference.TorchInference._moved, lambda: order.append("wait")
@@ -217,9 +205,6 @@ def test_workloads_limited_by_launches_offer_a_graph_on_gpus_alone(name: str) ->
     assert not any(kind == "cpu" and mode in ON_CUDA_ONLY for kind, _, mode in variants(name))
 
 
-# ------------------------------------------------------------ torch.compile
-
-
 @pytest.mark.parametrize(
     ("mode", "expected"),
     [
@@ -231,9 +216,7 @@ def test_workloads_limited_by_launches_offer_a_graph_on_gpus_alone(name: str) ->
         ("compile+reduce-overhead", "reduce-overhead"),  # as the user's own code spells it
     ],
 )
-def test_a_mode_is_torchs_own(
-    mode: str | None, expected: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mode_is_torchs_own(mode: str | None, expected: str | None, monkeypatch) -> None:
     import torch
 
     monkeypatch.setattr(torch_task, "ON_CUDA_ONLY", ())
@@ -264,15 +247,11 @@ def test_compiled_code_never_runs_in_inference_mode(monkeypatch: pytest.MonkeyPa
         assert task._output(task.hosted[0]).is_inference() == (mode is None)
 
 
-# ------------------------------------------------- layouts, types, optimisers
-
-
 @pytest.mark.parametrize(("name", "precision"), LAID_OUT)
 def test_channels_last_holds_for_weights_and_inputs_and_is_right(name: str, precision: str) -> None:
     import torch
 
-    task = prepared(case_of(name, "nhwc", precision))
-    try:
+    with closing(prepared(case_of(name, "nhwc", precision))) as task:
         model = task.model if name == "infer_cnn" else task.network
         kernels = [weight for weight in model.parameters() if weight.dim() == 4]
         pictures = torch.rand(2, 3, 16, 16)
@@ -282,8 +261,6 @@ def test_channels_last_holds_for_weights_and_inputs_and_is_right(name: str, prec
         assert task.moved(torch.arange(3)).tolist() == [0, 1, 2]  # labels stay as they are
         assert task.check().passed
         task.step()
-    finally:
-        task.close()
 
 
 @pytest.mark.parametrize("name", ["infer_mlp", "infer_encoder"])
@@ -301,7 +278,7 @@ def test_bf16_is_tried_small_before_a_cpu_emulates_it(name: str) -> None:
     case = case_of(name, None, "bf16")
     large = Case(**{**vars(case), "batch": 8, "params": {size: 256}})
     small = workload.small_probe(large)
-    assert small is not None and small.batch == 1
+    assert small.batch == 1
     assert small.params[size] == {"conv_layers": 4, "infer_cnn": 16, "infer_mlp": 8}[name]
     assert workload.small_probe(small) is None
     assert workload.small_probe(Case(**{**vars(large), "precision": "fp32"})) is None
@@ -309,15 +286,11 @@ def test_bf16_is_tried_small_before_a_cpu_emulates_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["train_cnn", "train_resnet", "train_gpt"])
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
-def test_trainings_offer_a_fused_optimiser_in_every_precision_of_a_gpu(
-    name: str, precision: str
-) -> None:
+def test_trainings_offer_a_fused_optimiser_in_every_precision_of_a_gpu(name, precision) -> None:
     assert ("gpu", precision, "fused") in variants(name)
 
 
-def test_cudnn_searches_only_for_the_candidate_of_that_mode(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_cudnn_searches_only_for_the_candidate_of_that_mode(monkeypatch) -> None:
     import torch
 
     monkeypatch.setattr(torch_task, "ON_CUDA_ONLY", ())
@@ -340,9 +313,6 @@ def test_cudnn_searches_only_for_the_candidate_of_that_mode(
     assert torch.backends.cudnn.benchmark, "a user's code has asked for it"
 
 
-# ------------------------------------------------------------------ loaders
-
-
 @pytest.mark.parametrize(
     ("cores", "kind", "expected"),
     [
@@ -357,9 +327,6 @@ def test_loaders_of_a_training_follow_the_cores(cores: int, kind: str, expected:
     assert catalog.load("train_cnn").tuning_values("loaders", Host(cores, 1), kind) == expected
 
 
-# ------------------------------------------------------------------- a card
-
-
 @pytest.mark.cuda
 @pytest.mark.parametrize(
     ("name", "variant"),
@@ -372,17 +339,11 @@ def test_loaders_of_a_training_follow_the_cores(cores: int, kind: str, expected:
     ids=lambda value: value if isinstance(value, str) else f"{value.precision}-{value.mode}",
 )
 def test_a_card_runs_what_only_cuda_has(name: str, variant: Variant) -> None:
-    task = prepared(case_of(name, variant.mode, variant.precision, "cuda:0"))
-    try:
+    with closing(prepared(case_of(name, variant.mode, variant.precision, "cuda:0"))) as task:
         assert task.check().passed
         for _ in range(3):
             task.step()
         task.finish()
-    finally:
-        task.close()
-
-
-# ---------------------------------------------------------- memory of inputs
 
 
 @pytest.mark.parametrize("name", ["infer_cnn", "infer_mlp", "infer_encoder"])

@@ -1,13 +1,12 @@
 """Near and far memory: reading the nodes, binding to one, and the placement of pages."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from trees import written
 
 from workbench import catalog
 from workbench.contract import Case, Setup, Task, WorkloadError
@@ -31,11 +30,9 @@ def prepared(case: Case, seed: int = 0) -> Task:
 def machine(root: Path, *found: tuple[int, str, str, int]) -> Path:
     """A sysfs with nodes of (number, cores, distances, kB of memory)."""
     for number, cpus, distances, memory in found:
-        folder = root / numa.NODES / f"node{number}"
-        folder.mkdir(parents=True)
-        (folder / "cpulist").write_text(f"{cpus}\n")
-        (folder / "distance").write_text(f"{distances}\n")
-        (folder / "meminfo").write_text(f"Node {number} MemTotal:   {memory} kB\n")
+        total = f"Node {number} MemTotal:   {memory} kB\n"
+        files = {"cpulist": f"{cpus}\n", "distance": f"{distances}\n", "meminfo": total}
+        written(root / numa.NODES / f"node{number}", files)
     return root
 
 
@@ -104,9 +101,6 @@ def test_pages_are_counted_in_the_mapping_of_the_address(tmp_path: Path) -> None
     assert numa.pages_by_node(0x1000, tmp_path / "none") == {}
 
 
-# ---------------------------------------------------------------- the task
-
-
 @pytest.mark.parametrize("kernel", ["copy", "triad"])
 def test_a_kernel_that_skipped_an_element_is_found(kernel: str) -> None:
     task: Any = prepared(case_of("near", kernel))
@@ -150,9 +144,7 @@ def test_far_pages_are_written_far_and_worked_on_near(monkeypatch: pytest.Monkey
     assert os.sched_getaffinity(0) == before
 
 
-def test_pages_that_a_memory_policy_put_elsewhere_are_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_pages_that_a_memory_policy_put_elsewhere_are_refused(monkeypatch) -> None:
     monkeypatch.setattr(numa, "nodes", lambda: TWO)
     monkeypatch.setattr(numa, "pages_by_node", lambda address: {0: 9, 1: 1})
     with pytest.raises(WorkloadError, match="not on memory node 1") as caught:
@@ -162,5 +154,5 @@ def test_pages_that_a_memory_policy_put_elsewhere_are_refused(
 
 def test_the_same_seed_gives_the_same_arrays() -> None:
     first, same, other = (prepared(case_of("near"), seed) for seed in (1, 1, 2))
-    assert np.array_equal(first.sources[0], same.sources[0])  # type: ignore[attr-defined]
-    assert not np.array_equal(first.sources[0], other.sources[0])  # type: ignore[attr-defined]
+    assert np.array_equal(first.sources[0], same.sources[0])
+    assert not np.array_equal(first.sources[0], other.sources[0])

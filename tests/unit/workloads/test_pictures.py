@@ -1,11 +1,10 @@
 """Pictures: their content and order, broken files, and resizing."""
 
-from __future__ import annotations
-
 import io
 import multiprocessing
 import os
 import signal
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checking import fails_with
 from PIL import Image
 
 from workbench import catalog
@@ -76,14 +76,11 @@ def refusal(folder: Path | str) -> WorkloadError:
     return error
 
 
-# ------------------------------------------------------------- the stream
-
-
 def stream(**tuning: Any) -> list[Any]:
     """All pixels and labels of two epochs."""
     task = feeding(**tuning)
     found: list[Any] = []
-    try:
+    with closing(task):
         inputs = task._inputs
 
         def noted(pixels: Any, labels: Any) -> Any:
@@ -93,8 +90,6 @@ def stream(**tuning: Any) -> list[Any]:
         task._inputs = noted
         task.step()
         task.step()
-    finally:
-        task.close()
     assert multiprocessing.active_children() == []
     return found
 
@@ -160,23 +155,16 @@ def test_a_loss_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch, factor: 
 
 
 def test_training_changes_the_weights_and_the_check_does_not() -> None:
-    task = feeding(loaders=1)
-    try:
+    with closing(feeding(loaders=1)) as task:
         initial = task.network[0].weight.detach().clone()
         assert task.check().passed
         assert task.network[0].weight.equal(initial)
         task.step()
         assert not task.network[0].weight.equal(initial)
-    finally:
-        task.close()
-
-
-# ------------------------------------------------------------- the loaders
 
 
 def test_loaders_that_were_frozen_go_on() -> None:
-    task = feeding(loaders=2)
-    try:
+    with closing(feeding(loaders=2)) as task:
         task.step()
         children = multiprocessing.active_children()
         assert len(children) == 2
@@ -185,8 +173,6 @@ def test_loaders_that_were_frozen_go_on() -> None:
                 os.kill(child.pid or 0, sent)
         task.step()
         assert task.loss() is not None
-    finally:
-        task.close()
     assert multiprocessing.active_children() == []
 
 
@@ -221,9 +207,8 @@ def test_few_settings_are_proposed() -> None:
 
 
 def test_pinning_without_a_gpu_is_refused() -> None:
-    with pytest.raises(WorkloadError, match="GPU") as caught:
+    with fails_with("unsupported", "GPU"):
         feeding(pinned="yes")
-    assert caught.value.code == "unsupported"
     assert feeding("fake:0", pinned="yes").check().passed
 
 
@@ -231,26 +216,18 @@ def test_too_little_shared_memory_is_refused_beforehand(monkeypatch: pytest.Monk
     if not Path(SHARED_MEMORY).is_dir():
         pytest.skip("this system has another kind of shared memory")
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=1, f_frsize=4096))
-    with pytest.raises(WorkloadError, match="shared memory") as caught:
+    with fails_with("shared_memory", "shared memory", hint="--shm-size"):
         feeding(loaders=2)
-    assert caught.value.code == "shared_memory"
-    assert "--shm-size" in (caught.value.hint or "")
     feeding(loaders=0)
 
 
-def test_a_training_whose_batches_do_not_fit_into_shared_memory_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_training_whose_batches_do_not_fit_into_shared_memory_is_refused(monkeypatch) -> None:
     monkeypatch.setattr(os.path, "isdir", lambda _: True)
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=1, f_frsize=4096))
     params = catalog.load("train_cnn").values({"image": 16})
     case = Case("train_cnn", "cpu", "torch", "fp32", None, 1, 8, params, None, {"loaders": 2})
-    with pytest.raises(WorkloadError, match="2 loaders need ") as caught:
+    with fails_with("shared_memory", "2 loaders need "):
         catalog.load("train_cnn").prepare(case, Setup())
-    assert caught.value.code == "shared_memory"
-
-
-# ------------------------------------------------------------- the user's own pictures
 
 
 def test_a_users_folder_is_used_with_its_subfolders(folder: Path) -> None:
@@ -302,28 +279,18 @@ def test_a_folder_that_may_not_be_read_is_named(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("loaders", [0, 1])
-def test_a_picture_that_breaks_later_ends_the_case_with_its_name(
-    folder: Path, loaders: int
-) -> None:
-    task = feeding(images=str(folder), loaders=loaders)
-    try:
+def test_a_picture_that_breaks_later_ends_the_case_with_its_name(folder, loaders) -> None:
+    with closing(feeding(images=str(folder), loaders=loaders)) as task:
         task.step()
         for picture in folder.iterdir():
             cut_in_half(picture)
-        with pytest.raises(WorkloadError, match=r"\d\.jpg cannot be decoded") as caught:
+        with fails_with("bad_input", r"\d\.jpg cannot be decoded"):
             task.step()
-        assert caught.value.code == "bad_input"
-        assert "\n" not in str(caught.value)
-    finally:
-        task.close()
     assert multiprocessing.active_children() == []
 
 
 def cut_in_half(file: Path) -> None:
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-
-
-# ------------------------------------------------------------- photographs and resizing
 
 
 def test_photographs_compress_like_photographs() -> None:
@@ -362,25 +329,19 @@ CANDIDATES = [(v.backend, v.mode, v.device_kind) for v in catalog.load("preproce
 
 @pytest.mark.parametrize(("backend", "mode", "kind"), CANDIDATES)
 @pytest.mark.parametrize("image", [24, 120])  # smaller and larger than the photographs
-def test_every_candidate_makes_the_same_input(
-    backend: str, mode: str | None, kind: str, image: int
-) -> None:
-    task = preprocessing(backend, mode, "cpu" if kind == "cpu" else "fake:0", image=image)
-    try:
+def test_every_candidate_makes_the_same_input(backend, mode, kind, image) -> None:
+    device = "cpu" if kind == "cpu" else "fake:0"
+    with closing(preprocessing(backend, mode, device, image=image)) as task:
         assert task.check().passed
         made = task.inputs(0)
         assert made.shape == (2, 3, image, image)
         assert made.dtype == np.float32
         assert made.flags.c_contiguous
         assert abs(float(made.mean())) < 1.5
-    finally:
-        task.close()
 
 
 @pytest.mark.parametrize("mode", [None, "uint8"])
-def test_resizing_without_antialiasing_is_found(
-    mode: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resizing_without_antialiasing_is_found(mode: str | None, monkeypatch) -> None:
     import torch
 
     right = torch.nn.functional.interpolate

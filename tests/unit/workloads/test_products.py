@@ -1,15 +1,14 @@
 """Products of any shape, batched products, and the parts of FP8 that a CPU can test."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from checking import checked
+from checking import checked, fails_with
+from tasks import prepared
 
 from workbench import catalog
-from workbench.contract import Case, Setup, Task, WorkloadError
+from workbench.contract import Case, Setup, Task
 from workloads._shared import product
 
 GEMM = catalog.load("gemm")
@@ -22,17 +21,9 @@ def gemm(precision: str, batch: int, m: int, n: int, k: int, device: str = "cpu"
     return Case("gemm", device, "torch", precision, threads=threads, batch=batch, params=params)
 
 
-def prepared(case: Case, seed: int = 0) -> Task:
-    task = catalog.load(case.workload).prepare(case, Setup(seed=seed))
-    task.activate()
-    return task
-
-
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_products_of_any_shape_are_right_and_a_wrong_one_is_found(
-    shape: tuple[int, ...], backend: str
-) -> None:
+def test_products_of_any_shape_are_right_and_a_wrong_one_is_found(shape, backend) -> None:
     task = prepared(replace(gemm("fp32", *shape), backend=backend))
     assert checked(task).passed
     product = np.asarray(task.product)
@@ -67,10 +58,8 @@ def test_blocks_of_the_check_cover_everything(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("precision", ["int8", "fp8"])
 def test_eight_bit_products_come_in_no_batches(precision: str) -> None:
-    with pytest.raises(WorkloadError, match=precision) as caught:
+    with fails_with("unsupported", precision, hint="--batch 1"):
         prepared(gemm(precision, 2, 16, 16, 16, "fake:0"))
-    assert caught.value.code == "unsupported"
-    assert "--batch 1" in (caught.value.hint or "")
 
 
 def test_the_small_probe_of_a_thin_product_is_thin() -> None:
@@ -93,9 +82,6 @@ def test_costs_of_a_batch_are_those_of_its_products() -> None:
 def test_int8_sums_cannot_overflow_at_any_inner_size_offered() -> None:
     inner = next(p for p in GEMM.parameters if p.name == "k")
     assert inner.maximum * 127 * 127 < 2**31
-
-
-# ------------------------------------------------------------------- FP8
 
 
 def fp8(m: int = 64, n: int = 48, k: int = 256, device: str = "cpu") -> Task:
@@ -138,10 +124,8 @@ def test_sizes_that_torch_refuses_are_a_reason_with_a_remedy() -> None:
         raise RuntimeError("mat2 shape (17x20) must be divisible by 16")
 
     task.multiply = refuse
-    with pytest.raises(WorkloadError, match="divisible by 16") as caught:
+    with fails_with("unsupported_precision", "divisible by 16", hint="16"):
         task._try()
-    assert caught.value.code == "unsupported_precision"
-    assert "16" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(
@@ -169,9 +153,8 @@ def test_a_gpu_offers_a_precision_from_its_generation_on(
     if offered:
         assert device_of(case).type == "cuda"
         return
-    with pytest.raises(WorkloadError, match=precision) as caught:
+    with fails_with("unsupported_precision", precision):
         device_of(case)
-    assert caught.value.code == "unsupported_precision"
 
 
 @pytest.mark.cuda
@@ -179,9 +162,6 @@ def test_a_gpu_offers_a_precision_from_its_generation_on(
 def test_products_on_a_real_gpu(precision: str) -> None:
     for batch, m, n, k in ((1, 64, 512, 1024), (8 if precision == "bf16" else 1, 32, 64, 128)):
         assert checked(prepared(gemm(precision, batch, m, n, k, "cuda:0"))).passed
-
-
-# ---------------------------------------------------- drawn once, and cold on a GPU
 
 
 def drawn_shapes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[int, ...]]]:

@@ -1,7 +1,5 @@
 """Profiles of a few steps, by torch and by ONNX Runtime."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from dataclasses import replace
@@ -9,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from inference_cases import case_of, encoder_case, prepared
+from checking import fails_with
+from inference_cases import case_of, encoder_case
+from tasks import prepared
 
-from workbench.contract import Case, Profile, Task, WorkloadError
+from workbench.contract import Case, Profile, Task
 from workloads._shared import torch_task
 
 
@@ -76,9 +76,7 @@ def test_a_training_is_profiled_forwards_and_backwards(scratch: Path) -> None:
     ],
     ids=lambda value: value.workload if isinstance(value, Case) else "",
 )
-def test_onnx_runtime_profiles_its_kernels(
-    case: Case, expected: dict[str, int], scratch: Path
-) -> None:
+def test_onnx_runtime_profiles_its_kernels(case, expected, scratch) -> None:
     task = prepared(case)
     found = profiled(task, 2, scratch)
     assert expected.items() <= calls(found).items()
@@ -144,16 +142,13 @@ def test_a_profiler_that_saw_no_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     from workloads._shared import profiling
 
     monkeypatch.setattr(profiling, "_operators", lambda *_: [])
-    with pytest.raises(WorkloadError) as caught:
+    with fails_with("no_profiler", hint=True):
         prepared(case_of("infer_mlp", width=8)).profile(1)
-    assert caught.value.code == "no_profiler"
-    assert caught.value.hint
 
 
 def test_a_task_without_a_profiler_says_so() -> None:
-    with pytest.raises(WorkloadError) as caught:
+    with fails_with("no_profiler"):
         prepared(case_of("forest", "numpy", batch=2, trees=2, depth=2)).profile(1)
-    assert caught.value.code == "no_profiler"
 
 
 def test_every_torch_task_has_the_profiler() -> None:

@@ -1,7 +1,5 @@
 """scikit-learn's forest and perceptron, through modules that stand in for them."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
@@ -99,9 +97,7 @@ def test_its_forest_has_the_trees_that_all_candidates_have(trees: int, depth: in
     assert not task.check().passed
 
 
-def test_its_perceptron_takes_a_batch_in_each_step_and_starts_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_its_perceptron_takes_a_batch_in_each_step_and_starts_again(monkeypatch) -> None:
     case = Case("digits", "cpu", "sklearn", "fp32", threads=1, batch=700)
     task: Any = digits.WORKLOAD.prepare(case, Setup(seed=0))
     monkeypatch.setattr(MLPClassifier, "needed", 20 * (TRAINING // 64))
@@ -116,9 +112,7 @@ def test_its_perceptron_takes_a_batch_in_each_step_and_starts_again(
     assert not task.check().passed
 
 
-def test_a_whole_fit_ends_at_the_accuracy_that_its_weights_have(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_whole_fit_ends_at_the_accuracy_that_its_weights_have(monkeypatch) -> None:
     case = Case("digits_to_accuracy", "cpu", "torch", "fp32", None, 1, 64, params={"target": 0.9})
     trained: Any = FIT.prepare(case, Setup(seed=0))
     trained.step()

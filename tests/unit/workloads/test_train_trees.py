@@ -1,7 +1,5 @@
 """The table of known difficulty, and a model that must learn it."""
 
-from __future__ import annotations
-
 import json
 import sys
 from contextlib import nullcontext
@@ -41,7 +39,7 @@ class Model:
 @pytest.fixture
 def library(monkeypatch) -> type[Model]:
     module = ModuleType("xgboost")
-    module.XGBClassifier = Model  # type: ignore[attr-defined]
+    module.XGBClassifier = Model
     monkeypatch.setitem(sys.modules, "xgboost", module)
     return Model
 
@@ -104,8 +102,8 @@ def test_a_fit_that_fell_back_to_the_cpu_is_no_result(library, used: str, fails:
 
 def test_a_build_without_cuda_does_not_start_on_a_gpu(library) -> None:
     built = {"USE_CUDA": False}
-    sys.modules["xgboost"].build_info = lambda: built  # type: ignore[attr-defined]
-    sys.modules["xgboost"].__version__ = "3.2.0"  # type: ignore[attr-defined]
+    sys.modules["xgboost"].build_info = lambda: built
+    sys.modules["xgboost"].__version__ = "3.2.0"
     with pytest.raises(WorkloadError, match=r"XGBoost 3\.2\.0 has no CUDA"):
         XGBOOST.start("cuda:0")
     built["USE_CUDA"] = True

@@ -1,10 +1,9 @@
 """Copies in every direction and mode, their overlap, and directions that are impossible."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
+from checking import fails_with
 
 from workbench import catalog
 from workbench.contract import Case, Setup, Task, WorkloadError
@@ -68,10 +67,8 @@ def test_without_host_memory_there_is_only_one_mode(direction: str) -> None:
 
 @pytest.mark.parametrize("device", ["cpu", "fake:0"])
 def test_a_missing_peer_is_a_reason(device: str) -> None:
-    with pytest.raises(WorkloadError, match="no second GPU") as caught:
+    with fails_with("no_device", "no second GPU", hint=True):
         prepared(case_of(device, direction="peer"))
-    assert caught.value.code == "no_device"
-    assert caught.value.hint
 
 
 def test_bytes_over_the_link_count_once_and_bytes_in_memory_twice() -> None:
@@ -97,9 +94,6 @@ def test_sizes_start_at_4_kib(size: str) -> None:
     for absurd in ("0", "-1", "0.003", "1e9", "nan"):
         with pytest.raises(ValueError, match="mib must be between"):
             mib.parse(absurd)
-
-
-# --------------------------------------------------------------- overlap
 
 
 def test_a_product_runs_during_the_copy_and_is_counted() -> None:
@@ -161,9 +155,6 @@ def test_the_overlap_is_measured_from_each_part_alone() -> None:
 
 def test_without_a_product_there_is_no_overlap() -> None:
     assert prepared(case_of()).metrics() == {}
-
-
-# -------------------------------------------------------------- ceilings
 
 
 def test_ceilings_take_pageable_and_pinned_copies_of_gpus_only() -> None:

@@ -1,7 +1,5 @@
 """The ways to call a module that race: what the facts, the machine and the filters leave."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -173,9 +171,6 @@ def test_compiling_takes_longer_with_operations_convolutions_gradients_and_witho
     assert 2 * warm(100, 0) < warm(100, 0, trains=True)
     assert warm(*UNKNOWN) > warm(100, 10)  # not a small one
     assert warm(100, 0, import_s=0.5) == warm(100, 0) < warm(100, 0, import_s=2.0)
-
-
-# ------------------------------------------------- functions and commands
 
 
 WORK = CodeFacts("function", "mod:work", "", "", precision="", batch=1)

@@ -1,7 +1,5 @@
 """The lines to paste run, and compute what the code as written computes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections import UserDict, defaultdict
@@ -73,9 +71,7 @@ def expected(scope: dict[str, Any]) -> Any:
         ("fp32", "compile+reduce-overhead", 1e-5),
     ],
 )
-def test_a_call_on_the_cpu(
-    scope: dict[str, Any], monkeypatch: Any, precision: str, mode: str | None, tolerance: float
-) -> None:
+def test_a_call_on_the_cpu(scope, monkeypatch, precision, mode, tolerance) -> None:
     made = []
     compiled = torch.compile  # without a C++ compiler's minute
     monkeypatch.setattr(

@@ -1,7 +1,5 @@
 """The candidates of a training: which start, which follow the leader, and why others do not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Each test leaves the process as it was, whatever user code changes in it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +27,6 @@ def code(tmp_path: Path) -> Callable[..., Code]:
     """The Code of a target among the fixtures."""
 
     def made(target: str, kind: str = FUNCTION, **given: object) -> Code:
-        return Code(kind, target, str(tmp_path), str(OWN), **given)  # type: ignore[arg-type]
+        return Code(kind, target, str(tmp_path), str(OWN), **given)
 
     return made

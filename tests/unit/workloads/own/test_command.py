@@ -1,7 +1,5 @@
 """A user's command as a task: real processes, which never outlive a step."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys
@@ -9,6 +7,7 @@ import tracemalloc
 
 import msgspec
 import pytest
+from checking import fails_with
 
 from workbench.contract import Case, Setup, WorkloadError
 from workbench.process import children
@@ -53,9 +52,8 @@ def test_a_step_runs_the_command_with_the_values_of_its_case(code, tmp_path) -> 
 
 def test_a_failing_command_is_named_with_its_last_error(code, capfd) -> None:
     task = _task(code, "process.py fail")
-    with pytest.raises(WorkloadError) as caught:
+    with fails_with("user_code") as caught:
         task.step()
-    assert caught.value.code == "user_code"
     assert str(caught.value) == ("it failed (exit code 3); its log ends: first | no such device")
     logged = capfd.readouterr().err
     assert "started fail" in logged
@@ -146,9 +144,8 @@ def test_a_line_that_does_not_end_takes_no_memory(code) -> None:
 
 def test_a_command_without_its_line_is_an_error(code) -> None:
     task = _task(code, "process.py quick", until="never")
-    with pytest.raises(WorkloadError, match="without a line that matches 'never'") as caught:
+    with fails_with("user_code", "without a line that matches 'never'"):
         task.step()
-    assert caught.value.code == "user_code"
     failing = _task(code, "process.py fail", until="never")
     with pytest.raises(WorkloadError, match=r"exit code 3\).* no such device$"):
         failing.step()
@@ -187,9 +184,8 @@ def test_facts_come_without_running_it(code) -> None:
     assert found.code_sha256 != facts(f"{PYTHON} works.py fail").code_sha256
     assert facts("{program} x").code_sha256, "its program is not known yet"
     for text in ("./nothing.sh", "pythn x"):
-        with pytest.raises(WorkloadError, match="there is no program") as caught:
+        with fails_with("bad_target", "there is no program"):
             facts(text)
-        assert caught.value.code == "bad_target"
 
 
 def test_a_program_that_is_not_executable_has_its_remedy(code, tmp_path) -> None:

@@ -1,13 +1,12 @@
 """Facts found by calling a user's module, and the checks of its candidates."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from checking import fails_with
 
 from workbench.contract import Case, Setup, WorkloadError
 from workbench.worker.block import time_sample
@@ -157,9 +156,7 @@ def test_a_module_that_casts_is_compared_with_fp32(examined) -> None:
         ("xpu:0", None, False),
     ],
 )
-def test_float64_takes_far_longer_on_most_gpus(
-    monkeypatch: pytest.MonkeyPatch, home: str, capability: tuple[int, int] | None, affords: bool
-) -> None:
+def test_float64_takes_far_longer_on_most_gpus(monkeypatch, home, capability, affords) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
     code = Code("torch", "m:build", "", "", home=home, seconds=20.0)
     assert affords_float64(code, call_s=0.5) == affords
@@ -183,10 +180,8 @@ def test_float64_takes_far_longer_on_most_gpus(
     ],
 )
 def test_what_cannot_be_compared_is_refused(examined, name, code_word, says) -> None:
-    with pytest.raises(WorkloadError, match=says) as refused:
+    with fails_with(code_word, says):
         examined(name)
-    assert refused.value.code == code_word
-    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("mode", [None, "nhwc"])

@@ -1,7 +1,5 @@
 """A user's function as a task: its arguments, its check, the changes that it makes."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import subprocess
@@ -12,8 +10,9 @@ from types import SimpleNamespace
 import msgspec
 import numpy as np
 import pytest
+from checking import fails_with
 
-from workbench.contract import Case, Setup, Task, WorkloadError
+from workbench.contract import Case, Setup, WorkloadError
 from workbench.records.code import CodeFacts
 from workbench.worker.code import FUNCTION, Code
 from workloads.own import function
@@ -24,9 +23,7 @@ from workloads.own.workload import WORKLOAD
 
 def _task(code, *, batch: int | None = None, device: str = "cpu") -> function.FunctionTask:
     case = Case("own", device, "python", "", batch=batch)
-    task: Task = WORKLOAD.prepare(case, Setup(files={"code": code.as_text()}))
-    assert isinstance(task, function.FunctionTask)
-    return task
+    return WORKLOAD.prepare(case, Setup(files={"code": code.as_text()}))
 
 
 def _facts(code) -> CodeFacts:
@@ -191,9 +188,8 @@ def test_a_result_that_is_no_number_is_wrong_and_can_be_written(code) -> None:
 )
 def test_the_functions_own_check_decides(code, name: str, error: str, says: str) -> None:
     task = _task(code(f"works:{name}"))
-    with pytest.raises(WorkloadError, match=re.escape(says)) as caught:
+    with fails_with(error, re.escape(says)):
         task.check()
-    assert caught.value.code == error
     task.function = lambda *_: 5 if name == "refused" else 2
     assert task.check().reference == f"works:{name}.check"
 

@@ -1,7 +1,5 @@
 """Compiled calls of a user's module, and the context that each call gets."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from checking import fails_with
 
 from workbench.contract import Case, Setup, WorkloadError
 from workbench.worker.code import Code, guard_for
@@ -33,9 +32,7 @@ def code(tmp_path: Path) -> Iterator[Code]:
     torch.set_num_threads(threads)
 
 
-def test_a_compiled_module_answers_as_eager_does(
-    code: Code, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compiled_module_answers_as_eager_does(code: Code, monkeypatch) -> None:
     # The compiler itself takes many seconds; this captures and lowers the graph as it does.
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     case = Case("own", "cpu", "torch", "fp32", threads=1, batch=4, mode="compile")
@@ -59,14 +56,11 @@ def test_a_call_that_fails_late_is_named(code: Code, monkeypatch: pytest.MonkeyP
         raise RuntimeError("worn out")
 
     monkeypatch.setattr(task, "model", fail)
-    with pytest.raises(WorkloadError, match="modules:picture: RuntimeError: worn out") as caught:
+    with fails_with("user_code", "modules:picture: RuntimeError: worn out"):
         task.step()
-    assert caught.value.code == "user_code"
 
 
-def test_an_error_of_the_check_is_named_as_its_own(
-    code: Code, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_the_check_is_named_as_its_own(code: Code, monkeypatch) -> None:
     case = Case("own", "cpu", "torch", "fp32", threads=1, batch=4)
     task: Any = WORKLOAD.prepare(case, Setup(files={"code": code.as_text()}))
     monkeypatch.setattr(task, "check_output", lambda output: output["logits"] > 0)

@@ -1,7 +1,5 @@
 """Results of any kind, compared and hashed."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

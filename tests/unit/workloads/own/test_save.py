@@ -1,7 +1,5 @@
 """--save-best: the folder appears in one piece, and its script runs without the workbench."""
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import os
@@ -46,8 +44,6 @@ print(sorted({"workbench", "workloads"} & set(sys.modules)))
 
 def built(name: str, file: str = "small_net") -> Subject:
     spec = importlib.util.spec_from_file_location(file, USER / f"{file}.py")
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     made = getattr(module, name)()
@@ -141,9 +137,7 @@ def test_a_module_that_exports(saved: Saved) -> None:
     assert "autocast" in saved.text
 
 
-def test_a_module_of_a_script_needs_its_artefact_and_no_workbench(
-    saved: Saved, tmp_path: Path
-) -> None:
+def test_a_module_of_a_script_needs_its_artefact_and_no_workbench(saved: Saved, tmp_path) -> None:
     saved.save(saved.code(target="train.py::Net"), built("build"))
     done = subprocess.run(
         [sys.executable, "-c", ALONE, str(saved.folder / "reproduce.py")],
@@ -275,9 +269,7 @@ def test_a_command(saved: Saved) -> None:
     assert subprocess.run([script], capture_output=True, text=True).stdout == "x\n"
 
 
-def test_a_command_runs_where_it_was_measured(
-    saved: Saved, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_command_runs_where_it_was_measured(saved: Saved, monkeypatch, tmp_path) -> None:
     there = tmp_path / "a folder"
     there.mkdir()
     env = Path(sys.executable).parent

@@ -1,8 +1,6 @@
 """Scripts that are run once, unchanged, in forks of a real process: what is seen, chosen and handed
 over."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -263,9 +261,7 @@ def test_a_script_that_calls_no_module_says_why_and_what_to_do(
     assert outcomes.found[name] == {"error": error, "message": message, "hint": remedy}
 
 
-def test_the_last_line_of_the_log_says_which_argument_is_wrong(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_last_line_of_the_log_says_which_argument_is_wrong(tmp_path, monkeypatch) -> None:
     words = "train.py: error: unrecognized arguments: --lrr"
     with (tmp_path / "log").open("w+") as log:
         monkeypatch.setattr(script, "LOG", log.fileno())

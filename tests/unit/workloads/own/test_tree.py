@@ -1,7 +1,5 @@
 """Values inside nested containers and objects, and modules with their inputs."""
 
-from __future__ import annotations
-
 from collections import UserDict, defaultdict
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -114,7 +112,7 @@ def test_mappings_stay_what_they_are() -> None:
 
 def test_nodes_that_know_their_parent_have_an_end() -> None:
     root, leaf = _Graph(), _Graph()
-    root.below, leaf.above = leaf, root  # type: ignore[attr-defined]
+    root.below, leaf.above = leaf, root
     assert [name for name in Example((root,), {}).tensors() if "above" in name] == []
 
 

@@ -1,10 +1,7 @@
 """What a worker does before it loads the user's code."""
 
-from __future__ import annotations
-
 import importlib
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,9 +44,7 @@ def test_what_the_exporter_imports_precedes_the_users_code(
     assert order == expected
 
 
-def test_a_users_file_does_not_hide_what_the_exporter_imports(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_users_file_does_not_hide_what_the_exporter_imports(tmp_path, monkeypatch) -> None:
     imported: list[str] = []
     monkeypatch.setattr(importlib, "import_module", imported.append)
     export.preload(str(tmp_path))
@@ -61,9 +56,7 @@ def test_a_users_file_does_not_hide_what_the_exporter_imports(
     assert imported == ["onnx", "onnxscript"]
 
 
-def test_a_missing_package_is_named_only_where_it_is_needed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_package_is_named_only_where_it_is_needed(tmp_path, monkeypatch) -> None:
     (tmp_path / "onnxscript.py").write_text("raise ValueError('the wrong one')")
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     export.preload(str(tmp_path))
