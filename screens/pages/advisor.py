@@ -6,6 +6,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from workbench.export.view.answers import answer_lines, ending_lines
+from workbench.export.view.derived import row_title
 from workbench.export.view.lead import course_lines
 from workbench.export.view.spans import Text
 from workbench.export.view.tables import ROOMY, advisor_columns, advisor_line, has_gpu
@@ -54,9 +55,12 @@ class AdvisorScreen(ViewScreen):
         bar = self.query_one(FilterBar)
         rows = self._rows
         gpu, words = has_gpu(rows), self.size.width >= ROOMY
-        lines = [advisor_line(row, session, gpu=gpu, words=words) for row in rows]
-        labels = {row.plan.scenario: [c.case.label for c in row.candidates] for row in rows}
-        lines = [line for line in lines if bar.accepts(line.key, *line.words, *labels[line.key])]
+        lines = [advisor_line(row, session, gpu=gpu, words=words, short=not words) for row in rows]
+        hidden = {
+            row.plan.scenario: [row_title(row), *(c.case.label for c in row.candidates)]
+            for row in rows
+        }
+        lines = [line for line in lines if bar.accepts(line.key, *line.words, *hidden[line.key])]
         keys = [line.key for line in lines]
         empty = "nothing matches the filter" if rows else nothing_yet(session)
         columns = advisor_columns(rows, self.size.width)

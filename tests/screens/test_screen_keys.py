@@ -232,6 +232,20 @@ async def test_the_filter_finds_the_words_that_the_table_shows() -> None:
         assert "nothing matches" not in text(pilot)
 
 
+async def test_the_filter_finds_a_title_where_the_table_shows_a_short_name() -> None:
+    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "slash", *"irregular")
+        assert "branching " in text(pilot) and "training " not in text(pilot)
+
+
+async def test_the_table_names_a_scenario_alike_before_and_after_its_answer() -> None:
+    for events in ([e for e in scenes.h200() if e.at_s < 1.0], scenes.h200()):
+        async with held(events)[0].run_test(size=SIZE) as pilot:
+            await settle(pilot)
+            assert "branching  " in text(pilot), events[-1]
+
+
 async def test_a_dead_engine_shows_its_last_words_and_s_tries_again() -> None:
     failures: list[EventSourceError | None] = [
         EventSourceError(

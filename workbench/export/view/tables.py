@@ -58,14 +58,17 @@ def advisor_columns(rows: Collection[Row], width: int = UNLIMITED) -> list[Colum
     return [replace(c, title="Conf.") if short and c.key == "confidence" else c for c in columns]
 
 
-def advisor_line(row: Row, run: RunView, *, gpu: bool, words: bool = False) -> Line:
+def advisor_line(
+    row: Row, run: RunView, *, gpu: bool, words: bool = False, short: bool = False
+) -> Line:
     """One scenario: its verdict, or the state of its race.  `gpu`: the table has GPU candidates;
-    `words`: the pick is also named in words, where they fit."""
+    `words`: the pick is also named in words, where they fit; `short`: a scenario has one name,
+    which stays when answers need its room."""
     plan, verdict = row.plan, row.verdict
     advice = plan.textbook or ""
     title = Text.of(row_title(row))
-    # A scenario has a short name, which the command line takes too; answers need its room.
-    names = [title, Text.of(plan.scenario)][run.going :]
+    # A scenario has a short name, which the command line takes too.
+    names = [title, Text.of(plan.scenario)][short:]
     cells: dict[str, Cell] = {
         "scenario": names if advice and not words else title,
         "textbook": Text.of((choice_word(advice), advice)),
