@@ -331,6 +331,9 @@ class OwnCode:
         found = lines(facts, case, self._question)
         key = EXPORTER if case.backend in ONNX_BACKENDS else self._key(self._code.home)
         files = self._exports.files(case) if self._exports else {}
+        target = Path(folder).absolute()
+        hidden = target.with_name(f".{self.context.pool.scratch.name}")
+        self.context.pool.own_folder(hidden)
         try:
             least_s = max(1.0, self.reserved_s)
             self.context.start(key, least_s)
@@ -342,7 +345,8 @@ class OwnCode:
                 SavedFiles,
                 max(least_s, self.context.deadline()),
                 picked=case,
-                destination=str(Path(folder).absolute()),
+                destination=str(target),
+                hidden=str(hidden),
                 onnx_file=files.get("model", ""),
                 setup=found.setup,
                 call=found.call,
