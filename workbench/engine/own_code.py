@@ -147,6 +147,8 @@ class OwnCode:
         if facts.of_one_size and facts.data:
             raise UsageError(f"--batch: the loader of {facts.name} makes its own batches")
         if facts.of_one_size:
+            if not facts.name.endswith(".pt2"):
+                raise UsageError(f"--batch: {facts.name} takes batch {facts.batch} alone")
             fixed = f"--batch: {facts.name} was exported for batch {facts.batch} alone"
             raise UsageError(f"{fixed}; export it with dynamic_shapes")
         return msgspec.structs.replace(facts, notes=[*facts.notes, NO_BATCH])

@@ -42,6 +42,15 @@ def test_an_archive_of_one_size_takes_no_other() -> None:
     assert list(Report.of(raced(OfOneSize, batch=(2,))).rows) == ["own"]
 
 
+class WithItsBatch(OfOneSize):
+    facts: ClassVar = {**OfOneSize.facts, "name": "shop.model:build"}
+
+
+def test_a_module_that_fixes_its_batch_takes_no_other() -> None:
+    with pytest.raises(UsageError, match=r"shop\.model:build takes batch 2 alone$"):
+        raced(WithItsBatch, batch=(2, 4))
+
+
 class Misnamed(SimulatedOwn):
     failures: ClassVar = {"examine": Reason("bad_target", "there is no shop.model", "did you mean")}
 
