@@ -114,10 +114,12 @@ def test_one_unreadable_row_is_matched_by_elimination() -> None:
     assert gpus[1].unavailable["power_w"] == "the GPU is lost"
 
 
-def test_two_unreadable_rows_are_not_guessed_at() -> None:
-    rows = [row(0, identified=False), row(1, identified=False)]
-    gpus = join(rows, NVML, answer(device(0, 0), device(1, 1)), None)
-    assert [gpu.device for gpu in gpus] == [None, None, "cuda:0", "cuda:1"]
+def test_as_many_unreadable_rows_as_devices_are_these_without_a_number() -> None:
+    rows = [row(0), row(1, identified=False), row(2, identified=False)]
+    gpus = join(rows, NVML, answer(device(0, 2), device(1, 0), device(2, 1)), None)
+    found = [(gpu.index, gpu.device) for gpu in gpus]
+    assert found == [(0, "cuda:1"), (None, "cuda:0"), (None, "cuda:2")]
+    assert gpus[1].name == "H200" and gpus[1].unavailable["power_w"] == "the GPU is lost"
 
 
 def test_one_device_for_two_unreadable_rows_is_not_guessed_at() -> None:
