@@ -195,6 +195,9 @@ class SimulatedPool:
     def process_ids(self) -> list[int]:
         return list(self._alive.values())
 
+    def own_folder(self, folder: Path) -> None:
+        """No worker leaves a folder."""
+
     def end_all(self, *, at_once: bool) -> None:
         for key in list(self._alive):
             self.end(key)

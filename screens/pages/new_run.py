@@ -16,7 +16,7 @@ from textual.widgets import Input, Static
 from workbench import catalog
 from workbench.contract import WorkloadError
 from workbench.export.view.spans import Text, heading
-from workbench.export.view.table import Column, Line, longest_that_fits
+from workbench.export.view.table import Column, Line, holds, longest_that_fits
 from workbench.planning.request import Request
 from workbench.records.machine import Machine
 
@@ -25,7 +25,6 @@ from ..state.run_form import OWN, SCENARIOS, Checked, RunForm
 from ..terminal import TOO_SMALL
 from ..widgets.chips import Chips
 from ..widgets.drawn import Drawn
-from ..widgets.filter import holds
 from ..widgets.keybar import OPTIONAL, KeyBar
 from ..widgets.table import Table
 

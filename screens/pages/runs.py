@@ -9,7 +9,7 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from workbench.export.view.runs import COLUMNS, MARKED, run_line, run_lines, searched_texts
+from workbench.export.view.runs import COLUMNS, MARKED, is_found, run_line, run_lines
 from workbench.export.view.spans import Text
 from workbench.records.comparison import RunSummary
 from workbench.records.errors import JournalError
@@ -20,7 +20,7 @@ from workbench.text.sanitize import shown
 from ..state.session import Session
 from ..state.threads import in_thread
 from ..widgets.drawn import Drawn
-from ..widgets.filter import FilterBar, holds
+from ..widgets.filter import FilterBar
 from ..widgets.keybar import SPARE
 from ..widgets.pane import Pane
 from ..widgets.table import Table
@@ -105,7 +105,7 @@ class RunsScreen(ViewScreen):
             self.repaint()  # with the problem
             return
         words, kept = self.query_one(FilterBar).value, history.matching(self._kept)
-        matching = (each for each in kept if holds(words, *searched_texts(each[1])))
+        matching = (each for each in kept if is_found(each[1], words))
         self._found = {run.id: (path, run) for path, run in islice(matching, self._wanted)}
         self.repaint()
 

@@ -7,6 +7,8 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widgets import Input, Label
 
+from workbench.export.view.table import holds
+
 from .table import Table
 
 
@@ -39,9 +41,3 @@ class FilterBar(Horizontal):
 
     def accepts(self, *texts: str) -> bool:
         return holds(self.value, *texts)
-
-
-def holds(words: str, *texts: str) -> bool:
-    """Whether each of the words occurs in one of the texts."""
-    together = " ".join(texts).lower()
-    return all(word in together for word in words.lower().split())

@@ -48,9 +48,12 @@ def test_watch_streams_one_object_a_line(cli, stub: StubDriver) -> None:
     assert all(look["gpus"][0]["power_w"] == 76.5 for look in looks)
 
 
-def test_watch_without_a_terminal_is_text_and_ends_well_with_ctrl_c(environment) -> None:
+@pytest.mark.parametrize(("options", "code"), [((), 0), (("--count", "99"), 130)])
+def test_watch_without_a_terminal_is_text_and_ends_well_unless_it_owes_more(
+    environment, options: tuple[str, ...], code: int
+) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "workbench", "watch", "--every", "0.5"],
+        [sys.executable, "-m", "workbench", "watch", "--every", "0.5", *options],
         env={**environment, "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -60,7 +63,7 @@ def test_watch_without_a_terminal_is_text_and_ends_well_with_ctrl_c(environment)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert head[0].startswith("cpu: ") and "cpu " in head[1]
-    assert (process.returncode, errors) == (0, "")
+    assert (process.returncode, errors) == (code, "")
 
 
 @pytest.mark.parametrize("bad", [("--every", "0"), ("--count", "0"), ("--every", "soon")])

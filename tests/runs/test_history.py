@@ -29,6 +29,9 @@ def test_runs_are_listed_as_text_and_json(cli, earlier_run: Path) -> None:
     assert [run["id"] for run in document["runs"]] == [earlier_run.stem]
     assert document["runs"][0]["answers"]
     assert cli("runs", "--last", "1").stderr == "there are older ones: --last N shows more\n"
+    for words in (earlier_run.stem, "done sure"):
+        _, found = cli("runs", words).stdout.splitlines()
+        assert found.startswith(earlier_run.stem), words
     none = cli("runs", "no such text", "--json")
     assert none.stdout.count("started_at") == 0
     assert none.stderr == "no run is kept, or none matches\n"

@@ -32,6 +32,10 @@ async def test_the_candidates_for_comparison_stand_apart() -> None:
         await press(pilot, "slash", *"pick", "enter")
         assert len(pilot.app.screen.query_one(Table)._shown.lines) == 1, "states are words too"
         await press(pilot, "slash", "escape")
+        await press(pilot, "slash", *"torch bf16", "enter")
+        found = pilot.app.screen.query_one(Table)._shown.lines
+        assert found and all("bf16" in line.key for line in found), "not those it has beaten"
+        await press(pilot, "slash", "escape")
         await press(pilot, "slash", *"fp64", "enter")
         assert "fp32" not in "".join(text(pilot).splitlines()[5:9])
 

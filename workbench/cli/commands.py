@@ -4,7 +4,6 @@ Imports stay inside functions, so that a command loads no more than it needs.
 """
 
 import sys
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import click
 
 from .. import catalog
 from ..contract import WorkloadError
-from ..engine.exit_codes import FAILED, OK
+from ..engine.exit_codes import CUT_SHORT, FAILED, OK
 from ..planning.request import Request, check_python
 from ..planning.usage import UsageError
 from .launch import all_gpus_report, check_theme, in_terminal, show_replay, show_watch, take_part
@@ -158,11 +157,13 @@ def watch(every_s: float, count: int | None, as_json: bool, plain: bool) -> None
     found, software = machine.detect()
     if not as_json and not plain and count is None and in_terminal():
         sys.exit(show_watch(found, software, every_s=every_s))
-    with suppress(KeyboardInterrupt):  # the usual end
+    try:
         if not as_json:
             click.echo("\n".join(header(found)))
         for snapshot in islice(snapshots(found, every_s=every_s), count):
             click.echo(encode(snapshot) if as_json else line(snapshot))
+    except KeyboardInterrupt:  # the usual end, unless it owes further snapshots
+        sys.exit(OK if count is None else CUT_SHORT)
 
 
 @command(

@@ -65,9 +65,11 @@ def runs(
 ) -> None:  # fmt: skip
     """List the kept runs, newest first.
 
-    TEXT is part of a command or of the id of a scenario.  With --prune, delete those that match,
-    after confirmation.  A run in progress and files that are no runs are kept.
+    TEXT is words that must all occur in what is known of a run, such as its command, id, date,
+    status, machine or answers.  With --prune, delete those that match, after confirmation.  A run
+    in progress and files that are no runs are kept.
     """
+    from ..export.view.runs import is_found
     from ..report.history import matching, refreshed
 
     if prune != (keep is not None or older is not None) or (yes and not prune):
@@ -77,8 +79,9 @@ def runs(
             "--last says how many runs are listed; --keep says how many --prune leaves"
         )
     last = last or LISTED
-    words = [shown(text, 1000).casefold()] if text else []  # as they are kept
-    found = matching(refreshed(), words, status=status, since_s=since, before_s=older)
+    words = shown(text or "", 1000)  # as they are kept
+    kept = matching(refreshed(), status=status, since_s=since, before_s=older)
+    found = (each for each in kept if is_found(each[1], words))
     if prune:
         idle = (each for each in found if each[1].status not in ("running", "unreadable"))
         sys.exit(_prune(list(islice(idle, keep or 0, None)), yes=yes, as_json=as_json))

@@ -25,7 +25,7 @@ from ..records.document import SCHEMA_VERSION, Ceilings, Tool
 from ..records.machine import Machine, Software
 from ..records.reason import Reason, Warning
 from ..report.candidate import CANCELLED
-from ..report.cut_run import CutRun, refusal
+from ..report.cut_run import CutRun, resumable
 from ..report.journal import new_run_id
 from ..report.report import Report
 from . import ceiling_store, ceilings
@@ -262,9 +262,8 @@ class Engine:
             if known is not None and known.verdict is None:
                 self._decide(plan)
         self._write_trace()
-        cut, remedy = self._request.resumes, "run it again"
-        if cut or refusal(self.report) is None:
-            run = cut.started.id if cut and not self.report.rows else "last"
+        remedy = "run it again"
+        if run := resumable(self.report):
             remedy = f"{remedy}, or try `workbench resume {run}`"
         self._warn(Warning("cut_short", f"the run was cut short ({cause})", remedy))
 

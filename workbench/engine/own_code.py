@@ -151,6 +151,8 @@ class OwnCode:
         if facts.of_one_size and facts.data:
             raise UsageError(f"--batch: the loader of {facts.name} makes its own batches")
         if facts.of_one_size:
+            if not facts.name.endswith(".pt2"):
+                raise UsageError(f"--batch: {facts.name} takes batch {facts.batch} alone")
             fixed = f"--batch: {facts.name} was exported for batch {facts.batch} alone"
             raise UsageError(f"{fixed}; export it with dynamic_shapes")
         return msgspec.structs.replace(facts, notes=[*facts.notes, NO_BATCH])
@@ -326,6 +328,9 @@ class OwnCode:
         found = lines(facts, case, self._question)
         key = EXPORTER if case.backend in ONNX_BACKENDS else self._key(self._code.home)
         files = self._exports.files(case) if self._exports else {}
+        target = Path(folder).absolute()
+        hidden = target.with_name(f".{self.context.pool.scratch.name}")
+        self.context.pool.own_folder(hidden)
         try:
             least_s = max(1.0, self.reserved_s)
             self.context.start(key, least_s)
@@ -337,7 +342,8 @@ class OwnCode:
                 SavedFiles,
                 max(least_s, self.context.deadline()),
                 picked=case,
-                destination=str(Path(folder).absolute()),
+                destination=str(target),
+                hidden=str(hidden),
                 onnx_file=files.get("model", ""),
                 setup=found.setup,
                 call=found.call,

@@ -10,7 +10,7 @@ from ..records.document import PHASES, Sweep
 from ..records.machine import Machine, Software
 from ..report import history, journal
 from ..report.candidate import Row
-from ..report.cut_run import refusal
+from ..report.cut_run import resumable
 from ..report.report import Report
 from ..text.sanitize import shown
 from .view.answers import notes, result_lines
@@ -50,7 +50,7 @@ def _breaking_off(report: Report) -> list[Fact]:
         is_going = history.is_being_written(journal.runs_folder() / f"{run}.jsonl")
         if is_going:
             text = "the run is still under way"
-        elif known := run if refusal(report) is None else report.started.resumes:
+        elif known := resumable(report):
             text = f"{text}; `workbench resume {known}` measures the rest"
     return [fact("incomplete", text)]
 

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from ..text.sanitize import shown
 from ..worker.code import COMMAND, FUNCTION, OWN, TORCH, Code, placeholders
+from .number_lists import numbers
 from .option_fields import OF_CODE, OF_MODELS, given, set_by, written
 from .scenario import Scenario
 
@@ -201,8 +202,14 @@ class OwnQuestion:
         return written({self.option: self.target, **given(self)})
 
 
+def _values(option: str, part: str) -> list[str]:
+    """The value itself, unless it is a range of numbers; UsageError if that does not rise."""
+    is_range = re.fullmatch(r"\d+\.\.\d+", part)
+    return [str(number) for number in numbers(option, part, int)] if is_range else [part]
+
+
 def parse_over(texts: Sequence[str], command: str) -> dict[str, list[str]]:
-    """The values of each axis such as `workers=0,2,4`.
+    """The values of each axis such as `workers=0,2,4` or `batch=8..64`, for its doublings.
 
     Raises ValueError, in one sentence, unless axes and placeholders of `command` match one to one
     and each axis has values that differ.
@@ -226,7 +233,9 @@ def parse_over(texts: Sequence[str], command: str) -> dict[str, list[str]]:
             raise ValueError(f"--over {name}: the command has no placeholder {{{name}}}")
         if name in axes:
             raise ValueError(f"--over {name} is given twice")
-        axes[name] = values = [part.strip() for part in listed.split(",")]
+        parts = (part.strip() for part in listed.split(","))
+        values = [value for part in parts for value in _values(f"--over {name}", part)]
+        axes[name] = values
         shown = {value.rpartition("/")[2] for value in values}  # as in ids of cases
         if len(shown) < len(values) or "" in values:
             why = "a value is empty, or two have the same last part after `/`"

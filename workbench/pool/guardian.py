@@ -1,7 +1,7 @@
 """Ends everything a run started once the engine is gone: `python guardian.py RUN_ID`.
 
 The engine holds the write end of this process's stdin.  It writes which process groups live
-(`+PGID`), which have ended (`-PGID`), and which folder is scratch (`/...`).  However the engine
+(`+PGID`), which have ended (`-PGID`), and which folders are scratch (`/...`).  However the engine
 ends, kill -9 included, the pipe closes; frozen groups cannot notice that themselves.  Standard
 library only, no imports of ours.
 """
@@ -21,10 +21,10 @@ def main(run_id: str) -> None:
     for number in ignored:
         signal.signal(number, signal.SIG_IGN)
     groups: set[int] = set()
-    scratch = None
+    scratch = list[bytes]()
     for line in sys.stdin.buffer:
         if line.startswith(b"/"):
-            scratch = line.rstrip(b"\n")
+            scratch.append(line.rstrip(b"\n"))
             continue
         group = int(line[1:])
         groups.add(group) if line.startswith(b"+") else groups.discard(group)
@@ -32,8 +32,8 @@ def main(run_id: str) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)  # reaches stopped processes too
     kill_strays(f"{RUN_ID_VARIABLE}={run_id}".encode())
-    if scratch is not None:
-        shutil.rmtree(scratch, ignore_errors=True)
+    for folder in scratch:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def kill_strays(mark: bytes) -> None:

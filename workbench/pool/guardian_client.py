@@ -36,7 +36,8 @@ class Guardian:
 
     def own_folder(self, folder: Path) -> None:
         """Have `folder` removed at the end, whatever the end is."""
-        self._write(str(folder))
+        if "\n" not in str(folder):  # which would be two lines
+            self._write(str(folder))
 
     def _write(self, line: str) -> None:
         assert self._process.stdin is not None  # it was asked for

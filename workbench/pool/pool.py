@@ -95,6 +95,10 @@ class Pool:
         self.longest_gpu_start_s = 0.0
         self._pauses: list[tuple[float, float]] = []  # begin and end, on the host's clock
 
+    def own_folder(self, folder: Path) -> None:
+        """Have `folder`, which a worker may leave behind, removed at the end."""
+        self._guardian.own_folder(folder)
+
     def start(self, key: WorkerKey, deadline_s: float) -> None:
         """Make sure of a worker with its backend imported; WorkerFailed if there can be none.
 

@@ -79,6 +79,15 @@ class CutRun:
                 yield msgspec.structs.replace(event, at_s=at_s)
 
 
+def resumable(report: Report) -> str | None:
+    """The id of the run with which `resume` measures the rows that a cut run lacks: its own, or
+    that of the run it goes on with; None if there is none, or if it lacks no row."""
+    rows = report.asked_rows
+    if report.started is None or (rows and all(map(_is_complete, rows))):
+        return None
+    return report.started.id if refusal(report) is None else report.started.resumes
+
+
 def refusal(report: Report) -> str | None:
     """Why a run that was cut short has to start over; None if `resume` takes it."""
     words = _words(report)

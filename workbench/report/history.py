@@ -6,7 +6,7 @@ a killed one leaves the old index.  The digest at its end shows damage.
 
 import fcntl
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -48,15 +48,13 @@ def refreshed() -> list[tuple[Path, RunSummary]]:
 
 
 def matching(
-    runs: Iterable[tuple[Path, RunSummary]], words: Sequence[str] = (), *,
+    runs: Iterable[tuple[Path, RunSummary]], *,
     status: str | None = None, since_s: float | None = None, before_s: float | None = None,
 ) -> Iterator[tuple[Path, RunSummary]]:  # fmt: skip
-    """The runs that match all `words` and bounds."""
+    """The runs with this status and within the bounds."""
     kept = "incomplete" if status == "running" else status  # until its journal is at rest
     for path, run in runs:
-        text = "\n".join([run.command, *run.answers, run.machine or ""]).casefold()
-        found = all(word in text for word in words) and _is_between(run, since_s, before_s)
-        if kept not in (None, run.status) or not found:
+        if kept not in (None, run.status) or not _is_between(run, since_s, before_s):
             continue
         if run.status == "incomplete" and is_being_written(path):
             run = msgspec.structs.replace(run, status="running")

@@ -93,7 +93,7 @@ def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
     example = one.example(batch)
     facts = {**_inputs(example), **_behaviour(one, example, notes)}
     resizes = batch is not None and _resizes(one, example, batch, facts["guard"])
-    if resizes is None and not one.is_graph:
+    if resizes is None and not one.is_graph and code.batch != batch:  # unless --batch says so
         batch = None  # as of images in a list, whose first axis is that of the colours
     facts |= {"batch": batch, "checks": one.part("check") is not None}
     found = reference(code, batch, facts["guard"])
@@ -102,7 +102,7 @@ def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
     if facts["nondeterministic"]:
         notes.append(f"two fresh copies differ, {_consequence(found, facts['checks'])}")
     facts["resizable"] = bool(resizes)
-    facts["of_one_size"] = resizes is None and one.is_graph
+    facts["of_one_size"] = resizes is None and batch is not None
     return facts
 
 

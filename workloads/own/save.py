@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from workbench.contract import Case, WorkloadError
@@ -122,27 +121,30 @@ print(f"median of {timed}: {{statistics.median(times[5:]) * 1e3:.3f}} ms")
 
 
 def save(
-    code: Code, subject: Subject | None, picked: dict[str, Any], destination: str, **how: Any
+    code: Code,
+    subject: Subject | None,
+    picked: dict[str, Any],
+    destination: str,
+    hidden: str,
+    **how: Any,
 ) -> dict[str, Any]:
-    """Write the folder `destination` in one piece; returns the names of its `files`.
+    """Write the folder `destination` in one piece, first under the name `hidden`, which the engine
+    removes if it is left; returns the names of its `files`.
 
     `picked` are the fields of a case, `how` those of `_Script`.  WorkloadError where the folder
     holds something already, or the module can be neither built again nor exported.
     """
-    target = Path(destination)
+    target, written = Path(destination), Path(hidden)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as hidden:
-            written = Path(hidden, target.name)
-            written.mkdir()
-            script = _Script(written, code, Case(**picked), **how)
-            if code.kind == COMMAND:
-                file = written / "reproduce.sh"
-                file.write_text("\n".join([*_shell(code), *script.call, ""]))
-                file.chmod(0o755)
-            else:
-                (written / "reproduce.py").write_text(script.text(subject))
-            written.replace(target)
+        written.mkdir(parents=True)
+        script = _Script(written, code, Case(**picked), **how)
+        if code.kind == COMMAND:
+            file = written / "reproduce.sh"
+            file.write_text("\n".join([*_shell(code), *script.call, ""]))
+            file.chmod(0o755)
+        else:
+            (written / "reproduce.py").write_text(script.text(subject))
+        written.replace(target)
     except OSError as error:
         raise WorkloadError(f"cannot write {target}: {error.strerror}") from error
     return {"files": sorted(each.name for each in target.iterdir())}

@@ -89,7 +89,7 @@ class TrainingParts:
             return Example((), named) if named else Example((batch,), {})
         if not isinstance(batch, (list, tuple)):
             return Example((batch,), {})
-        if self.loss is None and self._names == {"batch"} and len(batch) > 1:
+        if self.loss is None and self._names == {"batch"}:
             return Example((batch,), {})
         given = batch[:-1] if self.judges_batch and len(batch) > 1 else batch
         return Example(tuple(given)[: self._most], {})

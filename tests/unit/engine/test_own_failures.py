@@ -29,6 +29,12 @@ def test_an_archive_of_one_size_takes_no_other() -> None:
     assert list(Report.of(raced(facts=facts, batch=(2,))).rows) == ["own"]
 
 
+def test_a_module_that_fixes_its_batch_takes_no_other() -> None:
+    facts = {"name": "shop.model:build", "batch": 2, "resizable": False, "of_one_size": True}
+    with pytest.raises(UsageError, match=r"shop\.model:build takes batch 2 alone$"):
+        raced(facts=facts, batch=(2, 4))
+
+
 def test_code_that_hangs_gets_a_remedy_that_fits() -> None:
     hung = Reason("timeout", "no answer within 9 s", HINTS["timeout"])
     (candidate,) = Report.of(raced(failures={"examine": hung})).rows["own"].candidates

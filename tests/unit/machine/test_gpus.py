@@ -109,12 +109,20 @@ def test_one_unreadable_row_is_matched_by_elimination() -> None:
     assert gpus[1].unavailable["power_w"] == "the GPU is lost"
 
 
+def test_as_many_unreadable_rows_as_devices_are_these_without_a_number() -> None:
+    rows = [row(0), row(1, identified=False), row(2, identified=False)]
+    gpus = join(rows, NVML, answer(device(0, 2), device(1, 0), device(2, 1)), None)
+    found = [(gpu.index, gpu.device) for gpu in gpus]
+    assert found == [(0, "cuda:1"), (None, "cuda:0"), (None, "cuda:2")]
+    assert gpus[1].name == "H200" and gpus[1].unavailable["power_w"] == "the GPU is lost"
+
+
 LOST = [row(0, identified=False), row(1, identified=False)]
 
 
 @pytest.mark.parametrize(
     ("rows", "devices"),
-    [(LOST, [device(0, 0), device(1, 1)]), (LOST, [device(0, 1)]), ([row(0)], [device(0, 5)])],
+    [(LOST, [device(0, 1)]), ([row(0)], [device(0, 5)])],
 )
 def test_nothing_else_is_guessed_at(rows: list[Gpu], devices: list[CudaDevice]) -> None:
     gpus = join(rows, NVML, answer(*devices), None)

@@ -110,6 +110,9 @@ def test_a_run_that_broke_off_names_resume_only_where_resume_takes_it(
     started = cut.started
     Journal(runs_folder() / f"{started.id}.jsonl").close()
     assert f"was cut short; `workbench resume {started.id}` measures" in run_text(cut)
+    cut.rows = {"branching": cut.rows["branching"]}  # which is complete
+    assert run_text(cut).endswith("incomplete    the run was cut short")
+    cut.rows = kept("advise-interrupted").report.rows
     ceilings = replace(started.tool, command="workbench ceilings")
     cut.started = replace(started, tool=ceilings)
     assert run_text(cut).endswith("incomplete    the run was cut short")

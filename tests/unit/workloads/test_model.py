@@ -364,8 +364,10 @@ def test_the_guardian_removes_the_scratch_folder(tmp_path: Path) -> None:
     (scratch / "link").symlink_to(outside)
     outside.mkdir()
     (outside / "kept").write_text("mine")
-    guard(f"{scratch}\n")
-    assert not scratch.exists()
+    other = tmp_path / ".hidden"  # of --save-best, whose worker was killed
+    other.mkdir()
+    guard(f"{scratch}\n{other}\n")
+    assert not scratch.exists() and not other.exists()
     assert (outside / "kept").read_text() == "mine"
 
 

@@ -129,14 +129,17 @@ def _session(facts: CodeFacts, case: Case) -> Lines:
 def _process(facts: CodeFacts, case: Case) -> list[str]:
     """Settings of the whole process: threads, and the arithmetic of FP32 on a GPU.
 
-    `allow_tf32` works in all versions of torch; its successor came with 2.9.
+    `allow_tf32` works in all versions of torch; its successor came with 2.9, and where a module
+    has set that for all of torch or cuDNN, it outlasts False.
     """
     if kind_of(case.device).on_host:
         return [] if case.threads is None else [f"torch.set_num_threads({case.threads})"]
     if case.precision not in ("fp32", "tf32") or facts.precision != "fp32":
         return []
     is_tf32 = case.precision == "tf32"
-    return [f"torch.backends.{part}.allow_tf32 = {is_tf32}" for part in ("cuda.matmul", "cudnn")]
+    wider = 'torch.backends.fp32_precision = torch.backends.cudnn.fp32_precision = "none"'
+    found = [f"torch.backends.{part}.allow_tf32 = {is_tf32}" for part in ("cuda.matmul", "cudnn")]
+    return found if is_tf32 else [wider, *found]
 
 
 def _placed(facts: CodeFacts, case: Case) -> list[str]:

@@ -9,7 +9,7 @@ from ...records.verdict import CONFIDENCES
 from ...text import units
 from ...text.sanitize import shown
 from .spans import Text, fact, facts_lines, heading, listed
-from .table import Cell, Column, Line
+from .table import Cell, Column, Line, holds
 from .words import choice_word
 
 COLUMNS = (
@@ -52,11 +52,11 @@ def run_lines(run: RunSummary, width: int) -> list[Text]:
     return [heading(run.id, width), *facts_lines([*facts, *listed("rows", _answers(run))], width)]
 
 
-def searched_texts(run: RunSummary) -> list[str]:
-    """The texts that a filter searches: everything that the list and the details show for a run."""
+def is_found(run: RunSummary, words: str) -> bool:
+    """Whether all words occur in what the list and the details show for a run."""
     status = f"{run.status}{', simulated' * run.simulated}"
     known = (run.id, run.command, moment(run), status, run.machine, run.reason)
-    return [*filter(None, known), *_answers(run)]
+    return holds(words, *filter(None, known), *_answers(run))
 
 
 def _answers(run: RunSummary) -> list[str]:

@@ -208,6 +208,12 @@ _TIMES = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "min"
 _TIMES |= {"M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 
 
+def holds(words: str, *texts: str) -> bool:
+    """Whether each of the words occurs in one of the texts: such a line passes a filter."""
+    together = " ".join(texts).casefold()
+    return all(word in together for word in words.casefold().split())
+
+
 def sorted_lines(lines: Sequence[Line], key: str, backwards: bool) -> list[Line]:
     """The lines by the text of one column: amounts by size, their units counted, before words;
     lines without a text there come last in both directions, and none passes a heading."""

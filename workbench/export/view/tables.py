@@ -13,7 +13,7 @@ from ...text import units
 from . import forest
 from .derived import RunView, row_title
 from .spans import Text
-from .table import UNLIMITED, Cell, Column, Line
+from .table import UNLIMITED, Cell, Column, Line, texts_of
 from .words import (
     choice_word,
     confidence_text,
@@ -214,7 +214,11 @@ def raced_lines(
     for candidate in run.ordered(row):
         label = candidate.case.label
         line = candidate_line(candidate, row, run, marks.get(label))
-        if not accepts(label, *line.words):
+        searched = line
+        if candidate.eliminated:  # the long form of its state names another candidate
+            state = texts_of(line.cells["state"])[-1]
+            searched = replace(line, cells={**line.cells, "state": state})
+        if not accepts(label, *searched.words):
             continue
         if row.is_reference_only(candidate) and not any(line.key == APART for line in lines):
             title = [Text.of(("for comparison, never picked", "dim"))]

@@ -37,12 +37,16 @@ def join(gpus: list[Gpu], nvml: Nvml, cuda: CudaAnswer, visible_devices: str | N
 
     `visible_devices` is the value of CUDA_VISIBLE_DEVICES, None where it is not set.
     """
-    left = list(cuda.devices)
+    gpus, left = list(gpus), list(cuda.devices)
     partners = [_take(gpu, left) for gpu in gpus]
     if len(left) == 1:  # all others are accounted for
         free = [n for n, gpu in enumerate(gpus) if not partners[n] and _may_be(gpu, left[0])]
         if len(free) == 1:
             partners[free[0]] = left.pop()
+    unread = [n for n, gpu in enumerate(gpus) if gpu.uuid is None and gpu.pci_bus_id is None]
+    if len(left) == len(unread) > 1:  # the same cards, but nothing says which has which number
+        for n in unread:
+            gpus[n], partners[n] = msgspec.structs.replace(gpus[n], index=None), left.pop(0)
     joined = [
         _without_cuda(gpu, cuda, visible_devices) if partner is None else _merge(gpu, partner)
         for gpu, partner in zip(gpus, partners, strict=True)

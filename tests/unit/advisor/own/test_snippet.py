@@ -217,6 +217,24 @@ def test_a_graph_of_torch_export_keeps_its_mode() -> None:
     assert "model.eval()" not in snippet(facts(graph=True), case(), QUESTION)
 
 
+def test_true_fp32_on_a_gpu_outlasts_what_a_module_has_set_by_the_new_names() -> None:
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    if not hasattr(matmul, "fp32_precision"):
+        pytest.skip("torch has the new names since 2.9")
+    picked = case("fp32", device="cuda:0", threads=None)
+    settings = [
+        line for line in snippet(facts(), picked, QUESTION).splitlines() if "backends" in line
+    ]
+    before = matmul.allow_tf32, cudnn.allow_tf32
+    try:
+        for wider in (torch.backends, cudnn):
+            wider.fp32_precision = "tf32"
+            exec("\n".join(settings), {"torch": torch})
+            assert "tf32" not in (matmul.fp32_precision, cudnn.conv.fp32_precision)
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32 = before
+
+
 def test_a_simulated_gpu_is_the_cpu() -> None:
     for question in (QUESTION, TRAINING, OwnQuestion("function", "m:work")):
         found = snippet(facts(passes_device=True), case("bf16", device="fake:0"), question)

@@ -338,7 +338,7 @@ def test_the_saved_script_calls_it_as_it_is_measured(
     call = f"result = work(*inputs, **named{device})"
     folder = tmp_path / "best"
     how = {"onnx_file": "", "setup": [], "call": [call], "renews": name == "sorts"}
-    save(of, None, asdict(case), str(folder), **how)
+    save(of, None, asdict(case), str(folder), str(tmp_path / ".hidden"), **how)
     monkeypatch.chdir(of.directory)
     ran = runpy.run_path(str(folder / "reproduce.py"))
     assert capsys.readouterr().out.startswith("median of 50 calls: ")

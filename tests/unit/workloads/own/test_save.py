@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import runpy
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -74,7 +75,11 @@ class Saved:
         made = lines(facts, case, question)
         where = str(self.folder)
         more = {"onnx_file": file, "setup": made.setup, "call": made.call, "renews": self.renews}
-        found = save(code, net, asdict(case), where, **more)
+        hidden = self.folder.with_name(".hidden")
+        try:
+            found = save(code, net, asdict(case), where, str(hidden), **more)
+        finally:  # as the guardian does
+            shutil.rmtree(hidden, ignore_errors=True)
         return list(found["files"])
 
     @property
