@@ -210,7 +210,7 @@ def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Cros
         unclear,
         below=change.below,
         above=change.above,
-        value=min(max(value, lower), upper),
+        value=value,
         ci95=(lower, upper),
         value_with_transfers=carried,
         searched=(pairs[0].value, pairs[-1].value),
