@@ -74,13 +74,13 @@ def _alike(one: Candidate, other: Candidate) -> bool:
 
 def payoff(one: Candidate, other: Candidate) -> Payoff | None:
     """When `one` has caught up with `other`, or the reverse if `other` takes longer to set up but
-    has the shorter step.  None where their fixed costs are alike or one was not measured.
+    has the shorter step.  None where their fixed costs are alike.
 
     The step of the first is its median.  The step of the second is that times the ratio from their
     common rounds, since medians over different rounds mislead.  The interval contains the error of
     that ratio but not of the fixed costs, which are single observations.
     """
-    if one is other or not (one.blocks and other.blocks) or _alike(one, other):
+    if _alike(one, other):
         return None
     ratio = ratios.ratio_between(other.step_rounds(), one.step_rounds())
     # The ratio that is stated elsewhere, or what few rounds say.

@@ -41,7 +41,7 @@ class Measured:
     def by_name(self, between: str) -> dict[str, Candidate]:
         """The best of each kind of device, or every candidate by its label, fastest first."""
         found: dict[str, Candidate] = {}
-        for candidate in ranked(c for c in self.candidates if c.blocks):
+        for candidate in ranked(self.candidates):
             case = candidate.case
             name = case.label if between == "candidate" else case.device_kind
             found.setdefault(name, candidate)
@@ -138,20 +138,15 @@ def find_change(points: Sequence[Measured]) -> tuple[Change, Duel] | None:
 
 
 def leaders(points: Sequence[Measured]) -> set[str]:
-    """Labels of the candidates that are fastest at some size, of all or of their kind of device."""
-    found = set()
-    for point in points:
-        if point.candidates:
-            found.add(next(iter(point.by_name("candidate"))))
-            found |= {candidate.case.label for candidate in point.by_name("device").values()}
-    return found
+    """Labels of the candidates that are fastest at some size on their kind of device."""
+    return {c.case.label for point in points for c in point.by_name("device").values()}
 
 
 def _named(points: Sequence[Measured]) -> tuple[str, Named]:
     """The kind that is compared, "device" or "candidate", and the measured ones by its names."""
     kinds = {c.case.device_kind for point in points for c in point.candidates}
     between = "device" if kinds == set(KINDS) else "candidate"
-    ordered = sorted((p for p in points if p.candidates), key=lambda point: point.value)
+    ordered = sorted(points, key=lambda point: point.value)
     return between, {p.value: found for p in ordered if (found := p.by_name(between))}
 
 
@@ -210,7 +205,7 @@ def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Cros
         unclear,
         below=change.below,
         above=change.above,
-        value=min(max(value, lower), upper),
+        value=value,
         ci95=(lower, upper),
         value_with_transfers=carried,
         searched=(pairs[0].value, pairs[-1].value),

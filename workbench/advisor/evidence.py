@@ -130,7 +130,7 @@ class Evidence:
     @property
     def rival(self) -> Candidate | None:
         """The best of the other kind of device, otherwise the runner-up."""
-        if self.pick is None or self.best_cpu is None or self.best_gpu is None:
+        if self.best_cpu is None or self.best_gpu is None:
             return self.runner_up
         return self.best_gpu if self.pick is self.best_cpu else self.best_cpu
 

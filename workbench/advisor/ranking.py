@@ -44,7 +44,7 @@ class RankedCandidate:
 
 def in_order(row: Row) -> list[Candidate]:
     """The measured candidates from best to worst, then the others as planned."""
-    measured = ranked(c for c in row.candidates if c.blocks)
+    measured = ranked(row.candidates)
     return measured + [c for c in row.candidates if c not in measured]
 
 

@@ -94,7 +94,7 @@ def _only_within_limits(evidence: Evidence) -> Iterator[str]:
 
 def _incomparable(evidence: Evidence) -> Iterator[str]:
     """There is no ratio of CPU to GPU, although there may be a GPU."""
-    if len(evidence.kinds) == 2 and evidence.best_cpu is not None and evidence.best_gpu is not None:
+    if evidence.best_cpu is not None and evidence.best_gpu is not None:
         yield "Undecided: too few rounds to compare CPU and GPU."
         return
     if len(evidence.kinds) == 2:
@@ -210,7 +210,7 @@ def _not_picked(evidence: Evidence) -> Iterator[str]:
 def _copying(evidence: Evidence) -> Iterator[str]:
     """The copies to and from a GPU, where only steps are compared."""
     gpu = evidence.best_gpu
-    if gpu is None or not gpu.blocks or evidence.scenario.objective == "time_to_result":
+    if gpu is None or evidence.scenario.objective == "time_to_result":
         return
     if gpu.work.transfers == "step":
         return  # every step includes them

@@ -45,7 +45,7 @@ def is_over(standings: Standings) -> bool:
 def is_proven(candidates: Sequence[Candidate], claims: int) -> bool:
     """Whether the best differs from the best of the other kind of device, else from the next, at a
     confidence that `claims` claims share; or more rounds would not show it."""
-    order = ranked(c for c in candidates if c.blocks)
+    order = ranked(candidates)
     if len(order) < 2:
         return True
     first, *rest = order

@@ -55,9 +55,8 @@ def quantile(values: Sequence[float], q: float) -> float:
     position = q * (len(ordered) - 1)
     below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
-    # Rounding must not leave the range of the two neighbours.
     between = ordered[below] + (ordered[above] - ordered[below]) * (position - below)
-    return min(max(between, ordered[below]), ordered[above])
+    return min(between, ordered[above])  # which rounding may pass
 
 
 def median(values: Sequence[float]) -> float:

@@ -109,10 +109,12 @@ def test_a_gpu_that_is_slower_and_ready_later_never_pays() -> None:
 
 
 def test_the_one_with_the_larger_fixed_cost_is_the_one_that_catches_up() -> None:
-    found = verdict({CPU: steady(0.01), GPU: steady(0.02)}, setups={CPU: LATE, GPU: SOON})
-    (one,) = found.payoffs
+    other = case("cpu-b")
+    blocks = {CPU: steady(0.01), GPU: steady(0.02), other: steady(0.03)}
+    _, one = verdict(blocks, setups={CPU: LATE, GPU: SOON, other: SetupTimes()}).payoffs
     assert (one.id, one.over) == (CPU.id, GPU.id)
     assert one.steps == pytest.approx(300, rel=0.02)
+    assert one.steps_ci95 == pytest.approx((one.steps, one.steps), rel=0.1)
 
 
 def test_fixed_costs_that_differ_as_observations_do_are_no_pair() -> None:

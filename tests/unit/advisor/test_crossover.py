@@ -363,6 +363,7 @@ def test_leaders_at_near_sizes_come_before_leaders_at_far_ones() -> None:
     points = [
         steady(8, {CPU: 1.0, INT8: 1.5, GPU: 2.0}),
         steady(64, {CPU: 3.0, INT8: 2.0, GPU: 1.0}),
+        Measured(512, [candidate(GPU, [])]),  # its value is unknown
     ]
     assert [c.case for c in entrants(points, field, 9)] == [CPU, GPU, INT8]
     assert [c.case for c in entrants(points, field, 60)] == [INT8, GPU, CPU]

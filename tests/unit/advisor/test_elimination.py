@@ -76,14 +76,19 @@ def test_an_error_above_the_limit_ends_it() -> None:
 
 
 def test_the_far_slower_go_only_where_the_budget_is_tight() -> None:
-    candidates = field({CPU_A: [[1.0]], CPU_B: [[2.0]], CPU_C: [[8.0]]})
-    turn_s = {CPU_A.id: 1.0, CPU_B.id: 2.0, CPU_C.id: 8.0}
-    loose = elimination.too_slow_for_budget(standings(candidates, turn_s=turn_s, usable_s=100))
-    tight = elimination.too_slow_for_budget(standings(candidates, turn_s=turn_s, usable_s=7))
-    assert leaving(loose) == []
-    (left,) = tight
+    candidates = field({CPU_A: [[1.0]], CPU_B: [[4.0]], CPU_C: [[8.0]]})
+    turn_s = {CPU_A.id: 1.0, CPU_B.id: 4.0, CPU_C.id: 8.0}
+    race = standings(candidates, turn_s=turn_s, usable_s=26)
+    assert leaving(elimination.too_slow_for_budget(race)) == []
+    (left,) = elimination.too_slow_for_budget(replace(race, usable_s=10))  # the slowest first
     assert left.candidate.case == CPU_C
     assert left.reason.message.startswith("at least 8.00x slower than cpu torch fp32 t8 in its")
+    assert leaving(elimination.too_slow_for_budget(replace(race, usable_s=9))) == [
+        CPU_C.id,
+        CPU_B.id,
+    ]
+    candidates[2].warmup = WarmUp(step_s=3.9)  # its first turn was disturbed
+    assert leaving(elimination.too_slow_for_budget(replace(race, usable_s=9))) == [CPU_B.id]
 
 
 def test_a_factor_is_a_lower_bound_only_where_a_fastest_sample_stands_in() -> None:
@@ -137,6 +142,8 @@ def test_a_reduced_precision_far_behind_fp32_goes_after_one_block() -> None:
     assert left.candidate.case == emulated
     assert left.reason.code == "slower_precision"
     assert "200x slower than fp32 in its first turn" in left.reason.message
+    weighed = standings(candidates, scenario(objective="memory"), cpu=machine().cpu)
+    assert leaving(elimination.slower_precisions(weighed)) == []
 
 
 def test_a_reduced_precision_is_behind_by_the_factor_that_tables_show() -> None:
@@ -146,10 +153,10 @@ def test_a_reduced_precision_is_behind_by_the_factor_that_tables_show() -> None:
     assert left.reason.message == "fp16 is 3.90x slower than fp32 in its first turn"
 
 
-def test_a_reduced_precision_stays_where_its_fastest_step_alone_is_behind() -> None:
-    reduced = case("cpu-a", "fp16")
-    candidates = field({CPU_A: [[1.0, 9.0, 9.0]], reduced: [[4.0, 8.0, 8.0]]})
-    assert leaving(elimination.slower_precisions(standings(candidates))) == []
+def test_a_reduced_precision_stays_where_its_fastest_or_median_step_alone_is_behind() -> None:
+    for fp32, fp16 in (([1.0, 9.0, 9.0], [4.0, 8.0, 8.0]), ([1.0] * 3, [2.0, 8.0, 8.0])):
+        candidates = field({CPU_A: [fp32], case("cpu-a", "fp16"): [fp16]})
+        assert leaving(elimination.slower_precisions(standings(candidates))) == []
 
 
 def test_a_reduced_precision_that_comes_late_is_judged_by_its_own_first_turn() -> None:
@@ -163,19 +170,10 @@ def test_a_candidate_without_samples_is_not_compared() -> None:
     emulated = case("cpu-a", "fp16")
     for blocks in ({CPU_A: [], emulated: [[200.0] * 3]}, {CPU_A: [[1.0] * 3], emulated: []}):
         candidates = field({**blocks, GPU: [[1.0] * 3]}, gpus=["cuda:0"])
-        turn_s = {c.case.id: 9.0 for c in candidates}
-        assert (
-            leaving(elimination.slower_precisions(standings(candidates, cpu=machine().cpu))) == []
-        )
-        assert leaving(elimination.far_slower(standings(candidates))) == []
-        assert (
-            leaving(
-                elimination.too_slow_for_budget(standings(candidates, turn_s=turn_s, usable_s=1))
-            )
-            == []
-        )
-        assert leaving(elimination.proven_slower(standings(candidates, rounds=8))) == []
-        assert len(elimination.protected(standings(candidates))) == 2
+        race = standings(candidates, cpu=machine().cpu, usable_s=1)
+        for rule in elimination.RULES:
+            assert leaving(rule.find(race)) == leaving(rule.find(replace(race, rounds=8))) == []
+        assert len(elimination.protected(race)) == 2
 
 
 def test_without_an_fp32_counterpart_no_precision_is_called_slow() -> None:

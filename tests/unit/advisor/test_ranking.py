@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from builders import case, events, steady
 
-from workbench.advisor.ranking import RankedCandidate, gain_over, gain_text
+from workbench.advisor.ranking import RankedCandidate, gain_over, gain_text, outcome
+from workbench.records.reason import Reason
 from workbench.report.report import Report
 
 GIVEN, MADE = case("cpu-a"), case("cpu-b")
@@ -31,6 +32,26 @@ def test_a_gain_is_shown_only_where_the_measurement_supports_it(
     (row,) = report.rows.values()
     found = RankedCandidate.of(made, row, base, "", variant="", given=False).gain
     assert found == (gain if gain is None else pytest.approx(gain, rel=0.05))
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "objective", "above", "word"),
+    [
+        ("ok", "beaten", "throughput", "", "slower"),
+        ("ok", "slower_precision", "memory", "", "behind"),
+        ("ok", "far_slower", "memory", "", "far slower"),
+        ("ok", "error_limit", "throughput", "above the limit", "error"),
+        ("failed", "timeout", "throughput", "above the limit", "failed"),
+        ("skipped", "no_memory", "throughput", "above the limit", "skipped"),
+    ],
+)
+def test_an_outcome_is_a_word_and_its_reason(
+    state: str, code: str, objective: str, above: str, word: str
+) -> None:
+    report = Report.of(events({GIVEN: steady(0.002), MADE: steady(0.001)}))
+    made, (row,) = report.candidates[MADE.id], report.rows.values()
+    made.state, made.reason, made.objective = state, Reason(code, "the reason"), objective
+    assert outcome(made, row, above) == (word, above if word == "error" else "the reason")
 
 
 @pytest.mark.parametrize(

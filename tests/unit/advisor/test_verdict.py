@@ -101,17 +101,18 @@ def test_reference_only_precisions_are_shown_but_never_picked() -> None:
 
 def test_equal_precisions_compare_like_with_like() -> None:
     fast = case("cuda:0-a", "bf16")
-    found = verdict({CPU: steady(1.0), GPU: steady(0.5), fast: steady(0.1)}, gpus=["cuda:0"])
+    blocks = {CPU: steady(1.0), GPU: steady(0.5), fast: steady(0.1), case("cpu-a", "fp16"): []}
+    found = verdict(blocks, gpus=["cuda:0"], row=scenario(precisions=("fp32", "bf16", "fp16")))
     assert found.device_ratio == pytest.approx(10.0, rel=0.02)
     ratios = {e.precision: e.device_ratio for e in found.equal_precision}
-    assert ratios["fp32"] == pytest.approx(2.0, rel=0.02)
-    assert ratios["bf16"] is None  # the CPU has no such candidate
+    assert ratios == {"fp32": pytest.approx(2.0, rel=0.02), "bf16": None}  # none on the CPU
 
 
 def test_one_disturbed_round_does_not_name_the_best_of_a_precision() -> None:
-    good, fair, gone = (case(f"cpu-{name}") for name in ("good", "fair", "gone"))
+    good, fair, gone, broken = (case(f"cpu-{name}") for name in ("good", "fair", "gone", "broken"))
     blocks = {good: [[1.3], *[[1.0]] * 19], fair: [[1.03]] * 20, gone: [[1.05]]}
-    found = verdict(blocks, gpus=[])
+    failed = {broken: Reason("crash", "it ended with signal 11")}
+    found = verdict({**blocks, broken: [[0.5]] * 20}, gpus=[], failed=failed)
     assert [each.best_cpu for each in found.equal_precision] == [good.id]
 
 

@@ -44,6 +44,7 @@ def test_parts_differ_and_are_the_same_each_time(n: int) -> None:
 def test_too_few_samples_or_rounds_have_no_percentile() -> None:
     assert percentiles([[1.0] * 33] * 3) is None
     assert percentiles([[1.0] * 500] * 2) is None
+    assert percentiles([[1.0] * 20] * 5) is not None
     assert tail_interval([[1.0] * 33] * 3) is None
 
 
