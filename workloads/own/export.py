@@ -23,6 +23,7 @@ from .._shared.session import cpu_session
 from ..lab import agreement, samples
 from .reference import Reference, guard, share
 from .subject import Subject, folder_of
+from .target import origin
 from .torch_file import torch_file
 from .tree import Example, tensors
 
@@ -192,8 +193,7 @@ def archive(subject: Subject, batch: int | None, path: Path) -> None:
 
 def not_exported(name: str, error: BaseException) -> WorkloadError:
     """The cause of an exporter's error in one line."""
-    while error.__cause__ is not None:
-        error = error.__cause__
+    error = origin(error)
     if isinstance(error, ModuleNotFoundError):
         text = f"exporting {name} needs {error.name}, which is not installed"
         return WorkloadError(text, code="missing_package", hint=f"pip install {error.name}")

@@ -102,7 +102,7 @@ def _module(name: str, folder: str) -> Any:
                 hint = f"{top} is in src: install it with `pip install -e .`, or start in src"
             raise WorkloadError(text, code="bad_target", hint=hint) from None
         except SystemExit as end:
-            text = f"import of {name}: {first_line(end)}{users_line(end)}"
+            text = f"import of {name}: {in_one_line(end)}"
             raise WorkloadError(text, code="user_code", hint=GUARD) from end
 
 
@@ -142,7 +142,7 @@ def user_errors(what: str, hint: str | None = None) -> Iterator[None]:
             raise
         if is_out_of_memory(error):
             raise WorkloadError(first_line(error), code="no_memory", hint=MEMORY_HINT) from error
-        text = f"{what}: {first_line(error)}{users_line(error)}"
+        text = f"{what}: {in_one_line(error)}"
         raise WorkloadError(text, code="user_code", hint=hint) from error
 
 
@@ -167,7 +167,23 @@ def gpu_errors(code: Code, hint: str) -> Iterator[None]:
         raise WorkloadError(text, code="needs_gpu", hint=hint) from error
 
 
-def users_line(error: BaseException) -> str:
+def origin(error: BaseException) -> BaseException:
+    """The first of the errors that caused `error`, which may be one of its own causes."""
+    chain = [error]
+    while (before := chain[-1].__cause__) is not None and before not in chain:
+        chain.append(before)
+    return chain[-1]
+
+
+def in_one_line(error: BaseException) -> str:
+    """`KeyError: 'lr' (train.py:12)`: the error, the one that caused it, the user's line."""
+    text, caused = first_line(error), first_line(origin(error))
+    if caused.partition(": ")[2] not in text:
+        text = f"{text.rstrip(':')}; the cause is {caused}"
+    return text + _users_line(error)
+
+
+def _users_line(error: BaseException) -> str:
     """` (train.py:12)`: the innermost line of the user's; empty where there is none."""
     frames = traceback.extract_tb(error.__traceback__)
     users = [frame for frame in frames if is_users(frame.filename)]

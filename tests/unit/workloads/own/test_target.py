@@ -94,6 +94,29 @@ def test_errors_of_the_users_code_have_a_code(error: BaseException, code: str) -
     assert "second" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "cause", "says"),
+    [
+        ("look up:\nanother error", KeyError("nms"), "another error; the cause is KeyError: 'nms'"),
+        ("bad settings: no such axis", ValueError("no such axis"), "bad settings: no such axis"),
+        ("a part fails", None, "a part fails"),
+    ],
+)
+def test_the_error_that_caused_another_is_named(
+    text: str, cause: Exception | None, says: str
+) -> None:
+    with pytest.raises(WorkloadError) as caught, user_errors("work"):
+        raise RuntimeError(text) from cause
+    assert says in str(caught.value)
+    assert ("the cause is" in str(caught.value)) == ("the cause is" in says)
+
+
+def test_an_error_may_be_its_own_cause() -> None:
+    error = ValueError("no such axis")
+    with pytest.raises(WorkloadError, match="no such axis"), user_errors("work"):
+        raise error from error
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("CUDA error: misaligned")])
 def test_an_interrupt_and_a_lost_gpu_stay_what_they_are(error: BaseException) -> None:
     with pytest.raises(type(error)) as caught, user_errors("work"):
