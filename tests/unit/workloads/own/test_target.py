@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from workbench.contract import WorkloadError
+from workloads.own import target
 from workloads.own.target import GUARD, is_users, resolve, user_errors
 
 
@@ -109,6 +111,24 @@ def test_the_error_that_caused_another_is_named(
         raise RuntimeError(text) from cause
     assert says in str(caught.value)
     assert ("the cause is" in str(caught.value)) == ("the cause is" in says)
+
+
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [
+        ("/venv/lib/site-packages/peft/lora.py", "work: KeyError: 'lr' (peft/lora.py:1)"),
+        ("/venv/lib/site-packages/torch/nn/linear.py", "work: KeyError: 'lr'"),
+    ],
+)
+def test_without_a_line_of_the_users_that_of_a_package_is_named(file: str, says: str) -> None:
+    code = compile("raise KeyError('lr')", file, "exec")
+    with (
+        patch.object(target, "is_users", lambda name: False),
+        pytest.raises(WorkloadError) as caught,
+        user_errors("work"),
+    ):
+        exec(code)
+    assert str(caught.value) == says
 
 
 def test_an_error_may_be_its_own_cause() -> None:
