@@ -240,12 +240,12 @@ def _module(folder: Path, code: Code, subject: Subject, case: Case) -> list[str]
     builds, why = ":" in code.target and "::" not in code.target, f"{code.name} is trained"
     if not code.train:
         try:
-            export.archive(subject, case.batch, folder / ARCHIVE)
+            needed = export.archive(subject, case.batch, folder / ARCHIVE)
             built = BUILT.format(weights="program.state_dict", device=device)
             if builds:
                 return [_target(code), ARCHIVED, built]
             moved = "" if device == "cpu" else MOVED.format(device=device)
-            return [ARCHIVED, moved, GRAPH]
+            return [*(f"import {name}" for name in needed), ARCHIVED, moved, GRAPH]
         except WorkloadError as error:
             (folder / ARCHIVE).unlink(missing_ok=True)
             why = str(error)
