@@ -196,7 +196,8 @@ class Exports:
             given = self._folder(self.batches[0])
             facts, products = variants.prepare(variants.inspect(given=given))
         except (WorkerFailed, UsageError) as error:
-            self.left_out["int8"] = str(error)
+            late = isinstance(error, WorkerFailed) and error.reason.code == "timeout"
+            self.leave_out("int8", NO_TIME if late else str(error), late=late)
             return None
         asked = self.space.request.precisions
         may_round = not asked or BFLOAT in asked  # products of the exported FP32 model

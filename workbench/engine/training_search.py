@@ -5,12 +5,15 @@ from dataclasses import replace
 
 from ..advisor.own import training
 from ..advisor.own.candidates import Space
+from ..advisor.reasons import listed
 from ..advisor.refinements import settled_leaders
 from ..contract import WAITING_FRACTION, Case
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
 from .own_exports import Exports
 from .own_search import COMPILED, OwnSearch, Stage, has_compiled
+
+CHANGED = "its other precisions and modes"
 
 
 class TrainingSearch(OwnSearch):
@@ -35,18 +38,31 @@ class TrainingSearch(OwnSearch):
     def _plan(self) -> list[Stage]:
         if self._first is not None:
             return [self._carry_over, self._vary_settings]
-        return [self._vary_settings]
+        return [self._change, self._vary_settings]
 
     def _start(self) -> list[Case]:
         for mode, why in self._space.facts.impossible.items():
             self._exports.leave_out(mode, why)
-        return self._new(training.start(self._space))
+        found, own = training.start(self._space), self._space.facts.precision
+        plain = [case for case in found if case.mode is None and case.precision == own]
+        return self._new(plain) or self._new(found)
 
     def gap(self, candidates: Sequence[Candidate]) -> str:
-        """The compiled form of a leader in eager torch."""
+        """Other precisions and modes, and the compiled form of a leader in eager torch."""
         self.candidates = candidates
+        names = [CHANGED] if self._first is None and self._change(0.0) else []
         is_late = "compile" in self._exports.late and not has_compiled(candidates)
-        return COMPILED if is_late and self._leads_in_eager else ""
+        if is_late and self._leads_in_eager:
+            names.append(COMPILED)
+        return listed(names) if names else ""
+
+    def _change(self, left_s: float) -> list[Case]:
+        """The next precision, the code's own first: one that takes too long ends the worker of all,
+        as FP16 on a CPU may."""
+        found = training.start(self._space)
+        kinds = dict.fromkeys(case.precision for case in found)
+        groups = (self._new(c for c in found if c.precision == kind) for kind in kinds)
+        return next(filter(None, groups), [])
 
     def _vary_settings(self, left_s: float) -> list[Case] | None:
         """Neighbours of the leader of each device, once it has led for some rounds."""

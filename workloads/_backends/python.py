@@ -8,8 +8,11 @@ from workbench.contract import Backend
 class Python(Backend):
     name = "python"
     install = "--python names another interpreter"
-    # Numba (NUMBA_NUM_THREADS), Polars and Rayon each document a variable of their own.
-    thread_variables = ("NUMBA_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS")
+    # Numba, Polars, Rayon, XLA (for JAX) and TensorFlow each have variables of their own.
+    thread_variables = (
+        "NUMBA_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS",
+        "PJRT_NPROC", "NPROC", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS",
+    )  # fmt: skip
     threads_fixed_at_import = True  # by some of these libraries
 
     def version(self) -> str:

@@ -5,9 +5,10 @@ Exporting may crash or hang in code of others, so it gets a process of its own.
 
 import importlib
 import re
+import sys
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -23,6 +24,7 @@ from .._shared.session import cpu_session
 from ..lab import agreement, samples
 from .reference import Reference, guard, share
 from .subject import Subject, folder_of
+from .target import origin
 from .torch_file import torch_file
 from .tree import Example, tensors
 
@@ -172,8 +174,9 @@ def _why(reason: str) -> str:
     return shown(named[1] if named else reason.partition("\n")[0], 100)
 
 
-def archive(subject: Subject, batch: int | None, path: Path) -> None:
-    """Write a torch.export archive of the module with its inputs at `batch` to `path`.
+def archive(subject: Subject, batch: int | None, path: Path) -> list[str]:
+    """Write a torch.export archive of the module with its inputs at `batch` to `path`; returns the
+    modules to import before it is loaded.
 
     WorkloadError `not_exported` where torch.export cannot follow the module.
     """
@@ -188,12 +191,22 @@ def archive(subject: Subject, batch: int | None, path: Path) -> None:
         raise
     except Exception as error:
         raise not_exported(subject.name, error) from error
+    found = {*_defining(program.call_spec.in_spec), *_defining(program.call_spec.out_spec)}
+    return sorted(found - sys.stdlib_module_names)
+
+
+def _defining(tree: Any) -> Iterator[str]:
+    """The modules that define the containers of inputs or outputs, such as those of transformers,
+    which torch.export knows once they are imported."""
+    if tree.type is not None:
+        yield tree.type.__module__
+    for each in getattr(tree, "children", lambda: tree.children_specs)():
+        yield from _defining(each)
 
 
 def not_exported(name: str, error: BaseException) -> WorkloadError:
     """The cause of an exporter's error in one line."""
-    while error.__cause__ is not None:
-        error = error.__cause__
+    error = origin(error)
     if isinstance(error, ModuleNotFoundError):
         text = f"exporting {name} needs {error.name}, which is not installed"
         return WorkloadError(text, code="missing_package", hint=f"pip install {error.name}")

@@ -223,11 +223,12 @@ class _Script:
         builds, why = ":" in code.target and "::" not in code.target, f"{code.name} is trained"
         if not code.train:
             try:
-                export.archive(subject, self.case.batch, archive)
+                needed = export.archive(subject, self.case.batch, archive)
                 built = BUILT.format(weights="program.state_dict", device=device)
                 if builds:
                     return [_target(code), ARCHIVED, built]
-                return [ARCHIVED, "" if device == "cpu" else MOVED.format(device=device), GRAPH]
+                moved = "" if device == "cpu" else MOVED.format(device=device)
+                return [*(f"import {name}" for name in needed), ARCHIVED, moved, GRAPH]
             except WorkloadError as error:
                 archive.unlink(missing_ok=True)
                 why = str(error)

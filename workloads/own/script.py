@@ -27,7 +27,7 @@ from workbench.worker.serve import LOG
 
 from .._shared.torch_task import end_compilers
 from .calls import Called, Run, TimeUp
-from .target import NO_CUDA_MARKS, flush_at_exit, flush_files, is_users, unusable, users_line
+from .target import NO_CUDA_MARKS, flush_at_exit, flush_files, in_one_line, is_users, unusable
 from .tree import Example, alone, uncompiled
 
 REMEDIES = (
@@ -313,7 +313,7 @@ def _failure(script: Path, argv: list[str]) -> WorkloadError | None:
 
 
 def _raised(error: BaseException) -> str:
-    return f"raised {first_line(error)}{users_line(error)}"
+    return f"raised {in_one_line(error)}"
 
 
 def _failed(text: str, hint: str | None = None) -> WorkloadError:

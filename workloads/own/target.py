@@ -29,11 +29,10 @@ NO_CUDA_MARKS = (
     "not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver", "CUDA-capable",
     "deserialize object on a CUDA device", "cudaErrorNoDevice", "cudaErrorInsufficientDriver",
 )  # fmt: skip
-# Names of files that are not the user's start like this.
+# Names of files that are ours, and of those that are not the user's, start like this.
+_OURS = ("<", str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "workbench"))
 _OTHERS = (
-    "<",
-    str(Path(__file__).parents[1]),
-    str(Path(__file__).parents[2] / "workbench"),
+    *_OURS,
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
     site.getusersitepackages(),
 )
@@ -102,7 +101,7 @@ def _module(name: str, folder: str) -> Any:
                 hint = f"{top} is in src: install it with `pip install -e .`, or start in src"
             raise WorkloadError(text, code="bad_target", hint=hint) from None
         except SystemExit as end:
-            text = f"import of {name}: {first_line(end)}{users_line(end)}"
+            text = f"import of {name}: {in_one_line(end)}"
             raise WorkloadError(text, code="user_code", hint=GUARD) from end
 
 
@@ -142,7 +141,7 @@ def user_errors(what: str, hint: str | None = None) -> Iterator[None]:
             raise
         if is_out_of_memory(error):
             raise WorkloadError(first_line(error), code="no_memory", hint=MEMORY_HINT) from error
-        text = f"{what}: {first_line(error)}{users_line(error)}"
+        text = f"{what}: {in_one_line(error)}"
         raise WorkloadError(text, code="user_code", hint=hint) from error
 
 
@@ -167,11 +166,33 @@ def gpu_errors(code: Code, hint: str) -> Iterator[None]:
         raise WorkloadError(text, code="needs_gpu", hint=hint) from error
 
 
-def users_line(error: BaseException) -> str:
-    """` (train.py:12)`: the innermost line of the user's; empty where there is none."""
+def origin(error: BaseException) -> BaseException:
+    """The first of the errors that caused `error`, which may be one of its own causes."""
+    chain = [error]
+    while (before := chain[-1].__cause__) is not None and before not in chain:
+        chain.append(before)
+    return chain[-1]
+
+
+def in_one_line(error: BaseException) -> str:
+    """`KeyError: 'lr' (train.py:12)`: the error, the one that caused it, the user's line."""
+    text, caused = first_line(error), first_line(origin(error))
+    if caused.partition(": ")[2] not in text:
+        text = f"{text.rstrip(':')}; the cause is {caused}"
+    return text + _users_line(error)
+
+
+def _users_line(error: BaseException) -> str:
+    """` (train.py:12)`: the innermost line of the user's, else ` (peft/lora.py:7)` of a package
+    other than torch; empty where there is none."""
     frames = traceback.extract_tb(error.__traceback__)
     users = [frame for frame in frames if is_users(frame.filename)]
-    return f" ({Path(users[-1].filename).name}:{users[-1].lineno})" if users else ""
+    found = users or [frame for frame in frames if _is_packages(frame.filename)]
+    if not found:
+        return ""
+    file = Path(found[-1].filename)
+    name = file.name if users else f"{file.parent.name}/{file.name}"
+    return f" ({name}:{found[-1].lineno})"
 
 
 def kept_result(first_s: float, later_s: float, factor: float) -> list[str]:
@@ -186,6 +207,12 @@ def kept_result(first_s: float, later_s: float, factor: float) -> list[str]:
 def is_users(file: str) -> bool:
     """Whether a file is neither of Python, an installed package nor ours."""
     return not (file.startswith(_OTHERS) or _PACKAGES & set(Path(file).parts))
+
+
+def _is_packages(file: str) -> bool:
+    """Whether a file is that of an installed package other than torch and ours."""
+    parts = set(Path(file).parts)
+    return bool(_PACKAGES & parts) and "torch" not in parts and not file.startswith(_OURS)
 
 
 def unusable(message: str, hint: str | None = None) -> WorkloadError:

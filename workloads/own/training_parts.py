@@ -8,6 +8,7 @@ All are optional where the module returns its loss.
 import copy
 import inspect
 import multiprocessing
+import sys
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import nullcontext
 from functools import partial
@@ -18,7 +19,7 @@ from workbench.process.cores import unbound
 from workbench.worker.libraries import torch
 
 from .subject import Subject
-from .target import unusable, user_errors
+from .target import is_users, unusable, user_errors
 from .tree import Example, binds, tensors
 
 Batches = Generator[Any, None, None]
@@ -48,7 +49,7 @@ class TrainingParts:
             self._take_held()
         self.data = "loader" if self.loader else "dataset" if self.dataset else None
         self.judges_batch = self.loss is not None and binds(self.loss, None, None)
-        self._judges_target = self.judges_batch and _is_torchs(self.loss)
+        self._judges_target = self.judges_batch and _takes_target(self.loss)
         taken = inspect.signature(one.module.forward).parameters
         kinds = [each.kind for each in taken.values()]
         any_number = inspect.Parameter.VAR_POSITIONAL
@@ -105,7 +106,7 @@ class TrainingParts:
         if self._judges_target:
             loss = self.loss(output, self._target(batch))
         elif self.judges_batch:
-            loss = self.loss(output, as_given(batch))
+            loss = self._loss_of(output, as_given(batch))
         elif self.loss is not None:
             loss = self.loss(output)
         else:
@@ -116,6 +117,14 @@ class TrainingParts:
         shape = f" of shape {list(loss.shape)}" if isinstance(loss, torch.Tensor) else ""
         where = "its output" if self.loss is None else "its loss function"
         raise self._no_loss(f"{where} gives a {type(loss).__name__}{shape}, not a scalar loss")
+
+    def _loss_of(self, output: Any, batch: Any) -> Any:
+        """The user's loss; one that takes a target where it gets a batch shows it by its error."""
+        try:
+            return self.loss(output, batch)
+        except (AttributeError, TypeError):
+            with user_errors(f"the loss of {self.one.name}", HINT):
+                raise
 
     @property
     def loss_takes(self) -> str | None:
@@ -261,11 +270,14 @@ def _is_indexed(found: Any) -> bool:
     return is_sized and not isinstance(found, (str, bytes, Mapping, type))
 
 
-def _is_torchs(function: Any) -> bool:
-    """Whether it is a loss of torch, such as `F.mse_loss`, which takes the target alone."""
+def _takes_target(function: Any) -> bool:
+    """Whether it takes the target alone: a loss of torch, such as `F.mse_loss`, or a module of an
+    installed package, such as MONAI's `DiceLoss()`."""
     function = function.func if isinstance(function, partial) else function
-    defined = type(function) if isinstance(function, torch.nn.Module) else function
-    return str(getattr(defined, "__module__", "")).startswith("torch.")
+    is_module = isinstance(function, torch.nn.Module)
+    name = str(getattr(type(function) if is_module else function, "__module__", ""))
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return name.startswith("torch.") or (is_module and file is not None and not is_users(file))
 
 
 def _count(loader: Any) -> int | None:

@@ -17,6 +17,7 @@ from builders import context
 from workbench.advisor.own.candidates import Space
 from workbench.contract import Case, Setup, WorkloadError
 from workbench.engine import own_exports
+from workbench.engine.model_variants import NO_TIME
 from workbench.engine.own_exports import Exports
 from workbench.planning.questions import OwnQuestion
 from workbench.planning.request import Request
@@ -124,6 +125,17 @@ class Slow(InProcess):
         self.deadlines.append(deadline_s)
         del self.alive[key]
         raise WorkerFailed(Reason("timeout", "no answer within 14.1 s; its log ends: W1126"))
+
+
+def test_a_lab_that_is_too_slow_for_int8_forms_only_lacks_time(
+    exports: Exports, tmp_path: Path
+) -> None:
+    exports = replace(exports, context=replace(exports.context, pool=Slow(tmp_path)))
+    exports.exported = ExportedCode("model.onnx", dynamic=False, operations=1, convolutions=0)
+    scenario = OwnQuestion("torch", "modules:picture").scenario()
+    assert exports.next_quantised((), scenario, 1.5) == []
+    assert exports.left_out["int8"] == NO_TIME
+    assert exports.late_forms() == "its INT8 forms"
 
 
 def test_the_exporter_has_its_share_of_the_time_once_it_has_loaded_the_code(

@@ -9,7 +9,9 @@ from workbench.contract import Case
 from workbench.export.text import run_text
 from workbench.export.view.derived import RunView
 from workbench.planning.questions import OwnQuestion
+from workbench.pool.pool import WorkerFailed
 from workbench.records import events as ev
+from workbench.records.reason import Reason
 from workbench.report.report import Report
 
 QUESTION = OwnQuestion("torch", "shop.model:build", train=True)
@@ -22,6 +24,7 @@ class SimulatedTraining(SimulatedOwn):
 
     def step_s(self, case: Case) -> float:
         factor = 0.8 if "fused" in (case.mode or "") else 1.0
+        factor *= 1.1 if case.is_compiled else 1.0
         factor *= 0.5 if case.tuning["workers"] else 1.0
         return 0.02 * factor * (1.5 if case.threads == 1 or case.precision != "fp32" else 1.0)
 
@@ -88,6 +91,34 @@ def test_long_steps_on_the_cpu_leave_the_loaders_of_a_gpu_alone() -> None:
     names = {RunView(report).case_name(case.id) for case in cases}
     assert not any("batches" in name for name in names)
     assert "the mean of 2 or 16 steps" in run_text(report)
+
+
+class Hangs(SimulatedTraining):
+    """FP16 has no kernels of its own: a step takes minutes, and its worker ends with it."""
+
+    def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
+        if request["case"].precision == "fp16":
+            self.control.at_s += 20.0
+            raise WorkerFailed(Reason("timeout", "no answer within 20 s"))
+        return super().prepare(request)
+
+
+def test_the_code_as_written_has_had_a_turn_before_other_precisions_are_tried() -> None:
+    events = raced(Hangs, own=QUESTION, budget_s=30.0)
+    planned = next(e for e in events if isinstance(e, ev.RacePlanned))
+    assert {(case.precision, case.mode) for case in planned.cases} == {("fp32", None)}
+    first = Report.of(events).rows["own"].candidates[0]
+    assert first.blocks
+
+
+def test_other_precisions_and_modes_that_had_no_time_are_named() -> None:
+    class Long(SimulatedTraining):
+        def step_s(self, case: Case) -> float:
+            return 100 * super().step_s(case)
+
+    report = Report.of(raced(Long, own=QUESTION, budget_s=20.0))
+    (gap,) = report.gaps(report.rows["own"])
+    assert gap.message == "no time was left for its other precisions and modes"
 
 
 def test_an_impossible_mode_is_left_out_with_its_reason() -> None:

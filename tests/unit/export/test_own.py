@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from workbench.export.text import run_text, summary_text
 from workbench.export.view.derived import RunView
 from workbench.export.view.events import log_line
-from workbench.export.view.model import answer_lines, stage
+from workbench.export.view.model import answer_lines, module_lines, stage
 from workbench.export.view.model_facts import code_facts, left_out, saved_text
 from workbench.export.view.spans import plain_lines
 from workbench.planning.request import Request, check
@@ -54,6 +54,15 @@ def test_the_questions_of_the_gallery_are_ones_that_can_be_asked(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     for question in own_runs.QUESTIONS:
         check(Request(own=question))
+
+
+def test_long_inputs_of_a_module_are_cut_and_stay() -> None:
+    report = Report.of(own_runs.script())
+    assert report.code is not None
+    report.code.facts.modules[1].shapes[:] = ["input_ids=8x16, attention_mask=8x16, labels=8"] * 2
+    lines = [text.plain for text in module_lines(report, 80)]
+    assert any("raced  input_ids=8x16" in line for line in lines)
+    assert max(map(len, lines)) <= 80
 
 
 def test_a_folder_that_was_not_written_says_why() -> None:

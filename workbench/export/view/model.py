@@ -33,7 +33,7 @@ from .details import INDENT, output_text
 from .model_facts import built_text, code_facts, left_out, model_and_inputs, saved_text
 from .ranked import candidate_lines, columns
 from .spans import Fact, Text, fact, facts_lines, heading, listed, warning_fact
-from .table import Cell, Column, Line, plain_table, table_lines
+from .table import UNLIMITED, Cell, Column, Line, plain_table, table_lines
 from .words import bar
 
 TIMES = "Where the time of one run goes"
@@ -371,7 +371,8 @@ def module_lines(report: Report, width: int) -> list[Text]:
         texts += [units.percent(each.share), "raced" if each.chosen else "", "; ".join(each.shapes)]
         rows.append(texts)
     title = heading("Modules that the script calls", width)
-    header = ("Module", "Calls", "Time", "Share", "", "Inputs")
+    inputs = Column("inputs", "Inputs", rank=5, minimum=12, maximum=UNLIMITED)
+    header = ("Module", "Calls", "Time", "Share", "", inputs)
     return [title, *plain_table(header, rows, (1, 2, 3), width)] if rows else []
 
 

@@ -247,7 +247,7 @@ def _amount(cell: Cell | None) -> tuple[bool, float, str] | None:
 
 
 def plain_table(
-    header: Sequence[str],
+    header: Sequence[str | Column],
     rows: Iterable[Sequence[str]],
     right: Collection[int] = (),
     width: int = UNLIMITED,

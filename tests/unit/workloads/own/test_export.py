@@ -176,7 +176,7 @@ def net_pt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An archive, which no test changes."""
     net = Subject(nn.Sequential(nn.Linear(3, 3), nn.Dropout()), torch.ones(2, 3))
     path = tmp_path_factory.mktemp("archive") / "net.pt2"
-    export.archive(net, 2, path)
+    assert export.archive(net, 2, path) == [], "its outputs need no other library"
     return path
 
 
@@ -276,6 +276,27 @@ def test_a_module_that_lives_on_a_gpu_is_archived_with_its_inputs_there(tmp_path
     export.archive(net, 2, tmp_path / "net.pt2")
     ((given,), _) = torch.export.load(tmp_path / "net.pt2").example_inputs
     assert given.device.type == "meta"
+
+
+class Output(dict[str, Any]):
+    """What a module of transformers returns."""
+
+    __module__ = "library.outputs"
+
+
+def test_an_archive_needs_what_defines_its_outputs(tmp_path: Path) -> None:
+    class Net(nn.Linear):
+        def forward(self, values: Any) -> Any:
+            return Output(logits=super().forward(values))
+
+    torch.utils._pytree.register_pytree_node(
+        Output,
+        lambda output: (list(output.values()), list(output)),
+        lambda values, names: Output(zip(names, values, strict=True)),
+        serialized_type_name="library.outputs.Output",
+    )
+    net = Subject(Net(3, 2), torch.ones(2, 3))
+    assert export.archive(net, 2, tmp_path / "net.pt2") == ["library.outputs"]
 
 
 def test_an_archive_is_examined_on_a_gpu_with_the_devices_that_its_graph_names(

@@ -14,6 +14,7 @@ from contextlib import chdir, redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -157,6 +158,13 @@ def test_a_module_of_a_script_needs_its_artefact_and_no_workbench(saved: Saved, 
     assert imported == "[]\n"
     assert "channels_last" not in saved.text
     assert "autocast" not in saved.text
+
+
+def test_an_archive_is_loaded_after_what_it_needs(saved: Saved) -> None:
+    with patch.object(export, "archive", lambda *_: ["library.outputs"]):
+        saved.save(saved.code(target="train.py::Net"), built("build"))
+    before, _, _ = saved.text.partition("program = torch.export.load")
+    assert before.rstrip().endswith("\nimport library.outputs")
 
 
 def test_a_module_that_does_not_export(saved: Saved) -> None:

@@ -3,11 +3,13 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from checking import fails_with
 
 from workbench.contract import WorkloadError
+from workloads.own import target
 from workloads.own.target import GUARD, is_users, resolve, user_errors
 
 
@@ -87,6 +89,47 @@ def test_errors_of_the_users_code_have_a_code(error: BaseException, code: str) -
         raise error
     assert caught.value.code == code
     assert "second" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "says"),
+    [
+        ("look up:\nanother error", KeyError("nms"), "another error; the cause is KeyError: 'nms'"),
+        ("bad settings: no such axis", ValueError("no such axis"), "bad settings: no such axis"),
+        ("a part fails", None, "a part fails"),
+    ],
+)
+def test_the_error_that_caused_another_is_named(
+    text: str, cause: Exception | None, says: str
+) -> None:
+    with pytest.raises(WorkloadError) as caught, user_errors("work"):
+        raise RuntimeError(text) from cause
+    assert says in str(caught.value)
+    assert ("the cause is" in str(caught.value)) == ("the cause is" in says)
+
+
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [
+        ("/venv/lib/site-packages/peft/lora.py", "work: KeyError: 'lr' (peft/lora.py:1)"),
+        ("/venv/lib/site-packages/torch/nn/linear.py", "work: KeyError: 'lr'"),
+    ],
+)
+def test_without_a_line_of_the_users_that_of_a_package_is_named(file: str, says: str) -> None:
+    code = compile("raise KeyError('lr')", file, "exec")
+    with (
+        patch.object(target, "is_users", lambda name: False),
+        pytest.raises(WorkloadError) as caught,
+        user_errors("work"),
+    ):
+        exec(code)
+    assert str(caught.value) == says
+
+
+def test_an_error_may_be_its_own_cause() -> None:
+    error = ValueError("no such axis")
+    with pytest.raises(WorkloadError, match="no such axis"), user_errors("work"):
+        raise error from error
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("CUDA error: misaligned")])

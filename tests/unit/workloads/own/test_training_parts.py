@@ -31,7 +31,7 @@ from workbench.worker.code import Code
 from workloads.own import training
 from workloads.own.save import _inputs
 from workloads.own.subject import subject
-from workloads.own.training_parts import NO_BUILDER, TrainingParts
+from workloads.own.training_parts import HINT, NO_BUILDER, TrainingParts
 from workloads.own.tree import Example
 
 
@@ -243,6 +243,28 @@ def test_a_loss_of_torch_gets_the_target(loss: Any, tmp_path: Path) -> None:
     with pytest.raises(WorkloadError, match="takes a target, and a batch is a Tensor") as caught:
         examined(inputs, tmp_path / "without")
     assert "return the target too" in (caught.value.hint or "")
+
+
+class Packaged(nn.Module):
+    """A loss as MONAI and others have them."""
+
+    __module__ = "pytest"  # an installed package
+
+    def forward(self, output: Any, target: Any) -> Any:
+        return CROSS_ENTROPY(output, target)
+
+
+def test_a_loss_module_of_a_package_gets_the_target(tmp_path: Path) -> None:
+    assert examined(supervised(loss=Packaged()), tmp_path)["loss"] == "output, batch[-1]"
+
+
+def test_a_loss_of_the_users_that_expects_the_target_is_explained(tmp_path: Path) -> None:
+    def loss(output: Any, target: Any) -> Any:
+        return CROSS_ENTROPY(output, target)
+
+    with pytest.raises(WorkloadError, match=r"^the loss of .*: TypeError: .*py:\d+\)") as caught:
+        examined(supervised(loss=loss), tmp_path)
+    assert (caught.value.code, caught.value.hint) == ("user_code", HINT)
 
 
 def test_a_dictionary_goes_to_what_forward_takes() -> None:
